@@ -1,0 +1,47 @@
+# The front door. Everything that a target needs, it installs into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+OUT := out
+
+.PHONY: demo test check lint types contracts coverage bench clean help
+
+help:
+	@echo "make demo    the main job on this machine, in a minute"
+	@echo "make test    the tests"
+	@echo "make check   what CI runs: ruff, mypy, import contracts, tests, spec lint"
+	@echo "make bench   the benchmarks behind the claims of speed"
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "perfmodel needs Python 3.11 or later; set PYTHON=python3.x" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench,dev]'
+	@touch $@
+
+demo: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/demo.sh $(OUT)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+contracts: $(STAMP)
+	$(BIN)/lint-imports --no-cache
+
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+
+check: lint types contracts coverage
+	$(BIN)/perfmodel hardware lint hardware_specs/*.toml
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv $(OUT) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,63 @@
+"""What to do about an operator: stated rules over the limiter and the share of its ceiling reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.results import Text
+from perfmodel.core.work import Number
+
+#: Above this share of the bandwidth a memory-bound kernel has nothing left to tune.
+MEMORY_WELL_USED = 0.75
+#: Below this share of the peak a compute-bound kernel has a fault that can be named.
+COMPUTE_POORLY_USED = 0.50
+
+ADVICE = {
+    "launch": "launch-bound: batch calls, fuse kernels, or replay them from a CUDA graph",
+    "memory, well used": "memory-bound at >= 75 % of bandwidth: stop tuning this kernel, fuse it with its neighbours",
+    "memory": "memory-bound below 75 % of bandwidth: check coalescing, vector loads, occupancy and extra passes",
+    "compute, poorly used": (
+        "compute-bound below 50 % of peak: check that tensor cores are used, tile and wave quantisation, "
+        "alignment of m n k, clocks and power limit"
+    ),
+    "compute": "compute-bound: a lower-precision dtype or fewer FLOP gains more than tuning",
+    "link": "link-bound: pin host memory, overlap the copy with compute, or move fewer bytes",
+}
+_NAMES = tuple(ADVICE)
+
+
+def advise(limiter: Text, bound_time_s: Number, time_s: Number, launch_s: float | None) -> Text:
+    """Return the advice for a bound, and a time that was predicted or measured.
+
+    Rules, in this order: the bound is the launch floor, or the launch overhead is over half of the time:
+    launch-bound. A link limits: link-bound. Compute limits: poorly used below 50 % of the ceiling. A memory
+    level limits: well used from 75 % of the ceiling.
+
+    Parameters
+    ----------
+    limiter : the ceiling that sets the bound, a string or an array of strings.
+    bound_time_s, time_s : the bound and the time [s], scalar or array of one shape.
+    launch_s : launch overhead of the machine [s], or None.
+    """
+    share = np.divide(bound_time_s, time_s)
+    names = np.asarray(limiter)
+    launch = names == "launch"
+    if launch_s:
+        launch = launch | (np.asarray(time_s) < 2 * launch_s)
+    is_compute, is_link = names == "compute", np.isin(names, ("pcie", "nvlink"))
+    rules: list[tuple[Any, str]] = [
+        (launch, "launch"),
+        (is_link, "link"),
+        (is_compute & (share < COMPUTE_POORLY_USED), "compute, poorly used"),
+        (is_compute, "compute"),
+        (share >= MEMORY_WELL_USED, "memory, well used"),
+    ]
+    code: NDArray[np.intp] = np.full(np.broadcast_shapes(names.shape, share.shape), _NAMES.index("memory"))
+    for condition, rule in reversed(rules):
+        code = np.where(condition, _NAMES.index(rule), code)
+    if code.ndim == 0:
+        return ADVICE[_NAMES[int(code)]]
+    return np.asarray([ADVICE[name] for name in _NAMES])[code]

@@ -1,0 +1,137 @@
+"""The ceilings of one machine for one operator: which engine, which memory levels, which links.
+
+One place turns counted work into the time that each ceiling alone would take. The bound takes the
+datasheet's ceilings, the prediction the sustained ones; both go through `ceiling_times`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
+from perfmodel.core.work import Number, Work
+from perfmodel.errors import UsageError
+from perfmodel.operators._base import Operator
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The rates that limit an operator, in B/s and FLOP/s, named by what limits.
+
+    ``compute`` is None for an operator that computes nothing.
+    """
+
+    compute: float | None
+    memory: Mapping[str, float]
+    links: Mapping[str, float]
+    launch_s: float | None
+    #: names of the ceilings for which a measured figure stands in place of the datasheet's
+    sustained: tuple[str, ...] = ()
+
+
+def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
+    """Return the peak that an operator's arithmetic runs on.
+
+    Matrix products take the tensor engine where it has the dtype, otherwise the vector engine. Vector
+    arithmetic in a dtype that the vector engine lacks is done in fp32, as frameworks do.
+    ``op.engine`` overrides the choice.
+
+    Raises
+    ------
+    UsageError
+        When the hardware has no such peak.
+    """
+    if op.engine != "auto":
+        peak = hardware.find_peak(op.dtype, op.engine)
+        if peak is None:
+            raise hardware.lacks(op.dtype, op.engine)
+        return peak
+    if op.preferred_engine == "tensor":
+        return hardware.best_peak(op.dtype)
+    peak = hardware.find_peak(op.dtype, "vector") or hardware.find_peak("fp32", "vector")
+    if peak is None:
+        raise hardware.lacks(op.dtype, "vector")
+    return peak
+
+
+def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str, Number]) -> Ceilings:
+    """Return the ceilings of the datasheet, which bound: dense peaks, peak bandwidths, the launch floor."""
+    return Ceilings(
+        compute=peak.flop_per_s if peak else None,
+        memory={m.name: m.bandwidth_bytes_per_s for m in _levels(hardware) if m.bandwidth_bytes_per_s},
+        links={name: _link_rate(hardware, name) for name in links},
+        launch_s=hardware.launch.floor_s,
+    )
+
+
+def sustained_ceilings(
+    hardware: Hardware, peak: Peak | None, links: Mapping[str, Number], pinned: bool = True
+) -> Ceilings:
+    """Return the ceilings that good microbenchmarks reach, the datasheet's where none was measured."""
+    sheet = datasheet_ceilings(hardware, peak, links)
+    measured: dict[str, float] = {
+        m.name: m.sustained_bytes_per_s for m in _levels(hardware) if m.sustained_bytes_per_s
+    }
+    used = [name for name in sheet.memory if name in measured]
+    compute = sheet.compute
+    if peak and peak.sustained_flop_per_s:
+        compute = peak.sustained_flop_per_s
+        used.insert(0, "compute")
+    rates = dict(sheet.links)
+    for name in rates:
+        figure = hardware.sustained_links.get(name if pinned else f"{name}_pageable")
+        if figure:
+            rates[name] = figure
+            used.append(name)
+    launch = hardware.launch.overhead_s
+    if launch is not None:
+        used.append("launch")
+    memory = {name: measured.get(name, rate) for name, rate in sheet.memory.items()}
+    return Ceilings(compute, memory, rates, launch, tuple(used))
+
+
+def ceiling_times(work: Work, ceilings: Ceilings, links: Mapping[str, Number]) -> dict[str, Number]:
+    """Return the time that each ceiling alone would take [s], by name.
+
+    Every byte that crosses device memory also crosses each cache level on its way, so all levels see at
+    least the compulsory traffic.
+    """
+    times: dict[str, Number] = {}
+    if ceilings.compute is not None:
+        times["compute"] = work.flop / ceilings.compute
+    traffic = work.bytes
+    for name, rate in ceilings.memory.items():
+        times[name] = traffic / rate
+    for name, rate in ceilings.links.items():
+        times[name] = links[name] / rate
+    return times
+
+
+def smallest_fit(work: Work, hardware: Hardware) -> tuple[np.ndarray, tuple[MemoryLevel, ...]]:
+    """Return which cache holds the working set: an index into the caches, or -1 where none does.
+
+    The caches run from the outermost inwards, so the last one that fits is the smallest.
+    """
+    size = np.asarray(work.working_set_bytes, dtype=np.float64)
+    index = np.full(size.shape, -1, dtype=np.int8)
+    for position, cache in enumerate(hardware.caches):
+        index = np.where(size <= (cache.capacity_bytes or 0.0), np.int8(position), index)
+    return index, hardware.caches
+
+
+def _levels(hardware: Hardware) -> list[MemoryLevel]:
+    """The main memory and the device-wide caches: the levels that all of an operator's traffic crosses."""
+    return [hardware.main_memory, *(m for m in hardware.caches if m is not hardware.main_memory)]
+
+
+def _link_rate(hardware: Hardware, name: str) -> float:
+    for link in hardware.links:
+        if link.name == name:
+            return link.bandwidth_bytes_per_s
+    raise UsageError(
+        f"{hardware.name} has no link {name!r} in its specification.",
+        remedy=f"Add a [link.{name}] table with per_direction to the file.",
+    )

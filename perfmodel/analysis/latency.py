@@ -1,0 +1,89 @@
+"""Predicting the time to expect: the interface of a latency model, and the simplest honest one.
+
+A model takes an operator, a machine and the counted work, and returns an `Estimate`. `predict` uses
+`DEFAULT_MODEL`; a better model replaces it without any change outside this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from perfmodel.analysis.ceilings import ceiling_times, sustained_ceilings
+from perfmodel.core.hardware import Hardware, Peak
+from perfmodel.core.work import Number, Work
+from perfmodel.operators._base import Operator
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The time to expect.
+
+    Attributes
+    ----------
+    time_s : expected time of one call [s].
+    low_s, high_s : 80 % interval [s]; NaN where the model states none.
+    basis : from which figures of the machine it was made, for people.
+    """
+
+    time_s: Number
+    low_s: Number
+    high_s: Number
+    basis: str
+
+
+class LatencyModel(Protocol):
+    """What a latency model must offer."""
+
+    name: str
+
+    def estimate(
+        self, op: Operator, hardware: Hardware, peak: Peak | None, work: Work
+    ) -> Estimate:
+        """Return the time to expect for one call."""
+        ...
+
+
+class SustainedRoofline:
+    """t = launch overhead + max over ceilings of (work / sustained rate).
+
+    The roofline with what good microbenchmarks reach in place of the datasheet, plus the cost of starting
+    a kernel. Figures that the spec lacks fall back to the datasheet, and the basis says which. It knows
+    nothing of tiles, waves or caches, so it states no interval.
+    """
+
+    name = "sustained-roofline"
+
+    def estimate(
+        self, op: Operator, hardware: Hardware, peak: Peak | None, work: Work
+    ) -> Estimate:
+        """Return the estimate; scalar or array like the operator's dimensions."""
+        links = op.link_traffic()
+        ceilings = sustained_ceilings(hardware, peak, links, pinned=getattr(op, "pinned", True))
+        times = list(ceiling_times(work, ceilings, links).values())
+        time: Number = times[0]
+        for other in times[1:]:
+            time = np.maximum(time, other)
+        time = time + (ceilings.launch_s or 0.0)
+        return Estimate(time, np.nan, np.nan, _basis(ceilings.sustained, hardware, peak, links))
+
+
+def _basis(used: tuple[str, ...], hardware: Hardware, peak: Peak | None, links: Mapping[str, Number]) -> str:
+    """Say which ceilings are sustained figures and which are the datasheet's."""
+    wanted = [*(["compute"] if peak else []), hardware.main_memory.name, *links, "launch"]
+    sustained = [name for name in wanted if name in used]
+    missing = [name for name in wanted if name not in used and name != "launch"]
+    said = []
+    if sustained:
+        said.append(f"sustained {' + '.join(sustained)}")
+    if missing:
+        said.append(f"datasheet {' + '.join(missing)}")
+    if "launch" not in used:
+        said.append("no launch figure")
+    return ", ".join(said)
+
+
+DEFAULT_MODEL: LatencyModel = SustainedRoofline()

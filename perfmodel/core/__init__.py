@@ -1,0 +1,1 @@
+"""The physics: units, dtypes, hardware, work, roofline, results and reports. Imports numpy only."""

@@ -1,0 +1,157 @@
+"""What a machine is: memory levels, peaks, links and launch cost, in SI units, each with its source.
+
+Three kinds of figure are kept apart: the *datasheet* (``MemoryLevel.bandwidth_bytes_per_s``,
+``Peak.flop_per_s``), which bounds; the *sustained* ceiling that a good microbenchmark reaches, which
+predicts; and capacities, which say what fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from perfmodel.errors import UsageError
+
+Engine = str  # "tensor" or "vector"
+ENGINES: tuple[Engine, ...] = ("tensor", "vector")
+
+
+@dataclass(frozen=True)
+class MemoryLevel:
+    """One level of the memory hierarchy of one device.
+
+    Attributes
+    ----------
+    name : "hbm" (device memory, of whatever technology), "llc", "l2", "l1", "shared", "registers"; "dram" on a CPU.
+    capacity_bytes : capacity of the level over the whole device [B].
+    bandwidth_bytes_per_s : vendor's peak [B/s], or None where no source gives one.
+    sustained_bytes_per_s : best measured bandwidth [B/s], or None.
+    """
+
+    name: str
+    capacity_bytes: float | None = None
+    bandwidth_bytes_per_s: float | None = None
+    sustained_bytes_per_s: float | None = None
+    technology: str = ""
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The dense peak rate of one dtype on one engine; a fused multiply-add is 2 FLOP.
+
+    ``flop_per_clock_per_sm`` and ``clock_hz`` let the peak be recomputed: SMs x FLOP per clock x clock.
+    ``sparse_2to4_flop_per_s`` is the vendor's figure with 2:4 structured sparsity, never used in a bound.
+    """
+
+    dtype: str
+    engine: Engine
+    flop_per_s: float
+    flop_per_clock_per_sm: float | None = None
+    clock_hz: float | None = None
+    sustained_flop_per_s: float | None = None
+    sparse_2to4_flop_per_s: float | None = None
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link off the device, bandwidth per direction and per device [B/s]."""
+
+    name: str
+    bandwidth_bytes_per_s: float
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What starting a kernel costs.
+
+    Attributes
+    ----------
+    floor_s : shortest time per (nearly) empty kernel ever seen, replayed from a graph [s]; enters the bound.
+    overhead_s : usual time per small kernel launched back to back on a stream [s]; enters the prediction.
+    """
+
+    floor_s: float | None = None
+    overhead_s: float | None = None
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """One device: what its specification file says, in SI base units.
+
+    ``memory`` runs from the outermost level (HBM) inwards. ``aliases`` are other names the catalog
+    answers to, ``device_names`` the strings that NVML, nvidia-smi and torch report.
+    """
+
+    name: str
+    vendor: str
+    architecture: str
+    memory: tuple[MemoryLevel, ...]
+    peaks: tuple[Peak, ...]
+    title: str = ""
+    kind: str = "gpu"
+    compute_capability: str = ""
+    aliases: tuple[str, ...] = ()
+    device_names: tuple[str, ...] = ()
+    sm_count: int | None = None
+    clocks_hz: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    limits: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    tdp_w: float | None = None
+    links: tuple[Link, ...] = ()
+    launch: Launch = field(default_factory=Launch)
+    sustained_links: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    sustained_source: str = ""
+    sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    notes: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    path: str = ""
+
+    def level(self, name: str) -> MemoryLevel | None:
+        """Return a memory level by name, or None."""
+        return next((level for level in self.memory if level.name == name), None)
+
+    @property
+    def main_memory(self) -> MemoryLevel:
+        """The outermost level: HBM or GDDR of a GPU, DRAM of a CPU."""
+        return self.memory[0]
+
+    @property
+    def caches(self) -> tuple[MemoryLevel, ...]:
+        """Device-wide caches that can hold a working set between kernels, outermost first."""
+        return tuple(m for m in self.memory if m.name in ("llc", "l3", "l2") and m.capacity_bytes)
+
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes with a peak, in the order of the file, each once."""
+        return tuple(dict.fromkeys(peak.dtype for peak in self.peaks))
+
+    def find_peak(self, dtype: str, engine: Engine) -> Peak | None:
+        """Return the peak of one dtype on one engine, or None where the device has none."""
+        return next((p for p in self.peaks if p.dtype == dtype and p.engine == engine), None)
+
+    def best_peak(self, dtype: str) -> Peak:
+        """Return the peak that a matrix product in ``dtype`` uses: the tensor engine where it has one.
+
+        Raises
+        ------
+        UsageError
+            When the device has no peak for the dtype.
+        """
+        peak = self.find_peak(dtype, "tensor") or self.find_peak(dtype, "vector")
+        if peak is None:
+            raise self.lacks(dtype)
+        return peak
+
+    def lacks(self, dtype: str, engine: Engine | None = None) -> UsageError:
+        """Build the error for a dtype (on an engine) that this device has no peak for."""
+        where = f" on its {engine} engine" if engine else ""
+        has = sorted({p.dtype for p in self.peaks if engine in (None, p.engine)})
+        return UsageError(
+            f"{self.name} has no peak for dtype {dtype!r}{where}.",
+            remedy=f"It has: {', '.join(has) or 'none'}.",
+        )

@@ -1,0 +1,128 @@
+"""A report: columns with units, rows, notes. Every command makes one, every renderer takes one."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfmodel.core.units import format_si
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a report.
+
+    Attributes
+    ----------
+    key : key of the value in each row, and in JSON and CSV.
+    title : heading in tables for people; empty means the key.
+    unit : SI unit of the value; "fraction" prints as a percentage; empty for text and plain numbers.
+    shown : whether tables for people have the column; JSON and CSV always do.
+    digits : significant digits in tables for people.
+    """
+
+    key: str
+    title: str = ""
+    unit: str = ""
+    shown: bool = True
+    digits: int = 4
+
+    @property
+    def heading(self) -> str:
+        """The heading in tables for people."""
+        return self.title or self.key.replace("_", " ")
+
+    def text(self, value: Any) -> str:
+        """Return a value as people read it: SI prefixes, percentages, ``-`` for what is not known."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "-"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, (int, float)):
+            if self.unit == "fraction":
+                return f"{100 * value:.1f} %"
+            return format_si(float(value), self.unit, self.digits) if self.unit else _plain(value, self.digits)
+        if isinstance(value, Mapping):
+            return " ".join(f"{key}={self.text(item)}" for key, item in value.items())
+        if isinstance(value, (list, tuple)):
+            return ", ".join(self.text(item) for item in value)
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of a command, ready for any renderer.
+
+    Attributes
+    ----------
+    command : the command that made it.
+    columns : the columns in order.
+    rows : one mapping a row, with plain values in SI base units; keys without a column are left to JSON.
+    context : what the rows hold for: version, hardware, machine, date.
+    notes : sentences for people, printed below the table and kept in JSON as ``notes``.
+    title : heading for people.
+    """
+
+    command: str
+    columns: tuple[Column, ...]
+    rows: Sequence[Mapping[str, Any]]
+    context: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    title: str = ""
+
+    def shown_columns(self) -> list[Column]:
+        """The columns for people: those marked as shown in which some row says something."""
+        return [
+            column
+            for column in self.columns
+            if column.shown and (not self.rows or any(row.get(column.key) not in (None, "") for row in self.rows))
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the contract's JSON object: schema_version, command, context, rows (and notes)."""
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "command": self.command,
+            "context": finite(self.context),
+            "rows": [finite(row) for row in self.rows],
+        }
+        if self.notes:
+            document["notes"] = list(self.notes)
+        return document
+
+    def _repr_html_(self) -> str:
+        """Show the report as a table in a notebook."""
+        columns = self.shown_columns()
+        head = "".join(f"<th>{html.escape(column.heading)}</th>" for column in columns)
+        body = "".join(
+            "<tr>"
+            + "".join(f"<td>{html.escape(column.text(row.get(column.key)))}</td>" for column in columns)
+            + "</tr>"
+            for row in self.rows
+        )
+        title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+def _plain(value: float, digits: int) -> str:
+    """Print a number without a unit: integers whole, others with significant digits."""
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
+        return str(int(value))
+    return format_si(value, "", digits)
+
+
+def finite(value: Any) -> Any:
+    """Return ``value`` with what JSON cannot say (NaN, infinities) as None, and mappings as dicts."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value

@@ -1,0 +1,166 @@
+"""The result of setting an operator against a machine: bound and prediction, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.report import Column, Report
+from perfmodel.core.work import Number
+
+Text = str | NDArray[np.str_]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Bound and expected time of one operator on one machine. Numbers are floats, or arrays in a sweep.
+
+    The attributes are the keys of the JSON rows. Five kinds of figure that are never mixed:
+    peak (datasheet) > sustained (best microbenchmark) >= attainable (bound for this work) >= achieved
+    (measured, in bench records only), and predicted, which is the time to expect.
+
+    Attributes
+    ----------
+    op, name, params, dtype, engine, count, hardware : what was set against which machine.
+    flop : floating-point operations of one call [FLOP].
+    bytes_read, bytes_written : traffic to device memory with nothing cached [B].
+    working_set_bytes : size of all tensors [B].
+    arithmetic_intensity_flop_per_byte, ridge_point_flop_per_byte : [FLOP/B].
+    limiter : the ceiling that sets the bound: "compute", a memory level, a link, or "launch".
+    bound_time_s : no honest measurement of a cold call is faster [s].
+    fits_in : the smallest cache that holds the working set, or "".
+    resident_bound_time_s : the bound when the data already lies in that cache [s]; NaN where it does not fit.
+    resident_limiter : the ceiling that sets the resident bound, or "".
+    predicted_time_s : the time to expect [s]; ``prediction_basis`` says from which figures.
+    predicted_time_low_s, predicted_time_high_s : 80 % interval [s], NaN where the model states none.
+    attainable_flop_per_s, attainable_bytes_per_s : rates at the bound.
+    advice : what to do about it, in a sentence.
+    """
+
+    op: str
+    name: str
+    params: Mapping[str, Any]
+    dtype: str
+    engine: str
+    count: int
+    hardware: str
+    flop: Number
+    bytes_read: Number
+    bytes_written: Number
+    working_set_bytes: Number
+    arithmetic_intensity_flop_per_byte: Number
+    ridge_point_flop_per_byte: float
+    limiter: Text
+    bound_time_s: Number
+    fits_in: Text
+    resident_bound_time_s: Number
+    resident_limiter: Text
+    predicted_time_s: Number
+    predicted_time_low_s: Number
+    predicted_time_high_s: Number
+    prediction_model: str
+    prediction_basis: str
+    attainable_flop_per_s: Number
+    attainable_bytes_per_s: Number
+    advice: Text
+
+    @property
+    def label(self) -> str:
+        """The name to show: the given one, or the operator's."""
+        return self.name or self.op
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one mapping a point, with plain values; a scalar prediction gives one row."""
+        keys = [column.key for column in PREDICTION_COLUMNS]
+        fields = {key: getattr(self, key) for key in keys if key != "params"}
+        shape = np.broadcast_shapes(
+            *(np.shape(value) for value in fields.values()),
+            *(np.shape(value) for value in self.params.values()),
+        )
+        if shape == ():
+            return [{key: dict(self.params) if key == "params" else fields[key] for key in keys}]
+        params = {key: _flat(value, shape) for key, value in self.params.items()}
+        columns = {key: _flat(value, shape) for key, value in fields.items()}
+        return [
+            {
+                key: {name: _whole(values[index]) for name, values in params.items()}
+                if key == "params"
+                else columns[key][index]
+                for key in keys
+            }
+            for index in range(int(np.prod(shape)))
+        ]
+
+    def report(self) -> Report:
+        """Return this prediction as a report."""
+        return prediction_report([self])
+
+    def _repr_html_(self) -> str:
+        """Show the prediction as a table in a notebook."""
+        return self.report()._repr_html_()
+
+
+def _flat(value: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Broadcast a value to the sweep's shape and return its plain Python values in order."""
+    if isinstance(value, np.ndarray):
+        flat: list[Any] = np.broadcast_to(value, shape).ravel().tolist()
+        return flat
+    return [value] * int(np.prod(shape))
+
+
+def _whole(value: Any) -> Any:
+    """Return a dimension as an int where it is one: sweeps hold their sizes as floats."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+PREDICTION_COLUMNS = (
+    Column("op", shown=False),
+    Column("name", "operator"),
+    Column("params", "dimensions"),
+    Column("dtype"),
+    Column("engine", shown=False),
+    Column("count", shown=False),
+    Column("hardware"),
+    Column("flop", "work", "FLOP"),
+    Column("bytes_read", shown=False, unit="B"),
+    Column("bytes_written", shown=False, unit="B"),
+    Column("working_set_bytes", "traffic", "B", shown=False),
+    Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B"),
+    Column("ridge_point_flop_per_byte", "ridge", "FLOP/B"),
+    Column("limiter", "limited by"),
+    Column("bound_time_s", "bound", "s"),
+    Column("fits_in", "fits in"),
+    Column("resident_bound_time_s", "bound in cache", "s", shown=False),
+    Column("resident_limiter", shown=False),
+    Column("predicted_time_s", "predicted", "s"),
+    Column("predicted_time_low_s", "low", "s", shown=False),
+    Column("predicted_time_high_s", "high", "s", shown=False),
+    Column("prediction_model", shown=False),
+    Column("prediction_basis", shown=False),
+    Column("attainable_flop_per_s", "attainable", "FLOP/s"),
+    Column("attainable_bytes_per_s", "attainable", "B/s"),
+    Column("advice", shown=False),
+)
+
+
+def prediction_report(
+    predictions: Iterable[Prediction],
+    *,
+    command: str = "analyze",
+    context: Mapping[str, Any] | None = None,
+    title: str = "",
+    notes: tuple[str, ...] = (),
+) -> Report:
+    """Return the report of some predictions, one row a point."""
+    predictions = list(predictions)
+    rows = [row for prediction in predictions for row in prediction.rows()]
+    for row in rows:
+        row["name"] = row["name"] or row["op"]
+    hardware = list(dict.fromkeys(prediction.hardware for prediction in predictions))
+    return Report(
+        command, PREDICTION_COLUMNS, rows, {"hardware": hardware, **(context or {})}, notes=notes, title=title
+    )

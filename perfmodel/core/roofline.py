@@ -1,0 +1,97 @@
+"""The roofline model: pure functions over FLOP, bytes and ceilings, scalar or array alike.
+
+Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
+multicore architectures", Communications of the ACM 52(4), 2009, doi:10.1145/1498765.1498785. The launch
+floor is an addition for GPUs: no kernel ends sooner than an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.work import Number, plain
+
+
+def arithmetic_intensity(flop: Number, traffic_bytes: Number) -> Number:
+    """Return FLOP done per byte moved [FLOP/B]; infinite where nothing is moved, 0 where nothing is done.
+
+    Williams et al. 2009: I = W / Q, with W the FLOP and Q the traffic to the memory level in question.
+
+    >>> round(float(arithmetic_intensity(2 * 4096**3, 3 * 4096**2 * 2)), 1)
+    1365.3
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.divide(flop, traffic_bytes)
+    return plain(np.where(np.asarray(flop) == 0, 0.0, value))
+
+
+def ridge_point(peak_flop_per_s: Number, bandwidth_bytes_per_s: Number) -> Number:
+    """Return the intensity at which a kernel turns from memory- to compute-bound [FLOP/B].
+
+    Williams et al. 2009: I* = pi / beta, peak compute over peak bandwidth.
+
+    >>> round(ridge_point(312e12, 1555e9), 1)
+    200.6
+    """
+    return peak_flop_per_s / bandwidth_bytes_per_s
+
+
+def attainable_flop_per_s(
+    intensity_flop_per_byte: Number, peak_flop_per_s: Number, bandwidth_bytes_per_s: Number
+) -> Number:
+    """Return the attainable rate at an arithmetic intensity [FLOP/s].
+
+    Williams et al. 2009: P = min(pi, I beta).
+
+    >>> round(float(attainable_flop_per_s(1 / 12, 19.5e12, 1555e9)) / 1e9, 1)
+    129.6
+    """
+    return plain(np.minimum(peak_flop_per_s, np.multiply(intensity_flop_per_byte, bandwidth_bytes_per_s)))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least time that the ceilings allow, and which ceiling sets it.
+
+    ``time_s`` and ``limiter_code`` are scalars or arrays of one shape; ``names[limiter_code]`` is the limiter.
+    """
+
+    time_s: Number
+    limiter_code: NDArray[np.intp]
+    names: tuple[str, ...]
+
+    @property
+    def limiter(self) -> str | NDArray[np.str_]:
+        """The binding ceiling by name: a string, or an array of strings."""
+        if self.limiter_code.ndim == 0:
+            return self.names[int(self.limiter_code)]
+        return np.asarray(self.names)[self.limiter_code]
+
+
+def bound(terms: Mapping[str, Number]) -> Bound:
+    """Return the bound: the largest of the times that each ceiling alone would take [s].
+
+    T = max_i t_i with t_compute = W / pi, t_level = Q_level / beta_level, t_launch = the launch floor.
+    Where two terms are equal, the first one in the mapping is named.
+
+    Parameters
+    ----------
+    terms : ceiling name -> time [s]; numbers and arrays broadcast. At least one.
+
+    >>> bound({"compute": 2.0, "hbm": 3.0}).limiter
+    'hbm'
+    """
+    names = tuple(terms)
+    values = [np.asarray(value, dtype=np.float64) for value in terms.values()]
+    time: NDArray[np.float64] = values[0]
+    code: NDArray[np.intp] = np.zeros((), dtype=np.intp)
+    for index, value in enumerate(values[1:], start=1):
+        larger = value > time
+        time = np.maximum(time, value)
+        code = np.where(larger, index, code)
+    return Bound(plain(time), np.broadcast_to(code, time.shape), names)
+

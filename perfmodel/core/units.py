@@ -1,0 +1,158 @@
+"""Quantities with units: parsing what people write, printing what people read.
+
+Inside perfmodel every quantity is a float in SI base units (B, B/s, FLOP, FLOP/s, s, Hz, W, V).
+Prefixes exist only in files and in print. GB = 1e9 B, GiB = 2^30 B.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from perfmodel.errors import PerfModelError, UsageError
+
+_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_SMALL = {"m": 1e-3, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "n": 1e-9, "p": 1e-12}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_LARGE = {**_DECIMAL, **_BINARY}
+
+# canonical unit -> (spellings, prefixes that make sense for it)
+_UNITS: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
+    "B": (("B", "byte", "bytes"), _LARGE),
+    "B/s": (("B/s", "Bps"), _LARGE),
+    "FLOP": (("FLOP", "OP"), _DECIMAL),
+    "FLOP/s": (("FLOP/s", "FLOPS", "OP/s", "OPS"), _DECIMAL),
+    "s": (("s", "sec", "second", "seconds"), {"": 1.0, **_SMALL}),
+    "Hz": (("Hz",), _DECIMAL),
+    "T/s": (("T/s",), _DECIMAL),
+    "W": (("W",), {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6}),
+}
+_TEXT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*$")
+_BITS = re.compile(r"[kKMGTP]?i?(b|bit|bits)(/s|ps)?$")
+
+
+def parse_quantity(text: str | float, unit: str, *, place: str = "") -> float:
+    """Return a quantity as a float in the SI base unit ``unit``.
+
+    Parameters
+    ----------
+    text : a number with a unit, as in ``"1555 GB/s"``; a bare number counts as SI base units.
+    unit : one of B, B/s, FLOP, FLOP/s, s, Hz, T/s (transfers), W.
+    place : where the text stands, for the message.
+
+    Raises
+    ------
+    UsageError
+        When it is no number, has another unit, gives bits for bytes, or is not finite.
+
+    >>> parse_quantity("1555 GB/s", "B/s")
+    1555000000000.0
+    >>> parse_quantity("40 MiB", "B")
+    41943040.0
+    >>> parse_quantity("2.4 us", "s")
+    2.4e-06
+    """
+    if isinstance(text, bool) or not isinstance(text, (str, int, float)):
+        raise UsageError(f"{text!r} is not a quantity in {unit}.", place=place)
+    if not isinstance(text, str):
+        return _finite(text, repr(text), unit, place)
+    match = _TEXT.match(text)
+    if match is None:
+        raise UsageError(
+            f"{text!r} is not a number with a unit.", place=place, remedy=f"Write it as in {_example(unit)}."
+        )
+    number, suffix = match.group(1).replace("_", ""), match.group(2) or ""
+    return _finite(float(number) * _scale(suffix, unit, text, place), repr(text), unit, place)
+
+
+def _finite(value: float, shown: str, unit: str, place: str) -> float:
+    try:
+        value = float(value)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise UsageError(f"{shown} is not a finite quantity in {unit}.", place=place)
+    return value
+
+
+def _example(unit: str) -> str:
+    return {
+        "B": "'80 GiB'",
+        "B/s": "'1555 GB/s'",
+        "FLOP/s": "'312 TFLOP/s'",
+        "s": "'2.4 us'",
+        "Hz": "'1410 MHz'",
+    }.get(unit, f"'1 {unit}'")
+
+
+def _scale(suffix: str, unit: str, text: str, place: str) -> float:
+    """Return the factor from the written suffix to the base unit."""
+    if not suffix:
+        return 1.0
+    spellings, prefixes = _UNITS[unit]
+    for spelling in spellings:
+        if suffix.endswith(spelling) and suffix[: -len(spelling)] in prefixes:
+            return prefixes[suffix[: -len(spelling)]]
+    if unit in ("B", "B/s") and _BITS.match(suffix):
+        raise UsageError(
+            f"{text!r} is in bits; bytes are needed.", place=place, remedy=f"Divide by 8: {_example(unit)}."
+        )
+    raise UsageError(f"{text!r} is not in {unit}.", place=place, remedy=f"Write it as in {_example(unit)}.")
+
+
+def try_quantity(text: str | float, unit: str) -> float | None:
+    """Return `parse_quantity`, or None where it does not parse."""
+    try:
+        return parse_quantity(text, unit)
+    except PerfModelError:
+        return None
+
+
+def format_si(value: float, unit: str, digits: int = 4) -> str:
+    """Return a number with an SI prefix: ``format_si(4.405e-4, "s") == "440.5 us"``.
+
+    Counts without a unit print as they are; a quantity that is not finite prints as ``-``.
+
+    >>> format_si(1.555e12, "B/s")
+    '1.555 TB/s'
+    >>> format_si(0.0, "s")
+    '0 s'
+    >>> format_si(12.542, "FLOP/B")
+    '12.54 FLOP/B'
+    """
+    if value is None or not math.isfinite(value):
+        return "-"
+    if unit not in _PREFIXED or value == 0:
+        return f"{_digits(value, digits)} {unit}".rstrip()
+    prefixes = _PRINT_SMALL if unit == "s" else _PRINT_LARGE
+    for factor, prefix in prefixes:
+        if abs(value) >= factor * (1 - 0.5 * 10.0**-digits):
+            return f"{_digits(value / factor, digits)} {prefix}{unit}"
+    factor, prefix = prefixes[-1]
+    return f"{_digits(value / factor, digits)} {prefix}{unit}"
+
+
+_PREFIXED = frozenset(_UNITS) | {"FLOP/s/W"}
+_PRINT_SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
+_PRINT_LARGE = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+def _digits(value: float, digits: int) -> str:
+    """Print ``digits`` significant digits, without an exponent for ordinary sizes."""
+    if value != 0 and not 1e-4 <= abs(value) < 1e6:
+        return f"{value:.{digits}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_binary(size_bytes: float) -> str:
+    """Return a capacity in binary prefixes: ``format_binary(2**30) == "1 GiB"``.
+
+    >>> format_binary(41943040.0)
+    '40 MiB'
+    """
+    for factor, prefix in ((2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki")):
+        if size_bytes >= factor:
+            return f"{_digits(size_bytes / factor, 4)} {prefix}B"
+    return f"{_digits(size_bytes, 4)} B"

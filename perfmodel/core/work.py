@@ -1,0 +1,109 @@
+"""What an operator does, counted: tensors, and from them bytes; and FLOP.
+
+An operator declares the tensors it reads and writes. Bytes moved and the working set are derived from
+them here, and the same tensors build the inputs of a benchmark, so no count is written twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.dtypes import dtype_bytes
+
+#: A count or a size: a number, or a float64 array of numbers in a sweep.
+Number = float | NDArray[np.float64]
+
+
+def plain(value: Number | np.float64) -> Number:
+    """Return a float for a scalar or 0-d array, the array itself otherwise."""
+    return float(value) if np.ndim(value) == 0 else np.asarray(value)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of an operator and how often it crosses device memory.
+
+    Attributes
+    ----------
+    name : the tensor's name within the operator ("a", "scores").
+    shape : its dimensions; each a number or an array of numbers.
+    dtype : canonical dtype.
+    reads, writes : how many times the whole tensor is read from and written to device memory. The
+        compulsory traffic is one read of every input and one write of every output.
+    """
+
+    name: str
+    shape: tuple[Any, ...]
+    dtype: str
+    reads: float = 0.0
+    writes: float = 0.0
+
+    @classmethod
+    def input(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
+        """A tensor that is read once."""
+        return cls(name, tuple(shape), dtype, reads=1.0)
+
+    @classmethod
+    def output(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
+        """A tensor that is written once."""
+        return cls(name, tuple(shape), dtype, writes=1.0)
+
+    @classmethod
+    def intermediate(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
+        """A tensor that is written to device memory by one kernel and read back by the next."""
+        return cls(name, tuple(shape), dtype, reads=1.0, writes=1.0)
+
+    @property
+    def numel(self) -> Number:
+        """Number of elements; float64, since int64 products overflow silently."""
+        count: Number = 1.0
+        for dimension in self.shape:
+            count = count * dimension
+        return count
+
+    @property
+    def size_bytes(self) -> Number:
+        """Size in memory [B]."""
+        return self.numel * dtype_bytes(self.dtype)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The counted work of one call of an operator.
+
+    Attributes
+    ----------
+    flop : floating-point operations, a fused multiply-add counted as 2 [FLOP].
+    bytes_read, bytes_written : traffic to device memory when nothing is cached [B].
+    working_set_bytes : size of all tensors together [B].
+    """
+
+    flop: Number
+    bytes_read: Number
+    bytes_written: Number
+    working_set_bytes: Number
+
+    @property
+    def bytes(self) -> Number:
+        """Traffic to device memory, both directions [B]."""
+        return self.bytes_read + self.bytes_written
+
+    @classmethod
+    def from_tensors(cls, flop: Number, tensors: Sequence[Tensor]) -> Work:
+        """Derive the traffic and the working set from the declared tensors."""
+        read: Number = 0.0
+        written: Number = 0.0
+        total: Number = 0.0
+        for tensor in tensors:
+            size = tensor.size_bytes
+            total = total + size
+            if tensor.reads:
+                read = read + (size if tensor.reads == 1 else tensor.reads * size)
+            if tensor.writes:
+                written = written + (size if tensor.writes == 1 else tensor.writes * size)
+        return cls(flop, read, written, total)

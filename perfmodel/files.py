@@ -1,0 +1,159 @@
+"""Reading structured documents (TOML, YAML, JSON) and writing files atomically.
+
+Everything that perfmodel reads from a user's file comes through `read_document` or `read_text`, so
+that a missing file, a directory, an empty file and a syntax error give the same kind of message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import InputFileError, UsageError
+
+DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return the UTF-8 text of a file, without a byte order mark.
+
+    Raises
+    ------
+    InputFileError
+        When the file is missing, a directory, unreadable, empty, or not UTF-8 text.
+    """
+    place = os.fspath(path)
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InputFileError("no such file.", place=place, remedy="Check the path.") from None
+    except IsADirectoryError:
+        raise InputFileError(
+            "this is a directory; a file is needed.", place=place, remedy="Name a file in it."
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputFileError(f"cannot be read: {reason}.", place=place) from None
+    if not data.strip():
+        raise InputFileError("the file is empty.", place=place, remedy="Is the path right?")
+    if b"\0" in data:
+        raise InputFileError("holds NUL bytes: not a text file.", place=place)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InputFileError(
+            f"line {line} is not UTF-8 text.", place=place, remedy="Save the file as UTF-8."
+        ) from None
+
+
+def read_document(path: str | os.PathLike[str]) -> Any:
+    """Parse a TOML, YAML or JSON file into plain Python data; the suffix chooses the format.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, or its syntax is wrong (with the line).
+    """
+    place = os.fspath(path)
+    text = read_text(path)
+    suffix = Path(path).suffix.lower()
+    if suffix not in DOCUMENT_SUFFIXES:
+        allowed = ", ".join(DOCUMENT_SUFFIXES)
+        raise InputFileError(
+            f"file type {suffix or 'without suffix'} is not known.",
+            place=place,
+            remedy=f"Allowed: {allowed}.",
+        )
+    try:
+        return _PARSERS[suffix](text)
+    except RecursionError:
+        raise InputFileError("is nested too deeply to be read.", place=place) from None
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        name = suffix[1:].upper().replace("YML", "YAML")
+        raise InputFileError(f"is not valid {name}: {reason}.", place=place) from None
+
+
+def _parse_toml(text: str) -> Any:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+def _parse_yaml(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+
+
+def _parse_json(text: str) -> Any:
+    return json.loads(text)
+
+
+_PARSERS = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml, ".json": _parse_json}
+
+
+def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a file so that a killed process leaves the old file or the new one, never half of one.
+
+    ``-`` writes to standard output; a pipe or device is written in place, since it cannot be replaced.
+
+    Raises
+    ------
+    UsageError
+        When the place cannot be written.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    if os.fspath(path) == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    target = Path(path)
+    try:
+        if target.exists() and not target.is_file() and not target.is_dir():
+            target.write_bytes(data)
+        else:
+            _replace(target, data)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"cannot be written: {reason}.",
+            place=os.fspath(path),
+            remedy="Choose a file in a folder that exists and that you may write to.",
+        ) from None
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """Write beside ``target``, flush to the disk, then rename over it (through a link, not over it)."""
+    if target.is_dir():
+        raise IsADirectoryError(21, "it is a directory")
+    target = Path(os.path.realpath(target))
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:80]}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(name, mode)
+        os.replace(name, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    """Return the process umask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,8 @@
+"""The hardware catalog: find, read, lint, detect and write specification files."""
+
+from __future__ import annotations
+
+from perfmodel.hardware_catalog.find import hardware, hardware_names, load_all
+from perfmodel.hardware_catalog.read import read_hardware
+
+__all__ = ["hardware", "hardware_names", "load_all", "read_hardware"]

@@ -1,0 +1,248 @@
+"""Reading a hardware specification file into a `Hardware`, with a message that names the key."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
+from perfmodel.core.hardware import ENGINES, Hardware, Launch, Link, MemoryLevel, Peak
+from perfmodel.core.units import parse_quantity
+from perfmodel.errors import InputFileError, PerfModelError, nearest, unknown_name
+from perfmodel.files import read_document
+from perfmodel.hardware_catalog import schema
+from perfmodel.hardware_catalog.schema import HardwareSpec, MemorySpec, RateSpec
+
+#: memory levels from the outermost inwards; "dram" is the main memory of a CPU, "hbm" of any GPU
+LEVELS = ("hbm", "dram", "llc", "l3", "l2", "l1", "shared", "registers")
+
+
+def read_hardware(path: str | os.PathLike[str]) -> Hardware:
+    """Return the machine that a specification file (TOML, YAML or JSON) describes.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, a key is unknown or missing, or a quantity has the wrong unit.
+    """
+    return to_hardware(read_spec(path), os.fspath(path))
+
+
+def read_spec(path: str | os.PathLike[str]) -> HardwareSpec:
+    """Return a specification file as it is written, checked for its keys and types only.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, or a key is unknown, missing or of the wrong type.
+    """
+    return parse_spec(read_document(path), os.fspath(path))
+
+
+def parse_spec(document: Any, place: str) -> HardwareSpec:
+    """Return the specification in a parsed document; ``place`` is the file's name for messages."""
+    try:
+        spec = msgspec.convert(document, HardwareSpec)
+        for engine, rates in spec.peak.items():
+            if engine not in ENGINES:
+                raise unknown_name("engine", engine, ENGINES, place=f"{place}: peak", kind=InputFileError)
+            spec.peak[engine] = _rates(rates, f"{place}: peak.{engine}")
+        return spec
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), place) from None
+
+
+def _rates(rates: Any, place: str) -> dict[str, RateSpec | str]:
+    """Return the rates of one engine; a bare quantity is short for ``{ rate = ... }``, and source is text."""
+    if not isinstance(rates, dict):
+        raise InputFileError("is not a table of dtype = rate.", place=place)
+    made: dict[str, RateSpec | str] = {}
+    for dtype, rate in rates.items():
+        if dtype in ("source", "note"):
+            made[dtype] = str(rate)
+        elif isinstance(rate, dict):
+            made[dtype] = msgspec.convert(rate, RateSpec)
+        elif isinstance(rate, (str, int, float)) and not isinstance(rate, bool):
+            made[dtype] = RateSpec(rate)
+        else:
+            raise InputFileError(f"{rate!r} is not a rate.", place=f"{place}.{dtype}")
+    return made
+
+
+def _explain(message: str, place: str) -> InputFileError:
+    """Turn msgspec's message into ours, with the nearest key for a misspelt one."""
+    where = re.search(r" - at `(.*)`$", message)
+    key = where.group(1).removeprefix("$").lstrip(".") if where else ""
+    text = message[: where.start()] if where else message
+    full = f"{place}: {key}" if key else place
+    unknown = re.search(r"unknown field `(.*)`", text)
+    if unknown:
+        allowed = {
+            field
+            for struct in vars(schema).values()
+            if isinstance(struct, type) and issubclass(struct, msgspec.Struct)
+            for field in struct.__struct_fields__
+        }
+        hint = nearest(unknown.group(1), allowed)
+        return InputFileError(f"unknown key {unknown.group(1)!r}.", place=full, remedy=hint)
+    missing = re.search(r"missing required field `(.*)`", text)
+    if missing:
+        return InputFileError(f"the key {missing.group(1)!r} is missing.", place=full)
+    return InputFileError(f"{text[0].lower()}{text[1:]}.", place=full)
+
+
+def to_hardware(spec: HardwareSpec, place: str) -> Hardware:
+    """Convert the quantities of a specification to SI base units.
+
+    Raises
+    ------
+    InputFileError
+        When a quantity has the wrong unit, is not positive, or a name is unknown.
+    """
+    read = _Quantities(place)
+    sustained = spec.sustained
+    memory = _memory(spec, read)
+    clocks = {
+        "vector": read.optional(spec.chip.vector_clock, "Hz", "chip.vector_clock"),
+        "tensor": read.optional(spec.chip.tensor_clock, "Hz", "chip.tensor_clock"),
+    }
+    limits = ("max_warps_per_sm", "max_threads_per_sm", "max_blocks_per_sm", "warp_size", "simd_bits")
+    for name in sustained.memory:
+        if name not in spec.memory:
+            raise unknown_name(
+                "memory level", name, spec.memory, place=f"{place}: sustained.memory", kind=InputFileError
+            )
+    return Hardware(
+        name=spec.name,
+        vendor=spec.vendor,
+        architecture=spec.architecture,
+        title=spec.title or spec.name,
+        kind=spec.kind,
+        compute_capability=spec.compute_capability,
+        aliases=tuple(spec.aliases),
+        device_names=tuple(spec.device_names),
+        memory=memory,
+        peaks=_peaks(spec, read),
+        sm_count=spec.chip.sm_count,
+        clocks_hz=MappingProxyType({name: clock for name, clock in clocks.items() if clock}),
+        limits=MappingProxyType({n: float(getattr(spec.chip, n)) for n in limits if getattr(spec.chip, n)}),
+        tdp_w=read.optional(spec.chip.tdp, "W", "chip.tdp"),
+        links=tuple(
+            Link(name, read.positive(link.per_direction, "B/s", f"link.{name}.per_direction"), link.source, link.note)
+            for name, link in spec.link.items()
+        ),
+        launch=Launch(
+            read.optional(spec.launch.floor, "s", "launch.floor"),
+            read.optional(spec.launch.overhead, "s", "launch.overhead"),
+            spec.launch.source,
+            spec.launch.note,
+        ),
+        sustained_links=MappingProxyType(
+            {name: read.positive(rate, "B/s", f"sustained.link.{name}") for name, rate in sustained.link.items()}
+        ),
+        sustained_source=" ".join(part for part in (sustained.source, sustained.date) if part),
+        sources=MappingProxyType(_texts(spec, "source")),
+        notes=MappingProxyType(_texts(spec, "note")),
+        path=place,
+    )
+
+
+class _Quantities:
+    """Reads quantities of one file; its errors name the file and the key."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def positive(self, text: schema.Quantity, unit: str, key: str) -> float:
+        """Return a positive quantity in SI base units."""
+        where = f"{self.place}: {key}"
+        try:
+            value = parse_quantity(text, unit)
+        except PerfModelError as error:
+            raise InputFileError(error.message, place=where, remedy=error.remedy) from None
+        if value <= 0:
+            raise InputFileError(f"{text!r} is not positive.", place=where)
+        return value
+
+    def optional(self, text: schema.Quantity | None, unit: str, key: str) -> float | None:
+        """Return a positive quantity, or None where none is given."""
+        return None if text is None else self.positive(text, unit, key)
+
+
+def _memory(spec: HardwareSpec, read: _Quantities) -> tuple[MemoryLevel, ...]:
+    for name in spec.memory:
+        if name not in LEVELS:
+            raise unknown_name("memory level", name, LEVELS, place=f"{read.place}: memory", kind=InputFileError)
+    if not {"hbm", "dram"} & spec.memory.keys():
+        raise InputFileError("needs a level 'hbm' (GPU) or 'dram' (CPU).", place=f"{read.place}: memory")
+    return tuple(_level(name, spec, read) for name in LEVELS if name in spec.memory)
+
+
+def _level(name: str, spec: HardwareSpec, read: _Quantities) -> MemoryLevel:
+    level: MemorySpec = spec.memory[name]
+    capacity = read.optional(level.capacity, "B", f"memory.{name}.capacity")
+    per_sm = read.optional(level.capacity_per_sm, "B", f"memory.{name}.capacity_per_sm")
+    if capacity is None and per_sm is not None and spec.chip.sm_count:
+        capacity = per_sm * spec.chip.sm_count
+    sustained = spec.sustained.memory.get(name)
+    return MemoryLevel(
+        name,
+        capacity,
+        read.optional(level.bandwidth, "B/s", f"memory.{name}.bandwidth"),
+        read.optional(sustained, "B/s", f"sustained.memory.{name}"),
+        level.technology,
+        level.source,
+        level.note,
+    )
+
+
+def _peaks(spec: HardwareSpec, read: _Quantities) -> tuple[Peak, ...]:
+    made = []
+    for engine, rates in spec.peak.items():
+        source = rates.get("source", "")
+        for dtype, rate in rates.items():
+            if not isinstance(rate, RateSpec):
+                continue
+            key = f"peak.{engine}.{dtype}"
+            if dtype not in DTYPE_BYTES:
+                raise unknown_name(
+                    "dtype", dtype, DTYPE_BYTES, place=f"{read.place}: peak.{engine}", kind=InputFileError
+                )
+            sustained: Mapping[str, Any] = getattr(spec.sustained, engine)
+            made.append(
+                Peak(
+                    dtype=canonical_dtype(dtype),
+                    engine=engine,
+                    flop_per_s=read.positive(rate.rate, "FLOP/s", key),
+                    flop_per_clock_per_sm=rate.flop_per_clock_per_sm,
+                    clock_hz=read.optional(rate.clock or getattr(spec.chip, f"{engine}_clock"), "Hz", key),
+                    sustained_flop_per_s=read.optional(
+                        sustained.get(dtype), "FLOP/s", f"sustained.{engine}.{dtype}"
+                    ),
+                    sparse_2to4_flop_per_s=read.optional(rate.sparse_2to4, "FLOP/s", f"{key}.sparse_2to4"),
+                    source=rate.source or source,
+                    note=rate.note,
+                )
+            )
+    if not made:
+        raise InputFileError("no peak is given.", place=f"{read.place}: peak", remedy="Add [peak.vector] fp32.")
+    return tuple(made)
+
+
+def _texts(spec: HardwareSpec, kind: str) -> dict[str, str]:
+    """Return the sources, or notes, of the file's tables by table name."""
+    tables: dict[str, Any] = {
+        "chip": spec.chip,
+        **{f"memory.{name}": level for name, level in spec.memory.items()},
+        **{f"link.{name}": link for name, link in spec.link.items()},
+        "launch": spec.launch,
+        "sustained": spec.sustained,
+    }
+    texts = {name: getattr(table, kind) for name, table in tables.items()}
+    texts |= {f"peak.{engine}": rates.get(kind, "") for engine, rates in spec.peak.items()}
+    return {name: text for name, text in texts.items() if text}

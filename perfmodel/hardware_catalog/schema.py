@@ -1,0 +1,106 @@
+"""The shape of a hardware specification file: which tables and keys there are, and their types.
+
+Quantities are strings with units (``"1555 GB/s"``); `perfmodel.hardware_catalog.read` converts them. Unknown
+keys are errors, so that a misspelt one is not silently ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+Quantity = str | float
+
+
+class MemorySpec(msgspec.Struct, forbid_unknown_fields=True):
+    """``[memory.NAME]``: one level. Give a capacity of the device, or one per SM."""
+
+    capacity: Quantity | None = None
+    capacity_per_sm: Quantity | None = None
+    bandwidth: Quantity | None = None
+    technology: str = ""
+    bus_width_bits: float | None = None
+    memory_clock: Quantity | None = None
+    transfers_per_clock: float | None = None
+    bytes_per_clock: float | None = None
+    bytes_per_clock_per_sm: float | None = None
+    source: str = ""
+    note: str = ""
+
+
+class RateSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """One dense peak: the printed rate and what it can be recomputed from."""
+
+    rate: Quantity
+    flop_per_clock_per_sm: float | None = None
+    clock: Quantity | None = None
+    sparse_2to4: Quantity | None = None
+    source: str = ""
+    note: str = ""
+
+
+class LinkSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """``[link.NAME]``: bandwidth per direction and per device."""
+
+    per_direction: Quantity
+    generation: int | None = None
+    lanes: int | None = None
+    source: str = ""
+    note: str = ""
+
+
+class ChipSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """``[chip]``: processors, clocks and limits. On a CPU an SM is a core."""
+
+    sm_count: int | None = None
+    vector_clock: Quantity | None = None
+    tensor_clock: Quantity | None = None
+    max_warps_per_sm: int | None = None
+    max_threads_per_sm: int | None = None
+    max_blocks_per_sm: int | None = None
+    warp_size: int | None = None
+    simd_bits: int | None = None
+    tdp: Quantity | None = None
+    source: str = ""
+    note: str = ""
+
+
+class LaunchSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """``[launch]``: the floor bounds, the overhead predicts."""
+
+    floor: Quantity | None = None
+    overhead: Quantity | None = None
+    source: str = ""
+    note: str = ""
+
+
+class SustainedSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """``[sustained]``: measured ceilings; they predict and never bound."""
+
+    memory: dict[str, Quantity] = {}
+    tensor: dict[str, Quantity] = {}
+    vector: dict[str, Quantity] = {}
+    link: dict[str, Quantity] = {}
+    source: str = ""
+    date: str = ""
+    note: str = ""
+
+
+class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True):
+    """A whole specification file."""
+
+    name: str
+    vendor: str
+    architecture: str
+    memory: dict[str, MemorySpec]
+    peak: dict[str, Any]
+    title: str = ""
+    kind: str = "gpu"
+    compute_capability: str = ""
+    aliases: list[str] = []
+    device_names: list[str] = []
+    chip: ChipSpec = msgspec.field(default_factory=ChipSpec)
+    link: dict[str, LinkSpec] = {}
+    launch: LaunchSpec = msgspec.field(default_factory=LaunchSpec)
+    sustained: SustainedSpec = msgspec.field(default_factory=SustainedSpec)

@@ -1,0 +1,201 @@
+"""The base of every operator: dimensions with their rules, tensors, FLOP, and the choice of engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from perfmodel.core.dtypes import canonical_dtype
+from perfmodel.core.hardware import ENGINES
+from perfmodel.core.work import Number, Tensor, Work
+from perfmodel.errors import UsageError, unknown_name
+
+#: The largest dimension: float64 counts exactly up to here.
+LARGEST_SIZE = 2**53
+
+#: Operator name -> class, filled as the modules of this package are imported.
+REGISTRY: dict[str, type[Operator]] = {}
+
+
+def size(default: Any = dataclasses.MISSING, *, minimum: int = 1, doc: str = "") -> Any:
+    """Declare a dimension: a whole number, or an array of them, from ``minimum`` to 2^53.
+
+    A default of None means that the operator derives it from the others.
+    """
+    return _declare("size", default, minimum=minimum, doc=doc)
+
+
+def flag(default: bool, *, doc: str = "") -> Any:
+    """Declare a yes-or-no parameter."""
+    return _declare("flag", default, doc=doc)
+
+
+def choice(default: str, allowed: tuple[str, ...], *, doc: str = "") -> Any:
+    """Declare a parameter that is one of some names."""
+    return _declare("choice", default, allowed=allowed, doc=doc)
+
+
+def dtype_of(default: str = "", *, doc: str = "") -> Any:
+    """Declare a dtype; empty means that the operator derives it."""
+    return _declare("dtype", default, doc=doc)
+
+
+def _declare(kind: str, default: Any, **rules: Any) -> Any:
+    metadata = {"kind": kind, "optional": default in (None, ""), **rules}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Operator:
+    """One call of an operator: dimensions in, FLOP and tensors out.
+
+    A subclass declares its dimensions with `size`, `flag`, `choice` and `dtype_of`, and implements
+    `flop` and `tensors`. Dimensions may be numpy arrays; then counts are arrays too.
+
+    Raises
+    ------
+    UsageError
+        On construction, for a size that is zero, negative, fractional, infinite or above 2^53, and for
+        an unknown dtype, engine or choice.
+    """
+
+    op: ClassVar[str] = ""
+    #: the engine that the operator's arithmetic runs on by default
+    preferred_engine: ClassVar[str] = "vector"
+
+    dtype: str = dtype_of("fp32", doc="dtype of inputs and outputs")
+    engine: str = choice("auto", ("auto", *ENGINES), doc="math engine; auto chooses by operator and dtype")
+    name: str = _declare("label", "", doc="label in results")
+    count: int = _declare("count", 1, minimum=1, doc="how many such calls there are")
+
+    def __init_subclass__(cls) -> None:
+        """Register the operator by its name."""
+        super().__init_subclass__()
+        if cls.op:
+            REGISTRY[cls.op] = cls
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            value = _CHECKS[item.metadata["kind"]](self.op, item.name, getattr(self, item.name), item.metadata)
+            object.__setattr__(self, item.name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Check what no single dimension shows, and fill in derived defaults; for subclasses."""
+
+    def flop(self) -> Number:
+        """Return the floating-point operations of one call, a fused multiply-add counted as 2 [FLOP]."""
+        raise NotImplementedError
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return the tensors that one call reads and writes."""
+        raise NotImplementedError
+
+    def link_traffic(self) -> Mapping[str, Number]:
+        """Return the bytes that cross links off the device, by link name [B]."""
+        return {}
+
+    def work(self) -> Work:
+        """Return the counted work: FLOP, traffic and working set."""
+        return Work.from_tensors(self.flop(), self.tensors())
+
+    def params(self) -> dict[str, Any]:
+        """Return the operator's dimensions by name, without dtype, name and count."""
+        skipped = {"dtype", "name", "count"} | ({"engine"} if self.engine == "auto" else set())
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skipped}
+
+    @classmethod
+    def dimensions(cls) -> dict[str, Mapping[str, Any]]:
+        """Return every parameter that can be given, with its kind, rules, documentation and default."""
+        return {f.name: {**f.metadata, "default": f.default} for f in dataclasses.fields(cls)}
+
+    def set_derived(self, **values: Any) -> None:
+        """Set dimensions that default to others; for `check`."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    """Return a size as an int, or as a float64 array of whole numbers."""
+    if value is None and rules["optional"]:
+        return None
+    if isinstance(value, (np.ndarray, list, tuple)):
+        return _check_sizes(op, name, value, rules)
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise _bad_size(op, name, repr(value), "is not a whole number")
+    return int(_in_range(op, name, value, rules))
+
+
+def _in_range(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    if not math.isfinite(value):
+        raise _bad_size(op, name, str(value), "is not finite")
+    if value != math.floor(value):
+        raise _bad_size(op, name, str(value), "is not a whole number")
+    if value < rules["minimum"]:
+        raise _bad_size(op, name, str(value), f"is below {rules['minimum']}")
+    if value > LARGEST_SIZE:
+        raise _bad_size(op, name, str(value), "is above 2^53, the largest size that is counted exactly")
+    return value
+
+
+def _check_sizes(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise _bad_size(op, name, repr(value)[:60], "is not an array of whole numbers") from None
+    if array.size == 0:
+        raise _bad_size(op, name, "[]", "holds no size")
+    with np.errstate(invalid="ignore"):
+        good = (array >= rules["minimum"]) & (array <= LARGEST_SIZE) & (array == np.floor(array))
+    if not good.all():
+        _in_range(op, name, float(array[~good].flat[0]), rules)
+    return array
+
+
+def _bad_size(op: str, name: str, shown: str, why: str) -> UsageError:
+    return UsageError(f"{name}={shown} {why}.", place=op, remedy="A size is a whole number from 1 to 2^53.")
+
+
+def _check_flag(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise UsageError(f"{name}={value!r} is neither true nor false.", place=op)
+    return bool(value)
+
+
+def _check_choice(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
+    if value not in rules["allowed"]:
+        raise unknown_name(name, str(value), rules["allowed"], place=op)
+    return str(value)
+
+
+def _check_dtype(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
+    if value in ("", None) and rules["optional"]:
+        return ""
+    return canonical_dtype(value, place=op)
+
+
+def _check_label(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{name}={value!r} is not text.", place=op)
+    return value
+
+
+def _check_count(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    if np.ndim(value):
+        raise UsageError(f"{name} is one number, not a range.", place=op)
+    return _check_size(op, name, value, rules)
+
+
+_CHECKS = {
+    "size": _check_size,
+    "flag": _check_flag,
+    "choice": _check_choice,
+    "dtype": _check_dtype,
+    "label": _check_label,
+    "count": _check_count,
+}

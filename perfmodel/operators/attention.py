@@ -1,0 +1,127 @@
+"""Scaled dot-product attention: prefill and decode, grouped-query, causal, windowed, flash or unfused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.errors import UsageError
+from perfmodel.operators._base import Operator, choice, dtype_of, flag, size
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attention(Operator):
+    """O = softmax(Q K^T / sqrt(head_dim)) V for each head of each sequence of a batch.
+
+    FLOP = 4 batch heads pairs head_dim, the two matrix products; the softmax is left out, as in
+    ``torch.utils.flop_counter`` and the flash-attention papers (Dao et al. 2022, arXiv 2205.14135).
+    ``pairs`` is the number of (query, key) pairs a head works on:
+
+    - full: seq_q seq_kv;
+    - causal, flash: query i sees the keys up to its own place, and the queries are the last ones, so
+      pairs = seq_q seq_kv - seq_q (seq_q - 1) / 2: half for seq_q = seq_kv, everything for decode (seq_q = 1);
+    - causal with a window w: query i sees at most the last w of those keys;
+    - unfused: seq_q seq_kv even when causal, since the naive composition computes all scores and masks them.
+
+    Traffic: flash reads Q, K, V once and writes O once; unfused also writes the scores, reads them for the
+    softmax, writes the probabilities and reads those for the second product.
+
+    Parameters
+    ----------
+    batch, heads : sequences and query heads.
+    kv_heads : key and value heads, by default ``heads``; divides ``heads`` (grouped-query attention).
+    seq_q, seq_kv : queries and keys; ``seq_kv`` defaults to ``seq_q``. Decode is ``seq_q=1``.
+    head_dim : size of a head.
+    causal, window : mask; a window of 0 is none, and a window needs ``causal``.
+    kv_dtype : dtype of K and V, by default ``dtype``.
+    algorithm : "flash" or "unfused".
+    """
+
+    op: ClassVar[str] = "attention"
+    preferred_engine: ClassVar[str] = "tensor"
+
+    batch: Number = size(1, doc="sequences")
+    heads: Number = size(doc="query heads")
+    kv_heads: Number = size(None, doc="key and value heads; default as heads")
+    seq_q: Number = size(doc="queries of a sequence")
+    seq_kv: Number = size(None, doc="keys of a sequence; default as seq_q")
+    head_dim: Number = size(doc="size of a head")
+    causal: bool = flag(False, doc="each query sees the keys up to its own place")
+    window: Number = size(0, minimum=0, doc="keys that a query sees at most; 0 means all")
+    kv_dtype: str = dtype_of(doc="dtype of keys and values; default as dtype")
+    algorithm: str = choice("flash", ("flash", "unfused"), doc="fused kernel, or composition of three")
+
+    def check(self) -> None:
+        """Fill in the defaults; check that the heads group, and that masks make sense."""
+        self.set_derived(
+            kv_heads=self.heads if self.kv_heads is None else self.kv_heads,
+            seq_kv=self.seq_q if self.seq_kv is None else self.seq_kv,
+            kv_dtype=self.kv_dtype or self.dtype,
+        )
+        if np.any(np.mod(self.heads, self.kv_heads)):
+            raise UsageError(
+                f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}.",
+                place=self.op,
+                remedy="Each key head serves a whole group of query heads.",
+            )
+        if self.causal and np.any(np.less(self.seq_kv, self.seq_q)):
+            raise UsageError(
+                f"causal attention with seq_kv={self.seq_kv} below seq_q={self.seq_q}.",
+                place=self.op,
+                remedy="The queries are the last of the sequence, so seq_kv is at least seq_q.",
+            )
+        if np.any(self.window) and not self.causal:
+            raise UsageError("a window needs causal=true.", place=self.op)
+
+    def pairs(self) -> Number:
+        """Return the (query, key) pairs that one head works on."""
+        every = 1.0 * self.seq_q * self.seq_kv
+        if not self.causal or self.algorithm == "unfused":
+            return every
+        causal = every - 0.5 * self.seq_q * (self.seq_q - 1.0)
+        if not np.any(self.window):
+            return causal
+        # Keys beyond the window: query i (from 0) would see first + i keys; the excess over the window is a
+        # triangle for the queries that have one, cut off where the first query already exceeds it.
+        last_excess = np.maximum(0.0, np.subtract(self.seq_kv, self.window))
+        first_excess = np.maximum(0.0, np.subtract(self.seq_kv, self.window) - self.seq_q)
+        excess = 0.5 * (last_excess * (last_excess + 1) - first_excess * (first_excess + 1))
+        windowed = np.where(np.asarray(self.window) > 0, causal - excess, causal)
+        return plain(windowed)
+
+    def keys(self) -> Number:
+        """Return the keys of a sequence that some query sees: fewer than seq_kv only with a window."""
+        if not np.any(self.window) or self.algorithm == "unfused":
+            return self.seq_kv
+        seen = np.where(
+            np.asarray(self.window) > 0,
+            np.minimum(self.seq_kv, np.add(self.window, self.seq_q) - 1),
+            self.seq_kv,
+        )
+        return plain(seen)
+
+    def flop(self) -> Number:
+        """Return 4 batch heads pairs head_dim [FLOP]."""
+        return 4.0 * self.batch * self.heads * self.pairs() * self.head_dim
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return Q, K, V and O [batch, heads or kv_heads, sequence, head_dim]; unfused, scores and probabilities."""
+        query = (self.batch, self.heads, self.seq_q, self.head_dim)
+        key = (self.batch, self.kv_heads, self.keys(), self.head_dim)
+        made = (
+            Tensor.input("q", query, self.dtype),
+            Tensor.input("k", key, self.kv_dtype),
+            Tensor.input("v", key, self.kv_dtype),
+            Tensor.output("o", query, self.dtype),
+        )
+        if self.algorithm == "flash":
+            return made
+        scores = (self.batch, self.heads, self.seq_q, self.seq_kv)
+        return (
+            *made,
+            Tensor.intermediate("scores", scores, self.dtype),
+            Tensor.intermediate("probabilities", scores, self.dtype),
+        )

@@ -1,0 +1,95 @@
+"""Elementwise operators: one output element from one element of each input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
+
+from perfmodel.core.work import Number, Tensor
+from perfmodel.operators._base import Operator, choice, dtype_of, size
+
+
+class Kind(NamedTuple):
+    """What an elementwise kind does: inputs, FLOP an element, and bytes an element of a saved mask."""
+
+    inputs: int
+    flop: int
+    mask: bool = False
+
+
+#: FLOP an element: each arithmetic operation, comparison or special function (exp, tanh, erf, sqrt)
+#: counts as 1. So silu = x / (1 + exp(-x)) is 4 and gelu = 0.5 x (1 + erf(x / sqrt 2)) is 5.
+KINDS = MappingProxyType(
+    {
+        "add": Kind(2, 1),
+        "sub": Kind(2, 1),
+        "mul": Kind(2, 1),
+        "div": Kind(2, 1),
+        "pow": Kind(2, 1),
+        "maximum": Kind(2, 1),
+        "minimum": Kind(2, 1),
+        "silu_mul": Kind(2, 5),
+        "fma": Kind(3, 2),
+        "where": Kind(3, 1),
+        "relu": Kind(1, 1),
+        "gelu": Kind(1, 5),
+        "silu": Kind(1, 4),
+        "sigmoid": Kind(1, 4),
+        "tanh": Kind(1, 1),
+        "exp": Kind(1, 1),
+        "log": Kind(1, 1),
+        "sqrt": Kind(1, 1),
+        "rsqrt": Kind(1, 1),
+        "neg": Kind(1, 1),
+        "abs": Kind(1, 1),
+        "square": Kind(1, 1),
+        "copy": Kind(1, 0),
+        "cast": Kind(1, 0),
+        "dropout": Kind(1, 2, mask=True),
+    }
+)
+#: kinds that a matrix product can fuse into its epilogue
+ACTIVATIONS = ("relu", "gelu", "silu", "sigmoid", "tanh")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Elementwise(Operator):
+    """``numel`` elements, each computed from the same element of every input.
+
+    FLOP = numel times the FLOP of the kind (see `KINDS`); traffic reads each input once and writes the
+    output once. Dropout also writes a mask of one byte an element, as training does.
+
+    Parameters
+    ----------
+    numel : elements of the output.
+    kind : the operation.
+    num_inputs : tensors read; by default what the kind implies, 1 where the other operand is a scalar.
+    out_dtype : dtype of the output, by default ``dtype``; a cast is ``kind=cast`` with an ``out_dtype``.
+    """
+
+    op: ClassVar[str] = "elementwise"
+
+    numel: Number = size(doc="elements")
+    kind: str = choice("add", tuple(KINDS), doc="operation")
+    num_inputs: Number = size(None, doc="tensors read; default as the kind implies, 1 with a scalar operand")
+    out_dtype: str = dtype_of(doc="dtype of the output; default as dtype")
+
+    def check(self) -> None:
+        """Fill in the number of inputs and the output dtype."""
+        self.set_derived(
+            num_inputs=KINDS[self.kind].inputs if self.num_inputs is None else self.num_inputs,
+            out_dtype=self.out_dtype or self.dtype,
+        )
+
+    def flop(self) -> Number:
+        """Return the FLOP of the kind for every element."""
+        return float(KINDS[self.kind].flop) * self.numel
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return the inputs as one stack [num_inputs, numel], the output [numel], and a dropout mask."""
+        made = (
+            Tensor.input("x", (self.num_inputs, self.numel), self.dtype),
+            Tensor.output("y", (self.numel,), self.out_dtype),
+        )
+        return (*made, Tensor.output("mask", (self.numel,), "int8")) if KINDS[self.kind].mask else made

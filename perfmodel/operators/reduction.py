@@ -1,0 +1,38 @@
+"""Reduction of each row to one element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.core.work import Number, Tensor
+from perfmodel.operators._base import Operator, size
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reduction(Operator):
+    """y[rows] = sum (or max, min, ...) over the ``cols`` of x[rows, cols].
+
+    FLOP = rows (cols - 1): one operation joins two elements. Traffic reads x once and writes y once.
+
+    Parameters
+    ----------
+    rows : independent rows, the elements of the result.
+    cols : elements reduced to one.
+    """
+
+    op: ClassVar[str] = "reduction"
+
+    rows: Number = size(doc="elements of the result")
+    cols: Number = size(doc="elements reduced to one")
+
+    def flop(self) -> Number:
+        """Return rows (cols - 1) [FLOP]."""
+        return 1.0 * self.rows * (self.cols - 1)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return x [rows, cols] and y [rows]."""
+        return (
+            Tensor.input("x", (self.rows, self.cols), self.dtype),
+            Tensor.output("y", (self.rows,), self.dtype),
+        )
