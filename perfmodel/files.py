@@ -47,9 +47,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise InputFileError(
-            f"line {line} is not UTF-8 text.", place=place, remedy="Save the file as UTF-8."
-        ) from None
+        raise InputFileError(f"line {line} is not UTF-8 text.", place=place, remedy="Save the file as UTF-8.") from None
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:

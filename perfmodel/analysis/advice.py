@@ -27,27 +27,39 @@ ADVICE = {
     "link": "link-bound: pin host memory, overlap the copy with compute, or move fewer bytes",
 }
 _NAMES = tuple(ADVICE)
+LINKS = ("pcie", "nvlink")
 
 
-def advise(limiter: Text, bound_time_s: Number, time_s: Number, launch_s: float | None) -> Text:
+def advise(
+    limiter: Text,
+    bound_time_s: Number,
+    time_s: Number,
+    launch_s: float | None,
+    resident_time_s: Number = np.nan,
+) -> Text:
     """Return the advice for a bound, and a time that was predicted or measured.
 
-    Rules, in this order: the bound is the launch floor, or the launch overhead is over half of the time:
-    launch-bound. A link limits: link-bound. Compute limits: poorly used below 50 % of the ceiling. A memory
-    level limits: well used from 75 % of the ceiling.
+    Rules, the first that holds:
+
+    - the bound is the launch floor, or the launch overhead is over half of the time, or the data fits a cache
+      from which it moves in less than the launch overhead: launch-bound;
+    - a link limits: link-bound;
+    - compute limits: poorly used below 50 % of the ceiling;
+    - a memory level limits: well used from 75 % of the ceiling.
 
     Parameters
     ----------
     limiter : the ceiling that sets the bound, a string or an array of strings.
     bound_time_s, time_s : the bound and the time [s], scalar or array of one shape.
     launch_s : launch overhead of the machine [s], or None.
+    resident_time_s : the bound with the data in a cache [s]; NaN where it does not fit one.
     """
     share = np.divide(bound_time_s, time_s)
     names = np.asarray(limiter)
     launch = names == "launch"
     if launch_s:
-        launch = launch | (np.asarray(time_s) < 2 * launch_s)
-    is_compute, is_link = names == "compute", np.isin(names, ("pcie", "nvlink"))
+        launch = launch | (np.asarray(time_s) < 2 * launch_s) | (np.asarray(resident_time_s) < launch_s)
+    is_compute, is_link = names == "compute", np.isin(names, LINKS)
     rules: list[tuple[Any, str]] = [
         (launch, "launch"),
         (is_link, "link"),

@@ -72,9 +72,7 @@ def sustained_ceilings(
 ) -> Ceilings:
     """Return the ceilings that good microbenchmarks reach, the datasheet's where none was measured."""
     sheet = datasheet_ceilings(hardware, peak, links)
-    measured: dict[str, float] = {
-        m.name: m.sustained_bytes_per_s for m in _levels(hardware) if m.sustained_bytes_per_s
-    }
+    measured: dict[str, float] = {m.name: m.sustained_bytes_per_s for m in _levels(hardware) if m.sustained_bytes_per_s}
     used = [name for name in sheet.memory if name in measured]
     compute = sheet.compute
     if peak and peak.sustained_flop_per_s:

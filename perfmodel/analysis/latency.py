@@ -40,9 +40,7 @@ class LatencyModel(Protocol):
 
     name: str
 
-    def estimate(
-        self, op: Operator, hardware: Hardware, peak: Peak | None, work: Work
-    ) -> Estimate:
+    def estimate(self, op: Operator, hardware: Hardware, peak: Peak | None, work: Work) -> Estimate:
         """Return the time to expect for one call."""
         ...
 
@@ -57,9 +55,7 @@ class SustainedRoofline:
 
     name = "sustained-roofline"
 
-    def estimate(
-        self, op: Operator, hardware: Hardware, peak: Peak | None, work: Work
-    ) -> Estimate:
+    def estimate(self, op: Operator, hardware: Hardware, peak: Peak | None, work: Work) -> Estimate:
         """Return the estimate; scalar or array like the operator's dimensions."""
         links = op.link_traffic()
         ceilings = sustained_ceilings(hardware, peak, links, pinned=getattr(op, "pinned", True))

@@ -59,6 +59,7 @@ def predict(op: Operator, hardware: Hardware, *, model: LatencyModel = DEFAULT_M
         op=op.op,
         name=op.name,
         params=op.params(),
+        told=op.told(),
         dtype=op.dtype,
         engine=f"{peak.engine} {peak.dtype}" if peak else "",
         count=op.count,
@@ -81,7 +82,7 @@ def predict(op: Operator, hardware: Hardware, *, model: LatencyModel = DEFAULT_M
         prediction_basis=estimate.basis,
         attainable_flop_per_s=plain(np.divide(work.flop, cold.time_s)),
         attainable_bytes_per_s=plain(np.divide(work.bytes, cold.time_s)),
-        advice=advise(cold.limiter, cold.time_s, predicted, hardware.launch.overhead_s),
+        advice=advise(cold.limiter, cold.time_s, predicted, hardware.launch.overhead_s, resident_time),
     )
 
 
@@ -95,9 +96,7 @@ def _ridge(hardware: Hardware, peak: Peak | None) -> float:
     return float(roofline.ridge_point(peak.flop_per_s, bandwidth)) if peak and bandwidth else np.nan
 
 
-def _bounding_times(
-    op: Operator, hardware: Hardware, work: Work, peak: Peak | None
-) -> dict[str, Number]:
+def _bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | None) -> dict[str, Number]:
     """Return the time that each datasheet ceiling alone would take [s], the launch floor among them."""
     links = op.link_traffic()
     ceilings = datasheet_ceilings(hardware, peak, links)
@@ -105,9 +104,7 @@ def _bounding_times(
     return times if ceilings.launch_s is None else {**times, "launch": ceilings.launch_s}
 
 
-def _resident(
-    work: Work, hardware: Hardware, times: Mapping[str, Number]
-) -> tuple[Text, Number, Text]:
+def _resident(work: Work, hardware: Hardware, times: Mapping[str, Number]) -> tuple[Text, Number, Text]:
     """Return the smallest cache that holds the working set, the bound inside it, and what sets that bound.
 
     Inside a cache the levels outside it see no traffic, so their terms drop out of the maximum.

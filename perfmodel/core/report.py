@@ -24,6 +24,8 @@ class Column:
     unit : SI unit of the value; "fraction" prints as a percentage; empty for text and plain numbers.
     shown : whether tables for people have the column; JSON and CSV always do.
     digits : significant digits in tables for people.
+    drop : 0 for a column that every table has; where the terminal is too narrow, columns with the highest
+        number are left out first.
     """
 
     key: str
@@ -31,6 +33,7 @@ class Column:
     unit: str = ""
     shown: bool = True
     digits: int = 4
+    drop: int = 0
 
     @property
     def heading(self) -> str:
@@ -80,7 +83,8 @@ class Report:
         return [
             column
             for column in self.columns
-            if column.shown and (not self.rows or any(row.get(column.key) not in (None, "") for row in self.rows))
+            if column.shown
+            and (not self.rows or any(column.text(row.get(column.key)) not in ("", "-") for row in self.rows))
         ]
 
     def as_json(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ class Prediction:
 
     Attributes
     ----------
-    op, name, params, dtype, engine, count, hardware : what was set against which machine.
+    op, name, params, dtype, engine, count, hardware : what was set against which machine; ``told`` names the
+        params that are not defaults, which is what people are shown.
     flop : floating-point operations of one call [FLOP].
     bytes_read, bytes_written : traffic to device memory with nothing cached [B].
     working_set_bytes : size of all tensors [B].
@@ -44,6 +45,7 @@ class Prediction:
     op: str
     name: str
     params: Mapping[str, Any]
+    told: tuple[str, ...]
     dtype: str
     engine: str
     count: int
@@ -75,25 +77,23 @@ class Prediction:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one mapping a point, with plain values; a scalar prediction gives one row."""
-        keys = [column.key for column in PREDICTION_COLUMNS]
-        fields = {key: getattr(self, key) for key in keys if key != "params"}
-        shape = np.broadcast_shapes(
-            *(np.shape(value) for value in fields.values()),
-            *(np.shape(value) for value in self.params.values()),
-        )
-        if shape == ():
-            return [{key: dict(self.params) if key == "params" else fields[key] for key in keys}]
+        keys = [column.key for column in PREDICTION_COLUMNS if column.key not in ("params", "dimensions")]
+        fields = {key: getattr(self, key) for key in keys}
+        shape = np.broadcast_shapes(*(np.shape(value) for value in (*fields.values(), *self.params.values())))
         params = {key: _flat(value, shape) for key, value in self.params.items()}
         columns = {key: _flat(value, shape) for key, value in fields.items()}
         return [
-            {
-                key: {name: _whole(values[index]) for name, values in params.items()}
-                if key == "params"
-                else columns[key][index]
-                for key in keys
-            }
+            self._row(
+                {key: _whole(values[index]) for key, values in params.items()},
+                {key: values[index] for key, values in columns.items()},
+            )
             for index in range(int(np.prod(shape)))
         ]
+
+    def _row(self, params: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+        """Return one row with its keys in the order of the columns."""
+        dimensions = " ".join(f"{key}={_shown(params[key])}" for key in self.told)
+        return {**{c.key: None for c in PREDICTION_COLUMNS}, **fields, "params": params, "dimensions": dimensions}
 
     def report(self) -> Report:
         """Return this prediction as a report."""
@@ -117,32 +117,38 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _shown(value: Any) -> str:
+    """Return a dimension as it is written on the command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 PREDICTION_COLUMNS = (
     Column("op", shown=False),
     Column("name", "operator"),
-    Column("params", "dimensions"),
+    Column("dimensions"),
+    Column("params", shown=False),
     Column("dtype"),
     Column("engine", shown=False),
     Column("count", shown=False),
-    Column("hardware"),
-    Column("flop", "work", "FLOP"),
-    Column("bytes_read", shown=False, unit="B"),
-    Column("bytes_written", shown=False, unit="B"),
-    Column("working_set_bytes", "traffic", "B", shown=False),
-    Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B"),
-    Column("ridge_point_flop_per_byte", "ridge", "FLOP/B"),
+    Column("hardware", drop=2),
+    Column("flop", "work", "FLOP", drop=4),
+    Column("bytes_read", unit="B", shown=False),
+    Column("bytes_written", unit="B", shown=False),
+    Column("working_set_bytes", unit="B", shown=False),
+    Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B", drop=1),
+    Column("ridge_point_flop_per_byte", "ridge", "FLOP/B", drop=4),
     Column("limiter", "limited by"),
     Column("bound_time_s", "bound", "s"),
-    Column("fits_in", "fits in"),
-    Column("resident_bound_time_s", "bound in cache", "s", shown=False),
+    Column("fits_in", "fits in", drop=3),
+    Column("resident_bound_time_s", unit="s", shown=False),
     Column("resident_limiter", shown=False),
     Column("predicted_time_s", "predicted", "s"),
-    Column("predicted_time_low_s", "low", "s", shown=False),
-    Column("predicted_time_high_s", "high", "s", shown=False),
+    Column("predicted_time_low_s", "low", "s", drop=2),
+    Column("predicted_time_high_s", "high", "s", drop=2),
     Column("prediction_model", shown=False),
     Column("prediction_basis", shown=False),
     Column("attainable_flop_per_s", "attainable", "FLOP/s"),
-    Column("attainable_bytes_per_s", "attainable", "B/s"),
+    Column("attainable_bytes_per_s", "attainable", "B/s", drop=1),
     Column("advice", shown=False),
 )
 
@@ -161,6 +167,7 @@ def prediction_report(
     for row in rows:
         row["name"] = row["name"] or row["op"]
     hardware = list(dict.fromkeys(prediction.hardware for prediction in predictions))
-    return Report(
-        command, PREDICTION_COLUMNS, rows, {"hardware": hardware, **(context or {})}, notes=notes, title=title
-    )
+    columns: tuple[Column, ...] = PREDICTION_COLUMNS
+    if len(hardware) > 1:
+        columns = tuple(replace(column, drop=0) if column.key == "hardware" else column for column in columns)
+    return Report(command, columns, rows, {"hardware": hardware, **(context or {})}, notes=notes, title=title)

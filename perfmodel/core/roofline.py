@@ -94,4 +94,3 @@ def bound(terms: Mapping[str, Number]) -> Bound:
         time = np.maximum(time, value)
         code = np.where(larger, index, code)
     return Bound(plain(time), np.broadcast_to(code, time.shape), names)
-

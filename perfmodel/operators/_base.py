@@ -22,6 +22,11 @@ LARGEST_SIZE = 2**53
 REGISTRY: dict[str, type[Operator]] = {}
 
 
+def _unset(value: Any) -> bool:
+    """Whether a dimension was left to its default of None or an empty dtype."""
+    return value is None or (isinstance(value, str) and not value)
+
+
 def size(default: Any = dataclasses.MISSING, *, minimum: int = 1, doc: str = "") -> Any:
     """Declare a dimension: a whole number, or an array of them, from ``minimum`` to 2^53.
 
@@ -35,9 +40,9 @@ def flag(default: bool, *, doc: str = "") -> Any:
     return _declare("flag", default, doc=doc)
 
 
-def choice(default: str, allowed: tuple[str, ...], *, doc: str = "") -> Any:
-    """Declare a parameter that is one of some names."""
-    return _declare("choice", default, allowed=allowed, doc=doc)
+def choice(default: str, allowed: tuple[str, ...], *, always_told: bool = False, doc: str = "") -> Any:
+    """Declare a parameter that is one of some names; ``always_told`` shows people the default too."""
+    return _declare("choice", default, allowed=allowed, always_told=always_told, doc=doc)
 
 
 def dtype_of(default: str = "", *, doc: str = "") -> Any:
@@ -46,7 +51,7 @@ def dtype_of(default: str = "", *, doc: str = "") -> Any:
 
 
 def _declare(kind: str, default: Any, **rules: Any) -> Any:
-    metadata = {"kind": kind, "optional": default in (None, ""), **rules}
+    metadata = {"kind": kind, "optional": _unset(default), **rules}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -65,6 +70,8 @@ class Operator:
     """
 
     op: ClassVar[str] = ""
+    #: names of the dimensions that were derived from others, not given
+    _derived: ClassVar[frozenset[str]] = frozenset()
     #: the engine that the operator's arithmetic runs on by default
     preferred_engine: ClassVar[str] = "vector"
 
@@ -109,15 +116,27 @@ class Operator:
         skipped = {"dtype", "name", "count"} | ({"engine"} if self.engine == "auto" else set())
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skipped}
 
+    def told(self) -> tuple[str, ...]:
+        """Return the names of the parameters that were given and are not defaults: what people are shown."""
+        rules = self.dimensions()
+        return tuple(
+            name
+            for name, value in self.params().items()
+            if rules[name].get("always_told")
+            or (name not in self._derived and (np.ndim(value) > 0 or value != rules[name]["default"]))
+        )
+
     @classmethod
     def dimensions(cls) -> dict[str, Mapping[str, Any]]:
         """Return every parameter that can be given, with its kind, rules, documentation and default."""
         return {f.name: {**f.metadata, "default": f.default} for f in dataclasses.fields(cls)}
 
-    def set_derived(self, **values: Any) -> None:
-        """Set dimensions that default to others; for `check`."""
-        for name, value in values.items():
+    def derive(self, **values: Any) -> None:
+        """Set the dimensions among ``values`` that were left to default to others; for `check`."""
+        missing = {name: value for name, value in values.items() if _unset(getattr(self, name))}
+        for name, value in missing.items():
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "_derived", frozenset(missing))
 
 
 def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
@@ -126,20 +145,22 @@ def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any
         return None
     if isinstance(value, (np.ndarray, list, tuple)):
         return _check_sizes(op, name, value, rules)
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if isinstance(value, (np.integer, np.floating)):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _bad_size(op, name, repr(value), "is not a whole number")
     return int(_in_range(op, name, value, rules))
 
 
 def _in_range(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise _bad_size(op, name, str(value), "is not finite")
-    if value != math.floor(value):
+    if isinstance(value, float) and not value.is_integer():
         raise _bad_size(op, name, str(value), "is not a whole number")
     if value < rules["minimum"]:
         raise _bad_size(op, name, str(value), f"is below {rules['minimum']}")
     if value > LARGEST_SIZE:
-        raise _bad_size(op, name, str(value), "is above 2^53, the largest size that is counted exactly")
+        raise _bad_size(op, name, str(value)[:24], "is above 2^53, the largest size that is counted exactly")
     return value
 
 
@@ -174,7 +195,7 @@ def _check_choice(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> s
 
 
 def _check_dtype(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
-    if value in ("", None) and rules["optional"]:
+    if _unset(value) and rules["optional"]:
         return ""
     return canonical_dtype(value, place=op)
 

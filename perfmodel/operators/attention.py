@@ -56,11 +56,7 @@ class Attention(Operator):
 
     def check(self) -> None:
         """Fill in the defaults; check that the heads group, and that masks make sense."""
-        self.set_derived(
-            kv_heads=self.heads if self.kv_heads is None else self.kv_heads,
-            seq_kv=self.seq_q if self.seq_kv is None else self.seq_kv,
-            kv_dtype=self.kv_dtype or self.dtype,
-        )
+        self.derive(kv_heads=self.heads, seq_kv=self.seq_q, kv_dtype=self.dtype)
         if np.any(np.mod(self.heads, self.kv_heads)):
             raise UsageError(
                 f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}.",

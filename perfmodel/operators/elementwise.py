@@ -71,16 +71,13 @@ class Elementwise(Operator):
     op: ClassVar[str] = "elementwise"
 
     numel: Number = size(doc="elements")
-    kind: str = choice("add", tuple(KINDS), doc="operation")
+    kind: str = choice("add", tuple(KINDS), always_told=True, doc="operation")
     num_inputs: Number = size(None, doc="tensors read; default as the kind implies, 1 with a scalar operand")
     out_dtype: str = dtype_of(doc="dtype of the output; default as dtype")
 
     def check(self) -> None:
         """Fill in the number of inputs and the output dtype."""
-        self.set_derived(
-            num_inputs=KINDS[self.kind].inputs if self.num_inputs is None else self.num_inputs,
-            out_dtype=self.out_dtype or self.dtype,
-        )
+        self.derive(num_inputs=KINDS[self.kind].inputs, out_dtype=self.dtype)
 
     def flop(self) -> Number:
         """Return the FLOP of the kind for every element."""

@@ -40,8 +40,7 @@ class Gemm(Operator):
 
     def check(self) -> None:
         """Fill in the output dtype: 8- and 4-bit products are written in 16 bits."""
-        if not self.out_dtype:
-            self.set_derived(out_dtype="bf16" if self.dtype in ("fp8", "int8", "fp4") else self.dtype)
+        self.derive(out_dtype="bf16" if self.dtype in ("fp8", "int8", "fp4") else self.dtype)
 
     def flop(self) -> Number:
         """Return batch (2 m n k + m n [bias] + f m n [activation]) [FLOP]."""

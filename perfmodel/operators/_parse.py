@@ -1,0 +1,249 @@
+"""Operators as text: inline on the command line, in files, with ranges.
+
+    gemm m=4096 n=4096 k=4096 dtype=fp16 layer_norm rows=128 cols=4096
+    m=64..8192        doubles from 64 to 8192
+    m=64..512+64      steps by 64
+    m=64/96/128       a list
+
+Several ranges on one operator span their product.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.units import parse_quantity, try_quantity
+from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
+from perfmodel.files import DOCUMENT_SUFFIXES, read_document
+from perfmodel.operators import load_operator, operator_names
+from perfmodel.operators._base import LARGEST_SIZE, Operator
+
+#: The most points that the ranges of one operator may span: beyond it a typing slip fills the memory.
+MOST_POINTS = 1_000_000
+#: Keys under which a file may keep its list of operators.
+_LIST_KEYS = ("operators", "ops", "operator", "op")
+
+
+def parse_operators(tokens: Sequence[str]) -> list[Operator]:
+    """Return the operators that some words of a command line describe.
+
+    A word is an operator's name, a ``dimension=value`` of the operator before it, or a file with a list of
+    operators. An operator with ranges comes back as one operator with array dimensions.
+
+    Raises
+    ------
+    UsageError
+        When a word is none of these, a dimension is unknown, missing or given twice, or a value is wrong.
+    InputFileError
+        When a file cannot be read or its content is wrong.
+    """
+    operators: list[Operator] = []
+    name, values = "", dict[str, str]()
+    for token in tokens:
+        key, equals, value = token.partition("=")
+        if equals and key.isidentifier():
+            if not name:
+                raise UsageError(f"{token!r} stands before any operator.", remedy="Write: gemm m=4096 n=4096 k=4096.")
+            if key in values:
+                raise UsageError(f"{key} is given twice.", place=name)
+            values[key] = value
+            continue
+        if name:
+            operators.append(build_operator(name, values))
+        name, values = "", {}
+        if _is_file(token):
+            operators.extend(read_operators(token))
+        else:
+            name = _operator_name(token)
+    if name:
+        operators.append(build_operator(name, values))
+    if not operators:
+        raise UsageError("no operator is given.", remedy="Write: gemm m=4096 n=4096 k=4096 dtype=fp16, or name a file.")
+    return operators
+
+
+def read_operators(path: str | os.PathLike[str]) -> list[Operator]:
+    """Return the operators of a TOML, YAML or JSON file.
+
+    The file is a list of ``{op = "gemm", m = 4096, ..., count = 1, name = "label"}``, or a table that keeps
+    that list under ``operators``; a table ``defaults`` beside it gives values to every operator that has
+    such a dimension.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, or an entry is wrong; the message names the entry.
+    """
+    document = read_document(path)
+    place = os.fspath(path)
+    entries, defaults = _entries(document, place)
+    operators = []
+    for number, entry in enumerate(entries, start=1):
+        where = f"{place}: operator {number}"
+        try:
+            operators.append(_from_entry(entry, defaults, where))
+        except InputFileError:
+            raise
+        except PerfModelError as error:
+            inner = f" ({error.place})" if error.place else ""
+            raise InputFileError(error.message, place=f"{where}{inner}", remedy=error.remedy) from None
+    return operators
+
+
+def _entries(document: Any, place: str) -> tuple[list[Any], Mapping[str, Any]]:
+    """Return the list of operators in a document, and the defaults beside it."""
+    defaults: Mapping[str, Any] = {}
+    if isinstance(document, Mapping):
+        defaults = document.get("defaults", {})
+        keys = [key for key in _LIST_KEYS if isinstance(document.get(key), list)]
+        extra = sorted(set(map(str, document)) - {"defaults", *keys})
+        if not keys and "op" in document:
+            return [document], {}
+        if len(keys) != 1 or extra or not isinstance(defaults, Mapping):
+            found = ", ".join(map(repr, extra or document)) or "an empty table"
+            raise InputFileError(
+                f"found {found} where a list of operators is needed.",
+                place=place,
+                remedy="Write [[operators]] tables, each with op and its dimensions, and nothing else but [defaults].",
+            )
+        document = document[keys[0]]
+    if not isinstance(document, list) or not document:
+        raise InputFileError(
+            "holds no list of operators.", place=place, remedy='Write a list of {op = "gemm", m = 4096, ...}.'
+        )
+    return document, defaults
+
+
+def _from_entry(entry: Any, defaults: Mapping[str, Any], where: str) -> Operator:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("op"), str):
+        raise InputFileError("has no 'op' with the operator's name.", place=where)
+    name = _operator_name(entry["op"])
+    known = load_operator(name).dimensions()
+    values = {key: value for key, value in defaults.items() if key in known}
+    return build_operator(name, {**values, **{str(k): v for k, v in entry.items() if k != "op"}})
+
+
+def build_operator(name: str, values: Mapping[str, Any]) -> Operator:
+    """Return an operator from its name and its dimensions as text or plain values.
+
+    Raises
+    ------
+    UsageError
+        When a dimension is unknown or missing, or a value is wrong.
+    """
+    kind = load_operator(name)
+    known = kind.dimensions()
+    for key in values:
+        if key not in known:
+            raise unknown_name("dimension", key, known, place=name)
+    parsed = {key: _value(name, key, value, known[key]["kind"]) for key, value in values.items()}
+    missing = [key for key, rules in known.items() if key not in parsed and rules["default"] is MISSING]
+    if missing:
+        given = ", ".join(f"{key}=..." for key in missing)
+        verb = "is" if len(missing) == 1 else "are"
+        raise UsageError(f"{', '.join(missing)} {verb} missing.", place=name, remedy=f"Add {given}.")
+    return kind(**_spread(name, parsed))
+
+
+def _value(op: str, key: str, value: Any, kind: str) -> Any:
+    """Turn the text of a value into what the dimension's kind needs; plain values pass through."""
+    if kind == "size":
+        if isinstance(value, list):
+            return [_size(op, key, item) for item in value]
+        return _sizes(op, key, value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    if kind == "flag":
+        lowered = value.lower()
+        if lowered not in _FLAGS:
+            raise UsageError(f"{key}={value} is neither true nor false.", place=op)
+        return _FLAGS[lowered]
+    return _size(op, key, value) if kind == "count" else value
+
+
+_FLAGS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
+
+
+def _sizes(op: str, key: str, text: str) -> Any:
+    """Return one size, or the list of sizes that a range or a list of them spans."""
+    if "/" in text:
+        return [_size(op, key, part) for part in text.split("/")]
+    if ".." not in text:
+        return _size(op, key, text)
+    first_text, _, rest = text.partition("..")
+    last_text, plus, step_text = rest.partition("+")
+    first, last = _size(op, key, first_text), _size(op, key, last_text)
+    if not 1 <= first <= last <= LARGEST_SIZE:
+        raise UsageError(
+            f"{key}={text} spans nothing.", place=op, remedy="A range runs upwards within 1 to 2^53: m=64..8192."
+        )
+    if plus:
+        step = _size(op, key, step_text)
+        if step < 1:
+            raise UsageError(f"{key}={text} has a step below 1.", place=op)
+        _limit_points(op, (last - first) // step + 1)
+        return [first + index * step for index in range(int((last - first) // step) + 1)]
+    doubled = itertools.takewhile(lambda size: size <= last, (first * 2**power for power in itertools.count()))
+    return list(doubled)
+
+
+def _size(op: str, key: str, value: Any) -> Any:
+    """Return the number in a text: plain, with an exponent, or with a unit of bytes where bytes are meant."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    if key == "bytes" and try_quantity(text, "B") is not None:
+        return parse_quantity(text, "B")
+    raise UsageError(
+        f"{key}={text!r} is not a whole number.", place=op, remedy="Write 4096, 4096..8192, 64..512+64 or 64/96/128."
+    )
+
+
+def _spread(op: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Turn the lists among the dimensions into flat arrays that span the lists' product."""
+    axes = {key: value for key, value in values.items() if isinstance(value, list)}
+    if not axes:
+        return values
+    points = 1
+    for value in axes.values():
+        points *= len(value)
+    _limit_points(op, points)
+    try:
+        grids = np.meshgrid(*(np.asarray(value, dtype=np.float64) for value in axes.values()), indexing="ij")
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError("a list of sizes holds something that is no number.", place=op) from None
+    return {**values, **{key: grid.ravel() for key, grid in zip(axes, grids, strict=True)}}
+
+
+def _limit_points(op: str, points: float) -> None:
+    if points > MOST_POINTS:
+        raise UsageError(
+            f"the ranges span {points:.3g} points; at most {MOST_POINTS} are allowed.",
+            place=op,
+            remedy="Use larger steps, or call perfmodel.predict with arrays.",
+        )
+
+
+def _operator_name(word: str) -> str:
+    name = word.replace("-", "_").lower()
+    if name not in operator_names():
+        raise unknown_name("operator", word, operator_names())
+    return name
+
+
+def _is_file(token: str) -> bool:
+    return token.lower().endswith(DOCUMENT_SUFFIXES) or os.sep in token

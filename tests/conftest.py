@@ -1,0 +1,82 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from perfmodel.cli.app import run
+from perfmodel.core.hardware import Hardware, Launch, Link, MemoryLevel, Peak
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Machines differ in speed: a deadline would make a slow one fail. The examples are the same in every run.
+settings.register_profile("perfmodel", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("perfmodel")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def perfmodel(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run the program in this process: ``perfmodel("analyze", "gemm", ...) -> Ran``."""
+    monkeypatch.delenv("PERFMODEL_HARDWARE", raising=False)
+
+    def call(*arguments: object) -> Ran:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return Ran(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real measurements and profiles made by others; the test skips where it is absent."""
+    folder = Path(os.environ.get("PERFMODEL_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no measurement data: set PERFMODEL_DATA (looked in {folder})")
+    return folder
+
+
+@pytest.fixture
+def simple_gpu() -> Hardware:
+    """A made-up machine with round numbers: 100 TFLOP/s tensor, 10 vector, 1 TB/s, 4 TB/s L2 of 10 MB, 1 us."""
+    return Hardware(
+        name="simple",
+        title="Simple GPU",
+        vendor="none",
+        architecture="round",
+        memory=(
+            MemoryLevel("hbm", 1e9, 1e12, 0.8e12),
+            MemoryLevel("l2", 1e7, 4e12),
+        ),
+        peaks=(
+            Peak("fp16", "tensor", 100e12, sustained_flop_per_s=80e12),
+            Peak("fp32", "vector", 10e12),
+        ),
+        links=(Link("pcie", 10e9),),
+        launch=Launch(floor_s=1e-6, overhead_s=2e-6),
+        sustained_links=MappingProxyType({"pcie": 8e9, "pcie_pageable": 4e9}),
+    )

@@ -1,0 +1,47 @@
+"""Reports: what people see, what JSON says, and what a notebook shows."""
+
+from __future__ import annotations
+
+import math
+
+from perfmodel.core.report import Column, Report
+
+REPORT = Report(
+    "analyze",
+    (Column("name"), Column("time_s", "time", "s"), Column("share", unit="fraction"), Column("hidden", shown=False)),
+    [{"name": "a<b", "time_s": 1e-3, "share": 0.5, "hidden": 1, "extra": math.inf}, {"name": "c", "time_s": math.nan}],
+    {"version": "1"},
+    notes=("A note.",),
+    title="Title",
+)
+
+
+def test_json_has_every_key_and_null_for_what_is_no_number() -> None:
+    document = REPORT.as_json()
+    assert list(document)[:4] == ["schema_version", "command", "context", "rows"]
+    assert document["schema_version"] == 1
+    assert document["rows"][0] == {"name": "a<b", "time_s": 1e-3, "share": 0.5, "hidden": 1, "extra": None}
+    assert document["rows"][1]["time_s"] is None
+
+
+def test_cells_for_people() -> None:
+    assert Column("x", unit="s").text(1.5e-6) == "1.5 us"
+    assert Column("x", unit="fraction").text(0.926) == "92.6 %"
+    assert Column("x").text(None) == "-"
+    assert Column("x").text(True) == "yes"
+    assert Column("x").text({"fp16": 1.0, "fp32": 2}) == "fp16=1 fp32=2"
+    assert Column("x").text(["a", "b"]) == "a, b"
+    assert Column("x").text(1234567) == "1234567"
+
+
+def test_a_column_in_which_no_row_says_anything_is_not_shown() -> None:
+    report = Report("x", (Column("a"), Column("b")), [{"a": 1, "b": None}, {"a": 2, "b": math.nan}])
+    assert [column.key for column in report.shown_columns()] == ["a"]
+
+
+def test_notebook_tables_escape_their_text() -> None:
+    shown = REPORT._repr_html_()
+    assert "<td>a&lt;b</td>" in shown
+    assert "<td>1 ms</td>" in shown
+    assert "<caption>Title</caption>" in shown
+    assert "hidden" not in shown

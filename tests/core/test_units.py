@@ -1,0 +1,99 @@
+"""Units: what is written reads back as the right number, and everything else is refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.core.units import format_binary, format_si, parse_quantity
+from perfmodel.errors import PerfModelError, UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("1555 GB/s", "B/s", 1555e9),
+        ("1.555TB/s", "B/s", 1.555e12),
+        ("80 GiB", "B", 80 * 2**30),
+        ("80 GB", "B", 80e9),
+        ("164 KiB", "B", 164 * 1024),
+        ("312 TFLOP/s", "FLOP/s", 312e12),
+        ("312 TFLOPS", "FLOP/s", 312e12),
+        ("624 TOP/s", "FLOP/s", 624e12),
+        ("2.4 us", "s", 2.4e-6),
+        ("2.4 µs", "s", 2.4e-6),
+        ("12 ms", "s", 12e-3),
+        ("1410 MHz", "Hz", 1.41e9),
+        ("400 W", "W", 400.0),
+        ("1_000 B", "B", 1000.0),
+        ("3e3 B", "B", 3000.0),
+        (7.5, "s", 7.5),
+        ("0.25", "s", 0.25),
+    ],
+)
+def test_quantities_read(text: str | float, unit: str, value: float) -> None:
+    assert parse_quantity(text, unit) == pytest.approx(value, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "part"),
+    [
+        ("2400 Gb/s", "B/s", "bits"),
+        ("2400 Gbit/s", "B/s", "bits"),
+        ("1555 GB", "B/s", "not in B/s"),
+        ("312 TFLOP", "FLOP/s", "not in FLOP/s"),
+        ("fast", "B/s", "not a number"),
+        ("", "s", "not a number"),
+        ("1e999 s", "s", "not a finite"),
+        (float("nan"), "s", "not a finite"),
+        (True, "s", "not a quantity"),
+        ("12 kW h", "W", "not in W"),
+        (10**400, "B", "not a finite"),
+    ],
+)
+def test_other_text_is_refused(text: str | float, unit: str, part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        parse_quantity(text, unit)
+
+
+@given(st.text(max_size=30))
+def test_any_text_gives_a_finite_number_or_our_error(text: str) -> None:
+    try:
+        assert math.isfinite(parse_quantity(text, "B/s"))
+    except PerfModelError:
+        pass
+
+
+@given(st.floats(1e-9, 1e9, allow_nan=False), st.sampled_from(["s", "B/s", "FLOP/s"]))
+def test_what_is_printed_reads_back(value: float, unit: str) -> None:
+    assert parse_quantity(format_si(value, unit), unit) == pytest.approx(value, rel=1e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (440.5e-6, "s", "440.5 us"),
+        (999.96e-6, "s", "1 ms"),
+        (7.716e-6, "s", "7.716 us"),
+        (1.5e-10, "s", "0.15 ns"),
+        (137.44e9, "FLOP", "137.4 GFLOP"),
+        (1.555e12, "B/s", "1.555 TB/s"),
+        (0.0833333, "FLOP/B", "0.08333 FLOP/B"),
+        (1365.33, "FLOP/B", "1365 FLOP/B"),
+        (0.0, "B", "0 B"),
+        (math.nan, "s", "-"),
+        (math.inf, "s", "-"),
+        (-2e-3, "s", "-2 ms"),
+    ],
+)
+def test_printing(value: float, unit: str, text: str) -> None:
+    assert format_si(value, unit) == text
+
+
+def test_capacities_print_in_binary() -> None:
+    assert format_binary(40 * 2**20) == "40 MiB"
+    assert format_binary(80 * 2**30) == "80 GiB"
+    assert format_binary(100.0) == "100 B"

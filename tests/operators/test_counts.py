@@ -1,0 +1,225 @@
+"""FLOP and bytes of every operator against a count by hand, and the rules that all operators share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+from perfmodel.operators import class_names, load_operator, operator_names
+from perfmodel.operators.elementwise import KINDS
+
+# operator, dimensions, FLOP, bytes read, bytes written: each counted by hand in the comment
+COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
+    # 2*2*3*4; (2*4 + 4*3)*2 B; 2*3*2 B
+    ("gemm", {"m": 2, "n": 3, "k": 4, "dtype": "fp16"}, 48, 40, 12),
+    # batch of 5
+    ("gemm", {"m": 2, "n": 3, "k": 4, "batch": 5, "dtype": "fp16"}, 240, 200, 60),
+    # + m n for the bias, + n elements read
+    ("gemm", {"m": 2, "n": 3, "k": 4, "bias": True, "dtype": "fp16"}, 54, 46, 12),
+    # + m n for relu
+    ("gemm", {"m": 2, "n": 3, "k": 4, "activation": "relu", "dtype": "fp32"}, 54, 80, 24),
+    # fp8 in, 16 bits out: 20 B in, 12 B out
+    ("gemm", {"m": 2, "n": 3, "k": 4, "dtype": "fp8"}, 48, 20, 12),
+    ("gemm", {"m": 2, "n": 3, "k": 4, "dtype": "fp8", "out_dtype": "fp32"}, 48, 20, 24),
+    ("gemm", {"m": 2, "n": 3, "k": 4, "dtype": "tf32"}, 48, 80, 24),
+    ("elementwise", {"numel": 10, "kind": "add"}, 10, 80, 40),
+    ("elementwise", {"numel": 10, "kind": "add", "num_inputs": 1}, 10, 40, 40),
+    ("elementwise", {"numel": 10, "kind": "silu_mul", "dtype": "bf16"}, 50, 40, 20),
+    ("elementwise", {"numel": 10, "kind": "cast", "dtype": "fp32", "out_dtype": "fp16"}, 0, 40, 20),
+    # dropout writes a mask of a byte an element
+    ("elementwise", {"numel": 10, "kind": "dropout"}, 20, 40, 50),
+    # 2*3 elements: 4 FLOP each; x 24 B, gamma and beta 12 B each; y 24 B
+    ("layer_norm", {"rows": 2, "cols": 3}, 24, 48, 24),
+    ("rms_norm", {"rows": 2, "cols": 3}, 24, 36, 24),
+    ("softmax", {"rows": 2, "cols": 3}, 30, 24, 24),
+    # two rows of three: two additions each
+    ("reduction", {"rows": 2, "cols": 3}, 4, 24, 8),
+    # q 1*2*4*8, k and v 1*1*4*8 (one kv head); 4 * 2 heads * 16 pairs * 8
+    ("attention", {"heads": 2, "kv_heads": 1, "seq_q": 4, "head_dim": 8, "dtype": "fp16"}, 1024, 256, 128),
+    # causal: 1 + 2 + 3 + 4 = 10 pairs
+    ("attention", {"heads": 1, "seq_q": 4, "head_dim": 8, "causal": True, "dtype": "fp16"}, 320, 192, 64),
+    # causal, 2 queries after 2 keys already there: 3 + 4 = 7 pairs
+    ("attention", {"heads": 1, "seq_q": 2, "seq_kv": 4, "head_dim": 8, "causal": True}, 224, 320, 64),
+    # decode: one query sees all 4 keys
+    ("attention", {"heads": 1, "seq_q": 1, "seq_kv": 4, "head_dim": 8, "causal": True}, 128, 288, 32),
+    # window of 2, 4 queries: 1 + 2 + 2 + 2 = 7 pairs
+    ("attention", {"heads": 1, "seq_q": 4, "head_dim": 8, "causal": True, "window": 2}, 224, 384, 128),
+    # decode with a window of 2: the last two keys only
+    ("attention", {"heads": 1, "seq_q": 1, "seq_kv": 9, "head_dim": 8, "causal": True, "window": 2}, 64, 160, 32),
+    # unfused: + scores and probabilities, 16 elements each, written and read; causal computes all and masks
+    ("attention", {"heads": 1, "seq_q": 4, "head_dim": 8, "algorithm": "unfused", "causal": True}, 512, 512, 256),
+    # fp8 keys under bf16 queries: q 64 B, k and v 32 B each
+    ("attention", {"heads": 1, "seq_q": 4, "head_dim": 8, "dtype": "bf16", "kv_dtype": "fp8"}, 512, 128, 64),
+    # 3 indices of 8 B, 3 rows of 5*4 B
+    ("embedding", {"tokens": 3, "vocab": 100, "dim": 5}, 0, 84, 60),
+    # more tokens than rows: the table is read once
+    ("embedding", {"tokens": 300, "vocab": 100, "dim": 5}, 0, 2400 + 2000, 6000),
+    ("transpose", {"rows": 3, "cols": 5, "batch": 2}, 0, 120, 120),
+    ("memcpy", {"bytes": 100, "direction": "h2d"}, 0, 0, 100),
+    ("memcpy", {"bytes": 100, "direction": "d2h"}, 0, 100, 0),
+    ("memcpy", {"bytes": 100, "direction": "d2d"}, 0, 100, 100),
+]
+
+
+@pytest.mark.parametrize(("op", "params", "flop", "read", "written"), COUNTS)
+def test_counts_by_hand(op: str, params: dict[str, Any], flop: float, read: float, written: float) -> None:
+    work = load_operator(op)(**params).work()
+    assert (work.flop, work.bytes_read, work.bytes_written) == (flop, read, written)
+
+
+def test_every_operator_is_counted_by_hand_here() -> None:
+    assert {op for op, *_ in COUNTS} == set(operator_names())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_elementwise_kind_moves_its_inputs_and_one_output(kind: str) -> None:
+    work = pm.Elementwise(numel=7, kind=kind, dtype="fp64").work()
+    assert work.flop == 7 * KINDS[kind].flop
+    assert work.bytes_read == 7 * 8 * KINDS[kind].inputs
+    assert work.bytes_written == 7 * 8 + (7 if KINDS[kind].mask else 0)
+
+
+@pytest.mark.parametrize("name", sorted(class_names()))
+def test_class_names_are_the_operator_names_in_camel_case(name: str) -> None:
+    assert getattr(pm, name).op == class_names()[name]
+
+
+sizes = st.integers(1, 5000)
+
+
+@given(st.lists(st.tuples(sizes, sizes, sizes), min_size=1, max_size=10), st.booleans())
+def test_scalar_equals_array_for_gemm(shapes: list[tuple[int, int, int]], bias: bool) -> None:
+    m, n, k = (np.array(axis) for axis in zip(*shapes, strict=True))
+    together = pm.Gemm(m=m, n=n, k=k, bias=bias, dtype="fp16").work()
+    for index, (m1, n1, k1) in enumerate(shapes):
+        alone = pm.Gemm(m=m1, n=n1, k=k1, bias=bias, dtype="fp16").work()
+        assert (together.flop[index], together.bytes[index]) == (alone.flop, alone.bytes)  # type: ignore[index]
+
+
+@given(sizes, sizes, st.integers(0, 6000))
+def test_attention_pairs_equal_a_count_one_by_one(seq_q: int, more: int, window: int) -> None:
+    seq_q, seq_kv = seq_q % 60 + 1, seq_q % 60 + 1 + more % 60
+    window %= 80
+    op = pm.Attention(heads=1, seq_q=seq_q, seq_kv=seq_kv, head_dim=1, causal=True, window=window)
+    # query i stands at place seq_kv - seq_q + i and sees the keys up to there, at most the last `window`
+    places = (seq_kv - seq_q + i + 1 for i in range(seq_q))
+    assert op.pairs() == sum(min(place, window) if window else place for place in places)
+
+
+@given(st.integers(1, 64), st.integers(1, 64), st.integers(0, 64))
+def test_the_keys_a_window_reads_are_counted_one_by_one(seq_q: int, more: int, window: int) -> None:
+    seq_kv = seq_q + more
+    op = pm.Attention(heads=1, seq_q=seq_q, seq_kv=seq_kv, head_dim=1, causal=True, window=window)
+    seen: set[int] = set()
+    for i in range(seq_q):
+        place = seq_kv - seq_q + i
+        seen |= set(range(max(0, place - window + 1) if window else 0, place + 1))
+    assert op.keys() == len(seen)
+
+
+def test_scalar_equals_array_for_attention() -> None:
+    seq = np.array([1, 64, 100, 4096])
+    window = np.array([0, 32, 200, 1024])
+    together = pm.Attention(heads=8, seq_q=seq, head_dim=64, causal=True, window=window, dtype="fp16").work()
+    for index in range(4):
+        alone = pm.Attention(
+            heads=8, seq_q=int(seq[index]), head_dim=64, causal=True, window=int(window[index]), dtype="fp16"
+        ).work()
+        assert (together.flop[index], together.bytes[index]) == (alone.flop, alone.bytes)  # type: ignore[index]
+
+
+def test_causal_tends_to_half_and_decode_is_not_halved() -> None:
+    full = pm.Attention(heads=32, seq_q=2048, head_dim=64).flop()
+    assert pm.Attention(heads=32, seq_q=2048, head_dim=64, causal=True).flop() / full == pytest.approx(0.5, rel=1e-3)
+    decode = {"heads": 32, "seq_q": 1, "seq_kv": 2048, "head_dim": 64}
+    assert pm.Attention(**decode, causal=True).flop() == pm.Attention(**decode).flop()
+
+
+def test_large_products_do_not_overflow() -> None:
+    # 2 * (2^20)^3 = 2^61 fits int64; 2^40 cubed does not, and float64 holds it exactly (a power of two)
+    assert pm.Gemm(m=2**40, n=2**40, k=2**40).flop() == 2.0**121
+    assert pm.Gemm(m=np.array([2**40]), n=2**40, k=2**40).flop()[0] == 2.0**121  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("value", "part"),
+    [
+        (0, "below 1"),
+        (-4, "below 1"),
+        (1.5, "not a whole number"),
+        (1e30, "above 2\\^53"),
+        (10**400, "above 2\\^53"),
+        (float("nan"), "not finite"),
+        (float("inf"), "not finite"),
+        ("many", "not a whole number"),
+        (True, "not a whole number"),
+        (None, "not a whole number"),
+        (np.array([64, 0]), "below 1"),
+        (np.array([64, 1.5]), "not a whole number"),
+        (np.array([64, np.nan]), "not finite"),
+        (np.array([]), "no size"),
+        (["x"], "not an array of whole numbers"),
+    ],
+)
+def test_wrong_sizes_are_refused(value: Any, part: str) -> None:
+    with pytest.raises(UsageError, match=f"gemm: m=.* {part}"):
+        pm.Gemm(m=value, n=4, k=4)
+
+
+@pytest.mark.parametrize(
+    ("op", "params", "part"),
+    [
+        ("gemm", {"m": 1, "n": 1, "k": 1, "dtype": "fp17"}, "unknown dtype 'fp17'.*fp16"),
+        ("gemm", {"m": 1, "n": 1, "k": 1, "activation": "rleu"}, "unknown activation 'rleu'.*relu"),
+        ("gemm", {"m": 1, "n": 1, "k": 1, "bias": "yes"}, "neither true nor false"),
+        ("gemm", {"m": 1, "n": 1, "k": 1, "engine": "quantum"}, "unknown engine"),
+        ("gemm", {"m": 1, "n": 1, "k": 1, "count": 0}, "count=0 is below 1"),
+        ("gemm", {"m": 1, "n": 1, "k": 1, "count": [1, 2]}, "not a range"),
+        ("gemm", {"m": 1, "n": 1, "k": 1, "name": 3}, "not text"),
+        ("attention", {"heads": 6, "kv_heads": 4, "seq_q": 1, "head_dim": 8}, "multiple of kv_heads"),
+        ("attention", {"heads": 1, "seq_q": 8, "seq_kv": 4, "head_dim": 8, "causal": True}, "below seq_q"),
+        ("attention", {"heads": 1, "seq_q": 8, "head_dim": 8, "window": 4}, "window needs causal"),
+        ("attention", {"heads": 1, "seq_q": 8, "head_dim": 8, "algorithm": "flsh"}, "Did you mean 'flash'"),
+        ("elementwise", {"numel": 1, "kind": "gleu"}, "Did you mean 'gelu'"),
+    ],
+)
+def test_wrong_parameters_are_refused(op: str, params: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        load_operator(op)(**params)
+
+
+def test_torch_names_of_dtypes_are_understood() -> None:
+    assert pm.Gemm(m=1, n=1, k=1, dtype="torch.bfloat16").dtype == "bf16"
+    assert pm.Gemm(m=1, n=1, k=1, dtype="float8_e4m3fn").dtype == "fp8"
+
+
+def test_gemm_and_attention_agree_with_torch() -> None:
+    """torch.utils.flop_counter counts matrix products only, and does not halve causal attention."""
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    def counted(function: Any) -> int:
+        with FlopCounterMode(display=False) as counter:
+            function()
+        return counter.get_total_flops()
+
+    meta = {"device": "meta"}
+    a, b = torch.empty(64, 48, **meta), torch.empty(48, 32, **meta)
+    assert counted(lambda: a @ b) == pm.Gemm(m=64, n=32, k=48).flop()
+    batched = torch.empty(7, 64, 48, **meta), torch.empty(7, 48, 32, **meta)
+    assert counted(lambda: torch.bmm(*batched)) == pm.Gemm(m=64, n=32, k=48, batch=7).flop()
+    q, k = torch.empty(2, 8, 40, 16, **meta), torch.empty(2, 8, 56, 16, **meta)
+
+    def attend() -> None:
+        scores = q @ k.transpose(-1, -2)
+        _ = torch.softmax(scores, -1) @ k
+
+    attention = pm.Attention(batch=2, heads=8, seq_q=40, seq_kv=56, head_dim=16)
+    assert counted(attend) == attention.flop()
+    assert counted(lambda: torch.nn.functional.scaled_dot_product_attention(q, k, k)) == attention.flop()

@@ -1,0 +1,157 @@
+"""Operators as text: what the command line and files say, and what bad text gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.errors import InputFileError, PerfModelError, UsageError
+from perfmodel.operators._parse import parse_operators
+
+
+def test_several_operators_inline() -> None:
+    gemm, norm = parse_operators("gemm m=1 n=2 k=3 dtype=fp16 bias=true layer_norm rows=4 cols=5".split())
+    assert (gemm.op, gemm.params()["m"], gemm.dtype, gemm.params()["bias"]) == ("gemm", 1, "fp16", True)
+    assert (norm.op, norm.params()) == ("layer_norm", {"rows": 4, "cols": 5})
+
+
+def test_hyphens_and_capitals_are_forgiven_in_operator_names() -> None:
+    assert parse_operators(["Layer-Norm", "rows=1", "cols=1"])[0].op == "layer_norm"
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("64..512", [64, 128, 256, 512]),
+        ("64..500", [64, 128, 256]),
+        ("64..256+64", [64, 128, 192, 256]),
+        ("64..250+64", [64, 128, 192]),
+        ("64/96/128", [64, 96, 128]),
+        ("7..7", [7]),
+        ("1e3/2e3", [1000, 2000]),
+    ],
+)
+def test_ranges(text: str, sizes: list[int]) -> None:
+    (op,) = parse_operators(["layer_norm", f"rows={text}", "cols=8"])
+    assert np.array_equal(op.params()["rows"], sizes)
+
+
+def test_two_ranges_span_their_product() -> None:
+    (op,) = parse_operators(["layer_norm", "rows=1/2", "cols=10/20/30"])
+    assert list(zip(op.params()["rows"], op.params()["cols"], strict=True)) == [
+        (1, 10), (1, 20), (1, 30), (2, 10), (2, 20), (2, 30),
+    ]  # fmt: skip
+
+
+def test_sizes_of_copies_may_carry_a_unit() -> None:
+    assert parse_operators(["memcpy", "bytes=1GB"])[0].params()["bytes"] == 1e9
+    assert parse_operators(["memcpy", "bytes=1GiB"])[0].params()["bytes"] == 2**30
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("gem m=1 n=1 k=1", "unknown operator 'gem'.*Did you mean 'gemm'"),
+        ("gemm m=1 n=1 kk=1", "unknown dimension 'kk'.*Did you mean 'k'"),
+        ("gemm m=1 n=1", "k is missing"),
+        ("gemm", "m, n, k are missing"),
+        ("m=1 gemm", "before any operator"),
+        ("gemm m=1 m=2 n=1 k=1", "m is given twice"),
+        ("gemm m= n=1 k=1", "not a whole number"),
+        ("gemm m=0 n=1 k=1", "below 1"),
+        ("gemm m=1.5 n=1 k=1", "not a whole number"),
+        ("gemm m=1e30 n=1 k=1", "above 2"),
+        ("gemm m=512..64 n=1 k=1", "spans nothing"),
+        ("gemm m=0..64 n=1 k=1", "spans nothing"),
+        ("gemm m=1..64+0 n=1 k=1", "step below 1"),
+        ("gemm m=1..9e15+1 n=1 k=1", "points; at most"),
+        ("gemm m=1..1000+1 n=1..1000+1 k=1..1000+1", "points; at most"),
+        ("gemm m=1//2 n=1 k=1", "not a whole number"),
+        ("gemm m=1..inf n=1 k=1", "spans nothing"),
+        ("gemm m=nan..8 n=1 k=1", "spans nothing"),
+        ("gemm m=1 n=1 k=1 bias=maybe", "neither true nor false"),
+        ("gemm m=1 n=1 k=1 dtype=bf61", "Did you mean 'bf16'"),
+        ("", "no operator is given"),
+    ],
+)
+def test_wrong_words_are_named(words: str, part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        parse_operators(words.split())
+
+
+FILES = {
+    "list.json": '[{"op": "gemm", "m": 1, "n": 2, "k": 3, "count": 4, "name": "x"}]',
+    "one.json": '{"op": "gemm", "m": 1, "n": 2, "k": 3, "count": 4, "name": "x"}',
+    "tables.toml": '[[operators]]\nop = "gemm"\nm = 1\nn = 2\nk = 3\ncount = 4\nname = "x"\n',
+    "list.yaml": "- {op: gemm, m: 1, n: 2, k: 3, count: 4, name: x}\n",
+    "defaults.toml": '[defaults]\nn = 2\nk = 3\nrows = 9\n[[operators]]\nop = "gemm"\nm = 1\ncount = 4\nname = "x"\n',
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_every_format(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(FILES[name])
+    (op,) = parse_operators([str(tmp_path / name)])
+    assert (op.count, op.name) == (4, "x")
+    assert {key: op.params()[key] for key in "mnk"} == {"m": 1, "n": 2, "k": 3}
+
+
+def test_ranges_and_lists_work_in_files(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"op": "layer_norm", "rows": "1..4", "cols": [8, 16]}]')
+    (op,) = parse_operators([str(tmp_path / "a.json")])
+    assert len(op.params()["rows"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('[{"op": "gemm", "m": 1, "n": 1, "k": 0}]', "operator 1 .gemm.*k=0"),
+        ('[{"op": "gemm", "m": 1, "n": 1, "k": 1}, {"op": "gem"}]', "operator 2.*gemm"),
+        ('[{"m": 1}]', "operator 1.*no 'op'"),
+        ("[1]", "operator 1.*no 'op'"),
+        ("[]", "no list of operators"),
+        ("{}", "an empty table"),
+        ('{"opperators": []}', "'opperators'"),
+        ('{"operators": [], "more": 1}', "'more'"),
+        ("3", "no list of operators"),
+        ('[{"op": "gemm", "m": [1, "x"], "n": 1, "k": 1}]', "not a whole number"),
+        ('[{"op": "gemm", "m": [[1], 2], "n": 1, "k": 1}]', "holds something that is no number"),
+        ('[{"op": "gemm", "m": {"a": 1}, "n": 1, "k": 1}]', "not a whole number"),
+        ('[{"op": "gemm", "m": null, "n": 1, "k": 1}]', "not a whole number"),
+        ('[{"op": "gemm", "m": 1, "n": 1, "k": 1, "dtype": 16}]', "unknown dtype"),
+    ],
+)
+def test_wrong_files_are_named(tmp_path: Path, text: str, part: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(InputFileError, match=part):
+        parse_operators([str(tmp_path / "a.json")])
+
+
+@given(st.lists(st.text(alphabet="gemk=1..+/ae0-9_fp", max_size=12), max_size=6))
+def test_any_words_give_operators_or_our_error(words: list[str]) -> None:
+    try:
+        assert parse_operators(words)
+    except PerfModelError as error:
+        assert error.message
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["gemm", "1..8", "fp16", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["op", "m", "n", "k", "dtype", "count"]), inner),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(json_values)
+def test_any_document_gives_operators_or_our_error(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "a.json"
+    path.write_text(json.dumps(value))
+    try:
+        assert parse_operators([str(path)])
+    except PerfModelError as error:
+        assert error.message

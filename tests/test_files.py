@@ -1,0 +1,97 @@
+"""Files: every bad one has a message, and a write leaves the old file or the new one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InputFileError, UsageError
+from perfmodel.files import read_document, read_text, write_atomic
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("a.toml", "x = 1", {"x": 1}),
+        ("a.yaml", "x: 1", {"x": 1}),
+        ("a.yml", "- 1", [1]),
+        ("a.json", '{"x": 1}', {"x": 1}),
+        ("bom.json", '\ufeff{"x": 1}', {"x": 1}),
+    ],
+)
+def test_documents_read(tmp_path: Path, name: str, text: str, value: object) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert read_document(tmp_path / name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "part"),
+    [
+        ("a.toml", b"x = \ny = 1", "not valid TOML.*line 1"),
+        ("end.toml", b"x = ", "not valid TOML.*at end of document"),
+        ("a.yaml", b"x: [1", "not valid YAML.*line"),
+        ("a.json", b'{"x": 1', "not valid JSON.*line 1"),
+        ("deep.json", b"[" * 100_000, "not valid JSON|nested too deeply"),
+        ("a.json", b"", "empty"),
+        ("a.json", b" \n", "empty"),
+        ("a.json", b'{"x": \0}', "NUL"),
+        ("a.json", b'{\n"x": "\xff"}', "line 2 is not UTF-8"),
+        ("a.ini", b"x=1", "file type .ini"),
+    ],
+)
+def test_bad_documents_are_named(tmp_path: Path, name: str, data: bytes, part: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputFileError, match=part) as caught:
+        read_document(tmp_path / name)
+    assert name in str(caught.value)
+
+
+def test_missing_files_and_directories(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match="no such file"):
+        read_text(tmp_path / "none.toml")
+    with pytest.raises(InputFileError, match="directory"):
+        read_text(tmp_path)
+    with pytest.raises(InputFileError, match="cannot be read"):
+        read_text("a\0b")
+
+
+def test_a_write_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    target.chmod(0o640)
+    write_atomic(target, "new")
+    assert target.read_text() == "new"
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(UsageError, match="No space left"):
+        write_atomic(target, "new")
+    assert target.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    target = tmp_path / "real.txt"
+    target.write_text("old")
+    (tmp_path / "link.txt").symlink_to(target)
+    write_atomic(tmp_path / "link.txt", "new")
+    assert target.read_text() == "new"
+    assert (tmp_path / "link.txt").is_symlink()
+
+
+@pytest.mark.parametrize("place", ["folder", "none/a.txt", "a\0b"])
+def test_unwritable_places_are_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_atomic(f"{tmp_path}/{place}", "x")
