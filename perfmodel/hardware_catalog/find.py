@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from perfmodel.core.hardware import Hardware
@@ -14,6 +15,15 @@ from perfmodel.hardware_catalog.read import read_hardware
 
 _PACKAGED = Path(__file__).resolve().parent.parent / "_hardware_specs"
 _CHECKOUT = Path(__file__).resolve().parent.parent.parent / "hardware_specs"
+#: words before the product in what NVML, torch, rocm-smi and people write
+_BRANDS = ("nvidia", "amd", "tesla", "instinct", "geforce")
+#: a driver keeps up to 4 % of the memory to itself (45,457 of 49,152 MiB on an A40 with ECC: 7.6 %)
+_MEMORY_TOLERANCE = 0.1
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the specs that come with perfmodel: of the package, or of the checkout."""
+    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
 
 
 def search_folders() -> list[Path]:
@@ -32,7 +42,7 @@ def search_folders() -> list[Path]:
         if not Path(text).is_dir():
             raise InputFileError("no such folder.", place=f"PERFMODEL_HARDWARE={text}", remedy="Unset or mend it.")
         folders.append(Path(text))
-    return [*folders, _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT]
+    return [*folders, shipped_folder()]
 
 
 def spec_files() -> dict[str, Path]:
@@ -68,8 +78,8 @@ def load_all() -> list[Hardware]:
 def hardware(name: str | os.PathLike[str]) -> Hardware:
     """Return a machine by its catalog name, an alias, the name that NVML and torch report, or a file.
 
-    Names are compared without regard to case, spaces, hyphens and underscores, and a leading "NVIDIA "
-    is ignored; the whole name has to match, since "H100" is a prefix of "H100 NVL".
+    Names are compared without regard to case, spaces, hyphens, underscores and the brand in front ("NVIDIA",
+    "Tesla", "AMD Instinct", ...); the whole name has to match, since "H100" is a prefix of "H100 NVL".
 
     Raises
     ------
@@ -82,21 +92,91 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     108
     """
     text = os.fspath(name)
-    if Path(text).suffix.lower() in DOCUMENT_SUFFIXES or os.sep in text:
+    if Path(text).suffix.lower() in DOCUMENT_SUFFIXES:
         return read_hardware(text)
     files = spec_files()
     if text in files:
         return _load(files[text])
-    known = {}
-    for machine in load_all():
-        for other in (*machine.device_names, *machine.aliases, machine.name):
-            known.setdefault(_key(other), machine)
-    found = known.get(_key(text))
-    if found is None:
-        raise unknown_name("hardware", text, files)
-    return found
+    known = _names()
+    found = known.get(name_key(text))
+    if found is not None:
+        return found
+    if os.sep in text:
+        return read_hardware(text)
+    raise unknown_name("hardware", text, {*files, *(alias for machine in known.values() for alias in machine.aliases)})
 
 
-def _key(name: str) -> str:
-    """Return a name for comparison: lower case, no separators, no vendor in front."""
-    return re.sub(r"[\s_\-]+", "", name.lower().strip().removeprefix("nvidia"))
+def _names() -> dict[str, Hardware]:
+    """Return every name that a machine answers to, in the form of `name_key`.
+
+    The machines of ``PERFMODEL_HARDWARE`` come first, so that a calibrated file of a user answers to the
+    device name in place of the shipped one.
+    """
+    shipped = shipped_folder()
+    files = sorted(spec_files().items(), key=lambda item: (item[1].parent == shipped, item[0]))
+    known: dict[str, Hardware] = {}
+    for _, path in files:
+        machine = _load(path)
+        for other in (machine.name, *machine.device_names, *machine.aliases):
+            known.setdefault(name_key(other), machine)
+    return known
+
+
+def name_key(name: str) -> str:
+    """Return a name for comparison: lower case, no brand in front, no separators.
+
+    >>> name_key("NVIDIA A100-SXM4-80GB") == name_key("a100_sxm4_80gb")
+    True
+    >>> name_key("NVIDIA H100 NVL") == name_key("NVIDIA H100 PCIe")
+    False
+    """
+    return "".join(_words(name))
+
+
+def _words(name: str) -> list[str]:
+    words = re.findall(r"[^\s_\-/()]+", name.lower())
+    while len(words) > 1 and words[0] in _BRANDS:
+        words = words[1:]
+    return words
+
+
+@dataclass(frozen=True)
+class DeviceMatch:
+    """The machine of the catalog that fits a device, and why.
+
+    ``by`` is "name", or "name and memory size" where the name alone fits several; ``memory_differs`` says that
+    the device has another memory size than the machine: a partition (MIG, vGPU) or another product.
+    """
+
+    hardware: Hardware
+    by: str
+    memory_differs: bool = False
+
+
+def match_device(name: str, memory_bytes: float | None = None) -> DeviceMatch | None:
+    """Return the machine that a device is, by the name it reports and the size of its memory, or None.
+
+    The whole name decides where a machine lists it. Otherwise the machines whose name has all the words of
+    the device's name and whose memory is as large are looked at, and one is taken when it is the only one.
+    """
+    exact = _names().get(name_key(name))
+    # an alias of people ("v100-sxm2") is no device name: it says nothing about the memory
+    if exact is not None and name_key(name) in map(name_key, exact.device_names):
+        return DeviceMatch(exact, "name", memory_bytes is not None and not _as_large(exact, memory_bytes))
+    words = set(_words(name))
+    if memory_bytes is None or not words:
+        return None
+    fitting = {
+        machine.name: machine
+        for machine in _names().values()
+        for listed in machine.device_names
+        if words <= set(_words(listed)) and _as_large(machine, memory_bytes)
+    }
+    if len(fitting) != 1:
+        return None
+    return DeviceMatch(next(iter(fitting.values())), "name and memory size")
+
+
+def _as_large(machine: Hardware, memory_bytes: float) -> bool:
+    capacity = machine.main_memory.capacity_bytes
+    return capacity is not None and abs(memory_bytes / capacity - 1) <= _MEMORY_TOLERANCE

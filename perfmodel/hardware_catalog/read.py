@@ -16,7 +16,7 @@ from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, nearest, unknown_name
 from perfmodel.files import read_document
 from perfmodel.hardware_catalog import schema
-from perfmodel.hardware_catalog.schema import HardwareSpec, MemorySpec, RateSpec
+from perfmodel.hardware_catalog.schema import HardwareSpec, LinkSpec, MemorySpec, RateSpec
 
 #: memory levels from the outermost inwards; "dram" is the main memory of a CPU, "hbm" of any GPU
 LEVELS = ("hbm", "dram", "llc", "l3", "l2", "l1", "shared", "registers")
@@ -46,6 +46,7 @@ def read_spec(path: str | os.PathLike[str]) -> HardwareSpec:
 
 def parse_spec(document: Any, place: str) -> HardwareSpec:
     """Return the specification in a parsed document; ``place`` is the file's name for messages."""
+    _check_entries(document, place)
     try:
         spec = msgspec.convert(document, HardwareSpec)
         for engine, rates in spec.peak.items():
@@ -57,6 +58,17 @@ def parse_spec(document: Any, place: str) -> HardwareSpec:
         raise _explain(str(error), place) from None
 
 
+def _check_entries(document: Any, place: str) -> None:
+    """Check each memory level and link by itself, since msgspec does not name the entry of a mapping."""
+    for table, struct in (("memory", MemorySpec), ("link", LinkSpec)):
+        entries = document.get(table) if isinstance(document, dict) else None
+        for name, entry in entries.items() if isinstance(entries, dict) else ():
+            try:
+                msgspec.convert(entry, struct)
+            except msgspec.ValidationError as error:
+                raise _explain(str(error), f"{place}: {table}.{name}", nested=True) from None
+
+
 def _rates(rates: Any, place: str) -> dict[str, RateSpec | str]:
     """Return the rates of one engine; a bare quantity is short for ``{ rate = ... }``, and source is text."""
     if not isinstance(rates, dict):
@@ -64,9 +76,14 @@ def _rates(rates: Any, place: str) -> dict[str, RateSpec | str]:
     made: dict[str, RateSpec | str] = {}
     for dtype, rate in rates.items():
         if dtype in ("source", "note"):
-            made[dtype] = str(rate)
+            if not isinstance(rate, str):
+                raise InputFileError(f"{rate!r} is no text.", place=f"{place}.{dtype}")
+            made[dtype] = rate
         elif isinstance(rate, dict):
-            made[dtype] = msgspec.convert(rate, RateSpec)
+            try:
+                made[dtype] = msgspec.convert(rate, RateSpec)
+            except msgspec.ValidationError as error:
+                raise _explain(str(error), f"{place}.{dtype}", nested=True) from None
         elif isinstance(rate, (str, int, float)) and not isinstance(rate, bool):
             made[dtype] = RateSpec(rate)
         else:
@@ -74,12 +91,15 @@ def _rates(rates: Any, place: str) -> dict[str, RateSpec | str]:
     return made
 
 
-def _explain(message: str, place: str) -> InputFileError:
-    """Turn msgspec's message into ours, with the nearest key for a misspelt one."""
+def _explain(message: str, place: str, *, nested: bool = False) -> InputFileError:
+    """Turn msgspec's message into ours, with the nearest key for a misspelt one.
+
+    ``nested`` says that ``place`` ends with a key already.
+    """
     where = re.search(r" - at `(.*)`$", message)
     key = where.group(1).removeprefix("$").lstrip(".") if where else ""
     text = message[: where.start()] if where else message
-    full = f"{place}: {key}" if key else place
+    full = f"{place}{'.' if nested else ': '}{key}" if key else place
     unknown = re.search(r"unknown field `(.*)`", text)
     if unknown:
         allowed = {
@@ -112,11 +132,7 @@ def to_hardware(spec: HardwareSpec, place: str) -> Hardware:
         "tensor": read.optional(spec.chip.tensor_clock, "Hz", "chip.tensor_clock"),
     }
     limits = ("max_warps_per_sm", "max_threads_per_sm", "max_blocks_per_sm", "warp_size", "simd_bits")
-    for name in sustained.memory:
-        if name not in spec.memory:
-            raise unknown_name(
-                "memory level", name, spec.memory, place=f"{place}: sustained.memory", kind=InputFileError
-            )
+    _check_sustained(spec, place)
     return Hardware(
         name=spec.name,
         vendor=spec.vendor,
@@ -150,6 +166,21 @@ def to_hardware(spec: HardwareSpec, place: str) -> Hardware:
         notes=MappingProxyType(_texts(spec, "note")),
         path=place,
     )
+
+
+def _check_sustained(spec: HardwareSpec, place: str) -> None:
+    """Refuse a measured figure of something that has no datasheet entry: it would silently not be used."""
+    sustained = spec.sustained
+    tables = {
+        "memory": (sustained.memory, spec.memory),
+        "tensor": (sustained.tensor, spec.peak.get("tensor", {})),
+        "vector": (sustained.vector, spec.peak.get("vector", {})),
+    }
+    for table, (measured, known) in tables.items():
+        for name in measured:
+            if name not in known:
+                what = "memory level" if table == "memory" else f"{table} dtype"
+                raise unknown_name(what, name, known, place=f"{place}: sustained.{table}", kind=InputFileError)
 
 
 class _Quantities:
@@ -221,9 +252,7 @@ def _peaks(spec: HardwareSpec, read: _Quantities) -> tuple[Peak, ...]:
                     flop_per_s=read.positive(rate.rate, "FLOP/s", key),
                     flop_per_clock_per_sm=rate.flop_per_clock_per_sm,
                     clock_hz=read.optional(rate.clock or getattr(spec.chip, f"{engine}_clock"), "Hz", key),
-                    sustained_flop_per_s=read.optional(
-                        sustained.get(dtype), "FLOP/s", f"sustained.{engine}.{dtype}"
-                    ),
+                    sustained_flop_per_s=read.optional(sustained.get(dtype), "FLOP/s", f"sustained.{engine}.{dtype}"),
                     sparse_2to4_flop_per_s=read.optional(rate.sparse_2to4, "FLOP/s", f"{key}.sparse_2to4"),
                     source=rate.source or source,
                     note=rate.note,

@@ -6,11 +6,14 @@ keys are errors, so that a misspelt one is not silently ignored.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 Quantity = str | float
+Count = Annotated[int, msgspec.Meta(gt=0, le=10**9)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class MemorySpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -20,11 +23,11 @@ class MemorySpec(msgspec.Struct, forbid_unknown_fields=True):
     capacity_per_sm: Quantity | None = None
     bandwidth: Quantity | None = None
     technology: str = ""
-    bus_width_bits: float | None = None
+    bus_width_bits: Positive | None = None
     memory_clock: Quantity | None = None
-    transfers_per_clock: float | None = None
-    bytes_per_clock: float | None = None
-    bytes_per_clock_per_sm: float | None = None
+    transfers_per_clock: Positive | None = None
+    bytes_per_clock: Positive | None = None
+    bytes_per_clock_per_sm: Positive | None = None
     source: str = ""
     note: str = ""
 
@@ -33,7 +36,7 @@ class RateSpec(msgspec.Struct, forbid_unknown_fields=True):
     """One dense peak: the printed rate and what it can be recomputed from."""
 
     rate: Quantity
-    flop_per_clock_per_sm: float | None = None
+    flop_per_clock_per_sm: Positive | None = None
     clock: Quantity | None = None
     sparse_2to4: Quantity | None = None
     source: str = ""
@@ -44,8 +47,8 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True):
     """``[link.NAME]``: bandwidth per direction and per device."""
 
     per_direction: Quantity
-    generation: int | None = None
-    lanes: int | None = None
+    generation: Count | None = None
+    lanes: Count | None = None
     source: str = ""
     note: str = ""
 
@@ -53,14 +56,14 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True):
 class ChipSpec(msgspec.Struct, forbid_unknown_fields=True):
     """``[chip]``: processors, clocks and limits. On a CPU an SM is a core."""
 
-    sm_count: int | None = None
+    sm_count: Count | None = None
     vector_clock: Quantity | None = None
     tensor_clock: Quantity | None = None
-    max_warps_per_sm: int | None = None
-    max_threads_per_sm: int | None = None
-    max_blocks_per_sm: int | None = None
-    warp_size: int | None = None
-    simd_bits: int | None = None
+    max_warps_per_sm: Count | None = None
+    max_threads_per_sm: Count | None = None
+    max_blocks_per_sm: Count | None = None
+    warp_size: Count | None = None
+    simd_bits: Count | None = None
     tdp: Quantity | None = None
     source: str = ""
     note: str = ""
@@ -90,13 +93,13 @@ class SustainedSpec(msgspec.Struct, forbid_unknown_fields=True):
 class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True):
     """A whole specification file."""
 
-    name: str
-    vendor: str
-    architecture: str
+    name: Name
+    vendor: Name
+    architecture: Name
     memory: dict[str, MemorySpec]
     peak: dict[str, Any]
     title: str = ""
-    kind: str = "gpu"
+    kind: Literal["gpu", "cpu"] = "gpu"
     compute_capability: str = ""
     aliases: list[str] = []
     device_names: list[str] = []

@@ -1,0 +1,119 @@
+"""Checking hardware specification files: arithmetic, plausibility, and the mistakes that are common.
+
+`lint_file` reads one file and returns what is wrong with it. The shipped catalog is the table of known products:
+a file that claims to be one of them (by name, alias or device name) is compared with it; any other is checked by
+arithmetic, by its relatives of the same compute capability, and for plausibility. The codes, each with the
+mistake that it stands for, are in `CODES`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from pathlib import Path
+
+from perfmodel.errors import InputFileError, PerfModelError
+from perfmodel.files import read_document, read_text
+from perfmodel.hardware_catalog.find import shipped_folder, spec_files
+from perfmodel.hardware_catalog.lint import chip, form, links, measured, memory, peaks
+from perfmodel.hardware_catalog.lint._codes import CODES
+from perfmodel.hardware_catalog.lint._draft import Draft, Finding, find_twin, key_lines, line_of, values_of
+from perfmodel.hardware_catalog.read import parse_spec, read_spec, to_hardware
+
+__all__ = ["CODES", "RULES", "Finding", "lint_catalog", "lint_file"]
+
+RULES = (
+    form.check_sources,
+    form.check_names,
+    form.check_bandwidth_given,
+    chip.check_sm_count,
+    chip.check_clocks,
+    memory.check_bandwidths,
+    memory.check_capacities,
+    peaks.check_peaks,
+    peaks.check_engines,
+    links.check_links,
+    measured.check_launch,
+    measured.check_sustained,
+)
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+def lint_catalog() -> list[Finding]:
+    """Return the findings about every file of the catalog, folders of ``PERFMODEL_HARDWARE`` included."""
+    return [finding for _, path in sorted(spec_files().items()) for finding in lint_file(path)]
+
+
+def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
+    """Return what is wrong with a specification file, in the order of its lines.
+
+    A file that does not parse gives one finding, with the line where it stops.
+
+    Raises
+    ------
+    InputFileError
+        When there is no such file, or it is a directory.
+    """
+    file = os.fspath(path)
+    if not Path(file).is_file():
+        read_text(file)
+    try:
+        document = read_document(file)
+    except InputFileError as error:
+        return [_syntax(file, error)]
+    lines = key_lines(read_text(file)) if file.lower().endswith(".toml") else {}
+    try:
+        spec = parse_spec(document, file)
+    except InputFileError as error:
+        return [_schema(file, error, lines)]
+    values, errors = values_of(spec)
+    findings = [_wrong_quantity(file, key, error, lines) for key, error in errors.items()]
+    findings += [_not_positive(file, key, value, lines) for key, value in values.items() if value <= 0]
+    if not findings:
+        try:
+            to_hardware(spec, file)
+        except InputFileError as error:
+            return [_schema(file, error, lines)]
+    catalog = known_products()
+    draft = Draft(file, spec, values, lines, find_twin(spec, catalog), catalog)
+    findings += [finding for rule in RULES for finding in rule(draft)]
+    return sorted(findings, key=lambda finding: (finding.line or 0, _ORDER[finding.severity]))
+
+
+@functools.cache
+def known_products() -> tuple[Draft, ...]:
+    """Return the shipped specifications, which are the table of known products."""
+    drafts = []
+    for path in sorted(shipped_folder().glob("*.toml")):
+        spec = read_spec(path)
+        drafts.append(Draft(os.fspath(path), spec, values_of(spec)[0]))
+    return tuple(drafts)
+
+
+def _syntax(file: str, error: InputFileError) -> Finding:
+    """Turn a file that does not parse into a finding, with the line where it stops."""
+    line = re.search(r"\bline (\d+)", error.message)
+    return Finding(file, int(line.group(1)) if line else 1, "", "error", "syntax", _message(error))
+
+
+def _schema(file: str, error: InputFileError, lines: dict[str, int]) -> Finding:
+    """Turn a wrong key into a finding, at the line of the key or of the table around it."""
+    key = error.place.removeprefix(file).lstrip(": ")
+    unknown = re.search(r"unknown [\w ]+ '(.*?)'", error.message)
+    exact = ".".join(part for part in (key, unknown.group(1) if unknown else "") if part)
+    return Finding(file, line_of(exact, lines), key, "error", "schema", _message(error))
+
+
+def _message(error: PerfModelError) -> str:
+    return f"{error.message} {error.remedy}".strip()
+
+
+def _wrong_quantity(file: str, key: str, error: PerfModelError, lines: dict[str, int]) -> Finding:
+    code = "bits-for-bytes" if "is in bits" in error.message else "bad-quantity"
+    return Finding(file, line_of(key, lines), key, "error", code, _message(error))
+
+
+def _not_positive(file: str, key: str, value: float, lines: dict[str, int]) -> Finding:
+    message = f"{value:g} is not positive."
+    return Finding(file, line_of(key, lines), key, "error", "bad-quantity", message)

@@ -1,0 +1,181 @@
+"""What the rules of the linter look at: a specification with its numbers, lines and relatives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfmodel.core.units import parse_quantity
+from perfmodel.errors import PerfModelError
+from perfmodel.hardware_catalog.find import name_key
+from perfmodel.hardware_catalog.lint._codes import CODES
+from perfmodel.hardware_catalog.schema import HardwareSpec, RateSpec
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, or worth knowing, about a specification file.
+
+    ``severity`` is "error", "warning" or "info"; ``code`` is one of `CODES`; ``line`` is None where the file is
+    no TOML.
+    """
+
+    file: str
+    line: int | None
+    key: str
+    severity: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity as it is written, in the unit that its key wants."""
+
+    text: Any
+    unit: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A specification under examination.
+
+    Attributes
+    ----------
+    values : dotted key -> value in SI base units, of every quantity that parses.
+    lines : dotted key -> line in the file.
+    twin : the shipped specification of the product that this one says it is, or None.
+    catalog : all shipped specifications.
+    """
+
+    file: str
+    spec: HardwareSpec
+    values: Mapping[str, float]
+    lines: Mapping[str, int] = field(default_factory=dict)
+    twin: Draft | None = None
+    catalog: tuple[Draft, ...] = ()
+
+    def finding(self, key: str, severity: str, code: str, message: str) -> Finding:
+        """Make a finding about a key of this file."""
+        assert code in CODES, code
+        return Finding(self.file, line_of(key, self.lines), key, severity, code, message)
+
+    def rates(self) -> Iterator[tuple[str, str, RateSpec]]:
+        """Yield engine, dtype and rate of every peak."""
+        for engine, rates in self.spec.peak.items():
+            for dtype, rate in rates.items():
+                if isinstance(rate, RateSpec):
+                    yield engine, dtype, rate
+
+    def clock_hz(self, engine: str, dtype: str) -> float | None:
+        """Return the clock at which a peak holds [Hz]."""
+        return self.values.get(f"peak.{engine}.{dtype}.clock", self.values.get(f"chip.{engine}_clock"))
+
+    def others(self) -> Iterator[Draft]:
+        """Yield the shipped specifications of other products."""
+        own = self.twin.spec.name if self.twin else self.spec.name
+        return (other for other in self.catalog if other.spec.name != own)
+
+    def family(self) -> Iterator[Draft]:
+        """Yield the shipped specifications of other products with the same compute capability."""
+        return (other for other in self.others() if other.spec.compute_capability == self.spec.compute_capability)
+
+
+def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
+    """Return every quantity of a specification by its dotted key."""
+    found = {
+        "chip.vector_clock": Quantity(spec.chip.vector_clock, "Hz"),
+        "chip.tensor_clock": Quantity(spec.chip.tensor_clock, "Hz"),
+        "chip.tdp": Quantity(spec.chip.tdp, "W"),
+        "launch.floor": Quantity(spec.launch.floor, "s"),
+        "launch.overhead": Quantity(spec.launch.overhead, "s"),
+    }
+    for name, level in spec.memory.items():
+        found[f"memory.{name}.capacity"] = Quantity(level.capacity, "B")
+        found[f"memory.{name}.capacity_per_sm"] = Quantity(level.capacity_per_sm, "B")
+        found[f"memory.{name}.bandwidth"] = Quantity(level.bandwidth, "B/s")
+        found[f"memory.{name}.memory_clock"] = Quantity(level.memory_clock, "Hz")
+    for engine, rates in spec.peak.items():
+        for dtype, rate in rates.items():
+            if isinstance(rate, RateSpec):
+                key = f"peak.{engine}.{dtype}"
+                found[key] = Quantity(rate.rate, "FLOP/s")
+                found[f"{key}.clock"] = Quantity(rate.clock, "Hz")
+                found[f"{key}.sparse_2to4"] = Quantity(rate.sparse_2to4, "FLOP/s")
+    for name, link in spec.link.items():
+        found[f"link.{name}.per_direction"] = Quantity(link.per_direction, "B/s")
+    measured = {"memory": "B/s", "tensor": "FLOP/s", "vector": "FLOP/s", "link": "B/s"}
+    for table, unit in measured.items():
+        for name, rate in getattr(spec.sustained, table).items():
+            found[f"sustained.{table}.{name}"] = Quantity(rate, unit)
+    return {key: quantity for key, quantity in found.items() if quantity.text is not None}
+
+
+def values_of(spec: HardwareSpec) -> tuple[dict[str, float], dict[str, PerfModelError]]:
+    """Return the values that parse, and the errors of those that do not."""
+    values: dict[str, float] = {}
+    errors: dict[str, PerfModelError] = {}
+    for key, quantity in quantities(spec).items():
+        try:
+            values[key] = parse_quantity(quantity.text, quantity.unit)
+        except PerfModelError as error:
+            errors[key] = error
+    return values, errors
+
+
+def find_twin(spec: HardwareSpec, catalog: tuple[Draft, ...]) -> Draft | None:
+    """Return the shipped product that a specification says it is: by name, then by the names of its device."""
+    for claimed in ([spec.name], spec.device_names, spec.aliases):
+        keys = {name_key(name) for name in claimed}
+        for other in catalog:
+            if keys & names_of(other.spec):
+                return other
+    return None
+
+
+def names_of(spec: HardwareSpec) -> set[str]:
+    """Return every name that a specification answers to, in the form for comparison."""
+    return {name_key(name) for name in (spec.name, *spec.aliases, *spec.device_names)}
+
+
+_TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
+_ENTRY = re.compile(r"\s*([A-Za-z0-9_.\-\"' ]+?)\s*=")
+
+
+def key_lines(text: str) -> dict[str, int]:
+    """Return dotted key -> line of a TOML text; the keys of an inline table are on its line.
+
+    >>> key_lines(chr(10).join(['name = "x"', "[chip]", "sm_count = 1"]))
+    {'name': 1, 'chip': 2, 'chip.sm_count': 3}
+    """
+    lines: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        head = _TABLE.match(line)
+        entry = None if head else _ENTRY.match(line)
+        if head:
+            table = _plain(head.group(1))
+            lines.setdefault(table, number)
+        elif entry:
+            key = _plain(entry.group(1))
+            lines.setdefault(f"{table}.{key}" if table else key, number)
+    return lines
+
+
+def _plain(key: str) -> str:
+    """Return a dotted key without quotes and spaces."""
+    return re.sub(r"[\"' ]", "", key)
+
+
+def line_of(key: str, lines: Mapping[str, int]) -> int | None:
+    """Return the line of a key, or of the nearest table around it; 1 where there is none."""
+    if not lines:
+        return None
+    parts = key.split(".")
+    while parts:
+        if ".".join(parts) in lines:
+            return lines[".".join(parts)]
+        parts.pop()
+    return 1

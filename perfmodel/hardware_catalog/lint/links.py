@@ -1,0 +1,79 @@
+"""Rules about links: per direction, per device, in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfmodel.core.units import format_si
+from perfmodel.hardware_catalog.lint._compare import near, unit_slip
+from perfmodel.hardware_catalog.lint._draft import Draft, Finding
+from perfmodel.hardware_catalog.schema import LinkSpec
+
+#: GT/s per lane and encoding. Source: PCI Express Base Specification 6.0 (from generation 6 on FLITs, 242/256)
+PCIE = {1: (2.5, 8 / 10), 2: (5.0, 8 / 10), 3: (8.0, 128 / 130), 4: (16.0, 128 / 130), 5: (32.0, 128 / 130)}
+PCIE |= {6: (64.0, 242 / 256), 7: (128.0, 242 / 256)}
+#: fastest NVLink per direction and GPU [GB/s] by compute capability. Source: NVIDIA NVLink page,
+#: nvidia.com/en-us/data-center/nvlink (300, 600, 900, 1800 GB/s, both directions together)
+NVLINK_GB_PER_S = {"7.0": 150.0, "8.0": 300.0, "9.0": 450.0, "10.0": 900.0}
+#: rates of one network port [Gbit/s]. Source: IEEE 802.3, InfiniBand HDR, NDR, XDR
+PORT_GBIT_PER_S = (100, 200, 400, 800)
+NETWORK_NAMES = ("nic", "network", "infiniband", "ib", "ethernet", "roce")
+
+
+def check_links(draft: Draft) -> Iterator[Finding]:
+    """Compare each link with its generation and with the known product."""
+    for name, link in draft.spec.link.items():
+        key = f"link.{name}.per_direction"
+        value = draft.values.get(key)
+        if value is None or value <= 0:
+            continue
+        expected, why = _expected(draft, name, link)
+        if expected is not None:
+            yield from _compare(draft, key, value, expected, why)
+        elif name in NETWORK_NAMES and any(near(value, port * 1e9) for port in PORT_GBIT_PER_S):
+            message = f"{_rate(value)} is a port's rate in Gbit/s ({_rate(value / 8)}). Divide by 8, and per GPU."
+            yield draft.finding(key, "error", "bits-for-bytes", message)
+
+
+def _expected(draft: Draft, name: str, link: LinkSpec) -> tuple[float | None, str]:
+    """Return the bandwidth that is expected, and by what."""
+    key = f"link.{name}.per_direction"
+    if draft.twin and key in draft.twin.values:
+        return draft.twin.values[key], draft.twin.spec.name
+    if name == "pcie" and link.generation in PCIE:
+        transfers, encoding = PCIE[link.generation]
+        lanes = link.lanes or 16
+        return transfers * 1e9 * lanes * encoding / 8, f"PCIe generation {link.generation} x{lanes}"
+    if name == "nvlink" and draft.spec.compute_capability in NVLINK_GB_PER_S:
+        return NVLINK_GB_PER_S[draft.spec.compute_capability] * 1e9, "NVLink of this generation (at most)"
+    return None, ""
+
+
+def _compare(draft: Draft, key: str, value: float, expected: float, why: str) -> Iterator[Finding]:
+    # 16, 32 and 64 GB/s are printed for PCIe 3, 4 and 5, encoding left out
+    if near(value, expected, 0.02) or (value < expected and "at most" in why and value >= 10e9):
+        return
+    ratio = value / expected
+    if unit_slip(ratio):
+        code, hint = "unit-1000x", "Check the prefix."
+    elif near(ratio, 2, 0.03):
+        code, hint = "link-both-directions", "Divide by 2: links are per direction and per device."
+    elif near(ratio, 8, 0.03):
+        code, hint = "bits-for-bytes", "Divide by 8: links are in bytes."
+    else:
+        code, hint = "link-differs", f"Links are per direction and per device.{_whose(draft, key, value)}"
+    yield draft.finding(key, "error", code, f"found {_rate(value)}, {why} has {_rate(expected)}. {hint}")
+
+
+def _whose(draft: Draft, key: str, value: float) -> str:
+    """Return which other link has this bandwidth."""
+    links = {name: draft.values.get(f"link.{name}.per_direction", 0.0) for name in draft.spec.link}
+    same = [name for name, rate in links.items() if f"link.{name}.per_direction" != key and near(value, rate)]
+    nvlink = NVLINK_GB_PER_S.get(draft.spec.compute_capability, 0.0) * 1e9
+    if not same and nvlink and key.startswith("link.pcie") and near(value, nvlink):
+        same = ["nvlink"]
+    return f" That is the bandwidth of {same[0]}." if same else ""
+
+
+def _rate(value: float) -> str:
+    return format_si(value, "B/s")

@@ -1,0 +1,50 @@
+"""Rules about measured figures: launch times and sustained ceilings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfmodel.core.units import format_si
+from perfmodel.hardware_catalog.lint._draft import Draft, Finding
+
+#: from half of the fastest graph replay known (0.93 us) to well above a queued kernel with a slow driver
+LAUNCH_S = (0.3e-6, 100e-6)
+LEAST_SHARE = 0.1
+#: the two come from different measurements, on different machines where a floor stands in
+ORDER_TOLERANCE = 0.1
+
+
+def check_launch(draft: Draft) -> Iterator[Finding]:
+    """Compare launch figures with what starting a kernel costs on a GPU."""
+    floor, overhead = draft.values.get("launch.floor"), draft.values.get("launch.overhead")
+    for key, value in (("launch.floor", floor), ("launch.overhead", overhead)):
+        # a call on a CPU costs what it costs
+        if value is not None and draft.spec.kind == "gpu" and not LAUNCH_S[0] <= value <= LAUNCH_S[1]:
+            message = f"{format_si(value, 's')} for a kernel launch; GPUs take 0.3 to 100 us. Check us and ms."
+            yield draft.finding(key, "error", "launch-implausible", message)
+    if floor and overhead and floor > overhead * (1 + ORDER_TOLERANCE):
+        message = f"the floor {format_si(floor, 's')} is above the overhead {format_si(overhead, 's')}."
+        yield draft.finding("launch.floor", "error", "launch-order", f"{message} Are the two exchanged?")
+
+
+def check_sustained(draft: Draft) -> Iterator[Finding]:
+    """Compare every measured ceiling with its peak."""
+    for key, value in draft.values.items():
+        if not key.startswith("sustained."):
+            continue
+        table, name = key.split(".")[1:]
+        unit = "FLOP/s" if table in ("tensor", "vector") else "B/s"
+        peak = draft.values.get(_peak_key(table, name))
+        if peak and value > peak:
+            message = f"{format_si(value, unit)} is above the peak {format_si(peak, unit)}."
+            hint = "Is the peak wrong, the figure sparse, or the data cached?"
+            yield draft.finding(key, "error", "sustained-above-peak", f"{message} {hint}")
+        elif peak and value < LEAST_SHARE * peak:
+            message = f"{format_si(value, unit)} is {100 * value / peak:.2g} % of the peak {format_si(peak, unit)}."
+            yield draft.finding(key, "warning", "sustained-implausible", f"{message} Check the unit.")
+
+
+def _peak_key(table: str, name: str) -> str:
+    if table == "memory":
+        return f"memory.{name}.bandwidth"
+    return f"link.{name}.per_direction" if table == "link" else f"peak.{table}.{name}"

@@ -1,0 +1,216 @@
+"""Rules about memory levels: bandwidths by arithmetic and of this product, capacities, shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfmodel.core.units import format_binary, format_si
+from perfmodel.hardware_catalog.lint._compare import DOUBTFUL, ROUNDING, TOLERANCE, deviation, near, unit_slip
+from perfmodel.hardware_catalog.lint._draft import Draft, Finding, quantities
+from perfmodel.hardware_catalog.lint.peaks import PAIRS
+from perfmodel.hardware_catalog.schema import MemorySpec
+
+#: shared memory per SM [KiB] by compute capability. Source: CUDA C++ Programming Guide 13, Compute Capabilities
+SHARED_KIB = {
+    "6.0": 64,
+    "6.1": 96,
+    "7.0": 96,
+    "7.5": 64,
+    "8.0": 164,
+    "8.6": 100,
+    "8.9": 100,
+    "9.0": 228,
+    "10.0": 228,
+}
+#: L2 of the full die [MiB], which no product of the compute capability has. Source: NVIDIA A100 whitepaper v1.0
+FULL_DIE_L2_MIB = {"8.0": 48}
+#: L2 of the full die [MiB] by product; 60 MiB are right for other products. Source: NVIDIA H100 whitepaper v1.04
+FULL_DIE_L2_OF_PRODUCT = {"h100-sxm5-80gb": 60, "h100-pcie-80gb": 60}
+#: GiB of one 32-bit GDDR chip position, clamshell included. Source: JEDEC JESD250 (GDDR6), JESD239 (GDDR7)
+CHIP_GIB = (0.5, 1, 1.5, 2, 3, 4, 6)
+MAIN_BANDWIDTHS = (5e9, 50e12)
+MAIN_CAPACITIES = (2.0**30, 2.0**43)
+
+
+def check_bandwidths(draft: Draft) -> Iterator[Finding]:
+    """Compare each level's bandwidth with the known product and with the arithmetic."""
+    for name, level in draft.spec.memory.items():
+        key = f"memory.{name}.bandwidth"
+        value = draft.values.get(key)
+        if value is None or value <= 0:
+            continue
+        found = _known(draft, key, value) or _by_arithmetic(draft, name, level, value)
+        if found is None and name == "hbm" and not MAIN_BANDWIDTHS[0] <= value <= MAIN_BANDWIDTHS[1]:
+            found = draft.finding(
+                key, "error", "implausible-figure", f"{_rate(value)} is no bandwidth of device memory. Check GB and TB."
+            )
+        if found:
+            yield found
+    yield from _bus(draft)
+
+
+def _known(draft: Draft, key: str, value: float) -> Finding | None:
+    expected = draft.twin.values.get(key) if draft.twin else None
+    if draft.twin is None or expected is None or -TOLERANCE <= value / expected - 1 <= ROUNDING:
+        return None
+    product = draft.twin.spec.name
+    if near(value, expected):
+        message = f"{_rate(value)} is above the {_rate(expected)} of {product}: rounded up. Write the exact figure."
+        return draft.finding(key, "warning", "rounded-up-bandwidth", message)
+    code, hint = _explain(draft, key, value, expected, "bandwidth-differs")
+    doubtful = code == "bandwidth-differs" and near(value, expected, DOUBTFUL)
+    message = f"found {_rate(value)}, {product} has {_rate(expected)} ({deviation(value, expected)}). {hint}"
+    return draft.finding(key, "warning" if doubtful else "error", code, message)
+
+
+def _by_arithmetic(draft: Draft, name: str, level: MemorySpec, value: float) -> Finding | None:
+    """Compare with bus width x transfers x clock / 8, or bytes per clock x clock."""
+    key = f"memory.{name}.bandwidth"
+    memory_clock = draft.values.get(f"memory.{name}.memory_clock")
+    core_clock = memory_clock or draft.values.get("chip.vector_clock")
+    per_clock = level.bytes_per_clock or (level.bytes_per_clock_per_sm or 0) * (draft.spec.chip.sm_count or 0)
+    if level.bus_width_bits and memory_clock:
+        transfers = level.transfers_per_clock or 2
+        expected = level.bus_width_bits * transfers * memory_clock / 8
+        sums = f"{level.bus_width_bits:g} bit x {transfers:g} x {format_si(memory_clock, 'Hz')} / 8"
+    elif per_clock and core_clock:
+        expected = per_clock * core_clock
+        sums = f"{per_clock:g} B/clk x {format_si(core_clock, 'Hz')}"
+    else:
+        return None
+    if near(value, expected):
+        return None
+    code, hint = _explain(draft, key, value, expected, "bandwidth-arithmetic")
+    message = f"found {_rate(value)}, {sums} = {_rate(expected)} ({deviation(value, expected)}). {hint}"
+    return draft.finding(key, "error", code, message)
+
+
+def _explain(draft: Draft, key: str, value: float, expected: float, default: str) -> tuple[str, str]:
+    """Return the code of the mistake that makes ``value`` of ``expected``, and what to do about it."""
+    ratio = value / expected
+    if unit_slip(ratio):
+        return "unit-1000x", "Check the prefix: GB/s, TB/s."
+    if near(ratio, 8, 0.03):
+        return "bits-for-bytes", "Divide by 8: bandwidths are in bytes."
+    if near(ratio, 2, 0.015) and draft.twin and draft.twin.spec.name in PAIRS:
+        return "pair-for-device", "That is the board or module of two devices; this file is one."
+    own = draft.twin.values.get(key) if draft.twin else None
+    if own and near(value, own):
+        return default, "The figure is the product's; check what it is computed from."
+    # a relative of the same chip may be rounded (2000 for 2039); for any other product the figure has to fit
+    for tolerance, relatives in ((0.02, draft.family()), (TOLERANCE, draft.others())):
+        for other in relatives:
+            theirs = other.values.get(key)
+            if theirs and near(value, theirs, tolerance) and not near(theirs, expected, tolerance):
+                return "other-product-bandwidth", f"That is the bandwidth of {other.spec.name} ({_rate(theirs)})."
+    if TOLERANCE < ratio - 1 <= DOUBTFUL:
+        return "rounded-up-bandwidth", "Rounded up, or another bus width; write the exact figure."
+    return default, "Take bus width x transfers x clock of this product."
+
+
+def _bus(draft: Draft) -> Iterator[Finding]:
+    """Compare bus widths and memory clocks with the known product."""
+    if draft.twin is None:
+        return
+    for name, level in draft.spec.memory.items():
+        known = draft.twin.spec.memory.get(name)
+        wide = known.bus_width_bits if known else None
+        if level.bus_width_bits and wide and level.bus_width_bits != wide:
+            yield draft.finding(
+                f"memory.{name}.bus_width_bits",
+                "error",
+                "bus-width-differs",
+                f"found {level.bus_width_bits:g} bit, {draft.twin.spec.name} has {wide:g}.",
+            )
+        key = f"memory.{name}.memory_clock"
+        clock, usual = draft.values.get(key), draft.twin.values.get(key)
+        if clock and usual and not near(clock, usual):
+            code = "unit-1000x" if unit_slip(clock / usual) else "clock-differs"
+            message = f"found {format_si(clock, 'Hz')}, {draft.twin.spec.name} has {format_si(usual, 'Hz')}."
+            yield draft.finding(key, "error", code, message)
+
+
+def check_capacities(draft: Draft) -> Iterator[Finding]:
+    """Compare the capacities with the known product, the bus width and the full die."""
+    for name in draft.spec.memory:
+        key = f"memory.{name}.capacity"
+        value = draft.values.get(key)
+        if value is None or value <= 0:
+            continue
+        main = name in ("hbm", "dram")
+        text = str(quantities(draft.spec)[key].text)
+        if main and text.rstrip().endswith("GB"):
+            message = f"{text!r} is {format_binary(value)}; memory chips come in GiB. Write GiB if the vendor means it."
+            yield draft.finding(key, "info", "capacity-gb-gib", message)
+        if main:
+            yield from _main_capacity(draft, key, value)
+        elif name == "l2":
+            yield from _l2(draft, key, value)
+    yield from _shared(draft)
+
+
+def _main_capacity(draft: Draft, key: str, value: float) -> Iterator[Finding]:
+    known = draft.twin.values.get(key) if draft.twin else None
+    if not MAIN_CAPACITIES[0] <= value <= MAIN_CAPACITIES[1]:
+        code = "unit-1000x" if known is None or unit_slip(value / known) else "implausible-figure"
+        message = f"{format_binary(value)} is no capacity of device memory. Check MB, GB and TB."
+        yield draft.finding(key, "error", code, message)
+    # GB for GiB, and what ECC takes, are within 10 %
+    elif known and draft.twin and not near(value, known, 0.1):
+        pair = draft.twin.spec.name in PAIRS and near(value / known, 2, 0.1)
+        same = [o.spec.name for o in draft.family() if near(value, o.values.get(key, 0.0), 0.01)]
+        hint = f" That is the capacity of {', '.join(same)}." if same else ""
+        message = f"found {format_binary(value)}, {draft.twin.spec.name} has {format_binary(known)}.{hint}"
+        yield draft.finding(key, "error", "pair-for-device" if pair else "capacity-differs", message)
+    level = draft.spec.memory[key.split(".")[1]]
+    if level.technology.upper().startswith("GDDR") and level.bus_width_bits:
+        per_chip = value / (level.bus_width_bits / 32)
+        # GB for GiB is told apart from a wrong count of chips by trying both
+        if not any(near(per_chip, size * unit, 0.01) for size in CHIP_GIB for unit in (2.0**30, 1e9)):
+            message = (
+                f"{format_binary(value)} over {level.bus_width_bits / 32:g} chips of 32 bit is "
+                f"{format_binary(per_chip)} a chip, which is not made."
+            )
+            yield draft.finding(key, "error", "capacity-bus-mismatch", message)
+
+
+def _l2(draft: Draft, key: str, value: float) -> Iterator[Finding]:
+    known = draft.twin.values.get(key) if draft.twin else None
+    if known and near(value, known, 0.06):  # MB for MiB
+        return
+    product = draft.twin.spec.name if draft.twin else ""
+    full = FULL_DIE_L2_OF_PRODUCT.get(product, FULL_DIE_L2_MIB.get(draft.spec.compute_capability))
+    if full and near(value, full * 2.0**20, 0.06):
+        has = f"; {product} has {format_binary(known)}" if known else ""
+        message = f"{format_binary(value)} is the L2 of the full die{has}. Write what the product has enabled."
+        yield draft.finding(key, "error", "full-die-l2", message)
+    elif known:
+        message = f"found {format_binary(value)}, {product} has {format_binary(known)}.{_which_cache(draft, value)}"
+        yield draft.finding(key, "error", "l2-differs", message)
+
+
+def _which_cache(draft: Draft, value: float) -> str:
+    """Return what else has the capacity that stands as the L2's."""
+    sm_count = draft.spec.chip.sm_count or 0
+    registers = draft.values.get("memory.registers.capacity_per_sm", 0.0) * sm_count
+    if registers and near(value, registers, 0.06):
+        return " That is the register file of all SMs."
+    same = [o.spec.name for o in draft.others() if near(value, o.values.get("memory.l2.capacity", 0.0), 0.001)]
+    return f" That is the L2 of {', '.join(same[:3])}." if same else ""
+
+
+def _shared(draft: Draft) -> Iterator[Finding]:
+    key = "memory.shared.capacity_per_sm"
+    value, expected = draft.values.get(key), SHARED_KIB.get(draft.spec.compute_capability)
+    if value and expected and not near(value, expected * 1024, 0.001):
+        yield draft.finding(
+            key,
+            "error",
+            "shared-memory-differs",
+            f"found {format_binary(value)} per SM, compute capability {draft.spec.compute_capability} has "
+            f"{expected} KiB. The L1 and shared memory together are more, one block's limit is less.",
+        )
+
+
+def _rate(value: float) -> str:
+    return format_si(value, "B/s")

@@ -1,0 +1,194 @@
+"""Rules about peaks: dense, of this product, of this dtype, and what the arithmetic gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfmodel.core.units import format_si
+from perfmodel.hardware_catalog.lint._compare import DOUBTFUL, ROUNDING, TOLERANCE, deviation, near, unit_slip
+from perfmodel.hardware_catalog.lint._draft import Draft, Finding
+from perfmodel.hardware_catalog.schema import RateSpec
+
+#: products of two devices, of which a specification is one. Sources: AMD Instinct MI250X datasheet (two GCDs);
+#: NVIDIA H100 NVL product brief (188 GB is the pair)
+PAIRS = ("mi250x", "h100-nvl-94gb")
+#: from the narrowest ridge point known (Tesla P4 fp16, 0.45 FLOP/B) to the widest (B200 fp4, 1173), with a margin
+RIDGE_POINTS = (0.1, 3000.0)
+#: no dtype on the tensor engine is slower than one to the left of it
+WIDTH_ORDER = (("fp64",), ("tf32",), ("fp16", "bf16"), ("fp8",), ("fp4",))
+
+
+def check_peaks(draft: Draft) -> Iterator[Finding]:
+    """Compare each peak with the known product and with SMs x FLOP per clock x clock."""
+    for engine, dtype, rate in draft.rates():
+        key = f"peak.{engine}.{dtype}"
+        value = draft.values.get(key)
+        if value is None or value <= 0:
+            continue
+        yield from _flop_per_clock(draft, key, rate)
+        found = _known(draft, key, value) or _arithmetic(draft, key, rate, value)
+        if found:
+            yield found
+
+
+def _known(draft: Draft, key: str, value: float) -> Finding | None:
+    """Compare a peak with that of the known product."""
+    expected = draft.twin.values.get(key) if draft.twin else None
+    if draft.twin is None or expected is None or -TOLERANCE <= value / expected - 1 <= ROUNDING:
+        return None
+    product = draft.twin.spec.name
+    if near(value, expected):
+        return draft.finding(
+            key,
+            "warning",
+            "rounded-up-peak",
+            f"{_rate(value)} is above the {_rate(expected)} of {product}: rounded up. Write the exact figure.",
+        )
+    code, hint = _explain(draft, key, value, expected, "peak-differs")
+    doubtful = code == "peak-differs" and -DOUBTFUL <= value / expected - 1 < 0
+    return draft.finding(
+        key,
+        "warning" if doubtful else "error",
+        code,
+        f"found {_rate(value)}, {product} has {_rate(expected)} ({deviation(value, expected)}). {hint}",
+    )
+
+
+def _arithmetic(draft: Draft, key: str, rate: RateSpec, value: float) -> Finding | None:
+    """Compare a peak with SMs x FLOP per clock per SM x clock."""
+    engine, dtype = key.split(".")[1:]
+    per_clock = rate.flop_per_clock_per_sm or _usual_per_clock(draft, key)
+    clock = draft.clock_hz(engine, dtype)
+    if not (per_clock and clock and draft.spec.chip.sm_count):
+        return None
+    expected = draft.spec.chip.sm_count * per_clock * clock
+    if near(value, expected):
+        return None
+    code, hint = _explain(draft, key, value, expected, "peak-arithmetic")
+    sums = f"{draft.spec.chip.sm_count} SMs x {per_clock:g} FLOP/clk x {format_si(clock, 'Hz')}"
+    return draft.finding(
+        key,
+        "error",
+        code,
+        f"found {_rate(value)}, {sums} = {_rate(expected)} ({deviation(value, expected)}). {hint}",
+    )
+
+
+def _usual_per_clock(draft: Draft, key: str) -> float | None:
+    """Return the FLOP per clock per SM that all known products of the same compute capability agree on."""
+    rates = {_own_per_clock(other, key) for other in draft.family()} - {None}
+    return rates.pop() if len(rates) == 1 else None
+
+
+def _flop_per_clock(draft: Draft, key: str, rate: RateSpec) -> Iterator[Finding]:
+    """Compare FLOP per clock per SM with the known product, or with its relatives where there is none."""
+    own = rate.flop_per_clock_per_sm
+    if draft.twin:
+        usual, whose = _own_per_clock(draft.twin, key), draft.twin.spec.name
+    else:
+        usual, whose = _usual_per_clock(draft, key), f"compute capability {draft.spec.compute_capability}"
+    if usual and own and not near(own, usual):
+        hint = "Twice as many is the sparse figure." if near(own, 2 * usual) else "Mend it, and the rate with it."
+        yield draft.finding(key, "error", "flop-per-clock", f"found {own:g} FLOP/clk/SM, {whose} has {usual:g}. {hint}")
+
+
+def _own_per_clock(draft: Draft, key: str) -> float | None:
+    """Return the FLOP per clock per SM of one peak of a specification."""
+    for engine, dtype, rate in draft.rates():
+        if key == f"peak.{engine}.{dtype}":
+            return rate.flop_per_clock_per_sm
+    return None
+
+
+def _explain(draft: Draft, key: str, value: float, expected: float, default: str) -> tuple[str, str]:
+    """Return the code of the mistake that makes ``value`` of ``expected``, and what to do about it."""
+    ratio = value / expected
+    if unit_slip(ratio):
+        return "unit-1000x", "Check the prefix: GFLOP/s, TFLOP/s, PFLOP/s."
+    if near(ratio, 2, 0.015):
+        doubled = _doubled(draft, key)
+        if doubled:
+            return doubled
+    own_figure = draft.twin.values.get(key) if draft.twin else None
+    if own_figure and near(value, own_figure):
+        return default, "The figure is the product's; check what it is computed from."
+    engine, dtype = key.split(".")[1:]
+    for other_engine, other_dtype, _ in (draft.twin or draft).rates():
+        own = (draft.twin or draft).values.get(f"peak.{other_engine}.{other_dtype}")
+        if own and other_dtype != dtype and near(value, own):
+            return "other-dtype-peak", f"That is the {other_engine} peak of {other_dtype}; write the one of {dtype}."
+    for other in draft.others():
+        if near(value, other.values.get(key, 0.0)):
+            return "other-product-peak", f"That is the {engine} {dtype} peak of {other.spec.name}."
+    return default, "Take the dense figure of this product's datasheet."
+
+
+def _doubled(draft: Draft, key: str) -> tuple[str, str] | None:
+    """Return why a peak may be twice too high."""
+    engine, dtype = key.split(".")[1:]
+    geforce = any("geforce" in name.lower() for name in (draft.spec.title, *draft.spec.device_names))
+    if geforce and engine == "tensor" and dtype in ("fp16", "fp8"):
+        return "fp16-accumulate", "fp32 accumulation runs at half this rate on GeForce (or it is the sparse figure)."
+    if draft.twin and draft.twin.spec.name == "mi250x":
+        return "pair-for-device", "That is the module of two devices; this file is one."
+    if engine == "tensor" and has_sparsity(draft):
+        return "sparse-as-dense", "Divide by 2: dense is unmarked, the sparse figure goes to sparse_2to4."
+    return None
+
+
+def has_sparsity(draft: Draft) -> bool:
+    """Tell whether the vendor prints sparse figures: NVIDIA since Ampere, AMD since CDNA 3."""
+    capability = draft.spec.compute_capability
+    if capability.startswith("gfx"):
+        return capability >= "gfx94"
+    major = capability.split(".")[0]
+    return not major.isdigit() or int(major) >= 8
+
+
+def check_engines(draft: Draft) -> Iterator[Finding]:
+    """Compare the peaks of one machine with each other: engines, widths, and its bandwidth."""
+    values = draft.values
+    for _, dtype, _ in (rate for rate in draft.rates() if rate[0] == "tensor"):
+        tensor, vector = values.get(f"peak.tensor.{dtype}"), values.get(f"peak.vector.{dtype}")
+        if tensor and vector and tensor < vector * (1 - TOLERANCE):
+            yield draft.finding(
+                f"peak.tensor.{dtype}",
+                "error",
+                "tensor-below-vector",
+                f"{_rate(tensor)} is below the vector engine's {_rate(vector)}. Are the two exchanged?",
+            )
+    fastest = 0.0
+    for width in WIDTH_ORDER:
+        peaks = {dtype: values[f"peak.tensor.{dtype}"] for dtype in width if f"peak.tensor.{dtype}" in values}
+        for dtype, peak in peaks.items():
+            if peak < fastest * (1 - TOLERANCE):
+                yield draft.finding(
+                    f"peak.tensor.{dtype}",
+                    "warning",
+                    "dtype-order",
+                    f"{_rate(peak)} is below the {_rate(fastest)} of a wider dtype. Are two figures exchanged?",
+                )
+        fastest = max(fastest, *peaks.values()) if peaks else fastest
+    yield from _ridge_points(draft)
+
+
+def _ridge_points(draft: Draft) -> Iterator[Finding]:
+    main = "hbm" if "hbm" in draft.spec.memory else "dram"
+    bandwidth = draft.values.get(f"memory.{main}.bandwidth")
+    for engine, dtype, _ in draft.rates():
+        peak = draft.values.get(f"peak.{engine}.{dtype}")
+        if not (bandwidth and peak) or bandwidth <= 0:
+            continue
+        ridge = peak / bandwidth
+        if not RIDGE_POINTS[0] <= ridge <= RIDGE_POINTS[1]:
+            yield draft.finding(
+                f"peak.{engine}.{dtype}",
+                "error",
+                "implausible-ridge-point",
+                f"{_rate(peak)} over {format_si(bandwidth, 'B/s')} is {ridge:.3g} FLOP/B; machines have "
+                f"{RIDGE_POINTS[0]:g} to {RIDGE_POINTS[1]:g}. Check the prefixes of both.",
+            )
+
+
+def _rate(value: float) -> str:
+    return format_si(value, "FLOP/s")

@@ -1,0 +1,210 @@
+"""Writing a specification file that `read_hardware` reads back to the same `Hardware`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from perfmodel.core.hardware import Hardware, Peak
+from perfmodel.core.units import parse_quantity
+from perfmodel.files import write_atomic
+from perfmodel.hardware_catalog.schema import (
+    ChipSpec,
+    HardwareSpec,
+    LaunchSpec,
+    LinkSpec,
+    MemorySpec,
+    RateSpec,
+    SustainedSpec,
+)
+
+#: prefixes tried for each unit; of two texts of one length, the one with the prefix further left is written
+_PREFIXES = {
+    "B": ("Ti", "Gi", "Mi", "Ki", "G", "M", "k", ""),
+    "B/s": ("G", "M", ""),
+    "FLOP/s": ("T", "G", ""),
+    "Hz": ("M", "k", ""),
+    "s": ("u", "n", ""),
+    "W": ("",),
+}
+#: the order of the tables in a file
+_TABLES = ("chip", "memory", "peak", "link", "launch", "sustained")
+
+
+def write_spec(hardware: Hardware | HardwareSpec, path: str | os.PathLike[str]) -> None:
+    """Write a machine as a TOML specification file; ``-`` writes to standard output.
+
+    Raises
+    ------
+    UsageError
+        When the place cannot be written.
+    """
+    write_atomic(path, spec_text(hardware))
+
+
+def spec_text(hardware: Hardware | HardwareSpec) -> str:
+    """Return the TOML text of a machine.
+
+    What a `Hardware` does not keep (bus widths, memory clocks, link generations) is in the text only when
+    a `HardwareSpec` is given.
+    """
+    spec = to_spec(hardware) if isinstance(hardware, Hardware) else hardware
+    table = _without_defaults(msgspec.to_builtins(spec))
+    ordered = {key: table[key] for key in (*(key for key in table if key not in _TABLES), *_TABLES) if key in table}
+    return "\n\n".join(_blocks((), ordered)) + "\n"
+
+
+def quantity(value: float | None, unit: str) -> str | None:
+    """Return the shortest text of a quantity that reads back to exactly ``value``.
+
+    >>> quantity(1.555e12, "B/s"), quantity(2.0**30, "B")
+    ('1555 GB/s', '1 GiB')
+    """
+    if value is None:
+        return None
+    texts = [f"{value!r} {unit}"]
+    for prefix in reversed(_PREFIXES[unit]):
+        number = value / parse_quantity(f"1 {prefix}{unit}", unit)
+        text = f"{number:.10g} {prefix}{unit}"
+        if (number >= 1 or not prefix) and "e" not in text and parse_quantity(text, unit) == value:
+            texts.insert(0, text)
+    return min(texts, key=len)
+
+
+def to_spec(hardware: Hardware) -> HardwareSpec:
+    """Return the specification of a machine, in the shape of the file."""
+    limits = {name: int(value) for name, value in hardware.limits.items()}
+    return HardwareSpec(
+        name=hardware.name,
+        title="" if hardware.title == hardware.name else hardware.title,
+        vendor=hardware.vendor,
+        architecture=hardware.architecture,
+        kind="cpu" if hardware.kind == "cpu" else "gpu",
+        compute_capability=hardware.compute_capability,
+        aliases=list(hardware.aliases),
+        device_names=list(hardware.device_names),
+        chip=ChipSpec(
+            sm_count=hardware.sm_count,
+            vector_clock=quantity(hardware.clocks_hz.get("vector"), "Hz"),
+            tensor_clock=quantity(hardware.clocks_hz.get("tensor"), "Hz"),
+            tdp=quantity(hardware.tdp_w, "W"),
+            source=hardware.sources.get("chip", ""),
+            note=hardware.notes.get("chip", ""),
+            **limits,
+        ),
+        memory={
+            level.name: MemorySpec(
+                technology=level.technology,
+                capacity=quantity(level.capacity_bytes, "B"),
+                bandwidth=quantity(level.bandwidth_bytes_per_s, "B/s"),
+                source=level.source,
+                note=level.note,
+            )
+            for level in hardware.memory
+        },
+        peak=_peaks(hardware),
+        link={
+            link.name: LinkSpec(quantity(link.bandwidth_bytes_per_s, "B/s") or 0.0, source=link.source, note=link.note)
+            for link in hardware.links
+        },
+        launch=LaunchSpec(
+            floor=quantity(hardware.launch.floor_s, "s"),
+            overhead=quantity(hardware.launch.overhead_s, "s"),
+            source=hardware.launch.source,
+            note=hardware.launch.note,
+        ),
+        sustained=_sustained(hardware),
+    )
+
+
+def _peaks(hardware: Hardware) -> dict[str, Any]:
+    """Return the peaks by engine; what the engine's table says already is not repeated in a rate."""
+    engines: dict[str, Any] = {}
+    for peak in hardware.peaks:
+        shared = hardware.sources.get(f"peak.{peak.engine}", "")
+        engines.setdefault(peak.engine, {})[peak.dtype] = RateSpec(
+            rate=quantity(peak.flop_per_s, "FLOP/s") or 0.0,
+            flop_per_clock_per_sm=peak.flop_per_clock_per_sm,
+            clock=None if _common_clock(hardware, peak) else quantity(peak.clock_hz, "Hz"),
+            sparse_2to4=quantity(peak.sparse_2to4_flop_per_s, "FLOP/s"),
+            source="" if peak.source == shared else peak.source,
+            note=peak.note,
+        )
+    for engine, rates in engines.items():
+        rates["source"] = hardware.sources.get(f"peak.{engine}", "")
+        rates["note"] = hardware.notes.get(f"peak.{engine}", "")
+    return engines
+
+
+def _common_clock(hardware: Hardware, peak: Peak) -> bool:
+    return peak.clock_hz == hardware.clocks_hz.get(peak.engine)
+
+
+def _sustained(hardware: Hardware) -> SustainedSpec:
+    source = hardware.sources.get("sustained", hardware.sustained_source)
+    rates: dict[str, dict[str, Any]] = {"tensor": {}, "vector": {}}
+    for peak in hardware.peaks:
+        if peak.sustained_flop_per_s:
+            rates[peak.engine][peak.dtype] = quantity(peak.sustained_flop_per_s, "FLOP/s")
+    return SustainedSpec(
+        memory={
+            level.name: quantity(level.sustained_bytes_per_s, "B/s") or 0.0
+            for level in hardware.memory
+            if level.sustained_bytes_per_s
+        },
+        link={name: quantity(rate, "B/s") or 0.0 for name, rate in hardware.sustained_links.items()},
+        source=source,
+        date=hardware.sustained_source.removeprefix(source).strip(),
+        note=hardware.notes.get("sustained", ""),
+        **rates,
+    )
+
+
+def _without_defaults(value: Any) -> Any:
+    """Return nested dicts without what says nothing: None, empty texts, lists and tables."""
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _without_defaults(item) for key, item in value.items()}
+    return {key: item for key, item in kept.items() if item not in (None, "", [], {})}
+
+
+def _blocks(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the text of a table and then of the tables in it; a rate is written on one line."""
+    inline = len(path) == 2 and path[0] == "peak"
+    nested = [] if inline else [key for key, item in table.items() if isinstance(item, dict)]
+    lines = [f"{_key(key)} = {_value(item)}" for key, item in table.items() if key not in nested]
+    if lines:
+        head = [f"[{'.'.join(map(_key, path))}]"] if path else []
+        yield "\n".join([*head, *lines])
+    for key in nested:
+        yield from _blocks((*path, key), table[key])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, str):
+        return _text(value)
+    return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def _text(value: str) -> str:
+    """Return a TOML basic string: JSON's escapes are TOML's, but for DEL, which JSON leaves as it is."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def without_path(hardware: Hardware) -> Hardware:
+    """Return the machine without the name of its file, to compare what two files say."""
+    return dataclasses.replace(hardware, path="")

@@ -1,0 +1,158 @@
+"""`perfmodel hardware`: its rows, its exit codes, its messages."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfmodel.hardware_catalog import hardware_names
+from perfmodel.hardware_catalog.find import shipped_folder
+
+Program = Callable[..., Any]
+
+
+def test_list_has_the_keys_of_the_contract(perfmodel: Program) -> None:
+    ran = perfmodel("hardware", "list", "--format", "json")
+    assert ran.code == 0
+    rows = {row["name"]: row for row in ran.json["rows"]}
+    assert sorted(rows) == hardware_names()
+    row = rows["a100-sxm4-80gb"]
+    assert (row["vendor"], row["architecture"]) == ("NVIDIA", "Ampere")
+    assert row["memory_capacity_bytes"] == 80 * 2**30
+    assert row["memory_bandwidth_bytes_per_s"] == 2039e9
+    assert row["peak_flop_per_s"]["bf16"] == 312e12
+    assert row["ridge_point_flop_per_byte"]["fp16"] == pytest.approx(153.0, abs=0.05)
+    assert row["ridge_point_flop_per_byte"]["fp32"] == pytest.approx(9.56, abs=0.005)
+
+
+def test_hardware_alone_is_the_list(perfmodel: Program) -> None:
+    assert perfmodel("hardware").out == perfmodel("hardware", "list").out
+    assert perfmodel("hardware", "--format", "json").json == perfmodel("hardware", "list", "--format", "json").json
+
+
+def test_the_list_fits_into_80_columns(perfmodel: Program) -> None:
+    table = [line for line in perfmodel("hardware", "list").out.splitlines() if "TB/s" in line or "GB/s" in line]
+    assert len(table) == len(hardware_names())
+    assert max(map(len, table)) <= 80
+
+
+def test_an_option_before_the_command_is_not_swallowed(perfmodel: Program) -> None:
+    ran = perfmodel("hardware", "--format", "json", "show", "t4")
+    assert ran.code == 2
+    assert "perfmodel hardware show ... --format json" in ran.err
+
+
+def test_show_puts_the_datasheet_beside_the_sustained_figure(perfmodel: Program) -> None:
+    rows = {(row["table"], row["key"]): row for row in perfmodel("hardware", "show", "h200", "-f", "json").json["rows"]}
+    row = rows["memory.hbm", "bandwidth"]
+    assert (row["value"], row["unit"]) == (4814e9, "B/s")
+    assert row["fraction"] == pytest.approx(row["sustained"] / 4814e9)
+    assert "H200 datasheet" in row["source"]
+    assert "aiconfigurator" in row["sustained_source"]
+    assert rows["launch", "floor"]["value"] == pytest.approx(1.26e-6)
+    assert rows["link.nvlink", "per_direction"]["value"] == 450e9
+    assert all(row["source"] for row in rows.values())
+
+
+def test_show_prints_every_source_once(perfmodel: Program) -> None:
+    out = perfmodel("hardware", "show", "mi250x").out
+    assert "one GCD" in out
+    assert out.count("[1] AMD ROCm documentation") == 1
+
+
+def test_show_takes_a_file(perfmodel: Program, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text((shipped_folder() / "t4.toml").read_text().replace('"t4"', '"mine"', 1))
+    assert perfmodel("hardware", "show", path, "-f", "json").json["context"]["hardware"] == "mine"
+
+
+def test_show_writes_csv(perfmodel: Program, tmp_path: Path) -> None:
+    target = tmp_path / "t4.csv"
+    assert perfmodel("hardware", "show", "t4", "-o", target).code == 0
+    rows = list(csv.DictReader(io.StringIO(target.read_text())))
+    assert {"table", "key", "value", "unit", "source"} <= set(rows[0])
+
+
+def test_an_unknown_name_gets_the_nearest_and_exit_2(perfmodel: Program) -> None:
+    ran = perfmodel("hardware", "show", "a1000")
+    assert ran.code == 2
+    assert "Did you mean" in ran.err
+
+
+def test_the_shipped_catalog_is_clean(perfmodel: Program) -> None:
+    ran = perfmodel("hardware", "lint", "--format", "json")
+    assert (ran.code, ran.json["rows"]) == (0, [])
+    assert ran.json["notes"] == [f"files: {len(hardware_names())}, errors: 0, other findings: 0"]
+
+
+def test_lint_exits_1_on_an_error_and_names_file_line_and_key(perfmodel: Program, tmp_path: Path) -> None:
+    path = tmp_path / "h100-sxm5-80gb.toml"
+    path.write_text(
+        (shipped_folder() / path.name).read_text().replace('fp8 = { rate = "1978.9', 'fp8 = { rate = "3958')
+    )
+    ran = perfmodel("hardware", "lint", path, "--format", "json")
+    assert ran.code == 1
+    (row,) = ran.json["rows"]
+    assert set(row) == {"file", "line", "key", "severity", "code", "message"}
+    assert (row["file"], row["key"], row["code"]) == (str(path), "peak.tensor.fp8", "sparse-as-dense")
+    assert path.read_text().splitlines()[row["line"] - 1].startswith("fp8 =")
+
+
+def test_lint_of_a_broken_file_is_a_row_beside_the_others(perfmodel: Program, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[chip\n")
+    ran = perfmodel("hardware", "lint", broken, shipped_folder() / "t4.toml", "--format", "json")
+    assert ran.code == 1
+    assert [(row["code"], row["line"]) for row in ran.json["rows"]] == [("syntax", 1)]
+
+
+def test_a_warning_is_no_error(perfmodel: Program, tmp_path: Path) -> None:
+    path = tmp_path / "renamed.toml"
+    path.write_text((shipped_folder() / "t4.toml").read_text())
+    ran = perfmodel("hardware", "lint", path, "--format", "json")
+    assert (ran.code, [row["severity"] for row in ran.json["rows"]]) == (0, ["warning"])
+
+
+def test_lint_of_no_file_is_exit_3(perfmodel: Program, tmp_path: Path) -> None:
+    assert perfmodel("hardware", "lint", tmp_path / "none.toml").code == 3
+
+
+def test_detect_describes_this_machine(perfmodel: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
+    ran = perfmodel("hardware", "detect", "--format", "json")
+    assert ran.code == 0
+    (cpu,) = ran.json["rows"]
+    assert cpu["device"] == "cpu"
+    assert cpu["cores"] >= 1
+    assert "no NVIDIA GPU" in ran.err
+
+
+def test_detect_names_the_spec_of_each_gpu(perfmodel: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    from perfmodel.hardware_catalog import detect
+    from perfmodel.hardware_catalog.nvml import GpuReading
+
+    readings = (
+        GpuReading(0, "NVIDIA A100-SXM4-80GB", 85.2e9, 1410e6, 1593e6, 5120, 4, 16, 400.0, "580.1"),
+        GpuReading(1, "NVIDIA A100-SXM4-80GB", 10e9),
+        GpuReading(2, "Mystery"),
+    )
+    monkeypatch.setattr(detect, "read_gpus", lambda _nvml: readings)
+    ran = perfmodel("hardware", "detect", "--format", "json")
+    assert [row["hardware"] for row in ran.json["rows"]] == ["a100-sxm4-80gb", "a100-sxm4-80gb", None, None]
+    assert ran.json["rows"][0]["matched_by"] == "name"
+    whole, part, unknown, _cpu = ran.json["notes"]
+    assert "--on a100-sxm4-80gb" in whole
+    assert "partition" in part
+    assert "no spec fits" in unknown
+
+
+@pytest.mark.parametrize("command", ["list", "show", "lint", "detect"])
+def test_help_has_an_example(perfmodel: Program, command: str) -> None:
+    ran = perfmodel("hardware", command, "--help")
+    assert ran.code == 0
+    assert f"perfmodel hardware {command}" in ran.out

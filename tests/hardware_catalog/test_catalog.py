@@ -1,0 +1,295 @@
+"""The shipped specifications, and finding one by name, alias, device name or file."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perfmodel.core.roofline import ridge_point
+from perfmodel.errors import InputFileError, UsageError
+from perfmodel.hardware_catalog import hardware, hardware_names, load_all, read_hardware
+from perfmodel.hardware_catalog.find import match_device, name_key, shipped_folder
+from perfmodel.hardware_catalog.lint import lint_file
+
+NAMES = [
+    *("p4", "p100-pcie-16gb", "v100-sxm2-16gb", "v100-sxm2-32gb", "v100-pcie-16gb", "v100-pcie-32gb", "t4", "a40"),
+    *("a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm4-40gb", "a100-sxm4-80gb", "l4", "l40s", "rtx-4090"),
+    *("h100-sxm5-80gb", "h100-pcie-80gb", "h100-nvl-94gb", "h200-sxm-141gb", "b200-sxm-180gb"),
+    *("mi100", "mi210", "mi250x", "mi300x"),
+]
+
+
+def test_the_catalog_has_the_products_of_the_issue() -> None:
+    assert sorted(path.stem for path in shipped_folder().glob("*.toml")) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_shipped_file_is_clean(name: str) -> None:
+    assert lint_file(shipped_folder() / f"{name}.toml") == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_table_has_a_source(name: str) -> None:
+    machine = hardware(name)
+    tables = {f"memory.{level.name}" for level in machine.memory} | {f"peak.{p.engine}" for p in machine.peaks}
+    tables |= {f"link.{link.name}" for link in machine.links} | {"chip"}
+    if machine.launch.floor_s or machine.launch.overhead_s:
+        tables.add("launch")
+    if any(peak.sustained_flop_per_s for peak in machine.peaks) or machine.main_memory.sustained_bytes_per_s:
+        tables.add("sustained")
+    assert {table for table in tables if len(machine.sources.get(table, "")) < 8} == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_peaks_are_sms_times_flop_per_clock_times_clock(name: str) -> None:
+    machine = hardware(name)
+    checked = 0
+    for peak in machine.peaks:
+        if peak.flop_per_clock_per_sm and peak.clock_hz and machine.sm_count:
+            expected = machine.sm_count * peak.flop_per_clock_per_sm * peak.clock_hz
+            assert peak.flop_per_s == pytest.approx(expected, rel=0.005), peak
+            checked += 1
+    # B200's fp64 tensor peak is the only one that no source gives the arithmetic of
+    assert checked >= len(machine.peaks) - 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sustained_figures_are_below_the_peak_and_above_a_tenth_of_it(name: str) -> None:
+    machine = hardware(name)
+    shares = [p.sustained_flop_per_s / p.flop_per_s for p in machine.peaks if p.sustained_flop_per_s]
+    for level in machine.memory:
+        if level.sustained_bytes_per_s and level.bandwidth_bytes_per_s:
+            shares.append(level.sustained_bytes_per_s / level.bandwidth_bytes_per_s)
+    assert all(0.1 < share < 1 for share in shares)
+
+
+def test_no_name_leads_to_two_machines() -> None:
+    claims: Counter[str] = Counter()
+    for machine in load_all():
+        claims.update({name_key(name) for name in (machine.name, *machine.aliases, *machine.device_names)})
+    assert [name for name, count in claims.items() if count > 1] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fp32", "fp16"),
+    [("a100-sxm4-40gb", 12.54, 200.6), ("a100-sxm4-80gb", 9.56, 153.0)],
+)
+def test_ridge_points_of_the_a100(name: str, fp32: float, fp16: float) -> None:
+    # 19.5 TFLOP/s / 1555 GB/s = 12.54; 312 / 1.555 = 200.6; 19.5 / 2.039 = 9.56; 312 / 2.039 = 153.0
+    machine = hardware(name)
+    bandwidth = machine.main_memory.bandwidth_bytes_per_s
+    assert bandwidth is not None
+    assert ridge_point(machine.best_peak("fp32").flop_per_s, bandwidth) == pytest.approx(fp32, abs=0.005)
+    assert ridge_point(machine.best_peak("fp16").flop_per_s, bandwidth) == pytest.approx(fp16, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "bus_bit", "memory_clock_hz"),
+    [
+        ("p100-pcie-16gb", 4096, 715e6),
+        ("v100-sxm2-32gb", 4096, 877e6),
+        ("a100-pcie-40gb", 5120, 1215e6),
+        ("a100-pcie-80gb", 5120, 1512e6),
+        ("a100-sxm4-80gb", 5120, 1593e6),
+        ("h100-sxm5-80gb", 5120, 2619e6),
+        ("h200-sxm-141gb", 6016, 3201e6),
+        ("b200-sxm-180gb", 7680, 3996e6),
+        ("l40s", 384, 9001e6),
+        ("mi300x", 8192, 2600e6),
+    ],
+)
+def test_bandwidth_is_bus_times_two_transfers_times_clock(name: str, bus_bit: int, memory_clock_hz: float) -> None:
+    assert hardware(name).main_memory.bandwidth_bytes_per_s == pytest.approx(
+        bus_bit / 8 * 2 * memory_clock_hz, rel=3e-4
+    )
+
+
+def test_the_l2_sizes_that_are_mixed_up() -> None:
+    def l2_mib(name: str) -> float:
+        level = hardware(name).level("l2")
+        assert level is not None
+        assert level.capacity_bytes is not None
+        return level.capacity_bytes / 2**20
+
+    assert l2_mib("v100") == 6
+    assert l2_mib("a100") == 40
+    assert l2_mib("h100") == l2_mib("h100-pcie") == 50
+    assert l2_mib("h200") == l2_mib("h100-nvl") == 60
+
+
+def test_the_peaks_of_hopper_hold_at_two_clocks() -> None:
+    machine = hardware("h100")
+    bf16, fp32, fp64 = (machine.find_peak(*key) for key in (("bf16", "tensor"), ("fp32", "vector"), ("fp64", "tensor")))
+    assert bf16 is not None
+    assert fp32 is not None
+    assert fp64 is not None
+    assert (bf16.clock_hz, fp32.clock_hz, fp64.clock_hz) == (1830e6, 1980e6, 1980e6)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("a100", "a100-sxm4-80gb"),
+        ("h100", "h100-sxm5-80gb"),
+        ("v100", "v100-sxm2-32gb"),
+        ("H200", "h200-sxm-141gb"),
+        ("b200", "b200-sxm-180gb"),
+        ("4090", "rtx-4090"),
+        ("L40S", "l40s"),
+        ("l4", "l4"),
+        ("A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("a100_sxm4_40gb", "a100-sxm4-40gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"),
+        ("Tesla V100-SXM2-16GB", "v100-sxm2-16gb"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm5-80gb"),
+        ("NVIDIA H100 NVL", "h100-nvl-94gb"),
+        ("NVIDIA H100 PCIe", "h100-pcie-80gb"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("Arcturus GL-XL [Instinct MI100]", "mi100"),
+    ],
+)
+def test_names_that_people_and_drivers_write(text: str, name: str) -> None:
+    assert hardware(text).name == name
+
+
+@pytest.mark.parametrize("text", ["NVIDIA L40", "NVIDIA H200 NVL", "NVIDIA GB200", "RTX 4090 D", "AMD Instinct MI250"])
+def test_a_relative_is_not_taken_for_the_product(text: str) -> None:
+    with pytest.raises(UsageError):
+        hardware(text)
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(UsageError, match="Did you mean 'a100-sxm4-80gb'"):
+        hardware("a100-smx4-80gb")
+
+
+def test_a_device_is_matched_by_name_and_the_memory_is_compared() -> None:
+    found = match_device("NVIDIA A100-SXM4-80GB", 85_198_045_184)
+    assert found is not None
+    assert (found.hardware.name, found.by, found.memory_differs) == ("a100-sxm4-80gb", "name", False)
+    part = match_device("NVIDIA A100-SXM4-80GB", 20e9)
+    assert part is not None
+    assert part.memory_differs
+
+
+def test_an_ambiguous_device_name_is_settled_by_its_memory() -> None:
+    small, large = match_device("Tesla V100-SXM2", 16.9e9), match_device("Tesla V100-SXM2", 34.1e9)
+    assert small is not None
+    assert large is not None
+    assert (small.hardware.name, large.hardware.name) == ("v100-sxm2-16gb", "v100-sxm2-32gb")
+    assert small.by == "name and memory size"
+    assert match_device("Tesla V100-SXM2") is None
+    assert match_device("NVIDIA GTX 1080", 8e9) is None
+
+
+MINIMAL = """\
+name = "mine"
+vendor = "me"
+architecture = "new"
+aliases = ["my-gpu"]
+[memory.hbm]
+bandwidth = "1 TB/s"
+source = "measured"
+[peak.vector]
+fp32 = "10 TFLOP/s"
+source = "measured"
+"""
+
+
+def test_a_file_of_ones_own_works_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(MINIMAL)
+    for name in (path, str(path)):
+        machine = hardware(name)
+        assert (machine.name, machine.main_memory.bandwidth_bytes_per_s) == ("mine", 1e12)
+        assert machine.path == str(path)
+
+
+def test_perfmodel_hardware_adds_a_folder_that_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.toml").write_text(MINIMAL)
+    calibrated = MINIMAL.replace('"mine"', '"a40-here"').replace('"my-gpu"', '"NVIDIA A40"')
+    (tmp_path / "a40-here.toml").write_text(calibrated)
+    monkeypatch.setenv("PERFMODEL_HARDWARE", os.pathsep.join([str(tmp_path), ""]))
+    assert {"mine", "a40-here", "a40"} < set(hardware_names())
+    assert hardware("my gpu").name == "mine"
+    # a user's calibrated file answers to the name of the device in place of the shipped one
+    assert hardware("NVIDIA A40").name == "a40-here"
+    assert hardware("a40").name == "a40"
+    (tmp_path / "t4.toml").write_text(MINIMAL.replace('"mine"', '"t4"'))
+    assert hardware("t4").vendor == "me"
+
+
+def test_a_folder_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFMODEL_HARDWARE", "/no/such/folder")
+    with pytest.raises(InputFileError, match="/no/such/folder"):
+        hardware("a100")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"1 TB/s"', '"1 Tb/s"', "in bits; bytes are needed"),
+        ('"1 TB/s"', '"1 TFLOP/s"', "is not in B/s"),
+        ('"1 TB/s"', '"-1 TB/s"', "is not positive"),
+        ('"1 TB/s"', '"0 TB/s"', "is not positive"),
+        ('"1 TB/s"', "nan", "not a finite quantity"),
+        ('"1 TB/s"', '"fast"', "not a number with a unit"),
+        ("bandwidth =", "bandwith =", r"unknown key 'bandwith'.*Did you mean 'bandwidth'"),
+        ("[memory.hbm]", "[memory.hmb]", r"unknown memory level 'hmb'.*'hbm'"),
+        ("[peak.vector]", "[peak.vectors]", "unknown engine 'vectors'.*'vector'"),
+        ("fp32 =", "fp33 =", "unknown dtype 'fp33'"),
+        ('"10 TFLOP/s"', "{ flop_per_clock_per_sm = 128 }", r"peak.vector.fp32: .*'rate' is missing"),
+        ('"10 TFLOP/s"', "true", "peak.vector.fp32: True is not a rate"),
+        ('vendor = "me"', "", "'vendor' is missing"),
+        ('"mine"', '""', "name"),
+        ("[memory.hbm]", "[chip]\nsm_count = -4\n[memory.hbm]", "chip.sm_count"),
+        (
+            "[memory.hbm]",
+            '[sustained.tensor]\nfp16 = "1 TFLOP/s"\n[memory.hbm]',
+            "sustained.tensor: unknown tensor dtype",
+        ),
+        ("[memory.hbm]", "[memory.hbm", "line 5"),
+    ],
+)
+def test_a_wrong_file_names_its_key(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert old in MINIMAL
+    path = tmp_path / "wrong.toml"
+    path.write_text(MINIMAL.replace(old, new))
+    with pytest.raises(InputFileError) as caught:
+        read_hardware(path)
+    assert str(caught.value).startswith(str(path))
+    with pytest.raises(InputFileError, match=f"(?s){message}"):
+        read_hardware(path)
+
+
+def test_directories_empty_and_absent_files_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").write_text("\n")
+    (tmp_path / "folder.toml").mkdir()
+    for name, message in (("empty.toml", "empty"), ("folder.toml", "directory"), ("none.toml", "no such file")):
+        with pytest.raises(InputFileError, match=message):
+            hardware(tmp_path / name)
+    with pytest.raises(InputFileError, match="directory"):
+        hardware(f"{tmp_path}{os.sep}")
+
+
+def test_a_list_of_machines_in_json_is_no_spec(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    path.write_text("[]")
+    with pytest.raises(InputFileError, match="list"):
+        read_hardware(path)
+
+
+def test_gib_and_per_sm_capacities(tmp_path: Path) -> None:
+    shared = hardware("a100").level("shared")
+    assert shared is not None
+    # 108 SMs x 164 KiB
+    assert shared.capacity_bytes == 108 * 164 * 1024
+    assert math.isclose(hardware("h200").main_memory.capacity_bytes or 0, 141 * 2**30)

@@ -1,0 +1,661 @@
+"""The linter finds every mistake that is common in public tables; each fixture says where it was found."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from perfmodel.errors import InputFileError
+from perfmodel.hardware_catalog import hardware_names, read_hardware
+from perfmodel.hardware_catalog.find import shipped_folder
+from perfmodel.hardware_catalog.lint import CODES, Finding, lint_file
+from perfmodel.hardware_catalog.lint._draft import key_lines
+
+Edits = Mapping[str, str | None]
+
+
+def edited(text: str, edits: Edits) -> str:
+    """Set the values of dotted keys in a TOML text; None takes the line away. A key has to be there."""
+    lines = text.splitlines()
+    where = key_lines(text)
+    for key, value in edits.items():
+        number = where[key] - 1
+        if value is None:
+            lines[number] = ""
+        elif key.startswith("peak.") and "rate =" in lines[number]:
+            lines[number] = re.sub(r'rate = "[^"]*"', f"rate = {value}", lines[number])
+        else:
+            lines[number] = f"{key.split('.')[-1]} = {value}"
+    return "\n".join(lines) + "\n"
+
+
+def shipped_text(name: str) -> str:
+    return (shipped_folder() / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def write_edited(folder: Path, base: str, edits: Edits, *, name: str | None = None) -> Path:
+    """Write an edited copy of a shipped file; with ``name``, as a product that nobody knows."""
+    text = shipped_text(base)
+    if name is not None:
+        unknown: dict[str, str | None] = {"name": f'"{name}"', "title": f'"{name}"', "device_names": "[]"}
+        if "aliases" in key_lines(text):
+            unknown["aliases"] = "[]"
+        edits = {**unknown, **edits}
+    path = folder / f"{name or base}.toml"
+    path.write_text(edited(text, edits), encoding="utf-8")
+    return path
+
+
+H100, A100_40, A100_80, L4 = "h100-sxm5-80gb", "a100-sxm4-40gb", "a100-sxm4-80gb", "l4"
+
+
+def found(findings: list[Finding], code: str, key: str) -> Finding:
+    """Return the finding, or fail with what was found in its place."""
+    for finding in findings:
+        if (finding.code, finding.key) == (code, key):
+            return finding
+    raise AssertionError(f"no {code} at {key} in {[(f.code, f.key) for f in findings]}")
+
+
+# (source of the mistake, base file, edits, code, key)
+KNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
+    # pytorch/pytorch torch/_inductor/analysis/device_info.py @ 00604d0f
+    ("pytorch H100 bf16", H100, {"peak.tensor.bf16": '"1979 TFLOP/s"'}, "sparse-as-dense", "peak.tensor.bf16"),
+    ("pytorch H100 fp16", H100, {"peak.tensor.fp16": '"1979 TFLOP/s"'}, "sparse-as-dense", "peak.tensor.fp16"),
+    ("pytorch H100 fp8", H100, {"peak.tensor.fp8": '"3958 TFLOP/s"'}, "sparse-as-dense", "peak.tensor.fp8"),
+    ("pytorch H100 int8", H100, {"peak.tensor.int8": '"3958 TOPS"'}, "sparse-as-dense", "peak.tensor.int8"),
+    ("pytorch H100 tf32", H100, {"peak.tensor.tf32": '"156 TFLOP/s"'}, "other-product-peak", "peak.tensor.tf32"),
+    ("pytorch L4 bf16", L4, {"peak.tensor.bf16": '"242 TFLOP/s"'}, "sparse-as-dense", "peak.tensor.bf16"),
+    ("pytorch L4 fp8", L4, {"peak.tensor.fp8": '"485 TFLOP/s"'}, "sparse-as-dense", "peak.tensor.fp8"),
+    (
+        "pytorch L4 bandwidth",
+        L4,
+        {"memory.hbm.bandwidth": '"3350 GB/s"'},
+        "other-product-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    ("pytorch A100", A100_80, {"peak.tensor.fp16": '"312.5 TFLOP/s"'}, "rounded-up-peak", "peak.tensor.fp16"),
+    # pytorch/ao torchao/testing/training/roofline_utils.py
+    ("ao H100", H100, {"memory.hbm.bandwidth": '"2.4 TB/s"'}, "bandwidth-differs", "memory.hbm.bandwidth"),
+    # GenZ Systems/system_configs.py
+    ("GenZ A100", A100_40, {"memory.hbm.bandwidth": '"1600 GB/s"'}, "rounded-up-bandwidth", "memory.hbm.bandwidth"),
+    # tritonbench/utils/gpu_utils.py
+    ("tritonbench H100 fp32", H100, {"peak.vector.fp32": '"494 TFLOP/s"'}, "other-dtype-peak", "peak.vector.fp32"),
+    (
+        "tritonbench H100 bandwidth",
+        H100,
+        {"memory.hbm.bandwidth": '"2000 GB/s"'},
+        "other-product-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    (
+        "tritonbench B200 as H100",
+        "b200-sxm-180gb",
+        {"peak.tensor.bf16": '"989.4 TFLOP/s"'},
+        "other-product-peak",
+        "peak.tensor.bf16",
+    ),
+    (
+        "tritonbench B200 as H100, bandwidth",
+        "b200-sxm-180gb",
+        {"memory.hbm.bandwidth": '"3352 GB/s"'},
+        "other-product-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    # triton proton/specs.py: 624e12 / (width / 8) on sm80
+    ("proton fp32", A100_80, {"peak.vector.fp32": '"156 TFLOP/s"'}, "other-dtype-peak", "peak.vector.fp32"),
+    ("proton fp64", A100_80, {"peak.vector.fp64": '"78 TFLOP/s"'}, "other-dtype-peak", "peak.vector.fp64"),
+    # LLM-Viewer hardwares/hardware_params.py
+    ("LLM-Viewer H100", H100, {"memory.hbm.bandwidth": '"3072 GB/s"'}, "bandwidth-differs", "memory.hbm.bandwidth"),
+    (
+        "LLM-Viewer H100 PCIe",
+        "h100-pcie-80gb",
+        {"memory.hbm.bandwidth": '"2048 GB/s"'},
+        "rounded-up-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    (
+        "LLM-Viewer V100",
+        "v100-sxm2-16gb",
+        {"peak.tensor.fp16": '"112 TFLOP/s"'},
+        "other-product-peak",
+        "peak.tensor.fp16",
+    ),
+    (
+        "LLM-Viewer on-chip memory",
+        A100_80,
+        {"memory.l2.capacity": '"27648 KiB"'},
+        "l2-differs",
+        "memory.l2.capacity",
+    ),
+    # NeuSight device_configs
+    ("NeuSight H100 TP", H100, {"peak.tensor.fp16": '"1979000 GFLOP/s"'}, "sparse-as-dense", "peak.tensor.fp16"),
+    ("NeuSight L4 SMs", L4, {"chip.sm_count": "60"}, "full-die-sm-count", "chip.sm_count"),
+    ("NeuSight L4 fp32", L4, {"peak.vector.fp32": '"31334 GFLOP/s"'}, "peak-differs", "peak.vector.fp32"),
+    ("NeuSight H100", H100, {"memory.hbm.bandwidth": '"3430 GB/s"'}, "rounded-up-bandwidth", "memory.hbm.bandwidth"),
+    ("NeuSight P4 SMs", "p4", {"chip.sm_count": "40"}, "sm-count-differs", "chip.sm_count"),
+    ("NeuSight P100", "p100-pcie-16gb", {"chip.vector_clock": '"1380 MHz"'}, "clock-differs", "chip.vector_clock"),
+    ("NeuSight MI210 L2", "mi210", {"memory.l2.capacity": '"16 MiB"'}, "l2-differs", "memory.l2.capacity"),
+    # llm-analysis gpu_configs
+    (
+        "llm-analysis V100-SXM-16GB",
+        "v100-sxm2-16gb",
+        {"memory.hbm.capacity": '"32 GB"'},
+        "capacity-differs",
+        "memory.hbm.capacity",
+    ),
+    (
+        "llm-analysis A100 PCIe in a node",
+        "a100-pcie-40gb",
+        {"link.pcie.per_direction": '"300 GB/s"'},
+        "link-differs",
+        "link.pcie.per_direction",
+    ),
+    # llm.c llmc/mfu.h
+    (
+        "llm.c V100-PCIE",
+        "v100-pcie-32gb",
+        {"chip.vector_clock": '"1530 MHz"'},
+        "clock-differs",
+        "chip.vector_clock",
+    ),
+    (
+        "llm.c V100-PCIE peak",
+        "v100-pcie-32gb",
+        {"peak.tensor.fp16": '"125 TFLOP/s"'},
+        "other-product-peak",
+        "peak.tensor.fp16",
+    ),
+    # Vidur device_sku_config.py
+    ("Vidur H100", H100, {"peak.tensor.fp16": '"1000 TFLOP/s"'}, "peak-differs", "peak.tensor.fp16"),
+    ("Vidur no bandwidth", A100_80, {"memory.hbm.bandwidth": None}, "missing-bandwidth", "memory.hbm"),
+    # LLMCompass configs/GA100.json: the full die
+    ("LLMCompass cores", A100_80, {"chip.sm_count": "128"}, "full-die-sm-count", "chip.sm_count"),
+    ("LLMCompass buffer", A100_80, {"memory.l2.capacity": '"48 MB"'}, "full-die-l2", "memory.l2.capacity"),
+    # a table of Hopper products in a public repository: NVL with the PCIe product's chip and bus, sparse peaks
+    ("NVL SMs", "h100-nvl-94gb", {"chip.sm_count": "114"}, "sm-count-differs", "chip.sm_count"),
+    (
+        "NVL bus",
+        "h100-nvl-94gb",
+        {"memory.hbm.bus_width_bits": "5120"},
+        "bus-width-differs",
+        "memory.hbm.bus_width_bits",
+    ),
+    ("NVL sparse", "h100-nvl-94gb", {"peak.tensor.fp16": '"1671 TFLOP/s"'}, "sparse-as-dense", "peak.tensor.fp16"),
+    # inference-sim PR 816; OLMo
+    ("inference-sim L40S", "l40s", {"peak.tensor.fp8": '"1466 TFLOP/s"'}, "sparse-as-dense", "peak.tensor.fp8"),
+    ("OLMo B200", "b200-sxm-180gb", {"peak.tensor.bf16": "4.5e15"}, "sparse-as-dense", "peak.tensor.bf16"),
+    # NVIDIA k8s-test-infra mock profiles
+    (
+        "mock B200 bus",
+        "b200-sxm-180gb",
+        {"memory.hbm.bus_width_bits": "8192"},
+        "bus-width-differs",
+        "memory.hbm.bus_width_bits",
+    ),
+    (
+        "mock H100 memory clock",
+        H100,
+        {"memory.hbm.memory_clock": '"1593 MHz"'},
+        "clock-differs",
+        "memory.hbm.memory_clock",
+    ),
+    ("mock L40S bus", "l40s", {"memory.hbm.bus_width_bits": "256"}, "bus-width-differs", "memory.hbm.bus_width_bits"),
+    ("mock B200 clock", "b200-sxm-180gb", {"chip.vector_clock": '"2100 MHz"'}, "clock-differs", "chip.vector_clock"),
+    # ROCm issue 4203: torch shows one XCD; AMD's CDNA 3 white paper table 1: TF32 of the MI300A
+    ("MI300X L2 in torch", "mi300x", {"memory.l2.capacity": '"4 MiB"'}, "l2-differs", "memory.l2.capacity"),
+    ("MI300A TF32", "mi300x", {"peak.tensor.tf32": '"490.3 TFLOP/s"'}, "peak-differs", "peak.tensor.tf32"),
+    # aiconfigurator's tables: PCIe of a generation that the driver does not show
+    (
+        "aiconfigurator B200 PCIe",
+        "b200-sxm-180gb",
+        {"link.pcie.per_direction": '"128 GB/s"'},
+        "link-both-directions",
+        "link.pcie.per_direction",
+    ),
+    # copied widely: a 6144 bit bus of the H200, 8 TB/s of the B200, 900 GB/s of the V100
+    (
+        "H200 bus",
+        "h200-sxm-141gb",
+        {"memory.hbm.bandwidth": '"4917 GB/s"'},
+        "rounded-up-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    (
+        "B200 8 TB/s",
+        "b200-sxm-180gb",
+        {"memory.hbm.bandwidth": '"8 TB/s"'},
+        "rounded-up-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    (
+        "V100 900 GB/s",
+        "v100-sxm2-32gb",
+        {"memory.hbm.bandwidth": '"900 GB/s"'},
+        "rounded-up-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    # circulated notes on the A100: the L2 of the V100; one product's bandwidth for another
+    ("A100 L2", A100_80, {"memory.l2.capacity": '"6 MiB"'}, "l2-differs", "memory.l2.capacity"),
+    (
+        "A100 40 with 2039",
+        A100_40,
+        {"memory.hbm.bandwidth": '"2039 GB/s"'},
+        "other-product-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    (
+        "A100 80 with 1555",
+        A100_80,
+        {"memory.hbm.bandwidth": '"1555 GB/s"'},
+        "other-product-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    (
+        "A100 80 with 1935",
+        A100_80,
+        {"memory.hbm.bandwidth": '"1935 GB/s"'},
+        "other-product-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    (
+        "A100 PCIe with 2039",
+        "a100-pcie-80gb",
+        {"memory.hbm.bandwidth": '"2039 GB/s"'},
+        "other-product-bandwidth",
+        "memory.hbm.bandwidth",
+    ),
+    # the full dies of the whitepapers
+    ("GV100", "v100-sxm2-16gb", {"chip.sm_count": "84"}, "full-die-sm-count", "chip.sm_count"),
+    ("GH100", H100, {"chip.sm_count": "144"}, "full-die-sm-count", "chip.sm_count"),
+    ("GH100 PCIe", "h100-pcie-80gb", {"chip.sm_count": "144"}, "full-die-sm-count", "chip.sm_count"),
+    ("AD102", "l40s", {"chip.sm_count": "144"}, "full-die-sm-count", "chip.sm_count"),
+    ("GH100 L2", H100, {"memory.l2.capacity": '"60 MB"'}, "full-die-l2", "memory.l2.capacity"),
+    ("GH100 PCIe L2", "h100-pcie-80gb", {"memory.l2.capacity": '"60 MiB"'}, "full-die-l2", "memory.l2.capacity"),
+    # one boost clock for the whole of an H100
+    ("one boost clock", H100, {"chip.tensor_clock": '"1980 MHz"'}, "clock-differs", "chip.tensor_clock"),
+    # links of both directions together
+    (
+        "A100 NVLink",
+        A100_80,
+        {"link.nvlink.per_direction": '"600 GB/s"'},
+        "link-both-directions",
+        "link.nvlink.per_direction",
+    ),
+    (
+        "H100 NVLink",
+        H100,
+        {"link.nvlink.per_direction": '"900 GB/s"'},
+        "link-both-directions",
+        "link.nvlink.per_direction",
+    ),
+    (
+        "V100 NVLink",
+        "v100-sxm2-16gb",
+        {"link.nvlink.per_direction": '"300 GB/s"'},
+        "link-both-directions",
+        "link.nvlink.per_direction",
+    ),
+    ("PCIe 4", A100_80, {"link.pcie.per_direction": '"64 GB/s"'}, "link-both-directions", "link.pcie.per_direction"),
+    ("PCIe in GT/s", A100_80, {"link.pcie.per_direction": '"256 GB/s"'}, "bits-for-bytes", "link.pcie.per_direction"),
+    # pairs and modules of two devices
+    (
+        "NVL pair memory",
+        "h100-nvl-94gb",
+        {"memory.hbm.capacity": '"188 GiB"'},
+        "pair-for-device",
+        "memory.hbm.capacity",
+    ),
+    (
+        "NVL pair bandwidth",
+        "h100-nvl-94gb",
+        {"memory.hbm.bandwidth": '"7.8 TB/s"'},
+        "pair-for-device",
+        "memory.hbm.bandwidth",
+    ),
+    ("MI250X module", "mi250x", {"peak.tensor.fp16": '"383 TFLOP/s"'}, "pair-for-device", "peak.tensor.fp16"),
+    ("MI250X module memory", "mi250x", {"memory.hbm.capacity": '"128 GiB"'}, "pair-for-device", "memory.hbm.capacity"),
+    (
+        "MI250X module bandwidth",
+        "mi250x",
+        {"memory.hbm.bandwidth": '"3276.8 GB/s"'},
+        "pair-for-device",
+        "memory.hbm.bandwidth",
+    ),
+    # fp16 accumulation on GeForce
+    ("4090 fp16", "rtx-4090", {"peak.tensor.fp16": '"330.3 TFLOP/s"'}, "fp16-accumulate", "peak.tensor.fp16"),
+    ("4090 fp8", "rtx-4090", {"peak.tensor.fp8": '"660.6 TFLOP/s"'}, "fp16-accumulate", "peak.tensor.fp8"),
+    # prefixes and bits
+    ("GB for TB", A100_80, {"memory.hbm.bandwidth": '"2.039 GB/s"'}, "unit-1000x", "memory.hbm.bandwidth"),
+    ("TB for GB", A100_80, {"memory.hbm.bandwidth": '"2039 TB/s"'}, "unit-1000x", "memory.hbm.bandwidth"),
+    ("GHz for MHz", A100_80, {"chip.vector_clock": '"1410 GHz"'}, "unit-1000x", "chip.vector_clock"),
+    ("MHz for kHz", A100_80, {"chip.tensor_clock": '"1.41 MHz"'}, "unit-1000x", "chip.tensor_clock"),
+    ("PFLOP/s for TFLOP/s", A100_80, {"peak.tensor.bf16": '"312 PFLOP/s"'}, "unit-1000x", "peak.tensor.bf16"),
+    ("MB for GB", A100_80, {"memory.hbm.capacity": '"80 MiB"'}, "unit-1000x", "memory.hbm.capacity"),
+    ("bits", A100_80, {"memory.hbm.bandwidth": '"16312 GB/s"'}, "bits-for-bytes", "memory.hbm.bandwidth"),
+    ("Gbit/s", A100_80, {"link.nvlink.per_direction": '"2400 Gb/s"'}, "bits-for-bytes", "link.nvlink.per_direction"),
+    ("Gbps", A100_80, {"memory.hbm.bandwidth": '"2039 Gbps"'}, "bits-for-bytes", "memory.hbm.bandwidth"),
+    # the rest
+    ("GB for GiB", A100_80, {"memory.hbm.capacity": '"80 GB"'}, "capacity-gb-gib", "memory.hbm.capacity"),
+    (
+        "L1 as shared",
+        A100_80,
+        {"memory.shared.capacity_per_sm": '"192 KiB"'},
+        "shared-memory-differs",
+        "memory.shared.capacity_per_sm",
+    ),
+    ("no source", A100_80, {"memory.hbm.source": None}, "missing-source", "memory.hbm"),
+    ("no source of peaks", A100_80, {"peak.tensor.source": None}, "missing-source", "peak.tensor"),
+    ("no source of a link", A100_80, {"link.nvlink.source": '"?"'}, "missing-source", "link.nvlink"),
+    ("no source of measurements", A100_80, {"sustained.source": None}, "missing-source", "sustained"),
+    (
+        "above the peak",
+        A100_80,
+        {"sustained.memory.hbm": '"2100 GB/s"'},
+        "sustained-above-peak",
+        "sustained.memory.hbm",
+    ),
+    ("cached", A100_80, {"sustained.tensor.bf16": '"500 TFLOP/s"'}, "sustained-above-peak", "sustained.tensor.bf16"),
+    (
+        "in GFLOP/s",
+        A100_80,
+        {"sustained.tensor.bf16": '"250 GFLOP/s"'},
+        "sustained-implausible",
+        "sustained.tensor.bf16",
+    ),
+    (
+        "exchanged engines",
+        A100_80,
+        {"peak.tensor.bf16": '"39 TFLOP/s"', "peak.vector.bf16": '"312 TFLOP/s"'},
+        "tensor-below-vector",
+        "peak.tensor.bf16",
+    ),
+    (
+        "exchanged dtypes",
+        "l40s",
+        {"peak.tensor.fp8": '"183 TFLOP/s"', "peak.tensor.tf32": '"733 TFLOP/s"'},
+        "dtype-order",
+        "peak.tensor.fp8",
+    ),
+    ("launch in ms", A100_80, {"launch.overhead": '"2.62 ms"'}, "launch-implausible", "launch.overhead"),
+    ("launch in ns", A100_80, {"launch.floor": '"1.32 ns"'}, "launch-implausible", "launch.floor"),
+    ("exchanged launch", A100_80, {"launch.floor": '"4 us"'}, "launch-order", "launch.floor"),
+    ("L2 per clock", A100_80, {"memory.l2.bytes_per_clock": "4096"}, "bandwidth-arithmetic", "memory.l2.bandwidth"),
+    ("name of another", A100_80, {"device_names": '["NVIDIA A100-SXM4-40GB"]'}, "name-claimed", "device_names"),
+    ("alias of another", A100_80, {"aliases": '["h100"]'}, "name-claimed", "aliases"),
+    ("negative", A100_80, {"memory.hbm.bandwidth": '"-2039 GB/s"'}, "bad-quantity", "memory.hbm.bandwidth"),
+    ("wrong unit", A100_80, {"chip.tdp": '"400 GB"'}, "bad-quantity", "chip.tdp"),
+]
+
+
+@pytest.mark.parametrize(
+    ("base", "edits", "code", "key"), [row[1:] for row in KNOWN_PRODUCTS], ids=[row[0] for row in KNOWN_PRODUCTS]
+)
+def test_a_mistake_in_a_known_product_is_found(tmp_path: Path, base: str, edits: Edits, code: str, key: str) -> None:
+    path = write_edited(tmp_path, base, edits)
+    finding = found(lint_file(path), code, key)
+    assert finding.file == str(path)
+    line = next(iter(edits))
+    if edits[line] is not None and line == key:
+        assert finding.line == key_lines(path.read_text())[key]
+    assert finding.message.endswith((".", "?"))
+    if code not in NO_ERRORS:
+        assert any(finding.severity == "error" for finding in lint_file(path))
+
+
+#: findings that leave every bound as it is, or nearly so
+NO_ERRORS = {"capacity-gb-gib", "rounded-up-peak", "rounded-up-bandwidth", "sustained-implausible", "dtype-order"}
+
+
+# (what it is, base file, edits, code, key) of a product that nobody knows: arithmetic, relatives and physics
+UNKNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
+    # GenZ Systems/system_configs.py: GH200 1979, B100 3500, GB200 4500 beside a dense H100
+    ("GenZ GH200", H100, {"peak.tensor.bf16": '"1979 TFLOP/s"'}, "sparse-as-dense", "peak.tensor.bf16"),
+    # a B100 runs at 1750 TFLOP/s dense, 148 x 8192 x 1443 MHz
+    (
+        "GenZ B100",
+        "b200-sxm-180gb",
+        {"chip.tensor_clock": '"1443 MHz"', "peak.tensor.bf16": '"3500 TFLOP/s"'},
+        "sparse-as-dense",
+        "peak.tensor.bf16",
+    ),
+    ("GenZ GB200", "b200-sxm-180gb", {"peak.tensor.bf16": '"4500 TFLOP/s"'}, "sparse-as-dense", "peak.tensor.bf16"),
+    # pytorch/ao roofline_utils.py: RTX 5090, 1.792e15 B/s
+    (
+        "ao RTX 5090",
+        "rtx-4090",
+        {"memory.hbm.bandwidth": "1.792e15", "memory.hbm.memory_clock": None},
+        "implausible-figure",
+        "memory.hbm.bandwidth",
+    ),
+    (
+        "ao RTX 5090, bus",
+        "rtx-4090",
+        {
+            "memory.hbm.bandwidth": "1.792e15",
+            "memory.hbm.memory_clock": '"14001 MHz"',
+            "memory.hbm.bus_width_bits": "512",
+        },
+        "unit-1000x",
+        "memory.hbm.bandwidth",
+    ),
+    # llm-analysis gpu_configs: A10 with 28 GB on a 384 bit bus
+    ("llm-analysis A10", "a40", {"memory.hbm.capacity": '"28 GiB"'}, "capacity-bus-mismatch", "memory.hbm.capacity"),
+    (
+        "llm-analysis A10 in GB",
+        "a40",
+        {"memory.hbm.capacity": '"28 GB"'},
+        "capacity-bus-mismatch",
+        "memory.hbm.capacity",
+    ),
+    # LLMCompass configs/GA100.json
+    ("LLMCompass GA100", A100_80, {"chip.sm_count": "128"}, "full-die-sm-count", "chip.sm_count"),
+    ("LLMCompass GA100 buffer", A100_80, {"memory.l2.capacity": '"48 MiB"'}, "full-die-l2", "memory.l2.capacity"),
+    ("GH100", H100, {"chip.sm_count": "144"}, "full-die-sm-count", "chip.sm_count"),
+    ("bus arithmetic", H100, {"memory.hbm.bandwidth": '"3000 GB/s"'}, "bandwidth-arithmetic", "memory.hbm.bandwidth"),
+    ("bits", H100, {"memory.hbm.bandwidth": '"26818 GB/s"'}, "bits-for-bytes", "memory.hbm.bandwidth"),
+    ("NVLink", H100, {"link.nvlink.per_direction": '"900 GB/s"'}, "link-both-directions", "link.nvlink.per_direction"),
+    ("PCIe", H100, {"link.pcie.per_direction": '"128 GB/s"'}, "link-both-directions", "link.pcie.per_direction"),
+    (
+        "PCIe of another generation",
+        H100,
+        {"link.pcie.generation": "4"},
+        "link-both-directions",
+        "link.pcie.per_direction",
+    ),
+    (
+        "shared memory",
+        H100,
+        {"memory.shared.capacity_per_sm": '"256 KiB"'},
+        "shared-memory-differs",
+        "memory.shared.capacity_per_sm",
+    ),
+    ("clock", H100, {"chip.vector_clock": '"1980 GHz"'}, "unit-1000x", "chip.vector_clock"),
+    (
+        "ridge point",
+        H100,
+        {"memory.hbm.bandwidth": '"100 MB/s"', "memory.hbm.memory_clock": None},
+        "implausible-ridge-point",
+        "peak.tensor.bf16",
+    ),
+    ("memory", H100, {"memory.hbm.capacity": '"80 PB"'}, "unit-1000x", "memory.hbm.capacity"),
+]
+
+
+@pytest.mark.parametrize(
+    ("base", "edits", "code", "key"), [row[1:] for row in UNKNOWN_PRODUCTS], ids=[row[0] for row in UNKNOWN_PRODUCTS]
+)
+def test_a_mistake_in_a_product_that_nobody_knows_is_found(
+    tmp_path: Path, base: str, edits: Edits, code: str, key: str
+) -> None:
+    assert found(lint_file(write_edited(tmp_path, base, edits, name="my-gpu")), code, key).severity == "error"
+
+
+@pytest.mark.parametrize("name", hardware_names())
+def test_a_shipped_file_under_a_name_of_its_own_has_no_errors(tmp_path: Path, name: str) -> None:
+    findings = lint_file(write_edited(tmp_path, name, {}, name="my-gpu"))
+    # a GeForce accumulates in fp32 at half the rate of its relatives, which arithmetic alone cannot know
+    allowed = {"flop-per-clock"} if name == "rtx-4090" else set()
+    assert {finding.code for finding in findings} <= allowed
+
+
+def test_flop_per_clock_of_the_sparse_rate_are_found_with_the_rate(tmp_path: Path) -> None:
+    text = shipped_text(H100).replace("4096", "8192").replace("989.4", "1978.8")
+    path = tmp_path / "my-gpu.toml"
+    path.write_text(edited(text, {"name": '"my-gpu"', "aliases": "[]", "device_names": "[]"}))
+    message = found(lint_file(path), "flop-per-clock", "peak.tensor.bf16").message
+    assert "found 8192" in message
+    assert "has 4096" in message
+
+
+def test_where_the_file_has_no_flop_per_clock_the_relatives_tell_sparse_from_dense(tmp_path: Path) -> None:
+    text = shipped_text(H100).replace(", flop_per_clock_per_sm = 4096", "").replace('"989.4', '"1979')
+    path = tmp_path / "my-gpu.toml"
+    path.write_text(edited(text, {"name": '"my-gpu"', "aliases": "[]", "device_names": "[]"}))
+    found(lint_file(path), "sparse-as-dense", "peak.tensor.bf16")
+
+
+def test_a_network_port_in_gbit_as_gbyte(tmp_path: Path) -> None:
+    # llm-analysis: inter_node_bandwidth_in_GB_per_sec = 200, commented "200Gbps HDR": right for eight ports a node
+    nic = '[link.nic]\nper_direction = "200 GB/s"\nsource = "200 Gbit/s HDR"\n'
+    path = tmp_path / f"{A100_80}.toml"
+    path.write_text(shipped_text(A100_80) + nic)
+    assert "25 GB/s" in found(lint_file(path), "bits-for-bytes", "link.nic.per_direction").message
+    path.write_text(shipped_text(A100_80) + nic.replace('"200 GB/s"', '"25 GB/s"'))
+    assert lint_file(path) == []
+
+
+def test_sixty_mib_of_l2_are_right_for_other_hopper_products(tmp_path: Path) -> None:
+    assert lint_file(write_edited(tmp_path, "h200-sxm-141gb", {"memory.l2.capacity": '"60 MiB"'})) == []
+
+
+def test_datasheet_rounding_is_no_error(tmp_path: Path) -> None:
+    edits = {
+        "peak.vector.fp32": '"66.9 TFLOP/s"',
+        "memory.hbm.bandwidth": '"3350 GB/s"',
+        "peak.tensor.bf16": '"989 TFLOP/s"',
+    }
+    assert lint_file(write_edited(tmp_path, H100, edits)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line"),
+    [
+        ("name = ", "syntax", 1),
+        ("", "syntax", 1),
+        ('name = "x"\nvendor = 3\n', "schema", 2),
+        ('name = "x"\nvendor = "v"\n', "schema", 1),
+        ('name = "x"\nvendor = "v"\narchitecture = "a"\n[memory.hbm]\nbandwith = "1 TB/s"\n[peak]\n', "schema", 5),
+        ('name = "x"\nvendor = "v"\narchitecture = "a"\n[memory.hmb]\n[peak.vector]\nfp32 = 1e12\n', "schema", 4),
+    ],
+)
+def test_a_file_that_does_not_parse_is_a_finding_with_a_line(tmp_path: Path, text: str, code: str, line: int) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    (finding,) = lint_file(path)
+    assert (finding.code, finding.severity) == (code, "error")
+    assert finding.line == line
+    assert str(tmp_path) not in finding.message
+
+
+def test_a_file_that_is_not_there_is_an_error_of_its_own(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.toml"):
+        with pytest.raises(InputFileError):
+            lint_file(path)
+
+
+def test_yaml_and_json_are_checked_without_lines(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(
+        '{"name": "x", "vendor": "v", "architecture": "a", "memory": {"hbm": {}}, "peak": {"vector": {"fp32": 1e12}}}'
+    )
+    findings = lint_file(path)
+    assert {finding.code for finding in findings} == {"missing-source", "missing-bandwidth"}
+    assert {finding.line for finding in findings} == {None}
+
+
+def test_every_code_of_the_fixtures_is_documented_and_every_code_has_a_fixture() -> None:
+    used = {row[3] for row in (*KNOWN_PRODUCTS, *UNKNOWN_PRODUCTS)}
+    elsewhere = {"syntax", "schema", "flop-per-clock", "name-differs-from-file", "peak-arithmetic"}
+    assert set(CODES) - used == elsewhere - used
+
+
+def test_a_name_that_is_not_the_files_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "other.toml"
+    path.write_text(shipped_text("t4"))
+    assert found(lint_file(path), "name-differs-from-file", "name").severity == "warning"
+
+
+def test_a_peak_that_is_not_the_product_of_its_factors(tmp_path: Path) -> None:
+    path = write_edited(tmp_path, "t4", {"peak.vector.fp32": '"9 TFLOP/s"'}, name="my-gpu")
+    # 40 SMs x 128 x 1590 MHz = 8.141 TFLOP/s
+    assert "8.141 TFLOP/s" in found(lint_file(path), "peak-arithmetic", "peak.vector.fp32").message
+
+
+RATE_KEYS = [
+    (name, key)
+    for name in hardware_names()
+    for key in key_lines(shipped_text(name))
+    if (key.startswith("peak.") and key.count(".") == 2 and not key.endswith(("source", "note")))
+    or (key.startswith("memory.") and key.endswith(".bandwidth"))
+    or key.endswith(".per_direction")
+]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120)
+@given(which=st.sampled_from(RATE_KEYS), factor=st.sampled_from([2.0, 8.0, 1000.0, 0.001]))
+def test_any_rate_that_is_scaled_is_an_error(tmp_path: Path, which: tuple[str, str], factor: float) -> None:
+    from perfmodel.hardware_catalog.lint._draft import values_of
+    from perfmodel.hardware_catalog.read import read_spec
+
+    name, key = which
+    original = tmp_path / f"{name}.toml"
+    original.write_text(shipped_text(name))
+    value = values_of(read_spec(original))[0][key] * factor
+    findings = lint_file(write_edited(tmp_path, name, {key: repr(value)}))
+    quoted = lint_file(write_edited(tmp_path, name, {key: f'"{value!r}"'}))
+    for result in (findings, quoted):
+        assert any(finding.severity == "error" and finding.key == key for finding in result)
+
+
+JUNK = [
+    "0",
+    "-1",
+    "1e400",
+    "nan",
+    '""',
+    '"x"',
+    "true",
+    "[]",
+    "{}",
+    "[[1]]",
+    '"1e30 TB/s"',
+    "10000000000000000000000",
+    "=",
+]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(
+    name=st.sampled_from(hardware_names()),
+    hits=st.lists(st.tuples(st.integers(0, 200), st.sampled_from([*JUNK, None])), min_size=1, max_size=4),
+    suffix=st.sampled_from(["toml", "json", "yaml"]),
+)
+def test_no_file_brings_the_linter_or_the_reader_down(
+    tmp_path: Path, name: str, hits: list[tuple[int, str | None]], suffix: str
+) -> None:
+    lines = shipped_text(name).splitlines()
+    for where, junk in hits:
+        number = where % len(lines)
+        lines[number] = "" if junk is None else re.sub(r"=.*", lambda _, new=junk: f"= {new}", lines[number], count=1)
+    path = tmp_path / f"{name}.{suffix}"
+    path.write_text("\n".join(lines))
+    assert all(finding.code in CODES and finding.message for finding in lint_file(path))
+    with contextlib.suppress(InputFileError):
+        read_hardware(path)
