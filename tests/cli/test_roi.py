@@ -1,0 +1,142 @@
+"""`perfmodel roi`: the contract of its output, its options and its exit codes."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from perfmodel.analysis.economics import Economics
+from perfmodel.analysis.plan import read_plan
+from perfmodel.analysis.roi import rank
+from perfmodel.profiles import read_profile
+from perfmodel.render import table_format
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ABC = (EXAMPLES / "profile_abc.csv", "--plan", EXAMPLES / "plan_abc.toml")
+KEYS = {
+    *("name", "time_s", "fraction", "local_speedup", "overall_speedup", "time_saved_s", "max_overall_speedup"),
+    *("dev_days", "roi_per_day", "payback_days", "net_value", "verdict", "rank", "targets", "yearly_saving"),
+}
+
+
+def test_json_has_the_keys_of_the_contract(perfmodel):
+    ran = perfmodel("roi", *ABC, "--format", "json")
+    assert ran.code == 0
+    assert ran.json["schema_version"] == 1
+    assert ran.json["command"] == "roi"
+    assert ran.json["context"]["total_time_s"] == pytest.approx(0.1)
+    assert [row["name"] for row in ran.json["rows"]] == ["fuse A and B", "A 2x", "B 3x", "C 10x"]
+    assert all(set(row) >= KEYS for row in ran.json["rows"])
+
+
+def test_csv_has_the_same_rows(perfmodel):
+    rows = list(csv.DictReader(io.StringIO(perfmodel("roi", *ABC, "--format", "csv").out)))
+    assert [float(row["overall_speedup"]) for row in rows] == pytest.approx([15 / 11, 4 / 3, 1.25, 1 / 0.91])
+
+
+def test_markdown_and_table_show_the_order(perfmodel):
+    for format_ in ("markdown", "table"):
+        out = perfmodel("roi", *ABC, "--format", format_).out
+        assert out.index("fuse A and B") < out.index("A 2x") < out.index("B 3x") < out.index("C 10x")
+        assert "do first" in out
+
+
+@pytest.mark.parametrize("economics", [None, Economics(8, 2, 1000)])
+@pytest.mark.parametrize("example", ["abc", "gpt2"])
+def test_the_table_fits_a_narrow_terminal(example, economics):
+    profile = read_profile(EXAMPLES / f"profile_{example}.csv")
+    ranking = rank(profile, read_plan(EXAMPLES / f"plan_{example}.toml"), economics)
+    lines = table_format.render(ranking.report(), width=80).splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = {"name", "overall", "verdict"} | ({"yearly", "payback", "net"} if economics else {"saved", "ROI/day"})
+    assert shown <= set(next(line for line in lines if line.startswith("#")).split())
+
+
+def test_a_profile_alone_shows_the_ceilings(perfmodel):
+    rows = perfmodel("roi", EXAMPLES / "profile_gpt2.csv", "--format", "json").json["rows"]
+    assert rows[0]["max_overall_speedup"] == pytest.approx(500 / 120)
+    assert rows[1]["overall_speedup"] == pytest.approx(500 / 440)
+
+
+def test_a_claim_that_contradicts_the_profile_is_said(perfmodel):
+    ran = perfmodel("roi", EXAMPLES / "profile_gpt2.csv", "--plan", EXAMPLES / "plan_gpt2.toml", "--format", "json")
+    assert "420 ms, not 380 ms" in ran.json["rows"][0]["verdict"]
+
+
+def test_money_is_per_gpu_hour(perfmodel, tmp_path):
+    (tmp_path / "p.csv").write_text("name,time_s\ntraining,1\n")
+    (tmp_path / "p.toml").write_text('[[candidates]]\nname="all"\ntargets=["*"]\nspeedup=3\ndev_days=4\n')
+    options = ("--gpus", 8, "--price-per-gpu-hour", 10, "--hours-per-year", 720, "--format", "json")
+    ran = perfmodel("roi", tmp_path / "p.csv", "--plan", tmp_path / "p.toml", "--dev-day-cost", 1000, *options)
+    row = ran.json["rows"][0]
+    assert row["yearly_saving"] == pytest.approx(38_400)
+    assert row["net_value"] == pytest.approx(34_400)
+    without = perfmodel("roi", tmp_path / "p.csv", "--plan", tmp_path / "p.toml", *options).json
+    assert without["rows"][0]["net_value"] is None
+    assert any("--dev-day-cost" in note for note in without["notes"])
+
+
+def test_hours_default_to_a_whole_year(perfmodel):
+    ran = perfmodel("roi", *ABC, "--gpus", 1, "--price-per-gpu-hour", 1, "--format", "json")
+    assert ran.json["rows"][1]["yearly_saving"] == pytest.approx(8760 / 4)
+
+
+def test_top_leaves_rows_out_and_says_so(perfmodel):
+    ran = perfmodel("roi", *ABC, "--top", 2, "--format", "json")
+    assert len(ran.json["rows"]) == 2
+    assert "2 more rows" in ran.json["notes"][0]
+
+
+def test_output_goes_to_a_file_in_the_format_of_its_suffix(perfmodel, tmp_path):
+    ran = perfmodel("roi", *ABC, "-o", tmp_path / "roi.md")
+    assert (ran.code, ran.out) == (0, "")
+    assert "fuse A and B" in (tmp_path / "roi.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        (("--gpus", 8), "--price-per-gpu-hour is missing"),
+        (("--price-per-gpu-hour", 2), "--gpus is missing"),
+        (("--dev-day-cost", 2), "--gpus and --price-per-gpu-hour is missing"),
+        (("--hours-per-year", 2), "--gpus and --price-per-gpu-hour is missing"),
+        (("--gpus", 0, "--price-per-gpu-hour", 2), "gpus is 0"),
+        (("--gpus", 1, "--price-per-gpu-hour", 2, "--hours-per-year", 9000), "A year has 8760 hours"),
+        (("--top", 0), "--top"),
+        (("--gpus", "many"), "--gpus"),
+    ],
+)
+def test_wrong_options_exit_with_2_and_say_which(perfmodel, options, missing):
+    ran = perfmodel("roi", *ABC, *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert missing in ran.err
+
+
+@pytest.mark.parametrize(
+    ("profile", "plan", "message"),
+    [
+        ("name,latency\na,1\n", None, "no unit"),
+        ("name,time_ms\na,-1\n", None, "negative"),
+        ("", None, "empty"),
+        ("name,time_ms\na,1\n", "[[candidates]]\nname = 'x'\ntargets = ['b']\nspeedup = 2", "target 'b'"),
+        ("name,time_ms\na,1\n", "[[candidates]]\nname = 'x'\ntargets = ['a']\nspeedup = 0", "speedup is 0"),
+        ("name,time_ms\na,1\n", "[[candidates", "not valid TOML"),
+    ],
+)
+def test_a_wrong_file_exits_with_3_and_is_named(perfmodel, tmp_path, profile, plan, message):
+    (tmp_path / "p.csv").write_text(profile)
+    (tmp_path / "plan.toml").write_text(plan or "")
+    ran = perfmodel("roi", tmp_path / "p.csv", *(("--plan", tmp_path / "plan.toml") if plan else ()))
+    assert (ran.code, ran.out) == (3, "")
+    assert message in ran.err
+    assert str(tmp_path) in ran.err
+
+
+def test_help_names_the_units_and_an_example(perfmodel):
+    ran = perfmodel("roi", "--help")
+    assert ran.code == 0
+    text = " ".join(ran.out.split())
+    assert "perfmodel roi examples/profile_abc.csv" in text
+    assert "not of the fleet" in text
+    assert "8760" in text
