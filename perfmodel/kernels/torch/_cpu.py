@@ -1,0 +1,136 @@
+"""The CPU as a device: the monotonic clock, a cache flush by reading, memory that stays mapped."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from perfmodel.kernels.torch._precision import rounding
+
+#: mallopt parameters of glibc, from its malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+#: tiny calls after a flush; the time of the next call has settled after two or three
+_HOST_CALLS = 3
+#: for a machine that does not tell its cache: larger than the caches of most
+_UNKNOWN_CACHE_BYTES = 64 * 2.0**20
+
+
+class CpuStopwatch:
+    """Wall time by the monotonic clock: torch's CPU kernels are done when their call returns."""
+
+    def __init__(self) -> None:
+        self._start_ns = self._stop_ns = 0
+
+    def start(self) -> None:
+        """Mark the beginning of the interval."""
+        self._start_ns = time.perf_counter_ns()
+
+    def stop(self) -> None:
+        """Mark the end of the interval."""
+        self._stop_ns = time.perf_counter_ns()
+
+    def elapsed_s(self) -> float:
+        """Return the length of the interval [s]."""
+        return (self._stop_ns - self._start_ns) * 1e-9
+
+
+class CpuDevice:
+    """The CPU of this machine; see `perfmodel.kernels.device.Device`."""
+
+    kind = "cpu"
+    uuid = ""
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        self.name = platform.processor() or platform.machine() or "CPU"
+        self.cache_bytes = last_level_cache_bytes()
+        self.keeps_pages = keep_freed_pages()
+
+    def synchronize(self) -> None:
+        """Return at once: a CPU kernel has ended when its call returns."""
+
+    def stopwatch(self) -> CpuStopwatch:
+        """Return a stopwatch on the monotonic clock."""
+        return CpuStopwatch()
+
+    @functools.cached_property
+    def _eviction_buffer(self) -> torch.Tensor:
+        # Written once, since pages that never were all map to one zero page, which evicts nothing.
+        # Twice the cache, since a last-level cache may be a victim cache beside the cores' own.
+        return torch.ones(int(2 * self.cache_bytes) // 4)
+
+    @functools.cached_property
+    def _few(self) -> torch.Tensor:
+        return torch.ones(2, 2)
+
+    def flush_cache(self) -> None:
+        """Read a buffer of twice the last-level cache, then make a few calls on a handful of elements.
+
+        It is read, not written: evicting dirty lines would charge their write-back to the kernel that follows.
+        The calls bring the interpreter and torch's dispatcher back, which a running program keeps in its caches.
+        """
+        self._eviction_buffer.sum()
+        for _ in range(_HOST_CALLS):
+            torch.mm(self._few, self._few).add_(self._few)
+
+    def free_memory_bytes(self) -> float:
+        """Return the memory that the system can still give [B]; infinite where it does not say."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            for line in Path("/proc/meminfo").read_text().splitlines():
+                if line.startswith("MemAvailable:"):
+                    return float(line.split()[1]) * 1024
+        return float("inf")
+
+    def release_memory(self) -> None:
+        """Do nothing: freed memory is the process's to use again."""
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether an exception means that memory ran out: torch's CPU allocator raises a RuntimeError."""
+        return isinstance(error, MemoryError) or (
+            isinstance(error, RuntimeError) and "allocate memory" in str(error).lower()
+        )
+
+    def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
+        """Run what is inside without gradients and in full float32."""
+        return rounding(dtype)
+
+    def facts(self) -> dict[str, Any]:
+        """Return torch's version, the threads, and whether freed memory stays mapped."""
+        return {
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "freed_memory_stays_mapped": self.keeps_pages,
+        }
+
+
+def last_level_cache_bytes() -> float:
+    """Return the size of the largest cache that the system names for its first core [B]; 64 MiB where it names none."""
+    sizes = []
+    for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with contextlib.suppress(OSError, ValueError):
+            text = entry.read_text().strip()
+            sizes.append(float(text.rstrip("KMG")) * {"K": 2.0**10, "M": 2.0**20, "G": 2.0**30}.get(text[-1:], 1.0))
+    return max(sizes, default=_UNKNOWN_CACHE_BYTES)
+
+
+@functools.cache
+def keep_freed_pages() -> bool:
+    """Make freed memory stay with the process, as torch's allocator does on a GPU; return whether it worked.
+
+    glibc returns large blocks to the system at once, so each call that allocates its output would pay page
+    faults for it, which here halves the apparent bandwidth of an elementwise operator. Other C libraries
+    have no ``mallopt``.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))

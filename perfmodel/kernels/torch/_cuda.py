@@ -1,0 +1,111 @@
+"""A CUDA GPU as a device: events on the current stream, a flush of exactly its L2."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+import torch
+
+from perfmodel.errors import UnavailableError
+from perfmodel.kernels.torch._precision import rounding
+
+
+def is_there() -> bool:
+    """Whether torch sees a CUDA GPU."""
+    return torch.cuda.is_available()
+
+
+class CudaStopwatch:
+    """Time between two events on the current stream; a resolution of about 0.5 us (CUDA runtime API)."""
+
+    def __init__(self) -> None:
+        self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._stop = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+    def start(self) -> None:
+        """Put the first event into the stream."""
+        self._start.record()
+
+    def stop(self) -> None:
+        """Put the second event into the stream."""
+        self._stop.record()
+
+    def elapsed_s(self) -> float:
+        """Wait for the second event, and return the time between the two [s]; torch gives milliseconds."""
+        self._stop.synchronize()
+        return float(self._start.elapsed_time(self._stop)) * 1e-3
+
+
+class CudaDevice:
+    """The current CUDA GPU; see `perfmodel.kernels.device.Device`.
+
+    Raises
+    ------
+    UnavailableError
+        When torch sees no GPU.
+    """
+
+    kind = "cuda"
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        if not is_there():
+            build = "this torch is built without CUDA" if torch.version.cuda is None else "the driver shows none"
+            raise UnavailableError(
+                f"torch sees no CUDA GPU: {build}.", remedy="Use --device cpu, or install a driver and a CUDA torch."
+            )
+        if threads is not None:
+            torch.set_num_threads(threads)
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self.name = str(properties.name)
+        self.uuid = str(getattr(properties, "uuid", ""))
+        self.cache_bytes = float(properties.L2_cache_size)
+
+    def synchronize(self) -> None:
+        """Wait until the GPU has done everything that was asked of it."""
+        torch.cuda.synchronize()
+
+    def stopwatch(self) -> CudaStopwatch:
+        """Return a stopwatch made of two events."""
+        return CudaStopwatch()
+
+    @functools.cached_property
+    def _eviction_buffer(self) -> torch.Tensor:
+        return torch.empty(int(self.cache_bytes), dtype=torch.int8, device="cuda")
+
+    def flush_cache(self) -> None:
+        """Enqueue a memset of the L2's size.
+
+        It is not waited for: while the GPU works on it the host enqueues the events and the kernel behind
+        it, so that launch latency stays outside the events.
+        """
+        self._eviction_buffer.zero_()
+
+    def free_memory_bytes(self) -> float:
+        """Return the memory that can still be had, with what torch holds but does not use [B]."""
+        cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return float(torch.cuda.mem_get_info()[0] + cached)
+
+    def release_memory(self) -> None:
+        """Hand torch's cached blocks back to the driver."""
+        torch.cuda.empty_cache()
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether an exception means that memory ran out."""
+        return isinstance(error, torch.cuda.OutOfMemoryError | MemoryError)
+
+    def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
+        """Run what is inside without gradients, with float32 products in full float32, or in tf32."""
+        return rounding(dtype)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the versions of torch and CUDA, and what the GPU is."""
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        return {
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "compute_capability": f"{properties.major}.{properties.minor}",
+            "sm_count": properties.multi_processor_count,
+            "memory_capacity_bytes": float(properties.total_memory),
+        }

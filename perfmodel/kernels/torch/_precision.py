@@ -1,0 +1,42 @@
+"""How torch rounds: the dtypes that kernels run in, and products in float32 against tf32."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import MappingProxyType
+
+import torch
+
+#: tf32 is float32 in memory; only the tensor cores round it
+TORCH_DTYPES = MappingProxyType(
+    {
+        "fp64": torch.float64,
+        "fp32": torch.float32,
+        "tf32": torch.float32,
+        "bf16": torch.bfloat16,
+        "fp16": torch.float16,
+    }
+)
+
+
+def unsupported_dtype(device_kind: str, *dtypes: str) -> str:
+    """Return why torch kernels cannot run in one of these dtypes on a device, or an empty string."""
+    for dtype in dtypes:
+        if dtype not in TORCH_DTYPES:
+            return f"there is no torch kernel in {dtype} here; there are {', '.join(TORCH_DTYPES)}"
+        if dtype == "tf32" and device_kind == "cpu":
+            return "tf32 is a mode of tensor cores, which a CPU does not have"
+    return ""
+
+
+@contextlib.contextmanager
+def rounding(dtype: str) -> Iterator[None]:
+    """Run without gradients, with float32 products in full float32, or in tf32 where ``dtype`` is tf32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,23 @@
+"""NVTX ranges, so that a profiler shows which kernel is running; nothing where nvtx is not installed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+
+@functools.cache
+def _annotate() -> Callable[[str], Any] | None:
+    try:
+        import nvtx
+    except ImportError:
+        return None
+    return lambda name: nvtx.annotate(name, domain="perfmodel")
+
+
+def nvtx_range(name: str) -> contextlib.AbstractContextManager[Any]:
+    """Return a context that a profiler shows under ``name``."""
+    annotate = _annotate()
+    return contextlib.nullcontext() if annotate is None else annotate(name)

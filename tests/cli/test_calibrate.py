@@ -1,0 +1,80 @@
+"""`perfmodel calibrate` on the CPU of this machine, with small buffers and products."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from perfmodel.hardware_catalog import read_hardware
+from perfmodel.kernels.torch import _cuda
+from perfmodel.measure import calibrate
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Make a calibration take a fraction of a second: what it finds is then no ceiling, but real all the same."""
+    monkeypatch.setattr(calibrate, "_LARGEST_PRODUCT", {"cpu": 256})
+    monkeypatch.setattr(calibrate, "_CACHES", 0.1)
+    monkeypatch.setattr(calibrate, "_LEAST_BUFFER_BYTES", {"cpu": 2.0**20})
+    monkeypatch.setattr(calibrate, "THOROUGH", calibrate.Effort(1, 2, 0.01))
+    monkeypatch.setattr(calibrate, "QUICK", calibrate.Effort(1, 2, 0.01))
+
+
+def test_calibrated_spec_reads_back_and_serves_analyze_and_bench(small, perfmodel, tmp_path):
+    path = tmp_path / "cpu.toml"
+    ran = perfmodel("calibrate", "--device", "cpu", "-o", path, "--format", "json")
+    assert ran.code == 0
+    rows = {row["figure"]: row for row in ran.json["rows"]}
+    assert {"dram copy", "dram add", "dram read", "fp32 vector product", "fp64 vector product"} <= rows.keys()
+    machine = read_hardware(path)
+    assert machine.kind == "cpu"
+    assert machine.main_memory.sustained_bytes_per_s == rows["dram copy"]["sustained"]
+    assert machine.main_memory.bandwidth_bytes_per_s == max(
+        row["sustained"] for figure, row in rows.items() if figure.startswith("dram")
+    )
+    assert machine.find_peak("fp32", "vector").sustained_flop_per_s == rows["fp32 vector product"]["sustained"]
+    assert machine.launch.overhead_s == rows["call overhead"]["sustained"]
+    assert "perfmodel calibrate" in machine.sustained_source
+    assert perfmodel("analyze", "gemm", "m=64", "n=64", "k=64", "--on", path).code == 0
+    benched = perfmodel("bench", "gemm", "m=64", "n=64", "k=64", "--on", path, "--device", "cpu", "--time-limit", 0.05)
+    assert benched.code == 0
+
+
+def test_bench_without_a_machine_calibrates_and_says_so(small, perfmodel):
+    ran = perfmodel("bench", "gemm", "m=32", "n=32", "k=32", "dtype=bf16", "--device", "cpu", "--time-limit", 0.05,
+                    "--format", "json")  # fmt: skip
+    assert ran.code == 0
+    assert "calibrating this CPU" in ran.err
+    (row,) = ran.json["rows"]
+    assert row["hardware"].startswith("cpu-")
+    assert ran.json["context"]["spec"]["sustained"]["vector"].keys() >= {"fp32", "bf16"}
+
+
+def test_table_shows_arithmetic_beside_sustained(small, perfmodel):
+    ran = perfmodel("calibrate", "--device", "cpu")
+    assert ran.code == 0
+    assert "sustained" in ran.out
+    assert "FLOP/s" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("-o", "spec.json"), 2, ".toml"),
+        (("-o", "no/such/folder.toml"), 2, "folder does not exist"),
+        (("--device", "gpu"), 2, "Allowed: cpu, cuda"),
+        (("--on", "a", "--on", "b"), 2, "Give --on once"),
+        (("--on", "missing.toml"), 3, "no such file"),
+    ],
+)
+def test_bad_requests_get_one_message_before_anything_is_measured(perfmodel, arguments, code, words):
+    ran = perfmodel("calibrate", *arguments)
+    assert ran.code == code
+    assert words in ran.err
+    assert "calibrating" not in ran.err
+
+
+def test_missing_gpu_exits_4(perfmodel, monkeypatch):
+    monkeypatch.setattr(_cuda, "is_there", lambda: False)
+    assert perfmodel("calibrate", "--device", "cuda").code == 4

@@ -1,0 +1,212 @@
+"""Every kernel against the float64 reference, in every dtype, and the checker against kernels that are wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from perfmodel.kernels import registry  # noqa: E402 -- after the check that torch is there
+from perfmodel.kernels.check import UNIT_ROUNDOFF, check, select  # noqa: E402
+from perfmodel.kernels.device import open_device  # noqa: E402
+from perfmodel.kernels.inputs import make_inputs  # noqa: E402
+from perfmodel.kernels.reference.attention import hidden  # noqa: E402
+from perfmodel.operators.attention import Attention  # noqa: E402
+from perfmodel.operators.elementwise import KINDS, Elementwise  # noqa: E402
+from perfmodel.operators.gemm import Gemm  # noqa: E402
+from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
+from perfmodel.operators.reduction import Reduction  # noqa: E402
+
+DTYPES = ("fp64", "fp32", "bf16", "fp16")
+CPU = open_device("cpu")
+
+
+def _operators(dtype):
+    yield Gemm(m=33, n=17, k=29, dtype=dtype)
+    yield Gemm(m=65, n=30, k=700, bias=True, activation="gelu", dtype=dtype)
+    yield Gemm(m=9, n=17, k=257, batch=3, bias=True, activation="relu", dtype=dtype)
+    yield Gemm(m=9, n=17, k=300, batch=2, activation="silu", dtype=dtype)
+    yield LayerNorm(rows=37, cols=1000, dtype=dtype)
+    yield LayerNorm(rows=1, cols=8, dtype=dtype)
+    yield Reduction(rows=9, cols=5000, dtype=dtype)
+    yield Attention(heads=2, seq_q=50, head_dim=64, dtype=dtype)
+    yield Attention(batch=2, heads=4, seq_q=64, head_dim=32, causal=True, dtype=dtype)
+    yield Attention(heads=4, kv_heads=2, seq_q=33, seq_kv=65, head_dim=32, causal=True, dtype=dtype)
+    yield Attention(heads=4, seq_q=64, head_dim=32, causal=True, window=9, dtype=dtype)
+    yield Attention(batch=2, heads=8, kv_heads=2, seq_q=1, seq_kv=513, head_dim=64, causal=True, dtype=dtype)
+    yield Attention(heads=2, seq_q=40, head_dim=16, causal=True, algorithm="unfused", dtype=dtype)
+    for kind in KINDS:
+        yield Elementwise(numel=1001, kind=kind, dtype=dtype)
+    yield Elementwise(numel=1001, kind="mul", num_inputs=1, dtype=dtype)
+    yield Elementwise(numel=1001, kind="silu_mul", num_inputs=1, dtype=dtype)
+
+
+def _runs():
+    for dtype in DTYPES:
+        for op in _operators(dtype):
+            for kernel in registry.find_kernels(op.op):
+                if kernel.applies(op) and not kernel.supports(op, CPU):
+                    yield pytest.param(op, kernel, id=f"{op.op}-{op.params()}-{dtype}-{kernel.name}")
+
+
+@pytest.mark.parametrize(("op", "kernel"), _runs())
+def test_kernel_agrees_with_float64_and_leaves_its_inputs_alone(op, kernel):
+    inputs = make_inputs(op, "cpu", seed=1)
+    before = {name: tensor.clone() for name, tensor in inputs.items()}
+    with CPU.precision(op.dtype):
+        call = kernel.prepare(op, inputs)
+        first, second = call(), call()
+    verdict = check(op, inputs, first)
+    assert verdict.correct, verdict
+    assert verdict.checked == "all outputs"
+    # a generous normwise limit that does not come from the checker: up to 1000 terms are added here
+    assert verdict.max_relative_error < 32 * UNIT_ROUNDOFF[op.dtype]
+    assert torch.equal(first, second)
+    assert all(torch.equal(before[name], tensor) for name, tensor in inputs.items())
+
+
+def test_naive_exists_for_each_operator_of_the_first_release():
+    for op in (Gemm(m=8, n=8, k=512), LayerNorm(rows=4, cols=4), Attention(heads=1, seq_q=8, head_dim=8)):
+        assert {k.name == "naive" for k in registry.find_kernels(op.op) if k.applies(op)} == {True, False}
+    chains = [k for k in KINDS if registry.find_kernels("elementwise")[1].applies(Elementwise(numel=1, kind=k))]
+    assert {"gelu", "silu", "sigmoid", "silu_mul"} <= set(chains)
+    assert "add" not in chains
+
+
+def test_kernel_modules_declare_their_own_operator_and_unique_names():
+    for operator in ("gemm", "elementwise", "layer_norm", "attention", "reduction"):
+        kernels = registry.find_kernels(operator)
+        assert kernels
+        assert {kernel.operator for kernel in kernels} == {operator}
+        assert len({kernel.name for kernel in kernels}) == len(kernels)
+    assert registry.find_kernels("embedding") == []
+
+
+def _library(op):
+    inputs = make_inputs(op, "cpu", seed=3)
+    with CPU.precision(op.dtype):
+        return inputs, registry.find_kernels(op.op)[0].prepare(op, inputs)()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "op",
+    [
+        Gemm(m=64, n=64, k=256, bias=True),
+        LayerNorm(rows=16, cols=512),
+        Attention(heads=2, seq_q=256, head_dim=64, causal=True),
+        Elementwise(numel=4096, kind="gelu"),
+    ],
+    ids=lambda op: op.op,
+)
+def test_checker_catches_zeros_a_shift_nan_and_a_wrong_shape(op, dtype):
+    changed = {"dtype": dtype} | {name: dtype for name in ("out_dtype", "kv_dtype") if hasattr(op, name)}
+    op = dataclasses.replace(op, **changed)
+    inputs, output = _library(op)
+    assert check(op, inputs, output).correct
+    assert not check(op, inputs, torch.zeros_like(output)).correct
+    assert not check(op, inputs, (output.double() + 0.2 * output.double().abs().max()).to(output.dtype)).correct
+    broken = output.clone()
+    broken.view(-1)[-1] = math.nan
+    assert not check(op, inputs, broken).correct
+    assert "not of shape" in check(op, inputs, output[..., :1]).message
+
+
+def test_checker_catches_a_forgotten_bias_and_a_forgotten_mask():
+    op = Gemm(m=32, n=32, k=1024, bias=True, dtype="bf16")
+    inputs, _ = _library(op)
+    assert not check(op, inputs, inputs["a"] @ inputs["b"]).correct
+    op = Attention(heads=1, seq_q=128, head_dim=64, causal=True, dtype="bf16")
+    inputs, _ = _library(op)
+    unmasked = torch.nn.functional.scaled_dot_product_attention(inputs["q"], inputs["k"], inputs["v"])
+    assert not check(op, inputs, unmasked).correct
+
+
+def test_large_output_is_checked_in_part_and_says_so():
+    op = Elementwise(numel=2**23, kind="copy")
+    inputs, output = _library(op)
+    verdict = check(op, inputs, output)
+    assert verdict.correct
+    looked_at, of, total, _ = verdict.checked.split()
+    assert of == "of"
+    assert int(total) == 2**23
+    assert 0 < int(looked_at) < 2**23
+
+
+@given(
+    st.lists(st.integers(1, 3000), min_size=1, max_size=4).map(tuple),
+    st.floats(0, 1e15),
+    st.integers(0, 10),
+)
+def test_selection_stays_in_range_has_the_corners_and_respects_the_budget(shape, flop, seed):
+    chosen = select(shape, flop, seed, torch.device("cpu"))
+    for size, indices in zip(shape, chosen, strict=True):
+        assert indices[0] == 0
+        assert indices[-1] == size - 1
+        assert indices.numel() == indices.unique().numel() <= size
+    count = math.prod(indices.numel() for indices in chosen)
+    floor = math.prod(min(2, size) for size in shape)
+    assert count <= max(2**22, floor)
+    assert count * flop / math.prod(shape) <= max(2e9, 2 * floor * flop / math.prod(shape))
+
+
+@given(st.data())
+def test_mask_hides_what_the_operator_does_not_count(data):
+    """The FLOP count and the kernels' mask are two statements of one rule: visible pairs = op.pairs()."""
+    seq_kv = data.draw(st.integers(1, 40))
+    seq_q = data.draw(st.integers(1, seq_kv))
+    window = data.draw(st.integers(0, 45))
+    op = Attention(heads=1, seq_q=seq_q, seq_kv=seq_kv, head_dim=8, causal=True, window=window)
+    mask = hidden(op, torch.arange(seq_q))
+    assert int((~mask).sum()) == op.pairs()
+    assert bool((~mask).any(-1).all()), "every query sees at least itself"
+
+
+def test_inputs_repeat_with_the_seed_and_differ_from_tensor_to_tensor():
+    op = Gemm(m=16, n=16, k=16, dtype="fp16")
+    one, same, other = (make_inputs(op, "cpu", seed) for seed in (1, 1, 2))
+    assert torch.equal(one["a"], same["a"])
+    assert not torch.equal(one["a"], other["a"])
+    assert not torch.equal(one["a"], one["b"])
+    assert one["a"].dtype is torch.float16
+    assert set(one) == {"a", "b"}, "the output is not an input"
+
+
+def test_inputs_are_standard_normal():
+    values = make_inputs(Elementwise(numel=100_000, kind="relu"), "cpu", seed=0)["x"]
+    # mean and deviation of n = 1e5 samples: standard errors 0.003 and 0.002
+    assert abs(float(values.mean())) < 0.02
+    assert abs(float(values.std()) - 1) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        (Gemm(m=8, n=8, k=8, dtype="fp8"), "no torch kernel in fp8"),
+        (Gemm(m=8, n=8, k=8, dtype="int8"), "no torch kernel in int8"),
+        (Gemm(m=8, n=8, k=8, dtype="tf32"), "tensor cores"),
+        (Elementwise(numel=8, kind="dropout"), "random"),
+        (Elementwise(numel=8, kind="add", num_inputs=3), "not one torch call"),
+        (Attention(heads=1, seq_q=8, head_dim=8, algorithm="unfused"), "unfused"),
+        (Attention(heads=1, seq_q=8, head_dim=8, dtype="bf16", kv_dtype="fp16"), "fp16 keys"),
+    ],
+)
+def test_what_a_kernel_cannot_do_has_a_reason(op, words):
+    assert words in registry.find_kernels(op.op)[0].supports(op, CPU)
+
+
+def test_float32_products_are_full_float32_unless_tf32_is_asked_for():
+    before = torch.get_float32_matmul_precision()
+    with CPU.precision("fp32"):
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.is_inference_mode_enabled()
+    with CPU.precision("tf32"):
+        assert torch.get_float32_matmul_precision() == "high"
+    with pytest.raises(ValueError, match="stop"), CPU.precision("tf32"):
+        raise ValueError("stop")
+    assert torch.get_float32_matmul_precision() == before
