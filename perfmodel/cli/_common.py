@@ -1,0 +1,124 @@
+"""What every command shares: its options, and how a report leaves the process."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel import __version__
+from perfmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.core.report import Report
+
+
+class Format(enum.StrEnum):
+    """The output formats of every command."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+
+
+_SUFFIXES = {
+    ".json": Format.json,
+    ".csv": Format.csv,
+    ".md": Format.markdown,
+    ".markdown": Format.markdown,
+    ".txt": Format.table,
+}
+
+FormatOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--format", "-f", help="Output format; default: table, or by the suffix of --output.", show_default=False
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write the result to FILE instead of stdout.", show_default=False
+    ),
+]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw a plot into FILE (.png, .svg or .pdf).", show_default=False),
+]
+OnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on", metavar="HW", help="Machine: a catalog name, alias or spec file; may be repeated.", show_default=False
+    ),
+]
+
+
+def emit(report: Report, format_: Format | None = None, output: Path | None = None) -> None:
+    """Print a report, or write it to a file, in the format asked for or the one of the file's suffix.
+
+    Raises
+    ------
+    UsageError
+        When the suffix of the file names no format and none is given, or the file cannot be written.
+    """
+    if output is None or str(output) == "-":
+        sys.stdout.write(_render(report, format_ or Format.table, to_terminal=True))
+        sys.stdout.flush()
+        return
+    from perfmodel.files import write_atomic
+
+    write_atomic(output, _render(report, output_format(format_, output), to_terminal=False))
+    status(f"wrote {output}")
+
+
+def output_format(format_: Format | None, output: Path) -> Format:
+    """Return the format of a file: the one asked for, or what its suffix says."""
+    if format_ is not None:
+        return format_
+    suffix = output.suffix.lower()
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if not suffix:
+        return Format.table
+    allowed = ", ".join(_SUFFIXES)
+    raise UsageError(
+        f"the suffix {suffix!r} names no format.", place=str(output), remedy=f"Use {allowed}, or give --format."
+    )
+
+
+def _render(report: Report, format_: Format, *, to_terminal: bool) -> str:
+    if format_ is Format.json:
+        from perfmodel.render import json_format
+
+        return json_format.render(report)
+    if format_ is Format.csv:
+        from perfmodel.render import csv_format
+
+        return csv_format.render(report)
+    if format_ is Format.markdown:
+        from perfmodel.render import markdown_format
+
+        return markdown_format.render(report)
+    from perfmodel.render import table_format
+
+    terminal = to_terminal and sys.stdout.isatty()
+    return table_format.render(
+        report,
+        width=table_format.terminal_width() if terminal else None,
+        color=terminal and table_format.wants_color(sys.stdout),
+    )
+
+
+def context(**extra: Any) -> Mapping[str, Any]:
+    """Return the context of a report: perfmodel's version, and what the command adds."""
+    return {"perfmodel": __version__, **extra}
+
+
+def status(message: str) -> None:
+    """Print one line for people on stderr."""
+    print(message, file=sys.stderr)  # noqa: T201 -- the one place that speaks on stderr

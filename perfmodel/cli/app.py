@@ -1,0 +1,116 @@
+"""The `perfmodel` program: finds the commands, runs one, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import perfmodel.cli
+from perfmodel import __version__
+from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
+
+EXIT_INTERNAL = 70
+EXIT_INTERRUPTED = 130
+_EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3, UnavailableError: 4}
+#: options of the program itself that may stand anywhere on the command line
+_ANYWHERE = ("--debug", "--no-color")
+
+
+def build_app() -> typer.Typer:
+    """Return the program with every command of this package: one module each, named after the command."""
+    app = typer.Typer(
+        name="perfmodel",
+        help="The physical limit of a GPU operator, the time to expect, the time it takes, and what to optimise first.",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_program)
+    for found in pkgutil.iter_modules(perfmodel.cli.__path__):
+        if found.name.startswith("_") or found.name == "app":
+            continue
+        module = importlib.import_module(f"perfmodel.cli.{found.name}")
+        name = found.name.replace("_", "-")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name=name)(module.command)
+    return app
+
+
+def _program(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colours, as with NO_COLOR=1.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    if version:
+        sys.stdout.write(f"perfmodel {__version__}\n")
+        raise typer.Exit(0)
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; messages go to stderr.
+
+    0 done; 1 done, and the finding is bad; 2 wrong usage; 3 an input file is wrong; 4 a device or optional
+    dependency is missing; 70 a fault of perfmodel itself; 130 interrupted.
+    """
+    arguments = _hoist(arguments)
+    debug = "--debug" in arguments[:2]
+    if "--no-color" in arguments[:2]:
+        os.environ["NO_COLOR"] = "1"
+    try:
+        code = build_app()(args=arguments, prog_name="perfmodel", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0) if isinstance(code, int) else 0
+    except BrokenPipeError:
+        # The reader has what it wanted (`| head`). Point stdout away, or the interpreter complains at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, typer.Abort):
+        _complain("interrupted.")
+        return EXIT_INTERRUPTED
+    except typer.Exit as finished:
+        return finished.exit_code
+    except typer.TyperException as error:
+        _complain(error.format_message() or _usage_hint(arguments))
+        return 2
+    except PerfModelError as error:
+        if debug:
+            raise
+        _complain(str(error))
+        return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 2)
+    except Exception as error:  # no traceback reaches a user
+        if debug:
+            raise
+        _complain(f"fault in perfmodel: {type(error).__name__}: {error}. Run again with --debug and report it.")
+        return EXIT_INTERNAL
+
+
+def _hoist(arguments: Sequence[str]) -> list[str]:
+    """Move the options that may stand anywhere to the front, where the program's own options stand."""
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    before, after = list(arguments[:end]), list(arguments[end:])
+    front = [option for option in _ANYWHERE if option in before]
+    return [*front, *(word for word in before if word not in _ANYWHERE), *after]
+
+
+def _usage_hint(arguments: Sequence[str]) -> str:
+    return f"wrong usage: perfmodel {' '.join(arguments)}. Try: perfmodel --help"
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"perfmodel: {message.strip()}\n")
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    sys.exit(run(sys.argv[1:]))

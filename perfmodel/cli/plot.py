@@ -1,0 +1,102 @@
+"""Roofline plot of analyses and benchmark records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.cli._common import OnOption, status
+from perfmodel.errors import unknown_name
+
+if TYPE_CHECKING:
+    from perfmodel.cli._record import Record
+    from perfmodel.core.hardware import Hardware
+
+    Pairs = list[tuple[Hardware, list[dict[str, Any]]]]
+
+
+def command(
+    records: Annotated[
+        list[Path], typer.Argument(metavar="RECORD...", help="JSON written by `analyze` or `bench`; drawn together.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The plot to write: .png, .svg or .pdf.")
+    ],
+    on: OnOption = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="Draw only this dtype's points and ceilings.", show_default=False)
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option("--title", help="A heading above the machine's name.", show_default=False)
+    ] = None,
+) -> None:
+    """Roofline plot [FLOP/s over FLOP/B] of analyses and benchmark records, one panel a machine.
+
+    The ceilings are those of the record's own specification, else of the catalog; --on gives other files.
+
+    Example: perfmodel plot record.json -o roofline.png
+    """
+    from perfmodel.cli._record import read_record
+    from perfmodel.render.roofline_plot import figure_format, roofline_figure, save_figure
+
+    figure_format(output)
+    read = {path: read_record(path) for path in records}
+    pairs = pair_with_machines(read, on or [])
+    save_figure(roofline_figure(pairs, dtype=dtype, title=title), output)
+    rows = sum(len(points) for _, points in pairs)
+    status(f"wrote {output} (rows: {rows}, machines: {len(pairs)})")
+
+
+def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pairs:
+    """Return each machine of the records with its rows, in order of appearance.
+
+    Where several records hold measurements, the record's name is added to its kernels' names.
+
+    Raises
+    ------
+    UsageError
+        When a machine is neither in ``on``, in its record, nor in the catalog, or one of ``on`` is in no record.
+    """
+    from perfmodel.hardware_catalog import hardware
+
+    given = {machine.name: machine for machine in map(hardware, on)}
+    measured = sum(record.command == "bench" for record in records.values())
+    machines: dict[str, Hardware] = {}
+    points: dict[str, list[dict[str, Any]]] = {}
+    names: list[str] = []
+    for path, record in records.items():
+        for row in record.rows:
+            names.append(row.hardware)
+            # Two records may describe one name differently: two computers, or two calibrations of one.
+            key = row.hardware if row.hardware in given else f"{row.hardware} {record.context.spec}"
+            if key not in machines:
+                machines[key] = given.get(row.hardware) or machine_of(row.hardware, record, path)
+            point = row.as_point()
+            if measured > 1 and row.kernel:
+                point["kernel"] = f"{row.kernel} ({path.stem})"
+            points.setdefault(key, []).append(point)
+    for name in given:
+        if name not in names:
+            raise unknown_name("machine of the records", name, dict.fromkeys(names))
+    return [(machines[key], points[key]) for key in machines]
+
+
+def machine_of(name: str, record: Record, path: Path) -> Hardware:
+    """Return the machine of a row: from the specification in the record's context, or the catalog.
+
+    Raises
+    ------
+    UsageError
+        When neither has it.
+    """
+    from perfmodel.hardware_catalog import hardware
+    from perfmodel.hardware_catalog.read import parse_spec, to_hardware
+
+    document = record.context.spec
+    if document and document.get("name") == name:
+        place = f"{path}: context.spec"
+        return to_hardware(parse_spec(document, place), place)
+    return hardware(name)

@@ -1,0 +1,1 @@
+"""Renderers: one file per format. Each takes a `Report` and nothing else."""

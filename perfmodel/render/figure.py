@@ -1,0 +1,250 @@
+"""What every figure needs: saving it, and text that follows a line or keeps clear of what is drawn.
+
+No pyplot: a `matplotlib.figure.Figure` has no global state, needs no display, and is freed like any object.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from numpy.typing import ArrayLike, NDArray
+
+from perfmodel.errors import UsageError
+from perfmodel.files import write_atomic
+
+#: Suffix -> metadata that keeps the time of writing out of the file, so that equal plots are equal files.
+_FORMATS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+DOTS_PER_INCH = 150
+POINTS_PER_INCH = 72.0
+
+#: Places for a label around its point, nearest first: distance [pt] and direction [degrees].
+_DISTANCES = (6.0, 12.0, 22.0, 34.0, 50.0, 70.0, 95.0)
+_DIRECTIONS = np.radians([35, 145, 90, 0, 180, 325, 215, 270])
+_FAR = 12.0
+#: Air around a label [pt]; text also comes out a little wider or narrower at another resolution.
+_PADDING = np.array([5.0, 2.0])
+Boxes = NDArray[np.float64]
+
+
+def figure_format(path: str | os.PathLike[str]) -> str:
+    """Return the format that a file's suffix names: "png", "svg" or "pdf".
+
+    Raises
+    ------
+    UsageError
+        When the suffix is none of these.
+    """
+    suffix = Path(path).suffix.lower().removeprefix(".")
+    if suffix not in _FORMATS:
+        raise UsageError(
+            f"cannot draw a plot as {suffix or 'a file without suffix'!r}.",
+            place=os.fspath(path),
+            remedy=f"Allowed: {', '.join('.' + name for name in _FORMATS)}.",
+        )
+    return suffix
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Write a figure as PNG, SVG or PDF, by the file's suffix; atomically, so that no half file is left.
+
+    Raises
+    ------
+    UsageError
+        When the suffix is another one, or the file cannot be written.
+    """
+    write_atomic(path, _encoded(figure, figure_format(path)))
+
+
+def _encoded(figure: Figure, name: str) -> bytes:
+    """Return a figure in a format; equal figures give equal bytes."""
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "perfmodel"}):
+        figure.savefig(buffer, format=name, dpi=DOTS_PER_INCH, metadata=_FORMATS[name])
+    return buffer.getvalue()
+
+
+class ShownFigure(Figure):
+    """A figure that a notebook shows as a picture: only pyplot would otherwise register it there."""
+
+    def _repr_png_(self) -> bytes:
+        return _encoded(self, "png")
+
+
+def new_figure(width_inches: float, height_inches: float) -> Figure:
+    """Return an empty white figure with an Agg canvas."""
+    figure = ShownFigure(figsize=(width_inches, height_inches), facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def printable(text: str, longest: int) -> str:
+    """Return a label fit for a figure: one line, no control characters, cut in the middle when too long.
+
+    >>> printable("void gemm_kernel<128, 256>(...)", 15)
+    'void ge…6>(...)'
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if len(line) <= longest:
+        return line
+    head = longest // 2
+    return f"{line[:head]}…{line[len(line) - (longest - head - 1) :]}"
+
+
+def spread(positions: Sequence[float], gap: float) -> list[float]:
+    """Return positions at least ``gap`` apart, in the same order of size, moved as little as is simple.
+
+    Neighbours that are too close form a group, which is laid out evenly around its own centre.
+
+    >>> spread([0.0, 1.0, 10.0], 4.0)
+    [-1.5, 2.5, 10.0]
+    """
+    order = sorted(range(len(positions)), key=lambda index: positions[index])
+    groups: list[list[int]] = []
+    for index in order:
+        groups.append([index])
+        while len(groups) > 1 and _start(groups[-1], positions, gap) < _end(groups[-2], positions, gap) + gap:
+            last = groups.pop()
+            groups[-1].extend(last)
+    moved = [0.0] * len(positions)
+    for group in groups:
+        for place, index in enumerate(group):
+            moved[index] = _start(group, positions, gap) + place * gap
+    return moved
+
+
+def _start(group: list[int], positions: Sequence[float], gap: float) -> float:
+    return sum(positions[index] for index in group) / len(group) - gap * (len(group) - 1) / 2
+
+
+def _end(group: list[int], positions: Sequence[float], gap: float) -> float:
+    return _start(group, positions, gap) + gap * (len(group) - 1)
+
+
+class SlopeText(Text):
+    """Text along the line between two points of an axes, whatever the size that the figure is drawn at.
+
+    The angle is asked for at every drawing, so it is taken from the display transform then in force.
+    """
+
+    def __init__(self, axes: Axes, start: tuple[float, float], end: tuple[float, float], text: str, **style: Any):
+        self._line = (start, end)
+        self._of_axes: Axes | None = axes
+        super().__init__(*start, text, rotation_mode="anchor", transform=axes.transData, parse_math=False, **style)
+        axes.add_artist(self)
+
+    def get_rotation(self) -> float:
+        """Return the angle of the line as drawn [degrees]."""
+        axes = getattr(self, "_of_axes", None)
+        if axes is None:
+            return 0.0
+        (x0, y0), (x1, y1) = axes.transData.transform(self._line)
+        return float(np.degrees(np.arctan2(y1 - y0, x1 - x0)))
+
+
+class LabelPlacer:
+    """Finds places for labels where they hide neither points nor lines nor one another.
+
+    Positions and sizes are in points of the figure (1/72 inch). Call `block` for what is drawn first.
+    """
+
+    def __init__(self, axes: Axes) -> None:
+        self._axes = axes
+        figure = axes.get_figure(root=True)
+        assert isinstance(figure, Figure)
+        self._renderer: RendererAgg = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+        self._scale = POINTS_PER_INCH / figure.dpi
+        frame = axes.get_window_extent(self._renderer)
+        self._frame = np.array([frame.x0, frame.y0, frame.x1, frame.y1]) * self._scale
+        self._boxes: Boxes = np.empty((0, 4))
+        self._weights: NDArray[np.float64] = np.empty(0)
+
+    def points_of(self, data: ArrayLike) -> NDArray[np.float64]:
+        """Return data coordinates as points of the figure."""
+        return np.asarray(self._axes.transData.transform(data)) * self._scale
+
+    def data_of(self, points: ArrayLike) -> NDArray[np.float64]:
+        """Return points of the figure as data coordinates."""
+        return np.asarray(self._axes.transData.inverted().transform(np.asarray(points) / self._scale))
+
+    def block(self, centres: NDArray[np.float64], half_size: float, weight: float = 1.0) -> None:
+        """Keep labels off squares around some places [pt]; a low weight asks, a high one insists.
+
+        Places that differ by less than a point count once: a sweep puts thousands on one line.
+        """
+        centres = np.unique(np.round(centres), axis=0)
+        if len(centres):
+            self._add(np.hstack([centres - half_size, centres + half_size]), weight)
+
+    def block_line(self, data: ArrayLike, weight: float) -> None:
+        """Keep labels off a straight line between two points in data coordinates."""
+        start, end = self.points_of(data)
+        steps = max(2, int(np.hypot(*(end - start)) / 4))
+        self.block(start + np.linspace(0, 1, steps)[:, None] * (end - start), 2.0, weight)
+
+    def crowding(self, centres: NDArray[np.float64], half_size: float) -> float:
+        """Return the weighted area that squares around some places would hide [pt^2]."""
+        return float(self._cost(np.hstack([centres - half_size, centres + half_size])).sum())
+
+    def label(self, anchor: tuple[float, float], text: str, **style: Any) -> None:
+        """Write a label near a point in data coordinates, with a thin leader where it stands away from it."""
+        made = self._axes.annotate(text, anchor, (0, 0), textcoords="offset points", parse_math=False, **style)
+        made.set_horizontalalignment("center")
+        made.set_verticalalignment("center")
+        extent = made.get_window_extent(self._renderer)
+        size = np.array([extent.width, extent.height]) * self._scale + _PADDING
+        centre = self.points_of(anchor)
+        offsets, distances = _offsets(size)
+        boxes = np.hstack([centre + offsets - size / 2, centre + offsets + size / 2])
+        best = int(np.argmin(self._cost(boxes) + 2.0 * distances))
+        made.set_position(tuple(offsets[best]))
+        self._add(boxes[best : best + 1], 4.0)
+        if distances[best] >= _FAR:
+            edge = np.clip(centre, boxes[best, :2], boxes[best, 2:]) - centre
+            self._axes.annotate(
+                "",
+                anchor,
+                tuple(edge),
+                textcoords="offset points",
+                arrowprops={"arrowstyle": "-", "color": "0.55", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
+            )
+
+    def _add(self, boxes: Boxes, weight: float) -> None:
+        self._boxes = np.vstack([self._boxes, boxes])
+        self._weights = np.append(self._weights, np.full(len(boxes), weight))
+
+    def _cost(self, boxes: Boxes) -> NDArray[np.float64]:
+        """Return for each box the weighted area that it hides, with what lies outside the frame counted 20-fold."""
+        cost = 20.0 * (_area(boxes) - _overlap(boxes, self._frame[None])[:, 0])
+        if len(self._boxes):
+            cost = cost + _overlap(boxes, self._boxes) @ self._weights
+        return cost
+
+
+def _offsets(size: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return where a label's centre may lie relative to its point, and how far its edge is from it [pt]."""
+    unit = np.column_stack([np.cos(_DIRECTIONS), np.sin(_DIRECTIONS)])
+    offsets = np.vstack([unit * distance + np.sign(np.round(unit, 6)) * size / 2 for distance in _DISTANCES])
+    return offsets, np.repeat(_DISTANCES, len(_DIRECTIONS))
+
+
+def _area(boxes: Boxes) -> NDArray[np.float64]:
+    return np.asarray((boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]))
+
+
+def _overlap(boxes: Boxes, others: Boxes) -> NDArray[np.float64]:
+    """Return the overlapping area of each box with each of the others [pt^2]."""
+    x0, y0, x1, y1 = (boxes[:, None, side] for side in range(4))
+    u0, v0, u1, v1 = (others[None, :, side] for side in range(4))
+    width = np.maximum(np.minimum(x1, u1) - np.maximum(x0, u0), 0.0)
+    height = np.maximum(np.minimum(y1, v1) - np.maximum(y0, v0), 0.0)
+    return np.asarray(width * height)

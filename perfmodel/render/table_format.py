@@ -1,0 +1,122 @@
+"""A report as a table for people, by rich: it fits the terminal, and is plain where there is none."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from perfmodel.core.report import Column, Report
+
+#: Width where the output is no terminal: wide enough for every table, so that no figure is cut in a pipe.
+PIPE_WIDTH = 200
+
+
+def render(report: Report, *, width: int | None = None, color: bool = False) -> str:
+    """Return the report as text.
+
+    Parameters
+    ----------
+    report : what to show.
+    width : columns of the terminal; None where the output is no terminal.
+    color : whether ANSI colours are wanted.
+    """
+    stream = io.StringIO()
+    console = Console(
+        file=stream,
+        width=width or PIPE_WIDTH,
+        force_terminal=color,
+        no_color=not color,
+        color_system="standard" if color else None,
+        highlight=False,
+        soft_wrap=False,
+    )
+    if report.title:
+        console.print(Text(report.title, style="bold"))
+    columns = report.shown_columns() if width is None else _fitting(report, width)
+    if not report.rows:
+        console.print("(no rows)")
+    elif width is not None and not _fits(report, columns, width):
+        _print_blocks(console, report, columns)
+    else:
+        console.print(_table(report, columns))
+    for note in report.notes:
+        console.print(Text(note, style="dim"))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def terminal_width() -> int:
+    """Return the width of the terminal, as COLUMNS or the system says."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def _table(report: Report, columns: list[Column]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
+    for column in columns:
+        numeric = _is_numeric(report, column)
+        table.add_column(
+            Text(column.heading),
+            justify="right" if numeric else "left",
+            no_wrap=numeric,
+            overflow="fold",
+            min_width=min(12, _longest(report, column)) if not numeric else None,
+        )
+    for row in report.rows:
+        table.add_row(*(_cell(column, row) for column in columns))
+    return table
+
+
+def _cell(column: Column, row: Mapping[str, Any]) -> Text:
+    return Text(column.text(row.get(column.key)))
+
+
+def _print_blocks(console: Console, report: Report, columns: list[Column]) -> None:
+    """Print each row as lines of ``heading: value``: what still reads on a narrow terminal."""
+    widest = max(len(column.heading) for column in columns)
+    for row in report.rows:
+        for column in columns:
+            text = column.text(row.get(column.key))
+            console.print(Text(f"{column.heading:<{widest}}  {text}"), overflow="fold")
+        console.print()
+
+
+def _fitting(report: Report, width: int) -> list[Column]:
+    """Return the columns for a terminal: those that may be dropped go, the least wanted first, until it fits."""
+    columns = report.shown_columns()
+    for drop in sorted({column.drop for column in columns if column.drop}, reverse=True):
+        if _fits(report, columns, width):
+            break
+        columns = [column for column in columns if column.drop < drop]
+    return columns if _fits(report, columns, width) else report.shown_columns()
+
+
+def _fits(report: Report, columns: list[Column], width: int) -> bool:
+    """Whether the columns fit side by side: numbers whole, text folded to no less than a dozen columns."""
+    needed = 0
+    for column in columns:
+        longest = _longest(report, column)
+        needed += (longest if _is_numeric(report, column) else min(longest, 12)) + 2
+    return needed - 2 <= width
+
+
+def _longest(report: Report, column: Column) -> int:
+    cells = (len(column.text(row.get(column.key))) for row in report.rows)
+    return max(max((len(word) for word in column.heading.split()), default=0), *cells)
+
+
+def _is_numeric(report: Report, column: Column) -> bool:
+    return bool(column.unit) or any(
+        isinstance(row.get(column.key), (int, float)) and not isinstance(row.get(column.key), bool)
+        for row in report.rows
+    )
+
+
+def wants_color(stream: Any) -> bool:
+    """Whether colours may be used: a terminal, and neither NO_COLOR nor a dumb one."""
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

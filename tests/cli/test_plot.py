@@ -1,0 +1,194 @@
+"""`perfmodel plot`: records in, one plot out; what is wrong with a record is said in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfmodel.cli import plot
+from perfmodel.cli._record import read_record
+
+GEMM = ("gemm", "m=4096", "n=4096", "k=4096", "dtype=fp16")
+
+# A made-up machine as a specification document, as a bench record keeps it.
+SPEC = {
+    "name": "bench-machine",
+    "vendor": "none",
+    "architecture": "none",
+    "title": "Bench machine",
+    "kind": "cpu",
+    "memory": {"dram": {"bandwidth": "20 GB/s"}},
+    "peak": {"vector": {"fp32": "200 GFLOP/s"}},
+}
+
+
+def bench_record(**changes):
+    row = {
+        "op": "gemm",
+        "name": "gemm",
+        "dtype": "fp32",
+        "engine": "vector fp32",
+        "params": {"m": 512, "n": 512, "k": 512},
+        "hardware": "bench-machine",
+        "arithmetic_intensity_flop_per_byte": 85.3,
+        "attainable_flop_per_s": 2e11,
+        "kernel": "library",
+        "status": "ok",
+        "achieved_flop_per_s": 1.5e11,
+        "time_s": {"median": 1.8e-3},
+    }
+    document = {"schema_version": 1, "command": "bench", "context": {"spec": SPEC}, "rows": [row]}
+    return document | changes
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(document, name="record.json"):
+        path = tmp_path / name
+        path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_an_analysis_is_drawn(perfmodel, tmp_path, suffix):
+    record, out = tmp_path / "record.json", tmp_path / f"plot.{suffix}"
+    assert perfmodel("analyze", *GEMM, "--on", "a100-sxm4-40gb", "-o", record).code == 0
+    ran = perfmodel("plot", record, "-o", out)
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err == f"wrote {out} (rows: 1, machines: 1)\n"
+    assert out.stat().st_size > 1000
+
+
+def test_analyze_draws_the_same_plot_itself(perfmodel, tmp_path):
+    record, direct, later = (tmp_path / name for name in ("record.json", "direct.svg", "later.svg"))
+    ran = perfmodel("analyze", *GEMM, "--on", "a100-sxm4-40gb", "-o", record, "--plot", direct)
+    assert ran.code == 0
+    assert perfmodel("plot", record, "-o", later).code == 0
+    assert direct.read_bytes() == later.read_bytes()
+
+
+def test_each_machine_of_an_analysis_gets_a_panel(perfmodel, tmp_path):
+    record = tmp_path / "record.json"
+    assert perfmodel("analyze", *GEMM, "--on", "a100-sxm4-40gb", "--on", "h100-sxm5-80gb", "-o", record).code == 0
+    pairs = plot.pair_with_machines({record: read_record(record)}, [])
+    assert [(machine.name, len(points)) for machine, points in pairs] == [("a100-sxm4-40gb", 1), ("h100-sxm5-80gb", 1)]
+
+
+def test_a_bench_record_brings_its_own_machine(perfmodel, tmp_path, written):
+    record = written(bench_record())
+    ((machine, points),) = plot.pair_with_machines({record: read_record(record)}, [])
+    assert machine.title == "Bench machine"
+    assert machine.main_memory.bandwidth_bytes_per_s == 20e9
+    assert points[0]["achieved_flop_per_s"] == 1.5e11
+    assert perfmodel("plot", record, "-o", tmp_path / "plot.png").code == 0
+
+
+def test_records_of_one_machine_share_a_panel_and_kernels_say_which_record(written):
+    paths = [written(bench_record(), name) for name in ("before.json", "after.json")]
+    ((_, points),) = plot.pair_with_machines({path: read_record(path) for path in paths}, [])
+    assert [point["kernel"] for point in points] == ["library (before)", "library (after)"]
+
+
+def test_records_with_different_specifications_of_one_name_are_two_machines(written):
+    other = bench_record(context={"spec": SPEC | {"title": "Another"}})
+    paths = [written(bench_record(), "a.json"), written(other, "b.json")]
+    pairs = plot.pair_with_machines({path: read_record(path) for path in paths}, [])
+    assert [machine.title for machine, _ in pairs] == ["Bench machine", "Another"]
+
+
+def test_a_specification_given_takes_the_place_of_the_records_own(written):
+    record = written(bench_record())
+    mine = written(SPEC | {"title": "Mine"}, "mine.json")
+    ((machine, _),) = plot.pair_with_machines({record: read_record(record)}, [str(mine)])
+    assert machine.title == "Mine"
+
+
+def test_a_machine_that_is_in_no_record_is_refused(perfmodel, tmp_path, written):
+    ran = perfmodel("plot", written(bench_record()), "-o", tmp_path / "p.png", "--on", "a100-sxm4-40gb")
+    assert ran.code == 2
+    assert "bench-machine" in ran.err
+
+
+def test_a_machine_without_a_specification_is_refused_with_the_nearest_name(perfmodel, tmp_path, written):
+    document = bench_record(context={})
+    document["rows"][0]["hardware"] = "a100-sxm4-4gb"
+    ran = perfmodel("plot", written(document), "-o", tmp_path / "p.png")
+    assert ran.code == 2
+    assert "Did you mean 'a100-sxm4-40gb'?" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("", "the file is empty"),
+        ("{", "is not valid JSON"),
+        ("[]", "is no record"),
+        ({}, "is no record: object missing required field `schema_version`"),
+        (bench_record(schema_version=2), "schema version 2 is not known; 1 is"),
+        (bench_record(command="roi"), "a record of 'roi' holds no points"),
+        (bench_record(rows=3), "at rows"),
+        (bench_record(rows=[{"op": "gemm"}]), "missing required field `hardware` at rows[0]"),
+        (bench_record(rows=[{**bench_record()["rows"][0], "params": 3}]), "at rows[0].params"),
+        (bench_record(rows=[{**bench_record()["rows"][0], "attainable_flop_per_s": "fast"}]), "at rows[0].attain"),
+        (bench_record(context={"spec": {**SPEC, "memory": {}}}), "context.spec"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_said(perfmodel, tmp_path, written, document, said):
+    path = written(document)
+    ran = perfmodel("plot", path, "-o", tmp_path / "plot.png")
+    assert ran.code == 3
+    assert str(path) in ran.err
+    assert said in ran.err
+    assert not (tmp_path / "plot.png").exists()
+
+
+@pytest.mark.parametrize(("name", "code"), [("missing.json", 3), (".", 3), ("record.csv", 3)])
+def test_what_is_no_json_file_is_refused(perfmodel, tmp_path, name, code):
+    (tmp_path / "record.csv").write_text("op\n")
+    assert perfmodel("plot", tmp_path / name, "-o", tmp_path / "plot.png").code == code
+
+
+@pytest.mark.parametrize("name", ["plot.gif", "plot", "no/such/folder/plot.png"])
+def test_a_plot_that_cannot_be_written_is_a_wrong_usage(perfmodel, tmp_path, written, name):
+    assert perfmodel("plot", written(bench_record()), "-o", tmp_path / name).code == 2
+
+
+def test_a_plot_needs_a_record_and_a_file(perfmodel, tmp_path, written):
+    assert perfmodel("plot", "-o", tmp_path / "plot.png").code == 2
+    assert perfmodel("plot", written(bench_record())).code == 2
+
+
+def test_a_record_without_rows_is_refused(perfmodel, tmp_path, written):
+    ran = perfmodel("plot", written(bench_record(rows=[])), "-o", tmp_path / "plot.png")
+    assert ran.code == 3
+    assert "no rows" in ran.err
+
+
+def test_the_dtype_has_to_be_known(perfmodel, tmp_path, written):
+    ran = perfmodel("plot", written(bench_record()), "-o", tmp_path / "plot.png", "--dtype", "fp31")
+    assert ran.code == 2
+    assert "fp32" in ran.err
+
+
+def test_help_shows_an_example(perfmodel):
+    ran = perfmodel("plot", "--help")
+    assert ran.code == 0
+    assert "Example: perfmodel plot record.json -o roofline.png" in ran.out
+
+
+def test_the_example_block_is_what_its_comments_say():
+    from perfmodel.operators._parse import read_operators
+
+    block = read_operators(Path(__file__).resolve().parents[2] / "examples" / "transformer_block.toml")
+    assert {op.count for op in block} == {48}
+    assert {op.dtype for op in block} == {"fp16"}
+    # A block of width h and t tokens multiplies 12 h^2 weights: 3 h^2 + h^2 in attention, 4 h^2 + 4 h^2 after it.
+    weights = sum(op.n * op.k for op in block if op.op == "gemm")
+    assert weights == 12 * 1600**2
+    # Biases add an operation an output: t (3 h + h + 4 h + h).
+    products = sum(op.flop() for op in block if op.op == "gemm")
+    assert products == 2 * 4096 * weights + 4096 * 9 * 1600
