@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.core.work import Number, Work
@@ -84,11 +85,8 @@ def sustained_ceilings(
         if figure:
             rates[name] = figure
             used.append(name)
-    launch = hardware.launch.overhead_s
-    if launch is not None:
-        used.append("launch")
     memory = {name: measured.get(name, rate) for name, rate in sheet.memory.items()}
-    return Ceilings(compute, memory, rates, launch, tuple(used))
+    return Ceilings(compute, memory, rates, hardware.launch.overhead_s, tuple(used))
 
 
 def ceiling_times(work: Work, ceilings: Ceilings, links: Mapping[str, Number]) -> dict[str, Number]:
@@ -108,16 +106,19 @@ def ceiling_times(work: Work, ceilings: Ceilings, links: Mapping[str, Number]) -
     return times
 
 
-def smallest_fit(work: Work, hardware: Hardware) -> tuple[np.ndarray, tuple[MemoryLevel, ...]]:
-    """Return which cache holds the working set: an index into the caches, or -1 where none does.
+def smallest_fit(work: Work, hardware: Hardware) -> tuple[NDArray[np.int8], tuple[MemoryLevel, ...]]:
+    """Return which level holds the working set: an index into the levels, or -1 where none does.
 
-    The caches run from the outermost inwards, so the last one that fits is the smallest.
+    The levels, main memory and the device-wide caches, run from the outermost inwards, so the last one that
+    fits is the smallest. A main memory of unknown capacity holds everything.
     """
     size = np.asarray(work.working_set_bytes, dtype=np.float64)
     index = np.full(size.shape, -1, dtype=np.int8)
-    for position, cache in enumerate(hardware.caches):
-        index = np.where(size <= (cache.capacity_bytes or 0.0), np.int8(position), index)
-    return index, hardware.caches
+    levels = tuple(_levels(hardware))
+    for position, level in enumerate(levels):
+        fits = size <= (np.inf if level.capacity_bytes is None else level.capacity_bytes)
+        index = np.where(fits, np.int8(position), index)
+    return index, levels
 
 
 def _levels(hardware: Hardware) -> list[MemoryLevel]:

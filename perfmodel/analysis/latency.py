@@ -6,13 +6,14 @@ A model takes an operator, a machine and the counted work, and returns an `Estim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from perfmodel.analysis.ceilings import ceiling_times, sustained_ceilings
+from perfmodel.analysis.ceilings import Ceilings, ceiling_times, sustained_ceilings
+from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.work import Number, Work
 from perfmodel.operators._base import Operator
@@ -59,25 +60,24 @@ class SustainedRoofline:
         """Return the estimate; scalar or array like the operator's dimensions."""
         links = op.link_traffic()
         ceilings = sustained_ceilings(hardware, peak, links, pinned=getattr(op, "pinned", True))
-        times = list(ceiling_times(work, ceilings, links).values())
-        time: Number = times[0]
-        for other in times[1:]:
-            time = np.maximum(time, other)
-        time = time + (ceilings.launch_s or 0.0)
-        return Estimate(time, np.nan, np.nan, _basis(ceilings.sustained, hardware, peak, links))
+        slowest = roofline.bound(ceiling_times(work, ceilings, links))
+        limiting = dict.fromkeys(np.ravel(slowest.limiter).tolist())
+        launch = ceilings.launch_s or 0.0
+        return Estimate(slowest.time_s + launch, np.nan, np.nan, _basis(limiting, ceilings))
 
 
-def _basis(used: tuple[str, ...], hardware: Hardware, peak: Peak | None, links: Mapping[str, Number]) -> str:
-    """Say which ceilings are sustained figures and which are the datasheet's."""
-    wanted = [*(["compute"] if peak else []), hardware.main_memory.name, *links, "launch"]
-    sustained = [name for name in wanted if name in used]
-    missing = [name for name in wanted if name not in used and name != "launch"]
+def _basis(limiting: Iterable[str], ceilings: Ceilings) -> str:
+    """Say which figures set the prediction: sustained ones, or the datasheet's where none was measured."""
+    sustained = [name for name in limiting if name in ceilings.sustained]
+    missing = [name for name in limiting if name not in ceilings.sustained]
+    if ceilings.launch_s is not None:
+        sustained.append("launch")
     said = []
     if sustained:
         said.append(f"sustained {' + '.join(sustained)}")
     if missing:
         said.append(f"datasheet {' + '.join(missing)}")
-    if "launch" not in used:
+    if ceilings.launch_s is None:
         said.append("no launch figure")
     return ", ".join(said)
 

@@ -10,7 +10,7 @@ from perfmodel.analysis.advice import advise
 from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, resolve_peak, smallest_fit
 from perfmodel.analysis.latency import DEFAULT_MODEL, LatencyModel
 from perfmodel.core import roofline
-from perfmodel.core.hardware import Hardware, Peak
+from perfmodel.core.hardware import NOWHERE, Hardware, Peak
 from perfmodel.core.results import Prediction, Text
 from perfmodel.core.work import Number, Work, plain
 from perfmodel.operators._base import Operator
@@ -105,21 +105,20 @@ def _bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | N
 
 
 def _resident(work: Work, hardware: Hardware, times: Mapping[str, Number]) -> tuple[Text, Number, Text]:
-    """Return the smallest cache that holds the working set, the bound inside it, and what sets that bound.
+    """Return the smallest level that holds the working set, the bound inside it, and what sets that bound.
 
-    Inside a cache the levels outside it see no traffic, so their terms drop out of the maximum.
+    Inside a cache the levels outside it see no traffic, so their terms drop out of the maximum. A cache whose
+    bandwidth is not known gives no bound: what is left of the maximum would say too little.
     """
-    index, caches = smallest_fit(work, hardware)
-    names = np.asarray(["", *(cache.name for cache in caches)])
+    index, levels = smallest_fit(work, hardware)
+    names = np.asarray([NOWHERE, *(level.name for level in levels)])
     time = np.full(index.shape, np.nan)
     limiter = np.full(index.shape, "", dtype="<U16")
-    outside = [hardware.main_memory.name]
-    for position, cache in enumerate(caches):
-        inside = {name: value for name, value in times.items() if name not in outside}
-        outside.append(cache.name)
+    for position, cache in enumerate(levels[1:], start=1):
+        outside = {level.name for level in levels[:position]}
         here = index == position
-        if inside and here.any():
-            bound = roofline.bound(inside)
+        if cache.name in times and here.any():
+            bound = roofline.bound({name: value for name, value in times.items() if name not in outside})
             time = np.where(here, bound.time_s, time)
             limiter = np.where(here, bound.limiter, limiter)
     return _text(names[index + 1]), plain(time), _text(limiter)

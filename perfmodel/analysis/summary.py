@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE
 from perfmodel.core.results import Prediction
 from perfmodel.core.units import format_si
 
@@ -19,7 +20,7 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
     Totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
     the predictions, working sets that exceed the machine's caches or memory, and the advice.
     """
-    return [*_totals(predictions), *_bases(predictions), *_cached(predictions), *_advice(predictions)]
+    return [*_totals(predictions), *_bases(predictions), *_capacity(predictions), *_advice(predictions)]
 
 
 def _totals(predictions: Sequence[Prediction]) -> list[str]:
@@ -40,37 +41,51 @@ def _totals(predictions: Sequence[Prediction]) -> list[str]:
 
 
 def _bases(predictions: Sequence[Prediction]) -> list[str]:
-    bases: dict[str, list[str]] = {}
-    for p in predictions:
-        bases.setdefault(p.prediction_basis, []).append(f"{p.label} on {p.hardware}")
+    """Say from which figures the predictions were made."""
+    model = predictions[0].prediction_model
+    bases = _by_text((p.prediction_basis, p) for p in predictions)
     if len(bases) == 1:
-        return [f"Predicted by {predictions[0].prediction_model}: {next(iter(bases))}."]
-    return [f"Predicted from {basis}: {_join(names)}." for basis, names in bases.items()]
+        return [f"Predicted by {model} from {next(iter(bases))}."]
+    return [f"Predicted by {model} from {basis}: {names}." for basis, names in bases.items()]
 
 
-def _cached(predictions: Sequence[Prediction]) -> list[str]:
-    """Say which operators fit a cache, where a run with warm data is faster than the bound for a cold one."""
-    said = []
+def _capacity(predictions: Sequence[Prediction]) -> list[str]:
+    """Say which operators fit a cache, where warm data beats the bound for a cold call, and which fit nothing."""
+    cached: dict[str, list[str]] = {}
+    large = []
     for p in predictions:
-        if np.ndim(p.bound_time_s) or not p.fits_in:
-            continue
-        said.append(
-            f"{p.label} on {p.hardware} fits in {p.fits_in} ({format_si(float(p.working_set_bytes), 'B')}): with its "
-            f"data already there the bound is {format_si(float(p.resident_bound_time_s), 's')} ({p.resident_limiter})."
-        )
-    return said[:MOST_NAMES]
+        if np.any(np.asarray(p.fits_in) == NOWHERE):
+            size = format_si(float(np.max(p.working_set_bytes)), "B")
+            large.append(f"{p.label} ({size}) on {p.hardware}")
+        elif np.ndim(p.bound_time_s) == 0 and p.fits_in not in MAIN_MEMORY:
+            warm = f"{format_si(float(p.resident_bound_time_s), 's')} by {p.resident_limiter}"
+            cached.setdefault(p.hardware, []).append(
+                f"{p.label} ({p.fits_in}{': ' + warm if p.resident_limiter else ''})"
+            )
+    return [
+        *(f"{machine}: bound with the data already in a cache: {_join(names)}." for machine, names in cached.items()),
+        *([f"Too large for the device's memory, so it cannot run whole: {_join(large)}."] if large else []),
+    ]
 
 
 def _advice(predictions: Sequence[Prediction]) -> list[str]:
-    advised: dict[str, list[str]] = {}
-    for p in predictions:
-        for text in np.unique(np.asarray(p.advice)).tolist():
-            advised.setdefault(text, []).append(f"{p.label} on {p.hardware}")
-    several = len({p.hardware for p in predictions}) > 1
-    return [
-        f"{_join(names if several else [name.rpartition(' on ')[0] for name in names])}: {text}."
-        for text, names in advised.items()
-    ]
+    advised = _by_text((text, p) for p in predictions for text in np.unique(np.asarray(p.advice)).tolist())
+    return [f"{text[0].upper()}{text[1:]}: {names}." for text, names in advised.items()]
+
+
+def _by_text(said: Iterable[tuple[str, Prediction]]) -> dict[str, str]:
+    """Return text -> the operators it holds for, with the machine where it does not hold on all of them."""
+    machines: dict[str, dict[str, dict[str, None]]] = {}
+    everywhere: dict[str, dict[str, None]] = {}
+    for text, p in said:
+        machines.setdefault(text, {}).setdefault(p.label, {})[p.hardware] = None
+        everywhere.setdefault(p.label, {})[p.hardware] = None
+    return {
+        text: _join(
+            [label if found == everywhere[label] else f"{label} on {', '.join(found)}" for label, found in of.items()]
+        )
+        for text, of in machines.items()
+    }
 
 
 def _join(names: Sequence[str]) -> str:

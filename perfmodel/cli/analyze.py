@@ -17,7 +17,7 @@ def command(
     ops: Annotated[
         list[str],
         typer.Argument(
-            metavar="OPS...",
+            metavar="OPS",
             help="Operators inline (gemm m=4096 n=4096 k=4096 dtype=fp16; ranges m=64..8192, m=64..512+64, "
             "m=64/96/128), or TOML, YAML or JSON files of them.",
         ),
@@ -36,6 +36,10 @@ def command(
     from perfmodel.hardware_catalog import hardware
     from perfmodel.operators._parse import parse_operators
 
+    if plot:
+        from perfmodel.render.figure import figure_format
+
+        figure_format(plot)
     if not on:
         raise UsageError(
             "no machine is given.", remedy="Add --on a100-sxm4-80gb; `perfmodel hardware list` shows the names."

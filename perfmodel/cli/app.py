@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import pkgutil
@@ -28,7 +29,7 @@ def build_app() -> typer.Typer:
         name="perfmodel",
         help="The physical limit of a GPU operator, the time to expect, the time it takes, and what to optimise first.",
         no_args_is_help=True,
-        rich_markup_mode="rich",
+        rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -45,16 +46,20 @@ def build_app() -> typer.Typer:
     return app
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"perfmodel {__version__}\n")
+        raise typer.Exit(0)
+
+
 def _program(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours, as with NO_COLOR=1.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    if version:
-        sys.stdout.write(f"perfmodel {__version__}\n")
-        raise typer.Exit(0)
-    if no_color:
-        os.environ["NO_COLOR"] = "1"
+    del version, no_color, debug  # declared for --help and the parser; `run` acts on them wherever they stand
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -70,29 +75,42 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = build_app()(args=arguments, prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
-        return int(code or 0) if isinstance(code, int) else 0
-    except BrokenPipeError:
-        # The reader has what it wanted (`| head`). Point stdout away, or the interpreter complains at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return code if isinstance(code, int) else 0
+    except typer.Exit as finished:
+        return finished.exit_code
     except (KeyboardInterrupt, typer.Abort):
         _complain("interrupted.")
         return EXIT_INTERRUPTED
-    except typer.Exit as finished:
-        return finished.exit_code
-    except typer.TyperException as error:
-        _complain(error.format_message() or _usage_hint(arguments))
-        return 2
-    except PerfModelError as error:
-        if debug:
+    except BrokenPipeError:
+        # The reader has what it wanted (`| head`).
+        _abandon_stdout()
+        return 0
+    except Exception as error:
+        if debug and not isinstance(error, typer.TyperException):
             raise
+        return _explain(error, arguments)
+
+
+def _explain(error: Exception, arguments: Sequence[str]) -> int:
+    """Print the one message for an error and return the exit code: no traceback reaches a user."""
+    if isinstance(error, typer.TyperException):
+        _complain(error.format_message() or f"wrong usage: perfmodel {' '.join(arguments)}. Try: perfmodel --help")
+        return 2
+    if isinstance(error, PerfModelError):
         _complain(str(error))
         return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 2)
-    except Exception as error:  # no traceback reaches a user
-        if debug:
-            raise
-        _complain(f"fault in perfmodel: {type(error).__name__}: {error}. Run again with --debug and report it.")
-        return EXIT_INTERNAL
+    if isinstance(error, OSError):
+        _abandon_stdout()
+        _complain(f"the system refuses: {error.strerror or error}.")
+        return 2
+    _complain(f"fault in perfmodel: {type(error).__name__}: {error}. Run again with --debug and report it.")
+    return EXIT_INTERNAL
+
+
+def _abandon_stdout() -> None:
+    """Point stdout away from what cannot be written: the interpreter flushes it once more at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _hoist(arguments: Sequence[str]) -> list[str]:
@@ -101,10 +119,6 @@ def _hoist(arguments: Sequence[str]) -> list[str]:
     before, after = list(arguments[:end]), list(arguments[end:])
     front = [option for option in _ANYWHERE if option in before]
     return [*front, *(word for word in before if word not in _ANYWHERE), *after]
-
-
-def _usage_hint(arguments: Sequence[str]) -> str:
-    return f"wrong usage: perfmodel {' '.join(arguments)}. Try: perfmodel --help"
 
 
 def _complain(message: str) -> None:

@@ -35,7 +35,7 @@ def command(
     ops: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[OPS...]",
+            metavar="OPS",
             help="Operators inline or files of them, as in analyze; without any, a preset.",
             show_default=False,
         ),
@@ -194,13 +194,14 @@ def _keeper(
     advance: Callable[[Mapping[str, Any]], None],
 ) -> Callable[[list[dict[str, Any]]], None]:
     """Return what is done after each row: the record is written, where one is asked for, and the bar moves."""
-    from perfmodel.measure.records import write_record
+    from perfmodel.files import write_atomic
+    from perfmodel.render import json_format
 
     writes = output is not None and str(output) != "-" and output_format(format_, output) == "json"
 
     def keep(rows: list[dict[str, Any]]) -> None:
         if writes and output is not None:
-            write_record(output, make(rows))
+            write_atomic(output, json_format.render(make(rows)))
         advance(rows[-1])
 
     return keep

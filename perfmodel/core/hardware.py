@@ -14,6 +14,10 @@ from perfmodel.errors import UsageError
 
 Engine = str  # "tensor" or "vector"
 ENGINES: tuple[Engine, ...] = ("tensor", "vector")
+#: the names of the outermost level: of a GPU, whatever its technology, and of a CPU
+MAIN_MEMORY = ("hbm", "dram")
+#: in place of a level's name: no level holds it
+NOWHERE = "nothing"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_binary, format_si
 
 SCHEMA_VERSION = 1
 
@@ -21,7 +21,8 @@ class Column:
     ----------
     key : key of the value in each row, and in JSON and CSV.
     title : heading in tables for people; empty means the key.
-    unit : SI unit of the value; "fraction" prints as a percentage; empty for text and plain numbers.
+    unit : SI unit of the value; "fraction" prints as a percentage, "iB" a capacity in B as GiB or MiB; empty for
+        text and plain numbers.
     shown : whether tables for people have the column; JSON and CSV always do.
     digits : significant digits in tables for people.
     drop : 0 for a column that every table has; where the terminal is too narrow, columns with the highest
@@ -49,6 +50,8 @@ class Column:
         if isinstance(value, (int, float)):
             if self.unit == "fraction":
                 return f"{100 * value:.1f} %"
+            if self.unit == "iB":
+                return format_binary(float(value))
             return format_si(float(value), self.unit, self.digits) if self.unit else _plain(value, self.digits)
         if isinstance(value, Mapping):
             return " ".join(f"{key}={self.text(item)}" for key, item in value.items())

@@ -33,8 +33,9 @@ class Prediction:
     arithmetic_intensity_flop_per_byte, ridge_point_flop_per_byte : [FLOP/B].
     limiter : the ceiling that sets the bound: "compute", a memory level, a link, or "launch".
     bound_time_s : no honest measurement of a cold call is faster [s].
-    fits_in : the smallest cache that holds the working set, or "".
-    resident_bound_time_s : the bound when the data already lies in that cache [s]; NaN where it does not fit.
+    fits_in : the smallest level that holds the working set: a cache, the main memory, or "nothing".
+    resident_bound_time_s : the bound when the data already lies in that cache [s]; NaN where it fits none,
+        or the bandwidth of that cache is not known.
     resident_limiter : the ceiling that sets the resident bound, or "".
     predicted_time_s : the time to expect [s]; ``prediction_basis`` says from which figures.
     predicted_time_low_s, predicted_time_high_s : 80 % interval [s], NaN where the model states none.

@@ -100,9 +100,7 @@ def _numbers(
         "prediction_error": (float(prediction.predicted_time_s) - measured) / measured,
         "faster_than_bound": faster,
         "note": note,
-        "advice": advise(
-            prediction.limiter, bound, measured, hardware.launch.overhead_s, prediction.resident_bound_time_s
-        ),
+        "advice": advise(prediction.limiter, bound, measured, hardware.launch.overhead_s),
     }
 
 

@@ -38,7 +38,7 @@ class Mark:
     op: str
     dtype: str
     engine: str
-    params: Mapping[str, Any]
+    dimensions: str
     intensity: float
     attainable_flop_per_s: float
     measured: list[Measurement] = field(default_factory=list)
@@ -81,7 +81,7 @@ def collect(points: Iterable[Point], dtype: str | None = None) -> Collected:
             idle[name] = None
         else:
             mark = _mark(row, name)
-            key = (name, mark.op, mark.dtype, mark.engine, repr(sorted(mark.params.items())), mark.intensity)
+            key = (name, mark.op, mark.dtype, mark.engine, mark.dimensions, mark.intensity)
             marks.setdefault(key, mark).measured.extend(_measured(row))
     found = list(marks.values())
     _label(found)
@@ -113,7 +113,7 @@ def _mark(row: Mapping[str, Any], name: str) -> Mark:
         op=str(row["op"]),
         dtype=str(row["dtype"]),
         engine=str(row.get("engine") or ""),
-        params=row.get("params") or {},
+        dimensions=str(row.get("dimensions") or ""),
         intensity=float(row["arithmetic_intensity_flop_per_byte"]),
         attainable_flop_per_s=float(row["attainable_flop_per_s"]),
     )
@@ -133,43 +133,25 @@ def _label(marks: Sequence[Mark]) -> None:
     for mark in marks:
         by_name.setdefault(mark.name, []).append(mark)
     for name, group in by_name.items():
-        columns = _differing([{"dtype": mark.dtype, **mark.params} for mark in group])
-        for index, mark in enumerate(group):
-            facts = [_fact(key, values[index]) for key, values in columns.items()]
-            mark.label = printable(" ".join([name, *filter(None, facts)]), _LONGEST_LABEL) or mark.op
+        told = [_told(mark) for mark in group]
+        keys = dict.fromkeys(key for facts in told for key in facts)
+        differing = [key for key in keys if any(facts.get(key) != told[0].get(key) for facts in told)]
+        for mark, facts in zip(group, told, strict=True):
+            said = [name, *(_fact(key, facts[key]) for key in differing if key in facts)]
+            mark.label = printable(" ".join(said), _LONGEST_LABEL) or mark.op
 
 
-def _differing(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the columns whose values differ between rows, numbers first, without those that say nothing new.
-
-    A column says nothing new when it repeats another one (``seq_kv`` where it is ``seq_q``), or follows from
-    one of names (``out_dtype`` from ``dtype``, ``num_inputs`` from ``kind``).
-    """
-    columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
-    varying = {key: values for key, values in columns.items() if any(value != values[0] for value in values)}
-    names = {key: values for key, values in varying.items() if all(isinstance(value, str) for value in values)}
-    told_names: dict[str, list[Any]] = {}
-    told: dict[str, list[Any]] = {}
-    for key, values in (names | varying).items():
-        if values in told.values() or any(_follows(values, other) for other in told_names.values()):
-            continue
-        (told_names if key in names else told)[key] = values
-    return told | told_names
+def _told(mark: Mark) -> dict[str, str]:
+    """Return the dimensions that people are shown, as they are written on the command line, and the dtype."""
+    pairs = (word.partition("=") for word in mark.dimensions.split())
+    return {key: value for key, _, value in pairs} | {"dtype": mark.dtype}
 
 
-def _follows(values: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether each value of the other column stands with one value of this column only."""
-    return len(set(map(repr, zip(values, other, strict=True)))) == len(set(map(repr, other)))
-
-
-def _fact(key: str, value: Any) -> str:
-    """Return "m=64" for a size, "flash" for a name that is not "none", "causal" for a flag that is set."""
-    if isinstance(value, bool):
-        return key if value else ""
-    if isinstance(value, str):
-        return "" if value == "none" else value
-    whole = isinstance(value, float) and value.is_integer()
-    return f"{key}={int(value) if whole else value}"
+def _fact(key: str, value: str) -> str:
+    """Return "m=64" for a size, "flash" for a name, "causal" for a flag."""
+    if value in ("true", "false"):
+        return key if value == "true" else f"not {key}"
+    return f"{key}={value}" if value[:1].isdigit() else value
 
 
 def _notes(

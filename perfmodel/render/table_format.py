@@ -106,8 +106,9 @@ def _fits(report: Report, columns: list[Column], width: int) -> bool:
 
 
 def _longest(report: Report, column: Column) -> int:
-    cells = (len(column.text(row.get(column.key))) for row in report.rows)
-    return max(max((len(word) for word in column.heading.split()), default=0), *cells)
+    cells = [len(column.text(row.get(column.key))) for row in report.rows]
+    words = [column.heading] if _is_numeric(report, column) else column.heading.split()
+    return max([*cells, *map(len, words)], default=0)
 
 
 def _is_numeric(report: Report, column: Column) -> bool:

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from perfmodel.cli._record import read_record
 from perfmodel.hardware_catalog.read import parse_spec, to_hardware
 from perfmodel.kernels.torch import _cuda
 from perfmodel.measure import runner
-from perfmodel.measure.records import read_record
 
 SPEC = """
 name = "test-cpu"
@@ -93,7 +93,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(perfmodel, spec, tmp_path,
     ran = perfmodel("bench", *TINY, "--on", spec, "-o", path)
     assert ran.code == 130
     assert "1 of 2 rows" in ran.err
-    assert [row["kernel"] for row in read_record(path).rows] == ["F.layer_norm"]
+    assert [row.kernel for row in read_record(path).rows] == ["F.layer_norm"]
 
 
 def test_kernel_filter_skipped_rows_and_out_of_memory(perfmodel, spec):

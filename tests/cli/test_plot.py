@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfmodel.cli import plot
 from perfmodel.cli._record import read_record
+from perfmodel.errors import PerfModelError
 
 GEMM = ("gemm", "m=4096", "n=4096", "k=4096", "dtype=fp16")
 
@@ -30,7 +34,7 @@ def bench_record(**changes):
         "name": "gemm",
         "dtype": "fp32",
         "engine": "vector fp32",
-        "params": {"m": 512, "n": 512, "k": 512},
+        "dimensions": "m=512 n=512 k=512",
         "hardware": "bench-machine",
         "arithmetic_intensity_flop_per_byte": 85.3,
         "attainable_flop_per_s": 2e11,
@@ -132,7 +136,7 @@ def test_a_machine_without_a_specification_is_refused_with_the_nearest_name(perf
         (bench_record(command="roi"), "a record of 'roi' holds no points"),
         (bench_record(rows=3), "at rows"),
         (bench_record(rows=[{"op": "gemm"}]), "missing required field `hardware` at rows[0]"),
-        (bench_record(rows=[{**bench_record()["rows"][0], "params": 3}]), "at rows[0].params"),
+        (bench_record(rows=[{**bench_record()["rows"][0], "dimensions": 3}]), "at rows[0].dimensions"),
         (bench_record(rows=[{**bench_record()["rows"][0], "attainable_flop_per_s": "fast"}]), "at rows[0].attain"),
         (bench_record(context={"spec": {**SPEC, "memory": {}}}), "context.spec"),
     ],
@@ -192,3 +196,11 @@ def test_the_example_block_is_what_its_comments_say():
     # Biases add an operation an output: t (3 h + h + 4 h + h).
     products = sum(op.flop() for op in block if op.op == "gemm")
     assert products == 2 * 4096 * weights + 4096 * 9 * 1600
+
+
+@given(cut=st.integers(0, 600))
+def test_no_truncation_escapes_as_another_error(tmp_path_factory, cut):
+    path = tmp_path_factory.mktemp("cut") / "record.json"
+    path.write_text(json.dumps(bench_record())[:cut])
+    with contextlib.suppress(PerfModelError):
+        assert read_record(path).rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.operators._parse import parse_operators
 
+INLINE = "gemm m=1 n=2 k=3 dtype=fp16 bias=true layer_norm rows=4 cols=5"
+
 
 def test_several_operators_inline() -> None:
-    gemm, norm = parse_operators("gemm m=1 n=2 k=3 dtype=fp16 bias=true layer_norm rows=4 cols=5".split())
+    gemm, norm = parse_operators(INLINE.split())
     assert (gemm.op, gemm.params()["m"], gemm.dtype, gemm.params()["bias"]) == ("gemm", 1, "fp16", True)
     assert (norm.op, norm.params()) == ("layer_norm", {"rows": 4, "cols": 5})
 
@@ -134,24 +137,21 @@ def test_wrong_files_are_named(tmp_path: Path, text: str, part: str) -> None:
 
 @given(st.lists(st.text(alphabet="gemk=1..+/ae0-9_fp", max_size=12), max_size=6))
 def test_any_words_give_operators_or_our_error(words: list[str]) -> None:
-    try:
+    with contextlib.suppress(PerfModelError):
         assert parse_operators(words)
-    except PerfModelError as error:
-        assert error.message
 
 
+KEYS = ["op", "m", "n", "k", "dtype", "count"]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["gemm", "1..8", "fp16", ""]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["op", "m", "n", "k", "dtype", "count"]), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(json_values)
 def test_any_document_gives_operators_or_our_error(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "a.json"
     path.write_text(json.dumps(value))
-    try:
+    with contextlib.suppress(PerfModelError):
         assert parse_operators([str(path)])
-    except PerfModelError as error:
-        assert error.message

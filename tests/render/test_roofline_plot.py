@@ -254,7 +254,7 @@ def test_labels_say_in_what_points_of_one_name_differ():
     ]
     labels = [mark.label for mark in _roofline_points.collect(points).marks]
     # seq_kv follows seq_q, kv_heads heads, kv_dtype dtype: no need to repeat them.
-    assert labels == ["attention seq_q=256 causal flash", "attention seq_q=512 flash", "attention seq_q=512 unfused"]
+    assert labels == ["attention seq_q=256 causal", "attention seq_q=512", "attention seq_q=512 unfused"]
 
 
 def test_labels_name_the_dtype_where_only_it_differs():

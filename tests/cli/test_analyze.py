@@ -1,0 +1,119 @@
+"""`perfmodel analyze`: the contract's keys, the formats, and what wrong usage gets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+KEYS = {
+    *("op", "name", "params", "dtype", "count", "hardware", "flop", "bytes_read", "bytes_written", "limiter", "advice"),
+    *("arithmetic_intensity_flop_per_byte", "ridge_point_flop_per_byte", "bound_time_s", "predicted_time_s"),
+    *("predicted_time_low_s", "predicted_time_high_s", "attainable_flop_per_s", "attainable_bytes_per_s"),
+}
+GEMM = ("gemm", "m=4096", "n=4096", "k=4096", "dtype=fp16")
+ON = ("--on", "a100-sxm4-40gb")
+
+
+def test_json_rows_have_the_keys_of_the_contract(perfmodel):
+    ran = perfmodel("analyze", *GEMM, *ON, "--format", "json")
+    assert ran.code == 0
+    document = ran.json
+    assert (document["schema_version"], document["command"]) == (1, "analyze")
+    assert document["context"]["hardware"] == ["a100-sxm4-40gb"]
+    assert document["context"]["perfmodel"]
+    (row,) = document["rows"]
+    assert set(row) >= KEYS
+    assert (row["op"], row["hardware"], row["dtype"], row["limiter"]) == ("gemm", "a100-sxm4-40gb", "fp16", "compute")
+    assert row["params"] | {"m": 4096, "n": 4096, "k": 4096, "batch": 1} == row["params"]
+    assert row["flop"] == 2 * 4096**3
+    assert row["bound_time_s"] == pytest.approx(440.5e-6, rel=1e-3)
+
+
+def test_a_sweep_over_two_machines_has_a_row_a_point(perfmodel):
+    ran = perfmodel("analyze", "gemm", "m=64..512", "n=8/16", "k=4", *ON, "--on", "v100", "--format", "json")
+    rows = ran.json["rows"]
+    assert len(rows) == 2 * 4 * 2
+    assert {row["hardware"] for row in rows} == {"a100-sxm4-40gb", "v100-sxm2-32gb"}
+    assert all(isinstance(row["params"]["m"], int) for row in rows)
+
+
+def test_formats_agree(perfmodel):
+    rows = list(csv.DictReader(io.StringIO(perfmodel("analyze", *GEMM, *ON, "--format", "csv").out)))
+    document = perfmodel("analyze", *GEMM, *ON, "-f", "json").json
+    assert float(rows[0]["bound_time_s"]) == document["rows"][0]["bound_time_s"]
+    assert "| gemm | m=4096 n=4096 k=4096 |" in perfmodel("analyze", *GEMM, *ON, "-f", "markdown").out
+    assert "440.5 us" in perfmodel("analyze", *GEMM, *ON).out
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("json", "{"), ("csv", "op,"), ("md", "###"), ("txt", "Bound")])
+def test_the_suffix_of_the_output_chooses_the_format(perfmodel, tmp_path, suffix, start):
+    path = tmp_path / f"out.{suffix}"
+    ran = perfmodel("analyze", *GEMM, *ON, "-o", path)
+    assert (ran.code, ran.out) == (0, "")
+    assert str(path) in ran.err
+    assert path.read_text().startswith(start)
+
+
+def test_output_to_a_dash_is_stdout(perfmodel):
+    assert json.loads(perfmodel("analyze", *GEMM, *ON, "--format", "json", "-o", "-").out)["rows"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "part"),
+    [
+        ((*GEMM,), 2, "no machine is given"),
+        ((), 2, "Missing argument"),
+        (("gem", "m=1", *ON), 2, "Did you mean 'gemm'?"),
+        (("gemm", "m=1", "n=1", "kk=1", *ON), 2, "Did you mean 'k'?"),
+        (("gemm", "m=0", "n=1", "k=1", *ON), 2, "below 1"),
+        (("gemm", "m=-1", "n=1", "k=1", *ON), 2, "below 1"),
+        (("gemm", "m=1e30", "n=1", "k=1", *ON), 2, "above 2^53"),
+        (("gemm", "m=1.5", "n=1", "k=1", *ON), 2, "not a whole number"),
+        (("gemm", "m=1", "n=1", "k=1", "dtype=fp8", *ON), 2, "no peak for dtype 'fp8'"),
+        (("gemm", "m=1", "n=1", "k=1", "dtype=fp17", *ON), 2, "unknown dtype 'fp17'"),
+        ((*GEMM, "--on", "a100-sxm4-40g"), 2, "Did you mean 'a100-sxm4-40gb'?"),
+        ((*GEMM, "--on", "none.toml"), 3, "none.toml: no such file"),
+        (("none.yaml", *ON), 3, "none.yaml: no such file"),
+        ((*GEMM, *ON, "--format", "xml"), 2, "xml"),
+        ((*GEMM, *ON, "--on"), 2, "--on"),
+        ((*GEMM, *ON, "-o", "out.xml"), 2, "names no format"),
+        ((*GEMM, *ON, "-o", "/none/out.json"), 2, "cannot be written"),
+        ((*GEMM, *ON, "--plot", "out.gif"), 2, "gif"),
+        ((*GEMM, *ON, "--foo"), 2, "--foo"),
+    ],
+)
+def test_wrong_usage_gets_one_message_and_the_exit_code(perfmodel, arguments, code, part):
+    ran = perfmodel("analyze", *arguments)
+    assert ran.code == code
+    assert part in ran.err
+    assert ran.err.startswith("perfmodel: ")
+    assert len(ran.err.splitlines()) == 1
+    assert ran.out == ""
+
+
+def test_bad_files_name_the_file(perfmodel, tmp_path):
+    for name, text in {
+        "empty.toml": "",
+        "cut.json": '[{"op": "gemm", "m"',
+        "zero.yaml": "- {op: gemm, m: 0, n: 1, k: 1}",
+    }.items():
+        (tmp_path / name).write_text(text)
+        ran = perfmodel("analyze", tmp_path / name, *ON)
+        assert ran.code == 3
+        assert name in ran.err
+    ran = perfmodel("analyze", f"{tmp_path}/", *ON)
+    assert (ran.code, "directory" in ran.err) == (3, True)
+
+
+def test_the_users_own_machine_works_like_a_name(perfmodel, tmp_path):
+    spec = tmp_path / "my_gpu.toml"
+    spec.write_text(
+        'name = "mine"\nvendor = "me"\narchitecture = "new"\n'
+        '[memory.hbm]\nbandwidth = "1 TB/s"\n[peak.vector]\nfp32 = "10 TFLOP/s"\n'
+    )
+    rows = perfmodel("analyze", "elementwise", "numel=1e9", "--on", spec, "--format", "json").json["rows"]
+    assert rows[0]["hardware"] == "mine"
+    assert rows[0]["bound_time_s"] == pytest.approx(12e-3)

@@ -1,0 +1,128 @@
+"""The program: help, version, exit codes, pipes and colours."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+from perfmodel import __version__, cli
+from perfmodel.cli import app
+
+COMMANDS = sorted(m.name for m in pkgutil.iter_modules(cli.__path__) if m.name[0] != "_" and m.name != "app")
+ANALYZE = ["analyze", "gemm", "m=64..512+8", "n=64", "k=64", "dtype=fp16", "--on", "a100"]
+
+
+def program(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "perfmodel", *arguments], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_version(perfmodel):
+    assert perfmodel("--version").out == f"perfmodel {__version__}\n"
+
+
+def test_the_commands_of_the_contract_are_there():
+    assert {"hardware", "analyze", "bench", "calibrate", "roi", "plot"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_a_purpose_and_an_example(perfmodel, name):
+    assert name in perfmodel("--help").out
+    ran = perfmodel(name, "--help")
+    assert ran.code == 0
+    module = importlib.import_module(f"perfmodel.cli.{name}")
+    if not hasattr(module, "app"):
+        assert "Example: perfmodel" in " ".join(ran.out.split())
+
+
+def test_wrong_commands_and_no_command(perfmodel):
+    ran = perfmodel("analyse")
+    assert ran.code == 2
+    assert "Did you mean 'analyze'?" in ran.err
+    assert perfmodel().code == 2
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from perfmodel.cli.app import run; run(['--help']);"
+        "heavy = {'torch', 'matplotlib', 'numpy', 'yaml', 'msgspec'} & set(sys.modules);"
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_importing_perfmodel_loads_nothing_heavy():
+    code = (
+        "import sys, perfmodel; heavy = {'torch', 'matplotlib', 'typer', 'numpy'} & set(sys.modules);"
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_analyze_does_without_torch_and_matplotlib():
+    code = (
+        f"import sys; from perfmodel.cli.app import run; run({ANALYZE!r});"
+        "heavy = {'torch', 'matplotlib'} & set(sys.modules); sys.exit(', '.join(heavy) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    run = f"{sys.executable} -m perfmodel {' '.join(ANALYZE)} --format json | head -1; exit ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "{\n", "")
+
+
+def test_a_full_device_is_one_message():
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "perfmodel", *ANALYZE], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ran.returncode == 2
+    assert "No space left" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_fault_shows_no_traceback_but_debug_does(perfmodel, monkeypatch):
+    def broken():
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(app, "build_app", broken)
+    ran = perfmodel("hardware")
+    assert (ran.code, "boom" in ran.err) == (app.EXIT_INTERNAL, True)
+    with pytest.raises(RuntimeError, match="boom"):
+        app.run(["hardware", "--debug"])
+
+
+def test_an_interrupt_exits_130(perfmodel, monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "build_app", interrupted)
+    assert perfmodel("hardware").code == 130
+
+
+def test_debug_shows_the_traceback_of_an_error():
+    ran = program(*ANALYZE[:2], "--on", "a100", "--debug")
+    assert "Traceback" in ran.stderr
+
+
+@pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_pipes_and_no_color_are_plain(plain):
+    ran = program(*ANALYZE, env={**os.environ, **plain})
+    assert ran.returncode == 0
+    assert "\x1b" not in ran.stdout
+
+
+def test_shell_completion_is_offered():
+    ran = program("--show-completion", "bash")
+    assert "perfmodel" in ran.stdout
