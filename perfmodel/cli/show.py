@@ -1,0 +1,41 @@
+"""A record again, as a table or in another format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfmodel.cli._common import FormatOption, OutputOption, emit
+
+
+def command(
+    record: Annotated[Path, typer.Argument(metavar="RECORD", help="JSON file that analyze or bench wrote.")],
+    format_: FormatOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Show a record of analyze or bench again, as a table or in another format.
+
+    Example: perfmodel show record.json --format markdown
+    """
+    from perfmodel.cli._record import read_record
+    from perfmodel.core.report import Report
+    from perfmodel.core.results import PREDICTION_COLUMNS
+    from perfmodel.files import read_document
+    from perfmodel.measure.rows import bench_columns
+
+    kind = read_record(record).command
+    document = read_document(record)
+    emit(
+        Report(
+            command=kind,
+            columns=bench_columns() if kind == "bench" else PREDICTION_COLUMNS,
+            rows=document["rows"],
+            context=document.get("context") or {},
+            notes=tuple(str(note) for note in document.get("notes") or ()),
+            title=f"{kind} record {record.name}",
+        ),
+        format_,
+        output,
+    )

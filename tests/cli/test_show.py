@@ -1,0 +1,27 @@
+"""`perfmodel show`: a record reads back into every format."""
+
+from __future__ import annotations
+
+ANALYZE = ("analyze", "gemm", "m=64/4096", "n=4096", "k=4096", "dtype=fp16", "--on", "a100-sxm4-40gb")
+
+
+def test_a_record_shows_the_table_that_was_printed(perfmodel, tmp_path):
+    record = tmp_path / "record.json"
+    assert perfmodel(*ANALYZE, "-o", record).code == 0
+    shown, printed = perfmodel("show", record), perfmodel(*ANALYZE)
+    assert shown.code == 0
+    assert shown.out.splitlines()[1:] == printed.out.splitlines()[1:]
+
+
+def test_json_is_the_record_again(perfmodel, tmp_path):
+    record = tmp_path / "record.json"
+    perfmodel(*ANALYZE, "-o", record)
+    assert perfmodel("show", record, "--format", "json").out == record.read_text()
+    perfmodel("show", record, "-o", tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_text() == perfmodel(*ANALYZE, "--format", "csv").out
+
+
+def test_what_is_no_record_is_an_input_error(perfmodel, tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    ran = perfmodel("show", tmp_path / "a.json")
+    assert (ran.code, "is no record" in ran.err) == (3, True)
