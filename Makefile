@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 OUT := out
 
-.PHONY: demo test check lint types contracts coverage bench clean help
+.PHONY: help demo test check lint types contracts bench clean
 
 help:
 	@echo "make demo    the main job on this machine, in a minute"
@@ -22,7 +22,7 @@ demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/demo.sh $(OUT)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 $(COVERAGE)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -34,11 +34,9 @@ types: $(STAMP)
 contracts: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
-coverage: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
-
-check: lint types contracts coverage
-	$(BIN)/perfmodel hardware lint hardware_specs/*.toml
+check: COVERAGE = --cov --cov-report=term
+check: lint types contracts test
+	$(BIN)/perfmodel hardware lint
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
