@@ -116,7 +116,7 @@ def smallest_fit(work: Work, hardware: Hardware) -> tuple[NDArray[np.int8], tupl
     index = np.full(size.shape, -1, dtype=np.int8)
     levels = tuple(_levels(hardware))
     for position, level in enumerate(levels):
-        fits = size <= (np.inf if level.capacity_bytes is None else level.capacity_bytes)
+        fits = size <= (np.inf if level.capacity_bytes is None else level.capacity_bytes / level.partitions)
         index = np.where(fits, np.int8(position), index)
     return index, levels
 

@@ -56,6 +56,15 @@ OnOption = Annotated[
         "--on", metavar="HW", help="Machine: a catalog name, alias or spec file; may be repeated.", show_default=False
     ),
 ]
+ComparedOnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on",
+        metavar="HW",
+        help="Machine to compare with: a catalog name, alias or spec file; default: this one.",
+        show_default=False,
+    ),
+]
 
 
 def emit(report: Report, format_: Format | None = None, output: Path | None = None) -> None:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._common import FormatOption, OnOption, OutputOption, PlotOption, context, emit, output_format, status
+from perfmodel.cli._common import (
+    ComparedOnOption,
+    FormatOption,
+    OutputOption,
+    PlotOption,
+    context,
+    emit,
+    output_format,
+    status,
+)
 from perfmodel.cli.calibrate import (
     DeviceOption,
     ThreadsOption,
@@ -41,7 +50,7 @@ def command(
         ),
     ] = None,
     device: DeviceOption = None,
-    on: OnOption = None,
+    on: ComparedOnOption = None,
     preset: Annotated[
         str | None,
         typer.Option("--preset", metavar="quick|full", help="A ready set of operators; default, without OPS: quick."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._common import FormatOption, OnOption, context, emit, status
+from perfmodel.cli._common import ComparedOnOption, FormatOption, context, emit, status
 from perfmodel.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ThreadsOption = Annotated[
 
 def command(
     device: DeviceOption = None,
-    on: OnOption = None,
+    on: ComparedOnOption = None,
     threads: ThreadsOption = None,
     format_: FormatOption = None,
     output: Annotated[

@@ -30,6 +30,8 @@ class MemoryLevel:
     capacity_bytes : capacity of the level over the whole device [B].
     bandwidth_bytes_per_s : vendor's peak [B/s], or None where no source gives one.
     sustained_bytes_per_s : best measured bandwidth [B/s], or None.
+    partitions : parts that do not share what they hold (the L2 of each chiplet); data that all processors read
+        has to fit in one.
     """
 
     name: str
@@ -37,6 +39,7 @@ class MemoryLevel:
     bandwidth_bytes_per_s: float | None = None
     sustained_bytes_per_s: float | None = None
     technology: str = ""
+    partitions: int = 1
     source: str = ""
     note: str = ""
 

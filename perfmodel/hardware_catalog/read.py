@@ -216,6 +216,8 @@ def _memory(spec: HardwareSpec, read: _Quantities) -> tuple[MemoryLevel, ...]:
 
 def _level(name: str, spec: HardwareSpec, read: _Quantities) -> MemoryLevel:
     level: MemorySpec = spec.memory[name]
+    if level.partitions < 1:
+        raise InputFileError(f"{level.partitions} partitions are none.", place=f"{read.place}: memory.{name}")
     capacity = read.optional(level.capacity, "B", f"memory.{name}.capacity")
     per_sm = read.optional(level.capacity_per_sm, "B", f"memory.{name}.capacity_per_sm")
     if capacity is None and per_sm is not None and spec.chip.sm_count:
@@ -227,6 +229,7 @@ def _level(name: str, spec: HardwareSpec, read: _Quantities) -> MemoryLevel:
         read.optional(level.bandwidth, "B/s", f"memory.{name}.bandwidth"),
         read.optional(sustained, "B/s", f"sustained.memory.{name}"),
         level.technology,
+        level.partitions,
         level.source,
         level.note,
     )

@@ -23,6 +23,7 @@ class MemorySpec(msgspec.Struct, forbid_unknown_fields=True):
     capacity_per_sm: Quantity | None = None
     bandwidth: Quantity | None = None
     technology: str = ""
+    partitions: int = 1
     bus_width_bits: Positive | None = None
     memory_clock: Quantity | None = None
     transfers_per_clock: Positive | None = None

@@ -101,6 +101,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
         memory={
             level.name: MemorySpec(
                 technology=level.technology,
+                partitions=level.partitions,
                 capacity=quantity(level.capacity_bytes, "B"),
                 bandwidth=quantity(level.bandwidth_bytes_per_s, "B/s"),
                 source=level.source,

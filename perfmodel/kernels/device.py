@@ -55,6 +55,10 @@ class Device(Protocol):
         """Push everything out of the device's caches; may return before that is done."""
         ...
 
+    def hold(self) -> None:
+        """Keep the device busy while the host enqueues what is timed, so that host latency is not measured."""
+        ...
+
     def free_memory_bytes(self) -> float:
         """Return the memory that can still be had [B]."""
         ...

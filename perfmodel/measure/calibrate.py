@@ -103,7 +103,6 @@ def calibrate(device: Device, dtypes: Sequence[str], effort: Effort, status: Sta
             rates[dtype] = _product_rate(dtype, device, effort)
     status("measuring the cost of a call")
     overhead = _overhead_s(device)
-    threads = device.facts().get("threads")
     facts = device.facts()
     threads = f", threads: {facts['threads']}" if device.kind == "cpu" else f" on {device.name}"
     return Figures(

@@ -62,7 +62,8 @@ def time_call(
 
     Each sample is one call between the start and the stop of the device's stopwatch. With ``cache="flushed"`` the
     device's caches are flushed before each sample, outside that interval; with "warm" the data of the sample
-    before is left where it lies. Python's garbage collector rests meanwhile.
+    before is left where it lies. A GPU is held busy until the host has enqueued all of it. Python's garbage
+    collector rests meanwhile.
 
     Parameters
     ----------
@@ -102,6 +103,7 @@ def _sample(call: Callable[[], Any], device: Device, *, flush: bool) -> float:
     if flush:
         device.flush_cache()
     watch = device.stopwatch()
+    device.hold()
     watch.start()
     # The output is dropped after the clock has stopped, so that freeing it is not timed.
     output = call()

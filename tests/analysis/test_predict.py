@@ -85,6 +85,13 @@ def test_a_cache_of_unknown_bandwidth_gives_no_bound(simple_gpu: Hardware) -> No
     assert math.isnan(p.resident_bound_time_s)  # type: ignore[arg-type]
 
 
+def test_a_cache_in_parts_holds_what_fits_in_one_part(simple_gpu: Hardware) -> None:
+    machine = dataclasses.replace(simple_gpu, memory=(simple_gpu.memory[0], MemoryLevel("l2", 1e7, 4e12, partitions=8)))
+    # 6 MB fit in 10 MB, and not in an eighth of it
+    assert pm.predict(pm.Elementwise(numel=500_000), machine).fits_in == "hbm"
+    assert pm.predict(pm.Elementwise(numel=100_000), machine).fits_in == "l2"
+
+
 def test_without_measured_figures_the_prediction_is_the_datasheet_and_says_so(simple_gpu: Hardware) -> None:
     bare = dataclasses.replace(simple_gpu, memory=(MemoryLevel("hbm", 1e9, 1e12),), launch=Launch())
     p = pm.predict(pm.Elementwise(numel=10_000_000), bare)

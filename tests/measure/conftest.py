@@ -32,6 +32,9 @@ class ScriptedDevice:
     def flush_cache(self) -> None:
         self.log.append("flush")
 
+    def hold(self) -> None:
+        self.log.append("hold")
+
     def free_memory_bytes(self) -> float:
         return self.free_bytes
 

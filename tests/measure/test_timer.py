@@ -74,7 +74,7 @@ def test_flush_lies_outside_the_interval_and_comes_before_each_sample(scripted):
     device = scripted()
     rule = StandardErrorRule(0.0, 2, 2)
     time_call(lambda: device.log.append("call"), device, rule, cache="flushed")
-    warm_up, sample = ["call"] * WARM_UP_CALLS, ["flush", "start", "call", "stop"]
+    warm_up, sample = ["call"] * WARM_UP_CALLS, ["flush", "hold", "start", "call", "stop"]
     assert device.log == [*warm_up, "synchronize", *sample, *sample]
 
 

@@ -81,6 +81,9 @@ class CpuDevice:
         for _ in range(_HOST_CALLS):
             torch.mm(self._few, self._few).add_(self._few)
 
+    def hold(self) -> None:
+        """Do nothing: on a CPU the host's work is the kernel's."""
+
     def free_memory_bytes(self) -> float:
         """Return the memory that the system can still give [B]; infinite where it does not say."""
         with contextlib.suppress(OSError, ValueError, IndexError):
