@@ -12,7 +12,7 @@ Names are loaded when first used: importing perfmodel imports neither numpy nor 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -35,8 +35,14 @@ _PUBLIC = {
     "predict": "perfmodel.analysis.predict",
     "amdahl_speedup": "perfmodel.analysis.amdahl",
     "amdahl_limit": "perfmodel.analysis.amdahl",
-    "Candidate": "perfmodel.analysis.roi",
+    "Candidate": "perfmodel.analysis.plan",
+    "Plan": "perfmodel.analysis.plan",
+    "read_plan": "perfmodel.analysis.plan",
+    "Economics": "perfmodel.analysis.economics",
+    "headroom": "perfmodel.analysis.roi",
     "rank": "perfmodel.analysis.roi",
+    "Profile": "perfmodel.core.profile",
+    "ProfileEntry": "perfmodel.core.profile",
     "hardware": "perfmodel.hardware_catalog",
     "hardware_names": "perfmodel.hardware_catalog",
     "read_profile": "perfmodel.profiles",
@@ -44,21 +50,64 @@ _PUBLIC = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load a public name, or an operator class, when it is first used (PEP 562)."""
-    if name in _PUBLIC:
-        value = getattr(importlib.import_module(_PUBLIC[name]), name)
-    elif name[:1].isupper():
-        from perfmodel.operators import load_class
+if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complete
+    from perfmodel.analysis.amdahl import amdahl_limit as amdahl_limit
+    from perfmodel.analysis.amdahl import amdahl_speedup as amdahl_speedup
+    from perfmodel.analysis.economics import Economics as Economics
+    from perfmodel.analysis.plan import Candidate as Candidate
+    from perfmodel.analysis.plan import Plan as Plan
+    from perfmodel.analysis.plan import read_plan as read_plan
+    from perfmodel.analysis.predict import bound_time as bound_time
+    from perfmodel.analysis.predict import predict as predict
+    from perfmodel.analysis.roi import headroom as headroom
+    from perfmodel.analysis.roi import rank as rank
+    from perfmodel.core.hardware import Hardware as Hardware
+    from perfmodel.core.profile import Profile as Profile
+    from perfmodel.core.profile import ProfileEntry as ProfileEntry
+    from perfmodel.core.report import Report as Report
+    from perfmodel.core.results import Prediction as Prediction
+    from perfmodel.core.roofline import arithmetic_intensity as arithmetic_intensity
+    from perfmodel.core.roofline import attainable_flop_per_s as attainable_flop_per_s
+    from perfmodel.core.roofline import ridge_point as ridge_point
+    from perfmodel.errors import InputFileError as InputFileError
+    from perfmodel.errors import PerfModelError as PerfModelError
+    from perfmodel.errors import UnavailableError as UnavailableError
+    from perfmodel.errors import UsageError as UsageError
+    from perfmodel.hardware_catalog import hardware as hardware
+    from perfmodel.hardware_catalog import hardware_names as hardware_names
+    from perfmodel.operators import Operator as Operator
+    from perfmodel.operators import load_operator as load_operator
+    from perfmodel.operators import operator_names as operator_names
+    from perfmodel.operators._parse import parse_operators as parse_operators
+    from perfmodel.operators.attention import Attention as Attention
+    from perfmodel.operators.elementwise import Elementwise as Elementwise
+    from perfmodel.operators.embedding import Embedding as Embedding
+    from perfmodel.operators.gemm import Gemm as Gemm
+    from perfmodel.operators.layer_norm import LayerNorm as LayerNorm
+    from perfmodel.operators.memcpy import Memcpy as Memcpy
+    from perfmodel.operators.reduction import Reduction as Reduction
+    from perfmodel.operators.rms_norm import RmsNorm as RmsNorm
+    from perfmodel.operators.softmax import Softmax as Softmax
+    from perfmodel.operators.transpose import Transpose as Transpose
+    from perfmodel.profiles import read_profile as read_profile
+    from perfmodel.render.roofline_plot import roofline_plot as roofline_plot
+else:
 
-        try:
-            value = load_class(name)
-        except KeyError:
-            raise AttributeError(f"module 'perfmodel' has no attribute {name!r}") from None
-    else:
-        raise AttributeError(f"module 'perfmodel' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        """Load a public name, or an operator class, when it is first used (PEP 562)."""
+        if name in _PUBLIC:
+            value = getattr(importlib.import_module(_PUBLIC[name]), name)
+        elif name[:1].isupper():
+            from perfmodel.operators import load_class
+
+            try:
+                value = load_class(name)
+            except KeyError:
+                raise AttributeError(f"module 'perfmodel' has no attribute {name!r}") from None
+        else:
+            raise AttributeError(f"module 'perfmodel' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -41,7 +41,7 @@ class UnavailableError(PerfModelError):
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the closest allowed name, or an empty string.
+    """Return ``"Did you mean 'x'?"`` for the closest allowed name, or an empty string.
 
     >>> nearest("gem", ["gemm", "softmax"])
     "Did you mean 'gemm'?"

@@ -68,7 +68,8 @@ def elementwise_rates(folder: Path, known: dict[str, Hardware]) -> Samples:
     for row in rows(folder, "neusight_elementwise_fp32"):
         if row["kind"] not in ("add", "mul"):
             continue
-        traffic = 4 * float(row["numel"]) * (int(row["num_inputs"]) + 1)
+        # not the column numel: some of its values have overflowed 32 bits
+        traffic = 4 * float(row["rows"]) * float(row["cols"]) * (int(row["num_inputs"]) + 1)
         l2 = l2_bytes(machine_of(row["hardware"], known))
         if traffic > max(ELEMENTWISE_BYTES, L2_MULTIPLE["elementwise"] * l2):
             samples[row["hardware"], "memory.hbm"].append(traffic / float(row["time_s"]))

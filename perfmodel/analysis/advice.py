@@ -34,7 +34,7 @@ def advise(
     limiter: Text,
     bound_time_s: Number,
     time_s: Number,
-    launch_s: float | None,
+    launch_s: float,
     resident_time_s: Number = np.nan,
 ) -> Text:
     """Return the advice for a bound, and a time that was predicted or measured.
@@ -51,14 +51,12 @@ def advise(
     ----------
     limiter : the ceiling that sets the bound, a string or an array of strings.
     bound_time_s, time_s : the bound and the time [s], scalar or array of one shape.
-    launch_s : launch overhead of the machine [s], or None.
+    launch_s : launch overhead of the machine [s].
     resident_time_s : the bound with the data in a cache [s]; NaN where it does not fit one.
     """
     share = np.divide(bound_time_s, time_s)
     names = np.asarray(limiter)
-    launch = names == "launch"
-    if launch_s:
-        launch = launch | (np.asarray(time_s) < 2 * launch_s) | (np.asarray(resident_time_s) < launch_s)
+    launch = (names == "launch") | (np.asarray(time_s) < 2 * launch_s) | (np.asarray(resident_time_s) < launch_s)
     is_compute, is_link = names == "compute", np.isin(names, LINKS)
     rules: list[tuple[Any, str]] = [
         (launch, "launch"),

@@ -37,7 +37,7 @@ def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
     """Return the peak that an operator's arithmetic runs on.
 
     Matrix products take the tensor engine where it has the dtype, otherwise the vector engine. Vector
-    arithmetic in a dtype that the vector engine lacks is done in fp32, as frameworks do.
+    arithmetic in a dtype that the vector engine lacks, or is slower in, is done in fp32, as frameworks do.
     ``op.engine`` overrides the choice.
 
     Raises
@@ -50,12 +50,7 @@ def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
         if peak is None:
             raise hardware.lacks(op.dtype, op.engine)
         return peak
-    if op.preferred_engine == "tensor":
-        return hardware.best_peak(op.dtype)
-    peak = hardware.find_peak(op.dtype, "vector") or hardware.find_peak("fp32", "vector")
-    if peak is None:
-        raise hardware.lacks(op.dtype, "vector")
-    return peak
+    return hardware.best_peak(op.dtype) if op.preferred_engine == "tensor" else hardware.vector_peak(op.dtype)
 
 
 def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str, Number]) -> Ceilings:
@@ -68,25 +63,41 @@ def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str
     )
 
 
+#: What a machine that nobody measured is assumed to sustain of its datasheet, and to need for a launch [s]: the
+#: medians of the shipped specs that have the figure (a test recomputes them).
+ASSUMED_BANDWIDTH = 0.85
+ASSUMED_COMPUTE = 0.80
+ASSUMED_LAUNCH_S = 2.2e-6
+
+
+def launch_time(hardware: Hardware) -> float:
+    """Return what starting a kernel takes: the spec's overhead, else the assumed one [s]."""
+    overhead = hardware.launch.overhead_s
+    return ASSUMED_LAUNCH_S if overhead is None else overhead
+
+
 def sustained_ceilings(
     hardware: Hardware, peak: Peak | None, links: Mapping[str, Number], pinned: bool = True
 ) -> Ceilings:
-    """Return the ceilings that good microbenchmarks reach, the datasheet's where none was measured."""
+    """Return the ceilings that good kernels reach: measured ones, else an assumed share of the datasheet's.
+
+    A link that was not measured keeps its datasheet rate: there is nothing to assume its share from.
+    """
     sheet = datasheet_ceilings(hardware, peak, links)
-    measured: dict[str, float] = {m.name: m.sustained_bytes_per_s for m in _levels(hardware) if m.sustained_bytes_per_s}
+    measured = {m.name: m.sustained_bytes_per_s for m in _levels(hardware) if m.sustained_bytes_per_s}
     used = [name for name in sheet.memory if name in measured]
-    compute = sheet.compute
-    if peak and peak.sustained_flop_per_s:
-        compute = peak.sustained_flop_per_s
-        used.insert(0, "compute")
-    rates = dict(sheet.links)
-    for name in rates:
+    compute = None
+    if peak:
+        compute = peak.sustained_flop_per_s or ASSUMED_COMPUTE * peak.flop_per_s
+        used += ["compute"] if peak.sustained_flop_per_s else []
+    rates = {}
+    for name, rate in sheet.links.items():
         figure = hardware.sustained_links.get(name if pinned else f"{name}_pageable")
-        if figure:
-            rates[name] = figure
-            used.append(name)
-    memory = {name: measured.get(name, rate) for name, rate in sheet.memory.items()}
-    return Ceilings(compute, memory, rates, hardware.launch.overhead_s, tuple(used))
+        rates[name] = figure or rate
+        used += [name] if figure else []
+    used += ["launch"] if hardware.launch.overhead_s is not None else []
+    memory = {name: measured.get(name, ASSUMED_BANDWIDTH * rate) for name, rate in sheet.memory.items()}
+    return Ceilings(compute, memory, rates, launch_time(hardware), tuple(used))
 
 
 def ceiling_times(work: Work, ceilings: Ceilings, links: Mapping[str, Number]) -> dict[str, Number]:

@@ -6,13 +6,20 @@ A model takes an operator, a machine and the counted work, and returns an `Estim
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from perfmodel.analysis.ceilings import Ceilings, ceiling_times, sustained_ceilings
+from perfmodel.analysis.ceilings import (
+    ASSUMED_BANDWIDTH,
+    ASSUMED_COMPUTE,
+    ASSUMED_LAUNCH_S,
+    Ceilings,
+    ceiling_times,
+    sustained_ceilings,
+)
 from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.work import Number, Work
@@ -49,9 +56,9 @@ class LatencyModel(Protocol):
 class SustainedRoofline:
     """t = launch overhead + max over ceilings of (work / sustained rate).
 
-    The roofline with what good microbenchmarks reach in place of the datasheet, plus the cost of starting
-    a kernel. Figures that the spec lacks fall back to the datasheet, and the basis says which. It knows
-    nothing of tiles, waves or caches, so it states no interval.
+    The roofline with what good kernels reach in place of the datasheet, plus the cost of starting a kernel. In
+    place of a figure that the spec lacks stands the median share of the machines that were measured, and the
+    basis says so. It knows nothing of tiles, waves or caches, so it states no interval.
     """
 
     name = "sustained-roofline"
@@ -61,25 +68,21 @@ class SustainedRoofline:
         links = op.link_traffic()
         ceilings = sustained_ceilings(hardware, peak, links, pinned=getattr(op, "pinned", True))
         slowest = roofline.bound(ceiling_times(work, ceilings, links))
-        limiting = dict.fromkeys(np.ravel(slowest.limiter).tolist())
-        launch = ceilings.launch_s or 0.0
-        return Estimate(slowest.time_s + launch, np.nan, np.nan, _basis(limiting, ceilings))
+        figures = [*dict.fromkeys(np.ravel(slowest.limiter).tolist()), "launch"]
+        assert ceilings.launch_s is not None, "a sustained ceiling always has a launch time"
+        return Estimate(slowest.time_s + ceilings.launch_s, np.nan, np.nan, _basis(figures, ceilings))
 
 
-def _basis(limiting: Iterable[str], ceilings: Ceilings) -> str:
-    """Say which figures set the prediction: sustained ones, or the datasheet's where none was measured."""
-    sustained = [name for name in limiting if name in ceilings.sustained]
-    missing = [name for name in limiting if name not in ceilings.sustained]
-    if ceilings.launch_s is not None:
-        sustained.append("launch")
-    said = []
-    if sustained:
-        said.append(f"sustained {' + '.join(sustained)}")
-    if missing:
-        said.append(f"datasheet {' + '.join(missing)}")
-    if ceilings.launch_s is None:
-        said.append("no launch figure")
-    return ", ".join(said)
+def _basis(figures: Sequence[str], ceilings: Ceilings) -> str:
+    """Say which figures set the prediction: sustained ones, assumed ones, or a link's datasheet."""
+    shares = dict.fromkeys(ceilings.memory, f"{ASSUMED_BANDWIDTH:.0%} of datasheet ")
+    shares["compute"] = f"{ASSUMED_COMPUTE:.0%} of datasheet "
+    shares["launch"] = f"{ASSUMED_LAUNCH_S * 1e6:.1f} us of "
+    said = [name for name in figures if name in ceilings.sustained]
+    assumed = [f"{shares[name]}{name}" for name in figures if name not in said and name in shares]
+    sheet = [name for name in figures if name not in said and name not in shares]
+    parts = (("sustained", said), ("assumed", assumed), ("datasheet", sheet))
+    return ", ".join(f"{word} {' + '.join(names)}" for word, names in parts if names)
 
 
 DEFAULT_MODEL: LatencyModel = SustainedRoofline()

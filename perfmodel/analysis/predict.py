@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from perfmodel.analysis.advice import advise
-from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, resolve_peak, smallest_fit
+from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, launch_time, resolve_peak, smallest_fit
 from perfmodel.analysis.latency import DEFAULT_MODEL, LatencyModel
 from perfmodel.core import roofline
 from perfmodel.core.hardware import NOWHERE, Hardware, Peak
 from perfmodel.core.results import Prediction, Text
 from perfmodel.core.work import Number, Work, plain
+from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators._base import Operator
 
 
@@ -31,7 +32,13 @@ def bound_time(op: Operator, hardware: Hardware) -> roofline.Bound:
     return roofline.bound(_bounding_times(op, hardware, work, _peak(op, hardware, work)))
 
 
-def predict(op: Operator, hardware: Hardware, *, model: LatencyModel = DEFAULT_MODEL) -> Prediction:
+#: views of time that the interface names
+TIMINGS = ("kernel", "event")
+
+
+def predict(
+    op: Operator, hardware: Hardware, *, timing: str = "kernel", model: LatencyModel = DEFAULT_MODEL
+) -> Prediction:
     """Return bound, prediction and advice for one operator on one machine.
 
     The bound assumes a cold call: every tensor crosses device memory. Where the working set fits a cache,
@@ -41,13 +48,20 @@ def predict(op: Operator, hardware: Hardware, *, model: LatencyModel = DEFAULT_M
     ----------
     op : the operator; its dimensions may be numpy arrays, then all numbers of the result are arrays.
     hardware : the machine, from the catalog or a file.
+    timing : the view of time to predict. Only "kernel" can be had yet: the time on the device, as a profiler or
+        a CUDA graph sees it, without the dispatch of a framework's call that "event" would add.
     model : the latency model for ``predicted_time_s``.
 
     Raises
     ------
     UsageError
-        When the machine has no peak for the dtype, or lacks a link that the operator uses.
+        When the machine has no peak for the dtype, or lacks a link that the operator uses, or the view of
+        time cannot be had.
     """
+    if timing not in TIMINGS:
+        raise unknown_name("timing", timing, TIMINGS)
+    if timing != "kernel":
+        raise UsageError(f"timing={timing!r} is not modelled yet.", remedy="Use timing='kernel'.")
     work = op.work()
     peak = _peak(op, hardware, work)
     times = _bounding_times(op, hardware, work, peak)
@@ -82,7 +96,7 @@ def predict(op: Operator, hardware: Hardware, *, model: LatencyModel = DEFAULT_M
         prediction_basis=estimate.basis,
         attainable_flop_per_s=plain(np.divide(work.flop, cold.time_s)),
         attainable_bytes_per_s=plain(np.divide(work.bytes, cold.time_s)),
-        advice=advise(cold.limiter, cold.time_s, predicted, hardware.launch.overhead_s, resident_time),
+        advice=advise(cold.limiter, cold.time_s, predicted, launch_time(hardware), resident_time),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,26 +102,13 @@ def output_format(format_: Format | None, output: Path) -> Format:
 
 
 def _render(report: Report, format_: Format, *, to_terminal: bool) -> str:
-    if format_ is Format.json:
-        from perfmodel.render import json_format
-
-        return json_format.render(report)
-    if format_ is Format.csv:
-        from perfmodel.render import csv_format
-
-        return csv_format.render(report)
-    if format_ is Format.markdown:
-        from perfmodel.render import markdown_format
-
-        return markdown_format.render(report)
-    from perfmodel.render import table_format
-
+    """Render a report with the module of the format: ``perfmodel/render/<format>_format.py``."""
+    renderer = importlib.import_module(f"perfmodel.render.{format_}_format")
+    if format_ is not Format.table:
+        return str(renderer.render(report))
     terminal = to_terminal and sys.stdout.isatty()
-    return table_format.render(
-        report,
-        width=table_format.terminal_width() if terminal else None,
-        color=terminal and table_format.wants_color(sys.stdout),
-    )
+    width = renderer.terminal_width() if terminal else None
+    return str(renderer.render(report, width=width, color=terminal and renderer.wants_color(sys.stdout)))
 
 
 def context(**extra: Any) -> Mapping[str, Any]:

@@ -50,10 +50,22 @@ class Record(msgspec.Struct):
     command: str
     rows: list[Row]
     context: Context = msgspec.field(default_factory=Context)
+    notes: list[str] = []
 
 
 def read_record(path: str | os.PathLike[str]) -> Record:
-    """Return the record in a JSON file.
+    """Return the record in a JSON file, as far as a plot needs it.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, is no record of `analyze` or `bench`, or is of another schema version.
+    """
+    return read_whole_record(path)[0]
+
+
+def read_whole_record(path: str | os.PathLike[str]) -> tuple[Record, dict[str, Any]]:
+    """Return the record in a JSON file, checked, and the document with all that it holds.
 
     Raises
     ------
@@ -78,4 +90,4 @@ def read_record(path: str | os.PathLike[str]) -> Record:
         raise InputFileError(f"a record of {record.command!r} holds no points to plot.", place=place, remedy=_REMEDY)
     if not record.rows:
         raise InputFileError("the record has no rows.", place=place, remedy=_REMEDY)
-    return record
+    return record, document

@@ -72,7 +72,7 @@ def command(
 
     Without --plan: each entry of the profile made 2x faster, and its ceiling.
 
-    Example: perfmodel roi examples/profile_abc.csv --plan examples/plan_abc.toml
+    Example: perfmodel roi profile.csv --plan plan.toml
     """
     from perfmodel.analysis.plan import read_plan
     from perfmodel.analysis.roi import headroom, rank

@@ -19,22 +19,20 @@ def command(
 
     Example: perfmodel show record.json --format markdown
     """
-    from perfmodel.cli._record import read_record
+    from perfmodel.cli._record import read_whole_record
     from perfmodel.core.report import Report
     from perfmodel.core.results import PREDICTION_COLUMNS
-    from perfmodel.files import read_document
     from perfmodel.measure.rows import bench_columns
 
-    kind = read_record(record).command
-    document = read_document(record)
+    checked, document = read_whole_record(record)
     emit(
         Report(
-            command=kind,
-            columns=bench_columns() if kind == "bench" else PREDICTION_COLUMNS,
+            command=checked.command,
+            columns=bench_columns() if checked.command == "bench" else PREDICTION_COLUMNS,
             rows=document["rows"],
-            context=document.get("context") or {},
-            notes=tuple(str(note) for note in document.get("notes") or ()),
-            title=f"{kind} record {record.name}",
+            context=document.get("context", {}),
+            notes=tuple(checked.notes),
+            title=f"{checked.command} record {record.name}",
         ),
         format_,
         output,

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
+from perfmodel.core.report import Column, Report
+from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 
 Engine = str  # "tensor" or "vector"
@@ -89,7 +92,12 @@ class Launch:
     note: str = ""
 
 
-@dataclass(frozen=True)
+def _rate(value: float | None, unit: str) -> str:
+    """Return a rate as people read it, or an empty text."""
+    return "" if value is None else format_si(value, unit)
+
+
+@dataclass(frozen=True, repr=False)
 class Hardware:
     """One device: what its specification file says, in SI base units.
 
@@ -118,6 +126,39 @@ class Hardware:
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notes: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     path: str = ""
+
+    def report(self) -> Report:
+        """Return the ceilings as a table: memory levels, peaks and links, the datasheet beside the sustained figure."""
+        rows: list[dict[str, Any]] = [
+            {"ceiling": m.name, "capacity_bytes": m.capacity_bytes, "datasheet": _rate(m.bandwidth_bytes_per_s, "B/s"),
+             "sustained": _rate(m.sustained_bytes_per_s, "B/s")}
+            for m in self.memory
+        ]  # fmt: skip
+        rows += [
+            {"ceiling": f"{p.dtype} {p.engine}", "datasheet": _rate(p.flop_per_s, "FLOP/s"),
+             "sustained": _rate(p.sustained_flop_per_s, "FLOP/s")}
+            for p in self.peaks
+        ]  # fmt: skip
+        rows += [
+            {"ceiling": link.name, "datasheet": _rate(link.bandwidth_bytes_per_s, "B/s"),
+             "sustained": _rate(self.sustained_links.get(link.name), "B/s")}
+            for link in self.links
+        ]  # fmt: skip
+        columns = (
+            Column("ceiling"),
+            Column("capacity_bytes", "capacity", "iB"),
+            Column("datasheet"),
+            Column("sustained"),
+        )
+        return Report("hardware", columns, rows, title=self.title or self.name)
+
+    def __repr__(self) -> str:
+        """Return a short name: the whole content is a page."""
+        return f"<Hardware {self.name!r}>"
+
+    def _repr_html_(self) -> str:
+        """Show the ceilings as a table in a notebook."""
+        return self.report()._repr_html_()
 
     def level(self, name: str) -> MemoryLevel | None:
         """Return a memory level by name, or None."""
@@ -152,7 +193,26 @@ class Hardware:
         peak = self.find_peak(dtype, "tensor") or self.find_peak(dtype, "vector")
         if peak is None:
             raise self.lacks(dtype)
-        return peak
+        return self._or_fp32(peak)
+
+    def vector_peak(self, dtype: str) -> Peak:
+        """Return the peak that vector arithmetic in ``dtype`` uses: fp32's where the engine lacks the dtype.
+
+        Raises
+        ------
+        UsageError
+            When the vector engine has neither.
+        """
+        peak = self.find_peak(dtype, "vector") or self.find_peak("fp32", "vector")
+        if peak is None:
+            raise self.lacks(dtype, "vector")
+        return self._or_fp32(peak)
+
+    def _or_fp32(self, peak: Peak) -> Peak:
+        """Return fp32's vector peak where a narrow dtype is slower: frameworks then convert and compute in fp32."""
+        fp32 = self.find_peak("fp32", "vector")
+        narrow = peak.engine == "vector" and peak.dtype in ("fp16", "bf16", "fp8")
+        return fp32 if fp32 and narrow and peak.flop_per_s < fp32.flop_per_s else peak
 
     def lacks(self, dtype: str, engine: Engine | None = None) -> UsageError:
         """Build the error for a dtype (on an engine) that this device has no peak for."""

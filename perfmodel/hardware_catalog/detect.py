@@ -203,8 +203,8 @@ def cpu_hardware(
     Parameters
     ----------
     description : what the machine is.
-    bandwidth_bytes_per_s : measured copy bandwidth [B/s]; stands as the peak of the memory and as sustained,
-        since the OS knows no peak.
+    bandwidth_bytes_per_s : the fastest bandwidth that was measured [B/s]; stands as the peak of the memory and as
+        sustained, since the OS knows no peak.
     sustained_flop_per_s : measured rates by dtype [FLOP/s].
     launch_overhead_s : measured cost of one small call [s].
     source : how, when and where it was measured.
@@ -252,7 +252,7 @@ def _cpu_memory(description: CpuDescription, bandwidth: float | None, source: st
     if bandwidth:
         dram.bandwidth = quantity(bandwidth, "B/s")
         dram.source = "; ".join(part for part in (dram.source, source) if part)
-        dram.note = "bandwidth as measured by a copy: the operating system knows no peak"
+        dram.note = "bandwidth as measured: the operating system knows no peak"
     sizes = {"l3": description.l3_bytes, "l2": description.l2_bytes, "l1": description.l1_bytes}
     caches = {
         name: MemorySpec(capacity=quantity(size, "B"), source="operating system (/sys/devices/system/cpu)")

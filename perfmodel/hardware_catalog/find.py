@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.errors import InputFileError, unknown_name
+from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES
 from perfmodel.hardware_catalog.read import read_hardware
 
@@ -75,6 +75,11 @@ def load_all() -> list[Hardware]:
     return [_load(files[name]) for name in sorted(files)]
 
 
+#: names that NVML and torch report for products that the catalog lacks, and that would pass for another one
+#: (pci.ids, github.com/pciutils/pciids @ c1c12547: device 2339 is the SXM5 of 94 GB)
+_OTHER_PRODUCTS = {"nvidia h100": "the H100 SXM5 with 94 GB"}
+
+
 def hardware(name: str | os.PathLike[str]) -> Hardware:
     """Return a machine by its catalog name, an alias, the name that NVML and torch report, or a file.
 
@@ -97,6 +102,12 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     files = spec_files()
     if text in files:
         return _load(files[text])
+    other = _OTHER_PRODUCTS.get(text.strip().lower())
+    if other:
+        raise UsageError(
+            f"{text!r} is how {other} calls itself, which the catalog does not have.",
+            remedy="Name the machine you mean: h100-sxm5-80gb, h100-pcie-80gb or h100-nvl-94gb.",
+        )
     known = _names()
     found = known.get(name_key(text))
     if found is not None:
@@ -159,6 +170,8 @@ def match_device(name: str, memory_bytes: float | None = None) -> DeviceMatch | 
     The whole name decides where a machine lists it. Otherwise the machines whose name has all the words of
     the device's name and whose memory is as large are looked at, and one is taken when it is the only one.
     """
+    if name.strip().lower() in _OTHER_PRODUCTS:
+        return None
     exact = _names().get(name_key(name))
     # an alias of people ("v100-sxm2") is no device name: it says nothing about the memory
     if exact is not None and name_key(name) in map(name_key, exact.device_names):

@@ -24,7 +24,6 @@ class GpuReading:
     memory_bytes: float | None = None
     sm_clock_hz: float | None = None
     memory_clock_hz: float | None = None
-    memory_bus_width_bits: int | None = None
     pcie_generation: int | None = None
     pcie_width: int | None = None
     power_limit_w: float | None = None
@@ -70,7 +69,6 @@ def _reading(nvml: Any, index: int) -> GpuReading:
         memory_bytes=float(memory.total) if memory else None,
         sm_clock_hz=_scaled(ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM), 1e6),
         memory_clock_hz=_scaled(ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM), 1e6),
-        memory_bus_width_bits=ask("nvmlDeviceGetMemoryBusWidth", handle),
         pcie_generation=ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
         pcie_width=ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
         power_limit_w=_scaled(ask("nvmlDeviceGetEnforcedPowerLimit", handle), 1e-3),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.analysis.advice import advise
-from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, resolve_peak
+from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, launch_time, resolve_peak
 from perfmodel.analysis.predict import bound_time
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column
@@ -100,7 +100,7 @@ def _numbers(
         "prediction_error": (float(prediction.predicted_time_s) - measured) / measured,
         "faster_than_bound": faster,
         "note": note,
-        "advice": advise(prediction.limiter, bound, measured, hardware.launch.overhead_s),
+        "advice": advise(prediction.limiter, bound, measured, launch_time(hardware)),
     }
 
 

@@ -90,7 +90,21 @@ class Operator:
         for item in dataclasses.fields(self):
             value = _CHECKS[item.metadata["kind"]](self.op, item.name, getattr(self, item.name), item.metadata)
             object.__setattr__(self, item.name, value)
+        self._check_shapes()
         self.check()
+
+    def _check_shapes(self) -> None:
+        """Check that the dimensions that are arrays broadcast with each other."""
+        shapes = {name: np.shape(value) for name, value in vars(self).items() if np.ndim(value)}
+        try:
+            np.broadcast_shapes(*shapes.values())
+        except ValueError:
+            said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            raise UsageError(
+                f"arrays of shapes that do not broadcast: {said}.",
+                place=self.op,
+                remedy="Give arrays of one shape, or of shapes that numpy broadcasts.",
+            ) from None
 
     def check(self) -> None:
         """Check what no single dimension shows, and fill in derived defaults; for subclasses."""
@@ -158,7 +172,7 @@ def _in_range(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
     if isinstance(value, float) and not value.is_integer():
         raise _bad_size(op, name, str(value), "is not a whole number")
     if value < rules["minimum"]:
-        raise _bad_size(op, name, str(value), f"is below {rules['minimum']}")
+        raise _bad_size(op, name, str(value), f"is below {rules['minimum']}", rules["minimum"])
     if value > LARGEST_SIZE:
         raise _bad_size(op, name, str(value)[:24], "is above 2^53, the largest size that is counted exactly")
     return value
@@ -178,8 +192,8 @@ def _check_sizes(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> An
     return array
 
 
-def _bad_size(op: str, name: str, shown: str, why: str) -> UsageError:
-    return UsageError(f"{name}={shown} {why}.", place=op, remedy="A size is a whole number from 1 to 2^53.")
+def _bad_size(op: str, name: str, shown: str, why: str, least: int = 1) -> UsageError:
+    return UsageError(f"{name}={shown} {why}.", place=op, remedy=f"Write a whole number from {least} to 2^53.")
 
 
 def _check_flag(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> bool:

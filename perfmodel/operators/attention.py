@@ -74,30 +74,26 @@ class Attention(Operator):
 
     def pairs(self) -> Number:
         """Return the (query, key) pairs that one head works on."""
-        every = 1.0 * self.seq_q * self.seq_kv
         if not self.causal or self.algorithm == "unfused":
-            return every
-        causal = every - 0.5 * self.seq_q * (self.seq_q - 1.0)
+            return 1.0 * self.seq_q * self.seq_kv
+        # The first query sees `first` keys and each later one a key more, until the window, or the sequence, is
+        # full: a ramp of queries that see fewer than `most` keys, then queries that see `most`.
+        most = self._keys_of_a_query()
+        first = self.seq_kv - self.seq_q + 1.0
+        ramp = np.clip(most - first, 0.0, self.seq_q)
+        return plain(ramp * first + 0.5 * ramp * (ramp - 1.0) + (self.seq_q - ramp) * most)
+
+    def _keys_of_a_query(self) -> Number:
+        """Return the most keys that a query sees: the window, or the whole sequence where there is none."""
         if not np.any(self.window):
-            return causal
-        # Keys beyond the window: query i (from 0) would see first + i keys; the excess over the window is a
-        # triangle for the queries that have one, cut off where the first query already exceeds it.
-        last_excess = np.maximum(0.0, np.subtract(self.seq_kv, self.window))
-        first_excess = np.maximum(0.0, np.subtract(self.seq_kv, self.window) - self.seq_q)
-        excess = 0.5 * (last_excess * (last_excess + 1) - first_excess * (first_excess + 1))
-        windowed = np.where(np.asarray(self.window) > 0, causal - excess, causal)
-        return plain(windowed)
+            return self.seq_kv
+        return plain(np.where(np.asarray(self.window) > 0, np.minimum(self.window, self.seq_kv), self.seq_kv))
 
     def keys(self) -> Number:
         """Return the keys of a sequence that some query sees: fewer than seq_kv only with a window."""
-        if not np.any(self.window) or self.algorithm == "unfused":
+        if self.algorithm == "unfused":
             return self.seq_kv
-        seen = np.where(
-            np.asarray(self.window) > 0,
-            np.minimum(self.seq_kv, np.add(self.window, self.seq_q) - 1),
-            self.seq_kv,
-        )
-        return plain(seen)
+        return plain(np.minimum(self.seq_kv, self._keys_of_a_query() + self.seq_q - 1.0))
 
     def flop(self) -> Number:
         """Return 4 batch heads pairs head_dim [FLOP]."""

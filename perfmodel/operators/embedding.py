@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.errors import UsageError
 from perfmodel.operators._base import Operator, size
 
 
@@ -15,14 +16,15 @@ from perfmodel.operators._base import Operator, size
 class Embedding(Operator):
     """y[tokens, dim] = table[index[tokens]] with a table of [vocab, dim] and 64-bit indices.
 
-    No FLOP. Compulsory traffic reads the indices, reads the rows used (at most ``tokens`` of them, and never
-    more than the table has) and writes y.
+    No FLOP. Compulsory traffic reads the indices, reads each row that is used once, and writes y.
 
     Parameters
     ----------
     tokens : rows looked up.
     vocab : rows of the table.
     dim : columns of the table.
+    unique : different rows among those looked up; by default as many as there can be, min(tokens, vocab). Of
+        tokens drawn evenly at random vocab (1 - (1 - 1 / vocab)^tokens) are different on average.
     """
 
     op: ClassVar[str] = "embedding"
@@ -30,15 +32,25 @@ class Embedding(Operator):
     tokens: Number = size(doc="rows looked up")
     vocab: Number = size(doc="rows of the table")
     dim: Number = size(doc="columns of the table")
+    unique: Number = size(None, doc="different rows looked up; default min(tokens, vocab)")
+
+    def check(self) -> None:
+        """Fill in the number of different rows; there are no more than tokens, nor than the table has."""
+        most = np.minimum(self.tokens, self.vocab)
+        self.derive(unique=plain(most))
+        if np.any(np.greater(self.unique, most)):
+            raise UsageError(
+                f"unique={self.unique} is more than min(tokens, vocab) = {most}.", place=self.op, remedy="Leave it out."
+            )
 
     def flop(self) -> Number:
         """Return 0: a look-up computes nothing."""
         return 0.0 * self.tokens * self.vocab * self.dim
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return index [tokens], the rows used [min(tokens, vocab), dim] and y [tokens, dim]."""
+        """Return index [tokens], the rows used [unique, dim] and y [tokens, dim]."""
         return (
             Tensor.input("index", (self.tokens,), "int64"),
-            Tensor.input("rows", (np.minimum(self.tokens, self.vocab), self.dim), self.dtype),
+            Tensor.input("rows", (self.unique, self.dim), self.dtype),
             Tensor.output("y", (self.tokens, self.dim), self.dtype),
         )

@@ -13,7 +13,8 @@ from perfmodel.operators._base import Operator, size
 class RmsNorm(Operator):
     """y = x / sqrt(mean(x^2) + eps) * gamma over the ``cols`` of each row (Zhang and Sennrich 2019).
 
-    FLOP = 4 an element: square and add for the mean, multiply by the reciprocal root, scale. Compulsory
+    FLOP = 4 an element: square and add for the mean, multiply by the reciprocal root, scale; here the statistics
+    count, unlike in layer_norm, so that both norms are 4 an element. Compulsory
     traffic reads x and gamma once and writes y once.
 
     Parameters

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfmodel as pm
+from perfmodel.analysis import ceilings
 from perfmodel.analysis.advice import ADVICE, advise
-from perfmodel.core.hardware import Hardware, Launch, MemoryLevel
+from perfmodel.core.hardware import Hardware, Launch, MemoryLevel, Peak
 from perfmodel.errors import UsageError
+from perfmodel.hardware_catalog import load_all
 
 sizes = st.integers(1, 20_000)
 
@@ -92,11 +94,46 @@ def test_a_cache_in_parts_holds_what_fits_in_one_part(simple_gpu: Hardware) -> N
     assert pm.predict(pm.Elementwise(numel=100_000), machine).fits_in == "l2"
 
 
-def test_without_measured_figures_the_prediction_is_the_datasheet_and_says_so(simple_gpu: Hardware) -> None:
+def test_without_measured_figures_the_prediction_assumes_a_share_of_the_datasheet_and_says_so(
+    simple_gpu: Hardware,
+) -> None:
     bare = dataclasses.replace(simple_gpu, memory=(MemoryLevel("hbm", 1e9, 1e12),), launch=Launch())
     p = pm.predict(pm.Elementwise(numel=10_000_000), bare)
-    assert p.predicted_time_s == p.bound_time_s == pytest.approx(120e-6)
-    assert p.prediction_basis == "datasheet hbm, no launch figure"
+    assert p.bound_time_s == pytest.approx(120e-6)
+    assert p.predicted_time_s == pytest.approx(120e-6 / 0.85 + 2.2e-6)
+    assert p.prediction_basis == "assumed 85% of datasheet hbm + 2.2 us of launch"
+    gemm = pm.predict(pm.Gemm(m=5000, n=5000, k=5000), bare)
+    assert gemm.prediction_basis == "assumed 80% of datasheet compute + 2.2 us of launch"
+
+
+def test_the_assumed_shares_are_the_medians_of_the_shipped_specs() -> None:
+    machines = load_all()
+    memory = [m.main_memory.sustained_bytes_per_s / m.main_memory.bandwidth_bytes_per_s for m in machines
+              if m.main_memory.sustained_bytes_per_s]  # fmt: skip
+    compute = [p.sustained_flop_per_s / p.flop_per_s for m in machines for p in m.peaks if p.sustained_flop_per_s]
+    launch = [m.launch.overhead_s for m in machines if m.launch.overhead_s]
+    assert np.median(memory) == pytest.approx(ceilings.ASSUMED_BANDWIDTH, abs=0.01)
+    assert np.median(compute) == pytest.approx(ceilings.ASSUMED_COMPUTE, abs=0.01)
+    assert np.median(launch) == pytest.approx(ceilings.ASSUMED_LAUNCH_S, rel=0.05)
+
+
+def test_a_dtype_that_is_slower_than_fp32_is_computed_in_fp32(simple_gpu: Hardware) -> None:
+    # as on a P4, whose fp16 runs at 1/64 of fp32
+    slow = dataclasses.replace(simple_gpu, peaks=(Peak("fp32", "vector", 10e12), Peak("fp16", "vector", 0.2e12)))
+    assert pm.predict(pm.Gemm(m=64, n=64, k=64, dtype="fp16"), slow).engine == "vector fp32"
+    assert pm.predict(pm.Softmax(rows=64, cols=64, dtype="fp16"), slow).engine == "vector fp32"
+    # and where it is faster, as on a P100, it is used
+    fast = dataclasses.replace(simple_gpu, peaks=(Peak("fp32", "vector", 10e12), Peak("fp16", "vector", 20e12)))
+    assert pm.predict(pm.Softmax(rows=64, cols=64, dtype="fp16"), fast).engine == "vector fp16"
+
+
+def test_views_of_time(a100: Hardware) -> None:
+    op = pm.Softmax(rows=64, cols=64)
+    assert pm.predict(op, a100, timing="kernel").predicted_time_s == pm.predict(op, a100).predicted_time_s
+    with pytest.raises(UsageError, match="not modelled yet"):
+        pm.predict(op, a100, timing="event")
+    with pytest.raises(UsageError, match=r"unknown timing 'evnt'.*Did you mean 'event'"):
+        pm.predict(op, a100, timing="evnt")
 
 
 def test_engines(simple_gpu: Hardware) -> None:

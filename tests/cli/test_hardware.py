@@ -137,7 +137,7 @@ def test_detect_names_the_spec_of_each_gpu(perfmodel: Program, monkeypatch: pyte
     from perfmodel.hardware_catalog.nvml import GpuReading
 
     readings = (
-        GpuReading(0, "NVIDIA A100-SXM4-80GB", 85.2e9, 1410e6, 1593e6, 5120, 4, 16, 400.0, "580.1"),
+        GpuReading(0, "NVIDIA A100-SXM4-80GB", 85.2e9, 1410e6, 1593e6, 4, 16, 400.0, "580.1"),
         GpuReading(1, "NVIDIA A100-SXM4-80GB", 10e9),
         GpuReading(2, "Mystery"),
     )

@@ -137,6 +137,6 @@ def test_help_names_the_units_and_an_example(perfmodel):
     ran = perfmodel("roi", "--help")
     assert ran.code == 0
     text = " ".join(ran.out.split())
-    assert "perfmodel roi examples/profile_abc.csv" in text
+    assert "perfmodel roi profile.csv --plan plan.toml" in text
     assert "not of the fleet" in text
     assert "8760" in text

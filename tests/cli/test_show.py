@@ -25,3 +25,10 @@ def test_what_is_no_record_is_an_input_error(perfmodel, tmp_path):
     (tmp_path / "a.json").write_text("{}")
     ran = perfmodel("show", tmp_path / "a.json")
     assert (ran.code, "is no record" in ran.err) == (3, True)
+
+
+def test_a_record_with_strange_notes_is_an_input_error(perfmodel, tmp_path):
+    record = tmp_path / "record.json"
+    perfmodel(*ANALYZE, "-o", record)
+    record.write_text(record.read_text().replace('"notes": [', '"notes": 5, "more": ['))
+    assert perfmodel("show", record).code == 3

@@ -76,7 +76,6 @@ def test_a_gpu_is_read_and_matched() -> None:
     assert (h200.pcie_generation, h200.pcie_width, h200.driver) == (5, 16, "580.95.05")
     # what the driver does not support, and what an old pynvml does not have, is not known
     assert h200.power_limit_w is None
-    assert h200.memory_bus_width_bits is None
 
 
 def test_old_pynvml_returns_bytes() -> None:

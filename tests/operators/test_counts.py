@@ -60,6 +60,8 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     ("embedding", {"tokens": 3, "vocab": 100, "dim": 5}, 0, 84, 60),
     # more tokens than rows: the table is read once
     ("embedding", {"tokens": 300, "vocab": 100, "dim": 5}, 0, 2400 + 2000, 6000),
+    # 300 tokens that are only 7 different ones
+    ("embedding", {"tokens": 300, "vocab": 100, "dim": 5, "unique": 7}, 0, 2400 + 140, 6000),
     ("transpose", {"rows": 3, "cols": 5, "batch": 2}, 0, 120, 120),
     ("memcpy", {"bytes": 100, "direction": "h2d"}, 0, 0, 100),
     ("memcpy", {"bytes": 100, "direction": "d2h"}, 0, 100, 0),
@@ -123,6 +125,13 @@ def test_the_keys_a_window_reads_are_counted_one_by_one(seq_q: int, more: int, w
     assert op.keys() == len(seen)
 
 
+def test_a_window_on_a_very_long_sequence_cancels_nothing() -> None:
+    decode = pm.Attention(heads=1, seq_q=1, seq_kv=2**40, head_dim=1, causal=True, window=3)
+    assert decode.pairs() == 3
+    prefill = pm.Attention(heads=1, seq_q=2**30, head_dim=1, causal=True, window=3)
+    assert prefill.pairs() == 3 * 2**30 - 3  # 1 + 2 + 3 + 3 + ...
+
+
 def test_scalar_equals_array_for_attention() -> None:
     seq = np.array([1, 64, 100, 4096])
     window = np.array([0, 32, 200, 1024])
@@ -182,6 +191,8 @@ def test_wrong_sizes_are_refused(value: Any, part: str) -> None:
         ("gemm", {"m": 1, "n": 1, "k": 1, "count": 0}, "count=0 is below 1"),
         ("gemm", {"m": 1, "n": 1, "k": 1, "count": [1, 2]}, "not a range"),
         ("gemm", {"m": 1, "n": 1, "k": 1, "name": 3}, "not text"),
+        ("gemm", {"m": [1, 2, 3], "n": [1, 2], "k": 1}, r"do not broadcast: m \(3,\), n \(2,\)"),
+        ("embedding", {"tokens": 3, "vocab": 9, "dim": 1, "unique": 4}, "more than min"),
         ("attention", {"heads": 6, "kv_heads": 4, "seq_q": 1, "head_dim": 8}, "multiple of kv_heads"),
         ("attention", {"heads": 1, "seq_q": 8, "seq_kv": 4, "head_dim": 8, "causal": True}, "below seq_q"),
         ("attention", {"heads": 1, "seq_q": 8, "head_dim": 8, "window": 4}, "window needs causal"),

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.files import read_document, read_text
-from perfmodel.hardware_catalog.find import shipped_folder, spec_files
+from perfmodel.hardware_catalog.find import shipped_folder
 from perfmodel.hardware_catalog.lint import chip, form, links, measured, memory, peaks
 from perfmodel.hardware_catalog.lint._codes import CODES
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, find_twin, key_lines, line_of, values_of
 from perfmodel.hardware_catalog.read import parse_spec, read_spec, to_hardware
 
-__all__ = ["CODES", "RULES", "Finding", "lint_catalog", "lint_file"]
+__all__ = ["CODES", "RULES", "Finding", "lint_file"]
 
 RULES = (
     form.check_sources,
@@ -38,11 +38,6 @@ RULES = (
     measured.check_sustained,
 )
 _ORDER = {"error": 0, "warning": 1, "info": 2}
-
-
-def lint_catalog() -> list[Finding]:
-    """Return the findings about every file of the catalog, folders of ``PERFMODEL_HARDWARE`` included."""
-    return [finding for _, path in sorted(spec_files().items()) for finding in lint_file(path)]
 
 
 def lint_file(path: str | os.PathLike[str]) -> list[Finding]:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.reference._base import Reference, Selection, exact
-from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.elementwise import KINDS, Elementwise
 
 #: the other operand of a kind with two operands that is given one tensor
 SCALAR = 1.5
@@ -49,7 +49,7 @@ def operands(op: Elementwise, x: torch.Tensor) -> list[torch.Tensor | float]:
     return [*tensors, SCALAR] if op.kind in TWO_OPERANDS and len(tensors) == 1 else tensors
 
 
-TWO_OPERANDS = ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "silu_mul")
+TWO_OPERANDS = tuple(kind for kind, rules in KINDS.items() if rules.inputs == 2)
 
 
 def reference(op: Elementwise, inputs: Mapping[str, torch.Tensor], selection: Selection) -> Reference:

@@ -6,20 +6,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import torch
-import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.reference._base import Reference, Selection, exact
+from perfmodel.kernels.reference.elementwise import FUNCTIONS
+from perfmodel.operators.elementwise import ACTIVATIONS as KINDS_TO_FUSE
 from perfmodel.operators.gemm import Gemm
 
-ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = MappingProxyType(
-    {
-        "none": lambda x: x,
-        "relu": F.relu,
-        "gelu": F.gelu,
-        "silu": F.silu,
-        "sigmoid": torch.sigmoid,
-        "tanh": torch.tanh,
-    }
+ACTIVATIONS: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
+    {"none": FUNCTIONS["copy"], **{name: FUNCTIONS[name] for name in KINDS_TO_FUSE}}
 )
 
 
