@@ -119,3 +119,22 @@ def context(**extra: Any) -> Mapping[str, Any]:
 def status(message: str) -> None:
     """Print one line for people on stderr."""
     print(message, file=sys.stderr)  # noqa: T201 -- the one place that speaks on stderr
+
+
+def check_destination(path: Path, *suffixes: str) -> None:
+    """Check before a long measurement that its result can be written.
+
+    Raises
+    ------
+    UsageError
+        When the suffix is not one of ``suffixes`` (if any are given), the folder does not exist, or the path is
+        a folder itself.
+    """
+    if suffixes and path.suffix.lower() not in suffixes and str(path) != "-":
+        raise UsageError(
+            f"the suffix {path.suffix!r} is not known.", place=str(path), remedy=f"Use {', '.join(suffixes)}."
+        )
+    if path.is_dir():
+        raise UsageError("is a directory.", place=str(path), remedy="Name a file in it.")
+    if not path.parent.is_dir():
+        raise UsageError("its folder does not exist.", place=str(path), remedy=f"Make {path.parent} first.")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from perfmodel.cli._common import FormatOption, OnOption, OutputOption, PlotOption, context, emit, status
+from perfmodel.cli._common import (
+    FormatOption,
+    OnOption,
+    OutputOption,
+    PlotOption,
+    check_destination,
+    context,
+    emit,
+    status,
+)
 from perfmodel.errors import UsageError
-
-if TYPE_CHECKING:
-    from perfmodel.core.results import Prediction
 
 
 def command(
@@ -32,14 +38,15 @@ def command(
     Example: perfmodel analyze gemm m=4096 n=4096 k=4096 dtype=fp16 --on a100-sxm4-40gb
     """
     from perfmodel.analysis.predict import predict
+    from perfmodel.analysis.summary import summarize
     from perfmodel.core.results import prediction_report
     from perfmodel.hardware_catalog import hardware
     from perfmodel.operators._parse import parse_operators
 
-    if plot:
-        from perfmodel.render.figure import figure_format
-
-        figure_format(plot)
+    if output is not None:
+        check_destination(output)
+    if plot is not None:
+        check_destination(plot, ".png", ".svg", ".pdf")
     if not on:
         raise UsageError(
             "no machine is given.", remedy="Add --on a100-sxm4-80gb; `perfmodel hardware list` shows the names."
@@ -48,23 +55,11 @@ def command(
     operators = parse_operators(ops)
     results = [[predict(op, machine) for op in operators] for machine in machines]
     predictions = [prediction for of_machine in results for prediction in of_machine]
-    report = prediction_report(
-        predictions, context=context(), title=_title([machine.title for machine in machines]), notes=_notes(predictions)
-    )
+    title = f"Bound and expected time on {', '.join(machine.title for machine in machines)}"
+    report = prediction_report(predictions, context=context(), title=title, notes=tuple(summarize(predictions)))
     emit(report, format_, output)
     if plot:
         from perfmodel.render.roofline_plot import roofline_figure, save_figure
 
         save_figure(roofline_figure(list(zip(machines, results, strict=True))), plot)
         status(f"wrote {plot}")
-
-
-def _title(machines: list[str]) -> str:
-    return f"Bound and expected time on {', '.join(machines)}"
-
-
-def _notes(predictions: list[Prediction]) -> tuple[str, ...]:
-    """Say what the columns mean, the totals of a counted list, and the advice for each operator."""
-    from perfmodel.analysis.summary import summarize
-
-    return tuple(summarize(predictions))

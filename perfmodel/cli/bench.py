@@ -15,19 +15,13 @@ from perfmodel.cli._common import (
     FormatOption,
     OutputOption,
     PlotOption,
+    check_destination,
     context,
     emit,
     output_format,
     status,
 )
-from perfmodel.cli.calibrate import (
-    DeviceOption,
-    ThreadsOption,
-    base_machine,
-    check_destination,
-    measured_machine,
-    warn_if_busy,
-)
+from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, measured_machine, warn_if_busy
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._common import ComparedOnOption, FormatOption, context, emit, status
-from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.cli._common import ComparedOnOption, FormatOption, check_destination, context, emit, status
+from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, measured_machine, warn_if_busy
+from perfmodel.errors import UnavailableError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
-    from perfmodel.kernels.device import Device
-    from perfmodel.measure.calibrate import Effort, Figures
+    from perfmodel.measure.calibrate import Figures
 
 #: dtypes of the matrix products that a calibration measures, by kind of device
 _DTYPES = {"cpu": ("fp32", "fp64", "bf16", "fp16"), "cuda": ("fp32", "tf32", "bf16", "fp16", "fp64")}
-
-DeviceOption = Annotated[
-    str | None,
-    typer.Option("--device", metavar="cpu|cuda", help="Where to run; default: the GPU if there is one, else the CPU."),
-]
-ThreadsOption = Annotated[
-    int | None, typer.Option("--threads", metavar="N", help="CPU threads; default: torch's choice, one a core.")
-]
 
 
 def command(
@@ -61,64 +52,6 @@ def command(
         status(f"wrote {output}; use it with --on {output}")
 
 
-def warn_if_busy() -> str:
-    """Say on stderr that other processes disturb the measurement, where they do; return what was said."""
-    from perfmodel.measure.machine import disturbance
-
-    warning = disturbance()
-    if warning:
-        status(f"warning: {warning}")
-    return warning
-
-
-def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
-    """Return the machine with datasheet figures that a device is: by ``--on``, else by its name; None for a CPU.
-
-    Raises
-    ------
-    UsageError
-        When several machines are named, or the catalog has none of the GPU's name.
-    """
-    from perfmodel.hardware_catalog import hardware
-
-    if on and len(on) > 1:
-        raise UsageError("one machine is measured at a time.", place="--on", remedy="Give --on once.")
-    if on:
-        return hardware(on[0])
-    if device.kind == "cpu":
-        return None
-    try:
-        return hardware(device.name)
-    except UsageError:
-        raise UsageError(
-            f"the catalog has no machine that calls itself {device.name!r}.",
-            remedy="Name the one that it is with --on, or write a specification file and give that.",
-        ) from None
-
-
-def measured_machine(
-    device: Device, base: Hardware | None, dtypes: Sequence[str], effort: Effort
-) -> tuple[Hardware, Figures]:
-    """Return a machine with ceilings measured now; without a base, this CPU as the system describes it."""
-    from perfmodel.hardware_catalog.detect import cpu_hardware, detect_cpu
-    from perfmodel.measure.calibrate import calibrate, with_figures
-
-    if base is not None:
-        dtypes = [dtype for dtype in dtypes if dtype in base.dtypes()]
-    figures = calibrate(device, dtypes, effort, lambda message: status(f"calibrating: {message}"))
-    if base is not None:
-        measured = base.kind == "cpu"
-        return with_figures(base, figures, memory_is_measured=measured), figures
-    base = cpu_hardware(
-        detect_cpu(),
-        bandwidth_bytes_per_s=figures.fastest_bytes_per_s,
-        sustained_flop_per_s=figures.flop_per_s,
-        launch_overhead_s=figures.call_overhead_s,
-        source=figures.source,
-    )
-    return with_figures(base, figures, memory_is_measured=True), figures
-
-
 def _report(machine: Hardware, base: Hardware | None, figures: Figures) -> Report:
     """Return the datasheet, or the CPU's arithmetic, beside what was measured."""
     from perfmodel.core.report import Column, Report
@@ -132,8 +65,8 @@ def _report(machine: Hardware, base: Hardware | None, figures: Figures) -> Repor
     ]
     rows.append(_row(f"{main.name} fastest sample", figures.fastest_bytes_per_s, bandwidth, "B/s"))
     for dtype, rate in figures.flop_per_s.items():
-        peak = sheet.best_peak(dtype) if sheet and dtype in sheet.dtypes() else None
-        engine = machine.best_peak(dtype).engine
+        peak = sheet.native_peak(dtype) if sheet and dtype in sheet.dtypes() else None
+        engine = machine.native_peak(dtype).engine
         rows.append(_row(f"{dtype} {engine} product", rate, peak.flop_per_s if peak else None, "FLOP/s"))
     overhead = sheet.launch.overhead_s if sheet else None
     rows.append(_row("call overhead", figures.call_overhead_s, overhead, "s"))
@@ -178,22 +111,3 @@ def _row(figure: str, sustained: float, datasheet: float | None, unit: str) -> d
         "sustained_text": format_si(sustained, unit),
         "fraction": sustained / datasheet if datasheet and unit != "s" else None,
     }
-
-
-def check_destination(path: Path, *suffixes: str) -> None:
-    """Check before a long measurement that its result can be written.
-
-    Raises
-    ------
-    UsageError
-        When the suffix is not one of ``suffixes`` (if any are given), the folder does not exist, or the path is
-        a folder itself.
-    """
-    if suffixes and path.suffix.lower() not in suffixes and str(path) != "-":
-        raise UsageError(
-            f"the suffix {path.suffix!r} is not known.", place=str(path), remedy=f"Use {', '.join(suffixes)}."
-        )
-    if path.is_dir():
-        raise UsageError("is a directory.", place=str(path), remedy="Name a file in it.")
-    if not path.parent.is_dir():
-        raise UsageError("its folder does not exist.", place=str(path), remedy=f"Make {path.parent} first.")

@@ -127,7 +127,7 @@ def _list_row(machine: Hardware) -> dict[str, Any]:
 
     memory = machine.main_memory
     bandwidth = memory.bandwidth_bytes_per_s
-    peaks = {dtype: machine.best_peak(dtype).flop_per_s for dtype in machine.dtypes()}
+    peaks = {dtype: machine.native_peak(dtype).flop_per_s for dtype in machine.dtypes()}
     ridges = {dtype: ridge_point(peak, bandwidth) for dtype, peak in peaks.items()} if bandwidth else {}
     return {
         "name": machine.name,

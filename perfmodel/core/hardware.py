@@ -182,8 +182,8 @@ class Hardware:
         """Return the peak of one dtype on one engine, or None where the device has none."""
         return next((p for p in self.peaks if p.dtype == dtype and p.engine == engine), None)
 
-    def best_peak(self, dtype: str) -> Peak:
-        """Return the peak that a matrix product in ``dtype`` uses: the tensor engine where it has one.
+    def native_peak(self, dtype: str) -> Peak:
+        """Return the device's own peak for a dtype: the tensor engine's where it has one, else the vector engine's.
 
         Raises
         ------
@@ -193,7 +193,17 @@ class Hardware:
         peak = self.find_peak(dtype, "tensor") or self.find_peak(dtype, "vector")
         if peak is None:
             raise self.lacks(dtype)
-        return self._or_fp32(peak)
+        return peak
+
+    def best_peak(self, dtype: str) -> Peak:
+        """Return the peak that a matrix product in ``dtype`` uses: the native one, or fp32's where that is faster.
+
+        Raises
+        ------
+        UsageError
+            When the device has no peak for the dtype.
+        """
+        return self._or_fp32(self.native_peak(dtype))
 
     def vector_peak(self, dtype: str) -> Peak:
         """Return the peak that vector arithmetic in ``dtype`` uses: fp32's where the engine lacks the dtype.

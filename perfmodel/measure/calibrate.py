@@ -231,8 +231,7 @@ def _with_rate(peak: Peak, hardware: Hardware, figures: Figures) -> Peak:
     the rate of its matrix product alone would be no bound.
     """
     rate = figures.flop_per_s.get(peak.dtype)
-    of_products = hardware.find_peak(peak.dtype, "tensor") or hardware.find_peak(peak.dtype, "vector")
-    if rate is None or of_products is not peak:
+    if rate is None or hardware.native_peak(peak.dtype) is not peak:
         return peak
     if hardware.kind == "cpu" and peak.flop_per_clock_per_sm is None and peak.dtype not in ("fp32", "fp64"):
         full = hardware.find_peak("fp32", peak.engine)
