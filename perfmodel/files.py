@@ -110,11 +110,14 @@ def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
     UsageError
         When the place cannot be written.
     """
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    # A name from the command line may hold bytes that are no UTF-8; they are written as an escape.
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     if os.fspath(path) == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
+    if not os.fspath(path):
+        raise UsageError("an empty name is no file.", place="output")
     target = Path(path)
     try:
         if target.exists() and not target.is_file() and not target.is_dir():

@@ -51,7 +51,7 @@ def command(
         raise UsageError(
             "no machine is given.", remedy="Add --on a100-sxm4-80gb; `perfmodel hardware list` shows the names."
         )
-    machines = [hardware(name) for name in dict.fromkeys(on)]
+    machines = list({machine.name: machine for machine in map(hardware, on)}.values())
     operators = parse_operators(ops)
     results = [[predict(op, machine) for op in operators] for machine in machines]
     predictions = [prediction for of_machine in results for prediction in of_machine]

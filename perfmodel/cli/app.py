@@ -7,6 +7,7 @@ import importlib
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -77,24 +78,32 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except typer.Exit as finished:
-        return finished.exit_code
+        return _interrupted() if finished.exit_code == EXIT_INTERRUPTED else finished.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        _complain("interrupted.")
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader has what it wanted (`| head`).
+        return _interrupted()
+    except (BrokenPipeError, SystemExit):
+        # The reader has what it wanted (`| head`); typer turns that into SystemExit while it prints help.
         _abandon_stdout()
         return 0
-    except Exception as error:
-        if debug and not isinstance(error, typer.TyperException):
-            raise
+    except Exception as error:  # noqa: BLE001 -- no traceback reaches a user who did not ask for one
+        if debug:
+            traceback.print_exception(error)
         return _explain(error, arguments)
+
+
+def _interrupted() -> int:
+    _complain("interrupted.")
+    return EXIT_INTERRUPTED
 
 
 def _explain(error: Exception, arguments: Sequence[str]) -> int:
     """Print the one message for an error and return the exit code: no traceback reaches a user."""
     if isinstance(error, typer.TyperException):
-        _complain(error.format_message() or f"wrong usage: perfmodel {' '.join(arguments)}. Try: perfmodel --help")
+        # Without a message typer has printed the help instead.
+        if error.format_message():
+            command = next((f" {word}" for word in arguments if not word.startswith("-")), "")
+            said = " ".join(error.format_message().replace("Value error, ", "").split())
+            _complain(f"{said} See: perfmodel{command} --help")
         return 2
     if isinstance(error, PerfModelError):
         _complain(str(error))
@@ -127,4 +136,10 @@ def _complain(message: str) -> None:
 
 def main() -> None:
     """Run the command line of this process."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller (`>&-`)
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 -- as long as the process
+        else:
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))

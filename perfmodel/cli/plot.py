@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli._common import OnOption, status
-from perfmodel.errors import unknown_name
+from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.cli._record import Record
@@ -45,9 +45,20 @@ def command(
     figure_format(output)
     read = {path: read_record(path) for path in records}
     pairs = pair_with_machines(read, on or [])
+    if dtype is not None:
+        _check_dtype(dtype, pairs)
     save_figure(roofline_figure(pairs, dtype=dtype, title=title), output)
     rows = sum(len(points) for _, points in pairs)
     status(f"wrote {output} (rows: {rows}, machines: {len(pairs)})")
+
+
+def _check_dtype(dtype: str, pairs: Pairs) -> None:
+    """Check that some row has the dtype that is asked for."""
+    from perfmodel.core.dtypes import canonical_dtype
+
+    found = sorted({str(point["dtype"]) for _, points in pairs for point in points})
+    if canonical_dtype(dtype, place="--dtype") not in found:
+        raise UsageError(f"no row has dtype {dtype}.", place="--dtype", remedy=f"The records have: {', '.join(found)}.")
 
 
 def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pairs:

@@ -57,7 +57,12 @@ class Column:
             return " ".join(f"{key}={self.text(item)}" for key, item in value.items())
         if isinstance(value, (list, tuple)):
             return ", ".join(self.text(item) for item in value)
-        return str(value)
+        return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """Return a text with control characters written out: a name may not move the cursor or end a row."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 @dataclass(frozen=True)

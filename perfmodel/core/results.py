@@ -149,7 +149,7 @@ PREDICTION_COLUMNS = (
     Column("prediction_model", shown=False),
     Column("prediction_basis", shown=False),
     Column("attainable_flop_per_s", "attainable", "FLOP/s"),
-    Column("attainable_bytes_per_s", "attainable", "B/s", drop=1),
+    Column("attainable_bytes_per_s", "bandwidth", "B/s", drop=1),
     Column("advice", shown=False),
 )
 

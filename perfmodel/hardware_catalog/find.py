@@ -66,7 +66,8 @@ def _read(path: Path, _modified_ns: int) -> Hardware:
 
 
 def _load(path: Path) -> Hardware:
-    return _read(path, path.stat().st_mtime_ns)
+    # A file that is not there, as behind a dangling link, gets its message from the reader.
+    return _read(path, path.stat().st_mtime_ns) if path.exists() else read_hardware(path)
 
 
 def load_all() -> list[Hardware]:

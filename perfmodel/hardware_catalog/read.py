@@ -116,15 +116,18 @@ def _explain(message: str, place: str, *, nested: bool = False) -> InputFileErro
     return InputFileError(f"{text[0].lower()}{text[1:]}.", place=full)
 
 
-def to_hardware(spec: HardwareSpec, place: str) -> Hardware:
+def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True) -> Hardware:
     """Convert the quantities of a specification to SI base units.
+
+    A number without a unit is an error, since it is rarely meant in SI base units; the linter passes it on to the
+    rules that say what it most likely means.
 
     Raises
     ------
     InputFileError
         When a quantity has the wrong unit, is not positive, or a name is unknown.
     """
-    read = _Quantities(place)
+    read = _Quantities(place, units_required)
     sustained = spec.sustained
     memory = _memory(spec, read)
     clocks = {
@@ -183,21 +186,33 @@ def _check_sustained(spec: HardwareSpec, place: str) -> None:
                 raise unknown_name(what, name, known, place=f"{place}: sustained.{table}", kind=InputFileError)
 
 
+#: the unit to suggest for a number without one, and the smallest value that is believed
+_USUAL = {"B": "GiB", "B/s": "GB/s", "FLOP/s": "TFLOP/s", "Hz": "MHz", "s": "us", "W": "W"}
+_SMALLEST = {"B": 1e-3, "B/s": 1e-3, "FLOP/s": 1e-3, "Hz": 1e-3, "s": 1e-12, "W": 1e-3}
+
+
 class _Quantities:
     """Reads quantities of one file; its errors name the file and the key."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, units_required: bool) -> None:
         self.place = place
+        self.units_required = units_required
 
     def positive(self, text: schema.Quantity, unit: str, key: str) -> float:
         """Return a positive quantity in SI base units."""
         where = f"{self.place}: {key}"
+        if self.units_required and (not isinstance(text, str) or text.strip()[-1:].isdigit()):
+            raise InputFileError(
+                f"{text!r} has no unit.", place=where, remedy=f"Write it as in '{text} {_USUAL[unit]}'."
+            )
         try:
             value = parse_quantity(text, unit)
         except PerfModelError as error:
             raise InputFileError(error.message, place=where, remedy=error.remedy) from None
         if value <= 0:
             raise InputFileError(f"{text!r} is not positive.", place=where)
+        if value < _SMALLEST[unit]:
+            raise InputFileError(f"{text!r} is too small to be true.", place=where, remedy="Check the unit.")
         return value
 
     def optional(self, text: schema.Quantity | None, unit: str, key: str) -> float | None:

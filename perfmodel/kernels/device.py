@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 from typing import Any, Protocol
 
 from perfmodel.errors import UnavailableError, UsageError
 
 KINDS = ("cpu", "cuda")
+#: more threads than this a CPU only slow down, and very many bring the process down
+_THREADS_PER_CPU = 4
 
 
 class Stopwatch(Protocol):
@@ -97,8 +100,11 @@ def open_device(kind: str | None = None, *, threads: int | None = None) -> Devic
     """
     if kind is not None and kind not in KINDS:
         raise UsageError(f"device {kind!r} is not known.", remedy=f"Allowed: {', '.join(KINDS)}.")
-    if threads is not None and threads < 1:
-        raise UsageError(f"{threads} threads cannot run a kernel.", place="--threads", remedy="Give 1 or more.")
+    most = _THREADS_PER_CPU * (os.cpu_count() or 1)
+    if threads is not None and not 1 <= threads <= most:
+        raise UsageError(
+            f"{threads} threads cannot run a kernel here.", place="--threads", remedy=f"Give 1 to {most} threads."
+        )
     if importlib.util.find_spec("torch") is None:
         raise UnavailableError(
             "running kernels needs torch, which is not installed.", remedy="pip install 'perfmodel[bench]'"

@@ -55,6 +55,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.cache not in CACHE_MODES:
             raise unknown_name("cache mode", self.cache, CACHE_MODES, place="--cache")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"{self.seed} is no seed.", place="--seed", remedy="Give 0 to 2^63 - 1.")
 
 
 def plan(operators: Sequence[Operator], hardware: Hardware, kernels: Sequence[str] = ()) -> list[Job]:

@@ -91,6 +91,12 @@ def _from_document(document: Any, place: str) -> _Table:
             raise InputFileError(
                 "is a trace of events, not a table.", place=place, remedy="Export a table of names and times from it."
             )
+        if "schema_version" in document and document.get("command") in ("analyze", "bench"):
+            raise InputFileError(
+                f"is a record of perfmodel {document['command']}, not a profile.",
+                place=place,
+                remedy="Give a table of names and measured times.",
+            )
         lists = {key: value for key, value in document.items() if isinstance(value, list) and value}
         document = lists.get("rows") or (next(iter(lists.values())) if len(lists) == 1 else None)
     if not isinstance(document, list) or not document:
@@ -119,7 +125,7 @@ def _from_text(text: str, place: str) -> _Table:
     body = [lines[start], *("\n" if line.lstrip().startswith("#") else line for line in lines[start + 1 :])]
     delimiter = max(_DELIMITERS, key=lambda mark: _makes_sense(lines[start], mark))
     rows = _split(body, delimiter, start, place)
-    _, headers = next(rows)
+    _, headers = next(rows, (0, []))
     return _Table([header.strip() for header in headers], list(rows), delimiter)
 
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +16,8 @@ from perfmodel.core.report import Column, Report
 
 #: Width where the output is no terminal: wide enough for every table, so that no figure is cut in a pipe.
 PIPE_WIDTH = 200
+#: spaces between two columns
+_GAP = 2
 
 
 def render(report: Report, *, width: int | None = None, color: bool = False) -> str:
@@ -27,10 +29,15 @@ def render(report: Report, *, width: int | None = None, color: bool = False) -> 
     width : columns of the terminal; None where the output is no terminal.
     color : whether ANSI colours are wanted.
     """
+    if width is None:
+        columns, width = report.shown_columns(), PIPE_WIDTH
+        width = max(width, sum(_least(report, column) + _GAP for column in columns))
+    else:
+        columns = _fitting(report, width)
     stream = io.StringIO()
     console = Console(
         file=stream,
-        width=width or PIPE_WIDTH,
+        width=width,
         force_terminal=color,
         no_color=not color,
         color_system="standard" if color else None,
@@ -39,13 +46,12 @@ def render(report: Report, *, width: int | None = None, color: bool = False) -> 
     )
     if report.title:
         console.print(Text(report.title, style="bold"))
-    columns = report.shown_columns() if width is None else _fitting(report, width)
     if not report.rows:
         console.print("(no rows)")
-    elif width is not None and not _fits(report, columns, width):
+    elif not _fits(report, columns, width):
         _print_blocks(console, report, columns)
     else:
-        console.print(_table(report, columns))
+        console.print(_table(report, columns, width))
     for note in report.notes:
         console.print(Text(note, style="dim"))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
@@ -56,20 +62,29 @@ def terminal_width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def _table(report: Report, columns: list[Column]) -> Table:
+def _table(report: Report, columns: list[Column], width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
-    for column in columns:
-        numeric = _is_numeric(report, column)
-        table.add_column(
-            Text(column.heading),
-            justify="right" if numeric else "left",
-            no_wrap=numeric,
-            overflow="fold",
-            min_width=min(12, _longest(report, column)) if not numeric else None,
-        )
+    for column, size in zip(columns, _widths(report, columns, width), strict=True):
+        justify: JustifyMethod = "right" if _is_numeric(report, column) else "left"
+        # Widths are set here: left to itself, rich takes them from columns whose figures may not be cut.
+        table.add_column(Text(column.heading), justify=justify, width=size)
     for row in report.rows:
         table.add_row(*(_cell(column, row) for column in columns))
     return table
+
+
+def _widths(report: Report, columns: list[Column], width: int) -> list[int]:
+    """Return the width of each column: what it needs at least, and a share of what is left for text that folds."""
+    least = [_least(report, column) for column in columns]
+    wanted = [_longest(report, column) for column in columns]
+    left = width - sum(least) - _GAP * (len(columns) - 1)
+    sizes = list(least)
+    # Columns that need little more get it first, so that one long text does not fold all the others.
+    for index in sorted(range(len(columns)), key=lambda index: wanted[index] - least[index]):
+        more = max(0, min(wanted[index] - least[index], left))
+        sizes[index] += more
+        left -= more
+    return sizes
 
 
 def _cell(column: Column, row: Mapping[str, Any]) -> Text:
@@ -97,18 +112,20 @@ def _fitting(report: Report, width: int) -> list[Column]:
 
 
 def _fits(report: Report, columns: list[Column], width: int) -> bool:
-    """Whether the columns fit side by side: numbers whole, text folded to no less than a dozen columns."""
-    needed = 0
-    for column in columns:
-        longest = _longest(report, column)
-        needed += (longest if _is_numeric(report, column) else min(longest, 12)) + 2
-    return needed - 2 <= width
+    """Whether the columns fit side by side, with figures whole and text folded at its spaces only."""
+    return sum(_least(report, column) for column in columns) + _GAP * (len(columns) - 1) <= width
+
+
+def _least(report: Report, column: Column) -> int:
+    """Return the width that a column needs: its longest cell if it is a number, else its longest word."""
+    texts = [column.heading, *(column.text(row.get(column.key)) for row in report.rows)]
+    parts = texts if _is_numeric(report, column) else [word for text in texts for word in text.split()]
+    return max(map(len, parts), default=1)
 
 
 def _longest(report: Report, column: Column) -> int:
-    cells = [len(column.text(row.get(column.key))) for row in report.rows]
-    words = [column.heading] if _is_numeric(report, column) else column.heading.split()
-    return max([*cells, *map(len, words)], default=0)
+    """Return the width at which nothing in a column folds."""
+    return max(len(column.heading), *(len(column.text(row.get(column.key))) for row in report.rows))
 
 
 def _is_numeric(report: Report, column: Column) -> bool:

@@ -92,15 +92,15 @@ def test_a_full_device_is_one_message():
     assert "Traceback" not in ran.stderr
 
 
-def test_a_fault_shows_no_traceback_but_debug_does(perfmodel, monkeypatch):
+def test_a_fault_shows_no_traceback_but_debug_does(perfmodel, monkeypatch, capsys):
     def broken():
         raise RuntimeError("boom")
 
     monkeypatch.setattr(app, "build_app", broken)
     ran = perfmodel("hardware")
     assert (ran.code, "boom" in ran.err) == (app.EXIT_INTERNAL, True)
-    with pytest.raises(RuntimeError, match="boom"):
-        app.run(["hardware", "--debug"])
+    assert app.run(["hardware", "--debug"]) == app.EXIT_INTERNAL
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_an_interrupt_exits_130(perfmodel, monkeypatch):
@@ -114,6 +114,26 @@ def test_an_interrupt_exits_130(perfmodel, monkeypatch):
 def test_debug_shows_the_traceback_of_an_error():
     ran = program(*ANALYZE[:2], "--on", "a100", "--debug")
     assert "Traceback" in ran.stderr
+    assert ran.returncode == 2
+
+
+@pytest.mark.parametrize("arguments", ["--help", "analyze --help", "--version"])
+def test_a_reader_of_help_that_leaves_early_is_no_error(arguments):
+    run = f"{sys.executable} -m perfmodel {arguments} | true; exit ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_closed_streams_are_no_fault(closed):
+    run = f"{sys.executable} -m perfmodel analyze gem --on a100 {closed}"
+    assert subprocess.run(["bash", "-c", run], capture_output=True, check=False).returncode == 2
+
+
+def test_a_name_that_stdout_cannot_encode_is_escaped():
+    arguments = ("analyze", "gemm", "m=1", "n=1", "k=1", "name=\u77e9\u9635", "--on", "a100")
+    ran = program(*arguments, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (ran.returncode, "\\u77e9" in ran.stdout) == (0, True)
 
 
 @pytest.mark.parametrize("plain", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])

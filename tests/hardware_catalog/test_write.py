@@ -19,7 +19,7 @@ from perfmodel.hardware_catalog.read import parse_spec, read_spec, to_hardware
 from perfmodel.hardware_catalog.write import quantity, spec_text, without_path, write_spec
 
 UNITS = st.sampled_from(["B", "B/s", "FLOP/s", "Hz", "s", "W"])
-POSITIVE = st.floats(min_value=1e-12, max_value=1e20, allow_nan=False)
+POSITIVE = st.floats(min_value=1e-2, max_value=1e20, allow_nan=False)
 
 
 @pytest.mark.parametrize("name", hardware_names())

@@ -67,7 +67,7 @@ def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
     findings += [_not_positive(file, key, value, lines) for key, value in values.items() if value <= 0]
     if not findings:
         try:
-            to_hardware(spec, file)
+            to_hardware(spec, file, units_required=False)
         except InputFileError as error:
             return [_schema(file, error, lines)]
     catalog = known_products()
