@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -56,7 +57,7 @@ def _declare(kind: str, default: Any, **rules: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Operator:
+class Operator(abc.ABC):
     """One call of an operator: dimensions in, FLOP and tensors out.
 
     A subclass declares its dimensions with `size`, `flag`, `choice` and `dtype_of`, and implements
@@ -106,16 +107,16 @@ class Operator:
                 remedy="Give arrays of one shape, or of shapes that numpy broadcasts.",
             ) from None
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 -- most operators have nothing to add
         """Check what no single dimension shows, and fill in derived defaults; for subclasses."""
 
+    @abc.abstractmethod
     def flop(self) -> Number:
         """Return the floating-point operations of one call, a fused multiply-add counted as 2 [FLOP]."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the tensors that one call reads and writes."""
-        raise NotImplementedError
 
     def link_traffic(self) -> Mapping[str, Number]:
         """Return the bytes that cross links off the device, by link name [B]."""

@@ -145,7 +145,7 @@ def build_operator(name: str, values: Mapping[str, Any]) -> Operator:
     parsed = {key: _value(name, key, value, known[key]["kind"]) for key, value in values.items()}
     missing = [key for key, rules in known.items() if key not in parsed and rules["default"] is MISSING]
     if missing:
-        given = ", ".join(f"{key}=..." for key in missing)
+        given = ", ".join(f"{key}=... ({known[key]['doc']})" for key in missing)
         verb = "is" if len(missing) == 1 else "are"
         raise UsageError(f"{', '.join(missing)} {verb} missing.", place=name, remedy=f"Add {given}.")
     return kind(**_spread(name, parsed))
