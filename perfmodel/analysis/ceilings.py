@@ -57,7 +57,7 @@ def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str
     """Return the ceilings of the datasheet, which bound: dense peaks, peak bandwidths, the launch floor."""
     return Ceilings(
         compute=peak.flop_per_s if peak else None,
-        memory={m.name: m.bandwidth_bytes_per_s for m in _levels(hardware) if m.bandwidth_bytes_per_s},
+        memory={m.name: m.bandwidth_bytes_per_s for m in hardware.memory if m.bandwidth_bytes_per_s},
         links={name: _link_rate(hardware, name) for name in links},
         launch_s=hardware.launch.floor_s,
     )
@@ -84,7 +84,7 @@ def sustained_ceilings(
     A link that was not measured keeps its datasheet rate: there is nothing to assume its share from.
     """
     sheet = datasheet_ceilings(hardware, peak, links)
-    measured = {m.name: m.sustained_bytes_per_s for m in _levels(hardware) if m.sustained_bytes_per_s}
+    measured = {m.name: m.sustained_bytes_per_s for m in hardware.memory if m.sustained_bytes_per_s}
     used = [name for name in sheet.memory if name in measured]
     compute = None
     if peak:
@@ -103,8 +103,8 @@ def sustained_ceilings(
 def ceiling_times(work: Work, ceilings: Ceilings, links: Mapping[str, Number]) -> dict[str, Number]:
     """Return the time that each ceiling alone would take [s], by name.
 
-    Every byte that crosses device memory also crosses each cache level on its way, so all levels see at
-    least the compulsory traffic.
+    Every byte that crosses device memory also crosses each level between it and the processors, so all levels
+    with a bandwidth see at least the compulsory traffic.
     """
     times: dict[str, Number] = {}
     if ceilings.compute is not None:
@@ -133,7 +133,7 @@ def smallest_fit(work: Work, hardware: Hardware) -> tuple[NDArray[np.int8], tupl
 
 
 def _levels(hardware: Hardware) -> list[MemoryLevel]:
-    """The main memory and the device-wide caches: the levels that all of an operator's traffic crosses."""
+    """The main memory and the device-wide caches: the levels that can hold a working set between kernels."""
     return [hardware.main_memory, *(m for m in hardware.caches if m is not hardware.main_memory)]
 
 
