@@ -59,13 +59,16 @@ def unknown_name(
     *,
     place: str = "",
     kind: type[PerfModelError] = UsageError,
+    main: Iterable[str] = (),
 ) -> PerfModelError:
     """Build the error for a name that is not one of ``allowed``: nearest name, then the list.
 
-    ``what`` says what is named ("operator"); ``kind`` is the error class to build.
+    ``what`` says what is named ("operator"); ``kind`` is the error class to build; ``main`` names the ones to
+    list where others are only other spellings of them.
     """
     names = sorted(allowed)
-    listed = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "")
+    shown = sorted(main) or names
+    listed = ", ".join(shown[:40]) + (", ..." if len(shown) > 40 else "")
     hint = nearest(name, names)
     remedy = f"{hint} Allowed: {listed}.".strip()
     return kind(f"unknown {what} {name!r}.", place=place, remedy=remedy)

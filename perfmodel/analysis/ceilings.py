@@ -67,7 +67,7 @@ def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str
 #: medians of the shipped specs that have the figure (a test recomputes them).
 ASSUMED_BANDWIDTH = 0.85
 ASSUMED_COMPUTE = 0.80
-ASSUMED_LAUNCH_S = 2.2e-6
+ASSUMED_LAUNCH_S = 2.5e-6
 
 
 def launch_time(hardware: Hardware) -> float:

@@ -18,6 +18,7 @@ from perfmodel.analysis.ceilings import (
     ASSUMED_LAUNCH_S,
     Ceilings,
     ceiling_times,
+    launch_time,
     sustained_ceilings,
 )
 from perfmodel.core import roofline
@@ -69,8 +70,7 @@ class SustainedRoofline:
         ceilings = sustained_ceilings(hardware, peak, links, pinned=getattr(op, "pinned", True))
         slowest = roofline.bound(ceiling_times(work, ceilings, links))
         figures = [*dict.fromkeys(np.ravel(slowest.limiter).tolist()), "launch"]
-        assert ceilings.launch_s is not None, "a sustained ceiling always has a launch time"
-        return Estimate(slowest.time_s + ceilings.launch_s, np.nan, np.nan, _basis(figures, ceilings))
+        return Estimate(slowest.time_s + launch_time(hardware), np.nan, np.nan, _basis(figures, ceilings))
 
 
 def _basis(figures: Sequence[str], ceilings: Ceilings) -> str:

@@ -115,7 +115,8 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
         return found
     if os.sep in text:
         return read_hardware(text)
-    raise unknown_name("hardware", text, {*files, *(alias for machine in known.values() for alias in machine.aliases)})
+    aliases = {alias for machine in known.values() for alias in machine.aliases}
+    raise unknown_name("hardware", text, {*files, *aliases}, main=files)
 
 
 def _names() -> dict[str, Hardware]:

@@ -100,10 +100,10 @@ def test_without_measured_figures_the_prediction_assumes_a_share_of_the_datashee
     bare = dataclasses.replace(simple_gpu, memory=(MemoryLevel("hbm", 1e9, 1e12),), launch=Launch())
     p = pm.predict(pm.Elementwise(numel=10_000_000), bare)
     assert p.bound_time_s == pytest.approx(120e-6)
-    assert p.predicted_time_s == pytest.approx(120e-6 / 0.85 + 2.2e-6)
-    assert p.prediction_basis == "assumed 85% of datasheet hbm + 2.2 us of launch"
+    assert p.predicted_time_s == pytest.approx(120e-6 / 0.85 + 2.5e-6)
+    assert p.prediction_basis == "assumed 85% of datasheet hbm + 2.5 us of launch"
     gemm = pm.predict(pm.Gemm(m=5000, n=5000, k=5000), bare)
-    assert gemm.prediction_basis == "assumed 80% of datasheet compute + 2.2 us of launch"
+    assert gemm.prediction_basis == "assumed 80% of datasheet compute + 2.5 us of launch"
 
 
 def test_the_assumed_shares_are_the_medians_of_the_shipped_specs() -> None:

@@ -10,8 +10,6 @@ from perfmodel.hardware_catalog.lint._draft import Draft, Finding
 #: from half of the fastest graph replay known (0.93 us) to well above a queued kernel with a slow driver
 LAUNCH_S = (0.3e-6, 100e-6)
 LEAST_SHARE = 0.1
-#: the two come from different measurements, on different machines where a floor stands in
-ORDER_TOLERANCE = 0.1
 
 
 def check_launch(draft: Draft) -> Iterator[Finding]:
@@ -22,7 +20,7 @@ def check_launch(draft: Draft) -> Iterator[Finding]:
         if value is not None and draft.spec.kind == "gpu" and not LAUNCH_S[0] <= value <= LAUNCH_S[1]:
             message = f"{format_si(value, 's')} for a kernel launch; GPUs take 0.3 to 100 us. Check us and ms."
             yield draft.finding(key, "error", "launch-implausible", message)
-    if floor and overhead and floor > overhead * (1 + ORDER_TOLERANCE):
+    if floor and overhead and floor > overhead:
         message = f"the floor {format_si(floor, 's')} is above the overhead {format_si(overhead, 's')}."
         yield draft.finding("launch.floor", "error", "launch-order", f"{message} Are the two exchanged?")
 
