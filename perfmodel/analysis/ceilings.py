@@ -6,7 +6,7 @@ datasheet's ceilings, the prediction the sustained ones; both go through `ceilin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.core.work import Number, Work
 from perfmodel.errors import UsageError
 from perfmodel.operators._base import Operator
+from perfmodel.operators._collective import Collective
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,36 @@ def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
             raise hardware.lacks(op.dtype, op.engine)
         return peak
     return hardware.best_peak(op.dtype) if op.preferred_engine == "tensor" else hardware.vector_peak(op.dtype)
+
+
+#: links between the GPUs of a node, the one that collectives prefer first
+PEER_LINKS = ("nvlink", "xgmi", "pcie")
+#: NVLink of 450 GB/s per direction and more (Hopper SXM and later) ends in an NVSwitch of the third generation, the
+#: first that reduces in the switch; bridges and older switches run at 300 GB/s at most [B/s]
+REDUCING_NVLINK = 400e9
+
+
+def peer_link(links: Iterable[str]) -> str:
+    """Return the link among these that collectives use: the fastest between GPUs; "nvlink" where there is none."""
+    names = tuple(links)
+    return next((name for name in PEER_LINKS if name in names), PEER_LINKS[0])
+
+
+def reduces_in_switch(links: Mapping[str, float]) -> bool:
+    """Whether the GPUs of a machine with these links [B/s] meet in a switch that can reduce (NVLink SHARP)."""
+    return links.get("nvlink", 0.0) >= REDUCING_NVLINK
+
+
+def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
+    """Return the bytes that have to cross each link of this machine [B].
+
+    A collective crosses the fastest link between GPUs that the machine has, and an all-reduce moves fewer bytes
+    where a switch reduces; everything else crosses the links that the operator names.
+    """
+    if not isinstance(op, Collective):
+        return op.link_traffic()
+    rates = {link.name: link.bandwidth_bytes_per_s for link in hardware.links}
+    return {peer_link(rates): op.peer_bytes(in_switch=reduces_in_switch(rates))}
 
 
 def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str, Number]) -> Ceilings:

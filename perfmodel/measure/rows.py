@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.analysis.advice import advise
-from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, launch_time, resolve_peak
+from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_traffic, resolve_peak
 from perfmodel.analysis.predict import bound_time
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column
@@ -106,7 +106,7 @@ def _numbers(
 
 def _slowest_ceiling_s(op: Operator, hardware: Hardware) -> float:
     """Return the longest of the times that each datasheet rate alone would take [s]."""
-    work, links = op.work(), op.link_traffic()
+    work, links = op.work(), link_traffic(op, hardware)
     peak = resolve_peak(op, hardware) if work.flop else None
     times = ceiling_times(work, datasheet_ceilings(hardware, peak, links), links)
     return max(float(time) for time in times.values())

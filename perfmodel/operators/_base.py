@@ -114,6 +114,10 @@ class Operator(abc.ABC):
     def flop(self) -> Number:
         """Return the floating-point operations of one call, a fused multiply-add counted as 2 [FLOP]."""
 
+    def least_flop(self) -> Number:
+        """Return the FLOP that no known algorithm avoids, where that is fewer than the count of convention [FLOP]."""
+        return self.flop()
+
     @abc.abstractmethod
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the tensors that one call reads and writes."""
@@ -121,6 +125,10 @@ class Operator(abc.ABC):
     def link_traffic(self) -> Mapping[str, Number]:
         """Return the bytes that cross links off the device, by link name [B]."""
         return {}
+
+    def composition(self) -> tuple[Operator, ...]:
+        """Return the operators that run one after another in the place of this one; none for a single kernel."""
+        return ()
 
     def work(self) -> Work:
         """Return the counted work: FLOP, traffic and working set."""

@@ -10,6 +10,8 @@ import numpy as np
 from perfmodel.core.work import Number, Tensor, plain
 from perfmodel.errors import UsageError
 from perfmodel.operators._base import Operator, choice, dtype_of, flag, size
+from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.softmax import Softmax
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,4 +118,15 @@ class Attention(Operator):
             *made,
             Tensor.intermediate("scores", scores, self.dtype),
             Tensor.intermediate("probabilities", scores, self.dtype),
+        )
+
+    def composition(self) -> tuple[Operator, ...]:
+        """Return the three kernels of the unfused algorithm: the scores, their softmax, and the product with V."""
+        if self.algorithm == "flash":
+            return ()
+        each, rows = self.batch * self.heads, self.batch * self.heads * self.seq_q
+        return (
+            Gemm(batch=each, m=self.seq_q, n=self.seq_kv, k=self.head_dim, dtype=self.dtype, name="scores"),
+            Softmax(rows=rows, cols=self.seq_kv, dtype=self.dtype, name="probabilities"),
+            Gemm(batch=each, m=self.seq_q, n=self.head_dim, k=self.seq_kv, dtype=self.dtype, name="output"),
         )

@@ -66,6 +66,14 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     ("memcpy", {"bytes": 100, "direction": "h2d"}, 0, 0, 100),
     ("memcpy", {"bytes": 100, "direction": "d2h"}, 0, 100, 0),
     ("memcpy", {"bytes": 100, "direction": "d2d"}, 0, 100, 100),
+    # 4 GPUs, 800 B = 400 fp16 elements; each adds 3 others' quarters of 100 elements: 3 * 100
+    ("all_reduce", {"bytes": 800, "num_gpus": 4, "dtype": "fp16"}, 300, 800, 800),
+    # it brings a quarter and ends with the whole
+    ("all_gather", {"bytes": 800, "num_gpus": 4, "dtype": "fp16"}, 0, 200, 800),
+    ("reduce_scatter", {"bytes": 800, "num_gpus": 4, "dtype": "fp16"}, 300, 800, 200),
+    ("alltoall", {"bytes": 800, "num_gpus": 4, "dtype": "fp16"}, 0, 800, 800),
+    # 2 * 3 channels out * 4 * 5 outputs * 2 in * 9 taps; (2 * 20 + 3 * 2 * 9) * 4 B; 3 * 20 * 4 B
+    ("conv2d", {"n": 1, "c": 2, "h": 4, "w": 5, "k": 3, "r": 3, "s": 3, "padding": 1}, 2160, 376, 240),
 ]
 
 

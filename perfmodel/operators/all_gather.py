@@ -1,0 +1,35 @@
+"""All-gather: every GPU ends with the parts of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.core.work import Number, Tensor
+from perfmodel.operators._collective import Collective
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AllGather(Collective):
+    """receive[bytes] = the parts send[bytes / n] of all ranks, one after another, on each of n = ``num_gpus`` GPUs.
+
+    ``bytes`` S is the size of the gathered result, as in nccl-tests. Each GPU receives, and in a ring sends,
+    S (n - 1) / n bytes. No FLOP. Memory: S / n bytes are read and S written.
+    """
+
+    op: ClassVar[str] = "all_gather"
+
+    def peer_bytes(self, *, in_switch: bool = False) -> Number:
+        """Return S (n - 1) / n; a switch that broadcasts saves no byte that a GPU has to receive [B]."""
+        return self.bytes * self.share()
+
+    def flop(self) -> Number:
+        """Return 0: nothing is computed."""
+        return 0.0 * self.bytes * self.num_gpus
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return the part of this rank [bytes / n] and the gathered result [bytes]."""
+        return (
+            Tensor.input("send", self.buffer(self.num_gpus), self.dtype),
+            Tensor.output("receive", self.buffer(), self.dtype),
+        )

@@ -1,0 +1,42 @@
+"""All-reduce: every GPU ends with the sum of all messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.core.work import Number, plain
+from perfmodel.operators._collective import Collective
+
+#: what a switch adds: the types of multimem.ld_reduce, floating point and whole numbers of 32 bits and more (NVIDIA,
+#: PTX ISA 8.6, section "multimem.ld_reduce"); 8-bit whole numbers are not among them
+SWITCH_DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AllReduce(Collective):
+    """receive[bytes] = sum over the ranks of send[bytes], on every one of ``num_gpus`` GPUs.
+
+    Each GPU sends 2 S (n - 1) / n bytes in a ring, or by a reduce-scatter and an all-gather (the "busbw" of
+    nccl-tests, https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). An NVSwitch that reduces
+    (NVLink SHARP, Hopper and later) needs S (n + 1) / n: a GPU gives its S bytes to the reductions, and broadcasts
+    the S / n that it had reduced. The bound takes the smaller of the two where the machine has such a switch and the
+    switch adds the dtype: from n = 4 on it is the switch's.
+
+    FLOP = (n - 1) / n additions for each element. Memory: S bytes are read and S written.
+    """
+
+    op: ClassVar[str] = "all_reduce"
+
+    def peer_bytes(self, *, in_switch: bool = False) -> Number:
+        """Return 2 S (n - 1) / n, or S (n + 1) / n if that is less and the switch may reduce [B]."""
+        ring = 2.0 * self.bytes * self.share()
+        if not in_switch or self.dtype not in SWITCH_DTYPES:
+            return ring
+        return plain(np.minimum(ring, self.bytes * (self.num_gpus + 1.0) / self.num_gpus))
+
+    def flop(self) -> Number:
+        """Return the additions, (n - 1) / n for each element [FLOP]."""
+        return self.reduced_flop()

@@ -1,0 +1,28 @@
+"""All-to-all: every GPU sends a different part of its message to each of the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.core.work import Number
+from perfmodel.operators._collective import Collective
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Alltoall(Collective):
+    """receive[j] of rank i = send[i] of rank j: a transposition over n = ``num_gpus`` GPUs, bytes / n for each pair.
+
+    ``bytes`` S is the whole message of a rank. Each GPU sends S (n - 1) / n bytes: all but its own part. No FLOP.
+    Memory: S bytes are read and S written.
+    """
+
+    op: ClassVar[str] = "alltoall"
+
+    def peer_bytes(self, *, in_switch: bool = False) -> Number:
+        """Return S (n - 1) / n: no byte is common, so that no switch can save one [B]."""
+        return self.bytes * self.share()
+
+    def flop(self) -> Number:
+        """Return 0: data is moved, nothing is computed."""
+        return 0.0 * self.bytes * self.num_gpus

@@ -1,0 +1,35 @@
+"""Reduce-scatter: every GPU ends with its part of the sum of all messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.core.work import Number, Tensor
+from perfmodel.operators._collective import Collective
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReduceScatter(Collective):
+    """receive[bytes / n] = this rank's part of the sum over the ranks of send[bytes], n = ``num_gpus``.
+
+    ``bytes`` S is what each rank brings, as in nccl-tests. Each GPU sends S (n - 1) / n bytes: all but its own part.
+    FLOP = (n - 1) / n additions for each element. Memory: S bytes are read and S / n written.
+    """
+
+    op: ClassVar[str] = "reduce_scatter"
+
+    def peer_bytes(self, *, in_switch: bool = False) -> Number:
+        """Return S (n - 1) / n; a switch that reduces saves no byte that a GPU has to send [B]."""
+        return self.bytes * self.share()
+
+    def flop(self) -> Number:
+        """Return the additions, (n - 1) / n for each element [FLOP]."""
+        return self.reduced_flop()
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return the message [bytes] and this rank's part of the sum [bytes / n]."""
+        return (
+            Tensor.input("send", self.buffer(), self.dtype),
+            Tensor.output("receive", self.buffer(self.num_gpus), self.dtype),
+        )
