@@ -1,0 +1,1 @@
+"""Whole models as counted lists of operators."""

@@ -1,0 +1,255 @@
+"""Reading model configurations as Hugging Face publishes them (``config.json``): shapes, and parameters counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from perfmodel.errors import InputFileError, unknown_name
+from perfmodel.files import read_document
+from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
+
+
+class Linear(NamedTuple):
+    """A matrix of weights [n, k], applied to every token: y[n] = W x[k] + bias."""
+
+    name: str
+    n: int
+    k: int
+    bias: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """Weights and biases."""
+        return self.n * self.k + self.n * self.bias
+
+
+#: how different model types spell the same dimension
+_SPELLINGS = {
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "heads": ("num_attention_heads", "n_head", "num_heads"),
+    "kv_heads": ("num_key_value_heads",),
+    "head_dim": ("head_dim",),
+    "ffn": ("intermediate_size", "n_inner", "ffn_dim"),
+    "vocab": ("vocab_size",),
+    "embedding_dim": ("word_embed_proj_dim",),
+    "positions": ("max_position_embeddings", "n_positions", "n_ctx"),
+    "token_types": ("type_vocab_size",),
+}
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shapes of a transformer.
+
+    Attributes
+    ----------
+    model_type : the architecture by its Hugging Face name ("gpt2", "llama").
+    hidden : width of the residual stream.
+    layers : transformer layers.
+    heads, kv_heads, head_dim : query heads, key and value heads, size of a head; ``heads head_dim`` need not be
+        ``hidden``.
+    ffn : width inside of the MLP.
+    vocab : tokens of the vocabulary.
+    positions : the longest sequence.
+    activation : of the MLP ("gelu", "gelu_new", "relu", "silu").
+    tied : the embedding is the matrix of the head as well.
+    embedding_dim : width of the embedding, where a projection to ``hidden`` follows; else ``hidden``.
+    token_types : rows of a table of token types, 0 for none.
+    window : keys that a query sees at most, 0 for all.
+    qkv_bias, output_bias, mlp_bias : which matrices of a layer have a bias.
+    norm_after : the norms follow the residual additions.
+    """
+
+    model_type: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    positions: int
+    activation: str
+    tied: bool
+    embedding_dim: int
+    token_types: int = 0
+    window: int = 0
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    norm_after: bool = False
+
+    @property
+    def architecture(self) -> Architecture:
+        """What all models of this type share."""
+        return ARCHITECTURES[self.model_type]
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of one norm over ``hidden``: a scale, and a shift for LayerNorm."""
+        return self.hidden * (1 if self.architecture.rms_norm else 2)
+
+    def attention_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of one layer that make queries, keys and values."""
+        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        if self.architecture.fused_qkv:
+            return (Linear("query_key_value", queries + 2 * keys, self.hidden, self.qkv_bias),)
+        widths = {"query": queries, "key": keys, "value": keys}
+        return tuple(Linear(name, width, self.hidden, self.qkv_bias) for name, width in widths.items())
+
+    def output_linear(self) -> Linear:
+        """Return the matrix of one layer that follows attention."""
+        return Linear("output", self.hidden, self.heads * self.head_dim, self.output_bias)
+
+    def mlp_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of one layer's MLP: gate where there is one, up, down."""
+        names = ("gate", "up") if self.architecture.gated else ("up",)
+        into = tuple(Linear(name, self.ffn, self.hidden, self.mlp_bias) for name in names)
+        return (*into, Linear("down", self.hidden, self.ffn, self.mlp_bias))
+
+    def layer_linears(self) -> tuple[Linear, ...]:
+        """Return every matrix of one layer."""
+        return (*self.attention_linears(), self.output_linear(), *self.mlp_linears())
+
+    def head_linears(self) -> tuple[Linear, ...]:
+        """Return the matrices of the language model's head; BERT transforms the hidden state first."""
+        if self.model_type == "bert":
+            transform = Linear("transform", self.hidden, self.hidden, True)
+            return (transform, Linear("logits", self.vocab, self.hidden, True))
+        return (*self.projections()[1:], Linear("logits", self.vocab, self.embedding_dim))
+
+    def projections(self) -> tuple[Linear, ...]:
+        """Return the matrices between an embedding of another width and ``hidden``: in and out."""
+        if self.embedding_dim == self.hidden:
+            return ()
+        return (
+            Linear("project_in", self.hidden, self.embedding_dim),
+            Linear("project_out", self.embedding_dim, self.hidden),
+        )
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model with a language model's head, a tied matrix counted once."""
+        shape = self.architecture
+        rows = (self.positions + shape.extra_positions) * shape.learned_positions + self.token_types
+        embedding = self.vocab * self.embedding_dim + rows * self.hidden
+        layer = sum(linear.parameters for linear in self.layer_linears()) + 2 * self.norm_parameters
+        layer += 2 * self.head_dim * shape.qk_norm
+        # BERT norms after the embedding and in its head, the others once at the end; norms after leave none.
+        norms = 2 if self.model_type == "bert" else int(not self.norm_after)
+        head = sum(linear.parameters for linear in (*self.projections()[:1], *self.head_linears()))
+        shared = self.vocab * self.embedding_dim * self.tied
+        return embedding + self.layers * layer + norms * self.norm_parameters + head - shared
+
+
+def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
+    """Return the shapes of a model from its ``config.json``.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, lacks a dimension or holds one that cannot be, and for models that are not
+        one stack of like layers: mixtures of experts, latent attention, encoder and decoder together, windows on
+        some of the layers, and model types that are not known.
+    """
+    place = os.fspath(path)
+    document = read_document(path)
+    if not isinstance(document, dict):
+        raise InputFileError("is not a model's configuration: no keys.", place=place)
+    # Models that see or hear keep the shapes of their language model one level down.
+    nested = document.get("text_config")
+    raw = nested if isinstance(nested, dict) else document
+    _refuse(raw, place)
+    kind = str(raw.get("model_type", ""))
+    if kind not in ARCHITECTURES:
+        raise unknown_name("model type", kind, ARCHITECTURES, place=place, kind=InputFileError)
+    return _Reader(raw, place).config(kind, ARCHITECTURES[kind])
+
+
+def _refuse(raw: Mapping[str, Any], place: str) -> None:
+    """Refuse the models whose layers are not matrices, norms and attention alone."""
+    feed_forward = raw.get("ffn_config")
+    parts = {**raw, **feed_forward} if isinstance(feed_forward, dict) else raw
+    found = {
+        "a mixture of experts": [key for key in _EXPERTS if parts.get(key)],
+        "latent attention (MLA)": [key for key in ("kv_lora_rank",) if raw.get(key)],
+        "an encoder with a decoder": [key for key in ("is_encoder_decoder",) if raw.get(key)],
+    }
+    said = [f"{what} ({', '.join(keys)})" for what, keys in found.items() if keys]
+    if said:
+        raise InputFileError(
+            f"the model has {' and '.join(said)}, which is not modelled.",
+            place=place,
+            remedy=f"Dense models can be read: {', '.join(ARCHITECTURES)}.",
+        )
+
+
+class _Reader:
+    """The keys of one configuration, under all their spellings."""
+
+    def __init__(self, raw: Mapping[str, Any], place: str) -> None:
+        self.raw, self.place = raw, place
+
+    def config(self, kind: str, shape: Architecture) -> ModelConfig:
+        hidden, heads = self.size("hidden"), self.size("heads")
+        kv_heads = self.size("kv_heads", heads)
+        if heads % kv_heads:
+            raise self.wrong(f"heads ({heads}) are not a multiple of key and value heads ({kv_heads})")
+        if hidden % heads and not self.raw.get("head_dim"):
+            raise self.wrong(f"hidden size ({hidden}) is not a multiple of the heads ({heads})")
+        return ModelConfig(
+            model_type=kind,
+            hidden=hidden,
+            layers=self.size("layers"),
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=self.size("head_dim", hidden // heads),
+            ffn=self.size("ffn", 4 * hidden),
+            vocab=self.size("vocab"),
+            positions=self.size("positions"),
+            activation=str(self.first(("hidden_act", "activation_function")) or "gelu"),
+            tied=self.flag("tie_word_embeddings", shape.tied),
+            embedding_dim=self.size("embedding_dim", hidden),
+            token_types=self.size("token_types", 2) if kind == "bert" else 0,
+            window=self.window(kind),
+            qkv_bias=self.flag("attention_bias", shape.qkv_bias),
+            output_bias=self.flag("attention_bias", shape.output_bias),
+            mlp_bias=self.flag("mlp_bias", shape.mlp_bias),
+            norm_after=not self.flag("do_layer_norm_before", not shape.norm_after),
+        )
+
+    def first(self, keys: tuple[str, ...]) -> Any:
+        """Return the value of the first key that is there and not null."""
+        return next((self.raw[key] for key in keys if self.raw.get(key) is not None), None)
+
+    def size(self, name: str, default: int | None = None) -> int:
+        keys = _SPELLINGS[name]
+        value = self.first(keys)
+        value = default if value is None else value
+        if value is None:
+            raise self.wrong(f"no {name.replace('_', ' ')} ({', '.join(keys)})")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise self.wrong(f"{name.replace('_', ' ')} = {value!r} is not a whole number above 0")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.raw.get(key)
+        return default if value is None else bool(value)
+
+    def window(self, kind: str) -> int:
+        """Return the window of attention; Qwen names one that it does not use."""
+        used = self.flag("use_sliding_window", kind == "mistral")
+        window = self.raw.get("sliding_window")
+        if not used or not window:
+            return 0
+        if kind != "mistral":
+            raise self.wrong("has a window on some of its layers only, which is not modelled")
+        return int(window)
+
+    def wrong(self, found: str) -> InputFileError:
+        return InputFileError(f"{found}.", place=self.place, remedy="Is this the model's config.json?")
