@@ -7,25 +7,36 @@ that a missing file, a directory, an empty file and a syntax error give the same
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import InputFileError, UsageError
 
+_PACKAGED = Path(__file__).resolve().parent / "_hardware_specs"
+_CHECKOUT = Path(__file__).resolve().parent.parent / "hardware_specs"
 DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
+#: how every gzip file starts (RFC 1952)
+_GZIP = b"\x1f\x8b"
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the specs that come with perfmodel: of the package, or of the checkout."""
+    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the UTF-8 text of a file, without a byte order mark.
+    """Return the UTF-8 text of a file, plain or gzip, without a byte order mark.
 
     Raises
     ------
     InputFileError
-        When the file is missing, a directory, unreadable, empty, or not UTF-8 text.
+        When the file is missing, a directory, unreadable, empty, half a gzip file, or not UTF-8 text.
     """
     place = os.fspath(path)
     try:
@@ -39,6 +50,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputFileError(f"cannot be read: {reason}.", place=place) from None
+    if data.startswith(_GZIP):
+        data = _unpacked(data, place)
     if not data.strip():
         raise InputFileError("the file is empty.", place=place, remedy="Is the path right?")
     if b"\0" in data:
@@ -48,6 +61,17 @@ def read_text(path: str | os.PathLike[str]) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InputFileError(f"line {line} is not UTF-8 text.", place=place, remedy="Save the file as UTF-8.") from None
+
+
+def _unpacked(data: bytes, place: str) -> bytes:
+    """Return what a gzip file holds."""
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error) as error:
+        reason = str(error).rstrip(".") or type(error).__name__
+        raise InputFileError(
+            f"is not a whole gzip file: {reason}.", place=place, remedy="Was it cut off on its way? Copy it again."
+        ) from None
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from perfmodel.analysis.advice import advise
-from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, launch_time, resolve_peak, smallest_fit
-from perfmodel.analysis.latency import DEFAULT_MODEL, LatencyModel
+from perfmodel.analysis.ceilings import (
+    ceiling_times,
+    datasheet_ceilings,
+    launch_time,
+    link_traffic,
+    resolve_peak,
+    smallest_fit,
+)
+from perfmodel.analysis.latency._base import View
+from perfmodel.analysis.latency.model import estimate
 from perfmodel.core import roofline
 from perfmodel.core.hardware import NOWHERE, Hardware, Peak
 from perfmodel.core.results import Prediction, Text
 from perfmodel.core.work import Number, Work, plain
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import unknown_name
 from perfmodel.operators._base import Operator
 
 
@@ -32,12 +41,27 @@ def bound_time(op: Operator, hardware: Hardware) -> roofline.Bound:
     return roofline.bound(_bounding_times(op, hardware, work, _peak(op, hardware, work)))
 
 
-#: views of time that the interface names
+def floor_time(op: Operator, hardware: Hardware, cache: str = "cold") -> Number:
+    """Return what no honest measurement is faster than [s]: the bound of a cold call, or what is left of it warm.
+
+    Of the FLOP it takes those that no known algorithm avoids: a convolution by Winograd beats the bound, whose FLOP
+    are counted by convention, and not this floor.
+
+    Warm, when the same buffers are used again and again, device memory sees at least the bytes that the caches
+    cannot hold; compute, links and the launch floor stay.
+    """
+    work = replace(op.work(), flop=op.least_flop())
+    times = _bounding_times(op, hardware, work, _peak(op, hardware, work))
+    return _floor(work, hardware, times, cache)
+
+
+#: views of time, and states of the caches, that the interface names
 TIMINGS = ("kernel", "event")
+CACHES = ("cold", "warm")
 
 
 def predict(
-    op: Operator, hardware: Hardware, *, timing: str = "kernel", model: LatencyModel = DEFAULT_MODEL
+    op: Operator, hardware: Hardware, *, timing: str = "kernel", cache: str = "cold", library: str = ""
 ) -> Prediction:
     """Return bound, prediction and advice for one operator on one machine.
 
@@ -48,27 +72,31 @@ def predict(
     ----------
     op : the operator; its dimensions may be numpy arrays, then all numbers of the result are arrays.
     hardware : the machine, from the catalog or a file.
-    timing : the view of time to predict. Only "kernel" can be had yet: the time on the device, as a profiler or
-        a CUDA graph sees it, without the dispatch of a framework's call that "event" would add.
-    model : the latency model for ``predicted_time_s``.
+    timing : the view of time to predict: "kernel", the time on the device, as a profiler or a CUDA graph sees
+        it; or "event", the time between events round a call of a framework, its dispatch included.
+    cache : "cold", the inputs come from device memory; or "warm", the same buffers are used again and again, so
+        that what fits a cache may lie there, and the prediction may be below the cold bound.
+    library : whose kernels run, as measurement tables name them ("torch", "sglang", "trtllm", "nccl"), for the
+        families in which they differ; "" for whichever.
 
     Raises
     ------
     UsageError
         When the machine has no peak for the dtype, or lacks a link that the operator uses, or the view of
-        time cannot be had.
+        time or the state of the caches is unknown.
     """
     if timing not in TIMINGS:
         raise unknown_name("timing", timing, TIMINGS)
-    if timing != "kernel":
-        raise UsageError(f"timing={timing!r} is not modelled yet.", remedy="Use timing='kernel'.")
+    if cache not in CACHES:
+        raise unknown_name("cache", cache, CACHES)
     work = op.work()
     peak = _peak(op, hardware, work)
     times = _bounding_times(op, hardware, work, peak)
     cold = roofline.bound(times)
     fits_in, resident_time, resident_limiter = _resident(work, hardware, times)
-    estimate = model.estimate(op, hardware, peak, work)
-    predicted = plain(np.maximum(estimate.time_s, cold.time_s))
+    direct = type(op).least_flop is Operator.least_flop
+    floor = _floor(work, hardware, times, cache) if direct else floor_time(op, hardware, cache)
+    made = estimate(op, hardware, peak, work, View(timing, cache, library), floor)
     return Prediction(
         op=op.op,
         name=op.name,
@@ -89,14 +117,22 @@ def predict(
         fits_in=fits_in,
         resident_bound_time_s=resident_time,
         resident_limiter=resident_limiter,
-        predicted_time_s=predicted,
-        predicted_time_low_s=estimate.low_s,
-        predicted_time_high_s=estimate.high_s,
-        prediction_model=model.name,
-        prediction_basis=estimate.basis,
+        timing=timing,
+        cache=cache,
+        library=library,
+        predicted_time_s=made.time_s,
+        predicted_time_low_s=made.low_s,
+        predicted_time_high_s=made.high_s,
+        predicted_limiter=made.limiter,
+        predicted_terms_s=made.terms.adds,
+        alone_s=made.terms.alone,
+        family=made.family,
+        calibration=made.calibration,
+        regime=made.regime,
+        prediction_basis=made.basis,
         attainable_flop_per_s=plain(np.divide(work.flop, cold.time_s)),
         attainable_bytes_per_s=plain(np.divide(work.bytes, cold.time_s)),
-        advice=advise(cold.limiter, cold.time_s, predicted, launch_time(hardware), resident_time),
+        advice=advise(cold.limiter, cold.time_s, made.time_s, launch_time(hardware), resident_time),
     )
 
 
@@ -112,7 +148,7 @@ def _ridge(hardware: Hardware, peak: Peak | None) -> float:
 
 def _bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | None) -> dict[str, Number]:
     """Return the time that each datasheet ceiling alone would take [s], the launch floor among them."""
-    links = op.link_traffic()
+    links = link_traffic(op, hardware)
     ceilings = datasheet_ceilings(hardware, peak, links)
     times = ceiling_times(work, ceilings, links)
     return times if ceilings.launch_s is None else {**times, "launch": ceilings.launch_s}
@@ -136,6 +172,16 @@ def _resident(work: Work, hardware: Hardware, times: Mapping[str, Number]) -> tu
             time = np.where(here, bound.time_s, time)
             limiter = np.where(here, bound.limiter, limiter)
     return _text(names[index + 1]), plain(time), _text(limiter)
+
+
+def _floor(work: Work, hardware: Hardware, times: Mapping[str, Number], cache: str) -> Number:
+    """Return what no call is faster than [s]; warm, device memory sees at least what the caches cannot hold."""
+    if cache == "cold":
+        return roofline.bound(times).time_s
+    held = sum(cache.capacity_bytes or 0.0 for cache in hardware.caches)
+    outer = hardware.main_memory.name
+    beyond = times[outer] * np.maximum(0.0, 1.0 - held / np.maximum(work.bytes, 1.0)) if outer in times else 0.0
+    return roofline.bound({**{name: time for name, time in times.items() if name != outer}, outer: beyond}).time_s
 
 
 def _text(value: np.ndarray) -> Text:

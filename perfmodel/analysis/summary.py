@@ -41,12 +41,11 @@ def _totals(predictions: Sequence[Prediction]) -> list[str]:
 
 
 def _bases(predictions: Sequence[Prediction]) -> list[str]:
-    """Say from which figures the predictions were made."""
-    model = predictions[0].prediction_model
+    """Say from which constants the predictions were made, and which view of time they are."""
     bases = _by_text((p.prediction_basis, p) for p in predictions)
     if len(bases) == 1:
-        return [f"Predicted by {model} from {next(iter(bases))}."]
-    return [f"Predicted by {model} from {basis}: {names}." for basis, names in bases.items()]
+        return [f"Predicted from {next(iter(bases))}."]
+    return [f"Predicted from {basis}: {names}." for basis, names in bases.items()]
 
 
 def _capacity(predictions: Sequence[Prediction]) -> list[str]:

@@ -101,7 +101,7 @@ def command(
     machine = _machine(opened, on, operators)
     if not ops:
         operators = _runnable(operators, machine)
-    jobs = plan(operators, machine, kernel or ())
+    jobs = plan(operators, machine, kernel or (), settings.cache)
     telemetry = open_telemetry(opened)
     facts = _context(opened, machine, telemetry, settings)
     make = _report_maker(machine, facts, warning)

@@ -7,10 +7,12 @@ predicts; and capacities, which say what fits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel.core.latency import LatencyTable
 from perfmodel.core.report import Column, Report
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
@@ -102,7 +104,8 @@ class Hardware:
     """One device: what its specification file says, in SI base units.
 
     ``memory`` runs from the outermost level (HBM) inwards. ``aliases`` are other names the catalog
-    answers to, ``device_names`` the strings that NVML, nvidia-smi and torch report.
+    answers to, ``device_names`` the strings that NVML, nvidia-smi and torch report. ``latency`` holds the constants
+    of the latency model that were fitted on this machine, by family.
     """
 
     name: str
@@ -123,6 +126,7 @@ class Hardware:
     launch: Launch = field(default_factory=Launch)
     sustained_links: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
     sustained_source: str = ""
+    latency: Mapping[str, LatencyTable] = field(default_factory=lambda: MappingProxyType({}))
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notes: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     path: str = ""

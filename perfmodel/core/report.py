@@ -77,6 +77,7 @@ class Report:
     context : what the rows hold for: version, hardware, machine, date.
     notes : sentences for people, printed below the table and kept in JSON as ``notes``.
     title : heading for people.
+    more : further tables, by the key under which JSON keeps their rows; CSV has the first table only.
     """
 
     command: str
@@ -85,6 +86,7 @@ class Report:
     context: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     title: str = ""
+    more: Mapping[str, Report] = field(default_factory=dict)
 
     def shown_columns(self) -> list[Column]:
         """The columns for people: those marked as shown in which some row says something."""
@@ -96,12 +98,13 @@ class Report:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the contract's JSON object: schema_version, command, context, rows (and notes)."""
+        """Return the contract's JSON object: schema_version, command, context, rows (and further tables and notes)."""
         document = {
             "schema_version": SCHEMA_VERSION,
             "command": self.command,
             "context": finite(self.context),
             "rows": [finite(row) for row in self.rows],
+            **{key: [finite(row) for row in table.rows] for key, table in self.more.items()},
         }
         if self.notes:
             document["notes"] = list(self.notes)
@@ -119,7 +122,8 @@ class Report:
         )
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        more = "".join(table._repr_html_() for table in self.more.values())
+        return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}{more}"
 
 
 def _plain(value: float, digits: int) -> str:

@@ -37,8 +37,14 @@ class Prediction:
     resident_bound_time_s : the bound when the data already lies in that cache [s]; NaN where it fits none,
         or the bandwidth of that cache is not known.
     resident_limiter : the ceiling that sets the resident bound, or "".
-    predicted_time_s : the time to expect [s]; ``prediction_basis`` says from which figures.
-    predicted_time_low_s, predicted_time_high_s : 80 % interval [s], NaN where the model states none.
+    timing, cache, library : the view of time that is predicted, the state of the caches, and whose kernels run.
+    predicted_time_s : the time to expect [s]; ``prediction_basis`` says from which constants.
+    predicted_time_low_s, predicted_time_high_s : 80 % interval [s].
+    predicted_limiter : what most of the predicted time goes to: the largest of ``predicted_terms_s``.
+    predicted_terms_s : what the predicted time is the sum of [s], by name.
+    alone_s : the time that each resource alone would take [s]; resources overlap, so these do not add up.
+    family, calibration, regime : the formula; how well its constants know this machine ("calibrated", "same
+        generation", "never seen"); and which residuals the interval comes from ("launch", "mid", "large").
     attainable_flop_per_s, attainable_bytes_per_s : rates at the bound.
     advice : what to do about it, in a sentence.
     """
@@ -62,10 +68,18 @@ class Prediction:
     fits_in: Text
     resident_bound_time_s: Number
     resident_limiter: Text
+    timing: str
+    cache: str
+    library: str
     predicted_time_s: Number
     predicted_time_low_s: Number
     predicted_time_high_s: Number
-    prediction_model: str
+    predicted_limiter: Text
+    predicted_terms_s: Mapping[str, Number]
+    alone_s: Mapping[str, Number]
+    family: Text
+    calibration: Text
+    regime: Text
     prediction_basis: str
     attainable_flop_per_s: Number
     attainable_bytes_per_s: Number
@@ -78,15 +92,18 @@ class Prediction:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one mapping a point, with plain values; a scalar prediction gives one row."""
-        keys = [column.key for column in PREDICTION_COLUMNS if column.key not in ("params", "dimensions")]
+        made = ("params", "dimensions", "predicted_terms_s")
+        keys = [column.key for column in PREDICTION_COLUMNS if column.key not in made]
         fields = {key: getattr(self, key) for key in keys}
         shape = np.broadcast_shapes(*(np.shape(value) for value in (*fields.values(), *self.params.values())))
         params = {key: _flat(value, shape) for key, value in self.params.items()}
         columns = {key: _flat(value, shape) for key, value in fields.items()}
+        terms = {name: _flat(value, shape) for name, value in self.predicted_terms_s.items()}
         return [
             self._row(
                 {key: _whole(values[index]) for key, values in params.items()},
-                {key: values[index] for key, values in columns.items()},
+                {key: values[index] for key, values in columns.items()}
+                | {"predicted_terms_s": {name: values[index] for name, values in terms.items() if values[index]}},
             )
             for index in range(int(np.prod(shape)))
         ]
@@ -143,10 +160,17 @@ PREDICTION_COLUMNS = (
     Column("fits_in", "fits in", drop=3),
     Column("resident_bound_time_s", unit="s", shown=False),
     Column("resident_limiter", shown=False),
+    Column("timing", shown=False),
+    Column("cache", shown=False),
+    Column("library", shown=False),
     Column("predicted_time_s", "predicted", "s"),
     Column("predicted_time_low_s", "low", "s", drop=2),
     Column("predicted_time_high_s", "high", "s", drop=2),
-    Column("prediction_model", shown=False),
+    Column("predicted_limiter", "spent on", drop=3),
+    Column("predicted_terms_s", shown=False),
+    Column("family", shown=False),
+    Column("calibration", shown=False),
+    Column("regime", shown=False),
     Column("prediction_basis", shown=False),
     Column("attainable_flop_per_s", "attainable", "FLOP/s"),
     Column("attainable_bytes_per_s", "bandwidth", "B/s", drop=1),

@@ -10,20 +10,13 @@ from pathlib import Path
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError, UsageError, unknown_name
-from perfmodel.files import DOCUMENT_SUFFIXES
+from perfmodel.files import DOCUMENT_SUFFIXES, shipped_folder
 from perfmodel.hardware_catalog.read import read_hardware
 
-_PACKAGED = Path(__file__).resolve().parent.parent / "_hardware_specs"
-_CHECKOUT = Path(__file__).resolve().parent.parent.parent / "hardware_specs"
 #: words before the product in what NVML, torch, rocm-smi and people write
 _BRANDS = ("nvidia", "amd", "tesla", "instinct", "geforce")
 #: a driver keeps up to 4 % of the memory to itself (45,457 of 49,152 MiB on an A40 with ECC: 7.6 %)
 _MEMORY_TOLERANCE = 0.1
-
-
-def shipped_folder() -> Path:
-    """Return the folder of the specs that come with perfmodel: of the package, or of the checkout."""
-    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
 
 
 def search_folders() -> list[Path]:
@@ -133,6 +126,14 @@ def _names() -> dict[str, Hardware]:
         for other in (machine.name, *machine.device_names, *machine.aliases):
             known.setdefault(name_key(other), machine)
     return known
+
+
+def same_machine(name: str, machine: Hardware) -> bool:
+    """Return whether a name is one that a machine answers to: its own, an alias, or what NVML and torch report.
+
+    The machine may come from a file of the user's, which the catalog does not know.
+    """
+    return name_key(name) in {name_key(known) for known in (machine.name, *machine.aliases, *machine.device_names)}
 
 
 def name_key(name: str) -> str:

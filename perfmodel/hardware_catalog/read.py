@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from perfmodel.analysis.latency.tables import LatencySpec, Quantity, to_tables
 from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
 from perfmodel.core.hardware import ENGINES, Hardware, Launch, Link, MemoryLevel, Peak
 from perfmodel.core.units import parse_quantity
@@ -59,8 +60,8 @@ def parse_spec(document: Any, place: str) -> HardwareSpec:
 
 
 def _check_entries(document: Any, place: str) -> None:
-    """Check each memory level and link by itself, since msgspec does not name the entry of a mapping."""
-    for table, struct in (("memory", MemorySpec), ("link", LinkSpec)):
+    """Check each memory level, link and latency table by itself, since msgspec does not name the entry of a mapping."""
+    for table, struct in (("memory", MemorySpec), ("link", LinkSpec), ("latency", LatencySpec)):
         entries = document.get(table) if isinstance(document, dict) else None
         for name, entry in entries.items() if isinstance(entries, dict) else ():
             try:
@@ -165,6 +166,7 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True) 
             {name: read.positive(rate, "B/s", f"sustained.link.{name}") for name, rate in sustained.link.items()}
         ),
         sustained_source=" ".join(part for part in (sustained.source, sustained.date) if part),
+        latency=to_tables(spec.latency, place),
         sources=MappingProxyType(_texts(spec, "source")),
         notes=MappingProxyType(_texts(spec, "note")),
         path=place,
@@ -198,7 +200,7 @@ class _Quantities:
         self.place = place
         self.units_required = units_required
 
-    def positive(self, text: schema.Quantity, unit: str, key: str) -> float:
+    def positive(self, text: Quantity, unit: str, key: str) -> float:
         """Return a positive quantity in SI base units."""
         where = f"{self.place}: {key}"
         if self.units_required and (not isinstance(text, str) or text.strip()[-1:].isdigit()):
@@ -215,7 +217,7 @@ class _Quantities:
             raise InputFileError(f"{text!r} is too small to be true.", place=where, remedy="Check the unit.")
         return value
 
-    def optional(self, text: schema.Quantity | None, unit: str, key: str) -> float | None:
+    def optional(self, text: Quantity | None, unit: str, key: str) -> float | None:
         """Return a positive quantity, or None where none is given."""
         return None if text is None else self.positive(text, unit, key)
 

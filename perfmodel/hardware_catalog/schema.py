@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-Quantity = str | float
+from perfmodel.analysis.latency.tables import LatencySpec, Quantity
+
 Count = Annotated[int, msgspec.Meta(gt=0, le=10**9)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
@@ -108,3 +109,4 @@ class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True):
     link: dict[str, LinkSpec] = {}
     launch: LaunchSpec = msgspec.field(default_factory=LaunchSpec)
     sustained: SustainedSpec = msgspec.field(default_factory=SustainedSpec)
+    latency: dict[str, LatencySpec] = {}

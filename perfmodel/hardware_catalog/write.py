@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from perfmodel.analysis.latency.tables import LatencySpec, latency_specs
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.units import parse_quantity
 from perfmodel.files import write_atomic
@@ -34,7 +35,7 @@ _PREFIXES = {
     "W": ("",),
 }
 #: the order of the tables in a file
-_TABLES = ("chip", "memory", "peak", "link", "launch", "sustained")
+_TABLES = ("chip", "memory", "peak", "link", "launch", "sustained", "latency")
 
 
 def write_spec(hardware: Hardware | HardwareSpec, path: str | os.PathLike[str]) -> None:
@@ -58,6 +59,12 @@ def spec_text(hardware: Hardware | HardwareSpec) -> str:
     table = _without_defaults(msgspec.to_builtins(spec))
     ordered = {key: table[key] for key in (*(key for key in table if key not in _TABLES), *_TABLES) if key in table}
     return "\n\n".join(_blocks((), ordered)) + "\n"
+
+
+def latency_text(specs: Mapping[str, LatencySpec]) -> str:
+    """Return the TOML text of some ``[latency]`` tables."""
+    table = _without_defaults({name: msgspec.to_builtins(spec) for name, spec in specs.items()})
+    return "\n\n".join(_blocks(("latency",), table)) + "\n"
 
 
 def quantity(value: float | None, unit: str) -> str | None:
@@ -121,6 +128,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
             note=hardware.launch.note,
         ),
         sustained=_sustained(hardware),
+        latency=latency_specs(hardware.latency),
     )
 
 
@@ -190,7 +198,7 @@ def _blocks(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[str]:
 def _value(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, str):
         return _text(value)

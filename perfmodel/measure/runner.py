@@ -59,7 +59,9 @@ class Settings:
             raise UsageError(f"{self.seed} is no seed.", place="--seed", remedy="Give 0 to 2^63 - 1.")
 
 
-def plan(operators: Sequence[Operator], hardware: Hardware, kernels: Sequence[str] = ()) -> list[Job]:
+def plan(
+    operators: Sequence[Operator], hardware: Hardware, kernels: Sequence[str] = (), cache: str = "flushed"
+) -> list[Job]:
     """Return every kernel to run, in order, with its prediction.
 
     Parameters
@@ -67,6 +69,7 @@ def plan(operators: Sequence[Operator], hardware: Hardware, kernels: Sequence[st
     operators : what to run; a range is spread into its points.
     hardware : the machine to predict for.
     kernels : names, or shell patterns of names; empty runs all.
+    cache : state of the caches before each sample, as in `Settings`.
 
     Raises
     ------
@@ -79,7 +82,7 @@ def plan(operators: Sequence[Operator], hardware: Hardware, kernels: Sequence[st
         found = find_kernels(op.op)
         names |= {kernel.name for kernel in found}
         for point in points(op):
-            prediction = predict(point, hardware)
+            prediction = predict(point, hardware, cache="warm" if cache == "warm" else "cold")
             wanted = [kernel for kernel in found if kernel.applies(point) and _is_wanted(kernel, kernels)]
             jobs.extend(Job(point, kernel, prediction) for kernel in wanted)
             if not found:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import hardware_names
-from perfmodel.hardware_catalog.find import shipped_folder
 
 Program = Callable[..., Any]
 

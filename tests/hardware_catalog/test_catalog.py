@@ -11,8 +11,9 @@ import pytest
 
 from perfmodel.core.roofline import ridge_point
 from perfmodel.errors import InputFileError, UsageError
+from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import hardware, hardware_names, load_all, read_hardware
-from perfmodel.hardware_catalog.find import match_device, name_key, shipped_folder
+from perfmodel.hardware_catalog.find import match_device, name_key
 from perfmodel.hardware_catalog.lint import lint_file
 
 NAMES = [

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError
+from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import hardware_names, read_hardware
-from perfmodel.hardware_catalog.find import shipped_folder
 from perfmodel.hardware_catalog.lint import CODES, Finding, lint_file
 from perfmodel.hardware_catalog.lint._draft import key_lines
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perfmodel.core.units import parse_quantity
-from perfmodel.hardware_catalog.find import shipped_folder
+from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog.read import read_spec
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "sustained_from_tables.py"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import UsageError
+from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import hardware, hardware_names, read_hardware
-from perfmodel.hardware_catalog.find import shipped_folder
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.read import parse_spec, read_spec, to_hardware
 from perfmodel.hardware_catalog.write import quantity, spec_text, without_path, write_spec

@@ -14,8 +14,7 @@ import re
 from pathlib import Path
 
 from perfmodel.errors import InputFileError, PerfModelError
-from perfmodel.files import read_document, read_text
-from perfmodel.hardware_catalog.find import shipped_folder
+from perfmodel.files import read_document, read_text, shipped_folder
 from perfmodel.hardware_catalog.lint import chip, form, links, measured, memory, peaks
 from perfmodel.hardware_catalog.lint._codes import CODES
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, find_twin, key_lines, line_of, values_of

@@ -1,0 +1,42 @@
+"""The thread-block tiles that vendors' libraries have for matrix products, as (rows, columns) of the output.
+
+What cuBLAS runs is read off the names of its kernels in profiles: ``volta_sgemm_128x64_tn`` makes 128 columns by 64
+rows, since cuBLAS is column-major and frameworks are row-major. The strided-batched products of a generation use
+only one or a few kernels; a linear layer goes through cublasLt, which has more. Machines whose names nobody
+recorded are taken to have every tile.
+"""
+
+from __future__ import annotations
+
+from perfmodel.analysis.latency._base import Machine
+
+Tiles = tuple[tuple[int, int], ...]
+
+TENSOR: Tiles = ((32, 64), (64, 32), (64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128))
+VECTOR: Tiles = (
+    *((32, 32), (32, 64), (64, 32), (32, 128), (128, 32), (64, 64)),
+    *((64, 128), (128, 64), (128, 128), (128, 256), (256, 128)),
+)
+#: generation -> tiles of batched fp32 products, by the kernels' names in the NeuSight profiles (cuBLAS 12.1)
+BATCHED: dict[str, Tiles] = {
+    "ampere-8.0": ((128, 128),),
+    "volta": ((64, 64), (128, 32)),
+    "turing": ((64, 128), (64, 64), (32, 128)),
+    "pascal-6.0": ((64, 128),),
+    "pascal-6.1": ((64, 128),),
+}
+#: generation -> tiles of fp32 linear layers, from the same profiles
+LINEAR: dict[str, Tiles] = {
+    "ampere-8.0": ((32, 32), (32, 64), (64, 32), (32, 128), (128, 32), (64, 64), (64, 128), (128, 64), (128, 128)),
+    "volta": ((32, 32), (32, 64), (32, 128), (128, 32), (64, 128), (128, 128)),
+    "turing": ((32, 32), (128, 32), (64, 64), (64, 128), (128, 128)),
+    "pascal-6.0": ((64, 64), (128, 32), (32, 128)),
+    "pascal-6.1": ((64, 64), (128, 32), (128, 128)),
+}
+
+
+def tiles_of(machine: Machine, batched: bool) -> Tiles:
+    """Return the tiles that the library may choose from on a machine's engine."""
+    if machine.engine != "vector":
+        return VECTOR if machine.dtype in ("fp32", "fp64") else TENSOR
+    return (BATCHED if batched else LINEAR).get(machine.generation, VECTOR)

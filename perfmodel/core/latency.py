@@ -1,0 +1,29 @@
+"""Constants of the latency model that belong to one machine, as its specification file states them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: how long an operator runs, for the stated interval: its launch outweighs its work, below 0.1 ms, and above
+REGIMES = ("launch", "mid", "large")
+
+
+@dataclass(frozen=True)
+class LatencyTable:
+    """The ``[latency.FAMILY]`` table of a specification: fitted constants and how far off they were.
+
+    Attributes
+    ----------
+    constants : name -> value in SI units.
+    libraries : library -> constants that are its own.
+    intervals : regime -> the 10 % and 90 % quantiles of measured / predicted on rows that were not fitted.
+    source, date : what the constants were fitted on, and when.
+    """
+
+    constants: Mapping[str, float]
+    libraries: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    source: str = ""
+    date: str = ""
+    note: str = ""
