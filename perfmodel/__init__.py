@@ -33,6 +33,10 @@ _PUBLIC = {
     "parse_operators": "perfmodel.operators._parse",
     "bound_time": "perfmodel.analysis.predict",
     "predict": "perfmodel.analysis.predict",
+    "sweep": "perfmodel.analysis.sweep",
+    "predict_model": "perfmodel.analysis.whole_model",
+    "read_model_config": "perfmodel.workloads.config",
+    "forward": "perfmodel.workloads.transformer",
     "amdahl_speedup": "perfmodel.analysis.amdahl",
     "amdahl_limit": "perfmodel.analysis.amdahl",
     "Candidate": "perfmodel.analysis.plan",
@@ -61,6 +65,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.analysis.predict import predict as predict
     from perfmodel.analysis.roi import headroom as headroom
     from perfmodel.analysis.roi import rank as rank
+    from perfmodel.analysis.sweep import sweep as sweep
+    from perfmodel.analysis.whole_model import predict_model as predict_model
     from perfmodel.core.hardware import Hardware as Hardware
     from perfmodel.core.profile import Profile as Profile
     from perfmodel.core.profile import ProfileEntry as ProfileEntry
@@ -79,18 +85,25 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.operators import load_operator as load_operator
     from perfmodel.operators import operator_names as operator_names
     from perfmodel.operators._parse import parse_operators as parse_operators
+    from perfmodel.operators.all_gather import AllGather as AllGather
+    from perfmodel.operators.all_reduce import AllReduce as AllReduce
+    from perfmodel.operators.alltoall import Alltoall as Alltoall
     from perfmodel.operators.attention import Attention as Attention
+    from perfmodel.operators.conv2d import Conv2d as Conv2d
     from perfmodel.operators.elementwise import Elementwise as Elementwise
     from perfmodel.operators.embedding import Embedding as Embedding
     from perfmodel.operators.gemm import Gemm as Gemm
     from perfmodel.operators.layer_norm import LayerNorm as LayerNorm
     from perfmodel.operators.memcpy import Memcpy as Memcpy
+    from perfmodel.operators.reduce_scatter import ReduceScatter as ReduceScatter
     from perfmodel.operators.reduction import Reduction as Reduction
     from perfmodel.operators.rms_norm import RmsNorm as RmsNorm
     from perfmodel.operators.softmax import Softmax as Softmax
     from perfmodel.operators.transpose import Transpose as Transpose
     from perfmodel.profiles import read_profile as read_profile
     from perfmodel.render.roofline_plot import roofline_plot as roofline_plot
+    from perfmodel.workloads.config import read_model_config as read_model_config
+    from perfmodel.workloads.transformer import forward as forward
 else:
 
     def __getattr__(name: str) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +20,10 @@ from perfmodel.cli._common import (
 )
 from perfmodel.errors import UsageError
 
+if TYPE_CHECKING:
+    from perfmodel.core.hardware import Hardware
+    from perfmodel.core.results import Prediction
+
 
 def command(
     ops: Annotated[
@@ -29,11 +35,42 @@ def command(
         ),
     ],
     on: OnOption = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what each predicted time is the sum of; --plot draws that.")
+    ] = False,
+    timing: Annotated[
+        str,
+        typer.Option(
+            "--timing",
+            metavar="VIEW",
+            help="Time to predict: 'kernel', on the device, as a profiler or a CUDA graph sees it; or 'event', between "
+            "events round a framework's call, its dispatch included.",
+        ),
+    ] = "kernel",
+    cache: Annotated[
+        str,
+        typer.Option(
+            "--cache",
+            metavar="STATE",
+            help="'cold': inputs come from device memory; 'warm': the same buffers again and again.",
+        ),
+    ] = "cold",
+    library: Annotated[
+        str,
+        typer.Option(
+            "--library",
+            metavar="NAME",
+            help="Whose kernels run, as in measurement tables: torch, sglang, trtllm, nccl. Default: whichever.",
+            show_default=False,
+        ),
+    ] = "",
     format_: FormatOption = None,
     output: OutputOption = None,
     plot: PlotOption = None,
 ) -> None:
     """Bound and expected time of operators on one or more machines, without running anything.
+
+    The expected time comes with its 80 % interval and what limits it; --explain shows the terms it is the sum of.
 
     Example: perfmodel analyze gemm m=4096 n=4096 k=4096 dtype=fp16 --on a100-sxm4-40gb
     """
@@ -53,13 +90,37 @@ def command(
         )
     machines = list({machine.name: machine for machine in map(hardware, on)}.values())
     operators = parse_operators(ops)
-    results = [[predict(op, machine) for op in operators] for machine in machines]
+    results = [
+        [predict(op, machine, timing=timing, cache=cache, library=library) for op in operators] for machine in machines
+    ]
     predictions = [prediction for of_machine in results for prediction in of_machine]
     title = f"Bound and expected time on {', '.join(machine.title for machine in machines)}"
-    report = prediction_report(predictions, context=context(), title=title, notes=tuple(summarize(predictions)))
+    report = prediction_report(
+        predictions,
+        context=context(timing=timing, cache=cache, library=library),
+        title=title,
+        notes=tuple(summarize(predictions)),
+    )
+    if explain:
+        from perfmodel.analysis.explain import explain_report
+
+        report = replace(report, more={"terms": explain_report(predictions)})
     emit(report, format_, output)
     if plot:
-        from perfmodel.render.roofline_plot import roofline_figure, save_figure
+        _draw(list(zip(machines, results, strict=True)), explain, plot)
 
-        save_figure(roofline_figure(list(zip(machines, results, strict=True))), plot)
-        status(f"wrote {plot}")
+
+def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: Path) -> None:
+    """Draw the terms of the predictions, or where they stand under the machines' rooflines."""
+    from perfmodel.render.figure import save_figure
+
+    if explain:
+        from perfmodel.render.terms_plot import terms_figure
+
+        figure = terms_figure([prediction for _, of_machine in results for prediction in of_machine])
+    else:
+        from perfmodel.render.roofline_plot import roofline_figure
+
+        figure = roofline_figure(results)
+    save_figure(figure, plot)
+    status(f"wrote {plot}")

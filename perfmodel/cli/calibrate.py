@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._common import ComparedOnOption, FormatOption, check_destination, context, emit, status
+from perfmodel.cli._common import ComparedOnOption, Format, FormatOption, check_destination, context, emit, status
 from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, measured_machine, warn_if_busy
-from perfmodel.errors import UnavailableError
+from perfmodel.errors import InputFileError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
+    from perfmodel.analysis.measured import MeasuredCalls
     from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
     from perfmodel.measure.calibrate import Figures
@@ -21,6 +22,16 @@ _DTYPES = {"cpu": ("fp32", "fp64", "bf16", "fp16"), "cuda": ("fp32", "tf32", "bf
 
 
 def command(
+    from_: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Fit the latency model's constants to these bench records or measurement tables instead of measuring; "
+            "may be repeated. Needs --on.",
+            show_default=False,
+        ),
+    ] = None,
     device: DeviceOption = None,
     on: ComparedOnOption = None,
     threads: ThreadsOption = None,
@@ -30,11 +41,13 @@ def command(
         typer.Option("--output", "-o", metavar="SPEC.toml", help="Write the machine's specification to this file."),
     ] = None,
 ) -> None:
-    """Measure what this machine sustains: memory bandwidth, matrix products, the cost of a call; under 20 s.
+    """Measure what this machine sustains, or fit the latency model's constants to measurements of a GPU.
 
-    The file that -o names is a specification that --on takes. Without -o the figures are only printed.
+    Without --from: memory bandwidth, matrix products, the cost of a call; under 20 s. With --from: the constants of
+    every operator family that has at least 20 rows, and which of them the rows cannot identify. The file that -o
+    names is a specification that --on takes. Without -o the figures are only printed.
 
-    Example: perfmodel calibrate --device cpu -o cpu.toml
+    Example: perfmodel calibrate --from measurements.csv --on a100-sxm4-80gb -o my_gpu.toml
     """
     from perfmodel.hardware_catalog.write import write_spec
     from perfmodel.kernels.device import open_device
@@ -42,6 +55,11 @@ def command(
 
     if output is not None:
         check_destination(output, ".toml")
+    if from_:
+        if device is not None or threads is not None:
+            raise UsageError("--from measures nothing, so --device and --threads do not apply.", place="calibrate")
+        _from_measurements(from_, on, format_, output)
+        return
     opened = open_device(device, threads=threads)
     base = base_machine(opened, on)
     warn_if_busy()
@@ -50,6 +68,71 @@ def command(
     if output is not None:
         write_spec(machine, output)
         status(f"wrote {output}; use it with --on {output}")
+
+
+def _from_measurements(paths: list[Path], on: list[str] | None, format_: Format | None, output: Path | None) -> None:
+    """Fit the constants of the latency model to the rows of some files, and write the machine with them."""
+    import dataclasses
+    import datetime
+
+    from perfmodel.analysis.latency.calibration import FEWEST_ROWS, calibrate_calls
+    from perfmodel.analysis.latency.calibration_report import calibration_report
+    from perfmodel.hardware_catalog import hardware
+    from perfmodel.hardware_catalog.write import write_spec
+
+    if not on or len(on) != 1:
+        raise UsageError("--from needs the one machine that was measured.", remedy="Add --on a100-sxm4-80gb.")
+    machine = hardware(on[0])
+    calls, notes = _calls(paths, machine)
+    status(f"fitting {sum(map(len, calls))} rows")
+    source = ", ".join(path.name for path in paths)
+    today = datetime.date.today().isoformat()
+    calibrations, unused = calibrate_calls(calls, machine, source, today)
+    if not calibrations:
+        why = "; ".join(f"{count} {reason}" for reason, count in unused.items())
+        raise InputFileError(
+            f"hold no family with {FEWEST_ROWS} rows to fit ({why}).", place=source, remedy="Measure more shapes."
+        )
+    notes += [f"Not used: {count} rows {reason}." for reason, count in unused.items()]
+    fitted = dataclasses.replace(
+        machine, latency={**machine.latency, **{made.family.name: made.table for made in calibrations}}
+    )
+    emit(calibration_report(machine, calibrations, notes, context()), format_)
+    if output is not None:
+        write_spec(fitted, output)
+        status(f"wrote {output}; use it with --on {output}")
+
+
+def _calls(paths: list[Path], machine: Hardware) -> tuple[list[MeasuredCalls], list[str]]:
+    """Return the rows of some files that were measured on a machine, and what to say of the others.
+
+    Raises
+    ------
+    InputFileError
+        When no row was measured on this machine.
+    """
+    from collections import Counter
+
+    from perfmodel.hardware_catalog import same_machine
+    from perfmodel.profiles.bench_record import read_calls
+
+    calls, notes, others = [], [], Counter[str]()
+    for path in paths:
+        table = read_calls(path)
+        notes += [f"Not used: {skipped.rows} rows, {skipped.reason} ({skipped.place})." for skipped in table.skipped]
+        for call in table.calls:
+            if same_machine(call.hardware, machine):
+                calls.append(call)
+            else:
+                others[call.hardware] += len(call)
+    found = ", ".join(f"{rows} on {name}" for name, rows in others.items())
+    if not calls:
+        raise InputFileError(
+            f"no row was measured on {machine.name}; rows: {found or 'none that can be used'}.",
+            place=", ".join(map(str, paths)),
+            remedy="Name the machine that was measured with --on.",
+        )
+    return calls, [*notes, *([f"Not used: rows of other machines: {found}."] if others else [])]
 
 
 def _report(machine: Hardware, base: Hardware | None, figures: Figures) -> Report:

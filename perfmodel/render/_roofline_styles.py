@@ -13,8 +13,8 @@ from perfmodel.render.figure import printable
 
 #: Okabe and Ito 2008, "Color universal design": told apart with any colour vision; its yellow is too pale for white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-#: The same half-way to white, for the kernels beyond the first seven.
-_PALER = tuple(to_hex((0.5 + 0.5 * r, 0.5 + 0.5 * g, 0.5 + 0.5 * b)) for r, g, b in map(to_rgb, COLORS))
+#: The same, and half-way to white for what is beyond the first seven.
+PALETTE = COLORS + tuple(to_hex((0.5 + 0.5 * r, 0.5 + 0.5 * g, 0.5 + 0.5 * b)) for r, g, b in map(to_rgb, COLORS))
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "p", "<", ">", "h", "*", "d", "8")
 CEILING_COLOR = "0.15"
 DASHES = (0.0, (5.0, 3.0))
@@ -41,7 +41,7 @@ class Styles:
         """Return the colour of a kernel's filled marker, or of an operator's hollow one."""
         if kernel is not None:
             index = self.kernels.index(kernel)
-            return (COLORS + _PALER)[index % (2 * len(COLORS))]
+            return PALETTE[index % len(PALETTE)]
         return _NEUTRAL if self.kernels else COLORS[self.ops.index(op) % len(COLORS)]
 
     def marker(self, op: str, kernel: str | None, size: float) -> Line2D:

@@ -17,6 +17,8 @@ def render(report: Report) -> str:
         lines.append("| " + " | ".join(_cell(column.text(row.get(column.key))) for column in columns) + " |")
     for note in report.notes:
         lines += ["", note]
+    for table in report.more.values():
+        lines += ["", render(table).rstrip("\n")]
     return "\n".join(lines) + "\n"
 
 

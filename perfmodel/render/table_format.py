@@ -29,6 +29,7 @@ def render(report: Report, *, width: int | None = None, color: bool = False) -> 
     width : columns of the terminal; None where the output is no terminal.
     color : whether ANSI colours are wanted.
     """
+    given = width
     if width is None:
         columns, width = report.shown_columns(), PIPE_WIDTH
         width = max(width, sum(_least(report, column) + _GAP for column in columns))
@@ -54,7 +55,8 @@ def render(report: Report, *, width: int | None = None, color: bool = False) -> 
         console.print(_table(report, columns, width))
     for note in report.notes:
         console.print(Text(note, style="dim"))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+    return "\n".join([text, *(render(table, width=given, color=color) for table in report.more.values())])
 
 
 def terminal_width() -> int:

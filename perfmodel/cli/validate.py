@@ -1,0 +1,158 @@
+"""How far predictions are from measurements, and a gate on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfmodel.cli._common import (
+    FormatOption,
+    OutputOption,
+    PlotOption,
+    check_destination,
+    context,
+    emit,
+    output_format,
+    status,
+)
+from perfmodel.errors import InputFileError, UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from perfmodel.analysis.accuracy import Accuracy
+    from perfmodel.analysis.measured import Measurements
+    from perfmodel.core.hardware import Hardware
+
+EXIT_BAD_FINDING = 1
+
+
+def command(
+    tables: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TABLE...",
+            help="Measurements: CSV, plain or gzip, with hardware, op, dtype, the operator's dimensions, time_s [s], "
+            "timing, cache, implementation; or JSON records of bench.",
+        ),
+    ],
+    on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--on",
+            metavar="HW",
+            help="Judge only the rows of this machine (a catalog name, alias or spec file), with its figures; may be "
+            "repeated. Default: each row's own machine, from the catalog.",
+            show_default=False,
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="KEYS",
+            help="Group by family, hardware, dtype, regime, calibration, op, implementation, library, timing, cache, "
+            "table, or a dimension (bias, kind), separated by commas; 'all' for no groups. Default: family,hardware.",
+            show_default=False,
+        ),
+    ] = None,
+    worst: Annotated[
+        int, typer.Option("--worst", metavar="N", help="List the N worst rows, with what their prediction is made of.")
+    ] = 0,
+    flagged: Annotated[
+        bool, typer.Option("--flagged", help="Judge rows too that the table's author flagged as doubtful.")
+    ] = False,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="LIMIT",
+            help="Exit with 1 if a group breaks the limit: 'mape>8%', 'coverage_80<75%'; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    plot: PlotOption = None,
+    format_: FormatOption = None,
+    output: OutputOption = None,
+) -> int:
+    """Error of the predicted times on measured rows, by group, beside that of the datasheet roofline.
+
+    Each row is predicted in its own view of time (timing, cache and implementation columns).
+
+    Example: perfmodel validate measurements.csv.gz --by family,regime --worst 5 --fail-on "mape>8%"
+    """
+    from perfmodel.analysis.accuracy import ALWAYS, judge
+    from perfmodel.analysis.accuracy_report import Limit, accuracy_report, no_rows_reason
+    from perfmodel.profiles.bench_record import read_calls
+
+    if output is not None:
+        check_destination(output)
+        output_format(format_, output)
+    if plot is not None:
+        check_destination(plot, ".png", ".svg", ".pdf")
+    if worst < 0:
+        raise UsageError(f"{worst} is below 0.", place="--worst", remedy="Give the number of rows to list.")
+    keys = ALWAYS if by is None else _keys(by)
+    limits = [Limit.parse(text) for text in fail_on or []]
+    read = [read_calls(path) for path in dict.fromkeys(tables)]
+    accuracy = judge(read, _finder(on or [], read), flagged=flagged)
+    if not len(accuracy):
+        places = ", ".join(table.place for table in read)
+        raise InputFileError(f"holds no row that can be judged: {no_rows_reason(accuracy)}.", place=places)
+    report = accuracy_report(
+        accuracy,
+        keys,
+        worst=worst,
+        context=context(tables=[table.place for table in read], by=list(keys), flagged=flagged),
+        notes=[note for table in read for note in table.notes],
+    )
+    emit(report, format_, output)
+    if plot:
+        _draw(accuracy, plot)
+    broken = [finding for limit in limits for finding in limit.findings(report)]
+    for finding in broken:
+        status(finding)
+    return EXIT_BAD_FINDING if broken else 0
+
+
+def _keys(text: str) -> tuple[str, ...]:
+    """Return the grouping keys of a list with commas; "all" is none."""
+    keys = tuple(dict.fromkeys(part.strip().replace("-", "_") for part in text.split(",") if part.strip()))
+    if not keys:
+        raise UsageError("names no key.", place="--by", remedy="Write --by family,hardware, or --by all.")
+    return tuple(key for key in keys if key != "all")
+
+
+def _finder(on: Sequence[str], read: Sequence[Measurements]) -> Callable[[str], Hardware]:
+    """Return what finds the machine for a name in the tables: in the catalog, or among those of ``--on``.
+
+    Raises
+    ------
+    UsageError
+        When no row is of a machine of ``--on``.
+    """
+    from perfmodel.hardware_catalog import hardware, same_machine
+
+    if not on:
+        return hardware
+    given = [hardware(name) for name in on]
+
+    def find(name: str) -> Hardware:
+        for machine in given:
+            if same_machine(name, machine):
+                return machine
+        raise UsageError(f"hardware {name!r} is not asked for with --on.")
+
+    found = dict.fromkeys(calls.hardware for table in read for calls in table.calls)
+    if found and not any(same_machine(name, machine) for name in found for machine in given):
+        raise unknown_name("machine of the tables", given[0].name, found, place="--on")
+    return find
+
+
+def _draw(accuracy: Accuracy, plot: Path) -> None:
+    from perfmodel.render.accuracy_plot import accuracy_figure
+    from perfmodel.render.figure import save_figure
+
+    save_figure(accuracy_figure(accuracy), plot)
+    status(f"wrote {plot}")

@@ -1,0 +1,133 @@
+"""`perfmodel calibrate --from`: constants from a user's measurements, what the rows cannot tell, and bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+
+HEAD = ["hardware", "op", "dtype", "kind", "numel", "time_s", "timing", "cache", "implementation"]
+MACHINE = "a100-sxm4-80gb"
+#: what the made-up rows follow: 70 % of 2039 GB/s, 4 us to start
+RATE, START = 0.7 * 2039e9, 4e-6
+
+
+def made_up(path: Path, rows: int = 60, hardware: str = MACHINE, seed: int = 0) -> Path:
+    """Write a table of cold additions whose times follow a straight line, with 2 % of noise."""
+    random = np.random.default_rng(seed)
+    sizes = np.floor(10.0 ** random.uniform(4.5, 8.5, rows))
+    times = (12 * sizes / RATE + START) * np.exp(0.02 * random.standard_normal(rows))
+    with path.open("w", newline="") as stream:
+        table = csv.writer(stream)
+        table.writerow(HEAD)
+        for size, time in zip(sizes, times, strict=True):
+            table.writerow([hardware, "elementwise", "fp32", "add", int(size), time, "graph", "flushed", "mine-1.0"])
+    return path
+
+
+def test_it_fits_and_the_file_serves_predict_validate_and_analyze(
+    perfmodel: Callable[..., Any], tmp_path: Path
+) -> None:
+    table, spec = made_up(tmp_path / "mine.csv"), tmp_path / "my_gpu.toml"
+    ran = perfmodel("calibrate", "--from", table, "--on", MACHINE, "-o", spec, "--format", "json")
+    assert ran.code == 0
+    rows = {row["constant"]: row for row in ran.json["rows"]}
+    assert rows["launch"]["fitted"] == pytest.approx(START, rel=0.1)
+    assert not rows["pow"]["identified"]
+    assert rows["pow"]["fitted"] == rows["pow"]["before"]
+    assert any("do not identify" in note and "pow" in note for note in ran.json["notes"])
+
+    machine = pm.hardware(spec)
+    assert machine.latency["elementwise"].source.startswith("fitted on mine.csv, 60 rows")
+    big = pm.predict(pm.Elementwise(numel=2 * 10**8), machine)
+    assert big.calibration == "calibrated"
+    assert big.predicted_time_s == pytest.approx(12 * 2e8 / RATE, rel=0.02)
+
+    unseen = made_up(tmp_path / "unseen.csv", rows=200, seed=1)
+    judged = perfmodel("validate", unseen, "--on", spec, "--format", "json").json["rows"][-1]
+    assert judged["mape"] < 0.03
+    assert 0.6 < judged["coverage_80"] <= 1.0
+    assert perfmodel("hardware", "lint", spec).code == 0
+
+
+def test_twenty_rows_are_enough_and_nineteen_are_not(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    assert perfmodel("calibrate", "--from", made_up(tmp_path / "a.csv", 20), "--on", MACHINE).code == 0
+    few = perfmodel("calibrate", "--from", made_up(tmp_path / "b.csv", 19), "--on", MACHINE)
+    assert few.code == 3
+    assert "19 of elementwise: fewer than 20 rows" in few.err
+
+
+def test_rows_of_other_machines_are_counted(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    other = made_up(tmp_path / "other.csv", hardware="t4")
+    ran = perfmodel("calibrate", "--from", made_up(tmp_path / "mine.csv"), "--from", other, "--on", MACHINE)
+    assert ran.code == 0
+    assert "60 on t4" in ran.out
+    none = perfmodel("calibrate", "--from", other, "--on", MACHINE)
+    assert none.code == 3
+    assert "no row was measured on a100-sxm4-80gb" in none.err
+    assert "60 on t4" in none.err
+
+
+def test_rows_that_beat_physics_are_not_fitted(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    table = made_up(tmp_path / "mine.csv")
+    with table.open("a", newline="") as stream:
+        csv.writer(stream).writerow([MACHINE, "elementwise", "fp32", "add", 10**9, 1e-3, "graph", "flushed", "x"])
+    ran = perfmodel("calibrate", "--from", table, "--on", MACHINE)
+    assert "Not used: 1 rows faster than the bound." in ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ((), 2, "--from needs the one machine"),
+        (("--on", MACHINE, "--on", "t4"), 2, "--from needs the one machine"),
+        (("--on", MACHINE, "--device", "cpu"), 2, "--from measures nothing"),
+        (("--on", MACHINE, "-o", "spec.csv"), 2, "the suffix"),
+    ],
+)
+def test_wrong_usage(
+    perfmodel: Callable[..., Any], tmp_path: Path, options: tuple[str, ...], code: int, said: str
+) -> None:
+    ran = perfmodel("calibrate", "--from", made_up(tmp_path / "mine.csv"), *options)
+    assert (ran.code, said in ran.err) == (code, True), ran.err
+
+
+def test_a_record_of_a_benchmark_is_read_too(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    rows = [
+        {
+            "op": "elementwise", "hardware": MACHINE, "dtype": "fp32", "status": "ok", "cache": "flushed",
+            "params": {"numel": 1000 * i, "kind": "add", "num_inputs": 2, "out_dtype": "fp32"},
+            "kernel": "torch.elementwise", "measured_time_s": 12000 * i / RATE + START,
+        }
+        for i in range(1, 40)
+    ]  # fmt: skip
+    rows += [{**rows[0], "kernel": "naive"}, {**rows[0], "status": "wrong", "measured_time_s": None}]
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps({"schema_version": 1, "command": "bench", "rows": rows}))
+    ran = perfmodel("calibrate", "--from", record, "--on", MACHINE)
+    assert ran.code == 0
+    assert "a composition of several kernels" in ran.out
+    assert "status 'wrong'" in ran.out
+
+    record.write_text(json.dumps({"schema_version": 1, "command": "analyze", "rows": rows}))
+    wrong = perfmodel("calibrate", "--from", record, "--on", MACHINE)
+    assert wrong.code == 3
+    assert "holds no measured times" in wrong.err
+
+
+def test_a_cpu_has_no_closed_form_to_fit(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    spec = tmp_path / "cpu.toml"
+    spec.write_text(
+        'name = "my-cpu"\nvendor = "x"\narchitecture = "y"\nkind = "cpu"\n'
+        '[memory.dram]\nbandwidth = "2039 GB/s"\n[peak.vector]\nfp32 = "1 TFLOP/s"\n'
+    )
+    ran = perfmodel("calibrate", "--from", made_up(tmp_path / "mine.csv", hardware="my-cpu"), "--on", spec)
+    assert ran.code == 3
+    assert "without a closed form" in ran.err

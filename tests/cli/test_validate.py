@@ -1,0 +1,214 @@
+"""`perfmodel validate`: the contract of its output, its groups, its gate and its exit codes."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+
+import pytest
+
+from perfmodel.analysis.accuracy import judge
+from perfmodel.analysis.accuracy_report import accuracy_report
+from perfmodel.hardware_catalog import hardware
+from perfmodel.profiles.measurements import read_measurements
+from perfmodel.render import table_format
+
+KEYS = ["family", "hardware", "rows", "mape", "median_ape", "p90_ape", "bias", "coverage_80", "bound_mape"]
+HEADER = "hardware,op,dtype,kind,numel,rows,cols,time_s,timing,cache,implementation,flags\n"
+ADD = "v100-pcie-32gb,elementwise,fp32,add,{0}000000,,,{0}.6e-5,event,warm,torch-2.1,\n"
+NORM = "a100-pcie-40gb,layer_norm,fp32,,,4096,1024,6e-5,event,warm,torch-2.1,{}\n"
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table of nine elementwise rows on one machine and two of layer_norm on another, one of them flagged."""
+    path = tmp_path / "t.csv"
+    path.write_text(HEADER + "".join(map(ADD.format, range(1, 10))) + NORM.format("") + NORM.format("odd"))
+    return path
+
+
+def test_json_rows_have_the_keys_of_the_contract(perfmodel, table):
+    ran = perfmodel("validate", table, "--format", "json")
+    assert ran.code == 0
+    assert (ran.json["schema_version"], ran.json["command"]) == (1, "validate")
+    assert [list(row) for row in ran.json["rows"]] == [KEYS] * 3
+    assert [(row["family"], row["hardware"], row["rows"]) for row in ran.json["rows"]] == [
+        ("elementwise", "v100-pcie-32gb", 9),
+        ("layer_norm", "a100-pcie-40gb", 1),
+        ("all", "all", 10),
+    ]
+    assert all(0 <= row["mape"] < 10 and -1 < row["bias"] < 10 for row in ran.json["rows"])
+    context = ran.json["context"]
+    assert context["hardware"] == ["a100-pcie-40gb", "v100-pcie-32gb"]
+    assert context["skipped"] == [{"reason": "flagged odd", "rows": 1, "first": f"{table}:12"}]
+    assert any("flagged odd" in note and f"{table}:12" in note for note in ran.json["notes"])
+
+
+def test_figures_are_fractions_in_data_and_percentages_for_people(perfmodel, table):
+    (row,) = perfmodel("validate", table, "--on", "a100-pcie-40gb", "--format", "json").json["rows"]
+    out = perfmodel("validate", table, "--on", "a100-pcie-40gb").out
+    assert f"{100 * row['mape']:.1f} %" in out
+    assert f"{100 * row['bound_mape']:.1f} %" in out
+    (as_csv,) = csv.DictReader(io.StringIO(perfmodel("validate", table, "--on", "a100-pcie-40gb", "-f", "csv").out))
+    assert float(as_csv["mape"]) == row["mape"]
+    assert "MAPE of the datasheet roofline" in perfmodel("validate", table, "-f", "markdown").out
+
+
+def test_the_table_fits_a_narrow_terminal(table):
+    read = read_measurements(table)
+    report = accuracy_report(judge([read], hardware), ("family", "hardware"), worst=2)
+    for width in (60, 80, 120):
+        lines = table_format.render(report, width=width).splitlines()
+        assert max(map(len, lines)) <= width
+    assert {"MAPE", "bias", "roofline"} <= set(table_format.render(report, width=80).splitlines()[1].split())
+
+
+def test_flagged_rows_are_judged_when_asked_for(perfmodel, table):
+    ran = perfmodel("validate", table, "--flagged", "--format", "json")
+    assert ran.json["rows"][-1]["rows"] == 11
+    assert ran.json["context"]["skipped"] == []
+
+
+def test_the_grouping_is_chosen(perfmodel, table):
+    rows = perfmodel("validate", table, "--by", "regime,kind", "--format", "json").json["rows"]
+    assert set(rows[0]) == {*KEYS, "regime", "kind"}
+    assert sum(row["rows"] for row in rows if "all" not in (row["regime"], row["kind"])) == 10
+    assert {row["family"] for row in rows} == {"all"}
+    (row,) = perfmodel("validate", table, "--by", "all", "--format", "json").json["rows"]
+    assert row["rows"] == 10
+    for by, message in (("regmie", "Did you mean 'regime'?"), (",", "names no key")):
+        ran = perfmodel("validate", table, "--by", by)
+        assert (ran.code, ran.out) == (2, "")
+        assert message in ran.err
+
+
+def test_the_worst_rows_are_listed_with_their_explanation(perfmodel, table):
+    ran = perfmodel("validate", table, "--worst", 2, "--format", "json")
+    worst = ran.json["worst"]
+    assert len(worst) == 2
+    assert worst[0]["place"].startswith(f"{table}:")
+    assert worst[0]["ratio"] == pytest.approx(worst[0]["predicted_time_s"] / worst[0]["measured_time_s"])
+    assert worst[0]["explanation"]
+    out = perfmodel("validate", table, "--worst", 2).out
+    assert worst[0]["row"] in out
+    assert "Worst rows" in out
+    assert "worst" not in perfmodel("validate", table, "--format", "json").json
+    assert perfmodel("validate", table, "--worst", -1).code == 2
+
+
+def test_a_gate_fails_with_1_and_says_which_group(perfmodel, table):
+    passed = perfmodel("validate", table, "--fail-on", "mape>1000%", "--fail-on", "rows<1")
+    assert (passed.code, passed.err) == (0, "")
+    failed = perfmodel("validate", table, "--fail-on", "mape>1000%", "--fail-on", "rows<9")
+    assert failed.code == 1
+    assert failed.err.splitlines() == ["layer_norm a100-pcie-40gb: rows is 1, and rows<9 fails."]
+    assert failed.out == passed.out
+
+
+@pytest.mark.parametrize("limit", ["mape", "mape>x", "mpe>8%"])
+def test_a_limit_that_says_nothing_is_wrong_usage(perfmodel, table, limit):
+    ran = perfmodel("validate", table, "--fail-on", limit)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--fail-on" in ran.err
+
+
+def test_rows_of_unknown_hardware_and_operators_are_named(perfmodel, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(
+        HEADER
+        + ADD.format(1)
+        + ADD.format(2).replace("v100-pcie-32gb", "v100-pcie-32gbb")
+        + ADD.format(3).replace("elementwise", "elementwize")
+        + ADD.format(4).replace(",,,", ",2,3,")
+    )
+    ran = perfmodel("validate", path)
+    assert ran.code == 0
+    assert "on 1 measured row" in ran.out
+    for part in (
+        f"Left out: 1 row: unknown hardware 'v100-pcie-32gbb'. Did you mean 'v100-pcie-32gb'? (first: {path}:3).",
+        f"Left out: 1 row: unknown operator 'elementwize'. Did you mean 'elementwise'? (first: {path}:4).",
+        f"Left out: 1 row: elementwise: numel is not rows x cols (first: {path}:5).",
+    ):
+        assert part in " ".join(ran.out.split())
+
+
+def test_on_judges_the_rows_of_one_machine_with_the_users_own_figures(perfmodel, table, tmp_path):
+    theirs = perfmodel("validate", table, "--on", "v100-pcie-32gb", "--format", "json").json
+    assert [row["rows"] for row in theirs["rows"]] == [9]
+    assert theirs["context"]["skipped"][-1]["reason"] == "hardware 'a100-pcie-40gb' is not asked for with --on."
+    spec = tmp_path / "my_gpu.toml"
+    spec.write_text(
+        'name = "v100-pcie-32gb"\nvendor = "me"\narchitecture = "new"\n'
+        '[memory.hbm]\nbandwidth = "9 GB/s"\n[peak.vector]\nfp32 = "10 TFLOP/s"\n'
+    )
+    mine = perfmodel("validate", table, "--on", spec, "--format", "json").json
+    assert mine["rows"][0]["rows"] == 9
+    # a hundredth of the bandwidth: every prediction is far too long
+    assert mine["rows"][0]["bias"] > 10 > theirs["rows"][0]["bias"]
+    ran = perfmodel("validate", table, "--on", "h100")
+    assert ran.code == 2
+    assert "Allowed: a100-pcie-40gb, v100-pcie-32gb." in ran.err
+
+
+def test_gzip_and_several_tables(perfmodel, table, tmp_path):
+    packed = tmp_path / "t.csv.gz"
+    packed.write_bytes(gzip.compress(table.read_bytes()))
+    ran = perfmodel("validate", table, packed, table, "--by", "table", "--format", "json")
+    assert [(row["table"], row["rows"]) for row in ran.json["rows"]] == [("t.csv", 10), ("t.csv.gz", 10), ("all", 20)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"name,time_ms\na,1\n", "has no column hardware"),
+        (b"\x7fELF\x00\x00", "NUL"),
+        (gzip.compress(HEADER.encode() * 9)[:-9], "is not a whole gzip file"),
+        ((HEADER + ADD.format("x")).encode(), "line 2, column"),
+        ((HEADER + ADD.format(1).replace("v100", "w100")).encode(), "unknown hardware 'w100-pcie-32gb'"),
+        ((HEADER + NORM.format("odd")).encode(), "1 row: flagged odd"),
+        ((HEADER + ADD.format(1).replace("elementwise", "warp")).encode(), "unknown operator 'warp'"),
+    ],
+)
+def test_a_wrong_file_exits_with_3_and_one_message(perfmodel, tmp_path, text, message):
+    path = tmp_path / "t.csv"
+    path.write_bytes(text)
+    ran = perfmodel("validate", path, "--plot", tmp_path / "p.png", "-o", tmp_path / "o.json")
+    assert (ran.code, ran.out) == (3, "")
+    assert message in ran.err
+    assert str(path) in ran.err
+    assert len(ran.err.splitlines()) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "Missing argument"),
+        (("none.csv",), 3, "none.csv: no such file"),
+        ((".",), 3, "directory"),
+        (("{table}", "--on", "zx81"), 2, "unknown hardware 'zx81'"),
+        (("{table}", "--plot", "p.gif"), 2, ".png, .svg, .pdf"),
+        (("{table}", "-o", "p.gif"), 2, "names no format"),
+        (("{table}", "--plot", "/none/p.png"), 2, "its folder does not exist"),
+    ],
+)
+def test_wrong_usage(perfmodel, table, arguments, code, message):
+    ran = perfmodel("validate", *(part.format(table=table) for part in arguments))
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+
+
+def test_output_and_plot_go_to_files(perfmodel, table, tmp_path):
+    ran = perfmodel("validate", table, "-o", tmp_path / "o.md", "--plot", tmp_path / "p.svg")
+    assert (ran.code, ran.out) == (0, "")
+    assert "elementwise" in (tmp_path / "o.md").read_text()
+    assert "predicted time" in (tmp_path / "p.svg").read_text()
+
+
+def test_the_open_tables_of_normalisations(perfmodel, data_dir):
+    tables = [data_dir / "measurements" / f"neusight_{name}_fp32.csv.gz" for name in ("layer_norm",)]
+    rows = perfmodel("validate", *tables, "--format", "json").json["rows"]
+    assert rows[-1]["rows"] == 6104
+    assert all(row["mape"] < row["bound_mape"] for row in rows)
