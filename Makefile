@@ -4,13 +4,14 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 OUT := out
 
-.PHONY: help demo test check lint types contracts bench clean
+.PHONY: help demo test check lint types contracts bench accuracy clean
 
 help:
 	@echo "make demo    the main job on this machine, in a minute"
 	@echo "make test    the tests"
 	@echo "make check   what CI runs: ruff, mypy, import contracts, tests, spec lint"
 	@echo "make bench   the benchmarks behind the claims of speed"
+	@echo "make accuracy  docs/accuracy.md: the model against public measurements (minutes; needs PERFMODEL_DATA)"
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "perfmodel needs Python 3.11 or later; set PYTHON=python3.x" >&2; exit 2; }
@@ -40,6 +41,9 @@ check: lint types contracts test
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
+
+accuracy: $(STAMP)
+	$(BIN)/python scripts/accuracy.py
 
 clean:
 	rm -rf .venv $(OUT) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

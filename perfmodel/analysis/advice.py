@@ -27,7 +27,7 @@ ADVICE = {
     "link": "link-bound: pin host memory, overlap the copy with compute, or move fewer bytes",
 }
 _NAMES = tuple(ADVICE)
-LINKS = ("pcie", "nvlink")
+LINKS = ("pcie", "nvlink", "xgmi")
 
 
 def advise(
@@ -57,7 +57,7 @@ def advise(
     share = np.divide(bound_time_s, time_s)
     names = np.asarray(limiter)
     launch = (names == "launch") | (np.asarray(time_s) < 2 * launch_s) | (np.asarray(resident_time_s) < launch_s)
-    is_compute, is_link = names == "compute", np.isin(names, LINKS)
+    is_compute, is_link = names == "compute", np.any([names == link for link in LINKS], axis=0)
     rules: list[tuple[Any, str]] = [
         (launch, "launch"),
         (is_link, "link"),

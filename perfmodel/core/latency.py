@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -27,3 +29,12 @@ class LatencyTable:
     source: str = ""
     date: str = ""
     note: str = ""
+
+    @functools.cached_property
+    def without_library(self) -> Mapping[str, float]:
+        """The constants for a library that has none of its own: the geometric mean of what the others have."""
+        found: dict[str, list[float]] = {}
+        for own in self.libraries.values():
+            for name, value in own.items():
+                found.setdefault(name, []).append(math.log(value))
+        return {name: math.exp(sum(logs) / len(logs)) for name, logs in found.items()} | dict(self.constants)

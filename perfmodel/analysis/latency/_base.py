@@ -133,6 +133,11 @@ def generation(hardware: Hardware) -> str:
     return name if name not in ("ampere", "pascal") else f"{name}-{hardware.compute_capability or '8.0'}"
 
 
+def vendor(hardware: Hardware) -> str:
+    """Return the name of the machines of a vendor: they share the software that dispatches kernels."""
+    return hardware.vendor.lower().replace(" ", "-")
+
+
 def kin(hardware: Hardware) -> str:
     """Return the name of the machines that share a machine's vendor and kind of memory: "nvidia-hbm", "amd-hbm".
 
@@ -140,7 +145,7 @@ def kin(hardware: Hardware) -> str:
     stacked memory is on data-centre chips, GDDR on those of graphics cards.
     """
     kind = "gddr" if "GDDR" in hardware.main_memory.technology.upper() else "hbm"
-    return f"{hardware.vendor.lower().replace(' ', '-')}-{kind}"
+    return f"{vendor(hardware)}-{kind}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.analysis.ceilings import resolve_peak
-from perfmodel.analysis.latency._base import Family, Machine, Values
+from perfmodel.analysis.latency._base import HOST, Family, Machine, Values
 from perfmodel.analysis.latency.families import families_of
 from perfmodel.analysis.latency.fit import Fit, Floats, Group, fit
 from perfmodel.analysis.latency.model import Constants, constants, regime_code
@@ -175,16 +175,18 @@ def calibrate_calls(
     return made, {reason: count for reason, count in reasons.items() if count}
 
 
-def fit_libraries(family: Family, groups: Sequence[Group], start: Values) -> Fitted:
+def fit_libraries(family: Family, groups: Sequence[Group], start: Values, *, host: bool = True) -> Fitted:
     """Fit the shared constants to all rows, then each library's own to its rows, starting from the shared ones.
 
-    A library has its own only beside another one: alone, its constants are the shared ones.
+    A library has its own only beside another one: alone, its constants are the shared ones. ``host`` says whether the
+    constants of the dispatch are fitted too.
     """
-    shared = fit(family, groups, start)
+    kernel = [constant.name for constant in family.all_constants if constant not in HOST]
+    shared = fit(family, groups, start, None if host else kernel)
     by_library: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         by_library[group.view.library].append(group)
-    event = any(group.view.timing == "event" for group in groups)
+    event = host and any(group.view.timing == "event" for group in groups)
     free = [c.name for c in family.all_constants if c.library and (event or c.name not in ("host", "hidden"))]
     if len(by_library) < 2 or not free:
         return Fitted(shared)

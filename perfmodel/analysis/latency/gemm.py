@@ -34,15 +34,14 @@ _SHARED = {
     "kappa": ("", 1.0, 12.0, 0.4, "speed of data that lies in L2, over that of device memory"),
     "quantisation_bytes": ("B", 0.1, 20.0, 0.3, "traffic of quantising an element of A before the product"),
 }
-_LIBRARY = ("launch",)
 
 
-def _constants(**defaults: float) -> tuple[Constant, ...]:
-    """Return the constants of a family with their defaults."""
+def _constants(library: tuple[str, ...] = ("launch",), **defaults: float) -> tuple[Constant, ...]:
+    """Return the constants of a family with their defaults; ``library`` names those that each library has of its own."""
     made = []
     for name, default in defaults.items():
         unit, low, high, spread, meaning = _SHARED[name]
-        made.append(Constant(name, unit, default, low, high, spread, meaning, name in _LIBRARY))
+        made.append(Constant(name, unit, default, low, high, spread, meaning, name in library))
     return tuple(made)
 
 
@@ -78,7 +77,9 @@ GEMM_BF16 = Family(
 )
 GEMM_FP8 = Family(
     "gemm_fp8",
+    # Whether the inputs are quantised in a kernel of their own, and which 8-bit kernels there are, is the library's.
     _constants(
+        ("launch", "quantisation_bytes", "split", "fill"),
         math=0.9, eta=0.75, launch=8e-6, fill=500.0, split=5e-6, l2=1.1, energy=0.45e-12, kappa=1.2,
         quantisation_bytes=5.5,
     ),

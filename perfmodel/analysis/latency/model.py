@@ -1,13 +1,12 @@
 """The latency model: which family, which constants, and how sure they are.
 
 Constants come from the first of these that has them: the machine's specification ("calibrated"), the defaults of
-its generation ("same generation"), those of the same vendor and kind of memory, those of any GPU (both "never seen").
+its generation ("same generation"), those of its vendor and kind of memory, of its vendor, of any GPU ("never seen").
 The interval comes from the same table, which holds the residuals of rows that its constants had not seen.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from perfmodel.analysis.ceilings import resolve_peak
 from perfmodel.analysis.latency import roofline as sustained_roofline
-from perfmodel.analysis.latency._base import Family, Machine, Terms, Values, View, generation, kin
+from perfmodel.analysis.latency._base import Family, Machine, Terms, Values, View, generation, kin, vendor
 from perfmodel.analysis.latency.families import families_of
 from perfmodel.analysis.latency.tables import default_tables
 from perfmodel.core import roofline
@@ -76,6 +75,7 @@ def constants(family: Family, hardware: Hardware, library: str = "") -> Constant
         ("calibrated", hardware.latency),
         ("same generation", default_tables(generation(hardware))),
         ("never seen", default_tables(kin(hardware))),
+        ("never seen", default_tables(vendor(hardware))),
         ("never seen", default_tables("generic")),
     )
     measured = {} if family.name in hardware.latency else _measured(family, hardware)
@@ -83,8 +83,7 @@ def constants(family: Family, hardware: Hardware, library: str = "") -> Constant
     values = {constant.name: constant.default for constant in family.all_constants}
     intervals: dict[str, tuple[float, float]] = dict.fromkeys(REGIMES, WIDEST)
     for _, table in reversed(found):
-        values.update(_common(table))
-        values.update(table.constants)
+        values.update(table.without_library)
         values.update(table.libraries.get(library, {}))
         intervals.update(table.intervals)
     values.update(measured)
@@ -106,15 +105,6 @@ def _measured(family: Family, hardware: Hardware) -> dict[str, float]:
 
 #: families whose eta is the share of the bandwidth that plain streams sustain
 _STREAMS = ("elementwise", "reduction")
-
-
-def _common(table: LatencyTable) -> dict[str, float]:
-    """Return what holds for a library without its own constants: the geometric mean of those that have them."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for own in table.libraries.values():
-        for name, value in own.items():
-            found[name].append(np.log(value))
-    return {name: float(np.exp(np.mean(logs))) for name, logs in found.items()}
 
 
 def _source(table: LatencyTable) -> str:
@@ -182,9 +172,9 @@ def _estimate(
     terms = family.seen(op, machine, known.values, view)
     time = terms.time_s
     short = np.maximum(floor_s - time, 0.0)
-    adds = dict(terms.adds)
+    adds = {name: plain(value) for name, value in terms.adds.items()}
     if np.any(short > 0):
-        adds["bound"] = short
+        adds["bound"] = plain(short)
         time = time + short
     code = regime_code(adds, time)
     low, high = (np.array([known.intervals[regime][side] for regime in REGIMES])[code] for side in (0, 1))
@@ -194,7 +184,7 @@ def _estimate(
         time_s=plain(time),
         low_s=plain(np.maximum(time * low, floor_s)),
         high_s=plain(time * high),
-        terms=Terms({name: plain(value) for name, value in adds.items()}, terms.alone),
+        terms=Terms(adds, terms.alone),
         family=family.name,
         calibration=known.calibration,
         regime=_named(REGIMES, code),

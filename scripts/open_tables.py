@@ -1,0 +1,161 @@
+"""The public measurement tables that the shipped constants and the accuracy report rest on.
+
+Read from ``$PERFMODEL_DATA/measurements`` (default: ``../shared/data`` beside the checkout). Shapes are split by a
+hash of their sizes: constants are fitted on one half, and judged on the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.analysis.latency._base import Family
+from perfmodel.analysis.latency.calibration import family_groups, usable
+from perfmodel.analysis.latency.fit import Group
+from perfmodel.analysis.measured import MeasuredCalls, shape_hash
+from perfmodel.core.hardware import Hardware
+from perfmodel.errors import PerfModelError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.profiles.measurements import read_measurements
+
+#: shapes whose hash is below this are fitted, the others judge
+FITTED = 0.5
+#: whose measurements a table holds, by the start of its name
+ORIGINS = {"neusight": "NeuSight @ 6945927d9afc", "aic": "aiconfigurator @ 095f58a51c4c"}
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Rows that are no measurement of what their columns say, and why."""
+
+    reason: str
+    mask: Callable[[MeasuredCalls], Any]
+
+
+EXCLUSIONS = (
+    Exclusion(
+        "full attention whose time grows in proportion to the sequence from 512 tokens on: the kernel had a window",
+        lambda call: (
+            call.implementation.endswith("/trtllm_mha")
+            & (call.op.op == "attention")
+            & _size(call, "seq_q", 512.0)
+            & (np.asarray(call.op.params().get("window", 1)) == 0)
+        ),
+    ),
+    Exclusion(
+        "windowed attention by a kernel that visits every key (up to 145 times the others' time)",
+        lambda call: call.implementation.endswith("/triton") & (call.op.op == "attention"),
+    ),
+    Exclusion(
+        "all-reduce measured twice, the slower one by 30 us and more: a call from the host beside a replayed graph",
+        lambda call: _slower_twins(call),
+    ),
+    Exclusion(
+        "all-reduce of another L40S machine, whose PCIe bridges contend 5 to 9 times less",
+        lambda call: (call.hardware == "l40s") & (call.implementation == "sglang_custom_allreduce-0.5.12"),
+    ),
+    Exclusion(
+        "copies of another library's rows",
+        lambda call: (
+            call.implementation == "trtllm_custom_allreduce-1.2.0rc5"
+            or (call.hardware == "l40s" and call.implementation.startswith("trtllm_custom_allreduce"))
+        ),
+    ),
+    Exclusion(
+        "gelu from a faster host (31 us of dispatch, where every other kind has 45)",
+        lambda call: (call.hardware == "p100-pcie-16gb") & (call.op.params().get("kind") == "gelu"),
+    ),
+)
+
+
+def _slower_twins(call: MeasuredCalls) -> Any:
+    """Return the rows whose shape occurs again in the same group with a shorter time."""
+    if not call.implementation.startswith("sglang_custom_allreduce"):
+        return False
+    sizes = [np.broadcast_to(value, call.time_s.shape) for value in call.op.params().values() if np.ndim(value)]
+    _, shape = np.unique(np.stack(sizes), axis=1, return_inverse=True)
+    shortest = np.full(shape.max() + 1, np.inf)
+    np.minimum.at(shortest, shape.ravel(), call.time_s)
+    return call.time_s > shortest[shape.ravel()]
+
+
+def _size(call: MeasuredCalls, name: str, least: float) -> Any:
+    return np.asarray(call.op.params().get(name, 0)) >= least
+
+
+#: family -> hardware -> groups of rows
+Data = dict[str, dict[str, list[Group]]]
+
+
+@dataclass(frozen=True)
+class OpenTables:
+    """Usable calls, the machines that they ran on, and the rows that were left out: (table, hardware, reason, rows)."""
+
+    calls: list[MeasuredCalls]
+    machines: dict[str, Hardware]
+    excluded: list[tuple[str, str, str, int]]
+
+
+def folder() -> Path:
+    """Return the folder of the measurement tables."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return Path(os.environ.get("PERFMODEL_DATA", default)) / "measurements"
+
+
+def load() -> OpenTables:
+    """Read every table; flagged rows and rows faster than the bound are left out and counted."""
+    calls, machines, excluded = [], {}, []
+    for path in sorted(folder().glob("*.csv.gz")):
+        name = path.name.removesuffix(".csv.gz")
+        table = read_measurements(path)
+        excluded += [(name, "", skipped.reason, skipped.rows) for skipped in table.skipped]
+        left_out: Counter[tuple[str, str]] = Counter()
+        for call in table.calls:
+            machine = machines.setdefault(call.hardware, hardware(call.hardware))
+            try:
+                mask, reasons = usable(call, machine)
+            except PerfModelError as error:
+                left_out[call.hardware, error.message] += len(call)
+                continue
+            for exclusion in EXCLUSIONS:
+                out = mask & np.broadcast_to(exclusion.mask(call), mask.shape)
+                reasons[exclusion.reason] = int(out.sum())
+                mask = mask & ~out
+            for reason, rows in reasons.items():
+                if rows:
+                    left_out[call.hardware, f"{reason} ({call.implementation})"] += rows
+            if mask.any():
+                calls.append(call.take(mask))
+        excluded += [(name, machine, reason, rows) for (machine, reason), rows in left_out.items()]
+    return OpenTables(calls, machines, excluded)
+
+
+def half(calls: Sequence[MeasuredCalls], *, fitted: bool) -> list[MeasuredCalls]:
+    """Return the rows whose shapes are for fitting, or those that judge."""
+    found = []
+    for call in calls:
+        mask = (shape_hash(call.op, len(call)) < FITTED) == fitted
+        if mask.any():
+            found.append(call.take(mask))
+    return found
+
+
+def by_family(
+    calls: Sequence[MeasuredCalls], machines: dict[str, Hardware]
+) -> tuple[Data, dict[str, Family], dict[str, str]]:
+    """Return the rows by family and hardware, the families, and the origin of each family's rows."""
+    data: Data = {}
+    families: dict[str, Family] = {}
+    origins: dict[str, str] = {}
+    for call in calls:
+        for name, (family, groups) in family_groups([call], machines).items():
+            families[name] = family
+            data.setdefault(name, {}).setdefault(call.hardware, []).extend(groups)
+            origins[name] = ORIGINS[Path(call.place).name.partition("_")[0]]
+    return data, families, origins
