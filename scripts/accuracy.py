@@ -140,7 +140,8 @@ def _belongs(call: MeasuredCalls, family: str) -> Any:
         eight = call.op.dtype in ("fp8", "int8", "fp4")
         return family == ("gemm_fp32" if call.op.dtype == "fp32" else "gemm_fp8" if eight else "gemm_bf16")
     if call.op.op == "attention" and family.startswith("attention"):
-        return (np.asarray(call.op.params()["seq_q"]) == 1) == (family == "attention_decode")
+        queries, keys = (np.asarray(call.op.params()[name]) for name in ("seq_q", "seq_kv"))
+        return ((queries == 1) & (keys > 1)) == (family == "attention_decode")
     return call.op.op == family
 
 

@@ -22,10 +22,13 @@ import msgspec
 import numpy as np
 import open_tables
 
-from perfmodel.analysis.latency._base import Family, generation, kin, vendor
+from perfmodel.analysis.ceilings import resolve_peak
+from perfmodel.analysis.latency import roofline
+from perfmodel.analysis.latency._base import Family, Machine, generation, kin, vendor
 from perfmodel.analysis.latency.calibration import (
     MOST_ROWS,
     calibrate_family,
+    dtypes,
     fit_libraries,
     intervals,
     residuals,
@@ -33,8 +36,9 @@ from perfmodel.analysis.latency.calibration import (
 )
 from perfmodel.analysis.latency.families import family_names
 from perfmodel.analysis.latency.fit import Group
-from perfmodel.analysis.latency.model import WIDEST, Constants
+from perfmodel.analysis.latency.model import WIDEST, Constants, regime_code
 from perfmodel.analysis.latency.tables import LatencySpec, latency_specs
+from perfmodel.analysis.measured import MeasuredCalls
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency import REGIMES, LatencyTable
 from perfmodel.files import shipped_folder, write_atomic
@@ -75,6 +79,7 @@ def shared(
         constants={name: value for name, value in fitted.common().items() if name in fitted.shared.certainty},
         libraries=fitted.own(),
         intervals=spread,
+        dtypes=dtypes(family, _sampled(groups)),
         source=f"fitted on {origin}, {rows} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
     )
@@ -88,8 +93,11 @@ def left_out_intervals(
     for part in judged:
         others = {name: rows for name, rows in groups.items() if name not in part}
         fitted = fit_libraries(family, _sampled(others), start.values, host=host)
-        ratio, regime = residuals(family, _sampled(part), fitted)
-        ratios.append(ratio)
+        # Each part counts the same, however many machines it has.
+        rows = sample([group for of_machine in part.values() for group in of_machine], ROWS_OF_MACHINE)
+        ratio, regime = residuals(family, rows, fitted)
+        # The mean over the other parts is itself uncertain: of n parts, the next one is off by sqrt(1 + 1 / n) as much.
+        ratios.append(ratio * np.sqrt(1.0 + 1.0 / len(judged)))
         regimes.append(regime)
     return intervals(np.concatenate(ratios), np.concatenate(regimes), start.intervals)
 
@@ -133,6 +141,21 @@ def fit_family(
     return tables
 
 
+def roofline_table(calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardware]) -> LatencyTable:
+    """Return the interval of the sustained roofline, which has no constants, from products timed on the device."""
+    ratios, regimes = [], []
+    for call in calls:
+        if call.op.op == "gemm" and call.timing != "event":
+            machine = machines[call.hardware]
+            family, _ = roofline.family(call.op, machine, resolve_peak(call.op, machine), call.op.work())
+            terms = family.terms(call.op, Machine.of(machine, None), {}, call.view)
+            ratios.append(np.log(terms.time_s / call.time_s))
+            regimes.append(regime_code(terms.adds, terms.time_s))
+    found = intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))
+    source = f"measured over predicted of {sum(map(len, ratios))} products, {open_tables.ORIGINS['aic']}"
+    return LatencyTable({}, intervals=found, source=source, date=datetime.date.today().isoformat())
+
+
 def _parted(
     groups: Groups, machines: Mapping[str, Hardware], by: Callable[[Hardware], str]
 ) -> dict[str, dict[str, list[Group]]]:
@@ -168,13 +191,18 @@ def head_of(name: str, path: Path) -> str:
 
 def main(chosen: Sequence[str]) -> None:
     """Fit the chosen families, all by default."""
-    chosen = chosen or [name for name in family_names() if name != "roofline"]
+    chosen = chosen or family_names()
     for name, path in files().items():
         # A constant that the family has no more would make the file unreadable.
         if "[latency." in path.read_text(encoding="utf-8"):
             replace_tables(path, head_of(name, path), {}, chosen)
     opened = open_tables.load()
-    data, families, origins = open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)
+    fitted = open_tables.half(opened.calls, fitted=True)
+    data, families, origins = open_tables.by_family(fitted, opened.machines)
+    if "roofline" in chosen:
+        path = shipped_folder() / "defaults" / "generic.toml"
+        made = latency_specs({"roofline": roofline_table(fitted, opened.machines)})
+        replace_tables(path, head_of("generic", path), made)
     for name in chosen:
         if name not in data:
             continue
