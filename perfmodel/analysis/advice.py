@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +25,7 @@ ADVICE = {
     "link": "link-bound: pin host memory, overlap the copy with compute, or move fewer bytes",
 }
 _NAMES = tuple(ADVICE)
+_CODES = {name: index for index, name in enumerate(_NAMES)}
 LINKS = ("pcie", "nvlink", "xgmi")
 
 
@@ -57,17 +56,12 @@ def advise(
     share = np.divide(bound_time_s, time_s)
     names = np.asarray(limiter)
     launch = (names == "launch") | (np.asarray(time_s) < 2 * launch_s) | (np.asarray(resident_time_s) < launch_s)
-    is_compute, is_link = names == "compute", np.any([names == link for link in LINKS], axis=0)
-    rules: list[tuple[Any, str]] = [
-        (launch, "launch"),
-        (is_link, "link"),
-        (is_compute & (share < COMPUTE_POORLY_USED), "compute, poorly used"),
-        (is_compute, "compute"),
-        (share >= MEMORY_WELL_USED, "memory, well used"),
-    ]
-    code: NDArray[np.intp] = np.full(np.broadcast_shapes(names.shape, share.shape), _NAMES.index("memory"))
-    for condition, rule in reversed(rules):
-        code = np.where(condition, _NAMES.index(rule), code)
+    is_link = (names == LINKS[0]) | (names == LINKS[1]) | (names == LINKS[2])
+    compute = np.where(share < COMPUTE_POORLY_USED, _CODES["compute, poorly used"], _CODES["compute"])
+    memory = np.where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], _CODES["memory"])
+    code: NDArray[np.intp] = np.where(names == "compute", compute, memory)
+    code = np.where(launch, _CODES["launch"], np.where(is_link, _CODES["link"], code))
     if code.ndim == 0:
         return ADVICE[_NAMES[int(code)]]
-    return np.asarray([ADVICE[name] for name in _NAMES])[code]
+    # As references: a sentence of 110 characters for each of a million points would be 440 MB.
+    return np.asarray([ADVICE[name] for name in _NAMES], dtype=object)[code]

@@ -48,9 +48,9 @@ class MeasuredCalls:
 
     @property
     def view(self) -> View:
-        """What these times mean; buffers in rotation count as cold."""
+        """What these times mean."""
         timing = "event" if self.timing == "event" else "kernel"
-        return View(timing, "warm" if self.cache == "warm" else "cold", self.library)
+        return View(timing, "cold" if self.cache == "flushed" else self.cache, self.library)
 
     def __len__(self) -> int:
         return int(self.time_s.size)

@@ -57,7 +57,7 @@ def floor_time(op: Operator, hardware: Hardware, cache: str = "cold") -> Number:
 
 #: views of time, and states of the caches, that the interface names
 TIMINGS = ("kernel", "event")
-CACHES = ("cold", "warm")
+CACHES = ("cold", "warm", "rotating")
 
 
 def predict(
@@ -74,8 +74,9 @@ def predict(
     hardware : the machine, from the catalog or a file.
     timing : the view of time to predict: "kernel", the time on the device, as a profiler or a CUDA graph sees
         it; or "event", the time between events round a call of a framework, its dispatch included.
-    cache : "cold", the inputs come from device memory; or "warm", the same buffers are used again and again, so
-        that what fits a cache may lie there, and the prediction may be below the cold bound.
+    cache : "cold", the inputs come from device memory; "warm", the same buffers are used again and again, so
+        that what fits a cache may lie there, and the prediction may be below the cold bound; or "rotating", five
+        copies of a product's weights take turns, as benchmarks of serving libraries have it.
     library : whose kernels run, as measurement tables name them ("torch", "sglang", "trtllm", "nccl"), for the
         families in which they differ; "" for whichever.
 

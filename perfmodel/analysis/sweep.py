@@ -15,7 +15,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators._base import Operator
 
 #: points predicted at a time: their arrays fit a processor's L2 cache
-CHUNK = 65_536
+CHUNK = 65536
 
 
 def sweep(

@@ -52,7 +52,8 @@ def command(
         typer.Option(
             "--cache",
             metavar="STATE",
-            help="'cold': inputs come from device memory; 'warm': the same buffers again and again.",
+            help="'cold': inputs come from device memory; 'warm': the same buffers again and again; "
+            "'rotating': five sets of weights take turns.",
         ),
     ] = "cold",
     library: Annotated[

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 #: how long an operator runs, for the stated interval: its launch outweighs its work, below 0.1 ms, and above
 REGIMES = ("launch", "mid", "large")
 
+_ALIKE = {"fp16": "bf16", "bf16": "fp16"}
+
 
 @dataclass(frozen=True)
 class LatencyTable:
@@ -20,15 +22,21 @@ class LatencyTable:
     constants : name -> value in SI units.
     libraries : library -> constants that are its own.
     intervals : regime -> the 10 % and 90 % quantiles of measured / predicted on rows that were not fitted.
+    dtypes : of the rows that they were fitted on; empty where that is not known.
     source, date : what the constants were fitted on, and when.
     """
 
     constants: Mapping[str, float]
     libraries: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = ()
     source: str = ""
     date: str = ""
     note: str = ""
+
+    def covers(self, dtype: str) -> bool:
+        """Return whether rows of a dtype were fitted; fp16 and bf16 run alike."""
+        return not self.dtypes or bool({dtype, _ALIKE.get(dtype, dtype)} & set(self.dtypes))
 
     @functools.cached_property
     def without_library(self) -> Mapping[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from perfmodel.analysis.latency.families import family
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.core.units import format_binary, format_si
 
@@ -58,6 +59,7 @@ def figures(machine: Hardware) -> list[Figure]:
         *(figure for peak in machine.peaks for figure in _peak(peak, machine)),
         *_links(machine),
         *_launch(machine),
+        *_latency(machine),
     ]
 
 
@@ -136,3 +138,14 @@ def _launch(machine: Hardware) -> Iterator[Figure]:
     for key, value in (("floor", machine.launch.floor_s), ("overhead", machine.launch.overhead_s)):
         if value:
             yield Figure("launch", key, value, "s", source=machine.launch.source)
+
+
+def _latency(machine: Hardware) -> Iterator[Figure]:
+    """Yield the constants of the latency model: nobody prints them, so that they are sustained figures only."""
+    for name, table in machine.latency.items():
+        units = {constant.name: constant.unit for constant in family(name).all_constants}
+        source = ", ".join(part for part in (table.source, table.date) if part)
+        for library, values in (("", table.constants), *table.libraries.items()):
+            place = f"latency.{name}" + (f".{library}" if library else "")
+            for key, value in values.items():
+                yield Figure(place, key, None, units[key], value, sustained_source=source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from perfmodel.errors import UsageError, unknown_name
 
 #: The largest dimension: float64 counts exactly up to here.
 LARGEST_SIZE = 2**53
+
+#: parameters that are not an operator's dimensions
+_UNTOLD = frozenset({"dtype", "name", "count"})
 
 #: Operator name -> class, filled as the modules of this package are imported.
 REGISTRY: dict[str, type[Operator]] = {}
@@ -136,8 +140,8 @@ class Operator(abc.ABC):
 
     def params(self) -> dict[str, Any]:
         """Return the operator's dimensions by name, without dtype, name and count."""
-        skipped = {"dtype", "name", "count"} | ({"engine"} if self.engine == "auto" else set())
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in skipped}
+        skipped = _UNTOLD if self.engine != "auto" else {*_UNTOLD, "engine"}
+        return {name: getattr(self, name) for name in self.dimensions() if name not in skipped}
 
     def told(self) -> tuple[str, ...]:
         """Return the names of the parameters that were given and are not defaults: what people are shown."""
@@ -150,6 +154,7 @@ class Operator(abc.ABC):
         )
 
     @classmethod
+    @functools.cache
     def dimensions(cls) -> dict[str, Mapping[str, Any]]:
         """Return every parameter that can be given, with its kind, rules, documentation and default."""
         return {f.name: {**f.metadata, "default": f.default} for f in dataclasses.fields(cls)}

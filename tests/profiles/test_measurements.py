@@ -48,11 +48,11 @@ def test_rows_that_differ_in_sizes_only_are_one_group(read):
     ("timing", "cache", "view"),
     [
         ("event", "warm", ("event", "warm")),
-        ("graph", "rotating", ("kernel", "cold")),
+        ("graph", "rotating", ("kernel", "rotating")),
         ("kernel", "flushed", ("kernel", "cold")),
     ],
 )
-def test_a_replayed_graph_is_kernel_time_and_buffers_in_rotation_are_cold(read, timing, cache, view):
+def test_a_replayed_graph_is_kernel_time_and_flushed_caches_are_cold(read, timing, cache, view):
     (calls,) = read(HEADER + GEMM.replace("event,warm", f"{timing},{cache}")).calls
     assert (calls.view.timing, calls.view.cache) == view
 

@@ -51,8 +51,8 @@ class View:
     ----------
     timing : "kernel", the time on the device as a profiler or a CUDA graph sees it; or "event", the time between
         events round a call of a framework, its dispatch included.
-    cache : "cold", every input comes from device memory; or "warm", the same buffers are used again and again,
-        so that what fits the L2 cache may lie there.
+    cache : "cold", every input comes from device memory; "warm", the same buffers are used again and again, so
+        that what fits the L2 cache may lie there; or "rotating", copies of a product's weights take turns.
     library : whose kernels run ("torch", "sglang", "trtllm", ...), or "" for whichever.
     """
 
@@ -216,6 +216,7 @@ class Family:
     terms : the formula: (operator, machine, values, view) -> terms of the time on the device, for ``timing="kernel"``.
     dispatched : whether an event round a framework's call also sees the host's dispatch. Collectives are
         measured in queues, where it does not show.
+    by_dtype : whether constants fitted on one dtype say less of another; not of kernels that move bytes only.
     calls : (operator, values) -> the dispatch of this very call over a plain one's, where calls differ: through
         a layer of the framework, or with a scalar that it turns into a tensor. 1 where None.
     """
@@ -224,6 +225,7 @@ class Family:
     constants: tuple[Constant, ...]
     terms: Callable[[Operator, Machine, Values, View], Terms]
     dispatched: bool = True
+    by_dtype: bool = True
     calls: Callable[[Operator, Values], Number] | None = None
 
     @property

@@ -125,7 +125,7 @@ def _stack(lines: list[_Line], part: Callable[[_Line], Number]) -> NDArray[np.fl
     return np.stack(np.broadcast_arrays(*(part(line) for line in lines)))
 
 
-ALL_REDUCE = Family("all_reduce", (*_NCCL, *_REDUCTIONS), terms, dispatched=False)
-ALL_GATHER = Family("all_gather", _NCCL, terms, dispatched=False)
-REDUCE_SCATTER = Family("reduce_scatter", _NCCL, terms, dispatched=False)
-ALLTOALL = Family("alltoall", _NCCL, terms, dispatched=False)
+ALL_REDUCE = Family("all_reduce", (*_NCCL, *_REDUCTIONS), terms, dispatched=False, by_dtype=False)
+ALL_GATHER = Family("all_gather", _NCCL, terms, dispatched=False, by_dtype=False)
+REDUCE_SCATTER = Family("reduce_scatter", _NCCL, terms, dispatched=False, by_dtype=False)
+ALLTOALL = Family("alltoall", _NCCL, terms, dispatched=False, by_dtype=False)

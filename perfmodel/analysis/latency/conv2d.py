@@ -94,7 +94,7 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
 def _product_values(machine: Machine, c: Values) -> dict[str, float]:
     """Return the constants of the matrix products: those of a GEMM, but without the split of the sum."""
     defaults = {x.name: x.default for x in gemm.family_of(machine).constants}
-    return {**defaults, "math": c["math"], "eta": c["eta"], "launch": c["launch"], "split": 1.0}
+    return {**defaults, "math": c["math"], "eta": c["eta"], "launch": c["launch"], "linear": 1.0, "split": 1.0}
 
 
 def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, values: Values, view: View) -> Terms:

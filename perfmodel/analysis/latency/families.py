@@ -66,7 +66,8 @@ def _gemm(machine: Machine) -> Family:
 
 
 def _attention(op: Any) -> list[tuple[Any, Family]]:
-    decode = np.asarray(op.seq_q) == 1
+    """One query of a longer sequence is decode; a sequence of one token is a (short) prompt."""
+    decode = (np.asarray(op.seq_q) == 1) & (np.asarray(op.seq_kv) > 1)
     if np.all(decode):
         return [(True, family("attention_decode"))]
     if not np.any(decode):

@@ -37,7 +37,7 @@ _SHARED = {
 
 
 def _constants(library: tuple[str, ...] = ("launch",), **defaults: float) -> tuple[Constant, ...]:
-    """Return the constants of a family with their defaults; ``library`` names those that each library has of its own."""
+    """Return the constants of a family with their defaults; ``library`` names those that a library has of its own."""
     made = []
     for name, default in defaults.items():
         unit, low, high, spread, meaning = _SHARED[name]
@@ -79,7 +79,7 @@ GEMM_FP8 = Family(
     "gemm_fp8",
     # Whether the inputs are quantised in a kernel of their own, and which 8-bit kernels there are, is the library's.
     _constants(
-        ("launch", "quantisation_bytes", "split", "fill"),
+        ("launch", "quantisation_bytes", "split"),
         math=0.9, eta=0.75, launch=8e-6, fill=500.0, split=5e-6, l2=1.1, energy=0.45e-12, kappa=1.2,
         quantisation_bytes=5.5,
     ),

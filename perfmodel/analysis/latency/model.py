@@ -69,8 +69,12 @@ class Constants:
     source: str
 
 
-def constants(family: Family, hardware: Hardware, library: str = "") -> Constants:
-    """Return the constants of a family on a machine, those of a library where it has its own."""
+def constants(family: Family, hardware: Hardware, library: str = "", dtype: str = "") -> Constants:
+    """Return the constants of a family on a machine, those of a library where it has its own.
+
+    For a ``dtype`` of which no row was fitted the constants are the best guess that there is, with the interval of a
+    machine that was never seen.
+    """
     sources = (
         ("calibrated", hardware.latency),
         ("same generation", default_tables(generation(hardware))),
@@ -90,7 +94,15 @@ def constants(family: Family, hardware: Hardware, library: str = "") -> Constant
     if not found:
         return Constants(values, intervals, "never seen", "typical values")
     state, table = found[0]
+    if dtype and not table.covers(dtype):
+        widest = {regime: _wider(*(table.intervals.get(regime, WIDEST) for _, table in found)) for regime in REGIMES}
+        return Constants(values, widest, "never seen", f"{_source(table)}; no row in {dtype}")
     return Constants(values, intervals, state, _source(table))
+
+
+def _wider(*intervals: tuple[float, float]) -> tuple[float, float]:
+    """Return the interval that holds all of some."""
+    return min(low for low, _ in intervals), max(high for _, high in intervals)
 
 
 def _measured(family: Family, hardware: Hardware) -> dict[str, float]:
@@ -127,7 +139,7 @@ def estimate(op: Operator, hardware: Hardware, peak: Peak | None, work: Work, vi
         return _estimate(family, op, machine, known, view, floor_s, known.source)
     parts = []
     for mask, family in families_of(op, machine, hardware.kind):
-        known = constants(family, hardware, view.library)
+        known = constants(family, hardware, view.library, op.dtype)
         basis = f"{family.name}, {_STATES[known.calibration]}: {known.source}"
         if family.name == "roofline":
             family, figures = sustained_roofline.family(op, hardware, peak, work)
@@ -148,14 +160,11 @@ def _composition(parts: Sequence[Operator], hardware: Hardware, view: View) -> t
         for name, value in one.terms.adds.items():
             adds[name] = adds.get(name, 0.0) + value
     found = [
-        constants(family, hardware, view.library)
+        constants(family, hardware, view.library, part.dtype)
         for part in parts
         for _, family in families_of(part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind)
     ]
-    intervals = {
-        regime: (min(one.intervals[regime][0] for one in found), max(one.intervals[regime][1] for one in found))
-        for regime in REGIMES
-    }
+    intervals = {regime: _wider(*(one.intervals[regime] for one in found)) for regime in REGIMES}
     known = Constants(
         # every kernel has its dispatch, of which the kernel before it hides what it can
         {"host": sum(one.values["host"] for one in found), "hidden": found[-1].values["hidden"]},

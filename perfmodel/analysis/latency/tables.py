@@ -16,6 +16,7 @@ import msgspec
 
 from perfmodel.analysis.latency._base import Constant
 from perfmodel.analysis.latency.families import family, family_names
+from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.latency import REGIMES, LatencyTable
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
@@ -30,6 +31,7 @@ class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
     constants: dict[str, Quantity] = {}
     library: dict[str, dict[str, Quantity]] = {}
     interval: dict[str, tuple[float, float]] = {}
+    dtypes: list[str] = []
     source: str = ""
     date: str = ""
     note: str = ""
@@ -59,6 +61,7 @@ def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
         constants=_constants(spec.constants, known, f"{place}.constants"),
         libraries=MappingProxyType(libraries),
         intervals=_intervals(spec.interval, f"{place}.interval"),
+        dtypes=tuple(canonical_dtype(dtype, place=f"{place}.dtypes") for dtype in spec.dtypes),
         source=spec.source,
         date=spec.date,
         note=spec.note,
@@ -120,6 +123,7 @@ def _spec(name: str, table: LatencyTable) -> LatencySpec:
         constants=written(table.constants),
         library={library: written(values) for library, values in table.libraries.items()},
         interval={regime: (round(low, 3), round(high, 3)) for regime, (low, high) in table.intervals.items()},
+        dtypes=list(table.dtypes),
         source=table.source,
         date=table.date,
         note=table.note,
@@ -151,5 +155,5 @@ def read_latency_tables(path: str | os.PathLike[str]) -> Mapping[str, LatencyTab
 @functools.cache
 def default_tables(name: str) -> Mapping[str, LatencyTable]:
     """Return the shipped defaults of a generation, or those of "generic"; none for a generation without a file."""
-    path = shipped_folder() / "defaults" / f"{name}.toml"
-    return read_latency_tables(path) if path.is_file() else MappingProxyType({})
+    found = {path.stem: path for path in (shipped_folder() / "defaults").glob("*.toml")}
+    return read_latency_tables(found[name]) if name in found else MappingProxyType({})

@@ -182,9 +182,10 @@ def test_the_family_follows_engine_and_dtype(engine: str, dtype: str, name: str)
 
 @pytest.mark.parametrize("family", [GEMM_FP32, GEMM_BF16, GEMM_FP8])
 def test_at_most_twelve_constants_inside_their_limits(family: Family) -> None:
-    libraries = 2 if family is not GEMM_FP32 else 1
+    # 16- and 8-bit products come from two libraries, replayed from graphs; fp32 ones from one, with its dispatch
+    libraries, host = (1, 2) if family is GEMM_FP32 else (2, 0)
     own = [1 if not constant.library else libraries for constant in family.constants]
-    assert sum(own) + 2 <= 12
+    assert sum(own) + host <= 12
     for constant in family.constants:
         assert constant.low < constant.default < constant.high
 

@@ -26,7 +26,7 @@ def calibrated(simple_gpu: Hardware) -> Hardware:
         {"eta": 0.8, "launch": 2e-6, "host": 30e-6, "hidden": 14e-6},
         {"torch": {"host": 40e-6}},
         {"launch": (0.7, 1.4), "mid": (0.8, 1.2), "large": (0.9, 1.1)},
-        "measured",
+        source="measured",
     )
     return dataclasses.replace(simple_gpu, latency={"elementwise": table})
 
@@ -157,3 +157,21 @@ def test_scalar_equals_array(op: pm.Operator) -> None:
         assert np.ravel(many.predicted_time_s)[0] == pytest.approx(one.predicted_time_s, rel=1e-12)
         assert np.ravel(many.predicted_limiter)[0] == one.predicted_limiter
         assert np.ravel(many.predicted_time_low_s)[0] == pytest.approx(one.predicted_time_low_s, rel=1e-12)
+
+
+def test_a_dtype_that_nobody_measured_is_known_like_a_machine_that_nobody_measured() -> None:
+    machine = pm.hardware("v100-pcie-32gb")  # its rows are in fp32
+    measured = pm.predict(ADD, machine)
+    other = pm.predict(pm.Elementwise(numel=2 * 10**8, dtype="fp16"), machine)  # as many bytes
+    assert (measured.calibration, other.calibration) == ("calibrated", "never seen")
+    assert other.predicted_time_s == pytest.approx(measured.predicted_time_s, rel=0.02)
+    assert (
+        other.predicted_time_high_s / other.predicted_time_s
+        > measured.predicted_time_high_s / measured.predicted_time_s
+    )
+    assert "no row in fp16" in other.prediction_basis
+    # fp16 and bf16 run alike
+    h100 = pm.hardware("h100-sxm5-80gb")
+    assert {pm.predict(pm.Gemm(m=512, n=512, k=512, dtype=d), h100).calibration for d in ("fp16", "bf16")} == {
+        "calibrated"
+    }
