@@ -133,9 +133,9 @@ def test_an_elementwise_size_that_contradicts_its_shape_is_left_out(read):
         (HEADER + GEMM.replace("warm", "hot"), "line 2, column 'cache': unknown cache 'hot'"),
         (b"\x00\x01\x02" * 50, "NUL bytes"),
         (b"\xff\xfe\xfd", "not UTF-8"),
-        (gzip.compress((HEADER + GEMM * 500).encode())[:-20], "is not a whole gzip file"),
+        (gzip.compress((HEADER + GEMM * 500).encode(), mtime=0)[:-20], "is not a whole gzip file"),
         (b"\x1f\x8b" + b"no gzip at all", "is not a whole gzip file"),
-        (gzip.compress(b""), "the file is empty"),
+        (gzip.compress(b"", mtime=0), "the file is empty"),
         (HEADER + '"' + "x" * 200_000, "cannot be read as CSV"),
     ],
 )

@@ -34,7 +34,7 @@ _REDUCTIONS = (
     Constant("in_switch", "", 0.65, 0.2, 1.0, 0.2, "share of the link's bandwidth of reductions in the switch"),
     Constant("custom_start", "s", 3.3e-6, 0.5e-6, 50e-6, 0.5, "start of a serving library's own small kernel"),
     Constant("custom_step", "s", 1.5e-6, 0.05e-6, 20e-6, 0.6, "its second synchronisation, for each further GPU"),
-    Constant("custom_share", "", 0.62, 0.1, 1.0, 0.2, "share of the link's bandwidth that it reaches"),
+    Constant("custom_share", "", 0.62, 0.1, 1.0, 0.5, "share of the link's bandwidth that it reaches"),
 )
 
 #: the clock at which starts and steps are stated, that of H100 and H200 [Hz]: between GPUs linked by NVLink they are

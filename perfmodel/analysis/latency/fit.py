@@ -121,14 +121,20 @@ def fit(
     certainty: dict[str, float] = {}
     unidentified: list[str] = []
     guess: Mapping[str, float] = base
+    typical = {c.name: c.default for c in family.all_constants}
+    starts: list[Mapping[str, float]] = [base] if typical == base else [base, typical]
     while True:
         problem = _Problem(family, tuple(groups), base, [c for c in chosen if c.name not in unidentified])
         if not problem.free:
             guess, scale = base, _scale(problem.residuals(problem.prior))
             break
-        point, scale = _minimise(problem, problem.point(guess), steps)
+        # Where another path is always faster, a constant of a slower one has no slope: two starts see more than one.
+        point, scale = min(
+            (_minimise(problem, problem.point(values), steps) for values in starts), key=lambda end: problem.total(*end)
+        )
         certainty |= dict(zip((c.name for c in problem.free), problem.certainty(point, scale).tolist(), strict=True))
         guess = problem.values(point)
+        starts = [guess]
         # Two constants may be known together and neither alone: fixing one of them may identify the other.
         vague = problem.vaguest(point, certainty)
         if vague is None:
@@ -189,6 +195,10 @@ class _Problem:
     def cost(self, residuals: Floats, point: Floats, scale: float) -> float:
         rows = 2.0 * self.weights * (np.sqrt(1.0 + (residuals / scale) ** 2) - 1.0)
         return float(rows.sum() + (((point - self.prior) / self.spread) ** 2).sum())
+
+    def total(self, point: Floats, scale: float) -> float:
+        """Return the negative logarithm of the posterior at a point, the scale of its residuals included."""
+        return self.cost(self.residuals(point), point, scale) + 2.0 * float(self.weights.sum()) * float(np.log(scale))
 
     def curvature(self, jacobian: Floats, residuals: Floats, scale: float) -> tuple[Floats, Floats]:
         """Return the Gauss-Newton matrix of the rows and the robust weights."""
