@@ -97,7 +97,17 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
     if dtype and not table.covers(dtype):
         widest = {regime: _wider(*(table.intervals.get(regime, WIDEST) for _, table in found)) for regime in REGIMES}
         return Constants(values, widest, "never seen", f"{_source(table)}; no row in {dtype}")
-    return Constants(values, intervals, state, _source(table))
+    return Constants(values, intervals, state, _source(table) + _of_library(library, [table for _, table in found]))
+
+
+def _of_library(library: str, tables: Sequence[LatencyTable]) -> str:
+    """Say whether a library that was asked for has constants of its own."""
+    known = sorted({name for table in tables for name in table.libraries})
+    if not library:
+        return ""
+    if library in known:
+        return f", those of {library}"
+    return f", none of {library}'s own" + (f" (known: {', '.join(known)})" if known else "")
 
 
 def _wider(*intervals: tuple[float, float]) -> tuple[float, float]:

@@ -175,3 +175,9 @@ def test_a_dtype_that_nobody_measured_is_known_like_a_machine_that_nobody_measur
     assert {pm.predict(pm.Gemm(m=512, n=512, k=512, dtype=d), h100).calibration for d in ("fp16", "bf16")} == {
         "calibrated"
     }
+
+
+def test_the_output_says_whether_a_library_has_constants_of_its_own() -> None:
+    machine, op = pm.hardware("h100-sxm5-80gb"), pm.Gemm(m=64, n=64, k=64, dtype="bf16")
+    assert pm.predict(op, machine, library="sglang").prediction_basis.endswith("those of sglang")
+    assert "none of foo's own (known: sglang, trtllm)" in pm.predict(op, machine, library="foo").prediction_basis
