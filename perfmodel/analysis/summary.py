@@ -68,7 +68,9 @@ def _capacity(predictions: Sequence[Prediction]) -> list[str]:
 
 
 def _advice(predictions: Sequence[Prediction]) -> list[str]:
-    advised = _by_text((text, p) for p in predictions for text in np.unique(np.asarray(p.advice)).tolist())
+    advised = _by_text(
+        (text, p) for p in predictions for text in dict.fromkeys(np.ravel(np.asarray(p.advice)).tolist())
+    )
     return [f"{text[0].upper()}{text[1:]}: {names}." for text, names in advised.items()]
 
 
