@@ -260,8 +260,8 @@ ship in `hardware_specs/`, fitted on the other half. "Machine left out": with co
 of its generation where there are any, else those of its vendor and kind of memory. The datasheet roofline stands beside
 them: the bound taken as a prediction.
 
-The constants have not seen these rows, but whoever chose the formulas has: rows and machines that nobody here has looked
-at may come out somewhat worse.
+The constants have not seen these rows, but whoever chose the formulas has: rows and machines that nobody here has
+looked at may come out somewhat worse.
 
 {summary}
 
