@@ -175,7 +175,7 @@ def smooth_max(power: float, *times: Number) -> Number:
 
     At least the largest, at most the largest times n^(1/p). Scaled by the largest, so that nothing underflows.
 
-    >>> round(smooth_max(4, 3.0, 3.0), 3)
+    >>> round(float(smooth_max(4, 3.0, 3.0)), 3)
     3.568
     """
     largest = times[0]
