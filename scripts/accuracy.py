@@ -306,7 +306,8 @@ and the median of first / second - 1. A formula that does not know the library c
 ## What is left out, and why
 
 Rows that their author flagged as faster than device memory; rows faster than what physics allows by more than a clock
-can boost; rows in number formats that perfmodel does not have; rows whose size contradicts itself.
+can boost; rows in number formats that perfmodel does not have; rows whose size contradicts itself; and rows that are no
+measurement of what their columns say. `perfmodel validate` leaves out only those that are flagged, or cannot be read.
 
 {excluded}
 """

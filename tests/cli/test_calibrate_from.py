@@ -64,6 +64,27 @@ def test_twenty_rows_are_enough_and_nineteen_are_not(perfmodel: Callable[..., An
     assert "19 of elementwise: fewer than 20 rows" in few.err
 
 
+def test_many_rows_of_one_shape_are_no_calibration(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    lines = made_up(tmp_path / "a.csv", 20).read_text().splitlines()
+    (tmp_path / "b.csv").write_text("\n".join([lines[0]] + [lines[1]] * 30) + "\n")
+    ran = perfmodel("calibrate", "--from", tmp_path / "b.csv", "--on", MACHINE)
+    assert ran.code == 3
+    assert "30 of elementwise: too few different shapes" in ran.err
+
+
+def test_what_the_machine_has_of_its_own_stays_where_the_rows_say_nothing(
+    perfmodel: Callable[..., Any], tmp_path: Path
+) -> None:
+    # The H100's file has a sustained bandwidth, which says that written bytes cost as much as read ones; additions
+    # alone cannot tell the two costs apart.
+    table, spec = made_up(tmp_path / "mine.csv", hardware="h100-sxm5-80gb"), tmp_path / "my_gpu.toml"
+    ran = perfmodel("calibrate", "--from", table, "--on", "h100-sxm5-80gb", "-o", spec, "--format", "json")
+    rows = {row["constant"]: row for row in ran.json["rows"]}
+    written = pm.hardware(spec).latency["elementwise"].constants
+    assert rows["write"]["before"] == 1.0
+    assert written["write"] == pytest.approx(rows["write"]["fitted"], rel=1e-3)
+
+
 def test_rows_of_other_machines_are_counted(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
     other = made_up(tmp_path / "other.csv", hardware="t4")
     ran = perfmodel("calibrate", "--from", made_up(tmp_path / "mine.csv"), "--from", other, "--on", MACHINE)

@@ -13,7 +13,7 @@ from perfmodel.analysis.ceilings import resolve_peak
 from perfmodel.analysis.latency._base import HOST, Family, Machine, Values
 from perfmodel.analysis.latency.families import families_of
 from perfmodel.analysis.latency.fit import Fit, Floats, Group, fit
-from perfmodel.analysis.latency.model import Constants, constants, regime_code
+from perfmodel.analysis.latency.model import Constants, constants, measured_constants, regime_code
 from perfmodel.analysis.measured import MeasuredCalls, shape_hash
 from perfmodel.analysis.predict import floor_time
 from perfmodel.core.hardware import Hardware
@@ -74,8 +74,8 @@ class Fitted:
         return {n: v for n, v in self.shared.values.items() if not own or any(n not in values for values in own)}
 
     def tells(self, name: str) -> bool:
-        """Return whether the rows identify a shared constant."""
-        return name in self.shared.identified()
+        """Return whether the table needs a shared constant: the rows identify it, or only some libraries' rows do."""
+        return name in self.shared.identified() or any(name in values for values in self.own().values())
 
     def own(self) -> dict[str, dict[str, float]]:
         """Return the constants that the rows identify for each library that has any."""
@@ -168,9 +168,13 @@ def calibrate_calls(
         if rows < FEWEST_ROWS:
             reasons[f"of {family.name}: fewer than {FEWEST_ROWS} rows"] += rows
             continue
+        if len({part for group in groups for part in _parts(group).tolist()}) < 2:
+            reasons[f"of {family.name}: too few different shapes"] += rows
+            continue
         rows = min(rows, MOST_ROWS)
         before = hardware.latency.get(family.name)
-        own = before.constants if before else ()
+        # What the machine's file says stays where the rows say nothing; the rest is left to the defaults.
+        own = before.constants if before else measured_constants(family, hardware)
         said = f"fitted on {source}, {rows} rows"
         made.append(calibrate_family(family, groups, constants(family, hardware), said, date, own))
     return made, {reason: count for reason, count in reasons.items() if count}
@@ -234,10 +238,16 @@ def _cross_validated(family: Family, groups: Sequence[Group], start: Values) -> 
 def _where(groups: Sequence[Group], part: int, *, inside: bool) -> Iterator[Group]:
     """Yield the rows whose shape belongs to one part of the cross-validation, or does not."""
     for group in groups:
-        # The hash also chose the sample, so that its leading digits are not spread evenly any more.
-        mine = np.floor(shape_hash(group.op, len(group)) * 1e6) % FOLDS == part
+        mine = _parts(group) == part
         if (mine == inside).any():
             yield group.take(mine == inside)
+
+
+def _parts(group: Group) -> Floats:
+    """Return the part of the cross-validation that each row's shape belongs to."""
+    # The hash also chose the sample, so that its leading digits are not spread evenly any more.
+    parts: Floats = np.floor(shape_hash(group.op, len(group)) * 1e6) % FOLDS
+    return parts
 
 
 def sample(groups: Sequence[Group], most: int) -> list[Group]:

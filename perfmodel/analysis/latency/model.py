@@ -82,7 +82,7 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
         ("never seen", default_tables(vendor(hardware))),
         ("never seen", default_tables("generic")),
     )
-    measured = {} if family.name in hardware.latency else _measured(family, hardware)
+    measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
     found = [(state, tables[family.name]) for state, tables in sources if family.name in tables]
     values = {constant.name: constant.default for constant in family.all_constants}
     intervals: dict[str, tuple[float, float]] = dict.fromkeys(REGIMES, WIDEST)
@@ -97,7 +97,9 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
     if dtype and not table.covers(dtype):
         widest = {regime: _wider(*(table.intervals.get(regime, WIDEST) for _, table in found)) for regime in REGIMES}
         return Constants(values, widest, "never seen", f"{_source(table)}; no row in {dtype}")
-    return Constants(values, intervals, state, _source(table) + _of_library(library, [table for _, table in found]))
+    own = "; bandwidth of this machine's [sustained]" if measured else ""
+    said = _source(table) + own + _of_library(library, [table for _, table in found])
+    return Constants(values, intervals, state, said)
 
 
 def _of_library(library: str, tables: Sequence[LatencyTable]) -> str:
@@ -115,7 +117,7 @@ def _wider(*intervals: tuple[float, float]) -> tuple[float, float]:
     return min(low for low, _ in intervals), max(high for _, high in intervals)
 
 
-def _measured(family: Family, hardware: Hardware) -> dict[str, float]:
+def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
     """Return what the ``[sustained]`` bandwidth of a machine, its own, says of a family's constants.
 
     It is that of whole streams, reads and writes, so that a written byte costs no other than a read one.

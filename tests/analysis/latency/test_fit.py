@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -95,6 +97,16 @@ def test_a_library_has_its_own_constants_only_beside_another() -> None:
     assert both.values("other") == both.shared.values
     # what is not the library's is shared
     assert both.values("fast")["rate"] == both.values("slow")["rate"]
+
+
+def test_a_constant_that_only_some_libraries_identify_is_in_the_table_for_the_others() -> None:
+    certain, vague = (fit(FAMILY, [group]) for group in (rows(60, 0.7, 2e-6), rows(60, 0.7, 2e-6)))
+    vague = replace(vague, unidentified=("start", "unused"))
+    fitted = Fitted(vague, {"fast": certain, "slow": vague})
+    assert "start" in fitted.own()["fast"]
+    assert "start" not in fitted.own()["slow"]
+    assert "start" in fitted.common(), "the slow one takes the shared value"
+    assert fitted.tells("start")
 
 
 def test_the_stated_interval_holds_four_of_five_unseen_rows() -> None:
