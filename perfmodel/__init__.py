@@ -45,8 +45,8 @@ _PUBLIC = {
     "Economics": "perfmodel.analysis.economics",
     "headroom": "perfmodel.analysis.roi",
     "rank": "perfmodel.analysis.roi",
-    "Profile": "perfmodel.core.profile",
-    "ProfileEntry": "perfmodel.core.profile",
+    "Profile": "perfmodel.analysis.profile",
+    "ProfileEntry": "perfmodel.analysis.profile",
     "hardware": "perfmodel.hardware_catalog",
     "hardware_names": "perfmodel.hardware_catalog",
     "read_profile": "perfmodel.profiles",
@@ -63,13 +63,13 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.analysis.plan import read_plan as read_plan
     from perfmodel.analysis.predict import bound_time as bound_time
     from perfmodel.analysis.predict import predict as predict
+    from perfmodel.analysis.profile import Profile as Profile
+    from perfmodel.analysis.profile import ProfileEntry as ProfileEntry
     from perfmodel.analysis.roi import headroom as headroom
     from perfmodel.analysis.roi import rank as rank
     from perfmodel.analysis.sweep import sweep as sweep
     from perfmodel.analysis.whole_model import predict_model as predict_model
     from perfmodel.core.hardware import Hardware as Hardware
-    from perfmodel.core.profile import Profile as Profile
-    from perfmodel.core.profile import ProfileEntry as ProfileEntry
     from perfmodel.core.report import Report as Report
     from perfmodel.core.results import Prediction as Prediction
     from perfmodel.core.roofline import arithmetic_intensity as arithmetic_intensity

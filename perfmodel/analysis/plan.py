@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfmodel.core.profile import Profile
+from perfmodel.analysis.profile import Profile
 from perfmodel.core.units import format_si, parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, nearest, unknown_name
 from perfmodel.files import read_document

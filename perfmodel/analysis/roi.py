@@ -16,10 +16,10 @@ from typing import Any
 from perfmodel.analysis.amdahl import amdahl_limit, amdahl_speedup, combined_time_s, roi_per_day, time_saved_fraction
 from perfmodel.analysis.economics import Economics
 from perfmodel.analysis.plan import Candidate, Plan
+from perfmodel.analysis.profile import Profile
 from perfmodel.analysis.roi_notes import money_notes, rank_notes
 from perfmodel.analysis.roi_report import RoiRow, ranking_report
 from perfmodel.analysis.roi_verdict import ceiling_verdict, claim_verdict, headroom_verdict, left_out, main_verdict
-from perfmodel.core.profile import Profile
 from perfmodel.core.report import Report
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError

@@ -1,4 +1,4 @@
-"""Readers of profiles: one file per format, all of them return a `perfmodel.core.profile.Profile`."""
+"""Readers of profiles: one file per format, all of them return a `perfmodel.analysis.profile.Profile`."""
 
 from perfmodel.profiles.table import read_profile
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfmodel.core.profile import Profile, ProfileEntry
+from perfmodel.analysis.profile import Profile, ProfileEntry
 from perfmodel.core.units import format_si
 from perfmodel.errors import InputFileError
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, read_text

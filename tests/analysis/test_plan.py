@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.analysis.plan import Candidate, Plan, parse_plan, read_plan
+from perfmodel.analysis.profile import Profile, ProfileEntry
 from perfmodel.analysis.roi import rank
-from perfmodel.core.profile import Profile, ProfileEntry
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 
 PROFILE = Profile(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import perfmodel
 from perfmodel.analysis.economics import Economics
 from perfmodel.analysis.plan import Candidate, read_plan
+from perfmodel.analysis.profile import Profile, ProfileEntry
 from perfmodel.analysis.roi import headroom, rank
-from perfmodel.core.profile import Profile, ProfileEntry
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.profiles import read_profile
 

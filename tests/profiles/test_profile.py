@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from perfmodel.core.profile import Profile, ProfileEntry
+from perfmodel.analysis.profile import Profile, ProfileEntry
 from perfmodel.errors import UsageError
 
 
