@@ -39,6 +39,9 @@ _PUBLIC = {
     "forward": "perfmodel.workloads.transformer",
     "amdahl_speedup": "perfmodel.analysis.amdahl",
     "amdahl_limit": "perfmodel.analysis.amdahl",
+    "gustafson_speedup": "perfmodel.analysis.amdahl",
+    "serial_fraction": "perfmodel.analysis.amdahl",
+    "fit_scaling": "perfmodel.analysis.amdahl",
     "Candidate": "perfmodel.analysis.plan",
     "Plan": "perfmodel.analysis.plan",
     "read_plan": "perfmodel.analysis.plan",
@@ -50,6 +53,7 @@ _PUBLIC = {
     "hardware": "perfmodel.hardware_catalog",
     "hardware_names": "perfmodel.hardware_catalog",
     "read_profile": "perfmodel.profiles",
+    "read_profiles": "perfmodel.profiles",
     "roofline_plot": "perfmodel.render.roofline_plot",
 }
 
@@ -57,6 +61,9 @@ _PUBLIC = {
 if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complete
     from perfmodel.analysis.amdahl import amdahl_limit as amdahl_limit
     from perfmodel.analysis.amdahl import amdahl_speedup as amdahl_speedup
+    from perfmodel.analysis.amdahl import fit_scaling as fit_scaling
+    from perfmodel.analysis.amdahl import gustafson_speedup as gustafson_speedup
+    from perfmodel.analysis.amdahl import serial_fraction as serial_fraction
     from perfmodel.analysis.economics import Economics as Economics
     from perfmodel.analysis.plan import Candidate as Candidate
     from perfmodel.analysis.plan import Plan as Plan
@@ -101,6 +108,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.operators.softmax import Softmax as Softmax
     from perfmodel.operators.transpose import Transpose as Transpose
     from perfmodel.profiles import read_profile as read_profile
+    from perfmodel.profiles import read_profiles as read_profiles
     from perfmodel.render.roofline_plot import roofline_plot as roofline_plot
     from perfmodel.workloads.config import read_model_config as read_model_config
     from perfmodel.workloads.transformer import forward as forward

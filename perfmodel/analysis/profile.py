@@ -61,6 +61,7 @@ class Profile:
     format : name of the format that it was read from ("torch trace", "nsys sqlite"), or empty.
     device : the GPU's name as the profiler wrote it, or empty.
     timeline : when everything ran, where the profile is a trace; None for tables of sums.
+    rank : which of several processes it is of, where the profile says so.
 
     Raises
     ------
@@ -76,6 +77,7 @@ class Profile:
     format: str = ""
     device: str = ""
     timeline: Timeline | None = None
+    rank: int | None = None
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -101,6 +103,7 @@ class Profile:
         format: str = "",  # noqa: A002 -- the name of the attribute
         device: str = "",
         timeline: Timeline | None = None,
+        rank: int | None = None,
     ) -> Profile:
         """Return a profile in which entries of one name are summed, with a note that says so.
 
@@ -116,7 +119,7 @@ class Profile:
             rows = sum(len(group) for group in several)
             said = f"{rows} rows share {len(several)} names with other rows; the rows of one name are summed."
             notes = (*notes, said if len(several) > 1 else f"{rows} rows share one name; they are summed.")
-        return cls(merged, source, notes, MappingProxyType(dict(skipped or {})), format, device, timeline)
+        return cls(merged, source, notes, MappingProxyType(dict(skipped or {})), format, device, timeline, rank)
 
     @property
     def total_time_s(self) -> float:

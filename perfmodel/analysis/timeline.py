@@ -45,6 +45,7 @@ class GpuEvents:
     bytes : bytes copied or set; NaN for kernels and where the trace does not say.
     direction : of a copy, or -1.
     pinned : 1 where the host's side of a copy is pinned, 0 pageable, -1 not known.
+    entry : index into `Profile.entries` of the entry that counts it, or -1; empty where the reader does not say.
     """
 
     start_s: Floats = field(default_factory=_none)
@@ -58,6 +59,7 @@ class GpuEvents:
     bytes: Floats = field(default_factory=_none)
     direction: Ints = field(default_factory=_no)
     pinned: Ints = field(default_factory=_no)
+    entry: Ints = field(default_factory=_no)
 
     def __len__(self) -> int:
         return int(self.start_s.size)
@@ -131,7 +133,9 @@ class Timeline:
     names : the texts that the name columns point into.
     gpu, api, ops : events of the GPUs, calls of the runtime, operators of the framework on the CPU.
     annotations : named ranges of the user ("ProfilerStep#6", NVTX ranges).
-    stacks : index into ``ops`` -> the Python calls around it, innermost last, where the trace has them.
+    stacks : index into ``ops`` -> the Python calls around it, innermost last, where the trace has them; of operators
+        that wait for the GPU or copy.
+    api_stacks : the same for the calls of the runtime that wait or copy: index into ``api`` -> the Python calls.
     window_s : start and end of what is looked at [s]: the profiler's steps where there are any, else from the first
         to the last event.
     """
@@ -143,3 +147,9 @@ class Timeline:
     annotations: HostRanges = field(default_factory=HostRanges)
     stacks: dict[int, tuple[str, ...]] = field(default_factory=dict)
     window_s: tuple[float, float] = (0.0, 0.0)
+    api_stacks: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def in_window(self) -> NDArray[np.bool_]:
+        """Tell which GPU events are counted: those that start in the window."""
+        start, end = self.window_s
+        return np.asarray((self.gpu.start_s >= start) & (self.gpu.start_s <= end))

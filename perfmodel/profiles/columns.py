@@ -29,7 +29,8 @@ _CALLS = (
     *("# calls", "call count", "invocations", "launches", "occurrences"),
 )
 _TIME = {"time", "duration", "dur", "latency", "elapsed", "runtime"}
-_PERCENT = {"%", "percent", "percentage", "pct", "share", "fraction", "ratio"}
+_PERCENTAGE = {"%", "percent", "percentage", "pct"}
+_PERCENT = _PERCENTAGE | {"share", "fraction", "ratio"}
 #: a spread, an extreme or a moment: no time that adds up
 _STATISTIC = {"min", "minimum", "max", "maximum", "std", "stddev", "stdev", "dev", "var", "variance"} | {
     *("start", "begin", "end", "stop", "ts", "timestamp")
@@ -154,6 +155,12 @@ def time_columns(headers: Sequence[str]) -> list[TimeColumn]:
     """Return every column that may hold the times of a profile, in the table's order."""
     found = (_time_column(index, header) for index, header in enumerate(headers))
     return [column for column in found if column is not None]
+
+
+def percent_columns(headers: Sequence[str]) -> list[int]:
+    """Return the columns that hold each row's percentage of the whole; running sums are none of them."""
+    bags = (set(words(header)) for header in headers)
+    return [index for index, bag in enumerate(bags) if bag & _PERCENTAGE and not bag & _NESTED]
 
 
 def _time_column(index: int, header: str) -> TimeColumn | None:

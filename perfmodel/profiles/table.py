@@ -21,19 +21,18 @@ from perfmodel.analysis.profile import Profile, ProfileEntry
 from perfmodel.core.units import format_si
 from perfmodel.errors import InputFileError
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, read_text
-from perfmodel.profiles.columns import Columns, choose_columns, find_name, time_columns, unit_s
+from perfmodel.profiles._csv_percent import percent_notes
+from perfmodel.profiles._csv_totals import may_be_total, without_total
+from perfmodel.profiles._csv_twice import without_kernels
+from perfmodel.profiles.columns import Columns, choose_columns, find_name, percent_columns, time_columns, unit_s
 
+NAME = "table"
 _DELIMITERS = ",\t;|"
 _MISSING = {"", "-", "--", "n/a", "na", "nan", "none", "null"}
 _CELL = re.compile(r"([+-]?[\d.,'_ \u00a0\u202f]+(?:[eE][+-]?\d+)?)([A-Za-zµμ]*)")
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([,'_ \u00a0\u202f])\d{3}(?:\1\d{3})*(\.\d*)?(?:[eE][+-]?\d+)?")
 #: about 30 years: a longer time has the wrong unit
 LONGEST_TIME_S = 1e9
-#: a total is printed with few digits, so it may differ a little from the sum of its rows
-TOTAL_TOLERANCE = 1e-3
-_TOTALS = {"total", "totals", "grand total", "total time"}
-#: these may also be names of operators, so they are totals only where they equal the sum
-_MAYBE_TOTALS = {"sum", "all", "overall"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,8 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     Columns are recognised by their headers, case-insensitively, see `perfmodel.profiles.columns`. The unit of
     time (s, ms, us, ns) stands in the header or in the cells. Rows of one name are summed; rows without a
     time are left out; a row "total" is never counted as an entry: what it holds beyond the other rows becomes
-    "(not itemised)". The notes of the profile say each of these.
+    "(not itemised)"; of operators and their kernels, where both are listed, the operators count. The notes of
+    the profile say each of these, and where percentages do not fit the times.
 
     Parameters
     ----------
@@ -67,10 +67,18 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     table = _load(path, place)
     columns = choose_columns(table.headers, lambda index: _unit_in_cells(table, index), place=place)
     skipped: Counter[str] = Counter()
-    entries = [entry for row in table.rows if (entry := _entry(row, table, columns, skipped, place)) is not None]
-    entries, total_notes = _without_total(entries)
-    notes = (*columns.notes, *total_notes, *(f"Left out: {n} x {reason}." for reason, n in skipped.items()))
-    profile = Profile.from_entries(entries, source=place, notes=notes, skipped=skipped)
+    timed = [(row[1], entry) for row in table.rows if (entry := _entry(row, table, columns, skipped, place))]
+    entries, total_notes = without_total([entry for _, entry in timed])
+    entries, twice_notes = without_kernels(entries)
+    notes = (
+        *columns.notes,
+        *_unit_notes(table, columns),
+        *total_notes,
+        *twice_notes,
+        *_percent_notes(table, timed),
+        *(f"Left out: {n} x {reason}." for reason, n in skipped.items()),
+    )
+    profile = Profile.from_entries(entries, source=place, notes=notes, skipped=skipped, format=NAME)
     if not profile.total_time_s > 0:
         what = "all times are zero" if profile.entries else "no row has a time"
         raise InputFileError(f"{what}.", place=place, remedy="A profile needs at least one time above zero.")
@@ -183,6 +191,37 @@ def _entry(
     return ProfileEntry(name or "(unnamed)", value, calls)
 
 
+def _unit_notes(table: _Table, columns: Columns) -> tuple[str, ...]:
+    """Say where times are given in several units."""
+    index = columns.time.index
+    cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
+    matches = (match for match in map(_CELL.fullmatch, cells) if match is not None and unit_s(match.group(2)))
+    units = dict.fromkeys(match.group(2) for match in matches)
+    return (f"Times are given in several units ({', '.join(units)}); each is converted.",) if len(units) > 1 else ()
+
+
+def _percent_notes(table: _Table, timed: Sequence[tuple[list[Any], ProfileEntry]]) -> tuple[str, ...]:
+    """Check the columns of percentages against the times; one that fits is enough."""
+    rows = [(cells, entry) for cells, entry in timed if not may_be_total(entry.name)]
+    found: tuple[str, ...] = ()
+    for index in percent_columns(table.headers):
+        shares = [_percent(cells[index] if index < len(cells) else None) for cells, _ in rows]
+        notes = percent_notes(shares, [entry.time_s for _, entry in rows], table.headers[index])
+        if not notes and any(share is not None for share in shares):
+            return ()
+        found = found or notes
+    return found
+
+
+def _percent(cell: Any) -> float | None:
+    """Return a percentage as it is written, None for anything else."""
+    try:
+        number = float(str(cell).strip().rstrip("%").replace(",", "."))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def _unit_in_cells(table: _Table, index: int) -> bool:
     """Tell whether any cell of a column is a number with a unit of time."""
     cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
@@ -244,24 +283,3 @@ def _calls(cell: Any, where: str, place: str) -> int | None:
     if unit is not None or not (0 <= number < 2**53) or number != int(number):
         raise InputFileError(f"{where}: {str(cell)[:40]!r} is not a whole number of calls.", place=place)
     return int(number)
-
-
-def _without_total(entries: list[ProfileEntry]) -> tuple[list[ProfileEntry], tuple[str, ...]]:
-    """Take the row "total" out, so that no time counts twice; keep what it holds beyond the other rows."""
-    for position, entry in enumerate(entries):
-        name = entry.name.lower().rstrip(": ")
-        if name not in _TOTALS | _MAYBE_TOTALS or len(entries) < 2:
-            continue
-        rest = [*entries[:position], *entries[position + 1 :]]
-        others_s = math.fsum(other.time_s for other in rest)
-        said = f"The row {entry.name!r} ({format_si(entry.time_s, 's')})"
-        if abs(entry.time_s - others_s) <= TOTAL_TOLERANCE * others_s:
-            return rest, (f"{said} is the sum of the others and is left out.",)
-        if name in _MAYBE_TOTALS:
-            continue
-        if entry.time_s < others_s:
-            adds = f"the others add to {format_si(others_s, 's')}: they overlap or nest"
-            return rest, (f"{said} is left out, but {adds}, so shares are of that sum.",)
-        remainder = ProfileEntry("(not itemised)", entry.time_s - others_s)
-        return [*rest, remainder], (f"{said} holds more than the others: the rest is '(not itemised)'.",)
-    return entries, ()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import perfmodel
 from perfmodel.errors import InputFileError, PerfModelError
-from perfmodel.profiles import read_profile
+from perfmodel.profiles import read_profile, table
 
 NAMES_AND_TIMES = {"gemm": 0.012, "void f<int, float>(T)": 0.003}
 
@@ -164,13 +164,59 @@ def test_what_is_wrong_is_said_with_its_line(read, text, message):
         ('[{"name": "a", "time_ms": [1]}]', "row 1, column 'time_ms': '\\[1\\]' is not a time"),
         ('[{"name": "a", "time_ms": true}]', "is not a time"),
         ('[{"name": "a", "time_ms": 1e400}]', "over 30 years"),
-        ('{"traceEvents": []}', "a trace of events, not a table"),
         ('[{"name": "a", "time_ms": 1', "not valid JSON"),
     ],
 )
 def test_what_is_wrong_in_a_document_is_said(read, text, message):
     with pytest.raises(InputFileError, match=message):
         read(text, ".json")
+
+
+def test_several_units_in_one_column_are_said(read):
+    assert read("op,time\na,12 ms\nb,3us\nc,1.5 s\nd,0\n").notes == (
+        "Times are given in several units (ms, us, s); each is converted.",
+    )
+    assert read("op,time\na,12 ms\nb,3 ms\n").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ((75, 25), None),
+        (("75.0%", "25.0%"), None),
+        ((60, 60), "add up to 120: rows contain one another or count twice"),
+        ((30, 10), "add up to 40: rows are missing here, or are parts of others"),
+        ((25, 75), "A row with 25 in 'Time %' has 75 % of the times"),
+        (("", ""), None),
+    ],
+)
+def test_percentages_that_do_not_fit_the_times_are_said(read, shares, said):
+    notes = read(f"name,time_ms,Time %\na,3,{shares[0]}\nb,1,{shares[1]}\ntotal,4,100\n").notes
+    assert [note for note in notes if "Time %" in note] == [note for note in notes if said and said in note]
+    assert any("Time %" in note for note in notes) == bool(said)
+
+
+def test_one_column_of_percentages_that_fits_is_enough(read):
+    # shares of all kernels fit; shares of the run's time do not, and need not
+    assert read("name,time_ms,% of kernels,% of run,Cumulative %\na,3,75,60,75\nb,1,25,20,100\n").notes == ()
+
+
+def test_kernels_beside_their_operators_do_not_count_again(read):
+    profile = read("name,time_ms\naten::mm,3\naten::add,1\nsm80_gemm_128,3\nvoid add<int>(T),0.9\nmy region,5\n")
+    assert times(profile) == {"aten::mm": 3e-3, "aten::add": 1e-3, "my region": 5e-3}
+    assert "(4 ms in 2 operators, 3.9 ms in 2 kernels): only the operators are counted" in profile.notes[0]
+
+
+def test_operators_and_kernels_of_other_times_are_kept_with_a_warning(read):
+    profile = read("name,time_ms\naten::mm,3\nvoid add<int>(T),1\n")
+    assert profile.total_time_s == pytest.approx(4e-3)
+    assert "time counts twice" in profile.notes[0]
+
+
+def test_a_trace_is_no_table(tmp_path):
+    (tmp_path / "x.json").write_text('{"traceEvents": []}')
+    with pytest.raises(InputFileError, match="a trace of events, not a table"):
+        table.read_profile(tmp_path / "x.json")
 
 
 def test_a_missing_file_and_a_directory_are_errors(tmp_path):

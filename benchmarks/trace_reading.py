@@ -1,0 +1,145 @@
+"""Reading a trace against parsing its JSON: time and memory, in one piece and piece by piece.
+
+Traces of about ``--megabytes`` are made of real ones by repetition, times and ids moved on. Each reading runs in a
+process of its own, in turn with `orjson.loads` of the same bytes, since machines are noisy; memory is the peak of the
+process above what it needs to start (Linux). ``--gigabytes 1.2`` makes one more, large enough to be read piece by piece
+without being asked to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+TRACES = (
+    "hta_a100_2rank_nccl_resnet.json.gz",
+    "kineto_resnet50_train_nw4_2021.pt.trace.json.gz",
+    "tracelens_mi300_resnet_act_checkpoint_ddp.json.gz",
+)
+ALLOWED_TIME, ALLOWED_MEMORY, ALLOWED_STREAM_BYTES = 2.0, 8.0, 2e9
+REPEATS = 5
+IDS = ("External id", "external id", "correlation", "Ev Idx", "Python id", "Python parent id")
+
+CHILD = """
+import sys, time
+from pathlib import Path
+how, path = sys.argv[1:]
+if how == "orjson":
+    import orjson
+    act = lambda: orjson.loads(Path(path).read_bytes())
+elif how == "ijson":
+    import ijson
+    act = lambda: sum(1 for _ in ijson.get_backend("yajl2_c").items(open(path, "rb"), "traceEvents.item"))
+else:
+    from perfmodel.profiles import torch_trace
+    from perfmodel.profiles.detect import STREAM_ABOVE_BYTES, read_profile
+    limit = 1_000_000 if how == "pieces" else STREAM_ABOVE_BYTES
+    act = lambda: read_profile(path, stream_above_bytes=limit)
+def peak():
+    # not getrusage, whose peak is inherited from the process that started this one
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
+idle = peak()
+begin = time.perf_counter()
+kept = act()
+print(time.perf_counter() - begin, 1024 * (peak() - idle))
+"""
+
+
+def repeated(source: Path, target: Path, size: float) -> None:
+    """Write a trace of at least ``size`` bytes: the events of another, over and over, each time later."""
+    with gzip.open(source) as packed:
+        document: dict[str, Any] = orjson.loads(packed.read())
+    events = document.pop("traceEvents")
+    timed = [event for event in events if event.get("ph") == "X"]
+    span = max(e["ts"] + e["dur"] for e in timed) - min(e["ts"] for e in timed) + 1.0
+    apart = 1 + max(value for event in timed for key in IDS if isinstance(value := event.get("args", {}).get(key), int))
+    with target.open("wb") as stream:
+        stream.write(orjson.dumps(document)[:-1] + b', "traceEvents": [\n')
+        number = 0
+        while stream.tell() < size:
+            for event in events:
+                line = orjson.dumps(_moved(event, number, span, apart), option=orjson.OPT_INDENT_2)
+                stream.write(line if event is events[0] and number == 0 else b",\n" + line)
+            number += 1
+        stream.write(b"\n]}")
+
+
+def _moved(event: dict[str, Any], number: int, span: float, apart: int) -> dict[str, Any]:
+    """Return an event of the repetition with a number."""
+    arguments = event.get("args", {})
+    ids = {key: arguments[key] + number * apart for key in IDS if isinstance(arguments.get(key), int)}
+    moved = {**event, "args": {**arguments, **ids}}
+    return {**moved, "ts": event["ts"] + number * span} if "ts" in event else moved
+
+
+def measure(path: Path, ways: tuple[str, ...], repeats: int) -> dict[str, tuple[float, float]]:
+    """Return for each way of reading the median time [s] and the peak memory [B]."""
+    samples: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    for _ in range(repeats):
+        for way in ways:
+            command = [sys.executable, "-c", CHILD, way, str(path)]
+            said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            samples[way].append((float(said[0]), float(said[1])))
+    return {
+        way: (statistics.median(t for t, _ in made), max(memory for _, memory in made)) for way, made in samples.items()
+    }
+
+
+def compare(path: Path, name: str) -> bool:
+    """Print the ratios of one trace; return whether both are allowed."""
+    size = path.stat().st_size
+    found = measure(path, ("orjson", "whole", "pieces"), REPEATS)
+    base = found["orjson"][0]
+    print(f"{name} repeated to {size / 1e6:.0f} MB")
+    for way, (time_s, memory) in found.items():
+        ratios = f"ratio {time_s / base:4.2f}, memory {memory / size:4.1f} x the file"
+        print(f"  {way:<7} {1e3 * time_s:7.0f} ms  {ratios}")
+    time_s, memory = found["whole"]
+    return time_s <= ALLOWED_TIME * base and memory <= ALLOWED_MEMORY * size
+
+
+def large(path: Path) -> bool:
+    """Print time and memory of a trace that is read piece by piece; return whether the memory is allowed."""
+    size = path.stat().st_size
+    found = measure(path, ("whole", "ijson"), 1)
+    for way, (time_s, memory) in found.items():
+        said = "read_profile" if way == "whole" else "ijson, events only"
+        print(f"  {said:<19} {time_s:6.1f} s  {size / 1e6 / time_s:5.0f} MB/s  memory {memory / 1e9:.2f} GB")
+    return found["whole"][1] <= ALLOWED_STREAM_BYTES
+
+
+def main() -> int:
+    """Return 1 when a ratio is above the allowed one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=float, default=50.0, help="size of the traces made")
+    parser.add_argument("--gigabytes", type=float, default=0.0, help="size of one more, read piece by piece")
+    options = parser.parse_args()
+    folder = Path(os.environ.get("PERFMODEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "traces"
+    if not folder.is_dir():
+        print(f"no traces: set PERFMODEL_DATA (looked in {folder})")
+        return 0
+    print(f"allowed: {ALLOWED_TIME} x the time of orjson, {ALLOWED_MEMORY} x the file")
+    good = True
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "trace.json"
+        for name in TRACES:
+            repeated(folder / name, path, 1e6 * options.megabytes)
+            good &= compare(path, name)
+        if options.gigabytes:
+            repeated(folder / TRACES[0], path, 1e9 * options.gigabytes)
+            print(f"{TRACES[0]} repeated to {path.stat().st_size / 1e9:.2f} GB, piece by piece")
+            good &= large(path)
+    return int(not good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

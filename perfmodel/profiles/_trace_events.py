@@ -1,0 +1,171 @@
+"""Events of a Chrome trace as PyTorch's profiler writes them, decoded with only the fields that are used.
+
+Typed decoding with msgspec is faster than parsing everything and holds a fraction of it. Shapes stay undecoded: most
+calls of an operator share them, so that the text alone tells calls apart, and each different text is parsed once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Annotated, Any
+
+import msgspec
+
+from perfmodel.errors import InputFileError
+
+_Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+#: what is no JSON, but stands in real traces: PyTorch writes bandwidths and occupancies of 0/0 and 1/0 like this
+_NOT_JSON = re.compile(rb"(?<=[:\[,])(\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
+_NOTHING = msgspec.Raw(b"")
+
+
+class Arguments(msgspec.Struct, gc=False):
+    """What an event says about itself; shapes as they stand in the file."""
+
+    correlation: _Int = -1
+    external_id: _Int = msgspec.field(name="External id", default=-1)
+    old_external_id: _Int = msgspec.field(name="external id", default=-1)
+    # ROCm writes a stream's address as text where it was called, and its number where it ran
+    stream: _Int | float | str | None = -1
+    device: _Int | float | str | None = -1
+    bytes: float | str | None = None
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
+    old_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NOTHING)
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=_NOTHING)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=_NOTHING)
+    concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOTHING)
+    collective: str | None = msgspec.field(name="Collective name", default=None)
+    elements_in: float | None = msgspec.field(name="In msg nelems", default=None)
+    elements_out: float | None = msgspec.field(name="Out msg nelems", default=None)
+    group_size: float | None = msgspec.field(name="Group size", default=None)
+    dtype: msgspec.Raw = msgspec.field(default=_NOTHING)
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event; what is missing is None. Times are in microseconds."""
+
+    cat: str | None = None
+    ph: str | None = None
+    name: str | None = None
+    ts: float | None = None
+    dur: float | None = None
+    pid: int | float | str | None = None
+    tid: int | float | str | None = None
+    args: Arguments | None = None
+
+
+class Header(msgspec.Struct):
+    """What stands beside the events; read leniently, since nothing depends on it."""
+
+    deviceProperties: Any = None  # noqa: N815 -- the file's names
+    distributedInfo: Any = None  # noqa: N815
+
+
+class _Document(Header):
+    traceEvents: list[Event] | None = None  # noqa: N815
+
+
+class _RawDocument(Header):
+    traceEvents: list[msgspec.Raw] | None = None  # noqa: N815
+
+
+_DOCUMENT, _EVENTS = msgspec.json.Decoder(_Document), msgspec.json.Decoder(list[Event])
+_RAW_DOCUMENT, _RAW_EVENTS = msgspec.json.Decoder(_RawDocument), msgspec.json.Decoder(list[msgspec.Raw])
+_EVENT = msgspec.json.Decoder(Event)
+
+
+def decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Header, list[Event]]:
+    """Decode a whole trace: an object with ``traceEvents``, or a bare list of events.
+
+    An event with a field of a wrong type is left out and counted in ``skipped``.
+
+    Raises
+    ------
+    InputFileError
+        When the text is no JSON, or holds no list of events.
+    """
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return _decode_document(data, skipped, place)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        cleaned = without_nan(data)
+        if cleaned is None:
+            raise not_json(error, place) from None
+    try:
+        return _decode_document(cleaned, skipped, place)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise not_json(error, place) from None
+
+
+def _decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Header, list[Event]]:
+    if data[:64].lstrip().startswith(b"["):
+        return Header(), decode_events(data, skipped)
+    try:
+        document = _DOCUMENT.decode(data)
+    except msgspec.ValidationError:
+        return _decode_leniently(data, skipped, place)
+    if document.traceEvents is None:
+        raise no_events(place)
+    return document, document.traceEvents
+
+
+def _decode_leniently(data: bytes, skipped: Counter[str], place: str) -> tuple[Header, list[Event]]:
+    """Decode event by event, since at least one has a field of a wrong type."""
+    try:
+        document = _RAW_DOCUMENT.decode(data)
+    except msgspec.ValidationError:
+        raise no_events(place) from None
+    if document.traceEvents is None:
+        raise no_events(place)
+    return document, _one_by_one(document.traceEvents, skipped)
+
+
+def decode_events(data: bytes, skipped: Counter[str]) -> list[Event]:
+    """Decode a list of events; one with a field of a wrong type is left out and counted.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        When the text is no JSON list.
+    """
+    try:
+        return _EVENTS.decode(data)
+    except msgspec.ValidationError:
+        return _one_by_one(_RAW_EVENTS.decode(data), skipped)
+
+
+def _one_by_one(texts: list[msgspec.Raw], skipped: Counter[str]) -> list[Event]:
+    events = []
+    for text in texts:
+        try:
+            events.append(_EVENT.decode(text))
+        except msgspec.ValidationError:
+            skipped["an event with a field of the wrong type"] += 1
+    return events
+
+
+def without_nan(data: bytes) -> bytes | None:
+    """Return the text with null for nan and inf, which are no JSON; None where there are none."""
+    cleaned, found = _NOT_JSON.subn(rb"\1null", data)
+    return cleaned if found else None
+
+
+def not_json(error: Exception, place: str) -> InputFileError:
+    """Return the error for a trace whose text is no JSON."""
+    said = " ".join(str(error).split()).rstrip(".")
+    if "truncated" in said:
+        remedy = "Was the profiler stopped, or the copy cut off? Export the trace again."
+        return InputFileError("is cut off: the JSON ends in the middle.", place=place, remedy=remedy)
+    if isinstance(error, RecursionError):
+        return InputFileError("is nested too deeply to be read.", place=place)
+    return InputFileError(f"is not valid JSON: {said}.", place=place, remedy="Export the trace again.")
+
+
+def no_events(place: str) -> InputFileError:
+    """Return the error for JSON that is no trace."""
+    return InputFileError(
+        'holds no list "traceEvents".',
+        place=place,
+        remedy="Export the trace with torch.profiler's export_chrome_trace, or tensorboard_trace_handler.",
+    )
