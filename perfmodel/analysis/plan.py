@@ -5,16 +5,36 @@ from __future__ import annotations
 import fnmatch
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from perfmodel.analysis import _values as values
 from perfmodel.analysis.profile import Profile
-from perfmodel.core.units import format_si, parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, nearest, unknown_name
 from perfmodel.files import read_document
 
 RISKS = ("low", "medium", "high")
+#: kind of a candidate -> whether its targets still compute the same operators on the same data, so that the bound of
+#: each holds afterwards; one that names no kind is taken to. The kinds that diagnose advises are among them.
+KINDS: Mapping[str, bool] = {
+    "tune-kernel": True,
+    "occupancy": True,
+    "pin-memory": True,
+    "coalesce": False,
+    "dtype": False,
+    "algorithm": False,
+    "attention": False,
+    "fuse": False,
+    "cuda-graph": False,
+    "batch": False,
+    "batch-syncs": False,
+    "overlap-copies": False,
+    "overlap-communication": False,
+    "input-pipeline": False,
+    "host-work": False,
+    "remove": False,
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +49,8 @@ class Candidate:
     new_time_s : the new time of the targets together [s]; 0 removes them. Either this or ``speedup``.
     dev_days : days of development, or None where nobody has estimated them.
     risk : "low", "medium", "high", or empty.
+    kind : what sort of change it is, one of `KINDS`, or empty. It tells whether the bound of the unchanged operators
+        is held against its speedup: another dtype, algorithm or fused kernel has a bound of its own.
     after : names of candidates that have to be done before.
     excludes : names of candidates that cannot be done together with this one.
     claimed_total_time_s : total time that somebody expects after this candidate alone [s], to be checked.
@@ -50,6 +72,7 @@ class Candidate:
     excludes: tuple[str, ...] = ()
     claimed_total_time_s: float | None = None
     place: str = field(default="", compare=False)
+    kind: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         for key in ("targets", "after", "excludes"):
@@ -69,6 +92,13 @@ class Candidate:
             raise self.error(f"new_time is {self.new_time_s} s.", "It is a time from 0 s up.")
         if self.risk not in ("", *RISKS):
             raise unknown_name("risk", self.risk, RISKS, place=self._place(), kind=self._kind())
+        if self.kind and self.kind not in KINDS:
+            raise unknown_name("kind", self.kind, KINDS, place=self._place(), kind=self._kind())
+
+    @property
+    def keeps_operators(self) -> bool:
+        """Whether its targets still compute the same operators afterwards, so that their bounds hold."""
+        return KINDS.get(self.kind, True)
 
     def _check_above(self, key: str, value: float | None, low: float) -> None:
         if value is not None and not low < value < math.inf:
@@ -199,7 +229,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
 def parse_plan(document: Any, *, place: str = "plan") -> Plan:
     """Return the plan that a parsed document holds: a table with the list ``candidates``.
 
-    Keys of a candidate: name, targets, and one of speedup and new_time ("12 ms"); optional dev_days, risk,
+    Keys of a candidate: name, targets, and one of speedup and new_time ("12 ms"); optional kind, dev_days, risk,
     after, excludes, claimed_total_time ("380 ms"). ``place`` names the file in messages.
 
     Raises
@@ -238,47 +268,15 @@ def _candidate(item: Any, number: int, place: str) -> Candidate:
     return Candidate(**fields, place=where)
 
 
-def _text(value: Any, key: str, place: str) -> str:
-    if not isinstance(value, str):
-        raise InputFileError(f"{key} is no text, but {str(value)[:40]!r}.", place=place)
-    return value
-
-
-def _texts(value: Any, key: str, place: str) -> tuple[str, ...]:
-    values = [value] if isinstance(value, str) else value
-    if not isinstance(values, Sequence) or not all(isinstance(text, str) for text in values):
-        raise InputFileError(f"{key} is no list of texts, but {str(value)[:40]!r}.", place=place)
-    return tuple(values)
-
-
-def _number(value: Any, key: str, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputFileError(f"{key} is no number, but {str(value)[:40]!r}.", place=place)
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def _time(value: Any, key: str, place: str) -> float:
-    """Return a time written with its unit [s]."""
-    if not isinstance(value, str) or value.strip()[-1:].isdigit():
-        shown = format_si(12e-3, "s")
-        raise InputFileError(f"{key} is {value!r}, without a unit.", place=place, remedy=f"Write it as in '{shown}'.")
-    try:
-        return parse_quantity(value, "s")
-    except UsageError as error:
-        raise InputFileError(f"{key}: {error.message}", place=place, remedy=error.remedy) from None
-
-
 _KEYS: dict[str, tuple[str, Callable[[Any, str, str], Any]]] = {
-    "name": ("name", _text),
-    "targets": ("targets", _texts),
-    "speedup": ("speedup", _number),
-    "new_time": ("new_time_s", _time),
-    "dev_days": ("dev_days", _number),
-    "risk": ("risk", _text),
-    "after": ("after", _texts),
-    "excludes": ("excludes", _texts),
-    "claimed_total_time": ("claimed_total_time_s", _time),
+    "name": ("name", values.text),
+    "targets": ("targets", values.texts),
+    "speedup": ("speedup", values.number),
+    "new_time": ("new_time_s", values.time),
+    "dev_days": ("dev_days", values.number),
+    "risk": ("risk", values.text),
+    "kind": ("kind", values.text),
+    "after": ("after", values.texts),
+    "excludes": ("excludes", values.texts),
+    "claimed_total_time": ("claimed_total_time_s", values.time),
 }

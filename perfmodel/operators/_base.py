@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -22,6 +22,7 @@ LARGEST_SIZE = 2**53
 
 #: parameters that are not an operator's dimensions
 _UNTOLD = frozenset({"dtype", "name", "count"})
+_UNTOLD_AUTO = _UNTOLD | {"engine"}
 
 #: Operator name -> class, filled as the modules of this package are imported.
 REGISTRY: dict[str, type[Operator]] = {}
@@ -140,7 +141,7 @@ class Operator(abc.ABC):
 
     def params(self) -> dict[str, Any]:
         """Return the operator's dimensions by name, without dtype, name and count."""
-        skipped = _UNTOLD if self.engine != "auto" else {*_UNTOLD, "engine"}
+        skipped = _UNTOLD if self.engine != "auto" else _UNTOLD_AUTO
         return {name: getattr(self, name) for name in self.dimensions() if name not in skipped}
 
     def told(self) -> tuple[str, ...]:
@@ -150,7 +151,7 @@ class Operator(abc.ABC):
             name
             for name, value in self.params().items()
             if rules[name].get("always_told")
-            or (name not in self._derived and (np.ndim(value) > 0 or value != rules[name]["default"]))
+            or (name not in self._derived and (isinstance(value, np.ndarray) or value != rules[name]["default"]))
         )
 
     @classmethod
@@ -158,6 +159,17 @@ class Operator(abc.ABC):
     def dimensions(cls) -> dict[str, Mapping[str, Any]]:
         """Return every parameter that can be given, with its kind, rules, documentation and default."""
         return {f.name: {**f.metadata, "default": f.default} for f in dataclasses.fields(cls)}
+
+    def changed(self, **values: Any) -> Self:
+        """Return the operator with some parameters changed; what was derived from others is derived anew.
+
+        Raises
+        ------
+        UsageError
+            When the changed operator breaks a rule of its dimensions.
+        """
+        given = {name: getattr(self, name) for name in self.dimensions() if name not in self._derived}
+        return type(self)(**(given | values))
 
     def derive(self, **values: Any) -> None:
         """Set the dimensions among ``values`` that were left to default to others; for `check`."""

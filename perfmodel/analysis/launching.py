@@ -1,0 +1,55 @@
+"""What launching many kernels costs: one waiting for the other, queued ahead, replayed from a graph, or fused into one.
+
+A launch takes the host ``launch_s``. Asynchronous launches run ahead of the GPU, so that they hide behind kernels that
+last longer; a run is launch-bound only where they do not, or where something makes the host wait after each kernel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfmodel.core.work import Number, plain
+
+#: time between two kernels of a replayed CUDA graph [s]: ~2 us a kernel in whole-model measurements on V100, A100 and
+#: H100 (NeuSight @ 6945927d9afc: kernel times and 2 us each add up to the run's)
+GRAPH_GAP_S = 2e-6
+
+
+def serialised_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:
+    """Return the time of kernels each of which is launched when the one before has ended: n (l + k) [s].
+
+    >>> round(serialised_time_s(100, 50e-6, 7e-6) * 1e3, 6)
+    5.7
+    """
+    return plain(np.multiply(count, np.add(kernel_s, launch_s)))
+
+
+def pipelined_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:
+    """Return the time of kernels that the host launches without waiting: l + (n - 1) max(k, l) + k [s].
+
+    The slower of host and GPU sets the pace: a launch of 7 us hides behind a kernel of 50 us.
+
+    >>> round(pipelined_time_s(100, 50e-6, 7e-6) * 1e3, 6), round(pipelined_time_s(100, 5e-6, 7e-6) * 1e3, 6)
+    (5.007, 0.705)
+    """
+    slower = np.maximum(kernel_s, launch_s)
+    return plain(np.add(launch_s, np.add(np.multiply(np.subtract(count, 1), slower), kernel_s)))
+
+
+def fused_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:
+    """Return the time of one kernel that does the work of all: l + n k [s]; what fusion saves in traffic is not in it.
+
+    >>> round(fused_time_s(100, 50e-6, 7e-6) * 1e3, 6)
+    5.007
+    """
+    return plain(np.add(launch_s, np.multiply(count, kernel_s)))
+
+
+def graph_time_s(count: Number, kernel_s: Number, launch_s: Number, gap_s: float = GRAPH_GAP_S) -> Number:
+    """Return the time of kernels replayed from one CUDA graph: one launch, then n kernels and n - 1 gaps [s].
+
+    >>> round(graph_time_s(100, 5e-6, 7e-6) * 1e3, 6)
+    0.705
+    """
+    between = np.multiply(np.subtract(count, 1), gap_s)
+    return plain(np.add(fused_time_s(count, kernel_s, launch_s), between))

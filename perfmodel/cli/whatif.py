@@ -1,0 +1,59 @@
+"""An ordered path of changes to a profiled run: what each step brings, and which claims do not hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perfmodel.cli._common import FormatOption, OutputOption, context, emit
+
+
+def command(
+    profile: Annotated[
+        Path, typer.Argument(metavar="PROFILE", help="Any profile that roi reads: a trace, a profiler's table, a CSV.")
+    ],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="Steps as TOML, YAML or JSON: name, kind (scale, dtype, algorithm, batch, checkpoint, fuse, remove), "
+            "targets, and what the kind needs (speedup or new_time, dtype, algorithm, factor).",
+        ),
+    ],
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="HW",
+            help="Machine: a catalog name, alias or spec file; for predicted steps and physical limits.",
+            show_default=False,
+        ),
+    ] = None,
+    format_: FormatOption = None,
+    output: OutputOption = None,
+) -> None:
+    """What a path of changes makes of a run: total, throughput and bottleneck after each step, and doubtful claims.
+
+    Exit code 1 when a step's claim contradicts the profile or the machine's limit.
+
+    Example: perfmodel whatif examples/profile_gpt2.csv examples/gpt2_path.toml --on a100-sxm4-40gb
+    """
+    from perfmodel.analysis.path import read_path
+    from perfmodel.analysis.what_if import what_if
+    from perfmodel.analysis.what_if_report import what_if_report
+    from perfmodel.hardware_catalog import hardware
+    from perfmodel.profiles import read_profile
+
+    machine = hardware(on) if on else None
+    made = what_if(read_profile(profile), read_path(path), machine)
+    facts = context(
+        profile=str(profile),
+        path=str(path),
+        **({"hardware": [machine.name]} if machine else {}),
+        total_time_s=made.profile.total_time_s,
+    )
+    emit(what_if_report(made, facts), format_, output)
+    if any(step.flags for step in made.steps):
+        raise typer.Exit(1)
