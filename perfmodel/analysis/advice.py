@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.results import Text
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, where
 
 #: Above this share of the bandwidth a memory-bound kernel has nothing left to tune.
 MEMORY_WELL_USED = 0.75
@@ -54,14 +54,13 @@ def advise(
     resident_time_s : the bound with the data in a cache [s]; NaN where it does not fit one.
     """
     share = np.divide(bound_time_s, time_s)
-    names = np.asarray(limiter)
-    launch = (names == "launch") | (np.asarray(time_s) < 2 * launch_s) | (np.asarray(resident_time_s) < launch_s)
-    is_link = (names == LINKS[0]) | (names == LINKS[1]) | (names == LINKS[2])
-    compute = np.where(share < COMPUTE_POORLY_USED, _CODES["compute, poorly used"], _CODES["compute"])
-    memory = np.where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], _CODES["memory"])
-    code: NDArray[np.intp] = np.where(names == "compute", compute, memory)
-    code = np.where(launch, _CODES["launch"], np.where(is_link, _CODES["link"], code))
-    if code.ndim == 0:
+    launch = (limiter == "launch") | (time_s < 2 * launch_s) | (resident_time_s < launch_s)
+    is_link = (limiter == LINKS[0]) | (limiter == LINKS[1]) | (limiter == LINKS[2])
+    compute = where(share < COMPUTE_POORLY_USED, _CODES["compute, poorly used"], _CODES["compute"])
+    memory = where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], _CODES["memory"])
+    of_engine = where(limiter == "compute", compute, memory)
+    code: NDArray[np.intp] | int = where(launch, _CODES["launch"], where(is_link, _CODES["link"], of_engine))
+    if np.ndim(code) == 0:
         return ADVICE[_NAMES[int(code)]]
     # As references: a sentence of 110 characters for each of a million points would be 440 MB.
     return np.asarray([ADVICE[name] for name in _NAMES], dtype=object)[code]

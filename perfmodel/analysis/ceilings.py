@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
-from perfmodel.core.work import Number, Work
+from perfmodel.core.hardware import Hardware, MemoryLevel, Peak, once_a_machine
+from perfmodel.core.work import Number, Work, where
 from perfmodel.errors import UsageError
 from perfmodel.operators._base import Operator
 from perfmodel.operators._collective import Collective
@@ -88,10 +89,16 @@ def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str
     """Return the ceilings of the datasheet, which bound: dense peaks, peak bandwidths, the launch floor."""
     return Ceilings(
         compute=peak.flop_per_s if peak else None,
-        memory={m.name: m.bandwidth_bytes_per_s for m in hardware.memory if m.bandwidth_bytes_per_s},
+        memory=_bandwidths(hardware),
         links={name: _link_rate(hardware, name) for name in links},
         launch_s=hardware.launch.floor_s,
     )
+
+
+@once_a_machine
+def _bandwidths(hardware: Hardware) -> Mapping[str, float]:
+    """Return the datasheet bandwidth of each memory level that has one [B/s]."""
+    return MappingProxyType({m.name: m.bandwidth_bytes_per_s for m in hardware.memory if m.bandwidth_bytes_per_s})
 
 
 #: What a machine that nobody measured is assumed to sustain of its datasheet, and to need for a launch [s]: the
@@ -148,24 +155,26 @@ def ceiling_times(work: Work, ceilings: Ceilings, links: Mapping[str, Number]) -
     return times
 
 
-def smallest_fit(work: Work, hardware: Hardware) -> tuple[NDArray[np.int8], tuple[MemoryLevel, ...]]:
+def smallest_fit(work: Work, hardware: Hardware) -> tuple[int | NDArray[np.int8], tuple[MemoryLevel, ...]]:
     """Return which level holds the working set: an index into the levels, or -1 where none does.
 
     The levels, main memory and the device-wide caches, run from the outermost inwards, so the last one that
-    fits is the smallest. A main memory of unknown capacity holds everything.
+    fits is the smallest. A main memory of unknown capacity holds everything. A scalar or an array, like the work.
     """
-    size = np.asarray(work.working_set_bytes, dtype=np.float64)
-    index = np.full(size.shape, -1, dtype=np.int8)
-    levels = tuple(_levels(hardware))
+    size = work.working_set_bytes
+    whole = np.int8 if isinstance(size, np.ndarray) else int
+    index: int | NDArray[np.int8] = np.full(np.shape(size), -1, np.int8) if whole is np.int8 else -1
+    levels = _levels(hardware)
     for position, level in enumerate(levels):
         fits = size <= (np.inf if level.capacity_bytes is None else level.capacity_bytes / level.partitions)
-        index = np.where(fits, np.int8(position), index)
+        index = where(fits, whole(position), index)
     return index, levels
 
 
-def _levels(hardware: Hardware) -> list[MemoryLevel]:
+@once_a_machine
+def _levels(hardware: Hardware) -> tuple[MemoryLevel, ...]:
     """The main memory and the device-wide caches: the levels that can hold a working set between kernels."""
-    return [hardware.main_memory, *(m for m in hardware.caches if m is not hardware.main_memory)]
+    return (hardware.main_memory, *(m for m in hardware.caches if m is not hardware.main_memory))
 
 
 def _link_rate(hardware: Hardware, name: str) -> float:

@@ -21,7 +21,7 @@ from perfmodel.analysis.latency.model import estimate
 from perfmodel.core import roofline
 from perfmodel.core.hardware import NOWHERE, Hardware, Peak
 from perfmodel.core.results import Prediction, Text
-from perfmodel.core.work import Number, Work, plain
+from perfmodel.core.work import Number, Work, anywhere, maximum, plain, where
 from perfmodel.errors import unknown_name
 from perfmodel.operators._base import Operator
 
@@ -139,7 +139,7 @@ def predict(
 
 def _peak(op: Operator, hardware: Hardware, work: Work) -> Peak | None:
     """Return the peak that the operator's arithmetic runs on, None where it computes nothing."""
-    return resolve_peak(op, hardware) if np.any(work.flop) else None
+    return resolve_peak(op, hardware) if anywhere(work.flop > 0) else None
 
 
 def _ridge(hardware: Hardware, peak: Peak | None) -> float:
@@ -162,17 +162,21 @@ def _resident(work: Work, hardware: Hardware, times: Mapping[str, Number]) -> tu
     bandwidth is not known gives no bound: what is left of the maximum would say too little.
     """
     index, levels = smallest_fit(work, hardware)
-    names = np.asarray([NOWHERE, *(level.name for level in levels)])
-    time = np.full(index.shape, np.nan)
-    limiter = np.full(index.shape, "", dtype="<U16")
+    names = (NOWHERE, *(level.name for level in levels))
+    time: Number = np.nan
+    limiter: Text = ""
     for position, cache in enumerate(levels[1:], start=1):
         outside = {level.name for level in levels[:position]}
         here = index == position
-        if cache.name in times and here.any():
+        if cache.name in times and anywhere(here):
             bound = roofline.bound({name: value for name, value in times.items() if name not in outside})
-            time = np.where(here, bound.time_s, time)
-            limiter = np.where(here, bound.limiter, limiter)
-    return _text(names[index + 1]), plain(time), _text(limiter)
+            time = where(here, bound.time_s, time)
+            limiter = where(here, bound.limiter, limiter)
+    if isinstance(index, int):
+        return names[index + 1], plain(time), limiter
+    if np.ndim(limiter) == 0:  # no cache of a known bandwidth holds any point
+        time, limiter = np.full(index.shape, time), np.full(index.shape, limiter)
+    return np.asarray(names)[index + 1], time, limiter
 
 
 def _floor(work: Work, hardware: Hardware, times: Mapping[str, Number], cache: str) -> Number:
@@ -181,10 +185,5 @@ def _floor(work: Work, hardware: Hardware, times: Mapping[str, Number], cache: s
         return roofline.bound(times).time_s
     held = sum(cache.capacity_bytes or 0.0 for cache in hardware.caches)
     outer = hardware.main_memory.name
-    beyond = times[outer] * np.maximum(0.0, 1.0 - held / np.maximum(work.bytes, 1.0)) if outer in times else 0.0
+    beyond = times[outer] * maximum(0.0, 1.0 - held / maximum(work.bytes, 1.0)) if outer in times else 0.0
     return roofline.bound({**{name: time for name, time in times.items() if name != outer}, outer: beyond}).time_s
-
-
-def _text(value: np.ndarray) -> Text:
-    """Return a string for a 0-d array of strings, the array otherwise."""
-    return str(value) if np.ndim(value) == 0 else value

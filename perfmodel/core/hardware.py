@@ -7,10 +7,11 @@ predicts; and capacities, which say what fits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perfmodel.core.latency import LatencyTable
 from perfmodel.core.report import Column, Report
@@ -173,7 +174,7 @@ class Hardware:
         """The outermost level: HBM or GDDR of a GPU, DRAM of a CPU."""
         return self.memory[0]
 
-    @property
+    @functools.cached_property
     def caches(self) -> tuple[MemoryLevel, ...]:
         """Device-wide caches that can hold a working set between kernels, outermost first."""
         return tuple(m for m in self.memory if m.name in ("llc", "l3", "l2") and m.capacity_bytes)
@@ -184,7 +185,12 @@ class Hardware:
 
     def find_peak(self, dtype: str, engine: Engine) -> Peak | None:
         """Return the peak of one dtype on one engine, or None where the device has none."""
-        return next((p for p in self.peaks if p.dtype == dtype and p.engine == engine), None)
+        return self._peak_of.get((dtype, engine))
+
+    @functools.cached_property
+    def _peak_of(self) -> dict[tuple[str, Engine], Peak]:
+        """The first peak of each dtype and engine."""
+        return {(peak.dtype, peak.engine): peak for peak in reversed(self.peaks)}
 
     def native_peak(self, dtype: str) -> Peak:
         """Return the device's own peak for a dtype: the tensor engine's where it has one, else the vector engine's.
@@ -236,3 +242,26 @@ class Hardware:
             f"{self.name} has no peak for dtype {dtype!r}{where}.",
             remedy=f"It has: {', '.join(has) or 'none'}.",
         )
+
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+def once_a_machine(
+    function: Callable[Concatenate[Hardware, Given], Made],
+) -> Callable[Concatenate[Hardware, Given], Made]:
+    """Decorate a function of a machine and hashable arguments: each result is made once, and lives with the machine.
+
+    For what follows from a machine alone and every prediction on it needs.
+    """
+
+    @functools.wraps(function)
+    def kept(hardware: Hardware, /, *given: Given.args, **named: Given.kwargs) -> Made:
+        known: dict[Any, Made] = vars(hardware).setdefault("_made", {})
+        key = (function, *given, *named.items())
+        if key not in known:
+            known[key] = function(hardware, *given, **named)
+        return known[key]
+
+    return kept

@@ -24,6 +24,8 @@ def arithmetic_intensity(flop: Number, traffic_bytes: Number) -> Number:
     >>> round(float(arithmetic_intensity(2 * 4096**3, 3 * 4096**2 * 2)), 1)
     1365.3
     """
+    if isinstance(flop, float) and isinstance(traffic_bytes, float) and traffic_bytes:
+        return float(flop / traffic_bytes)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = np.divide(flop, traffic_bytes)
     return plain(np.where(np.asarray(flop) == 0, 0.0, value))
@@ -61,15 +63,16 @@ class Bound:
     """
 
     time_s: Number
-    limiter_code: NDArray[np.intp]
+    limiter_code: int | NDArray[np.intp]
     names: tuple[str, ...]
 
     @property
     def limiter(self) -> str | NDArray[np.str_]:
         """The binding ceiling by name: a string, or an array of strings."""
-        if self.limiter_code.ndim == 0:
-            return self.names[int(self.limiter_code)]
-        return np.asarray(self.names)[self.limiter_code]
+        code = self.limiter_code
+        if isinstance(code, int) or code.ndim == 0:
+            return self.names[int(code)]
+        return np.asarray(self.names)[code]
 
 
 def bound(terms: Mapping[str, Number]) -> Bound:
@@ -86,10 +89,10 @@ def bound(terms: Mapping[str, Number]) -> Bound:
     'hbm'
     """
     names = tuple(terms)
-    if all(isinstance(value, float) for value in terms.values()):  # numpy takes ten times as long for one point
-        times = list(terms.values())
+    times = list(terms.values())
+    if all(isinstance(value, float) for value in times):
         largest = max(times)
-        return Bound(float(largest), np.asarray(times.index(largest)), names)
+        return Bound(float(largest), times.index(largest), names)
     values = [np.asarray(value, dtype=np.float64) for value in terms.values()]
     time: NDArray[np.float64] = values[0]
     code: NDArray[np.intp] = np.zeros((), dtype=np.intp)

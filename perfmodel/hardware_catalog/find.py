@@ -54,8 +54,8 @@ def hardware_names() -> list[str]:
 
 @functools.lru_cache(maxsize=128)
 def _read(path: Path, _modified_ns: int) -> Hardware:
-    """Read a file once for each state of it."""
-    return read_hardware(path)
+    """Read a file once for each state of it; its ``[latency]`` tables when they are needed."""
+    return read_hardware(path, lazy=True)
 
 
 def _load(path: Path) -> Hardware:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perfmodel.analysis.latency.tables import LatencySpec, Quantity, to_tables
+from perfmodel.analysis.latency.tables import LatencySpec, LazyTables, Quantity, to_tables
 from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
 from perfmodel.core.hardware import ENGINES, Hardware, Launch, Link, MemoryLevel, Peak
 from perfmodel.core.units import parse_quantity
@@ -23,15 +23,17 @@ from perfmodel.hardware_catalog.schema import HardwareSpec, LinkSpec, MemorySpec
 LEVELS = ("hbm", "dram", "llc", "l3", "l2", "l1", "shared", "registers")
 
 
-def read_hardware(path: str | os.PathLike[str]) -> Hardware:
+def read_hardware(path: str | os.PathLike[str], *, lazy: bool = False) -> Hardware:
     """Return the machine that a specification file (TOML, YAML or JSON) describes.
+
+    ``lazy`` leaves each ``[latency]`` table unchecked until it is asked for, which is quicker.
 
     Raises
     ------
     InputFileError
         When the file cannot be read, a key is unknown or missing, or a quantity has the wrong unit.
     """
-    return to_hardware(read_spec(path), os.fspath(path))
+    return to_hardware(read_spec(path), os.fspath(path), lazy=lazy)
 
 
 def read_spec(path: str | os.PathLike[str]) -> HardwareSpec:
@@ -47,7 +49,6 @@ def read_spec(path: str | os.PathLike[str]) -> HardwareSpec:
 
 def parse_spec(document: Any, place: str) -> HardwareSpec:
     """Return the specification in a parsed document; ``place`` is the file's name for messages."""
-    _check_entries(document, place)
     try:
         spec = msgspec.convert(document, HardwareSpec)
         for engine, rates in spec.peak.items():
@@ -56,6 +57,7 @@ def parse_spec(document: Any, place: str) -> HardwareSpec:
             spec.peak[engine] = _rates(rates, f"{place}: peak.{engine}")
         return spec
     except msgspec.ValidationError as error:
+        _check_entries(document, place)
         raise _explain(str(error), place) from None
 
 
@@ -117,11 +119,11 @@ def _explain(message: str, place: str, *, nested: bool = False) -> InputFileErro
     return InputFileError(f"{text[0].lower()}{text[1:]}.", place=full)
 
 
-def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True) -> Hardware:
+def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, lazy: bool = False) -> Hardware:
     """Convert the quantities of a specification to SI base units.
 
     A number without a unit is an error, since it is rarely meant in SI base units; the linter passes it on to the
-    rules that say what it most likely means.
+    rules that say what it most likely means. ``lazy`` leaves each ``[latency]`` table unchecked until it is asked for.
 
     Raises
     ------
@@ -166,7 +168,7 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True) 
             {name: read.positive(rate, "B/s", f"sustained.link.{name}") for name, rate in sustained.link.items()}
         ),
         sustained_source=" ".join(part for part in (sustained.source, sustained.date) if part),
-        latency=to_tables(spec.latency, place),
+        latency=(LazyTables if lazy else to_tables)(spec.latency, place),
         sources=MappingProxyType(_texts(spec, "source")),
         notes=MappingProxyType(_texts(spec, "note")),
         path=place,

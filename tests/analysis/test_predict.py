@@ -165,6 +165,20 @@ def test_scalar_equals_array(a100: Hardware, shapes: list[tuple[int, int, int]])
             assert row[key] == expected[key], key
 
 
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_one_point_says_in_every_key_what_a_sweep_says(a100: Hardware, cache: str) -> None:
+    rows, cols = np.array([1, 3, 640, 20_000]), np.array([2, 100, 4096, 32_768])
+    for make in (pm.LayerNorm, pm.Softmax, pm.Reduction, pm.Transpose):
+        many = pm.predict(make(rows=rows, cols=cols), a100, timing="event", cache=cache).rows()
+        for index, row in enumerate(many):
+            one = pm.predict(make(rows=rows[index], cols=cols[index]), a100, timing="event", cache=cache).rows()[0]
+            assert list(one) == list(row)
+            for key, value in one.items():
+                near = pytest.approx(value, rel=1e-12, nan_ok=True) if isinstance(value, float) else value
+                # terms differ in the last bit, and a basis names all that limits the sweep
+                assert key in ("predicted_terms_s", "prediction_basis") or row[key] == near, key
+
+
 @given(sizes, sizes, sizes, st.integers(1, 5000), st.sampled_from("mnk"))
 def test_more_work_never_has_a_lower_bound(a100: Hardware, m: int, n: int, k: int, more: int, axis: str) -> None:
     small = {"m": m, "n": n, "k": k}

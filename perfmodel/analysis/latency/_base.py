@@ -6,13 +6,15 @@ the terms whose sum is the time of the kernel. Scalars and arrays go through the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
-from perfmodel.core.hardware import Hardware, Peak
-from perfmodel.core.work import Number
+from perfmodel.core.hardware import Hardware, Peak, once_a_machine
+from perfmodel.core.work import Number, maximum
 from perfmodel.operators._base import Operator
 
 #: values of a family's constants by name, in SI units
@@ -96,31 +98,41 @@ class Machine:
         """Dense FLOP of one SM in one clock, on the engine of the operator."""
         return self.peak_flop_per_s / (self.sm_count * self.clock_hz)
 
+    @functools.cached_property
+    def symbols(self) -> tuple[Any, ...]:
+        """The fields in their order, but for the links: what products depend on, for a cache to look up."""
+        return tuple(getattr(self, item.name) for item in fields(self) if item.name != "links")
+
     @classmethod
     def of(cls, hardware: Hardware, peak: Peak | None) -> Machine:
         """Return the symbols of a machine; what its specification leaves out is filled with what is usual.
 
-        A machine without an SM count is taken to have one SM per 100 GFLOP/s of fp32, near V100 (80 at 15.7 TFLOP/s)
+        A machine without an SM count is taken to have one SM per 190 GFLOP/s of fp32, near V100 (80 at 15.7 TFLOP/s)
         and A100 (108 at 19.5); one without a clock runs at 1.5 GHz.
         """
-        vector = hardware.find_peak("fp32", "vector") or peak
-        clock = (peak and peak.clock_hz) or hardware.clocks_hz.get("vector") or 1.5e9
-        fp32 = vector.flop_per_s if vector else np.nan
-        chosen = peak or vector
-        cache = hardware.caches[-1] if hardware.caches else None
-        return cls(
-            generation=generation(hardware),
-            sm_count=float(hardware.sm_count or max(1.0, fp32 / 0.19e12)),
-            clock_hz=float(clock),
-            peak_flop_per_s=chosen.flop_per_s if chosen else np.nan,
-            engine=chosen.engine if chosen else "",
-            dtype=chosen.dtype if chosen else "",
-            vector_flop_per_s=fp32,
-            bandwidth_bytes_per_s=hardware.main_memory.bandwidth_bytes_per_s or np.nan,
-            l2_bytes=(cache.capacity_bytes or 0.0) if cache else 0.0,
-            tdp_w=hardware.tdp_w or np.inf,
-            links={link.name: link.bandwidth_bytes_per_s for link in hardware.links},
-        )
+        return _machine(hardware, peak)
+
+
+@once_a_machine
+def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
+    vector = hardware.find_peak("fp32", "vector") or peak
+    clock = (peak and peak.clock_hz) or hardware.clocks_hz.get("vector") or 1.5e9
+    fp32 = vector.flop_per_s if vector else np.nan
+    chosen = peak or vector
+    cache = hardware.caches[-1] if hardware.caches else None
+    return Machine(
+        generation=generation(hardware),
+        sm_count=float(hardware.sm_count or max(1.0, fp32 / 0.19e12)),
+        clock_hz=float(clock),
+        peak_flop_per_s=chosen.flop_per_s if chosen else np.nan,
+        engine=chosen.engine if chosen else "",
+        dtype=chosen.dtype if chosen else "",
+        vector_flop_per_s=fp32,
+        bandwidth_bytes_per_s=hardware.main_memory.bandwidth_bytes_per_s or np.nan,
+        l2_bytes=(cache.capacity_bytes or 0.0) if cache else 0.0,
+        tdp_w=hardware.tdp_w or np.inf,
+        links={link.name: link.bandwidth_bytes_per_s for link in hardware.links},
+    )
 
 
 def generation(hardware: Hardware) -> str:
@@ -180,8 +192,8 @@ def smooth_max(power: float, *times: Number) -> Number:
     """
     largest = times[0]
     for time in times[1:]:
-        largest = np.maximum(largest, time)
-    scale = np.maximum(largest, 1e-300)
+        largest = maximum(largest, time)
+    scale = maximum(largest, 1e-300)
     total = sum((time / scale) ** power for time in times)
     return scale * total ** (1.0 / power)
 
@@ -205,7 +217,7 @@ def overlapped(power: float, **times: Number) -> Terms:
     return Terms(adds, dict(times))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Family:
     """A closed form for one kind of kernel.
 
@@ -228,7 +240,7 @@ class Family:
     by_dtype: bool = True
     calls: Callable[[Operator, Values], Number] | None = None
 
-    @property
+    @functools.cached_property
     def all_constants(self) -> tuple[Constant, ...]:
         """The family's own constants, and those of the host where it is dispatched."""
         return (*self.constants, *HOST) if self.dispatched else self.constants
@@ -245,7 +257,7 @@ class Family:
             return kernel
         host = values["host"] * (self.calls(op, values) if self.calls else 1.0)
         # A kernel cannot hide behind more of the dispatch than there is.
-        before = np.maximum(0.0, host - values["hidden"])
+        before = maximum(0.0, host - values["hidden"])
         total = smooth_max(CORNER, host, before + kernel.time_s)
         return Terms({**kernel.adds, "host": total - kernel.time_s}, kernel.alone)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -37,6 +38,7 @@ def family_names() -> tuple[str, ...]:
     return tuple(_WHERE)
 
 
+@functools.cache
 def family(name: str) -> Family:
     """Return a family by its name."""
     module, _, attribute = _WHERE[name].partition(":")

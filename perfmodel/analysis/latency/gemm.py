@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import cast
 
 from perfmodel.analysis.latency._base import Constant, Family, Machine, Terms, Values, View
-from perfmodel.analysis.latency._product import POWER, Product, is_fp32, product_terms
+from perfmodel.analysis.latency._product import POWER, product_terms
+from perfmodel.analysis.latency._product_rates import Product, is_fp32
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
 from perfmodel.operators._base import Operator

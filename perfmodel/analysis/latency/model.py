@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,10 @@ from perfmodel.analysis.latency._base import Family, Machine, Terms, Values, Vie
 from perfmodel.analysis.latency.families import families_of
 from perfmodel.analysis.latency.tables import default_tables
 from perfmodel.core import roofline
-from perfmodel.core.hardware import Hardware, Peak
+from perfmodel.core.hardware import Hardware, Peak, once_a_machine
 from perfmodel.core.latency import REGIMES, LatencyTable
 from perfmodel.core.results import Text
-from perfmodel.core.work import Number, Work, plain
+from perfmodel.core.work import Number, Work, anywhere, maximum, plain, where
 from perfmodel.operators._base import Operator
 
 CALIBRATIONS = ("calibrated", "same generation", "never seen")
@@ -75,6 +76,11 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
     For a ``dtype`` of which no row was fitted the constants are the best guess that there is, with the interval of a
     machine that was never seen.
     """
+    return _constants(hardware, family, library, dtype)
+
+
+@once_a_machine
+def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> Constants:
     sources = (
         ("calibrated", hardware.latency),
         ("same generation", default_tables(generation(hardware))),
@@ -91,15 +97,16 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
         values.update(table.libraries.get(library, {}))
         intervals.update(table.intervals)
     values.update(measured)
+    fixed = MappingProxyType(values)
     if not found:
-        return Constants(values, intervals, "never seen", "typical values")
+        return Constants(fixed, intervals, "never seen", "typical values")
     state, table = found[0]
     if dtype and not table.covers(dtype):
         widest = {regime: _wider(*(table.intervals.get(regime, WIDEST) for _, table in found)) for regime in REGIMES}
-        return Constants(values, widest, "never seen", f"{_source(table)}; no row in {dtype}")
+        return Constants(fixed, widest, "never seen", f"{_source(table)}; no row in {dtype}")
     own = "; bandwidth of this machine's [sustained]" if measured else ""
     said = _source(table) + own + _of_library(library, [table for _, table in found])
-    return Constants(values, intervals, state, said)
+    return Constants(fixed, intervals, state, said)
 
 
 def _of_library(library: str, tables: Sequence[LatencyTable]) -> str:
@@ -192,18 +199,18 @@ def _estimate(
 ) -> Estimate:
     terms = family.seen(op, machine, known.values, view)
     time = terms.time_s
-    short = np.maximum(floor_s - time, 0.0)
+    short = maximum(floor_s - time, 0.0)
     adds = {name: plain(value) for name, value in terms.adds.items()}
-    if np.any(short > 0):
+    if anywhere(short > 0):
         adds["bound"] = plain(short)
         time = time + short
     code = regime_code(adds, time)
-    low, high = (np.array([known.intervals[regime][side] for regime in REGIMES])[code] for side in (0, 1))
+    low, high = _interval(known.intervals, code)
     # The terms in the order of reading; of two equal ones the first is named.
     largest = roofline.bound(adds)
     return Estimate(
         time_s=plain(time),
-        low_s=plain(np.maximum(time * low, floor_s)),
+        low_s=plain(maximum(time * low, floor_s)),
         high_s=plain(time * high),
         terms=Terms(adds, terms.alone),
         family=family.name,
@@ -214,13 +221,22 @@ def _estimate(
     )
 
 
-def regime_code(adds: Mapping[str, Number], time_s: Number) -> NDArray[np.intp]:
+def regime_code(adds: Mapping[str, Number], time_s: Number) -> NDArray[np.intp] | int:
     """Return the regime of each point as an index into `REGIMES`.
 
     Launch-bound where starting the kernel, or the host, is over half of the time; else large from 0.1 ms.
     """
     starting = sum((adds[name] for name in _STARTING if name in adds), start=0.0)
-    return np.where(starting > 0.5 * time_s, 0, np.where(np.asarray(time_s) < LARGE_S, 1, 2))
+    code: NDArray[np.intp] | int = where(starting > 0.5 * time_s, 0, where(time_s < LARGE_S, 1, 2))
+    return code
+
+
+def _interval(intervals: Mapping[str, tuple[float, float]], code: NDArray[np.intp] | int) -> tuple[Number, Number]:
+    """Return the interval of each point, by its regime."""
+    if isinstance(code, int):
+        return intervals[REGIMES[code]]
+    low, high = np.array([intervals[regime] for regime in REGIMES]).T
+    return low[code], high[code]
 
 
 _STATES = {
@@ -230,7 +246,7 @@ _STATES = {
 }
 
 
-def _named(names: tuple[str, ...], code: np.ndarray) -> Text:
+def _named(names: tuple[str, ...], code: NDArray[np.intp] | int) -> Text:
     return names[int(code)] if np.ndim(code) == 0 else np.asarray(names)[code]
 
 

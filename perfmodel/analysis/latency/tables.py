@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -37,8 +38,47 @@ class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
+class LazyTables(Mapping[str, LatencyTable]):
+    """The tables of one file in SI units, each checked and converted when it is first asked for.
+
+    A prediction needs one family of a dozen, and checking a table loads its family's module.
+
+    Raises
+    ------
+    InputFileError
+        When made, for an unknown family; for a table, when it is first asked for, as `to_tables`.
+    """
+
+    def __init__(self, specs: Mapping[str, LatencySpec], place: str) -> None:
+        self._specs, self._place = specs, place
+        self._made: dict[str, LatencyTable] = {}
+        for name in specs:
+            if name not in family_names():
+                raise unknown_name(
+                    "latency family", name, family_names(), place=f"{place}: latency.{name}", kind=InputFileError
+                )
+
+    def __getitem__(self, name: str) -> LatencyTable:
+        """Return the table of a family."""
+        if name not in self._made:
+            self._made[name] = _table(name, self._specs[name], f"{self._place}: latency.{name}")
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a family has a table; none is converted for it."""
+        return name in self._specs
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the families, in the order of the file."""
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        """Return the number of families."""
+        return len(self._specs)
+
+
 def to_tables(specs: Mapping[str, LatencySpec], place: str) -> Mapping[str, LatencyTable]:
-    """Return the tables of a file in SI units.
+    """Return the tables of a file in SI units, all of them checked.
 
     Raises
     ------
@@ -46,12 +86,10 @@ def to_tables(specs: Mapping[str, LatencySpec], place: str) -> Mapping[str, Late
         For an unknown family or constant, a value outside of what physics allows, or an interval that does not
         hold 1.
     """
-    return MappingProxyType({name: _table(name, spec, f"{place}: latency.{name}") for name, spec in specs.items()})
+    return MappingProxyType(dict(LazyTables(specs, place)))
 
 
 def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
-    if name not in family_names():
-        raise unknown_name("latency family", name, family_names(), place=place, kind=InputFileError)
     known = {constant.name: constant for constant in family(name).all_constants}
     libraries = {
         library: _constants(values, {k: c for k, c in known.items() if c.library}, f"{place}.library.{library}")
@@ -136,7 +174,7 @@ def _written(value: float, unit: str) -> Quantity:
 
 
 def read_latency_tables(path: str | os.PathLike[str]) -> Mapping[str, LatencyTable]:
-    """Return the tables of a file of defaults.
+    """Return the tables of a file of defaults; each is checked when it is first asked for.
 
     Raises
     ------
@@ -149,11 +187,17 @@ def read_latency_tables(path: str | os.PathLike[str]) -> Mapping[str, LatencyTab
         specs = msgspec.convert(document.get("latency", {}), dict[str, LatencySpec])
     except msgspec.ValidationError as error:
         raise InputFileError(f"{error}.", place=place) from None
-    return to_tables(specs, place)
+    return LazyTables(specs, place)
 
 
 @functools.cache
 def default_tables(name: str) -> Mapping[str, LatencyTable]:
     """Return the shipped defaults of a generation, or those of "generic"; none for a generation without a file."""
-    found = {path.stem: path for path in (shipped_folder() / "defaults").glob("*.toml")}
-    return read_latency_tables(found[name]) if name in found else MappingProxyType({})
+    path = _default_files().get(name)
+    return MappingProxyType({}) if path is None else read_latency_tables(path)
+
+
+@functools.cache
+def _default_files() -> dict[str, Path]:
+    """Return the shipped files of defaults by what they are the defaults of."""
+    return {path.stem: path for path in (shipped_folder() / "defaults").glob("*.toml")}

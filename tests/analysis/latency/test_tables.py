@@ -8,11 +8,19 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.analysis.latency.families import family, family_names
-from perfmodel.analysis.latency.tables import LatencySpec, default_tables, latency_specs, read_latency_tables, to_tables
+from perfmodel.analysis.latency.tables import (
+    LatencySpec,
+    LazyTables,
+    default_tables,
+    latency_specs,
+    read_latency_tables,
+    to_tables,
+)
 from perfmodel.core.latency import REGIMES
 from perfmodel.errors import InputFileError
 from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import load_all, read_hardware
+from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.write import write_spec
 
 #: the most numbers that one family has on one machine, those of each library included
@@ -50,6 +58,35 @@ def test_what_is_wrong_is_named_with_its_place(spec: dict[str, object], said: st
 def test_an_unknown_family_names_the_nearest() -> None:
     with pytest.raises(InputFileError, match="'softmax'"):
         to_tables({"softmaxx": LatencySpec()}, "my.toml")
+
+
+def test_a_lazy_table_is_checked_when_it_is_asked_for() -> None:
+    good, wrong = LatencySpec(constants={"eta": 0.9}), LatencySpec(constants={"eta": 1.7})
+    lazy = LazyTables({"elementwise": good, "reduction": wrong}, "my.toml")
+    assert lazy["elementwise"].constants == {"eta": 0.9}
+    assert lazy["elementwise"] is lazy["elementwise"]
+    assert ("reduction" in lazy, "gemm_fp32" in lazy, len(lazy)) == (True, False, 2)
+    with pytest.raises(InputFileError, match=r"my.toml: latency.reduction.constants.eta: 1.7 is outside of"):
+        lazy["reduction"]
+    with pytest.raises(InputFileError, match="'softmax'"):
+        LazyTables({"softmaxx": LatencySpec()}, "my.toml")
+
+
+def test_a_file_of_ones_own_is_checked_whole_and_one_of_the_catalog_when_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (shipped_folder() / "t4.toml").read_text(encoding="utf-8").split("[latency")[0]
+    path = tmp_path / "my-t4.toml"
+    wrong = "[latency.reduction.constants]\neta = 1.7\n"
+    path.write_text(text.replace('"t4"', '"my-t4"', 1) + wrong, encoding="utf-8")
+    with pytest.raises(InputFileError, match=r"1\.7 is outside of"):
+        pm.hardware(str(path))
+    assert [finding.severity for finding in lint_file(path) if "1.7" in finding.message] == ["error"]
+    monkeypatch.setenv("PERFMODEL_HARDWARE", str(tmp_path))
+    machine = pm.hardware("my-t4")
+    assert pm.predict(pm.Gemm(m=64, n=64, k=64), machine).family == "gemm_fp32"
+    with pytest.raises(InputFileError, match=r"1\.7 is outside of"):
+        pm.predict(pm.Reduction(rows=64, cols=64), machine)
 
 
 def test_a_specification_keeps_its_tables_when_written(tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""A machine: its peaks by name, and what is made once for it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from perfmodel.core.hardware import Hardware, once_a_machine
+
+
+def test_the_first_peak_of_a_dtype_and_engine_is_found(simple_gpu: Hardware) -> None:
+    first = next(peak for peak in simple_gpu.peaks if peak.engine == "vector")
+    twice = dataclasses.replace(
+        simple_gpu, peaks=(*simple_gpu.peaks, dataclasses.replace(first, flop_per_s=2 * first.flop_per_s))
+    )
+    assert twice.find_peak(first.dtype, "vector") == first
+    assert twice.find_peak("fp4", "tensor") is None
+
+
+def test_what_is_made_for_a_machine_is_made_once_for_each_argument(simple_gpu: Hardware) -> None:
+    calls = []
+
+    @once_a_machine
+    def scaled(hardware: Hardware, factor: float, *, power: float = 1.0) -> float:
+        calls.append((hardware, factor, power))
+        return factor * (hardware.main_memory.bandwidth_bytes_per_s or 0.0) / power
+
+    machine = dataclasses.replace(simple_gpu)
+    assert scaled(machine, 2.0) == scaled(machine, 2.0)
+    assert scaled(machine, 3.0, power=2.0) == scaled(machine, 3.0, power=2.0)
+    assert len(calls) == 2
+    # another machine has its own, also where it was made from this one
+    half = dataclasses.replace(
+        machine, memory=(dataclasses.replace(machine.memory[0], bandwidth_bytes_per_s=1e9), *machine.memory[1:])
+    )
+    assert scaled(half, 2.0) == 2e9
+    assert len(calls) == 3
+
+
+def test_what_is_kept_is_no_part_of_the_machine(simple_gpu: Hardware) -> None:
+    used, fresh = dataclasses.replace(simple_gpu), dataclasses.replace(simple_gpu)
+    once_a_machine(lambda hardware: hardware.name)(used)
+    assert used.caches == fresh.caches
+    assert used == fresh
