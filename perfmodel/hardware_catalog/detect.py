@@ -6,8 +6,9 @@ import math
 import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -40,6 +41,7 @@ class CpuDescription:
     max_clock_hz : highest clock that is known [Hz], and ``clock_source``: where it stands.
     l1_bytes, l2_bytes, l3_bytes : data caches, all of one level together [B].
     memory_bytes : main memory [B].
+    cache_counts : level -> how many caches of it there are; cores or groups of cores share none of theirs.
     """
 
     model: str
@@ -55,6 +57,7 @@ class CpuDescription:
     l2_bytes: float | None
     l3_bytes: float | None
     memory_bytes: float | None
+    cache_counts: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def slug(self) -> str:
@@ -90,7 +93,7 @@ def detect_cpu(root: str | os.PathLike[str] = "/") -> CpuDescription:
     flags = frozenset((first.get("flags") or first.get("Features", "")).split())
     model = first.get("model name") or platform.processor() or platform.machine() or "unknown"
     clock, clock_source = _clock(first, cpus, model)
-    caches = _caches(cpus)
+    caches, counts = _caches(cpus)
     return CpuDescription(
         model=" ".join(model.split()),
         vendor=_VENDORS.get(first.get("vendor_id", ""), first.get("vendor_id", "")) or "unknown",
@@ -105,6 +108,7 @@ def detect_cpu(root: str | os.PathLike[str] = "/") -> CpuDescription:
         l2_bytes=caches.get(2),
         l3_bytes=caches.get(3),
         memory_bytes=_memory_bytes(_read(proc / "meminfo")),
+        cache_counts=counts,
     )
 
 
@@ -160,8 +164,8 @@ def _clock(first: Mapping[str, str], cpus: Path, model: str) -> tuple[float | No
     return max((clock for clock in known if clock and clock[0] > 0), default=(None, ""))
 
 
-def _caches(cpus: Path) -> dict[int, float]:
-    """Return level -> bytes of all data caches of that level; a shared cache counts once."""
+def _caches(cpus: Path) -> tuple[dict[int, float], dict[int, int]]:
+    """Return level -> bytes of all data caches of that level, and level -> their number; a shared one counts once."""
     seen: dict[tuple[int, str], float] = {}
     for index in sorted(cpus.glob("cpu[0-9]*/cache/index[0-9]*")):
         size = re.fullmatch(r"(\d+)([KMG]?)", _read(index / "size").strip())
@@ -173,7 +177,7 @@ def _caches(cpus: Path) -> dict[int, float]:
     totals: dict[int, float] = {}
     for (number, _), size_bytes in seen.items():
         totals[number] = totals.get(number, 0.0) + size_bytes
-    return totals
+    return totals, dict(Counter(number for number, _ in seen))
 
 
 def _memory_bytes(meminfo: str) -> float | None:

@@ -2,9 +2,10 @@
 
 The tolerance of one output element is
 
-    4 u_dtype R + 4 sqrt(L) u_acc S
+    4 (u_dtype R + sqrt(L) u_acc S + eta)
 
-with u the unit roundoff (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed. 2002, section 2.2), R the
+with u the unit roundoff and eta half the smallest subnormal number, which gradual underflow may lose (Higham,
+"Accuracy and Stability of Numerical Algorithms", 2nd ed. 2002, sections 2.1 and 2.2), R the
 root sum square of the intermediate results that may be rounded to the operator's dtype, S the sum of the magnitudes of
 the L terms that are added up, and u_acc the roundoff in which they are added: float32 for narrower dtypes. sqrt(L) in
 place of L is the probabilistic growth of rounding errors (Higham and Mary, "A new approach to probabilistic rounding
@@ -22,13 +23,18 @@ from typing import Any
 
 import torch
 
-from perfmodel.kernels.reference._base import Selection
+from perfmodel.kernels.reference._base import Reference, Selection
 from perfmodel.operators import Operator
 
-#: unit roundoff: half the distance from 1 to the next number
+#: unit roundoff: half the distance from 1 to the next number; fp8 is e4m3
 UNIT_ROUNDOFF = MappingProxyType(
-    {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8, "fp16": 2.0**-11}
+    {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8, "fp16": 2.0**-11, "fp8": 2.0**-4}
 )
+#: half the smallest subnormal number of the dtypes in which ordinary results come near it
+_UNDERFLOW = MappingProxyType({"fp16": 2.0**-25, "fp8": 2.0**-10})
+#: roundoff of the sums that Hopper's tensor cores keep of 8-bit products, once every `_FP8_STEP` products
+#: (DeepSeek-V3 Technical Report, arXiv 2412.19437, section 3.3.2: about 14 bits)
+_FP8_ADDING, _FP8_STEP = 2.0**-14, 32
 _SAFETY = 4.0
 #: FLOP that the reference of one check may cost: about 0.1 s of one CPU core in float64
 _BUDGET_FLOP = 2e9
@@ -59,7 +65,7 @@ def check(op: Operator, inputs: Mapping[str, torch.Tensor], output: Any, seed: i
 
     Where all of it would cost too much, a random part of the output is compared, its corners always among it.
     """
-    shape, dtype = _declared_output(op)
+    shape, dtype = declared_output(op)
     if not isinstance(output, torch.Tensor) or tuple(output.shape) != shape:
         found = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
         return Verdict(False, math.inf, "", f"the output is {found}, not of shape {shape}")
@@ -68,9 +74,7 @@ def check(op: Operator, inputs: Mapping[str, torch.Tensor], output: Any, seed: i
     module = importlib.import_module(f"perfmodel.kernels.reference.{op.op}")
     expected = module.reference(op, inputs, selection)
     got = output[torch.meshgrid(*selection, indexing="ij")].to(torch.float64)
-    roundoff = max(UNIT_ROUNDOFF[op.dtype], UNIT_ROUNDOFF[dtype])
-    adding = min(UNIT_ROUNDOFF[op.dtype], UNIT_ROUNDOFF["fp32"])
-    allowed = _SAFETY * (roundoff * expected.rounded + math.sqrt(expected.length) * adding * expected.summed)
+    allowed = _allowed(op.dtype, dtype, expected)
     error = (got - expected.value).abs()
     # written so that a NaN fails
     bad = int((~(error <= allowed)).sum())
@@ -82,7 +86,18 @@ def check(op: Operator, inputs: Mapping[str, torch.Tensor], output: Any, seed: i
     return Verdict(not bad, relative, checked, message)
 
 
-def _declared_output(op: Operator) -> tuple[tuple[int, ...], str]:
+def _allowed(dtype: str, out_dtype: str, expected: Reference) -> torch.Tensor:
+    """Return the tolerance of each element; 8-bit inputs are only read, nothing between is rounded to 8 bits."""
+    if dtype == "fp8":
+        roundoff, adding, length = UNIT_ROUNDOFF[out_dtype], _FP8_ADDING, expected.length / _FP8_STEP
+    else:
+        roundoff, length = max(UNIT_ROUNDOFF[dtype], UNIT_ROUNDOFF[out_dtype]), float(expected.length)
+        adding = min(UNIT_ROUNDOFF[dtype], UNIT_ROUNDOFF["fp32"])
+    lost = _UNDERFLOW.get(out_dtype, 0.0)
+    return _SAFETY * (roundoff * expected.rounded + math.sqrt(length) * adding * expected.summed + lost)
+
+
+def declared_output(op: Operator) -> tuple[tuple[int, ...], str]:
     """Return shape and dtype of the first tensor that the operator writes and does not read."""
     tensor = next(t for t in op.tensors() if t.writes and not t.reads)
     return tuple(int(size) for size in tensor.shape), tensor.dtype

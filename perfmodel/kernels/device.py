@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from perfmodel.errors import UnavailableError, UsageError
@@ -12,6 +13,8 @@ from perfmodel.errors import UnavailableError, UsageError
 KINDS = ("cpu", "cuda")
 #: more threads than this a CPU only slow down, and very many bring the process down
 _THREADS_PER_CPU = 4
+#: a hold where the host's time is not known: enough to launch a dozen kernels at the 5 to 10 us that one takes
+HOLD_S = 1e-4
 
 
 class Stopwatch(Protocol):
@@ -23,6 +26,14 @@ class Stopwatch(Protocol):
 
     def stop(self) -> None:
         """Mark the end of the interval."""
+        ...
+
+    def has_begun(self) -> bool:
+        """Whether the device has passed the beginning already; asked without waiting, before the end is marked.
+
+        A GPU that has was not held until the host had enqueued the rest, so that the interval has some of the host's
+        time in it. False on a CPU, whose calls are the host's time.
+        """
         ...
 
     def elapsed_s(self) -> float:
@@ -39,12 +50,18 @@ class Device(Protocol):
     name : what the device calls itself.
     uuid : identifies a GPU to NVML; empty on a CPU.
     cache_bytes : size of the last-level cache [B].
+    tick_s : resolution of its stopwatch [s].
+    warm_up_s : how long it has to work before its clocks are those of work [s].
+    has_graphs : whether `capture` works.
     """
 
     kind: str
     name: str
     uuid: str
     cache_bytes: float
+    tick_s: float
+    warm_up_s: float
+    has_graphs: bool
 
     def synchronize(self) -> None:
         """Wait until the device has done everything that was asked of it."""
@@ -58,8 +75,15 @@ class Device(Protocol):
         """Push everything out of the device's caches; may return before that is done."""
         ...
 
-    def hold(self) -> None:
-        """Keep the device busy while the host enqueues what is timed, so that host latency is not measured."""
+    def hold(self, time_s: float = HOLD_S) -> None:
+        """Keep the device busy for some time [s], so that the latency of the host, which enqueues, is not measured."""
+        ...
+
+    def capture(self, calls: Sequence[Callable[[], Any]], *, keep_outputs: bool) -> Callable[[], Any]:
+        """Return a call that replays several calls as one graph, without the host between them.
+
+        With ``keep_outputs`` each call writes its output to memory of its own; else they share it where they can.
+        """
         ...
 
     def free_memory_bytes(self) -> float:

@@ -19,7 +19,8 @@ class Kind(NamedTuple):
 
 
 #: FLOP an element: each arithmetic operation, comparison or special function (exp, tanh, erf, sqrt)
-#: counts as 1. So silu = x / (1 + exp(-x)) is 4 and gelu = 0.5 x (1 + erf(x / sqrt 2)) is 5.
+#: counts as 1. So silu = x / (1 + exp(-x)) is 4 and gelu = 0.5 x (1 + erf(x / sqrt 2)) is 5. chain4 is the chain of
+#: four silu(gelu(x + y) z): 1 + 5 + 1 + 4 = 11.
 KINDS = MappingProxyType(
     {
         "add": Kind(2, 1),
@@ -30,6 +31,7 @@ KINDS = MappingProxyType(
         "maximum": Kind(2, 1),
         "minimum": Kind(2, 1),
         "silu_mul": Kind(2, 5),
+        "chain4": Kind(3, 11),
         "fma": Kind(3, 2),
         "where": Kind(3, 1),
         "relu": Kind(1, 1),

@@ -12,7 +12,11 @@ from perfmodel.kernels import registry  # noqa: E402 -- after the check that tor
 from perfmodel.kernels.check import check  # noqa: E402
 from perfmodel.kernels.device import open_device  # noqa: E402
 from perfmodel.kernels.inputs import make_inputs  # noqa: E402
+from perfmodel.measure.copies import InputCopies  # noqa: E402
+from perfmodel.measure.sampler import Sampler  # noqa: E402
 from perfmodel.measure.stopping import StandardErrorRule  # noqa: E402
+from perfmodel.measure.sustain import sustain  # noqa: E402
+from perfmodel.measure.telemetry import NoTelemetry, open_telemetry  # noqa: E402
 from perfmodel.measure.timer import time_call  # noqa: E402
 from perfmodel.operators.attention import Attention  # noqa: E402
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
@@ -50,12 +54,17 @@ def test_kernels_agree_with_float64(op):
     assert ran
 
 
-def _median_s(megabytes, cache):
-    device = open_device("cuda")
+RULE = StandardErrorRule(max_samples=200, time_limit_s=2.0)
+
+
+def _copy(megabytes):
     source = torch.empty(megabytes * 2**20, dtype=torch.int8, device="cuda")
     target = torch.empty_like(source)
-    rule = StandardErrorRule(max_samples=200, time_limit_s=2.0)
-    return time_call(lambda: target.copy_(source), device, rule, cache=cache).median_s
+    return lambda: target.copy_(source)
+
+
+def _median_s(megabytes, cache):
+    return time_call(_copy(megabytes), open_device("cuda"), RULE, cache=cache).median_s
 
 
 def test_events_measure_the_copy_and_not_the_launch():
@@ -67,10 +76,85 @@ def test_a_flush_makes_data_that_fits_the_cache_cold():
     assert _median_s(8, "flushed") > 1.1 * _median_s(8, "warm")
 
 
+def test_a_hold_lasts_at_least_as_long_as_asked_for():
+    device = open_device("cuda")
+    device.hold(1e-3)  # the first launch loads the kernel
+    device.synchronize()
+    watch = device.stopwatch()
+    watch.start()
+    device.hold(5e-3)
+    watch.stop()
+    assert 4.9e-3 < watch.elapsed_s() < 50e-3
+
+
+def test_the_host_is_in_time_for_a_kernel_and_late_for_a_call_that_waits():
+    device = open_device("cuda")
+    quick = time_call(_copy(64), device, RULE)
+    assert quick.timing == "kernel"
+    assert quick.discarded.get("host late", 0) < 0.2 * len(quick.samples_s)
+    numbers = torch.ones(1000, device="cuda")
+    waiting = time_call(lambda: numbers.sum().item(), device, RULE)
+    assert waiting.timing == "event"
+    assert "dispatch" in waiting.remark
+
+
+def test_a_graph_and_events_agree_on_a_kernel_that_both_can_measure():
+    device, call = open_device("cuda"), _copy(128)
+    by_events = time_call(call, device, RULE, cache="warm", timing="event")
+    by_graph = time_call(call, device, RULE, cache="warm", timing="graph")
+    assert (by_events.timing, by_graph.timing) == ("kernel", "graph")
+    assert by_graph.median_s == pytest.approx(by_events.median_s, rel=0.1)
+
+
+def test_tiny_kernels_are_replayed_many_to_a_sample():
+    device = open_device("cuda")
+    timing = time_call(_copy(1), device, RULE, cache="warm", timing="auto")
+    assert timing.timing == "graph"
+    assert timing.calls_per_sample * timing.median_s > 50e-6, "the resolution of 0.5 us is below 1 %"
+
+
+def test_cold_calls_of_one_graph_read_inputs_of_their_own():
+    device, op = open_device("cuda"), Elementwise(numel=2**20, kind="add", dtype="fp32")
+    kernel = registry.find_kernels("elementwise")[0]
+    inputs = make_inputs(op, "cuda", seed=1)
+    with device.precision(op.dtype):
+        call = kernel.prepare(op, inputs)
+        copies = InputCopies(op, kernel, inputs, call, device)
+        cold = time_call(call, device, RULE, cache="flushed", timing="auto", copies=copies)
+        turning = time_call(call, device, RULE, cache="rotating", timing="auto", copies=copies)
+        warm = time_call(call, device, RULE, cache="warm", timing="auto")
+    assert cold.timing == turning.timing == warm.timing == "graph"
+    assert cold.calls_per_sample > 1
+    assert cold.median_s > 1.1 * warm.median_s, "8 MiB come from memory, not from the L2"
+    assert turning.median_s > 1.1 * warm.median_s
+
+
+def test_telemetry_tells_clocks_and_power_while_kernels_run():
+    device = open_device("cuda")
+    telemetry = open_telemetry(device)
+    if isinstance(telemetry, NoTelemetry):
+        pytest.skip("no NVML for this GPU")
+    call = _copy(512)
+    with Sampler(telemetry) as sampler:
+        series = sustain([call], device, 1e-3, 2 * 512 * 2**20, "B/s", 1.2, sampler)
+        state = sampler.summary()
+    assert len(series["rate"]) >= 2
+    assert min(series["rate"]) > 1e11
+    assert len(series["sm_clock_hz"]) == len(series["rate"])
+    assert state["sm_clock_hz"]["max"] > 1e8
+    assert state["power_w"]["median"] > 10
+    assert {"driver", "max_sm_clock_hz"} <= telemetry.facts().keys()
+
+
 def test_the_whole_benchmark_runs(perfmodel, tmp_path):
-    record = tmp_path / "record.json"
-    ran = perfmodel("bench", "--device", "cuda", "--time-limit", "0.2", "-o", record)
+    record, table = tmp_path / "record.json", tmp_path / "table.csv.gz"
+    ops = ("elementwise", "kind=add", "numel=1048576/67108864", "gemm", "m=1024", "n=1024", "k=1024", "dtype=bf16")
+    options = ("--device", "cuda", "--time-limit", "0.2", "--kernel", "torch.*")
+    ran = perfmodel("bench", *ops, *options, "--samples", "-o", record)
     assert ran.code == 0, ran.err
     document = json.loads(record.read_text())
     assert {row["status"] for row in document["rows"]} == {"ok"}
+    assert all(row["timing"] in ("kernel", "graph") and row["samples_s"] for row in document["rows"])
     assert document["context"]["device"]["kind"] == "cuda"
+    assert perfmodel("bench", *ops, *options, "-o", table).code == 0
+    assert perfmodel("validate", table).code == 0

@@ -16,11 +16,14 @@ from perfmodel.kernels.check import UNIT_ROUNDOFF, check, select  # noqa: E402
 from perfmodel.kernels.device import open_device  # noqa: E402
 from perfmodel.kernels.inputs import make_inputs  # noqa: E402
 from perfmodel.kernels.reference.attention import hidden  # noqa: E402
+from perfmodel.kernels.verify import verify  # noqa: E402
 from perfmodel.operators.attention import Attention  # noqa: E402
 from perfmodel.operators.elementwise import KINDS, Elementwise  # noqa: E402
 from perfmodel.operators.gemm import Gemm  # noqa: E402
 from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
 from perfmodel.operators.reduction import Reduction  # noqa: E402
+from perfmodel.operators.rms_norm import RmsNorm  # noqa: E402
+from perfmodel.operators.softmax import Softmax  # noqa: E402
 
 DTYPES = ("fp64", "fp32", "bf16", "fp16")
 CPU = open_device("cpu")
@@ -33,11 +36,14 @@ def _operators(dtype):
     yield Gemm(m=9, n=17, k=300, batch=2, activation="silu", dtype=dtype)
     yield LayerNorm(rows=37, cols=1000, dtype=dtype)
     yield LayerNorm(rows=1, cols=8, dtype=dtype)
+    yield RmsNorm(rows=37, cols=1000, dtype=dtype)
+    yield Softmax(rows=37, cols=1000, dtype=dtype)
     yield Reduction(rows=9, cols=5000, dtype=dtype)
     yield Attention(heads=2, seq_q=50, head_dim=64, dtype=dtype)
     yield Attention(batch=2, heads=4, seq_q=64, head_dim=32, causal=True, dtype=dtype)
     yield Attention(heads=4, kv_heads=2, seq_q=33, seq_kv=65, head_dim=32, causal=True, dtype=dtype)
     yield Attention(heads=4, seq_q=64, head_dim=32, causal=True, window=9, dtype=dtype)
+    yield Attention(heads=2, seq_q=5, seq_kv=64, head_dim=32, causal=True, window=9, dtype=dtype)
     yield Attention(batch=2, heads=8, kv_heads=2, seq_q=1, seq_kv=513, head_dim=64, causal=True, dtype=dtype)
     yield Attention(heads=2, seq_q=40, head_dim=16, causal=True, algorithm="unfused", dtype=dtype)
     for kind in KINDS:
@@ -50,7 +56,7 @@ def _runs():
     for dtype in DTYPES:
         for op in _operators(dtype):
             for kernel in registry.find_kernels(op.op):
-                if kernel.applies(op) and not kernel.supports(op, CPU):
+                if kernel.applies(op) and not kernel.supports(op, CPU) and not kernel.compiles:
                     yield pytest.param(op, kernel, id=f"{op.op}-{op.params()}-{dtype}-{kernel.name}")
 
 
@@ -71,15 +77,17 @@ def test_kernel_agrees_with_float64_and_leaves_its_inputs_alone(op, kernel):
 
 
 def test_naive_exists_for_each_operator_of_the_first_release():
-    for op in (Gemm(m=8, n=8, k=512), LayerNorm(rows=4, cols=4), Attention(heads=1, seq_q=8, head_dim=8)):
-        assert {k.name == "naive" for k in registry.find_kernels(op.op) if k.applies(op)} == {True, False}
-    chains = [k for k in KINDS if registry.find_kernels("elementwise")[1].applies(Elementwise(numel=1, kind=k))]
-    assert {"gelu", "silu", "sigmoid", "silu_mul"} <= set(chains)
+    rows = [kind(rows=4, cols=4) for kind in (LayerNorm, RmsNorm, Softmax)]
+    for op in (Gemm(m=8, n=8, k=512, bias=True), Attention(heads=1, seq_q=8, head_dim=8), *rows):
+        assert {"naive", "compiled"} < {k.name for k in registry.find_kernels(op.op) if k.applies(op)}
+    naive = next(k for k in registry.find_kernels("elementwise") if k.name == "naive")
+    chains = {kind for kind in KINDS if naive.applies(Elementwise(numel=1, kind=kind))}
+    assert {"gelu", "silu", "sigmoid", "silu_mul", "chain4"} <= chains
     assert "add" not in chains
 
 
 def test_kernel_modules_declare_their_own_operator_and_unique_names():
-    for operator in ("gemm", "elementwise", "layer_norm", "attention", "reduction"):
+    for operator in ("gemm", "elementwise", "layer_norm", "rms_norm", "softmax", "attention", "reduction"):
         kernels = registry.find_kernels(operator)
         assert kernels
         assert {kernel.operator for kernel in kernels} == {operator}
@@ -163,6 +171,7 @@ def test_mask_hides_what_the_operator_does_not_count(data):
     window = data.draw(st.integers(0, 45))
     op = Attention(heads=1, seq_q=seq_q, seq_kv=seq_kv, head_dim=8, causal=True, window=window)
     mask = hidden(op, torch.arange(seq_q))
+    assert mask.shape == (seq_q, op.keys()), "of keys that no query sees there is no tensor"
     assert int((~mask).sum()) == op.pairs()
     assert bool((~mask).any(-1).all()), "every query sees at least itself"
 
@@ -210,3 +219,55 @@ def test_float32_products_are_full_float32_unless_tf32_is_asked_for():
     with pytest.raises(ValueError, match="stop"), CPU.precision("tf32"):
         raise ValueError("stop")
     assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("backend", ["flash", "efficient", "cudnn", "math"])
+def test_every_backend_of_sdpa_has_a_kernel_that_runs_or_says_why_not(backend):
+    kernel = next(k for k in registry.find_kernels("attention") if k.name == f"torch.sdpa.{backend}")
+    reason = kernel.supports(Attention(heads=2, seq_q=8, head_dim=16), CPU)
+    assert reason == ("" if backend in ("flash", "math") else "torch has this backend only on GPUs")
+
+
+def test_a_backend_that_torch_refuses_is_skipped_with_a_reason(monkeypatch):
+    from perfmodel.kernels.torch import _sdpa
+
+    # torch's CPU has neither of the two: asked for them, it refuses
+    monkeypatch.setattr(_sdpa, "_ON_CPU", ("EFFICIENT_ATTENTION", "CUDNN_ATTENTION"))
+    op = Attention(heads=2, seq_q=8, head_dim=16)
+    for backend in ("EFFICIENT_ATTENTION", "CUDNN_ATTENTION"):
+        assert _sdpa.supports(backend, op, CPU) == "torch says that this backend cannot take it"
+    # and the question leaves torch's own choice as it was
+    assert torch.backends.cuda.flash_sdp_enabled()
+
+
+def test_products_of_8_bits_are_checked_against_what_8_bits_hold():
+    op = Gemm(m=32, n=48, k=512, bias=True, activation="relu", dtype="fp8")
+    kernels = [k for k in registry.find_kernels("gemm") if k.applies(op) and not k.supports(op, CPU)]
+    assert [k.name for k in kernels] == ["torch.scaled_mm"]
+    inputs = make_inputs(op, "cpu", seed=2)
+    output = kernels[0].prepare(op, inputs)()
+    assert check(op, inputs, output).correct
+    # one of the 512 products forgotten is seen: its size is about 1, the tolerance a few hundredths of sqrt(512)
+    inputs["a"][..., 0] = 0.0
+    assert not check(op, inputs, output).correct
+
+
+@pytest.mark.slow
+def test_a_compiled_composition_agrees_with_float64():
+    op = Softmax(rows=5, cols=33)
+    kernel = next(k for k in registry.find_kernels("softmax") if k.name == "compiled")
+    if kernel.supports(op, CPU):
+        pytest.skip(kernel.supports(op, CPU))
+    inputs = make_inputs(op, "cpu", seed=1)
+    with CPU.precision("fp32"):
+        call = kernel.prepare(op, inputs)
+        verdict = verify(op, call, inputs, seed=1)
+    assert verdict.correct, verdict
+
+
+def test_compiling_without_a_compiler_is_refused_with_the_names_of_some(monkeypatch):
+    from perfmodel.kernels.torch import _compile
+
+    monkeypatch.setattr(_compile.shutil, "which", lambda name: None)
+    kernel = next(k for k in registry.find_kernels("rms_norm") if k.name == "compiled")
+    assert "g++ or clang++" in kernel.supports(RmsNorm(rows=2, cols=2), CPU)

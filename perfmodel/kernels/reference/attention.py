@@ -13,15 +13,15 @@ from perfmodel.operators.attention import Attention
 
 
 def hidden(op: Any, queries: torch.Tensor) -> torch.Tensor | None:
-    """Return which keys each of some queries must not see, [queries, seq_kv], or None where all see all.
+    """Return which keys each of some queries must not see, [queries, keys], or None where all see all.
 
     Query i is at place seq_kv - seq_q + i of the sequence: it sees the keys up to there, and with a window w
-    only the last w of those.
+    only the last w of those. The keys are the last ones of the sequence: those that some query sees.
     """
     if not op.causal:
         return None
     place = queries[:, None] + int(op.seq_kv - op.seq_q)
-    key = torch.arange(int(op.seq_kv), device=queries.device)[None, :]
+    key = torch.arange(int(op.seq_kv - op.keys()), int(op.seq_kv), device=queries.device)[None, :]
     beyond = key > place
     return beyond | (key <= place - int(op.window)) if op.window else beyond
 

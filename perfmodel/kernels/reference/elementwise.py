@@ -23,6 +23,7 @@ FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
         "maximum": lambda x, y: torch.clamp(x, min=y),
         "minimum": lambda x, y: torch.clamp(x, max=y),
         "silu_mul": lambda x, y: F.silu(x) * y,
+        "chain4": lambda x, y, z: F.silu(F.gelu(x + y) * z),
         "fma": lambda x, y, z: x * y + z,
         "where": lambda x, y, z: torch.where(x > 0, y, z),
         "relu": F.relu,

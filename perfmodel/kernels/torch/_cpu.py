@@ -7,11 +7,14 @@ import ctypes
 import functools
 import platform
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from perfmodel.errors import UnavailableError
+from perfmodel.kernels.device import HOLD_S
 from perfmodel.kernels.torch._precision import rounding
 
 #: mallopt parameters of glibc, from its malloc.h
@@ -36,6 +39,10 @@ class CpuStopwatch:
         """Mark the end of the interval."""
         self._stop_ns = time.perf_counter_ns()
 
+    def has_begun(self) -> bool:
+        """Return False: the host's time is the kernel's, there is nothing to be late for."""
+        return False
+
     def elapsed_s(self) -> float:
         """Return the length of the interval [s]."""
         return (self._stop_ns - self._start_ns) * 1e-9
@@ -46,6 +53,9 @@ class CpuDevice:
 
     kind = "cpu"
     uuid = ""
+    tick_s = time.get_clock_info("perf_counter").resolution
+    warm_up_s = 0.0
+    has_graphs = False
 
     def __init__(self, *, threads: int | None = None) -> None:
         if threads is not None:
@@ -81,8 +91,12 @@ class CpuDevice:
         for _ in range(_HOST_CALLS):
             torch.mm(self._few, self._few).add_(self._few)
 
-    def hold(self) -> None:
+    def hold(self, time_s: float = HOLD_S) -> None:
         """Do nothing: on a CPU the host's work is the kernel's."""
+
+    def capture(self, calls: Sequence[Callable[[], Any]], *, keep_outputs: bool) -> Callable[[], Any]:
+        """Refuse: there are no graphs to replay on a CPU."""
+        raise UnavailableError("a CPU replays no CUDA graphs.", remedy="Use --timing auto.")
 
     def free_memory_bytes(self) -> float:
         """Return the memory that the system can still give [B]; infinite where it does not say."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from perfmodel.errors import UnavailableError
+from perfmodel.kernels.device import HOLD_S
 from perfmodel.kernels.torch._precision import rounding
 
-#: clock cycles of a hold: 0.1 ms at 2 GHz, time for the host to launch a dozen kernels
-_HOLD_CYCLES = 200_000
+#: above the clock of any GPU [Hz], so that a hold, which counts cycles, is never shorter than was asked for
+_HOLD_CLOCK_HZ = 3e9
+#: resolution of a pair of events [s] (CUDA runtime API, cudaEventElapsedTime)
+_EVENT_TICK_S = 0.5e-6
 
 
 def is_there() -> bool:
@@ -21,7 +25,7 @@ def is_there() -> bool:
 
 
 class CudaStopwatch:
-    """Time between two events on the current stream; a resolution of about 0.5 us (CUDA runtime API)."""
+    """Time between two events on the current stream, the one that kernels are launched on."""
 
     def __init__(self) -> None:
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -34,6 +38,10 @@ class CudaStopwatch:
     def stop(self) -> None:
         """Put the second event into the stream."""
         self._stop.record()
+
+    def has_begun(self) -> bool:
+        """Whether the GPU has reached the first event; asked without waiting for it."""
+        return bool(self._start.query())  # type: ignore[no-untyped-call]
 
     def elapsed_s(self) -> float:
         """Wait for the second event, and return the time between the two [s]; torch gives milliseconds."""
@@ -51,6 +59,9 @@ class CudaDevice:
     """
 
     kind = "cuda"
+    tick_s = _EVENT_TICK_S
+    warm_up_s = 0.025  # as triton.testing.do_bench warms up
+    has_graphs = True
 
     def __init__(self, *, threads: int | None = None) -> None:
         if not is_there():
@@ -77,17 +88,45 @@ class CudaDevice:
     def _eviction_buffer(self) -> torch.Tensor:
         return torch.empty(int(self.cache_bytes), dtype=torch.int8, device="cuda")
 
+    @functools.cached_property
+    def _capture_stream(self) -> torch.cuda.Stream:
+        # One for all captures: torch's allocator keeps the memory of each stream apart.
+        return torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
     def flush_cache(self) -> None:
         """Enqueue a memset of the L2's size; it is not waited for."""
         self._eviction_buffer.zero_()
 
-    def hold(self) -> None:
-        """Enqueue a kernel that spins in registers for about 0.1 ms and touches no memory.
+    def hold(self, time_s: float = HOLD_S) -> None:
+        """Enqueue a kernel that spins in registers for at least some time [s] and touches no memory.
 
         Behind it the host enqueues the first event, the kernels and the second event, which the GPU then runs
         without waiting for the host: launch latency stays outside the events.
         """
-        torch.cuda._sleep(_HOLD_CYCLES)  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(int(time_s * _HOLD_CLOCK_HZ))  # type: ignore[no-untyped-call]
+
+    def capture(self, calls: Sequence[Callable[[], Any]], *, keep_outputs: bool) -> Callable[[], Any]:
+        """Return the replay of a CUDA graph of several calls, which have all run before.
+
+        They run once more on the stream that captures, since libraries keep handles and workspaces by stream.
+        """
+        stream = self._capture_stream
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for call in calls:
+                call()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        # "thread_local": another thread may talk to the driver meanwhile, as telemetry does.
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            kept = []
+            for call in calls:
+                output = call()
+                if keep_outputs:
+                    kept.append(output)
+                del output
+        del kept  # the graph keeps their memory; tensors in inference mode need not outlive the capture
+        return graph.replay
 
     def free_memory_bytes(self) -> float:
         """Return the memory that can still be had, with what torch holds but does not use [B]."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import torch
 
-#: tf32 is float32 in memory; only the tensor cores round it
+#: how tensors lie in memory. tf32 is float32 there; only the tensor cores round it. fp8 is e4m3, as products use it
 TORCH_DTYPES = MappingProxyType(
     {
         "fp64": torch.float64,
@@ -16,15 +16,20 @@ TORCH_DTYPES = MappingProxyType(
         "tf32": torch.float32,
         "bf16": torch.bfloat16,
         "fp16": torch.float16,
+        "fp8": torch.float8_e4m3fn,
     }
 )
+#: the oldest compute capability with 8-bit floating-point tensor cores (CUDA C++ Programming Guide)
+FP8_CAPABILITY = (8, 9)
+#: the dtypes that torch's ordinary calls compute in
+COMPUTED = tuple(dtype for dtype in TORCH_DTYPES if dtype != "fp8")
 
 
 def unsupported_dtype(device_kind: str, *dtypes: str) -> str:
     """Return why torch kernels cannot run in one of these dtypes on a device, or an empty string."""
     for dtype in dtypes:
-        if dtype not in TORCH_DTYPES:
-            return f"there is no torch kernel in {dtype} here; there are {', '.join(TORCH_DTYPES)}"
+        if dtype not in COMPUTED:
+            return f"there is no torch kernel in {dtype} here; there are {', '.join(COMPUTED)}"
         if dtype == "tf32" and device_kind == "cpu":
             return "tf32 is a mode of tensor cores, which a CPU does not have"
     return ""

@@ -1,61 +1,42 @@
-"""Attention: F.scaled_dot_product_attention, and the unfused composition that writes its scores to memory."""
+"""Attention: F.scaled_dot_product_attention by each of its backends, and the composition that writes its scores."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
-import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.reference.attention import hidden
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch import _sdpa
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.attention import Attention
 
-
-def _supports_sdpa(op: Attention, device: Device) -> str:
-    if op.algorithm == "unfused":
-        return "the operator asks for the unfused algorithm"
-    if op.kv_dtype != op.dtype:
-        return f"scaled_dot_product_attention takes no {op.kv_dtype} keys with {op.dtype} queries"
-    return unsupported_dtype(device.kind, op.dtype)
+Function = Callable[..., torch.Tensor]
 
 
 def _supports_naive(op: Attention, device: Device) -> str:
     return unsupported_dtype(device.kind, op.dtype, op.kv_dtype)
 
 
-def _sdpa(op: Attention, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """Without a mask tensor where torch can do without: its is_causal aligns the first query with the first key."""
-    q, k, v = inputs["q"], inputs["k"], inputs["v"]
-    grouped = bool(op.heads != op.kv_heads)
-    square = op.causal and op.seq_q == op.seq_kv and not op.window
-    sees_all = not op.causal or (op.seq_q == 1 and not op.window)
-    if square or sees_all:
-        causal = bool(square and op.seq_q > 1)
-        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
-    mask = ~_hidden(op, q.device)
-    return lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=grouped)
+def _supports_compiled(op: Attention, device: Device) -> str:
+    return _supports_naive(op, device) or no_compiler(device)
 
 
-def _hidden(op: Attention, device: torch.device) -> torch.Tensor:
-    mask = hidden(op, torch.arange(int(op.seq_q), device=device))
-    assert mask is not None
-    return mask
+def _composed(op: Attention, inputs: Mapping[str, torch.Tensor]) -> tuple[Function, tuple[torch.Tensor, ...]]:
+    """Return product, mask, softmax, product as a function, and what it takes."""
+    group, dtype, scale = int(op.heads // op.kv_heads), TORCH_DTYPES[op.dtype], 1 / math.sqrt(op.head_dim)
 
-
-def _naive(op: Attention, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """Product, mask, softmax, product: all scores are computed and cross memory several times."""
-    q, group = inputs["q"], int(op.heads // op.kv_heads)
-    dtype, scale = TORCH_DTYPES[op.dtype], 1 / math.sqrt(op.head_dim)
-    mask = _hidden(op, q.device) if op.causal else None
-    keys, values = inputs["k"], inputs["v"]
-
-    def call() -> torch.Tensor:
+    def function(
+        q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
         k, v = keys.to(dtype), values.to(dtype)
         if group > 1:
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
@@ -64,11 +45,40 @@ def _naive(op: Attention, inputs: Mapping[str, torch.Tensor]) -> Call:
             scores = scores.masked_fill(mask, -math.inf)
         return torch.matmul(torch.softmax(scores, -1), v)
 
-    return call
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    mask = hidden(op, torch.arange(int(op.seq_q), device=q.device))
+    return function, (q, k, v) if mask is None else (q, k, v, mask)
+
+
+def _naive(op: Attention, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """All scores are computed and cross memory several times."""
+    function, arguments = _composed(op, inputs)
+    return lambda: function(*arguments)
+
+
+def _compiled(op: Attention, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """The composition compiled: scale and mask are fused, or all of it becomes scaled_dot_product_attention."""
+    composed, arguments = _composed(op, inputs)
+    function = compiled(composed)
+    return lambda: function(*arguments)
 
 
 def _unfused(op: Attention) -> Operator:
-    return dataclasses.replace(op, algorithm="unfused")
+    # of keys that no query sees there is no tensor
+    return dataclasses.replace(op, algorithm="unfused", seq_kv=op.keys())
+
+
+def _passes(op: Attention) -> tuple[Operator, ...]:
+    """The three kernels of the unfused algorithm, and the scale, the mask and the copies of keys between them."""
+    scores, group = op.batch * op.heads * op.seq_q * op.keys(), int(op.heads // op.kv_heads)
+    between = ("mul", "add") if op.causal else ("mul",)
+    made = (*_unfused(op).composition(), *streamed(scores, op.dtype, *between))
+    repeated = op.batch * op.heads * op.keys() * op.head_dim
+    return (*made, *streamed(repeated, op.dtype, "copy", "copy")) if group > 1 else made
+
+
+def _fused_passes(op: Attention) -> tuple[Operator, ...]:
+    return _unfused(op).composition()
 
 
 def _workspace_bytes(op: Attention) -> float:
@@ -76,9 +86,35 @@ def _workspace_bytes(op: Attention) -> float:
     return 4.0 * scores
 
 
+def _library(name: str, backend: str) -> Kernel:
+    """Return scaled_dot_product_attention by one of its backends; "" leaves the choice to torch."""
+    prepare, supports = functools.partial(_sdpa.prepare, backend), functools.partial(_sdpa.supports, backend)
+    made = Kernel(name, "attention", "torch", prepare, supports)
+    return dataclasses.replace(made, workspace_bytes=_workspace_bytes) if backend == "MATH" else made
+
+
 KERNELS = (
-    Kernel("torch.sdpa", "attention", "torch", _sdpa, _supports_sdpa),
+    _library("torch.sdpa", ""),
+    *(_library(f"torch.sdpa.{name}", backend) for name, backend in _sdpa.BACKENDS.items()),
     Kernel(
-        "naive", "attention", "torch", _naive, _supports_naive, workspace_bytes=_workspace_bytes, own_operator=_unfused
+        "naive",
+        "attention",
+        "torch",
+        _naive,
+        _supports_naive,
+        workspace_bytes=_workspace_bytes,
+        own_operator=_unfused,
+        composition=_passes,
+    ),
+    Kernel(
+        "compiled",
+        "attention",
+        "torch",
+        _compiled,
+        _supports_compiled,
+        workspace_bytes=_workspace_bytes,
+        own_operator=_unfused,
+        composition=_fused_passes,
+        compiles=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Elementwise operators: torch's own fused call, and the chain of simple calls it replaces."""
+"""Elementwise operators: torch's own fused call, the chain of simple calls it replaces, and that chain compiled."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.reference.elementwise import FUNCTIONS, TWO_OPERANDS, operands
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._precision import TORCH_DTYPES, unsupported_dtype
+from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 
 Function = Callable[..., torch.Tensor]
 
 #: kinds for which torch has one call that the reference spells as several, or writes without copying
-_FUSED: Mapping[str, Function] = MappingProxyType(
-    {
-        "copy": torch.clone,
-        "fma": lambda x, y, z: torch.addcmul(z, x, y),
-        "silu_mul": lambda x, y: F.silu(x).mul_(y),
-    }
-)
+_FUSED: Mapping[str, Function] = MappingProxyType({"copy": torch.clone, "fma": lambda x, y, z: torch.addcmul(z, x, y)})
 
 
 def _silu(x: torch.Tensor) -> torch.Tensor:
@@ -36,11 +33,28 @@ CHAINS: Mapping[str, Function] = MappingProxyType(
     {
         "gelu": lambda x: x * 0.5 * (torch.erf(x / math.sqrt(2.0)) + 1.0),
         "silu": _silu,
-        "sigmoid": lambda x: 1 / (1 + torch.exp(-x)),
+        "sigmoid": lambda x: torch.reciprocal(1 + torch.exp(-x)),
         "silu_mul": lambda x, y: _silu(x) * y,
         "fma": lambda x, y, z: x * y + z,
+        "chain4": lambda x, y, z: F.silu(F.gelu(x + y) * z),
     }
 )
+_SILU = ("neg", "exp", "add")
+#: the passes of each chain: those over one tensor (erf costs as tanh does: one operation), and those over two
+_PASSES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
+    {
+        "gelu": (("mul", "div", "tanh", "add"), ("mul",)),
+        "silu": (_SILU, ("div",)),
+        "sigmoid": ((*_SILU, "div"), ()),
+        "silu_mul": (_SILU, ("div", "mul")),
+        "fma": ((), ("mul", "add")),
+        "chain4": (("gelu", "silu"), ("add", "mul")),
+    }
+)
+
+
+def _supports_compiled(op: Elementwise, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
 
 
 def _supports(op: Elementwise, device: Device) -> str:
@@ -63,8 +77,13 @@ def _prepare(function: Function, op: Elementwise, inputs: Mapping[str, torch.Ten
 
 
 def _library(op: Elementwise, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """The one torch call of the kind; silu_mul, which torch has not, as silu and a product in place."""
+    """The one torch call of the kind."""
     return _prepare(_FUSED.get(op.kind, FUNCTIONS[op.kind]), op, inputs)
+
+
+def _silu_mul(op: Elementwise, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """Two calls, the product in place: torch has none for both."""
+    return _prepare(lambda x, y: F.silu(x).mul_(y), op, inputs)
 
 
 def _naive(op: Elementwise, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -72,8 +91,38 @@ def _naive(op: Elementwise, inputs: Mapping[str, torch.Tensor]) -> Call:
     return _prepare(CHAINS[op.kind], op, inputs)
 
 
+def _compiled(op: Elementwise, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """The chain of simple calls, compiled into one pass."""
+    return _prepare(compiled(CHAINS[op.kind]), op, inputs)
+
+
 def _is_chain(op: Elementwise) -> bool:
     return op.kind in CHAINS
+
+
+def _has_call(op: Elementwise) -> bool:
+    """Whether torch has one call for the kind; for the others it has only those that they are made of."""
+    return op.kind not in ("silu_mul", "chain4")
+
+
+def _is_silu_mul(op: Elementwise) -> bool:
+    return op.kind == "silu_mul"
+
+
+def _silu_mul_passes(op: Elementwise) -> tuple[Operator, ...]:
+    made = (*streamed(op.numel, op.dtype, "silu"), *streamed(op.numel, op.dtype, "mul", tensors=2))
+    return made if op.out_dtype == op.dtype else (*made, _cast(op))
+
+
+def _composition(op: Elementwise) -> tuple[Operator, ...]:
+    """The passes over one tensor and over two; a missing operand of the kind is a scalar."""
+    single, double = _PASSES[op.kind]
+    made = (*streamed(op.numel, op.dtype, *single), *streamed(op.numel, op.dtype, *double, tensors=2))
+    return made if op.out_dtype == op.dtype else (*made, _cast(op))
+
+
+def _cast(op: Elementwise) -> Elementwise:
+    return Elementwise(numel=op.numel, kind="cast", dtype=op.dtype, out_dtype=op.out_dtype)
 
 
 def _workspace_bytes(op: Elementwise) -> float:
@@ -81,6 +130,34 @@ def _workspace_bytes(op: Elementwise) -> float:
 
 
 KERNELS = (
-    Kernel("torch.elementwise", "elementwise", "torch", _library, _supports),
-    Kernel("naive", "elementwise", "torch", _naive, _supports, applies=_is_chain, workspace_bytes=_workspace_bytes),
+    Kernel("torch.elementwise", "elementwise", "torch", _library, _supports, applies=_has_call),
+    Kernel(
+        "torch.silu_mul",
+        "elementwise",
+        "torch",
+        _silu_mul,
+        _supports,
+        applies=_is_silu_mul,
+        composition=_silu_mul_passes,
+    ),
+    Kernel(
+        "naive",
+        "elementwise",
+        "torch",
+        _naive,
+        _supports,
+        applies=_is_chain,
+        workspace_bytes=_workspace_bytes,
+        composition=_composition,
+    ),
+    Kernel(
+        "compiled",
+        "elementwise",
+        "torch",
+        _compiled,
+        _supports_compiled,
+        applies=_is_chain,
+        workspace_bytes=_workspace_bytes,
+        compiles=True,
+    ),
 )

@@ -1,4 +1,4 @@
-"""Matrix products: torch.matmul and its relatives, and a product built up panel by panel in memory."""
+"""Matrix products: torch.matmul and its relatives, one built up panel by panel, and one with its epilogue compiled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import torch
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.reference.gemm import ACTIVATIONS
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._precision import TORCH_DTYPES, unsupported_dtype
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import streamed
+from perfmodel.kernels.torch._precision import FP8_CAPABILITY, TORCH_DTYPES, unsupported_dtype
+from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
 
 #: columns of A and rows of B in one panel of the naive product
@@ -18,6 +21,20 @@ PANEL = 256
 
 def _supports(op: Gemm, device: Device) -> str:
     return unsupported_dtype(device.kind, op.dtype, op.out_dtype)
+
+
+def _supports_compiled(op: Gemm, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
+
+
+def _supports_scaled(op: Gemm, device: Device) -> str:
+    if op.batch != 1:
+        return "torch._scaled_mm takes one product, not a batch"
+    if device.kind == "cuda" and torch.cuda.get_device_capability() < FP8_CAPABILITY:
+        return f"8-bit products need compute capability {'.'.join(map(str, FP8_CAPABILITY))}"
+    if device.kind == "cuda" and (op.k % 16 or op.n % 16):
+        return f"torch._scaled_mm takes multiples of 16, not k={op.k} and n={op.n}"
+    return unsupported_dtype(device.kind, op.out_dtype)
 
 
 def _library(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -43,6 +60,31 @@ def _finished(product: Call, out: torch.dtype, activation: str) -> Call:
     return lambda: activate(product().to(out))
 
 
+def _scaled(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """torch._scaled_mm with scales of 1, summed as fast as tensor cores can; bias and activation their own calls."""
+    a, b, out, bias = inputs["a"][0], inputs["b"][0], TORCH_DTYPES[op.out_dtype], inputs.get("bias")
+    one, activate = torch.ones((), device=a.device), ACTIVATIONS[op.activation]
+    fast = a.is_cuda
+
+    def product() -> torch.Tensor:
+        c = torch._scaled_mm(a, b, one, one, out_dtype=out, use_fast_accum=fast)[None]
+        return c if bias is None else c.add_(bias)
+
+    return product if op.activation == "none" else lambda: activate(product())
+
+
+def _with_epilogue(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """Product, bias and activation, of which the last two are compiled into one pass over C."""
+    out, activate = TORCH_DTYPES[op.out_dtype], ACTIVATIONS[op.activation]
+    arguments = [inputs[name] for name in ("a", "b", "bias") if name in inputs]
+
+    def composed(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | float = 0.0) -> torch.Tensor:
+        return activate(torch.matmul(a, b).to(out) + bias)
+
+    function = compiled(composed)
+    return lambda: function(*arguments)
+
+
 def _naive(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
     """C is built up in memory from panels of 256 columns of A; bias and activation are passes of their own."""
     a_panels = torch.split(inputs["a"], PANEL, dim=2)
@@ -60,8 +102,33 @@ def _naive(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
     return call
 
 
+def _composition(op: Gemm) -> tuple[Operator, ...]:
+    """A product and, after the first, a sum for every panel; then bias and activation."""
+    batch, m, n = op.batch, op.m, op.n
+    whole, rest = divmod(int(op.k), PANEL)
+    products = [Gemm(m=m, n=n, k=PANEL, batch=batch, dtype=op.dtype, count=whole)] if whole else []
+    products += [Gemm(m=m, n=n, k=rest, batch=batch, dtype=op.dtype)] if rest else []
+    numel, dtype = batch * m * n, op.out_dtype
+    sums = streamed(numel, dtype, *["add"] * (whole + bool(rest) - 1), tensors=2)
+    last = (*["add"] * op.bias, *[op.activation] * (op.activation != "none"))
+    return (*products, *sums, *streamed(numel, dtype, *last))
+
+
+def _is_8_bit(op: Gemm) -> bool:
+    return op.dtype == "fp8"
+
+
+def _is_ordinary(op: Gemm) -> bool:
+    """Whether torch.matmul is the call: 8-bit products have one of their own."""
+    return op.dtype != "fp8"
+
+
 def _differs(op: Gemm) -> bool:
-    return bool(op.k > PANEL or op.bias)
+    return bool(op.k > PANEL or op.bias) and _is_ordinary(op)
+
+
+def _has_epilogue(op: Gemm) -> bool:
+    return bool(op.bias or op.activation != "none") and _is_ordinary(op)
 
 
 def _workspace_bytes(op: Gemm) -> float:
@@ -69,6 +136,26 @@ def _workspace_bytes(op: Gemm) -> float:
 
 
 KERNELS = (
-    Kernel("torch.matmul", "gemm", "torch", _library, _supports),
-    Kernel("naive", "gemm", "torch", _naive, _supports, applies=_differs, workspace_bytes=_workspace_bytes),
+    Kernel("torch.matmul", "gemm", "torch", _library, _supports, applies=_is_ordinary),
+    Kernel("torch.scaled_mm", "gemm", "torch", _scaled, _supports_scaled, applies=_is_8_bit),
+    Kernel(
+        "naive",
+        "gemm",
+        "torch",
+        _naive,
+        _supports,
+        applies=_differs,
+        workspace_bytes=_workspace_bytes,
+        composition=_composition,
+    ),
+    Kernel(
+        "compiled",
+        "gemm",
+        "torch",
+        _with_epilogue,
+        _supports_compiled,
+        applies=_has_epilogue,
+        workspace_bytes=_workspace_bytes,
+        compiles=True,
+    ),
 )

@@ -1,4 +1,4 @@
-"""Layer normalisation: F.layer_norm, and the same from primitive operations."""
+"""Layer normalisation: F.layer_norm, the same from primitive operations, and those compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.reference.layer_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import column, rowwise
 from perfmodel.kernels.torch._precision import unsupported_dtype
+from perfmodel.operators import Operator
 from perfmodel.operators.layer_norm import LayerNorm
 
 
@@ -18,21 +21,36 @@ def _supports(op: LayerNorm, device: Device) -> str:
     return unsupported_dtype(device.kind, op.dtype)
 
 
+def _supports_compiled(op: LayerNorm, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
+
+
 def _library(op: LayerNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
     x, gamma, beta, shape = inputs["x"], inputs["gamma"], inputs["beta"], [int(op.cols)]
     return lambda: F.layer_norm(x, shape, gamma, beta, EPS)
 
 
-def _naive(op: LayerNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
+def _primitives(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
     """Mean, difference, variance, reciprocal root, scale and shift, each its own pass over memory."""
+    centred = x - x.mean(-1, keepdim=True)
+    variance = (centred * centred).mean(-1, keepdim=True)
+    return centred * torch.rsqrt(variance + EPS) * gamma + beta
+
+
+def _naive(op: LayerNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
     x, gamma, beta = inputs["x"], inputs["gamma"], inputs["beta"]
+    return lambda: _primitives(x, gamma, beta)
 
-    def call() -> torch.Tensor:
-        centred = x - x.mean(-1, keepdim=True)
-        variance = (centred * centred).mean(-1, keepdim=True)
-        return centred * torch.rsqrt(variance + EPS) * gamma + beta
 
-    return call
+def _compiled(op: LayerNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, gamma, beta, function = inputs["x"], inputs["gamma"], inputs["beta"], compiled(_primitives)
+    return lambda: function(x, gamma, beta)
+
+
+def _composition(op: LayerNorm) -> tuple[Operator, ...]:
+    """Two means; a difference, a square, two scales and a shift of the whole; two operations on a column."""
+    kinds = ("sub", "square", "mul", "mul", "add")
+    return (*rowwise(op, reductions=2, kinds=kinds), *column(op, "add", "rsqrt"))
 
 
 def _workspace_bytes(op: LayerNorm) -> float:
@@ -41,5 +59,22 @@ def _workspace_bytes(op: LayerNorm) -> float:
 
 KERNELS = (
     Kernel("F.layer_norm", "layer_norm", "torch", _library, _supports),
-    Kernel("naive", "layer_norm", "torch", _naive, _supports, workspace_bytes=_workspace_bytes),
+    Kernel(
+        "naive",
+        "layer_norm",
+        "torch",
+        _naive,
+        _supports,
+        workspace_bytes=_workspace_bytes,
+        composition=_composition,
+    ),
+    Kernel(
+        "compiled",
+        "layer_norm",
+        "torch",
+        _compiled,
+        _supports_compiled,
+        workspace_bytes=_workspace_bytes,
+        compiles=True,
+    ),
 )

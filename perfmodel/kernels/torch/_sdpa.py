@@ -1,0 +1,120 @@
+"""F.scaled_dot_product_attention by a named backend, and the reason where torch says that it cannot take a shape."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 -- torch's own convention
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.reference.attention import hidden
+from perfmodel.kernels.registry import Call
+from perfmodel.kernels.torch._precision import TORCH_DTYPES, unsupported_dtype
+from perfmodel.operators.attention import Attention
+
+#: the last part of a kernel's name -> torch's name of the backend
+BACKENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "flash": "FLASH_ATTENTION",
+        "efficient": "EFFICIENT_ATTENTION",
+        "cudnn": "CUDNN_ATTENTION",
+        "math": "MATH",
+    }
+)
+#: the backends that take a mask of the lower right corner as such, without a tensor for it
+_TAKE_CORNER = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION")
+_ON_CPU = ("", "FLASH_ATTENTION", "MATH")
+#: torch's warnings that tell no reason of the backend that was asked for
+_BESIDE_THE_POINT = ("not used because", "runtime disabled")
+
+
+def supports(backend: str, op: Attention, device: Device) -> str:
+    """Return why a backend ("" for torch's own choice) cannot run an operator on a device, or an empty string."""
+    if op.algorithm == "unfused":
+        return "the operator asks for the unfused algorithm"
+    if op.kv_dtype != op.dtype:
+        return f"scaled_dot_product_attention takes no {op.kv_dtype} keys with {op.dtype} queries"
+    if device.kind == "cpu" and backend not in _ON_CPU:
+        return "torch has this backend only on GPUs"
+    return unsupported_dtype(device.kind, op.dtype) or (_refusal(backend, op, device.kind) if backend else "")
+
+
+def prepare(backend: str, op: Attention, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """Return the call by a backend, without a mask tensor where torch can do without."""
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    grouped = bool(op.heads != op.kv_heads)
+    mask, causal = _mask(backend, op, q.device)
+
+    def call() -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=grouped)
+
+    if not backend:
+        return call
+
+    def named() -> torch.Tensor:
+        with sdpa_kernel(getattr(SDPBackend, backend)):
+            return call()
+
+    return named
+
+
+def _mask(backend: str, op: Attention, device: torch.device) -> tuple[Any, bool]:
+    """Return attn_mask and is_causal, which in torch aligns the first query with the first key, not the last ones."""
+    square = op.causal and op.seq_q == op.seq_kv and not op.window
+    sees_all = not op.causal or (op.seq_q == 1 and not op.window)
+    if square or sees_all:
+        return None, bool(square and op.seq_q > 1)
+    if _takes_corner(backend, op, device):
+        # imports torch.compile and all that hangs on it: seconds, which a CPU need not wait for
+        from torch.nn.attention.bias import causal_lower_right
+
+        return causal_lower_right(int(op.seq_q), int(op.seq_kv)), False
+    beyond = hidden(op, torch.arange(int(op.seq_q), device=device))
+    assert beyond is not None
+    return ~beyond, False
+
+
+def _takes_corner(backend: str, op: Attention, device: torch.device) -> bool:
+    """Whether the mask is that of the lower right corner, and the backend takes it as such."""
+    corner = op.causal and 1 < op.seq_q < op.seq_kv and not op.window
+    return bool(corner and device.type == "cuda" and backend in _TAKE_CORNER)
+
+
+def _refusal(backend: str, op: Attention, device_kind: str) -> str:
+    """Ask torch whether a backend takes the operator's tensors, one sequence of the batch; return its reason if not."""
+    shapes = ((op.heads, op.seq_q), (op.kv_heads, op.keys()), (op.kv_heads, op.keys()))
+    q, k, v = (
+        torch.empty((1, int(h), int(s), int(op.head_dim)), dtype=TORCH_DTYPES[op.dtype], device=device_kind)
+        for h, s in shapes
+    )
+    with warnings.catch_warnings(record=True) as said, contextlib.suppress(RuntimeError):
+        warnings.simplefilter("always")
+        if _takes(backend, op, q, k, v):
+            return ""
+    reasons = [str(warning.message).partition(" (Triggered")[0].strip() for warning in said]
+    told = [reason for reason in reasons if not any(part in reason for part in _BESIDE_THE_POINT)]
+    return told[0] if told else "torch says that this backend cannot take it"
+
+
+def _takes(backend: str, op: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    grouped = bool(op.heads != op.kv_heads)
+    mask, causal = _mask(backend, op, q.device)
+    chosen = getattr(SDPBackend, backend)
+    with sdpa_kernel(chosen):
+        if _takes_corner(backend, op, q.device):
+            asked = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, False, grouped)
+            flash = backend == "FLASH_ATTENTION"
+            ask = (
+                torch.backends.cuda.can_use_flash_attention
+                if flash
+                else torch.backends.cuda.can_use_efficient_attention
+            )
+            return bool(ask(asked, True))
+        choice = torch._fused_sdp_choice(q, k, v, mask, 0.0, causal, enable_gqa=grouped)
+        return bool(choice == chosen.value)

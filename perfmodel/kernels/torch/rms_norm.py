@@ -1,0 +1,70 @@
+"""Root-mean-square normalisation: F.rms_norm, the same from primitive operations, and those compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F  # noqa: N812 -- torch's own convention
+
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.reference.rms_norm import EPS
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import column, rowwise
+from perfmodel.kernels.torch._precision import unsupported_dtype
+from perfmodel.operators import Operator
+from perfmodel.operators.rms_norm import RmsNorm
+
+
+def _supports(op: RmsNorm, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _supports_compiled(op: RmsNorm, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
+
+
+def _library(op: RmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, gamma, shape = inputs["x"], inputs["gamma"], [int(op.cols)]
+    return lambda: F.rms_norm(x, shape, gamma, EPS)
+
+
+def _primitives(x: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+    """Square, mean, reciprocal root and two scales, each its own pass over memory."""
+    mean_square = x.square().mean(-1, keepdim=True)
+    return x * torch.rsqrt(mean_square + EPS) * gamma
+
+
+def _naive(op: RmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, gamma = inputs["x"], inputs["gamma"]
+    return lambda: _primitives(x, gamma)
+
+
+def _compiled(op: RmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, gamma, function = inputs["x"], inputs["gamma"], compiled(_primitives)
+    return lambda: function(x, gamma)
+
+
+def _composition(op: RmsNorm) -> tuple[Operator, ...]:
+    """One mean; a square and two scales of the whole; two operations on a column."""
+    return (*rowwise(op, reductions=1, kinds=("square", "mul", "mul")), *column(op, "add", "rsqrt"))
+
+
+def _workspace_bytes(op: RmsNorm) -> float:
+    return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
+
+
+KERNELS = (
+    Kernel("F.rms_norm", "rms_norm", "torch", _library, _supports, workspace_bytes=_workspace_bytes),
+    Kernel("naive", "rms_norm", "torch", _naive, _supports, workspace_bytes=_workspace_bytes, composition=_composition),
+    Kernel(
+        "compiled",
+        "rms_norm",
+        "torch",
+        _compiled,
+        _supports_compiled,
+        workspace_bytes=_workspace_bytes,
+        compiles=True,
+    ),
+)

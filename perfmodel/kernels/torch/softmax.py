@@ -1,0 +1,68 @@
+"""Softmax: torch.softmax, the same from primitive operations, and those compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import rowwise
+from perfmodel.kernels.torch._precision import unsupported_dtype
+from perfmodel.operators import Operator
+from perfmodel.operators.softmax import Softmax
+
+
+def _supports(op: Softmax, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _supports_compiled(op: Softmax, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
+
+
+def _library(op: Softmax, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x = inputs["x"]
+    return lambda: torch.softmax(x, -1)
+
+
+def _primitives(x: torch.Tensor) -> torch.Tensor:
+    """Maximum, difference, exponential, sum and quotient, each its own pass over memory."""
+    power = torch.exp(x - x.amax(-1, keepdim=True))
+    return power / power.sum(-1, keepdim=True)
+
+
+def _naive(op: Softmax, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x = inputs["x"]
+    return lambda: _primitives(x)
+
+
+def _compiled(op: Softmax, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, function = inputs["x"], compiled(_primitives)
+    return lambda: function(x)
+
+
+def _composition(op: Softmax) -> tuple[Operator, ...]:
+    """A maximum and a sum; a difference, an exponential and a quotient of the whole."""
+    return rowwise(op, reductions=2, kinds=("sub", "exp", "div"))
+
+
+def _workspace_bytes(op: Softmax) -> float:
+    return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
+
+
+KERNELS = (
+    Kernel("torch.softmax", "softmax", "torch", _library, _supports),
+    Kernel("naive", "softmax", "torch", _naive, _supports, workspace_bytes=_workspace_bytes, composition=_composition),
+    Kernel(
+        "compiled",
+        "softmax",
+        "torch",
+        _compiled,
+        _supports_compiled,
+        workspace_bytes=_workspace_bytes,
+        compiles=True,
+    ),
+)

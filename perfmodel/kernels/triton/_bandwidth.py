@@ -1,0 +1,155 @@
+"""Kernels that only read, write, multiply-add or do nothing: the ceilings of caches and of the vector engine.
+
+Their loops advance by an argument that the compiler does not know, so that no load is moved out of its loop. Checked
+in the machine code for compute capability 8.0, 9.0 and 10.0: every load of a loop is there, 16 bytes a thread.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from perfmodel.kernels.torch._bandwidth import Probe
+from perfmodel.kernels.torch._precision import TORCH_DTYPES
+
+#: elements of a block, 4 KiB of float32, and blocks in flight per turn of a loop: 64 KiB a program
+_BLOCK, _UNROLL = 1024, 16
+#: programs per SM of a kernel that streams; eight of four warps fill half an SM's warps
+_PROGRAMS_PER_SM = 8
+#: bytes of a ring in L1: less than the L1 of any GPU since Volta with 8 programs an SM, which all read the same ring
+_RING_BYTES = 2**14
+#: bytes that a kernel which stays in a cache reads or writes in all, and FLOP of a chain: about a millisecond's worth
+_CACHED_BYTES, _CHAIN_FLOP = 2.0**33, 2.0**35
+#: two multiply-adds in one instruction for 16-bit numbers
+_PAIRED: Mapping[str, str] = MappingProxyType(
+    {"fp16": "fma.rn.f16x2 $0, $1, $2, $3;", "bf16": "fma.rn.bf16x2 $0, $1, $2, $3;"}
+)
+#: dtypes of a chain of multiply-adds
+CHAINS = ("fp32", "fp64", "fp16", "bf16")
+
+
+@triton.jit
+def _read(x, out, turns, start, step, mask, BLOCK: tl.constexpr, UNROLL: tl.constexpr, CACHE: tl.constexpr):
+    """Sum blocks of x: program p begins at block p * start, and goes on by ``step`` blocks in a ring of mask + 1."""
+    program = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    block = program * start
+    for _ in range(turns):
+        for _ in tl.static_range(UNROLL):
+            total += tl.load(x + (block & mask) * BLOCK + offsets, cache_modifier=CACHE)
+            block += step
+    tl.store(out + program, tl.sum(total))
+
+
+@triton.jit
+def _write(x, turns, step, mask, BLOCK: tl.constexpr, UNROLL: tl.constexpr):
+    """Fill blocks of x: program p begins at block p, and goes on by ``step`` blocks in a ring of mask + 1."""
+    program = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    values = (offsets + program).to(tl.float32)
+    block = program
+    for _ in range(turns):
+        for _ in tl.static_range(UNROLL):
+            tl.store(x + (block & mask) * BLOCK + offsets, values)
+            block += step
+
+
+@triton.jit
+def _chain(out, factor, turns, BLOCK: tl.constexpr, UNROLL: tl.constexpr, PAIRED: tl.constexpr):
+    """Take x = factor x + c over and over; with factor -1, x goes to and fro between x and c - x and never settles."""
+    program = tl.program_id(0)
+    offsets = program * BLOCK + tl.arange(0, BLOCK)
+    # the upper bits of a linear congruence: 0 to 1 in steps that leave no bit of a 16-bit number idle
+    c = (((offsets * 1103515245 + 12345) & 0x7FFFFFFF) * (1.0 / 2147483648.0)).to(out.dtype.element_ty)
+    x = c * c
+    factors = (x * 0 + factor).to(x.dtype)
+    for _ in range(turns):
+        for _ in tl.static_range(UNROLL):
+            if PAIRED == "":
+                x = tl.fma(x, factors, c)
+            else:
+                x = tl.inline_asm_elementwise(PAIRED, "=r,r,r,r", [x, factors, c], dtype=x.dtype, is_pure=True, pack=2)
+    tl.store(out + offsets, x)
+
+
+@triton.jit
+def _empty(x):
+    """Do nothing."""
+
+
+def empty_launch() -> Any:
+    """Return the launch of an empty kernel."""
+    x = torch.empty(1, device="cuda")
+    return functools.partial(_empty[(1,)], x, num_warps=1)
+
+
+def memory_probes(numel: int, programs: int, device: str = "cuda") -> dict[str, Probe]:
+    """Return a read and a write of most of a float32 buffer of ``numel`` elements, each element at most once."""
+    turns = numel // (_BLOCK * programs * _UNROLL)
+    x = torch.randn(numel, device=device)
+    every = 2**31 - 1  # no ring: the blocks end before it
+    return {"read": _reading(x, programs, turns, every, ".cg"), "write": _writing(x, programs, turns, every)}
+
+
+def l2_probes(ring_bytes: float, programs: int, device: str = "cuda", moved: float = _CACHED_BYTES) -> dict[str, Probe]:
+    """Return a read and a write that go round in a ring of the L2, the largest power of two within ``ring_bytes``.
+
+    ``.cg`` keeps the loads out of L1; every program reaches every part of the ring.
+    """
+    blocks = _blocks_within(ring_bytes)
+    turns = max(1, int(moved / (4.0 * _BLOCK * programs * _UNROLL)))
+    x = torch.randn(blocks * _BLOCK, device=device)
+    return {"read": _reading(x, programs, turns, blocks - 1, ".cg"), "write": _writing(x, programs, turns, blocks - 1)}
+
+
+def l1_probes(programs: int, device: str = "cuda", moved: float = _CACHED_BYTES) -> dict[str, Probe]:
+    """Return a read by which every program goes round in the same 16 KiB, which each L1 then holds."""
+    blocks = _blocks_within(_RING_BYTES)
+    turns = max(1, int(moved / (4.0 * _BLOCK * programs * _UNROLL)))
+    x = torch.randn(blocks * _BLOCK, device=device)
+    return {"read": _reading(x, programs, turns, blocks - 1, "", start=0, step=1)}
+
+
+def chain_probe(dtype: str, programs: int, device: str = "cuda", flop: float = _CHAIN_FLOP) -> Probe:
+    """Return a chain of multiply-adds in registers, 8 independent ones a thread: the rate of the vector engine.
+
+    One multiply-add is 2 FLOP. 16-bit numbers go two to an instruction, as the data sheets count them.
+    """
+    turns = max(1, int(flop / (2.0 * _BLOCK * programs * _UNROLL)))
+    out = torch.empty(programs * _BLOCK, dtype=TORCH_DTYPES[dtype], device=device)
+    paired = _PAIRED.get(dtype, "")
+    call = functools.partial(_chain[(programs,)], out, -1.0, turns, BLOCK=_BLOCK, UNROLL=_UNROLL, PAIRED=paired)
+    return Probe(call, 2.0 * _BLOCK * _UNROLL * programs * turns)
+
+
+def programs_that_fill(sms: int) -> int:
+    """Return how many programs of these kernels fill a GPU of ``sms`` SMs."""
+    return sms * _PROGRAMS_PER_SM
+
+
+def _blocks_within(size_bytes: float) -> int:
+    """Return the largest power of two of blocks that fits."""
+    return 1 << max(0, int(size_bytes / (4 * _BLOCK)).bit_length() - 1)
+
+
+def _reading(
+    x: torch.Tensor, programs: int, turns: int, mask: int, cache: str, start: int = 1, step: int | None = None
+) -> Probe:
+    out = torch.empty(programs, device=x.device)
+    stride = programs if step is None else step
+    call = functools.partial(
+        _read[(programs,)], x, out, turns, start, stride, mask, BLOCK=_BLOCK, UNROLL=_UNROLL, CACHE=cache
+    )
+    return Probe(call, 4.0 * _BLOCK * _UNROLL * programs * turns)
+
+
+def _writing(x: torch.Tensor, programs: int, turns: int, mask: int) -> Probe:
+    call = functools.partial(_write[(programs,)], x, turns, programs, mask, BLOCK=_BLOCK, UNROLL=_UNROLL)
+    return Probe(call, 4.0 * _BLOCK * _UNROLL * programs * turns)

@@ -1,0 +1,275 @@
+"""Code of the matrix products: tiles in a grouped order, accumulated in float32, with a fused epilogue.
+
+After Triton's tutorials 03 (matrix multiplication) and 09 (persistent matmul).
+"""
+
+# Triton compiles branches away, so that each side returns.
+# ruff: noqa: RET505
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from perfmodel.kernels.triton._base import multiprocessors
+from perfmodel.kernels.triton._tune import config, tuned
+
+#: the declared space: rows, columns and depth of a tile; 128 bytes deep, which one swizzled line of shared memory
+#: holds, or 256 where few rows leave the tensor cores idle anyway
+CONFIGS = (
+    *(config(8, stages, BLOCK_M=128, BLOCK_N=256, BLOCK_K=k, GROUP_M=8) for k in (64, 128) for stages in (3, 4)),
+    config(8, 3, BLOCK_M=256, BLOCK_N=128, BLOCK_K=64, GROUP_M=8),
+    config(8, 3, BLOCK_M=128, BLOCK_N=128, BLOCK_K=32, GROUP_M=8),
+    *(config(4, 4, BLOCK_M=128, BLOCK_N=128, BLOCK_K=k, GROUP_M=8) for k in (64, 128)),
+    *(config(4, 4, BLOCK_M=64, BLOCK_N=64, BLOCK_K=k, GROUP_M=8) for k in (32, 64, 128)),
+    *(config(4, 5, BLOCK_M=16, BLOCK_N=64, BLOCK_K=k, GROUP_M=1) for k in (64, 128, 256)),
+    *(config(4, 5, BLOCK_M=16, BLOCK_N=32, BLOCK_K=k, GROUP_M=1) for k in (64, 128, 256)),
+    config(4, 4, BLOCK_M=32, BLOCK_N=64, BLOCK_K=128, GROUP_M=1),
+)
+_INTERPRETED = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "GROUP_M": 2}
+_KEY = ("M", "N", "K", "BATCH")
+#: rows up to which a product is bound by reading B, so that tiles of few rows pay
+_FEW_ROWS = 64
+#: tiles a multiprocessor: with more, larger tiles would do; with fewer, smaller ones would keep more of them busy
+_MOST_TILES, _FEWEST_TILES = 16, 0.5
+#: columns from which on a tile is stored by descriptor in two halves
+_HALVED = 32 if triton.knobs.runtime.interpret else 256
+
+
+def _fits(configs: list[triton.Config], arguments: Mapping[str, Any], **_: Any) -> list[triton.Config]:
+    """Leave out tiles of another dtype's depth, and those that are too many, too few, or of rows that are not there."""
+    m, n, batch = (arguments.get(name, 1) for name in ("M", "N", "BATCH"))
+    element = (arguments["a_ptr"] if "a_ptr" in arguments else arguments["a_desc"].base).element_size()
+    few = m <= _FEW_ROWS
+    tiles: dict[triton.Config, float] = {}
+    for candidate in configs:
+        rows, columns, depth = (candidate.kwargs[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
+        flat = rows < _FEW_ROWS
+        if depth * element == (256 if flat else 128) and (
+            rows <= max(m, 16) if few else not flat and rows < max(2 * m, 128)
+        ):
+            tiles[candidate] = triton.cdiv(m, rows) * triton.cdiv(n, columns) * batch / multiprocessors()
+    kept = [candidate for candidate, count in tiles.items() if _FEWEST_TILES <= count <= _MOST_TILES]
+    if kept or not tiles:
+        return kept or [configs[0]]
+    fewest, most = min(tiles.values()), max(tiles.values())
+    return [candidate for candidate, count in tiles.items() if count == (fewest if fewest > _MOST_TILES else most)]
+
+
+@triton.jit
+def _place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """Return row and column of a tile, in groups of rows that use the same columns of B while those are in L2."""
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    in_group = GROUP_M * tiles_n
+    first = (tile // in_group) * GROUP_M
+    height = min(tiles_m - first, GROUP_M)
+    return first + (tile % in_group) % height, (tile % in_group) // height
+
+
+@triton.jit
+def _activated(x, ACTIVATION: tl.constexpr):
+    if ACTIVATION == "relu":
+        return tl.maximum(x, 0.0)
+    elif ACTIVATION == "gelu":
+        return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    elif ACTIVATION == "silu":
+        return x / (1.0 + tl.exp(-x))
+    elif ACTIVATION == "sigmoid":
+        return 1.0 / (1.0 + tl.exp(-x))
+    elif ACTIVATION == "tanh":
+        return 2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0
+    else:
+        return x
+
+
+@triton.jit
+def _finished(acc, bias_ptr, columns, N, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr):
+    """Return the accumulator with the bias added and the activation applied, both in float32."""
+    if HAS_BIAS:
+        bias = tl.load(bias_ptr + columns, mask=columns < N, other=0.0)
+        acc += bias.to(tl.float32)[None, :]
+    return _activated(acc, ACTIVATION)
+
+
+@triton.jit
+def _one_tile(
+    tile, a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+    stride_ab, stride_am, stride_bb, stride_bk, stride_bn, stride_cb, stride_cm,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    EVEN_K: tl.constexpr, WIDE: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    UPCAST: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Compute one tile of one product of the batch, and store it."""
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    row, column = _place(tile % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    # products of a batch are apart by more than 32 bits reach sooner than the elements of one are
+    batch = tl.cast(tile // tiles, tl.int64)
+    rows = row * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = column * BLOCK_N + tl.arange(0, BLOCK_N)
+    # Rows and columns beyond the edge load those of the first: cheaper than a mask in the loop, and never stored.
+    inside_m = tl.max_contiguous(tl.multiple_of(tl.where(rows < M, rows, 0), BLOCK_M), BLOCK_M)
+    inside_n = tl.max_contiguous(tl.multiple_of(tl.where(columns < N, columns, 0), BLOCK_N), BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    if WIDE:
+        inside_m = inside_m.to(tl.int64)
+        inside_n = inside_n.to(tl.int64)
+        depth = depth.to(tl.int64)
+        rows = rows.to(tl.int64)
+    a = a_ptr + batch * stride_ab + inside_m[:, None] * stride_am + depth[None, :]
+    b = b_ptr + batch * stride_bb + depth[:, None] * stride_bk + inside_n[None, :] * stride_bn
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        if EVEN_K:
+            left = tl.load(a)
+            right = tl.load(b)
+        else:
+            left = tl.load(a, mask=depth[None, :] < K - k, other=0.0)
+            right = tl.load(b, mask=depth[:, None] < K - k, other=0.0)
+        if UPCAST:
+            left = left.to(tl.float32)
+            right = right.to(tl.float32)
+        acc = tl.dot(left, right, acc, input_precision=PRECISION)
+        a += BLOCK_K
+        b += BLOCK_K * stride_bk
+    acc = _finished(acc, bias_ptr, columns, N, HAS_BIAS, ACTIVATION)
+    c = c_ptr + batch * stride_cb + rows[:, None] * stride_cm + columns[None, :]
+    tl.store(c, acc.to(c_ptr.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+
+
+@tuned(CONFIGS, _KEY, _INTERPRETED, _fits)
+@triton.jit
+def _tiled(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K, BATCH,
+    stride_ab, stride_am, stride_bb, stride_bk, stride_bn, stride_cb, stride_cm,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    EVEN_K: tl.constexpr, WIDE: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    UPCAST: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One block a tile."""
+    _one_tile(
+        tl.program_id(0), a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+        stride_ab, stride_am, stride_bb, stride_bk, stride_bn, stride_cb, stride_cm,
+        BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, EVEN_K, WIDE, HAS_BIAS, ACTIVATION, UPCAST, PRECISION,
+    )  # fmt: skip
+
+
+@tuned(CONFIGS, _KEY, _INTERPRETED, _fits)
+@triton.jit
+def _persistent(
+    a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K, BATCH,
+    stride_ab, stride_am, stride_bb, stride_bk, stride_bn, stride_cb, stride_cm,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    EVEN_K: tl.constexpr, WIDE: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    UPCAST: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One block a multiprocessor, which takes every so many-th tile."""
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N) * BATCH
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+        _one_tile(
+            tile, a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
+            stride_ab, stride_am, stride_bb, stride_bk, stride_bn, stride_cb, stride_cm,
+            BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, EVEN_K, WIDE, HAS_BIAS, ACTIVATION, UPCAST, PRECISION,
+        )  # fmt: skip
+
+
+def _shape_descriptors(arguments: Mapping[str, Any]) -> None:
+    """Give the descriptors the tiles of a configuration, before it is launched."""
+    m, n, k = arguments["BLOCK_M"], arguments["BLOCK_N"], arguments["BLOCK_K"]
+    arguments["a_desc"].block_shape = [m, k]
+    arguments["b_desc"].block_shape = [n, k] if arguments["B_BY_COLUMNS"] else [k, n]
+    arguments["c_desc"].block_shape = [m, n // 2] if n >= _HALVED else [m, n]
+
+
+#: the same space, with the hook that descriptors need
+TMA_CONFIGS = tuple(
+    triton.Config(c.kwargs, num_warps=c.num_warps, num_stages=c.num_stages, pre_hook=_shape_descriptors)
+    for c in CONFIGS
+    if c.kwargs["BLOCK_M"] >= 64
+)
+
+
+@tuned(TMA_CONFIGS, ("M", "N", "K"), _INTERPRETED, _fits)
+@triton.jit
+def _by_descriptor(
+    a_desc, b_desc, c_desc, bias_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    B_BY_COLUMNS: tl.constexpr, HALVED: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    UPCAST: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One block a multiprocessor; the tensor memory accelerator moves the tiles, zeros beyond the edges among them."""
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
+        row, column = _place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for k in range(0, K, BLOCK_K):
+            left = a_desc.load([row * BLOCK_M, k])
+            if B_BY_COLUMNS:  # noqa: SIM108 -- Triton wants both sides of a ternary alike
+                right = b_desc.load([column * BLOCK_N, k]).T
+            else:
+                right = b_desc.load([k, column * BLOCK_N])
+            if UPCAST:
+                left = left.to(tl.float32)
+                right = right.to(tl.float32)
+            acc = tl.dot(left, right, acc, input_precision=PRECISION)
+        columns = column * BLOCK_N + tl.arange(0, BLOCK_N)
+        acc = _finished(acc, bias_ptr, columns, N, HAS_BIAS, ACTIVATION)
+        if BLOCK_N >= HALVED:
+            # half of a wide tile at a time needs half the shared memory, which leaves room for a stage more
+            pair = tl.permute(tl.reshape(acc, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
+            first, second = tl.split(pair)
+            c_desc.store([row * BLOCK_M, column * BLOCK_N], first.to(c_desc.dtype))
+            c_desc.store([row * BLOCK_M, column * BLOCK_N + BLOCK_N // 2], second.to(c_desc.dtype))
+        else:
+            c_desc.store([row * BLOCK_M, column * BLOCK_N], acc.to(c_desc.dtype))
+
+
+def _strides(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> tuple[int, ...]:
+    return (*a.stride()[:2], *b.stride(), *c.stride()[:2])
+
+
+def _sizes(a: torch.Tensor, b: torch.Tensor) -> tuple[int, int, int, int]:
+    batch, m, k = a.shape
+    return m, b.shape[2], k, batch
+
+
+def tiled(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, bias: torch.Tensor | None, **modes: Any) -> None:
+    """Write the product of a [batch, m, k] and b [batch, k, n] to c [batch, m, n], one block a tile."""
+    m, n, k, batch = _sizes(a, b)
+
+    def grid(meta: Mapping[str, int]) -> tuple[int]:
+        return (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]) * batch,)
+
+    _tiled[grid](a, b, c, bias if bias is not None else c, m, n, k, batch, *_strides(a, b, c), **modes)
+
+
+def persistent(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, bias: torch.Tensor | None, **modes: Any) -> None:
+    """Write the product as `tiled` does, with one block a multiprocessor."""
+    m, n, k, batch = _sizes(a, b)
+
+    def grid(meta: Mapping[str, int]) -> tuple[int]:
+        tiles = triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]) * batch
+        return (min(multiprocessors(), tiles),)
+
+    _persistent[grid](a, b, c, bias if bias is not None else c, m, n, k, batch, *_strides(a, b, c), **modes)
+
+
+def by_descriptor(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, bias: torch.Tensor | None, **modes: Any) -> None:
+    """Write the product of one batch as `tiled` does, its tiles moved by the tensor memory accelerator."""
+    m, n, k, _ = _sizes(a, b)
+    by_columns = b.stride(2) != 1
+    make = functools.partial(TensorDescriptor.from_tensor, block_shape=[16, 16])
+    descriptors = (make(a[0]), make(b[0].T if by_columns else b[0]), make(c[0]))
+
+    def grid(meta: Mapping[str, int]) -> tuple[int]:
+        return (min(multiprocessors(), triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"])),)
+
+    _by_descriptor[grid](
+        *descriptors, bias if bias is not None else c, m, n, k, B_BY_COLUMNS=by_columns, HALVED=_HALVED, **modes
+    )

@@ -1,0 +1,42 @@
+"""Choosing a kernel's block sizes by measurement, over the configurations that the kernel declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import triton
+import triton.testing
+
+#: each configuration is timed for this long, after this long of warm-up [ms]
+_REPEAT_MS, _WARM_UP_MS = 40, 10
+
+Prune = Callable[..., list[triton.Config]]
+
+
+def _bench(call: Callable[[], Any], quantiles: Sequence[float]) -> Any:
+    return triton.testing.do_bench(call, warmup=_WARM_UP_MS, rep=_REPEAT_MS, quantiles=quantiles)
+
+
+def tuned(
+    configs: Sequence[triton.Config], key: Sequence[str], interpreted: Mapping[str, int], fits: Prune | None = None
+) -> Callable[[Any], Any]:
+    """Return ``triton.autotune`` over some configurations; under the interpreter, which has no clock, one of its own.
+
+    Parameters
+    ----------
+    configs : the declared space.
+    key : arguments of the kernel; it is tuned again when one of them changes.
+    interpreted : the block sizes under the interpreter.
+    fits : leaves out configurations that make no sense for a shape, and keeps at least one.
+    """
+    space, prune = list(configs), {"early_config_prune": fits} if fits else None
+    if triton.knobs.runtime.interpret:
+        space, prune = [triton.Config(dict(interpreted), pre_hook=configs[0].pre_hook)], None
+    decorate: Callable[[Any], Any] = triton.autotune(space, key=list(key), prune_configs_by=prune, do_bench=_bench)
+    return decorate
+
+
+def config(num_warps: int, num_stages: int, **sizes: int) -> triton.Config:
+    """Return a configuration: block sizes, warps of a block, and depth of the software pipeline."""
+    return triton.Config(sizes, num_warps=num_warps, num_stages=num_stages)

@@ -1,0 +1,81 @@
+"""Flash attention in Triton: blocks of queries, the same with tiles by descriptor, and split keys for decode."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import torch
+
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.registry import Call, Kernel, Prepare
+from perfmodel.kernels.triton._base import NARROW_LIMIT, TMA_CAPABILITY, product_modes, unavailable
+from perfmodel.operators.attention import Attention
+
+_DTYPES = ("fp32", "tf32", "bf16", "fp16")
+#: queries of one key head, over its heads, up to which the keys are split instead of the queries
+_FEW_QUERIES = 64
+_WIDEST_HEAD = 256
+#: where each variant's code is
+_MODULES = MappingProxyType({"flash": "_attention", "flash_by_descriptor": "_attention", "decode": "_decode"})
+
+
+def _is_few(op: Attention) -> bool:
+    return bool(op.heads // op.kv_heads * op.seq_q <= _FEW_QUERIES)
+
+
+def _is_many(op: Attention) -> bool:
+    return not _is_few(op)
+
+
+def _supports(op: Attention, device: Device) -> str:
+    if op.algorithm == "unfused":
+        return "the operator asks for the unfused algorithm"
+    if op.kv_dtype != op.dtype:
+        return f"the Triton kernel takes no {op.kv_dtype} keys with {op.dtype} queries"
+    if op.head_dim > _WIDEST_HEAD:
+        return f"a head of {op.head_dim} does not fit one block; {_WIDEST_HEAD} does"
+    if max(op.seq_q, op.seq_kv) * op.head_dim >= NARROW_LIMIT:
+        return "offsets within one head need more than 32 bits"
+    return unavailable(device, _DTYPES, op.dtype)
+
+
+def _supports_descriptors(op: Attention, device: Device) -> str:
+    if op.dtype not in ("bf16", "fp16"):
+        return f"the kernel with descriptors takes bf16 and fp16, not {op.dtype}"
+    if op.head_dim not in (64, 128):
+        return f"the kernel with descriptors takes heads of 64 or 128, not {op.head_dim}"
+    return _supports(op, device) or unavailable(device, _DTYPES, op.dtype, least=TMA_CAPABILITY)
+
+
+def _preparing(variant: str) -> Prepare:
+    """Return ``prepare`` for one of the variants."""
+
+    def prepare(op: Attention, inputs: Mapping[str, torch.Tensor], /) -> Call:
+        launch = getattr(importlib.import_module(f"perfmodel.kernels.triton.{_MODULES[variant]}"), variant)
+        q, k, v = inputs["q"], inputs["k"], inputs["v"]
+        causal, window, modes = bool(op.causal), int(op.window), product_modes(op.dtype)
+
+        def call() -> torch.Tensor:
+            o = torch.empty_like(q)
+            launch(q, k, v, o, causal, window, modes)
+            return o
+
+        return call
+
+    return prepare
+
+
+KERNELS = (
+    Kernel("triton.attention", "attention", "triton", _preparing("flash"), _supports, applies=_is_many),
+    Kernel(
+        "triton.attention.tma",
+        "attention",
+        "triton",
+        _preparing("flash_by_descriptor"),
+        _supports_descriptors,
+        applies=_is_many,
+    ),
+    Kernel("triton.attention.split", "attention", "triton", _preparing("decode"), _supports, applies=_is_few),
+)

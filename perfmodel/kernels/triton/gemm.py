@@ -1,0 +1,70 @@
+"""Matrix products in Triton: one block a tile, one block a multiprocessor, and the latter with tiles by descriptor."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.registry import Call, Kernel, Prepare
+from perfmodel.kernels.triton._base import (
+    TMA_ALIGNMENT_BYTES,
+    TMA_CAPABILITY,
+    is_wide,
+    product_modes,
+    torch_dtype,
+    unavailable,
+    untaken,
+)
+from perfmodel.operators.gemm import Gemm
+
+#: inputs of 8 bits are written in 16 or 32, which the operator's default does
+_INPUTS = ("fp32", "tf32", "bf16", "fp16", "fp8")
+_OUTPUTS = ("fp32", "tf32", "bf16", "fp16")
+#: tiles are at most this deep, so that a depth which is a multiple of it needs no mask
+_DEEPEST = 128
+
+
+def _supports(op: Gemm, device: Device) -> str:
+    return untaken(_OUTPUTS, op.out_dtype) or unavailable(device, _INPUTS, op.dtype)
+
+
+def _supports_descriptors(op: Gemm, device: Device) -> str:
+    if op.batch != 1:
+        return "the kernel with descriptors takes one product, not a batch"
+    for name, size, dtype in (("k", op.k, op.dtype), ("n", op.n, op.dtype), ("n", op.n, op.out_dtype)):
+        if size * dtype_bytes(dtype) % TMA_ALIGNMENT_BYTES:
+            return f"rows of {name}={size} elements in {dtype} are no multiple of {TMA_ALIGNMENT_BYTES} bytes"
+    return _supports(op, device) or unavailable(device, _INPUTS, op.dtype, least=TMA_CAPABILITY)
+
+
+def _preparing(variant: str) -> Prepare:
+    """Return ``prepare`` for one of the functions of the module with the code."""
+
+    def prepare(op: Gemm, inputs: Mapping[str, torch.Tensor], /) -> Call:
+        launch = getattr(importlib.import_module("perfmodel.kernels.triton._gemm"), variant)
+        a, b, bias = inputs["a"], inputs["b"], inputs.get("bias")
+        shape, out = (int(op.batch), int(op.m), int(op.n)), torch_dtype(op.out_dtype)
+        modes = product_modes(op.dtype) | {"HAS_BIAS": bias is not None, "ACTIVATION": op.activation}
+        if variant != "by_descriptor":
+            wide = is_wide(a[0], b[0]) or shape[1] * shape[2] >= 2**31
+            modes |= {"EVEN_K": op.k % _DEEPEST == 0, "WIDE": wide}
+
+        def call() -> torch.Tensor:
+            c = torch.empty(shape, dtype=out, device=a.device)
+            launch(a, b, c, bias, **modes)
+            return c
+
+        return call
+
+    return prepare
+
+
+KERNELS = (
+    Kernel("triton.gemm", "gemm", "triton", _preparing("tiled"), _supports),
+    Kernel("triton.gemm.persistent", "gemm", "triton", _preparing("persistent"), _supports),
+    Kernel("triton.gemm.tma", "gemm", "triton", _preparing("by_descriptor"), _supports_descriptors),
+)

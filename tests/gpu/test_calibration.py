@@ -1,0 +1,66 @@
+"""A calibration and a check of a real GPU: what physics says of their figures. Skipped where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from perfmodel.cli._device import base_machine, measured_machine
+from perfmodel.kernels.device import open_device
+from perfmodel.measure.effort import Effort
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU"),
+]
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """Return the machine with and without its figures, and the figures, of a short calibration of everything."""
+    device = open_device("cuda")
+    base = base_machine(device, None)
+    effort = Effort(1, 5, 0.1, everything=True)
+    return base, *measured_machine(device, base, ("fp32", "tf32", "bf16", "fp16", "fp8", "int8"), effort)
+
+
+def test_no_figure_is_above_its_datasheet(measured):
+    base, machine, figures = measured
+    sheet = base.main_memory.bandwidth_bytes_per_s
+    assert all(0.5 * sheet < rate <= 1.02 * sheet for rate in figures.bandwidth_bytes_per_s.values())
+    for peak in machine.peaks:
+        if peak.sustained_flop_per_s:
+            assert 0.2 * peak.flop_per_s < peak.sustained_flop_per_s <= 1.05 * peak.flop_per_s, peak.dtype
+    assert 0.8 * base.find_peak("fp32", "vector").flop_per_s < figures.vector_flop_per_s["fp32"]
+
+
+def test_inner_levels_are_faster_than_outer_ones(measured):
+    _, _, figures = measured
+    levels = figures.levels_bytes_per_s
+    assert figures.bandwidth_bytes_per_s["read"] < levels["l2"] < levels["l1"]
+    # one array: shared memory and L1 both give 128 B a clock and SM
+    assert levels["shared"] == pytest.approx(levels["l1"], rel=0.35)
+
+
+def test_a_graph_launches_faster_than_a_stream_and_pinned_memory_copies_faster_than_pageable(measured):
+    _, _, figures = measured
+    assert 0.3e-6 < figures.empty_kernel_s["graph"] <= figures.empty_kernel_s["stream"] < 1e-4
+    rates = {copy.name: copy.bandwidth_bytes_per_s for copy in figures.transfers}
+    assert rates["h2d pinned"] > rates["h2d pageable"]
+    assert rates["d2h pinned"] > rates["d2h pageable"]
+    assert all(1e-6 < copy.latency_s < 1e-3 for copy in figures.transfers)
+
+
+def test_nothing_is_left_out_for_a_fault(measured):
+    _, _, figures = measured
+    assert not [reason for reason in figures.left_out if "Error" in reason]
+
+
+def test_check_judges_every_area(perfmodel):
+    ran = perfmodel("bench", "--check", "--device", "cuda", "--format", "json")
+    assert ran.code in (0, 1)
+    found = {row["area"] for row in ran.json["rows"] if row["verdict"] != "not judged"}
+    assert {"bandwidth", "compute", "pcie"} <= found

@@ -1,0 +1,121 @@
+"""Our kernels on a real GPU: every backend and variant against float64. Skipped where there is no GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from perfmodel.kernels import registry  # noqa: E402 -- after the check that torch is there
+from perfmodel.kernels.device import open_device  # noqa: E402
+from perfmodel.kernels.inputs import make_inputs  # noqa: E402
+from perfmodel.kernels.verify import verify  # noqa: E402
+from perfmodel.operators.attention import Attention  # noqa: E402
+from perfmodel.operators.elementwise import Elementwise  # noqa: E402
+from perfmodel.operators.gemm import Gemm  # noqa: E402
+from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
+from perfmodel.operators.rms_norm import RmsNorm  # noqa: E402
+from perfmodel.operators.softmax import Softmax  # noqa: E402
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU"),
+]
+
+
+def _products():
+    for dtype in ("fp32", "tf32", "bf16", "fp16"):
+        yield Gemm(m=513, n=264, k=1000, dtype=dtype)
+    for dtype in ("bf16", "fp8"):
+        yield Gemm(m=1024, n=1536, k=2048, bias=True, activation="gelu", dtype=dtype)
+        yield Gemm(m=16, n=4096, k=4096, dtype=dtype)
+    yield Gemm(m=200, n=136, k=72, batch=5, bias=True, activation="silu", dtype="bf16")
+
+
+def _rows():
+    for dtype in ("fp32", "bf16", "fp16"):
+        for kind in (LayerNorm, RmsNorm, Softmax):
+            yield kind(rows=1000, cols=1600, dtype=dtype)
+    for kind in (LayerNorm, RmsNorm, Softmax):
+        yield kind(rows=5, cols=32768, dtype="bf16")
+        yield kind(rows=3000, cols=33, dtype="bf16")
+    yield Softmax(rows=40, cols=50_000, dtype="bf16")
+
+
+def _elementwise():
+    for kind in ("add", "gelu", "silu_mul", "chain4"):
+        yield Elementwise(numel=100_003, kind=kind, dtype="bf16")
+        yield Elementwise(numel=2**23, kind=kind, dtype="fp32")
+
+
+def _attentions():
+    for dtype in ("bf16", "fp16", "fp32", "tf32"):
+        yield Attention(heads=8, kv_heads=2, seq_q=300, head_dim=64, causal=True, dtype=dtype)
+    yield Attention(batch=2, heads=4, seq_q=1024, head_dim=128, causal=True, dtype="bf16")
+    yield Attention(batch=2, heads=4, seq_q=1000, head_dim=128, dtype="bf16")
+    yield Attention(heads=4, kv_heads=1, seq_q=500, seq_kv=1100, head_dim=128, causal=True, dtype="bf16")
+    yield Attention(heads=4, seq_q=700, head_dim=128, causal=True, window=200, dtype="bf16")
+    yield Attention(heads=2, seq_q=300, head_dim=80, dtype="fp16")
+    yield Attention(heads=2, seq_q=300, head_dim=256, causal=True, dtype="fp16")
+    yield Attention(batch=3, heads=32, kv_heads=8, seq_q=1, seq_kv=5000, head_dim=128, causal=True, dtype="bf16")
+    yield Attention(batch=1, heads=8, kv_heads=2, seq_q=4, seq_kv=9000, head_dim=64, causal=True, dtype="fp16")
+
+
+@pytest.mark.parametrize(
+    "op", [*_products(), *_rows(), *_elementwise(), *_attentions()], ids=lambda op: f"{op.op}-{op.dtype}-{op.params()}"
+)
+def test_every_kernel_agrees_with_float64_on_fresh_inputs(op):
+    device = open_device("cuda")
+    inputs = make_inputs(op, "cuda", seed=1)
+    ran, wrong = [], []
+    for kernel in registry.find_kernels(op.op):
+        # torch.compile is tried on one shape below: it takes seconds for each
+        if kernel.compiles or not kernel.applies(op) or kernel.supports(op, device):
+            continue
+        with device.precision(op.dtype):
+            verdict = verify(op, kernel.prepare(op, inputs), inputs, seed=1)
+        ran.append(kernel.backend)
+        if not verdict.correct:
+            wrong.append(f"{kernel.name}: {verdict.message}, {verdict.max_relative_error:.2g}")
+    assert not wrong
+    assert {"torch", "triton"} <= set(ran)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        Gemm(m=256, n=264, k=512, bias=True, activation="gelu", dtype="bf16"),
+        Elementwise(numel=100_003, kind="chain4", dtype="bf16"),
+        RmsNorm(rows=100, cols=1600, dtype="bf16"),
+        Attention(heads=2, seq_q=200, head_dim=64, causal=True, dtype="bf16"),
+    ],
+    ids=lambda op: op.op,
+)
+def test_compiled_compositions_agree_with_float64(op):
+    device = open_device("cuda")
+    kernel = next(k for k in registry.find_kernels(op.op) if k.compiles)
+    assert kernel.supports(op, device) == ""
+    inputs = make_inputs(op, "cuda", seed=1)
+    with device.precision(op.dtype):
+        verdict = verify(op, kernel.prepare(op, inputs), inputs, seed=1)
+    assert verdict.correct, verdict
+
+
+def test_each_backend_of_sdpa_runs_or_says_why_not():
+    device, op = open_device("cuda"), Attention(heads=4, seq_q=512, head_dim=64, causal=True, dtype="bf16")
+    reasons = {k.name: k.supports(op, device) for k in registry.find_kernels("attention") if "sdpa" in k.name}
+    assert reasons["torch.sdpa.math"] == reasons["torch.sdpa"] == ""
+    single = Attention(heads=4, seq_q=512, head_dim=64, dtype="fp32")
+    flash = next(k for k in registry.find_kernels("attention") if k.name == "torch.sdpa.flash")
+    assert flash.supports(single, device), "flash attention takes 16 bits only"
+
+
+def test_elements_beyond_32_bits_are_reached():
+    # 2^31 + 8 elements of 2 bytes and as many results: 8 GiB and the check's part of it
+    op = Elementwise(numel=2**31 + 8, kind="relu", dtype="bf16")
+    device = open_device("cuda")
+    if device.free_memory_bytes() < 40e9:  # random numbers are drawn in float32
+        pytest.skip("less than 40 GB are free")
+    inputs = make_inputs(op, "cuda", seed=1)
+    kernel = next(k for k in registry.find_kernels("elementwise") if k.backend == "triton")
+    assert verify(op, kernel.prepare(op, inputs), inputs, seed=1).correct
