@@ -1,24 +1,56 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one run: correctness, then a calibration, the full benchmark and its plot.
+# Everything that needs a GPU, in one run that ends within 9 minutes: the GPU tests, the full benchmark, a calibration,
+# the model against the fresh record, and the kernel targets; one table at the end.
 # Usage, from the checkout: OUT=folder scripts/gpu_suite.sh   (PYTHON names the interpreter that has torch with CUDA)
+# Records and logs go to OUT. A step that takes too long is interrupted; a benchmark keeps the rows that it has.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${OUT:-out/gpu}
 python=${PYTHON:-python3}
-mkdir -p "$out"
+total=520
 failed=0
+mkdir -p "$out"
+: > "$out/log.txt"
+: > "$out/steps.tsv"
+rm -f "$out/bench.json" "$out/compiled.json"
 
+# step NAME SECONDS COMMAND...: runs a command for so many seconds at most, and no longer than the suite has left.
 step() {
-    printf '\n== %s\n' "$*"
-    timeout "${LIMIT:-300}" "$@" 2>&1 | tee -a "$out/log.txt" || { failed=$((failed + 1)); echo "FAILED: $*"; }
+    local name=$1 limit=$2 begin=$SECONDS result=ok left=$((total - SECONDS))
+    shift 2
+    [ "$limit" -gt "$left" ] && limit=$left
+    printf '\n== %s: %s\n' "$name" "$*" | tee -a "$out/log.txt"
+    if [ "$limit" -lt 5 ]; then
+        result="no time left"
+    else
+        timeout --signal=INT --kill-after=10 "$limit" "$@" 2>&1 | tee -a "$out/log.txt"
+        local code=${PIPESTATUS[0]}
+        case $code in
+            0) ;;
+            124 | 130) result="cut short at $limit s" ;;
+            *) result="exit $code" ;;
+        esac
+    fi
+    [ "$result" = ok ] || failed=$((failed + 1))
+    printf '%s\t%s\t%s\n' "$name" $((SECONDS - begin)) "$result" >> "$out/steps.tsv"
 }
 
-: > "$out/log.txt"
-step nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,power.limit,ecc.mode.current,mig.mode.current --format=csv
-step "$python" -m perfmodel hardware detect
-step "$python" -m pytest -p no:cacheprovider -m gpu tests/gpu
-step "$python" -m perfmodel calibrate --device cuda -o "$out/calibrated.toml"
-step "$python" -m perfmodel bench --device cuda --preset full --time-limit 1 -o "$out/bench.json" --plot "$out/bench.png"
-step "$python" -m perfmodel show "$out/bench.json"
-printf '\n%s step(s) failed; results in %s\n' "$failed" "$out"
-exit "$((failed > 0))"
+perfmodel=("$python" -m perfmodel)
+step "GPU" 10 nvidia-smi --format=csv \
+    --query-gpu=name,driver_version,clocks.max.sm,clocks.sm,power.limit,temperature.gpu,ecc.mode.current,mig.mode.current
+step "detect" 20 "${perfmodel[@]}" hardware detect
+step "bench --preset full" 240 "${perfmodel[@]}" bench --device cuda --preset full -o "$out/bench.json"
+step "GPU tests" 100 "$python" -m pytest -p no:cacheprovider -m gpu tests/gpu
+step "calibrate" 100 "${perfmodel[@]}" calibrate --device cuda -o "$out/calibrated.toml"
+step "torch.compile" 40 "${perfmodel[@]}" bench --device cuda --kernel "compiled*" --time-limit 0.3 -o "$out/compiled.json" \
+    elementwise kind=chain4 numel=134217728 dtype=bf16 layer_norm rows=32768 cols=8192 dtype=bf16 \
+    rms_norm rows=32768 cols=8192 dtype=bf16
+step "validate" 20 "${perfmodel[@]}" validate "$out/bench.json"
+step "fit" 60 "${perfmodel[@]}" calibrate --from "$out/bench.json" --on "$out/calibrated.toml" -o "$out/fitted.toml"
+step "plot" 30 "${perfmodel[@]}" plot "$out/bench.json" -o "$out/bench.png"
+
+printf '\n'
+"$python" scripts/kernel_targets.py "$out/bench.json" --steps "$out/steps.tsv" | tee "$out/targets.txt"
+missed=${PIPESTATUS[0]}
+printf '\n%s step(s) failed; results in %s, after %s s\n' "$failed" "$out" "$SECONDS"
+exit "$((failed > 0 || missed > 0))"

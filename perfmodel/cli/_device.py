@@ -13,7 +13,9 @@ from perfmodel.errors import UsageError
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.kernels.device import Device
-    from perfmodel.measure.calibrate import Effort, Figures
+    from perfmodel.measure.caches import CacheSize
+    from perfmodel.measure.calibrate import Figures
+    from perfmodel.measure.effort import Effort
 
 DeviceOption = Annotated[
     str | None,
@@ -59,16 +61,37 @@ def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
         ) from None
 
 
+def cpu_caches() -> list[CacheSize]:
+    """Return the caches of this CPU as the operating system describes them; empty where it does not."""
+    from perfmodel.hardware_catalog.detect import detect_cpu
+    from perfmodel.measure.caches import CacheSize
+
+    cpu = detect_cpu()
+    sizes = {1: cpu.l1_bytes, 2: cpu.l2_bytes, 3: cpu.l3_bytes}
+    return [
+        CacheSize(f"l{level}", size / cpu.cache_counts[level], cpu.cache_counts[level])
+        for level, size in sizes.items()
+        if size and level in cpu.cache_counts
+    ]
+
+
 def measured_machine(
     device: Device, base: Hardware | None, dtypes: Sequence[str], effort: Effort
 ) -> tuple[Hardware, Figures]:
     """Return a machine with ceilings measured now; without a base, this CPU as the system describes it."""
     from perfmodel.hardware_catalog.detect import cpu_hardware, detect_cpu
-    from perfmodel.measure.calibrate import calibrate, with_figures
+    from perfmodel.measure.calibrate import calibrate
+    from perfmodel.measure.calibrated import with_figures
 
     if base is not None:
         dtypes = [dtype for dtype in dtypes if dtype in base.dtypes()]
-    figures = calibrate(device, dtypes, effort, lambda message: status(f"calibrating: {message}"))
+    figures = calibrate(
+        device,
+        dtypes,
+        effort,
+        lambda message: status(f"calibrating: {message}"),
+        cpu_caches() if device.kind == "cpu" else (),
+    )
     if base is not None:
         measured = base.kind == "cpu"
         return with_figures(base, figures, memory_is_measured=measured), figures

@@ -1,69 +1,47 @@
-"""Measuring what a machine sustains: memory bandwidth, matrix products, the cost of a call."""
+"""Measuring what a machine sustains: memory and caches, arithmetic, launches, copies to and from the host."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
-from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.kernels.device import Device
-from perfmodel.kernels.registry import find_kernels
+from perfmodel.measure.bandwidth import gpu_levels, main_memory
+from perfmodel.measure.caches import CacheSize, WorkingSet, cache_levels, working_sets
+from perfmodel.measure.effort import Effort, Status, rounded
+from perfmodel.measure.launch import GRAPH_CALLS, QUEUED_CALLS, call_overhead_s, empty_kernel_s
 from perfmodel.measure.machine import now_utc
-from perfmodel.measure.stopping import StandardErrorRule
-from perfmodel.measure.timer import Timing, best_median_s, time_call, time_queue
-from perfmodel.operators import Operator
-from perfmodel.operators.elementwise import Elementwise
-from perfmodel.operators.gemm import Gemm
-from perfmodel.operators.reduction import Reduction
+from perfmodel.measure.products import product_rates, vector_rates
+from perfmodel.measure.transfer import Transfer, transfers
 
-Status = Callable[[str], None]
-
-#: each buffer of a bandwidth measurement is at least this many times the last-level cache
-_CACHES = 4
-_LEAST_BUFFER_BYTES = MappingProxyType({"cpu": 2.0**26, "cuda": 2.0**30})
-#: the largest matrix product that is tried, by kind of device
-_LARGEST_PRODUCT = MappingProxyType({"cpu": 2048, "cuda": 8192})
-_SMALLEST_PRODUCT = 256
-#: calls in a queue of tiny kernels
-_QUEUED_CALLS = 2000
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much time a calibration takes: a few seconds before a benchmark, or more for a spec to keep.
-
-    Attributes
-    ----------
-    rounds : how many medians the best is taken of.
-    samples : samples of one median.
-    product_s : longest time of one matrix product that is tried [s].
-    """
-
-    rounds: int
-    samples: int
-    product_s: float
-
-
+#: before a benchmark: a few seconds
 QUICK = Effort(rounds=2, samples=5, product_s=0.06)
-THOROUGH = Effort(rounds=3, samples=7, product_s=0.15)
+#: for a spec to keep: about a minute on a CPU, less on a GPU
+THOROUGH = Effort(rounds=2, samples=7, product_s=0.15, everything=True, passes=2)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured, in SI units.
+    """What was measured, in SI units; what a machine has not, or nobody asked for, is empty.
 
     Attributes
     ----------
-    bandwidth_bytes_per_s : access pattern ("copy", "add", "read") -> best median, all directions counted [B/s].
+    bandwidth_bytes_per_s : access pattern of main memory ("read", "write", "copy", "triad") -> best median, all
+        directions counted [B/s].
     fastest_bytes_per_s : the fastest single sample of any pattern [B/s]: the ceiling of a memory without datasheet. A
         copy alone is none on a CPU: its stores first fetch the lines that they overwrite, traffic that is not
-        counted, so that an addition or a sum can show a higher bandwidth.
+        counted, so that another pattern can show a higher bandwidth.
     flop_per_s : dtype -> best rate of a matrix product [FLOP/s].
     call_overhead_s : time of a call that does nothing to speak of [s].
     source, method : by what and when it was measured, and how, for the specification.
+    levels_bytes_per_s : cache or other level -> bandwidth of reading from it, all cores together [B/s].
+    working_sets : what a CPU reads by working set.
+    vector_flop_per_s : dtype -> rate of multiply-adds on a GPU's vector engine [FLOP/s].
+    empty_kernel_s : "stream" and "graph" -> time of an empty kernel of a GPU [s].
+    transfers : copies between host and GPU.
+    left_out : what could not be measured, and why.
     """
 
     bandwidth_bytes_per_s: Mapping[str, float]
@@ -72,6 +50,12 @@ class Figures:
     call_overhead_s: float
     source: str
     method: str
+    levels_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    working_sets: tuple[WorkingSet, ...] = ()
+    vector_flop_per_s: Mapping[str, float] = field(default_factory=dict)
+    empty_kernel_s: Mapping[str, float] = field(default_factory=dict)
+    transfers: tuple[Transfer, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def copy_bytes_per_s(self) -> float:
@@ -79,8 +63,12 @@ class Figures:
         return self.bandwidth_bytes_per_s["copy"]
 
 
-def calibrate(device: Device, dtypes: Sequence[str], effort: Effort, status: Status) -> Figures:
-    """Measure bandwidth, matrix products in some dtypes, and the cost of a call.
+def calibrate(
+    device: Device, dtypes: Sequence[str], effort: Effort, status: Status, caches: Sequence[CacheSize] = ()
+) -> Figures:
+    """Measure main memory, matrix products in some dtypes, and the cost of a call; with ``effort.everything`` the rest.
+
+    The rest is: caches, shared memory, the vector engine, empty kernels on a stream and in a graph, copies over PCIe.
 
     Parameters
     ----------
@@ -88,159 +76,141 @@ def calibrate(device: Device, dtypes: Sequence[str], effort: Effort, status: Sta
     dtypes : dtypes of matrix products; those that the device cannot run are left out.
     effort : how long it may take.
     status : is told what is being measured.
+    caches : the caches of a CPU, as the system describes them; a GPU's are found by the device.
     """
+    figures = _one_pass(device, dtypes, effort, status, caches)
+    for number in range(2, effort.passes + 1):
+        status(f"once more, pass {number} of {effort.passes}: the best of them counts")
+        figures = better(figures, _one_pass(device, dtypes, effort, status, caches))
+    return figures
+
+
+def better(one: Figures, other: Figures) -> Figures:
+    """Return the higher of each rate and the shorter of each time of two calibrations of one device."""
+    sets = (
+        WorkingSet(mine.bytes_per_thread, max(mine.bytes_per_s, theirs.bytes_per_s))
+        for mine, theirs in zip(one.working_sets, other.working_sets, strict=True)
+    )
+    copies = (
+        dataclasses.replace(mine, times_s=tuple(map(min, mine.times_s, theirs.times_s)))
+        for mine, theirs in zip(one.transfers, other.transfers, strict=True)
+    )
+    return dataclasses.replace(
+        one,
+        bandwidth_bytes_per_s=_each(max, one.bandwidth_bytes_per_s, other.bandwidth_bytes_per_s),
+        fastest_bytes_per_s=max(one.fastest_bytes_per_s, other.fastest_bytes_per_s),
+        flop_per_s=_each(max, one.flop_per_s, other.flop_per_s),
+        call_overhead_s=min(one.call_overhead_s, other.call_overhead_s),
+        levels_bytes_per_s=_each(max, one.levels_bytes_per_s, other.levels_bytes_per_s),
+        working_sets=tuple(sets),
+        vector_flop_per_s=_each(max, one.vector_flop_per_s, other.vector_flop_per_s),
+        empty_kernel_s=_each(min, one.empty_kernel_s, other.empty_kernel_s),
+        transfers=tuple(copies),
+    )
+
+
+def _each(
+    choose: Callable[[float, float], float], one: Mapping[str, float], other: Mapping[str, float]
+) -> dict[str, float]:
+    return {**other, **{name: choose(value, other.get(name, value)) for name, value in one.items()}}
+
+
+def _one_pass(
+    device: Device, dtypes: Sequence[str], effort: Effort, status: Status, caches: Sequence[CacheSize]
+) -> Figures:
     status("measuring memory bandwidth")
-    bandwidth: dict[str, float] = {}
-    fastest = 0.0
-    for name, op in _patterns(device).items():
-        timings = _timings(op, device, effort)
-        bandwidth[name] = float(op.work().bytes) / best_median_s(timings)
-        fastest = max(fastest, float(op.work().bytes) / min(min(timing.samples_s) for timing in timings))
-    rates = {}
-    for dtype in dict.fromkeys(dtypes):
-        if _can_run(Gemm(m=1, n=1, k=1, dtype=dtype), device):
-            status(f"measuring matrix products in {dtype}")
-            rates[dtype] = _product_rate(dtype, device, effort)
+    memory = main_memory(device, effort)
+    rates, left_out = product_rates(device, dtypes, effort, status)
     status("measuring the cost of a call")
-    overhead = _overhead_s(device)
-    facts = device.facts()
-    threads = f", threads: {facts['threads']}" if device.kind == "cpu" else f" on {device.name}"
+    overhead = call_overhead_s(device)
+    more = _More()
+    if effort.everything:
+        more = _gpu(device, dtypes, effort, status) if device.kind == "cuda" else _cpu(device, effort, status, caches)
+    bandwidth = {pattern: rounded(made.sustained) for pattern, made in memory.items()}
+    if more.working_sets:  # the largest is beyond the caches, as the buffers are: read by another instrument
+        bandwidth["read"] = max(bandwidth["read"], rounded(more.working_sets[-1].bytes_per_s))
     return Figures(
-        bandwidth_bytes_per_s={name: _rounded(value) for name, value in bandwidth.items()},
-        fastest_bytes_per_s=_rounded(fastest),
-        flop_per_s={dtype: _rounded(value) for dtype, value in rates.items()},
-        call_overhead_s=_rounded(overhead),
-        source=f"perfmodel calibrate{threads}, torch {facts['torch']}, {now_utc()}",
-        method=_METHOD[device.kind].format(rounds=effort.rounds, caches=_CACHES, patterns=", ".join(bandwidth)),
+        bandwidth_bytes_per_s=bandwidth,
+        fastest_bytes_per_s=max(*(rounded(made.fastest) for made in memory.values()), *bandwidth.values()),
+        flop_per_s=_rounded(rates),
+        call_overhead_s=rounded(more.empty_kernel_s.get("stream", overhead)),
+        source=_source(device),
+        method=_method(device, effort, memory),
+        levels_bytes_per_s=_rounded(more.levels_bytes_per_s),
+        working_sets=more.working_sets,
+        vector_flop_per_s=_rounded(more.vector_flop_per_s),
+        empty_kernel_s=_rounded(more.empty_kernel_s),
+        transfers=more.transfers,
+        left_out=(*left_out, *more.left_out),
     )
 
 
-_COMMON = (
-    "Best of {rounds} medians; {patterns} of float32 buffers beyond {caches} x the last-level cache, all directions "
-    "counted; square matrix products; the call overhead is an addition of one element, "
-)
-_METHOD = MappingProxyType(
-    {"cpu": f"{_COMMON}alone, its caches flushed", "cuda": f"{_COMMON}one of a queue of {_QUEUED_CALLS}"}
-)
+@dataclass(frozen=True)
+class _More:
+    """What takes longer to measure; the attributes are those of `Figures`."""
+
+    levels_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    working_sets: tuple[WorkingSet, ...] = ()
+    vector_flop_per_s: Mapping[str, float] = field(default_factory=dict)
+    empty_kernel_s: Mapping[str, float] = field(default_factory=dict)
+    transfers: tuple[Transfer, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
-def _rounded(value: float) -> float:
-    """Return four significant digits: a measurement has no more."""
-    return float(f"{value:.4g}")
+def _cpu(device: Device, effort: Effort, status: Status, caches: Sequence[CacheSize]) -> _More:
+    left_out = ["copies over PCIe: a CPU has none between itself and its memory"]
+    if not caches:
+        return _More(left_out=(*left_out, "caches: the system does not say how large they are"))
+    status("measuring the caches")
+    threads = int(device.facts()["threads"])
+    sets = tuple(working_sets(device, caches, effort))
+    levels = cache_levels(sets, caches, threads)
+    left_out += [
+        f"{cache.name}: no larger for a thread than the level before it" for cache in caches if cache.name not in levels
+    ]
+    return _More(levels, sets, left_out=tuple(left_out))
 
 
-def _patterns(device: Device) -> dict[str, Operator]:
-    """Return the operators that move memory in each pattern, on buffers beyond the caches."""
-    size = max(_CACHES * device.cache_bytes, _LEAST_BUFFER_BYTES[device.kind])
-    columns = 2**16
-    rows = max(1, int(min(size, device.free_memory_bytes() / 16) / 4 / columns) + 1)
-    return {
-        "copy": Elementwise(numel=rows * columns, kind="copy"),
-        "add": Elementwise(numel=rows * columns, kind="add"),
-        "read": Reduction(rows=rows, cols=columns),
+def _gpu(device: Device, dtypes: Sequence[str], effort: Effort, status: Status) -> _More:
+    levels, no_levels = gpu_levels(device, effort, status)
+    vector, no_vector = vector_rates(device, dtypes, effort, status)
+    status("measuring empty kernels")
+    empty = empty_kernel_s(device, effort)
+    copies = tuple(transfers(device, effort, status))
+    rates = {level: made.sustained for level, made in levels.items()}
+    return _More(rates, (), vector, empty, copies, (*no_levels, *no_vector))
+
+
+_OVERHEAD = MappingProxyType(
+    {
+        "cpu": "the call overhead is an addition of one element, alone, its caches flushed",
+        "cuda": f"the call overhead is an addition of one element, one of a queue of {QUEUED_CALLS}",
     }
+)
+_EVERYTHING = MappingProxyType(
+    {
+        "cpu": f"caches read by scalar products; {_OVERHEAD['cpu']}",
+        "cuda": "L2 read from a quarter or half of it, L1 and shared memory from 16 KiB a program; the call overhead "
+        f"is an empty kernel, one of a queue of {QUEUED_CALLS} or of a graph of {GRAPH_CALLS}",
+    }
+)
 
 
-def _can_run(op: Operator, device: Device) -> bool:
-    return not find_kernels(op.op)[0].supports(op, device)
-
-
-def _prepared(op: Operator, device: Device) -> Callable[[], Any]:
-    """Return the library call for an operator: the first of its kernels."""
-    from perfmodel.kernels.inputs import make_inputs
-
-    return find_kernels(op.op)[0].prepare(op, make_inputs(op, device.kind, seed=0))
-
-
-def _timings(op: Operator, device: Device, effort: Effort) -> list[Timing]:
-    """Return several timings of warm calls: the data is larger than the cache, or is meant to be in it."""
-    rule = StandardErrorRule(0.0, effort.samples, effort.samples, time_limit_s=1.0)
-    with device.precision(op.dtype):
-        call = _prepared(op, device)
-        return [time_call(call, device, rule, cache="warm") for _ in range(effort.rounds)]
-
-
-def _product_rate(dtype: str, device: Device, effort: Effort) -> float:
-    """Return the best rate of square products [FLOP/s], doubled in size while they stay affordable."""
-    best, size = 0.0, _SMALLEST_PRODUCT
-    while size <= _LARGEST_PRODUCT[device.kind]:
-        op = Gemm(m=size, n=size, k=size, dtype=dtype)
-        median = best_median_s(_timings(op, device, effort))
-        best = max(best, float(op.flop()) / median)
-        if 8 * median > effort.product_s:
-            break
-        size *= 2
-    return best
-
-
-def _overhead_s(device: Device) -> float:
-    """Return the time of an addition of one element [s]: alone and cold on a CPU, one of a queue on a GPU."""
-    op = Elementwise(numel=1, kind="add")
-    with device.precision(op.dtype):
-        call = _prepared(op, device)
-        if device.kind == "cuda":
-            return time_queue(call, device, _QUEUED_CALLS)
-        rule = StandardErrorRule(0.0, 15, 15, time_limit_s=2.0)
-        return time_call(call, device, rule, cache="flushed").median_s
-
-
-def with_figures(hardware: Hardware, figures: Figures, *, memory_is_measured: bool) -> Hardware:
-    """Return a machine with the measured figures as its sustained ceilings and launch overhead.
-
-    Parameters
-    ----------
-    hardware : the machine with its datasheet figures.
-    figures : what was measured.
-    memory_is_measured : True where the memory has no datasheet bandwidth, as on a CPU: the fastest sample then
-        stands in its place, and the copy is the sustained figure.
-    """
-    # A floor keeps its own source; the overhead beside it has this one.
-    kept = (hardware.launch.source,) if hardware.launch.floor_s else ()
-    launch_source = "; overhead: ".join((*kept, figures.source))
-    main = hardware.main_memory
-    level = dataclasses.replace(main, sustained_bytes_per_s=figures.copy_bytes_per_s)
-    if memory_is_measured:
-        level = _measured_memory(level, figures)
-    return dataclasses.replace(
-        hardware,
-        memory=(level, *hardware.memory[1:]),
-        peaks=tuple(_with_rate(peak, hardware, figures) for peak in hardware.peaks),
-        launch=dataclasses.replace(
-            hardware.launch,
-            overhead_s=figures.call_overhead_s,
-            source=launch_source,
-        ),
-        sustained_source=figures.source,
-        sources=MappingProxyType({**hardware.sources, "sustained": figures.source, "launch": launch_source}),
-        notes=MappingProxyType({**hardware.notes, "sustained": figures.method}),
+def _method(device: Device, effort: Effort, patterns: Iterable[str]) -> str:
+    """Return how it was measured, a sentence for the specification."""
+    rest = (_EVERYTHING if effort.everything else _OVERHEAD)[device.kind]
+    return (
+        f"Best of {effort.passes} x {effort.rounds} medians of {effort.samples}; {', '.join(patterns)} of float32 "
+        f"buffers beyond {effort.caches:g} x the last-level cache, all directions counted; square matrix products of "
+        f"random data; {rest}"
     )
 
 
-def _measured_memory(level: MemoryLevel, figures: Figures) -> MemoryLevel:
-    return dataclasses.replace(
-        level,
-        bandwidth_bytes_per_s=figures.fastest_bytes_per_s,
-        note="bandwidth: the fastest sample that was measured, since the operating system knows no peak",
-    )
+def _source(device: Device) -> str:
+    facts = device.facts()
+    where = f", threads: {facts['threads']}" if device.kind == "cpu" else f" on {device.name}"
+    return f"perfmodel calibrate{where}, torch {facts['torch']}, {now_utc()}"
 
 
-def _with_rate(peak: Peak, hardware: Hardware, figures: Figures) -> Peak:
-    """Return a peak with its measured rate, on the engine that matrix products of its dtype run on.
-
-    A dtype that the CPU's arithmetic is not known for is bounded by float32's peak, into which it is converted:
-    the rate of its matrix product alone would be no bound.
-    """
-    rate = figures.flop_per_s.get(peak.dtype)
-    if rate is None or hardware.native_peak(peak.dtype) is not peak:
-        return peak
-    if hardware.kind == "cpu" and peak.flop_per_clock_per_sm is None and peak.dtype not in ("fp32", "fp64"):
-        full = hardware.find_peak("fp32", peak.engine)
-        if full and full.flop_per_s > peak.flop_per_s:
-            return dataclasses.replace(
-                peak,
-                flop_per_s=full.flop_per_s,
-                sustained_flop_per_s=rate,
-                source=full.source,
-                note="bounded by the peak of fp32, in which it is computed where the CPU has no such arithmetic",
-            )
-    return dataclasses.replace(peak, sustained_flop_per_s=rate)
+def _rounded(rates: Mapping[str, float]) -> dict[str, float]:
+    return {name: rounded(rate) for name, rate in rates.items()}

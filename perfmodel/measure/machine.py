@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import hashlib
+import importlib.metadata
 import os
 import platform
+import subprocess
+from pathlib import Path
 from typing import Any
 
+from perfmodel.files import shipped_folder
 from perfmodel.kernels.device import Device
-from perfmodel.measure.telemetry import NoTelemetry, NvmlTelemetry
+from perfmodel.measure.telemetry import Telemetry
+
+#: longest wait for git [s]: a commit is not worth more
+_GIT_S = 5.0
 
 
 def now_utc() -> str:
@@ -32,10 +41,15 @@ def disturbance() -> str:
     return f"this machine is busy: load average {load:.1f} on {cpus} CPUs; expect slow and noisy times"
 
 
-def machine_facts(device: Device, telemetry: NoTelemetry | NvmlTelemetry) -> dict[str, Any]:
-    """Return machine, device, driver, versions, threads, clocks and date; the host's name is left out."""
+def machine_facts(device: Device, telemetry: Telemetry) -> dict[str, Any]:
+    """Return machine, device, driver, versions, threads, clocks, commit and date; the host's name is left out.
+
+    ``device`` has what NVML says of a GPU (see `perfmodel.measure.telemetry`), and under ``before`` its state before
+    the first kernel. A GPU is told from another by the start of its identifier's hash, not by the identifier.
+    """
     return {
         "date": now_utc(),
+        **checkout(),
         "machine": {
             "system": platform.platform(),
             "architecture": platform.machine(),
@@ -47,7 +61,53 @@ def machine_facts(device: Device, telemetry: NoTelemetry | NvmlTelemetry) -> dic
             "kind": device.kind,
             "name": device.name,
             "cache_bytes": device.cache_bytes,
+            **({"uuid_sha256": hashed(device.uuid)} if device.uuid else {}),
+            **({"triton": version} if (version := installed("triton")) else {}),
             **device.facts(),
             **telemetry.facts(),
+            **({"before": state} if (state := telemetry.read()) else {}),
         },
     }
+
+
+def hashed(identifier: str) -> str:
+    """Return the first 12 hexadecimal digits of the SHA-256 of a text.
+
+    >>> hashed("GPU-0")
+    '742563b159cc'
+    """
+    return hashlib.sha256(identifier.encode()).hexdigest()[:12]
+
+
+def installed(package: str) -> str:
+    """Return the version of a package without importing it, or an empty string."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return ""
+
+
+def checkout() -> dict[str, Any]:
+    """Return commit and dirty (whether files differ from it) where perfmodel runs from a checkout, else nothing."""
+    root = shipped_folder().parent
+    if not (root / ".git").exists():
+        return {}
+    commit = _git(root, "rev-parse", "HEAD")
+    if not commit:
+        return {}
+    changed = _git(root, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "dirty": bool(changed)}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """Return what git says about a checkout; nothing where there is no git, or it refuses."""
+    try:
+        ran = subprocess.run(  # noqa: S603 -- a fixed command, no words of the user's
+            ["git", "-C", str(root), *arguments],  # noqa: S607 -- the git that the user's shell would find
+            capture_output=True,
+            text=True,
+            timeout=_GIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ran.stdout.strip() if ran.returncode == 0 else ""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.analysis.advice import advise
 from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_traffic, resolve_peak
-from perfmodel.analysis.predict import bound_time
+from perfmodel.analysis.predict import bound_time, predict
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column
 from perfmodel.core.results import PREDICTION_COLUMNS, Prediction
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.kernels.registry import Kernel
+from perfmodel.measure.sample import EVENT
 from perfmodel.measure.timer import Timing
 from perfmodel.operators import Operator
 
@@ -32,7 +33,8 @@ class Outcome:
     status : "ok", "wrong", "skipped", "out of memory" or "failed"; ``reason`` says why.
     timing : the samples.
     correct, max_relative_error, checked : the verdict against the float64 reference.
-    telemetry : what the device said about itself right after the samples.
+    telemetry : what the device said about itself while it was measured: {median, min, max} of each reading.
+    sustained : the series of `perfmodel.measure.sustain.sustain`, where one was asked for.
     """
 
     status: str
@@ -42,10 +44,23 @@ class Outcome:
     max_relative_error: float | None = None
     checked: str = ""
     telemetry: Mapping[str, Any] = field(default_factory=dict)
+    sustained: Mapping[str, Any] | None = None
+
+
+def implementation_of(kernel: Kernel) -> str:
+    """Return a kernel's name in tables of measurements: backend, hyphen, name; the backend is the "library"."""
+    return f"{kernel.backend}-{kernel.name}"
 
 
 def build_row(
-    op: Operator, prediction: Prediction, kernel: Kernel | None, outcome: Outcome, hardware: Hardware, cache: str
+    op: Operator,
+    prediction: Prediction,
+    kernel: Kernel | None,
+    outcome: Outcome,
+    hardware: Hardware,
+    cache: str,
+    *,
+    keep_samples: bool = False,
 ) -> dict[str, Any]:
     """Return the row of one kernel: the keys of ``analyze``, and those of the measurement.
 
@@ -53,12 +68,19 @@ def build_row(
     - efficiency : bound over median, the share of the attainable that was achieved; efficiency_text says it for
       people, or "faster than the bound", or the status of a row without numbers;
     - utilization : the largest share of any datasheet ceiling that was achieved, launch left out;
-    - prediction_error : (predicted - measured) / measured.
+    - prediction_error : (predicted - measured) / measured;
+    - composition_time_s, composition_time_low_s, composition_time_high_s : the time to expect of what the kernel
+      really runs, where that is a composition of several operators, with its interval [s];
+    - samples_s : the time of each sample [s], with ``keep_samples``.
     """
+    if outcome.timing and outcome.timing.timing == EVENT:
+        prediction = predict(op, hardware, timing="event", cache=prediction.cache, library=prediction.library)
     row = prediction.rows()[0]
     row["name"] = row["name"] or op.op
     row |= dict.fromkeys(_MEASURED_KEYS) | {
         "kernel": kernel.name if kernel else None,
+        "backend": kernel.backend if kernel else None,
+        "implementation": implementation_of(kernel) if kernel else None,
         "status": outcome.status,
         "reason": outcome.reason,
         "efficiency_text": outcome.status,
@@ -72,7 +94,26 @@ def build_row(
         return row
     if kernel and kernel.own_operator:
         row["own_bound_time_s"] = float(bound_time(kernel.own_operator(op), hardware).time_s)
+    if kernel and kernel.composition:
+        row |= _composed(kernel.composition(op), prediction, hardware)
+    if keep_samples:
+        row["samples_s"] = list(outcome.timing.samples_s)
+    if outcome.sustained:
+        row["sustain"] = dict(outcome.sustained)
     return row | _numbers(op, prediction, outcome.timing, outcome.telemetry, hardware, cache)
+
+
+def _composed(parts: Sequence[Operator], prediction: Prediction, hardware: Hardware) -> dict[str, Any]:
+    """Return the time to expect of operators that run one after another [s].
+
+    The ends of the interval are the sums of their ends: the model errs alike on kernels of one kind.
+    """
+    made = [(part.count, predict(part, hardware, cache=prediction.cache, library=prediction.library)) for part in parts]
+    return {
+        "composition_time_s": sum(count * float(one.predicted_time_s) for count, one in made),
+        "composition_time_low_s": sum(count * float(one.predicted_time_low_s) for count, one in made),
+        "composition_time_high_s": sum(count * float(one.predicted_time_high_s) for count, one in made),
+    }
 
 
 def _numbers(
@@ -87,11 +128,16 @@ def _numbers(
     measured = timing.median_s
     bound, work = float(prediction.bound_time_s), op.work()
     faster = measured < bound
-    note = faster_than_bound(prediction, measured, hardware, cache, telemetry) if faster else ""
+    notes = [faster_than_bound(prediction, measured, hardware, cache, telemetry)] if faster else []
+    notes += [f"{timing.remark}."] if timing.remark else []
     return {
         "time_s": timing.statistics(),
         "measured_time_s": measured,
         "stop_reason": timing.stop_reason,
+        "timing": timing.timing,
+        "calls_per_sample": timing.calls_per_sample,
+        "discarded": dict(timing.discarded),
+        "flags": " ".join(_flags(op, timing, hardware)),
         "achieved_flop_per_s": float(work.flop) / measured,
         "achieved_bytes_per_s": float(work.bytes) / measured,
         "efficiency": bound / measured,
@@ -99,9 +145,16 @@ def _numbers(
         "utilization": _slowest_ceiling_s(op, hardware) / measured,
         "prediction_error": (float(prediction.predicted_time_s) - measured) / measured,
         "faster_than_bound": faster,
-        "note": note,
+        "note": " ".join(notes),
         "advice": advise(prediction.limiter, bound, measured, launch_time(hardware)),
     }
+
+
+def _flags(op: Operator, timing: Timing, hardware: Hardware) -> list[str]:
+    """Return what makes a measurement doubtful, in the words of measurement tables."""
+    bandwidth = hardware.main_memory.bandwidth_bytes_per_s
+    beats = bool(bandwidth) and float(op.work().bytes) / timing.median_s > float(bandwidth or 0.0)
+    return [*(["faster_than_dram"] if beats else []), *([timing.flag] if timing.flag else [])]
 
 
 def _slowest_ceiling_s(op: Operator, hardware: Hardware) -> float:
@@ -137,7 +190,7 @@ def _compute_reasons(prediction: Prediction, hardware: Hardware, telemetry: Mapp
     peak = hardware.find_peak(dtype, engine)
     reasons = []
     if peak and peak.clock_hz:
-        now = telemetry.get("sm_clock_hz")
+        now = telemetry.get("sm_clock_hz", {}).get("median")
         if now and now > peak.clock_hz:
             reasons.append(f"it ran at {format_si(now, 'Hz')}, the peak holds at {format_si(peak.clock_hz, 'Hz')}")
         elif not now:
@@ -181,6 +234,8 @@ _MEASURED_KEYS = (
     *("kernel", "status", "reason", "time_s", "measured_time_s", "stop_reason", "cache", "achieved_flop_per_s"),
     *("achieved_bytes_per_s", "efficiency", "efficiency_text", "utilization", "prediction_error", "own_bound_time_s"),
     *("faster_than_bound", "note", "correct", "max_relative_error", "checked", "telemetry"),
+    *("backend", "implementation", "timing", "calls_per_sample", "discarded", "flags", "composition_time_s"),
+    *("composition_time_low_s", "composition_time_high_s"),
 )
 #: what the table for people has of the columns of `analyze`, and from which width on
 _KEPT = {"name": 0, "dimensions": 0, "dtype": 3, "limiter": 4, "bound_time_s": 2, "predicted_time_s": 1}

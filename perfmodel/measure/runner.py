@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
+from perfmodel.analysis.measured import library_of
 from perfmodel.analysis.predict import predict
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.results import Prediction
-from perfmodel.core.units import format_binary
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.kernels.device import Device
-from perfmodel.kernels.registry import Kernel, find_kernels
-from perfmodel.measure.nvtx_range import nvtx_range
-from perfmodel.measure.rows import FAILED, OK, OUT_OF_MEMORY, SKIPPED, WRONG, Outcome, build_row
-from perfmodel.measure.stopping import StandardErrorRule, StoppingRule
-from perfmodel.measure.telemetry import NoTelemetry, NvmlTelemetry
-from perfmodel.measure.timer import CACHE_MODES, time_call
+from perfmodel.kernels.registry import Kernel, find_kernels, load_kernel
+from perfmodel.measure.clock_guard import ClockGuard
+from perfmodel.measure.one_kernel import Bench, Job
+from perfmodel.measure.rows import build_row, implementation_of
+from perfmodel.measure.sampler import Sampler
+from perfmodel.measure.settings import Settings
+from perfmodel.measure.telemetry import NoTelemetry, Telemetry, default_clock_hz
 from perfmodel.operators import Operator
-
-#: of the free memory, the share that one kernel may plan to use: the check and the allocator need the rest
-_USABLE = 0.8
-
-
-@dataclass(frozen=True)
-class Job:
-    """One kernel to run; ``kernel`` is None for an operator that has none."""
-
-    op: Operator
-    kernel: Kernel | None
-    prediction: Prediction
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How every kernel of a run is measured.
-
-    Attributes
-    ----------
-    cache : "flushed" or "warm".
-    seed : of the random inputs.
-    rule : when there are samples enough.
-    """
-
-    cache: str = "flushed"
-    seed: int = 0
-    rule: StoppingRule = field(default_factory=StandardErrorRule)
-
-    def __post_init__(self) -> None:
-        if self.cache not in CACHE_MODES:
-            raise unknown_name("cache mode", self.cache, CACHE_MODES, place="--cache")
-        if not 0 <= self.seed < 2**63:
-            raise UsageError(f"{self.seed} is no seed.", place="--seed", remedy="Give 0 to 2^63 - 1.")
 
 
 def plan(
-    operators: Sequence[Operator], hardware: Hardware, kernels: Sequence[str] = (), cache: str = "flushed"
+    operators: Sequence[Operator],
+    hardware: Hardware,
+    kernels: Sequence[str] = (),
+    cache: str = "flushed",
 ) -> list[Job]:
     """Return every kernel to run, in order, with its prediction.
 
@@ -68,29 +35,45 @@ def plan(
     ----------
     operators : what to run; a range is spread into its points.
     hardware : the machine to predict for.
-    kernels : names, or shell patterns of names; empty runs all.
+    kernels : names, shell patterns of names, or "module:function" for a function of the user's; empty runs all but
+        those that compile for seconds.
     cache : state of the caches before each sample, as in `Settings`.
 
     Raises
     ------
     UsageError
-        When the machine has no peak for a dtype, a name fits no kernel, or a range spans very many points.
+        When the machine has no peak for a dtype, a name fits no kernel, a function cannot be loaded, or a range
+        spans very many points.
     """
     jobs: list[Job] = []
     names: set[str] = set()
+    own = [name for name in kernels if ":" in name]
+    patterns = [name for name in kernels if ":" not in name]
     for op in operators:
-        found = find_kernels(op.op)
-        names |= {kernel.name for kernel in found}
+        known = find_kernels(op.op)
+        names |= {kernel.name for kernel in known}
+        found = [*(load_kernel(spec, op.op) for spec in own), *_wanted(known, patterns, bool(own))]
         for point in points(op):
-            prediction = predict(point, hardware, cache="warm" if cache == "warm" else "cold")
-            wanted = [kernel for kernel in found if kernel.applies(point) and _is_wanted(kernel, kernels)]
-            jobs.extend(Job(point, kernel, prediction) for kernel in wanted)
-            if not found:
-                jobs.append(Job(point, None, prediction))
-    for name in kernels:
-        if not any(fnmatchcase(known, name) for known in names):
+            jobs.extend(_job(point, kernel, hardware, cache) for kernel in found if kernel.applies(point))
+            if not known and not own:
+                jobs.append(_job(point, None, hardware, cache))
+    for name in patterns:
+        if not any(fnmatchcase(known_name, name) for known_name in names):
             raise unknown_name("kernel", name, names, place="--kernel")
     return jobs
+
+
+def _wanted(known: Sequence[Kernel], patterns: Sequence[str], own: bool) -> list[Kernel]:
+    """Return the kernels that fit a pattern; without any, all but slow compilers, or none beside a user's function."""
+    if patterns or own:
+        return [kernel for kernel in known if any(fnmatchcase(kernel.name, pattern) for pattern in patterns)]
+    return [kernel for kernel in known if not kernel.compiles]
+
+
+def _job(op: Operator, kernel: Kernel | None, hardware: Hardware, cache: str) -> Job:
+    state = {"flushed": "cold"}.get(cache, cache)
+    library = library_of(implementation_of(kernel)) if kernel else ""
+    return Job(op, kernel, predict(op, hardware, cache=state, library=library))
 
 
 def split_by_peak(operators: Sequence[Operator], hardware: Hardware) -> tuple[list[Operator], list[str]]:
@@ -106,8 +89,34 @@ def split_by_peak(operators: Sequence[Operator], hardware: Hardware) -> tuple[li
     return kept, list(reasons)
 
 
-def _is_wanted(kernel: Kernel, names: Sequence[str]) -> bool:
-    return not names or any(fnmatchcase(kernel.name, name) for name in names)
+def first_supported(jobs: Sequence[Job], device: Device) -> list[Job]:
+    """Return one job of each point, the first that a device can run: the library's call, or else what there is."""
+    chosen: dict[int, Job] = {}
+    for job in jobs:
+        known = chosen.get(id(job.op))
+        if known is None or (_refusal(known, device) and not _refusal(job, device)):
+            chosen[id(job.op)] = job
+    return list(chosen.values())
+
+
+def _refusal(job: Job, device: Device) -> str:
+    """Return why a device cannot run a job, or an empty string."""
+    return job.kernel.supports(job.op, device) if job.kernel else "there is no kernel"
+
+
+def split_supported(jobs: Sequence[Job], device: Device) -> tuple[list[Job], list[str]]:
+    """Return the jobs that a device can run, and which kernels it cannot, a sentence for each reason.
+
+    An operator that no kernel can run keeps its jobs: they become rows that say so.
+    """
+    reasons = [_refusal(job, device) for job in jobs]
+    runs = {id(job.op) for job, reason in zip(jobs, reasons, strict=True) if not reason}
+    kept = [job for job, reason in zip(jobs, reasons, strict=True) if not reason or id(job.op) not in runs]
+    left: dict[str, dict[str, None]] = {}
+    for job, reason in zip(jobs, reasons, strict=True):
+        if job.kernel and reason and id(job.op) in runs:
+            left.setdefault(reason, {})[job.kernel.name] = None
+    return kept, [f"left out {', '.join(names)}: {reason}" for reason, names in left.items()]
 
 
 #: points of one operator's ranges that a benchmark takes
@@ -142,14 +151,23 @@ def run(
     device: Device,
     hardware: Hardware,
     settings: Settings,
-    telemetry: NoTelemetry | NvmlTelemetry | None = None,
+    telemetry: Telemetry | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the row of each job as soon as it is done. Failures are rows too; only an interrupt ends it early."""
     telemetry = telemetry or NoTelemetry()
-    shared = _Inputs(device, settings.seed)
-    for job in jobs:
-        outcome = _outcome(job, device, settings, telemetry, shared)
-        yield build_row(job.op, job.prediction, job.kernel, outcome, hardware, settings.cache)
+    with Sampler(telemetry) as sampler:
+        bench = Bench(device, settings, sampler, ClockGuard(sampler, default_clock_hz(telemetry.facts())))
+        for job in jobs:
+            outcome = bench.outcome(job)
+            yield build_row(
+                job.op,
+                job.prediction,
+                job.kernel,
+                outcome,
+                hardware,
+                settings.cache,
+                keep_samples=settings.keep_samples,
+            )
 
 
 def collect(
@@ -164,98 +182,3 @@ def collect(
     except KeyboardInterrupt:
         return done, True
     return done, False
-
-
-class _Inputs:
-    """The inputs of one operator at a time, shared by its kernels."""
-
-    def __init__(self, device: Device, seed: int) -> None:
-        self._device = device
-        self._seed = seed
-        self._op: Operator | None = None
-        self._made: Mapping[str, Any] = {}
-
-    def of(self, op: Operator) -> Mapping[str, Any]:
-        """Return the inputs of an operator; those of the one before are dropped first."""
-        if op is not self._op:
-            from perfmodel.kernels.inputs import make_inputs
-
-            self.drop()
-            self._made = make_inputs(op, self._device.kind, self._seed)
-            self._op = op
-        return self._made
-
-    def drop(self) -> None:
-        """Forget the inputs, so that their memory is free."""
-        self._op, self._made = None, {}
-
-
-def _outcome(
-    job: Job, device: Device, settings: Settings, telemetry: NoTelemetry | NvmlTelemetry, shared: _Inputs
-) -> Outcome:
-    """Run one kernel; whatever goes wrong becomes a status."""
-    if job.kernel is None:
-        return Outcome(SKIPPED, f"there is no kernel for {job.op.op} yet")
-    reason = job.kernel.supports(job.op, device)
-    if reason:
-        return Outcome(SKIPPED, reason)
-    shortage = _shortage(job.op, job.kernel, device)
-    if shortage:
-        return Outcome(OUT_OF_MEMORY, shortage)
-    try:
-        with nvtx_range(f"{job.op.op} {job.kernel.name}"):
-            return _measure(job.op, job.kernel, device, settings, telemetry, shared.of(job.op))
-    except Exception as error:  # noqa: BLE001 -- a kernel may raise anything, and the others are to run
-        shared.drop()
-        device.release_memory()
-        message = next(iter(str(error).splitlines()), "")
-        if device.is_out_of_memory(error):
-            return Outcome(OUT_OF_MEMORY, message)
-        return Outcome(FAILED, f"{type(error).__name__}: {message}")
-
-
-def _shortage(op: Operator, kernel: Kernel, device: Device) -> str:
-    """Return why a kernel does not fit the memory that is free, or an empty string.
-
-    Asked first, because a system that overcommits memory kills the process instead of refusing.
-    """
-    needed = float(op.work().working_set_bytes) + kernel.workspace_bytes(op)
-    free = device.free_memory_bytes()
-    if needed <= _USABLE * free:
-        return ""
-    return f"it needs {format_binary(needed)}, and {format_binary(free)} are free"
-
-
-def _measure(
-    op: Operator,
-    kernel: Kernel,
-    device: Device,
-    settings: Settings,
-    telemetry: NoTelemetry | NvmlTelemetry,
-    inputs: Mapping[str, Any],
-) -> Outcome:
-    """Check a kernel, then time it."""
-    from perfmodel.kernels.check import check
-
-    with device.precision(op.dtype):
-        call = kernel.prepare(op, inputs)
-        verdict = check(op, inputs, call(), settings.seed)
-        if not verdict.correct:
-            return Outcome(
-                WRONG, verdict.message, None, False, verdict.max_relative_error, verdict.checked, telemetry.read()
-            )
-        timing = time_call(call, device, settings.rule, cache=settings.cache)
-    return Outcome(OK, "", timing, True, verdict.max_relative_error, verdict.checked, telemetry.read())
-
-
-def with_time_limit(rule: StandardErrorRule, time_limit_s: float) -> StandardErrorRule:
-    """Return the rule with another time limit.
-
-    Raises
-    ------
-    UsageError
-        When the limit is not a positive, finite number of seconds.
-    """
-    if not 0 < time_limit_s < float("inf"):
-        raise UsageError(f"a time limit of {time_limit_s} s is not positive.", place="--time-limit")
-    return dataclasses.replace(rule, time_limit_s=time_limit_s)

@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.measure.statistics import relative_standard_error
 
 CONVERGED = "converged"
+STABLE = "noise has stabilised"
 TIME_LIMIT = "time limit"
 SAMPLE_LIMIT = "sample limit"
+
+#: noise is judged stable from the last estimates of it, at least and at most this many, every so many samples, when
+#: they stray by less than this from the last one: nvbench's numbers (stdrel_criterion.cxx)
+_FEWEST_ESTIMATES, _MOST_ESTIMATES, _EVERY, _STABLE = 64, 512, 16, 0.05
 
 
 class StoppingRule(Protocol):
@@ -24,9 +32,11 @@ class StoppingRule(Protocol):
 
 @dataclass(frozen=True)
 class StandardErrorRule:
-    """Stop when the mean is known to a relative standard error, or a limit is reached.
+    """Stop when the mean is known to a relative standard error, when more samples tell no more, or at a limit.
 
-    The relative standard error of the mean is s / (sqrt(n) mean), with s the standard deviation of n samples.
+    The relative standard error of the mean is s / (sqrt(n) mean), with s the standard deviation of n samples. Noise
+    is s / mean; where its last estimates agree, the call is as noisy as that, and the samples show it
+    (nvbench's criterion).
 
     Attributes
     ----------
@@ -34,31 +44,51 @@ class StandardErrorRule:
     min_samples, max_samples : fewest samples before it may converge, and most samples.
     time_limit_s : longest time for all samples of one kernel, with the cache flushes between them [s]. A limit
         stops with fewer than ``min_samples``, but never with none.
+    min_time_s : shortest time for them [s], so that several states of clock and memory are among them; the time limit
+        goes before it.
     """
 
     relative_standard_error: float = 0.01
     min_samples: int = 10
     max_samples: int = 10_000
     time_limit_s: float = 5.0
+    min_time_s: float = 0.0
 
     def reason(self, samples_s: Sequence[float], elapsed_s: float) -> str:
-        """Return "converged", "sample limit" or "time limit", or an empty string to go on."""
+        """Return "converged", "noise has stabilised", "sample limit" or "time limit", or an empty string to go on."""
         count = len(samples_s)
-        if count >= self.min_samples and relative_standard_error(samples_s) < self.relative_standard_error:
-            return CONVERGED
+        # Few samples are judged each time, many now and then: judging costs time too.
+        judged = count <= _FEWEST_ESTIMATES or count % _EVERY == 0
+        if judged and count >= self.min_samples and elapsed_s >= self.min_time_s:
+            if relative_standard_error(samples_s) < self.relative_standard_error:
+                return CONVERGED
+            if count > _FEWEST_ESTIMATES and noise_has_stabilised(samples_s):
+                return STABLE
         if count >= self.max_samples:
             return SAMPLE_LIMIT
         return TIME_LIMIT if count and elapsed_s >= self.time_limit_s else ""
 
 
-def relative_standard_error(samples_s: Sequence[float]) -> float:
-    """Return the standard error of the mean over the mean; infinite for fewer than two samples.
+def noise_has_stabilised(samples_s: Sequence[float]) -> bool:
+    """Whether the last estimates of the noise, s / mean after each sample, stray by less than 5 % from the last one.
 
-    >>> round(relative_standard_error([1.0, 1.1, 0.9, 1.0]), 4)
-    0.0408
+    At least 64 estimates, at most the last 512.
     """
-    values = np.asarray(samples_s)
-    mean = float(values.mean()) if values.size else 0.0
-    if values.size < 2 or mean <= 0:
-        return math.inf
-    return float(values.std(ddof=1) / (math.sqrt(values.size) * mean))
+    noise = noise_estimates(samples_s)[-_MOST_ESTIMATES:]
+    if noise.size <= _FEWEST_ESTIMATES or not noise[-1] > 0:
+        return False
+    return bool(math.sqrt(np.mean((noise - noise[-1]) ** 2)) < _STABLE * noise[-1])
+
+
+def noise_estimates(samples_s: Sequence[float]) -> NDArray[np.float64]:
+    """Return s / mean of the first n samples, for each n from 2 on.
+
+    >>> noise_estimates([1.0, 3.0, 2.0]).round(4).tolist()  # s = sqrt(2), mean 2; then s = 1, mean 2
+    [0.7071, 0.5]
+    """
+    values = np.asarray(samples_s, dtype=np.float64)
+    shift = values[0]  # sums of squares about a value nearby lose no digits
+    count = np.arange(1, values.size + 1)
+    sums, squares = np.cumsum(values - shift), np.cumsum((values - shift) ** 2)
+    variance = np.maximum(squares - sums**2 / count, 0.0)[1:] / (count[1:] - 1)
+    return np.asarray(np.sqrt(variance) / (shift + sums[1:] / count[1:]))

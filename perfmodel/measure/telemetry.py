@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from perfmodel.kernels.device import Device
 
-#: bit -> name, from nvml.h (nvmlClocksEventReason*); gpu idle (bit 0) is left out, since it is no fault
+#: bit -> name, from nvml.h (nvmlClocksEventReason*)
 THROTTLE_REASONS = {
+    0x001: "gpu idle",
     0x002: "applications clocks setting",
     0x004: "software power cap",
     0x008: "hardware slowdown",
@@ -19,12 +20,36 @@ THROTTLE_REASONS = {
     0x080: "hardware power brake slowdown",
     0x100: "display clock setting",
 }
+#: no reason why work is slow: the GPU has none
+IDLE = THROTTLE_REASONS[0x001]
+#: the usual state of big matrix products
+POWER_CAP = THROTTLE_REASONS[0x004]
+
+
+class Telemetry(Protocol):
+    """Where readings of a device come from."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what does not change during a run."""
+        ...
+
+    def moment(self) -> dict[str, Any]:
+        """Return the state now, as far as it is told quickly."""
+        ...
+
+    def read(self) -> dict[str, Any]:
+        """Return the whole state now."""
+        ...
 
 
 class NoTelemetry:
     """Telemetry where there is none: a CPU, or no NVML."""
 
     def facts(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def moment(self) -> dict[str, Any]:
         """Return nothing."""
         return {}
 
@@ -41,21 +66,40 @@ class NvmlTelemetry:
         self._handle = handle
 
     def facts(self) -> dict[str, Any]:
-        """Return what does not change during a run: driver, power limit [W], top SM and memory clocks [Hz], ECC."""
+        """Return what does not change during a run.
+
+        driver; power_limit_w and default_power_limit_w [W]; max_sm_clock_hz, default_sm_clock_hz,
+        max_memory_clock_hz [Hz]; ecc and mig (whether they are on); pcie_generation, pcie_width, and the most that
+        GPU and slot can do, max_pcie_generation and max_pcie_width. A link of a GPU that rests may show a lower
+        generation than it has at work.
+        """
         nvml, handle = self._nvml, self._handle
         return _readings(
             nvml,
             {
                 "driver": lambda: _text(nvml.nvmlSystemGetDriverVersion()),
                 "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) * 1e-3,
+                "default_power_limit_w": lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) * 1e-3,
                 "max_sm_clock_hz": lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * 1e6,
+                "default_sm_clock_hz": lambda: (
+                    nvml.nvmlDeviceGetDefaultApplicationsClock(handle, nvml.NVML_CLOCK_SM) * 1e6
+                ),
                 "max_memory_clock_hz": lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6,
                 "ecc": lambda: bool(nvml.nvmlDeviceGetEccMode(handle)[0]),
+                "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
+                "pcie_generation": lambda: int(nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+                "pcie_width": lambda: int(nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+                "max_pcie_generation": lambda: int(nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+                "max_pcie_width": lambda: int(nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
             },
         )
 
-    def read(self) -> dict[str, Any]:
-        """Return the state now: SM and memory clock [Hz], power [W], temperature [C], throttle reasons by name."""
+    def moment(self) -> dict[str, Any]:
+        """Return the state now, as far as it is told quickly.
+
+        sm_clock_hz and memory_clock_hz [Hz], power_w [W], temperature_c, throttle_reasons by name, utilization (the
+        share of the last moment in which some kernel ran).
+        """
         nvml, handle = self._nvml, self._handle
         return _readings(
             nvml,
@@ -65,17 +109,33 @@ class NvmlTelemetry:
                 "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) * 1e-3,
                 "temperature_c": lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
                 "throttle_reasons": lambda: throttle_names(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+                "utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu * 1e-2,
             },
         )
+
+    def read(self) -> dict[str, Any]:
+        """Return the whole state now: that of the moment, and processes, how many compute on the GPU."""
+        nvml, handle = self._nvml, self._handle
+        processes = {"processes": lambda: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))}
+        return {**self.moment(), **_readings(nvml, processes)}
 
 
 def throttle_names(bits: int) -> list[str]:
     """Return the throttle reasons in NVML's bit mask by name.
 
     >>> throttle_names(0x5)
-    ['software power cap']
+    ['gpu idle', 'software power cap']
     """
     return [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
+
+
+def default_clock_hz(facts: Mapping[str, Any]) -> float | None:
+    """Return the SM clock that a GPU is meant to work at [Hz], None where it does not say.
+
+    The default of its application clocks, as nvbench has it; the top clock where it has no such default.
+    """
+    clock = facts.get("default_sm_clock_hz") or facts.get("max_sm_clock_hz")
+    return float(clock) if clock else None
 
 
 def open_telemetry(device: Device) -> NoTelemetry | NvmlTelemetry:
@@ -88,7 +148,7 @@ def open_telemetry(device: Device) -> NoTelemetry | NvmlTelemetry:
         return NoTelemetry()
     try:
         pynvml.nvmlInit()
-        uuid = device.uuid if device.uuid.startswith("GPU-") else f"GPU-{device.uuid}"
+        uuid = device.uuid if device.uuid.startswith(("GPU-", "MIG-")) else f"GPU-{device.uuid}"
         return NvmlTelemetry(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid.encode()))
     except pynvml.NVMLError:
         return NoTelemetry()
@@ -97,7 +157,8 @@ def open_telemetry(device: Device) -> NoTelemetry | NvmlTelemetry:
 def _readings(nvml: Any, sources: dict[str, Callable[[], Any]]) -> dict[str, Any]:
     made = {}
     for name, source in sources.items():
-        with contextlib.suppress(nvml.NVMLError):
+        # An older pynvml lacks newer functions.
+        with contextlib.suppress(nvml.NVMLError, AttributeError):
             made[name] = source()
     return made
 

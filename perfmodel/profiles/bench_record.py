@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -13,11 +13,12 @@ import numpy as np
 from perfmodel.analysis.measured import MeasuredCalls, Measurements, Skips
 from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.files import read_document
-from perfmodel.operators import load_operator
+from perfmodel.operators import Operator, load_operator
 from perfmodel.profiles.measurements import read_measurements
 
-#: a kernel that composes an operator from several others has another traffic than the operator
-COMPOSED = "naive"
+#: a kernel that composes an operator from several others has another traffic than the operator; so records called
+#: it before they said what it is composed of
+_COMPOSED = "naive"
 _REMEDY = "Write one with: perfmodel bench -o record.json."
 
 
@@ -28,8 +29,12 @@ class _Row(msgspec.Struct):
     params: dict[str, Any]
     status: str = ""
     kernel: str | None = None
-    cache: str = "flushed"
+    cache: Literal["flushed", "rotating", "warm"] = "flushed"
     measured_time_s: float | None = None
+    timing: Literal["kernel", "event", "graph"] | None = "kernel"
+    implementation: str | None = None
+    flags: str | None = None
+    composition_time_s: float | None = None
 
 
 class _Record(msgspec.Struct):
@@ -55,45 +60,65 @@ def read_bench_record(path: str | os.PathLike[str]) -> Measurements:
     if record.command != "bench":
         raise InputFileError(f"a record of {record.command!r} holds no measured times.", place=place, remedy=_REMEDY)
     skips = Skips()
-    calls = []
+    groups: dict[tuple[Any, ...], list[tuple[int, _Row]]] = {}
     for number, row in enumerate(record.rows, start=1):
         reason = _unusable(row)
         if reason:
             skips.add(reason, place, np.array([number]))
         else:
-            calls.append(_call(row, place, number))
-    return Measurements(place, tuple(calls), skips.all())
+            groups.setdefault(_alike(row), []).append((number, row))
+    return Measurements(place, tuple(_calls(rows, place) for rows in groups.values()), skips.all())
 
 
 def _unusable(row: _Row) -> str:
-    if row.kernel == COMPOSED:
+    if row.status == "ok" and (row.kernel == _COMPOSED or row.composition_time_s is not None):
         return "a composition of several kernels"
     return "" if row.status == "ok" and row.measured_time_s else f"status {row.status!r}"
 
 
-def _call(row: _Row, place: str, number: int) -> MeasuredCalls:
-    try:
-        op = load_operator(row.op)(dtype=row.dtype, **_arrays(row.params))
-    except (PerfModelError, TypeError) as error:
-        message = error.message if isinstance(error, PerfModelError) else str(error)
-        raise InputFileError(message, place=f"{place}: row {number}", remedy=_REMEDY) from None
+def _alike(row: _Row) -> tuple[Any, ...]:
+    """Return in what rows of one group are alike: everything but the values of their sizes and the time."""
+    params = tuple(sorted((name, None if _is_size(value) else repr(value)) for name, value in row.params.items()))
+    return (row.hardware, row.op, row.dtype, row.timing, row.cache, _implementation(row), params)
+
+
+def _implementation(row: _Row) -> str:
+    return row.implementation or (row.kernel or "").split(".")[0]
+
+
+def _calls(rows: Sequence[tuple[int, _Row]], place: str) -> MeasuredCalls:
+    """Return the rows of one group, sizes as arrays."""
+    numbers, records = zip(*rows, strict=True)
+    first: _Row = records[0]
     return MeasuredCalls(
-        hardware=row.hardware,
-        op=op,
-        time_s=np.array([row.measured_time_s]),
-        timing="kernel",
-        cache=row.cache,
-        implementation=(row.kernel or "").split(".")[0],
-        flags=np.array([""]),
+        hardware=first.hardware,
+        op=_operator(rows, place),
+        time_s=np.array([row.measured_time_s for row in records]),
+        timing=first.timing or "kernel",
+        cache=first.cache,
+        implementation=_implementation(first),
+        flags=np.array([row.flags or "" for row in records]),
         place=place,
-        line=np.array([number]),
+        line=np.array(numbers),
     )
 
 
-def _arrays(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sizes as arrays of one element, the shape of a group of rows; the rest as it is."""
-    sizes = {key: np.array([float(value)]) for key, value in params.items() if _is_size(value)}
-    return {**params, **sizes}
+def _operator(rows: Sequence[tuple[int, _Row]], place: str) -> Operator:
+    """Return the operator of one group; where that fails, the error names the row."""
+    first = rows[0][1]
+    sizes = {
+        name: np.array([float(row.params[name]) for _, row in rows])
+        for name, value in first.params.items()
+        if _is_size(value)
+    }
+    try:
+        return load_operator(first.op)(dtype=first.dtype, **{**first.params, **sizes})
+    except (PerfModelError, TypeError) as error:
+        if len(rows) > 1:
+            for one in rows:  # the first that fails alone
+                _operator([one], place)
+        message = error.message if isinstance(error, PerfModelError) else str(error)
+        raise InputFileError(message, place=f"{place}: row {rows[0][0]}", remedy=_REMEDY) from None
 
 
 def _is_size(value: Any) -> bool:

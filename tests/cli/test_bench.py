@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 
 pytest.importorskip("torch")
 
+from perfmodel.cli import _check
 from perfmodel.cli._record import read_record
 from perfmodel.hardware_catalog.read import parse_spec, to_hardware
 from perfmodel.kernels.torch import _cuda
@@ -29,7 +34,8 @@ fp32 = "300 GFLOP/s"
 [launch]
 overhead = "10 us"
 """
-TINY = ("layer_norm", "rows=8", "cols=16", "--time-limit", "0.05", "--device", "cpu")
+RUN = ("--time-limit", "0.05", "--min-time", "0", "--device", "cpu")
+TINY = ("layer_norm", "rows=8", "cols=16", "--kernel", "F.layer_norm", "--kernel", "naive", *RUN)
 
 
 @pytest.fixture
@@ -69,9 +75,9 @@ def test_output_is_written_after_every_row(perfmodel, spec, tmp_path, monkeypatc
     counts = []
     real = runner.build_row
 
-    def build_row(*args):
+    def build_row(*args, **more):
         counts.append(len(read_record(path).rows) if path.exists() else 0)
-        return real(*args)
+        return real(*args, **more)
 
     monkeypatch.setattr(runner, "build_row", build_row)
     assert perfmodel("bench", *TINY, "--on", spec, "-o", path).code == 0
@@ -83,11 +89,11 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(perfmodel, spec, tmp_path,
     path = tmp_path / "record.json"
     real, calls = runner.build_row, []
 
-    def build_row(*args):
+    def build_row(*args, **more):
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(*args)
+        return real(*args, **more)
 
     monkeypatch.setattr(runner, "build_row", build_row)
     ran = perfmodel("bench", *TINY, "--on", spec, "-o", path)
@@ -96,15 +102,21 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(perfmodel, spec, tmp_path,
     assert [row.kernel for row in read_record(path).rows] == ["F.layer_norm"]
 
 
-def test_kernel_filter_skipped_rows_and_out_of_memory(perfmodel, spec):
+def test_kernel_filter_and_out_of_memory(perfmodel, spec):
     ran = perfmodel(
-        "bench", *TINY, "softmax", "rows=4", "cols=4", "elementwise", "numel=1e15", "--kernel", "*layer_norm",
+        "bench", "layer_norm", "rows=8", "cols=16", "elementwise", "numel=1e15", *RUN, "--kernel", "F.layer_norm",
         "--kernel", "torch.*", "--on", spec, "--format", "json",
     )  # fmt: skip
     assert ran.code == 0
     assert [(row["op"], row["status"]) for row in ran.json["rows"]] == [
-        ("layer_norm", "ok"), ("softmax", "skipped"), ("elementwise", "out of memory"),
+        ("layer_norm", "ok"), ("elementwise", "out of memory"),
     ]  # fmt: skip
+
+
+def test_kernels_that_this_device_cannot_run_are_told_in_one_line_a_reason(perfmodel, spec):
+    plain = perfmodel("bench", "layer_norm", "rows=8/16", "cols=16", *RUN, "--on", spec, "--format", "json").json
+    assert {row["status"] for row in plain["rows"]} == {"ok"}
+    assert all(note.startswith("left out ") for note in plain["notes"] if "GPU" in note)
 
 
 def test_a_bound_that_is_far_too_slow_is_reported_and_not_as_a_percentage(perfmodel, spec):
@@ -139,6 +151,18 @@ def test_no_progress_bar_where_stderr_is_no_terminal(perfmodel, spec):
         (("gemm", "m=8", "n=8", "k=8", "--time-limit", "0"), 2, "not positive"),
         (("gemm", "m=8", "n=8", "k=8", "--threads", "0"), 2, "cannot run"),
         (("gemm", "m=8", "n=8", "k=8", "--device", "tpu"), 2, "Allowed: cpu, cuda"),
+        (("gemm", "m=8", "n=8", "k=8", "--timing", "graph", "--device", "cpu"), 2, "Use --timing auto"),
+        (("gemm", "m=8", "n=8", "k=8", "--timing", "graphs"), 2, "Did you mean 'graph'"),
+        (("gemm", "m=8", "n=8", "k=8", "--error", "much"), 2, "Write 0.01 or 1%"),
+        (("gemm", "m=8", "n=8", "k=8", "--error", "200%"), 2, "not between 0 and 1"),
+        (("gemm", "m=8", "n=8", "k=8", "--min-time", "9"), 2, "Raise --time-limit"),
+        (("gemm", "m=8", "n=8", "k=8", "--sustain", "-1"), 2, "--sustain"),
+        (("gemm", "m=8", "n=8", "k=8", "--resume"), 2, "Give -o FILE.json"),
+        (("gemm", "m=8", "n=8", "k=8", "--resume", "-o", "record.csv"), 2, "Give -o FILE.json"),
+        (("gemm", "m=8", "n=8", "k=8", "-o", "t.csv.gz", "--format", "json"), 2, "--format measurements"),
+        (("m=8", "n=8", "--op", "gemm", "--op", "softmax"), 2, "one operator"),
+        (("m=8", "n=8", "k=8", "--op", "gem"), 2, "Did you mean 'gemm'"),
+        (("gemm", "m=8", "n=8", "k=8", "--kernel", "no_such_module:f"), 2, "no module"),
         (("gemm", "m=8", "n=8", "k=8", "dtype=fp16"), 2, "no peak for dtype 'fp16'"),
         (("gemm", "m=8", "n=8", "k=8", "-o", "nowhere/at/all.json"), 2, "folder does not exist"),
         (("gemm", "m=8", "n=8", "k=8", "-o", "record.xyz"), 2, "names no format"),
@@ -165,3 +189,114 @@ def test_record_of_a_file_of_operators(perfmodel, spec, tmp_path):
     path.write_text(json.dumps([{"op": "reduction", "rows": 4, "cols": 8, "name": "sum of rows", "count": 5}]))
     (row,) = perfmodel("bench", path, "--on", spec, "--format", "json", "--time-limit", 0.05).json["rows"]
     assert (row["name"], row["count"], row["status"]) == ("sum of rows", 5, "ok")
+
+
+def test_measurements_are_what_validate_reads(perfmodel, spec, tmp_path):
+    table, record = tmp_path / "table.csv.gz", tmp_path / "record.json"
+    ops = ("layer_norm", "rows=8/32", "cols=16", "elementwise", "numel=1000", "kind=relu")
+    options = ("--kernel", "F.*", "--kernel", "torch.*", "--kernel", "naive", *RUN, "--on", spec)
+    assert perfmodel("bench", *ops, *options, "-o", table).code == 0
+    assert gzip.decompress(table.read_bytes()).startswith(b"hardware,op,dtype,rows,cols,")
+    ran = perfmodel("validate", table, "--on", spec, "--by", "op,timing,cache,library", "--format", "json")
+    assert ran.code == 0
+    assert [(row["op"], row["rows"], row["timing"], row["cache"], row["library"]) for row in ran.json["rows"][:2]] == [
+        ("elementwise", 1, "kernel", "flushed", "torch"),
+        ("layer_norm", 2, "kernel", "flushed", "torch"),
+    ]
+    # the same rows through the record: bench tells the error that validate finds in them
+    assert perfmodel("bench", *ops, *options, "--samples", "-o", record).code == 0
+    rows = [row for row in json.loads(record.read_text())["rows"] if row["kernel"] != "naive"]
+    found = perfmodel("validate", record, "--on", spec, "--by", "all", "--format", "json").json["rows"][0]
+    assert found["rows"] == len(rows) == 3
+    assert found["mape"] == pytest.approx(sum(abs(row["prediction_error"]) for row in rows) / 3)
+    assert all(len(row["samples_s"]) == row["time_s"]["samples"] for row in rows)
+
+
+def test_measurements_on_stdout_are_csv(perfmodel, spec):
+    ran = perfmodel("bench", *TINY, "--on", spec, "--format", "measurements")
+    (row,) = csv.DictReader(io.StringIO(ran.out))
+    assert (row["implementation"], row["kernel"]) == ("torch-F.layer_norm", "F.layer_norm")
+    assert float(row["time_s"]) > 0
+
+
+def test_a_users_function_is_timed_on_the_same_terms(perfmodel, spec, tmp_path, monkeypatch):
+    (tmp_path / "own_kernels.py").write_text("import torch\n\ndef product(a, b):\n    return torch.matmul(a, b)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    ran = perfmodel(
+        "bench", "--kernel", "own_kernels:product", "--op", "gemm", "m=8", "n=8", "k=8", *RUN, "--on", spec,
+        "--format", "json",
+    )  # fmt: skip
+    (row,) = ran.json["rows"]
+    assert (row["op"], row["kernel"], row["backend"], row["status"]) == ("gemm", "own_kernels:product", "user", "ok")
+    assert row["correct"] is True
+
+
+def test_sustained_rate_is_in_the_record(perfmodel, spec):
+    ran = perfmodel("bench", *TINY, "--on", spec, "--sustain", "0.1", "--format", "json")
+    for row in ran.json["rows"]:
+        series = row["sustain"]
+        assert series["rate_unit"] == "B/s"
+        assert len(series["time_s"]) == len(series["rate"]) == 1, "an interval is half a second"
+        assert series["rate"][0] > 0
+
+
+def test_a_sustained_run_is_drawn_over_time(perfmodel, spec, tmp_path):
+    path = tmp_path / "series.svg"
+    ran = perfmodel("bench", *TINY, "--on", spec, "--sustain", "0.1", "--plot", path)
+    assert ran.code == 0, ran.err
+    assert "<svg" in path.read_text()
+
+
+def test_check_judges_the_device_and_measures_no_kernel(perfmodel, spec, monkeypatch):
+    asked = []
+    monkeypatch.setattr(_check, "run_check", lambda *arguments: asked.append(arguments) or 1)
+    assert perfmodel("bench", "--check", "--device", "cpu", "--on", spec, "--format", "json").code == 1
+    ((device, on, format_, output),) = asked
+    assert (device.kind, on, format_, output) == ("cpu", [str(spec)], "json", None)
+    assert perfmodel("bench", "--check", "--device", "cpu", "--format", "measurements").code == 2
+
+
+def test_other_caches_and_fewer_samples(perfmodel, spec):
+    for cache in ("warm", "rotating"):
+        options = ("--on", spec, "--cache", cache, "--error", "90%", "--time-limit", "5", "--format", "json")
+        rows = perfmodel("bench", *TINY, *options).json["rows"]
+        assert {(row["cache"], row["stop_reason"]) for row in rows} == {(cache, "converged")}
+        assert {row["time_s"]["samples"] for row in rows} == {10}
+
+
+@pytest.mark.slow
+def test_a_killed_run_keeps_its_rows_and_is_gone_on_with(perfmodel, spec, tmp_path):
+    record = tmp_path / "record.json"
+    options = ["layer_norm", "rows=8/16/32", "cols=16", "--kernel", "F.layer_norm", "--device", "cpu"]
+    options += ["--time-limit", "0.5", "--min-time", "0.3", "--on", str(spec), "-o", str(record)]
+    with subprocess.Popen([sys.executable, "-m", "perfmodel", "bench", *options], stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not record.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+    before = json.loads(record.read_text())
+    done = len(before["rows"])
+    assert 1 <= done < 3, "it was killed between the first row and the last"
+    ran = perfmodel("bench", *options, "--resume")
+    assert ran.code == 0, ran.err
+    assert f"{done} rows are there, {3 - done} are left" in ran.err
+    after = json.loads(record.read_text())
+    assert after["rows"][:done] == before["rows"], "finished rows are kept as they were"
+    assert [row["params"]["rows"] for row in after["rows"]] == [8, 16, 32]
+    assert after["context"]["date"] == before["context"]["date"]
+    assert len(after["context"]["resumed"]) == 1
+    refused = perfmodel("bench", *options, "--resume", "--cache", "warm")
+    assert (refused.code, "cache flushed then, warm now" in refused.err) == (2, True)
+    other = spec.with_name("other.toml")
+    other.write_text(SPEC.replace("test-cpu", "other-cpu"))
+    refused = perfmodel("bench", *options, "--resume", "--on", other)
+    assert refused.code == 2
+
+
+def test_resume_without_a_record_begins_one(perfmodel, spec, tmp_path):
+    record = tmp_path / "record.json"
+    assert perfmodel("bench", *TINY, "--on", spec, "-o", record, "--resume").code == 0
+    again = perfmodel("bench", *TINY, "-o", record, "--resume")
+    assert again.code == 0, "the record knows its machine"
+    assert "2 rows are there, 0 are left" in again.err

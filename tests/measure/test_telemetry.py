@@ -8,7 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from perfmodel.measure import nvtx_range
-from perfmodel.measure.telemetry import NoTelemetry, NvmlTelemetry, open_telemetry, throttle_names
+from perfmodel.measure.telemetry import (
+    THROTTLE_REASONS,
+    NoTelemetry,
+    NvmlTelemetry,
+    default_clock_hz,
+    open_telemetry,
+    throttle_names,
+)
 
 
 class FakeNvmlError(Exception):
@@ -19,26 +26,51 @@ def _refuse(*args):
     raise FakeNvmlError("not supported")
 
 
+class FakeNvml:
+    """A fake pynvml of one GPU, which refuses to tell its memory clock, its ECC mode and the width of its slot."""
+
+    NVMLError = FakeNvmlError
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+
+    def __init__(self):
+        self.asked = []
+        for name in ("nvmlDeviceGetEccMode", "nvmlDeviceGetMaxPcieLinkWidth"):
+            setattr(self, name, _refuse)
+        for name, answer in _ANSWERS.items():
+            setattr(self, name, lambda *arguments, answer=answer: answer)
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802 -- NVML's name
+        self.asked.append(uuid)
+        return "handle"
+
+    def nvmlDeviceGetMaxClockInfo(self, handle, which):  # noqa: N802
+        return 1980 if which == 1 else 3201
+
+    def nvmlDeviceGetClockInfo(self, handle, which):  # noqa: N802
+        return 1755 if which == 1 else _refuse()
+
+
+_ANSWERS = {
+    "nvmlInit": None,
+    "nvmlSystemGetDriverVersion": b"570.1",
+    "nvmlDeviceGetEnforcedPowerLimit": 700_000,
+    "nvmlDeviceGetPowerManagementDefaultLimit": 700_000,
+    "nvmlDeviceGetDefaultApplicationsClock": 1980,
+    "nvmlDeviceGetMigMode": (0, 0),
+    "nvmlDeviceGetCurrPcieLinkGeneration": 4,
+    "nvmlDeviceGetCurrPcieLinkWidth": 16,
+    "nvmlDeviceGetMaxPcieLinkGeneration": 5,
+    "nvmlDeviceGetPowerUsage": 512_500,
+    "nvmlDeviceGetTemperature": 61,
+    "nvmlDeviceGetCurrentClocksThrottleReasons": 0x25,
+    "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=97, memory=40),
+    "nvmlDeviceGetComputeRunningProcesses": ["one", "two"],
+}
+
+
 @pytest.fixture
 def fake_nvml(monkeypatch):
-    """A fake pynvml of one GPU, which refuses to tell its memory clock and its ECC mode."""
-    fake = SimpleNamespace(
-        NVMLError=FakeNvmlError,
-        NVML_CLOCK_SM=1,
-        NVML_CLOCK_MEM=2,
-        NVML_TEMPERATURE_GPU=0,
-        asked=[],
-        nvmlInit=lambda: None,
-        nvmlSystemGetDriverVersion=lambda: b"570.1",
-        nvmlDeviceGetEnforcedPowerLimit=lambda h: 700_000,
-        nvmlDeviceGetMaxClockInfo=lambda h, which: 1980 if which == 1 else 3201,
-        nvmlDeviceGetEccMode=_refuse,
-        nvmlDeviceGetClockInfo=lambda h, which: 1755 if which == 1 else _refuse(),
-        nvmlDeviceGetPowerUsage=lambda h: 512_500,
-        nvmlDeviceGetTemperature=lambda h, which: 61,
-        nvmlDeviceGetCurrentClocksThrottleReasons=lambda h: 0x25,
-    )
-    fake.nvmlDeviceGetHandleByUUID = lambda uuid: fake.asked.append(uuid) or "handle"
+    fake = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return fake
 
@@ -53,6 +85,12 @@ def test_readings_are_in_si_units_and_refused_ones_are_left_out(fake_nvml):
     assert telemetry.facts() == {
         "driver": "570.1",
         "power_limit_w": 700.0,
+        "default_power_limit_w": 700.0,
+        "default_sm_clock_hz": 1.98e9,
+        "mig": False,
+        "pcie_generation": 4,
+        "pcie_width": 16,
+        "max_pcie_generation": 5,
         "max_sm_clock_hz": 1.98e9,
         "max_memory_clock_hz": 3.201e9,
     }
@@ -60,7 +98,9 @@ def test_readings_are_in_si_units_and_refused_ones_are_left_out(fake_nvml):
         "sm_clock_hz": 1.755e9,
         "power_w": 512.5,
         "temperature_c": 61.0,
-        "throttle_reasons": ["software power cap", "software thermal slowdown"],
+        "throttle_reasons": ["gpu idle", "software power cap", "software thermal slowdown"],
+        "utilization": 0.97,
+        "processes": 2,
     }
 
 
@@ -73,9 +113,20 @@ def test_no_telemetry_on_a_cpu_without_nvml_or_for_a_gpu_that_it_does_not_know(f
     assert (telemetry.facts(), telemetry.read()) == ({}, {})
 
 
-def test_idle_is_no_throttle_reason():
-    assert throttle_names(0x1) == []
-    assert throttle_names(0x1FF & ~0x1) == list(throttle_names(0x1FF))
+def test_every_bit_of_the_mask_has_a_name():
+    assert throttle_names(0) == []
+    assert throttle_names(0x1FF) == list(THROTTLE_REASONS.values())
+
+
+def test_the_default_clock_is_that_of_the_applications_else_the_top_one():
+    assert default_clock_hz({"default_sm_clock_hz": 1.6e9, "max_sm_clock_hz": 1.98e9}) == 1.6e9
+    assert default_clock_hz({"max_sm_clock_hz": 1.98e9}) == 1.98e9
+    assert default_clock_hz({}) is None
+
+
+def test_an_older_pynvml_lacks_functions_and_their_readings(fake_nvml):
+    del fake_nvml.nvmlDeviceGetUtilizationRates
+    assert "utilization" not in open_telemetry(GPU).read()
 
 
 def test_nvtx_ranges_work_with_and_without_nvtx(monkeypatch):
