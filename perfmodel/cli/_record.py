@@ -31,6 +31,10 @@ class Row(msgspec.Struct, omit_defaults=True):
     status: str | None = None
     achieved_flop_per_s: float | None = None
     faster_than_bound: bool | None = None
+    limiter: str | None = None
+    working_set_bytes: float | None = None
+    achieved_bytes_per_s: float | None = None
+    sustain: dict[str, Any] | None = None
 
     def as_point(self) -> dict[str, Any]:
         """Return the row as the mapping that the plot takes."""

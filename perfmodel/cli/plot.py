@@ -1,8 +1,9 @@
-"""Roofline plot of analyses and benchmark records."""
+"""Plots of analyses and benchmark records: roofline, bandwidth over size, rate over time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import enum
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     Pairs = list[tuple[Hardware, list[dict[str, Any]]]]
 
 
+class Kind(enum.StrEnum):
+    """The plots of a record."""
+
+    roofline = "roofline"
+    bandwidth = "bandwidth"
+    sustain = "sustain"
+
+
 def command(
     records: Annotated[
         list[Path], typer.Argument(metavar="RECORD...", help="JSON written by `analyze` or `bench`; drawn together.")
@@ -25,31 +34,79 @@ def command(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The plot to write: .png, .svg or .pdf.")
     ],
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            "--kind",
+            help="roofline; bandwidth: achieved B/s over the working set; sustain: rate and clocks over time, of "
+            "`bench --sustain`.",
+        ),
+    ] = Kind.roofline,
     on: OnOption = None,
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Draw only this dtype's points and ceilings.", show_default=False)
     ] = None,
     title: Annotated[
-        str | None, typer.Option("--title", help="A heading above the machine's name.", show_default=False)
+        str | None,
+        typer.Option("--title", help="A heading: above a roofline's machine, or in place of it.", show_default=False),
     ] = None,
 ) -> None:
-    """Roofline plot [FLOP/s over FLOP/B] of analyses and benchmark records, one panel a machine.
+    """Plot of analyses and benchmark records: roofline [FLOP/s over FLOP/B], bandwidth over size, or rate over time.
 
     The ceilings are those of the record's own specification, else of the catalog; --on gives other files.
 
     Example: perfmodel plot record.json -o roofline.png
     """
     from perfmodel.cli._record import read_record
-    from perfmodel.render.roofline_plot import figure_format, roofline_figure, save_figure
+    from perfmodel.render.figure import figure_format, save_figure
 
     figure_format(output)
     read = {path: read_record(path) for path in records}
     pairs = pair_with_machines(read, on or [])
     if dtype is not None:
         _check_dtype(dtype, pairs)
-    save_figure(roofline_figure(pairs, dtype=dtype, title=title), output)
+    save_figure(_DRAWN[kind](pairs, dtype, title), output)
     rows = sum(len(points) for _, points in pairs)
     status(f"wrote {output} (rows: {rows}, machines: {len(pairs)})")
+
+
+def _roofline(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
+    from perfmodel.render.roofline_plot import roofline_figure
+
+    return roofline_figure(pairs, dtype=dtype, title=title)
+
+
+def _bandwidth(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
+    from perfmodel.render.bandwidth_plot import bandwidth_plot
+
+    if len(pairs) > 1:
+        names = ", ".join(machine.name for machine, _ in pairs)
+        raise UsageError(
+            f"the records are of several machines: {names}.", place="--kind bandwidth", remedy="Draw one at a time."
+        )
+    ((machine, points),) = pairs
+    return bandwidth_plot(_of_dtype(points, dtype), machine, title)
+
+
+def _sustain(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
+    from perfmodel.render.sustain_plot import sustain_plot
+
+    return sustain_plot(_of_dtype([point for _, points in pairs for point in points], dtype), title)
+
+
+_DRAWN: dict[Kind, Callable[[Pairs, str | None, str | None], Any]] = {
+    Kind.roofline: _roofline,
+    Kind.bandwidth: _bandwidth,
+    Kind.sustain: _sustain,
+}
+
+
+def _of_dtype(points: Sequence[dict[str, Any]], dtype: str | None) -> list[dict[str, Any]]:
+    """Return the points of a dtype, or all of them."""
+    from perfmodel.core.dtypes import canonical_dtype
+
+    wanted = canonical_dtype(dtype, place="--dtype") if dtype else None
+    return [point for point in points if wanted in (None, point["dtype"])]
 
 
 def _check_dtype(dtype: str, pairs: Pairs) -> None:

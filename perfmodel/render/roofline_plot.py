@@ -1,7 +1,8 @@
 """The roofline plot: ceilings of a machine, and where operators and kernels stand under them.
 
-Log-log axes after Williams et al. 2009 (doi:10.1145/1498765.1498785). Hollow markers are attainable rates,
-filled ones achieved rates, joined by a line. Solid ceilings are the datasheet's, dashed ones sustained.
+Log-log axes after Williams et al. 2009 (doi:10.1145/1498765.1498785). Hollow markers are attainable rates, filled ones
+achieved rates; the kernels of one operator are joined, from the slowest to the fastest. Solid ceilings are the
+datasheet's, dashed ones sustained.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from perfmodel.core.hardware import Hardware
@@ -22,14 +22,12 @@ from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.render import _roofline_layout as layout
 from perfmodel.render._roofline_ceilings import Ceiling, Slope, ceilings, slopes
-from perfmodel.render._roofline_points import Collected, Mark, Point, collect
+from perfmodel.render._roofline_marks import draw_marks
+from perfmodel.render._roofline_points import Collected, Point, collect
 from perfmodel.render._roofline_styles import CEILING_COLOR, DASHES, Styles, legend_handles
 from perfmodel.render.figure import LabelPlacer, SlopeText, figure_format, new_figure, printable, save_figure, spread
 
 __all__ = ["figure_format", "roofline_figure", "roofline_plot", "save_figure"]
-
-#: Beyond so many markers an SVG or PDF draws them as one picture.
-_VECTOR_MARKERS = 2000
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ def _draw(axes: Axes, panel: _Panel, styles: Styles, limits: tuple[float, float,
     placer = LabelPlacer(axes)
     _draw_ceilings(axes, panel, placer)
     _draw_ridges(axes, panel)
-    _draw_marks(axes, panel.collected.marks, styles, placer)
+    draw_marks(axes, panel.collected.marks, styles, placer)
     _name_slopes(axes, panel, placer)
     layout.name_marks(panel.collected.marks, panel.key, placer)
 
@@ -215,39 +213,6 @@ def _draw_ridges(axes: Axes, panel: _Panel) -> None:
     axes.annotate(
         "ridge point\n[FLOP/B]", (0, 1), (-8, 12), "axes fraction", "offset points", ha="right", va="center", fontsize=8
     )
-
-
-def _draw_marks(axes: Axes, marks: Sequence[Mark], styles: Styles, placer: LabelPlacer) -> None:
-    """Draw attainable rates hollow, achieved ones filled, and a line from one to the other."""
-    hollow: dict[str, list[tuple[float, float]]] = {}
-    filled: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    joined: list[tuple[float, float]] = []
-    for mark in marks:
-        hollow.setdefault(mark.op, []).append((mark.intensity, mark.attainable_flop_per_s))
-        for measured in mark.measured:
-            filled.setdefault((mark.op, measured.kernel), []).append((mark.intensity, measured.flop_per_s))
-            joined += [hollow[mark.op][-1], filled[mark.op, measured.kernel][-1], (math.nan, math.nan)]
-    if joined:
-        axes.plot(*np.transpose(joined), color="0.6", linewidth=0.8, zorder=3, gid="joined")
-    if len(marks) <= layout.MOST_NUMBERS:
-        for start in range(0, len(joined), 3):
-            placer.block_line(joined[start : start + 2], 0.5)
-    size = 7.0 if len(marks) <= layout.MOST_NUMBERS else 5.0
-    for op, places in hollow.items():
-        marker = styles.marker(op, None, size)
-        marker.set(zorder=4, gid=f"attainable {op}")
-        _add_markers(axes, marker, places, placer)
-    for (op, kernel), places in filled.items():
-        marker = styles.marker(op, kernel, size - 0.5)
-        marker.set(zorder=5, gid=f"achieved {op} {kernel}")
-        _add_markers(axes, marker, places, placer)
-
-
-def _add_markers(axes: Axes, marker: Line2D, places: Sequence[tuple[float, float]], placer: LabelPlacer) -> None:
-    marker.set_data(*np.transpose(places))
-    marker.set(clip_on=False, rasterized=len(places) > _VECTOR_MARKERS)
-    axes.add_line(marker)
-    placer.block(placer.points_of(places), marker.get_markersize() / 2 + 1, 2.0)
 
 
 def _name_slopes(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:

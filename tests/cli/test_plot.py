@@ -125,6 +125,45 @@ def test_a_machine_without_a_specification_is_refused_with_the_nearest_name(perf
     assert "Did you mean 'a100-sxm4-40gb'?" in ran.err
 
 
+MEASURED = {
+    "limiter": "dram",
+    "working_set_bytes": 3e6,
+    "achieved_bytes_per_s": 1e10,
+    "dimensions": "m=512 n=512 k=512",
+}
+SERIES = {"time_s": [0.5, 1.0], "rate": [2e11, 1.9e11], "rate_unit": "FLOP/s", "sm_clock_hz": [], "power_w": []}
+
+
+@pytest.mark.parametrize("kind", ["roofline", "bandwidth", "sustain"])
+def test_each_kind_of_plot_is_drawn_from_the_same_record(perfmodel, tmp_path, written, kind):
+    (row,) = bench_record()["rows"]
+    record = written(bench_record(rows=[{**row, **MEASURED, "sustain": SERIES}]))
+    out = tmp_path / "plot.svg"
+    ran = perfmodel("plot", record, "--kind", kind, "--title", "A heading", "-o", out)
+    assert (ran.code, ran.err) == (0, f"wrote {out} (rows: 1, machines: 1)\n")
+    assert out.stat().st_size > 1000
+
+
+def test_the_kinds_draw_different_plots_and_only_the_dtype_asked_for(perfmodel, tmp_path, written):
+    (row,) = bench_record()["rows"]
+    rows = [{**row, **MEASURED, "sustain": SERIES}, {**row, "dtype": "fp64", "engine": "vector fp64"}]
+    record = written(bench_record(rows=rows))
+    for kind, said in (("bandwidth", "no row has a bandwidth"), ("sustain", "no row has a time series")):
+        assert perfmodel("plot", record, "--kind", kind, "--dtype", "fp32", "-o", tmp_path / f"{kind}.svg").code == 0
+        ran = perfmodel("plot", record, "--kind", kind, "--dtype", "fp64", "-o", tmp_path / "none.svg")
+        assert (ran.code, said in ran.err) == (2, True)
+    assert (tmp_path / "bandwidth.svg").read_bytes() != (tmp_path / "sustain.svg").read_bytes()
+
+
+def test_the_bandwidths_of_two_machines_are_two_plots(perfmodel, tmp_path, written):
+    (row,) = bench_record()["rows"]
+    other = bench_record(rows=[{**row, **MEASURED}], context={"spec": SPEC | {"title": "Another"}})
+    paths = [written(bench_record(rows=[{**row, **MEASURED}]), "a.json"), written(other, "b.json")]
+    ran = perfmodel("plot", *paths, "--kind", "bandwidth", "-o", tmp_path / "plot.svg")
+    assert ran.code == 2
+    assert "several machines" in ran.err
+
+
 @pytest.mark.parametrize(
     ("document", "said"),
     [

@@ -181,7 +181,7 @@ def test_memory_that_is_not_hbm_goes_by_its_technology():
     assert [text.get_text() for text in roofline_plot(machine, []).findobj(SlopeText)] == ["GDDR6 1555 GB/s"]
 
 
-def test_achieved_points_are_filled_and_joined_to_the_attainable_one():
+def test_kernels_are_joined_from_the_slowest_to_the_fastest_and_that_to_the_attainable_rate():
     figure = roofline_plot(MACHINE, bench_rows([gemm()], {"library": 0.8, "naive": 0.1}))
     axes = figure.axes[0]
     achieved = lines(axes, "achieved")
@@ -192,8 +192,30 @@ def test_achieved_points_are_filled_and_joined_to_the_attainable_one():
     assert hollow.get_markerfacecolor() == "none"
     assert all(line.get_markerfacecolor() != "none" for line in achieved.values())
     assert hollow.get_marker() == achieved["achieved gemm naive"].get_marker()
-    joined = np.asarray(lines(axes, "joined")["joined"].get_ydata())
-    assert sorted(set(joined[np.isfinite(joined)])) == pytest.approx([0.1 * 312e12, 0.8 * 312e12, 312e12])
+    path, left = (np.asarray(lines(axes, gid)[gid].get_ydata()) for gid in ("variants", "joined"))
+    assert path[np.isfinite(path)] == pytest.approx([0.1 * 312e12, 0.8 * 312e12])
+    assert left[np.isfinite(left)] == pytest.approx([0.8 * 312e12, 312e12])
+    # One step, with its arrow head half-way on the logarithmic axis: sqrt(0.1 x 0.8) of the peak.
+    assert lines(axes, "faster")["faster"].get_ydata() == pytest.approx([0.08**0.5 * 312e12])
+
+
+def test_paths_of_different_operators_are_not_joined():
+    axes = roofline_plot(MACHINE, bench_rows([gemm(), norm()], {"a": 0.5, "b": 0.25, "c": 0.24})).axes[0]
+    path = np.asarray(lines(axes, "variants")["variants"].get_data())
+    # Three kernels and a gap for each of the two operators, each path at one intensity and upwards.
+    assert path.shape == (2, 8)
+    assert np.isnan(path[:, [3, 7]]).all()
+    for start in (0, 4):
+        assert len(set(path[0, start : start + 3])) == 1
+        assert np.all(np.diff(path[1, start : start + 3]) > 0)
+    # From 0.24 to 0.25 there is no room for an arrow head.
+    assert len(lines(axes, "faster")["faster"].get_xdata()) == 2
+
+
+def test_without_kernels_nothing_is_joined():
+    axes = roofline_plot(MACHINE, [gemm()]).axes[0]
+    assert not lines(axes, "variants")
+    assert not lines(axes, "joined")
 
 
 def test_what_has_no_place_on_the_plot_is_said_below_it():

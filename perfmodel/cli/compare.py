@@ -1,0 +1,165 @@
+"""Two benchmark records: what became slower or faster, and a gate on it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfmodel.cli._common import (
+    Format,
+    FormatOption,
+    OutputOption,
+    PlotOption,
+    check_destination,
+    context,
+    emit,
+    output_format,
+    status,
+)
+from perfmodel.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from perfmodel.analysis.compare import Comparison
+
+EXIT_BAD_FINDING = 1
+_SHARE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
+
+
+def command(
+    before: Annotated[Path, typer.Argument(metavar="A", help="JSON of bench (or nvbench, ...): before the change.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The same after the change.")],
+    fail_on: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-on",
+            metavar="LIMIT",
+            help="Exit with 1 if a row is significantly slower by more than this (5%, 0.05), or lost its time.",
+            show_default=False,
+        ),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold",
+            metavar="SHARE",
+            help="Smallest change that matters; default: 2%, or the limit of --fail-on if that is smaller.",
+            show_default=False,
+        ),
+    ] = None,
+    repeat_before: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--repeat-before",
+            metavar="FILE",
+            help="Another run of the code of A; repeats show how far runs drift; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    repeat_after: Annotated[
+        list[Path] | None,
+        typer.Option("--repeat-after", metavar="FILE", help="Another run of the code of B.", show_default=False),
+    ] = None,
+    drift: Annotated[
+        str | None,
+        typer.Option(
+            "--drift",
+            metavar="SHARE",
+            help="Standard deviation of a run's medians from run to run; default: as repeats show, else 0.5% for a "
+            "GPU, 2% for a CPU, up to 10% for a busy one.",
+            show_default=False,
+        ),
+    ] = None,
+    across: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--across",
+            metavar="WHAT",
+            help="Compare although this differs: device, dtype, cache, timing, kernel, or all; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="List the rows too that are the same.")] = False,
+    plot: PlotOption = None,
+    format_: FormatOption = None,
+    output: OutputOption = None,
+) -> int:
+    """What is significantly slower or faster in benchmark record B than in A; change is after / before - 1.
+
+    Significance comes from the samples (bench --samples) or the intervals in the records, with an allowance for
+    drift from run to run. Tables list what changed; JSON and CSV every row.
+
+    Example: perfmodel compare before.json after.json --fail-on 5%
+    """
+    from perfmodel.analysis.compare import THRESHOLD, Rules, compare
+    from perfmodel.analysis.compare_report import compare_report, gate
+    from perfmodel.profiles.bench_rows import read_bench_run
+
+    limit = None if fail_on is None else _share(fail_on, "--fail-on")
+    least = min(THRESHOLD, THRESHOLD if limit is None else limit)
+    rules = Rules(
+        threshold=least if threshold is None else _share(threshold, "--threshold"),
+        limit=limit,
+        drift=None if drift is None else _share(drift, "--drift"),
+    )
+    chosen = _across(across or [])
+    for_people = _for_people(format_, output)
+    if plot is not None:
+        check_destination(plot, ".png", ".svg", ".pdf")
+    first = [read_bench_run(path) for path in (before, *(repeat_before or ()))]
+    second = [read_bench_run(path) for path in (after, *(repeat_after or ()))]
+    found = compare(first, second, rules, chosen)
+    more = context(fail_on=limit, across=chosen)
+    emit(compare_report(found, first, second, more, for_people=for_people, everything=everything), format_, output)
+    if plot:
+        _draw(found, plot)
+    broken = [] if limit is None else gate(found, limit)
+    for sentence in broken:
+        status(sentence)
+    return EXIT_BAD_FINDING if broken else 0
+
+
+def _for_people(format_: Format | None, output: Path | None) -> bool:
+    """Check the destination, and return whether people are to read the result."""
+    if output is not None and str(output) != "-":
+        check_destination(output)
+        format_ = output_format(format_, output)
+    return format_ in (None, Format.table, Format.markdown)
+
+
+def _share(text: str, place: str) -> float:
+    """Return a share that is written as a percentage or a fraction: 5% and 0.05 are the same.
+
+    Raises
+    ------
+    UsageError
+        When it is neither; a number from 1 on without a per cent sign could be meant either way.
+    """
+    match = _SHARE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is no share.", place=place, remedy="Write 5% or 0.05.")
+    number, percent = float(match.group(1)), match.group(2)
+    if not percent and number >= 1:
+        raise UsageError(f"{text!r} is 100 % or more.", place=place, remedy=f"Write {text.strip()}% for per cent.")
+    return number / 100 if percent else number
+
+
+def _across(given: list[str]) -> tuple[str, ...]:
+    """Return what may differ."""
+    from perfmodel.analysis.pairing import ACROSS
+
+    names = [name.strip() for text in given for name in text.split(",")]
+    for name in names:
+        if name not in (*ACROSS, "all"):
+            raise unknown_name("setting", name, (*ACROSS, "all"), place="--across")
+    return ACROSS if "all" in names else tuple(dict.fromkeys(names))
+
+
+def _draw(found: Comparison, plot: Path) -> None:
+    from perfmodel.render.compare_plot import compare_figure
+    from perfmodel.render.figure import save_figure
+
+    save_figure(compare_figure(found), plot)
+    status(f"wrote {plot}")
