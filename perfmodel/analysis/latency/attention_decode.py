@@ -34,6 +34,9 @@ TILE_MATH = 0.8
 #: the kernel of one query head alone: lane-cycles of an element of a head (two products and the widening of K and
 #: V, on 128 lanes), and SM cycles of a block at least
 LONE_LANE_CYCLES, LONE_BLOCK, LANES = 20.0, 2500.0, 128.0
+#: share of the SMs that it splits its keys over (B200: 8 to 64 heads of 8192 keys and more take 1.6 times what all SMs
+#: would)
+LONE_SPLIT = 0.5
 #: TensorRT-LLM's kernel for a group: largest group, rows of its products, lane-cycles of an element and head
 GROUP_MOST, GROUP_ROWS, GROUP_LANE_CYCLES = 32.0, 64.0, 1.0
 #: with a window, its blocks also visit what they mask; over the block cost
@@ -48,7 +51,8 @@ ADA_8BIT, ADA_8BIT_BLOCK = 5.4, 3.0
 class _Kernel:
     """The kernel that serves a call: blocks, the steps of keys that each can be split into, and their cycles.
 
-    ``block`` and ``step`` are SM cycles of a block and of `KEYS` keys in it; ``least`` bounds their sum from below.
+    ``block`` and ``step`` are SM cycles of a block and of `KEYS` keys in it; ``least`` bounds their sum from below;
+    ``spread`` is the share of the SMs that keys are split over.
     """
 
     blocks: Number
@@ -57,6 +61,7 @@ class _Kernel:
     step: Number
     least: Number
     launches: Number
+    spread: Number
 
 
 def _grouped(op: Attention, machine: Machine, c: Values, keys: Number) -> _Kernel:
@@ -68,7 +73,7 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number) -> _Kerne
     rate = machine.flop_per_clock_per_sm * (2.0 if narrow else 1.0)
     step = ROWS * KEYS * 4.0 * op.head_dim / (rate * TILE_MATH)
     # The first step is done in full however few the keys are.
-    return _Kernel(blocks, np.ceil(keys / KEYS), c["block"] + step, step, 0.0, 1.0)
+    return _Kernel(blocks, np.ceil(keys / KEYS), c["block"] + step, step, 0.0, 1.0, 1.0)
 
 
 def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Kernel:
@@ -90,6 +95,7 @@ def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Kernel
         step=np.where(alone, widened * LONE_LANE_CYCLES * op.head_dim * KEYS / LANES, step),
         least=np.where(alone, prologue * LONE_BLOCK, 0.0),
         launches=np.where(alone, 1.0, HOPPER_8BIT_LAUNCH if hopper8 else 1.0),
+        spread=np.where(alone, LONE_SPLIT, 1.0),
     )
 
 
@@ -98,7 +104,7 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
 
     With B blocks, the keys k of each split into s parts where B is below the SM count, f the clock:
 
-        s       = min(SM / B, parts), at least 1
+        s       = min(spread SM / B, parts), at least 1
         cycles  = || block + step (k / (s 128) - 1), least ||_4
         busy    = B s cycles / (SM f);   longest = step (k / (s 128) - 1) / f
         t       = launch + || bytes / (eta W), busy, longest ||_4 + token heads batch / (SM f) + split log2 s
@@ -109,7 +115,7 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     attention = cast(Attention, op)
     keys = attention.pairs() / attention.seq_q
     kernel = (_trtllm if view.library == "trtllm" else _grouped)(attention, machine, c, keys)
-    parts = np.maximum(np.minimum(machine.sm_count / kernel.blocks, kernel.parts), 1.0)
+    parts = np.maximum(np.minimum(kernel.spread * machine.sm_count / kernel.blocks, kernel.parts), 1.0)
     cycles = machine.sm_count * machine.clock_hz
     alone = kernel.least > 0
     further = kernel.step * np.where(alone, keys / parts / KEYS, np.maximum(keys / parts / KEYS - 1.0, 0.0))

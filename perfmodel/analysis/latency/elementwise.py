@@ -29,6 +29,9 @@ CONSTANTS = (ETA, LAUNCH, FEED, FILL, WRITE, POW, WRAPPED)
 END = 1.1
 #: exponent of the smooth maximum of memory and arithmetic; 3 to 20 fit the measured rows about as well
 POWER = 6.0
+#: generations whose fp32 peak counts packed instructions, of two results each; pow has none (MI210 and MI100 take 197
+#: and 179 cycles so; 394 and 179 with the packed rate)
+PACKED = {"cdna-2": 2.0, "cdna-3": 2.0}
 #: kinds that frameworks call through a layer or a function of their own, in front of the operator
 LAYERS = ("relu", "gelu", "silu")
 
@@ -82,7 +85,8 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     """
     op = cast(Elementwise, op)
     work = op.work()
-    lanes = machine.vector_flop_per_s / 2.0  # a fused multiply-add is 2 FLOP in one cycle of a lane
+    # A fused multiply-add is 2 FLOP in one cycle of a lane.
+    lanes = machine.vector_flop_per_s / 2.0 / PACKED.get(machine.generation, 1.0)
     math = op.flop() * (c["pow"] if op.kind == "pow" else 1.0) / lanes
     traffic = work.bytes_read + c["write"] * work.bytes_written
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, view), c)

@@ -13,15 +13,17 @@ import numpy as np
 
 from perfmodel.analysis.latency._base import Constant, Family, Machine, Terms, Values, View
 from perfmodel.analysis.latency.elementwise import ETA, FEED, FILL, LAUNCH, beside_math, stream_times
-from perfmodel.analysis.latency.layer_norm import missed_share, resident_blocks
+from perfmodel.analysis.latency.layer_norm import THRASH, missed_share, resident_blocks, sm_threads, thrash_bytes
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
 from perfmodel.operators._base import Operator
 from perfmodel.operators.softmax import Softmax
 
 WARP = Constant("warp", "", 0.2, 0.02, 5.0, 0.35, "cycles of an SM for one column of a row in a warp's registers")
-STEP = Constant("step", "", 1.0, 0.05, 20.0, 0.3, "cycles of an SM for one thread's step along a block's row")
-CONSTANTS = (replace(ETA, default=0.8), LAUNCH, FEED, replace(FILL, default=0.6), WARP, STEP)
+STEP = Constant(
+    "step", "", 1800.0, 100.0, 40e3, 0.3, "cycles of a thread's step along its row, in an SM full of threads"
+)
+CONSTANTS = (replace(ETA, default=0.8), LAUNCH, FEED, replace(FILL, default=0.6), WARP, STEP, THRASH)
 
 #: dispatch of the call over a plain one's, through a layer (1.26 to 1.5 on 7 machines)
 CALLS = 1.3
@@ -35,6 +37,9 @@ JOIN = 4.0
 VECTOR_STEP = 2.0
 #: bytes that a thread reads at once
 VECTOR_BYTES = 16.0
+#: AMD's build: threads of a block, steps that joining them is worth, and steps of a row in shared memory over those of
+#: one read three times (MI100, above 0.1 ms: 3250 + 0.8 cols and 3250 + 1.85 cols cycles of a CU)
+AMD_THREADS, AMD_JOIN, AMD_SHARED = 1024.0, 1.76, 0.43
 
 
 def block_threads(cols: Number, vector: float) -> Number:
@@ -65,35 +70,39 @@ def _steps(cols: Number, threads: Number, vector: float) -> Number:
     return VECTOR_STEP * whole + np.ceil((cols - vector * threads * whole) / threads)
 
 
-def _block(cols: Number, vector: float, machine: Machine) -> tuple[Number, float, Number | np.ndarray]:
-    """Return a block's threads, the steps' worth of joining them, and whether it reads its row only once.
+def _block(cols: Number, vector: float, machine: Machine) -> tuple[Number, Number, Number | np.ndarray]:
+    """Return a block's threads, the steps of one of them with those of joining all, and whether it reads its row once.
 
-    AMD's build had 1024 threads in every row measured, joined them in one step's time, and kept rows of whole
-    vectors in shared memory ("cunn_SoftMaxForwardSmem").
+    AMD's build had 1024 threads in every row measured, kept rows of whole vectors in shared memory
+    ("cunn_SoftMaxForwardSmem"), and took as long as a row has columns: wavefronts without columns cost nothing.
     """
     if machine.generation.startswith("cdna"):
-        return np.full_like(cols, 1024.0), 1.0, cols % vector == 0
-    return block_threads(cols, vector), JOIN, np.zeros_like(cols, dtype=bool)
+        once = cols % vector == 0
+        walked = cols / AMD_THREADS * np.where(once, AMD_SHARED, 1.0)
+        return np.full_like(cols, AMD_THREADS), AMD_JOIN + walked, once
+    threads = block_threads(cols, vector)
+    return threads, JOIN + steps(cols, threads, vector), np.zeros_like(cols, dtype=bool)
 
 
 def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     """Return the terms of t = launch + ||math, dram + l2|| [s].
 
-    Traffic is rows cols size (2 + 2 mu), mu = 0 in a warp; math = max(rows / SM, 1) cycles / f, with cycles =
-    warp (2^ceil(log2 cols) + row) in a warp, else step threads (join + steps).
+    Traffic is rows cols size (2 + 2 mu) and twice `thrash_bytes`, neither in a warp nor in shared memory; math =
+    max(rows / SM, 1) cycles / f, with cycles = warp (2^ceil(log2 cols) + row) in a warp, else step threads / (threads
+    of an SM) (join + steps): a step waits for its loads, while as many blocks as the SM holds wait at once.
     """
     rows = cast(Softmax, op).rows
     cols = np.asarray(cast(Softmax, op).cols, dtype=np.float64)
-    size = dtype_bytes(op.dtype)
-    vector = VECTOR_BYTES / size
+    row_bytes = cols * dtype_bytes(op.dtype)
+    vector = VECTOR_BYTES / dtype_bytes(op.dtype)
     in_warp = cols <= WARP_COLUMNS
-    threads, join, once = _block(cols, vector, machine)
-    resident = np.minimum(rows, resident_blocks(machine, threads)) * cols * size
-    missed = np.where(np.logical_or(in_warp, once), 0.0, missed_share(resident, machine, c))
+    threads, walked, once = _block(cols, vector, machine)
+    resident = np.minimum(rows, resident_blocks(machine, threads)) * row_bytes
+    again = missed_share(resident, machine, c) * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, view)
     work = op.work()
-    traffic = work.bytes + 2.0 * missed * rows * cols * size
+    traffic = work.bytes + np.where(np.logical_or(in_warp, once), 0.0, 2.0 * again)
     padded = 2.0 ** np.ceil(np.log2(np.maximum(cols, 32.0)))
-    block = c["step"] * threads * (join + steps(cols, threads, vector))
+    block = c["step"] * threads / sm_threads(machine) * walked
     cycles = np.where(in_warp, c["warp"] * (padded + ROW), block)
     math = np.maximum(rows / machine.sm_count, 1.0) * cycles / machine.clock_hz
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, view), c)

@@ -173,6 +173,15 @@ def test_a_kernel_of_single_heads_pays_for_every_head_of_the_group() -> None:
     assert two.alone["math"] == many.alone["math"]
 
 
+def test_a_kernel_of_single_heads_splits_keys_over_half_of_the_sms() -> None:
+    # 10 heads of 64 columns on 100 SMs: 5 parts each, of 20 x 64 lane-cycles a key on 128 lanes: 10 cycles. 1e6 keys
+    # are 2e5 a part, 2e6 cycles at 1 GHz, and 50 blocks run at once
+    op = causal(batch=1, heads=10, kv_heads=10, head_dim=64, seq_q=1, seq_kv=10**6)
+    got = DECODE.terms(op, replace(ROUND, generation="blackwell"), DECODE_VALUES, TRTLLM)
+    assert got.alone["latency"] == pytest.approx(2e-3)
+    assert got.adds["split-k"] == pytest.approx(np.log2(5) * 1e-6)
+
+
 # ---- both
 
 FAMILIES = pytest.mark.parametrize("family", [PREFILL, DECODE], ids=lambda family: family.name)

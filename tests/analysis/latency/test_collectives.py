@@ -25,7 +25,7 @@ FAMILIES = {family.name: family for family in (ALL_REDUCE, ALL_GATHER, REDUCE_SC
 NCCL, CUSTOM = View(library="nccl"), View(library="sglang_custom_allreduce")
 VALUES = {
     "ll_start": 4e-6, "ll_step": 1e-6, "ll_rise": 0.5, "ll_share": 0.25, "start": 20e-6, "step": 2e-6, "share": 0.75,
-    "sharing": 2.0, "in_switch": 0.6, "custom_start": 3e-6, "custom_step": 1e-6, "custom_share": 0.5,
+    "sharing": 2.0, "in_switch": 0.6, "custom_start": 3e-6, "custom_step": 3e-6, "custom_share": 0.5,
 }  # fmt: skip
 
 
@@ -84,6 +84,21 @@ def test_a_librarys_own_kernel_by_hand() -> None:
     assert larger["synchronisation"] == pytest.approx(3e-6)
     assert larger["nvlink"] == pytest.approx(6e-6)
     assert seconds(small, NVLINK, CUSTOM) < seconds(small, NVLINK, NCCL)
+
+
+def test_a_librarys_kernel_synchronises_as_fast_with_more_gpus() -> None:
+    four, eight = (adds(pm.AllReduce(bytes=2_000_000, num_gpus=n, dtype="bf16"), NVLINK, CUSTOM) for n in (4, 8))
+    # two-shot: 3 us, and 3 MB or 3.5 MB at 150 GB/s; one-shot would move 6 MB or 14 MB
+    assert four["synchronisation"] == eight["synchronisation"] == pytest.approx(3e-6)
+    assert (four["nvlink"], eight["nvlink"]) == (pytest.approx(20e-6), pytest.approx(3.5e6 / 150e9))
+
+
+def test_tensorrt_llm_has_one_kernel_of_its_own_and_nccl_above() -> None:
+    small, large = (pm.AllReduce(bytes=n, num_gpus=4, dtype="bf16") for n in (60_000, 9_000_000))
+    trtllm = View(library="trtllm_custom_allreduce")
+    assert adds(small, NVLINK, trtllm) == adds(small, NVLINK, CUSTOM)
+    # one-shot: 27 MB at 150 GB/s are 180 us; NCCL: 26 us and 13.5 MB at 225 GB/s are 60 us
+    assert adds(large, NVLINK, trtllm) == adds(large, NVLINK, NCCL)
 
 
 def test_only_all_reduce_has_kernels_of_libraries() -> None:

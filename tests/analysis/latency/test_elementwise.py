@@ -51,6 +51,13 @@ def test_pow_is_bound_by_arithmetic_by_hand() -> None:
     assert slow.adds["dram"] == 0.0
 
 
+def test_pow_has_no_packed_instruction() -> None:
+    # the peak of CDNA 2 counts two results an instruction: half of the lanes, twice the time of arithmetic
+    packed = replace(ROUND, generation="cdna-2")
+    plain, half = (FAMILY.terms(Elementwise(numel=10**8, kind="pow"), on, VALUES, COLD) for on in (ROUND, packed))
+    assert half.alone["math"] == pytest.approx(2.0 * float(plain.alone["math"]))
+
+
 def test_data_that_stay_in_l2_by_hand() -> None:
     # 1e5 x 12 B = 1.2 MB of 10 MB all stay; traffic counts 1.4 MB, at 0.5 x 64 B x 100 SM x 1 GHz = 3.2 TB/s
     got = FAMILY.terms(Elementwise(numel=10**5), ROUND, VALUES, WARM)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perfmodel.analysis.ceilings import resolve_peak
 from perfmodel.analysis.latency._base import Machine, Values, View
 from perfmodel.analysis.latency.fit import Group, fit, log_ratio
-from perfmodel.analysis.latency.layer_norm import FAMILY, missed_share, resident_blocks
+from perfmodel.analysis.latency.layer_norm import FAMILY, missed_share, resident_blocks, thrash_bytes
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.rms_norm import RmsNorm
@@ -21,7 +21,9 @@ from perfmodel.profiles.measurements import read_measurements
 
 #: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
 ROUND = Machine("volta", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
-VALUES = {"eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "column": 0.5, "host": 40e-6, "hidden": 20e-6}
+VALUES = {
+    "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "column": 0.5, "thrash": 0.5, "host": 40e-6, "hidden": 20e-6,
+}  # fmt: skip
 COLD, WARM = View(), View(cache="warm")
 EVENT = View(timing="event", cache="warm", library="torch")
 DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
@@ -53,6 +55,18 @@ def test_between_the_reads_l2_keeps_what_fits() -> None:
     assert missed_share(14e6, ROUND, VALUES) == pytest.approx(0.5)
     assert missed_share(1.0, replace(ROUND, l2_bytes=0.0), VALUES) > 0.0
     assert missed_share(1e9, replace(ROUND, l2_bytes=0.0), VALUES) == 1.0
+
+
+def test_what_the_call_before_left_pushes_rows_out_by_hand() -> None:
+    # of 10 MB: 3 MB of rows push nothing out; 5 MB are halfway from 3 to 7: 0.5 x 0.5 x 5 MB; of 7 MB on all, and of
+    # 10 MB on no more than L2 holds
+    got = thrash_bytes(np.array([3e6, 5e6, 8e6, 1e7, 1e9]), ROUND, VALUES, WARM)
+    assert got.tolist() == pytest.approx([0.0, 1.25e6, 4e6, 5e6, 5e6])
+    assert thrash_bytes(1e9, ROUND, VALUES, COLD) == 0.0
+    # two halves of 5 MB with the same lines
+    assert thrash_bytes(1e9, replace(ROUND, generation="hopper"), VALUES, WARM) == pytest.approx(2.5e6)
+    # without L2 nothing is left
+    assert thrash_bytes(1e9, replace(ROUND, l2_bytes=0.0), VALUES, WARM) < 1.0
 
 
 def test_a_smaller_sm_holds_fewer_blocks() -> None:
