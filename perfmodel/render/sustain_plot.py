@@ -109,7 +109,9 @@ def _collect(rows: Iterable[Mapping[str, Any]]) -> list[_Series]:
         if rate.size != time_s.size:
             raise UsageError(f"{row_label(row)}: its sustain has {time_s.size} times and {rate.size} rates.")
         # A reading that failed now and then leaves a shorter list, whose times are not known.
-        known = {key: values for key, values in readings.items() if values.size == time_s.size}
+        known = {
+            key: values for key, values in readings.items() if values.size == time_s.size and not np.isnan(values).all()
+        }
         color = PALETTE[len(found) % len(PALETTE)]
         found.append(_Series(row_label(row), color, str(series.get("rate_unit") or ""), time_s, rate, known))
     return found

@@ -83,7 +83,7 @@ def test_the_rate_falls_as_the_device_heats(heated):
     assert series["rate"][-1] == pytest.approx(0.5e9)
     assert series["rate_unit"] == "B/s"
     assert len(series["time_s"]) == len(series["rate"]) == len(series["sm_clock_hz"]) == len(series["power_w"])
-    assert series["temperature_c"] == [], "the device does not tell"
+    assert set(series["temperature_c"]) == {None}, "the device does not tell"
     gaps = [b - a for a, b in zip(series["time_s"], series["time_s"][1:], strict=False)]
     assert all(0.5 <= gap <= 0.7 for gap in gaps[:-1])
     assert 6.0 <= series["time_s"][-1] <= 6.3

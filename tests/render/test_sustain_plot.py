@@ -108,3 +108,11 @@ def test_what_cannot_be_drawn_is_said():
     short["sustain"]["rate"] = [1.0]
     with pytest.raises(UsageError, match="20 times and 1 rates"):
         sustain_plot([short])
+
+
+def test_a_reading_that_the_device_never_gives_has_no_panel():
+    series = {"time_s": [0.5, 1.0], "rate": [1e9, 0.9e9], "rate_unit": "B/s"}
+    told, silent = (
+        sustain_plot([{"op": "gemm", "sustain": series | {"power_w": power}}]) for power in ([5, 6], [None, None])
+    )
+    assert len(told.axes) == len(silent.axes) + 1
