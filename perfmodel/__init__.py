@@ -46,6 +46,14 @@ _PUBLIC = {
     "Plan": "perfmodel.analysis.plan",
     "read_plan": "perfmodel.analysis.plan",
     "Economics": "perfmodel.analysis.economics",
+    "diagnose": "perfmodel.analysis.diagnosis.diagnose",
+    "against": "perfmodel.analysis.diagnosis.against",
+    "read_path": "perfmodel.analysis.path",
+    "what_if": "perfmodel.analysis.what_if",
+    "fuse": "perfmodel.analysis.fusion",
+    "limits": "perfmodel.analysis.limits",
+    "breakdown_plot": "perfmodel.render.breakdown_plot",
+    "timeline_plot": "perfmodel.render.timeline_plot",
     "headroom": "perfmodel.analysis.roi",
     "rank": "perfmodel.analysis.roi",
     "Profile": "perfmodel.analysis.profile",
@@ -64,7 +72,12 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.analysis.amdahl import fit_scaling as fit_scaling
     from perfmodel.analysis.amdahl import gustafson_speedup as gustafson_speedup
     from perfmodel.analysis.amdahl import serial_fraction as serial_fraction
+    from perfmodel.analysis.diagnosis.against import against as against
+    from perfmodel.analysis.diagnosis.diagnose import diagnose as diagnose
     from perfmodel.analysis.economics import Economics as Economics
+    from perfmodel.analysis.fusion import fuse as fuse
+    from perfmodel.analysis.limits import limits as limits
+    from perfmodel.analysis.path import read_path as read_path
     from perfmodel.analysis.plan import Candidate as Candidate
     from perfmodel.analysis.plan import Plan as Plan
     from perfmodel.analysis.plan import read_plan as read_plan
@@ -75,6 +88,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.analysis.roi import headroom as headroom
     from perfmodel.analysis.roi import rank as rank
     from perfmodel.analysis.sweep import sweep as sweep
+    from perfmodel.analysis.what_if import what_if as what_if
     from perfmodel.analysis.whole_model import predict_model as predict_model
     from perfmodel.core.hardware import Hardware as Hardware
     from perfmodel.core.report import Report as Report
@@ -109,7 +123,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.operators.transpose import Transpose as Transpose
     from perfmodel.profiles import read_profile as read_profile
     from perfmodel.profiles import read_profiles as read_profiles
+    from perfmodel.render.breakdown_plot import breakdown_plot as breakdown_plot
     from perfmodel.render.roofline_plot import roofline_plot as roofline_plot
+    from perfmodel.render.timeline_plot import timeline_plot as timeline_plot
     from perfmodel.workloads.config import read_model_config as read_model_config
     from perfmodel.workloads.transformer import forward as forward
 else:

@@ -1,12 +1,14 @@
-"""Amdahl's law: what a local speedup is worth overall. Pure functions, scalar or array alike.
+"""Amdahl's law and Gustafson's: what a local speedup, or more processors, are worth. Scalar or array alike.
 
-Source: G. M. Amdahl, "Validity of the single processor approach to achieving large scale computing
-capabilities", AFIPS Spring Joint Computer Conference, 1967, doi:10.1145/1465482.1465560.
+Sources: G. M. Amdahl, "Validity of the single processor approach to achieving large scale computing
+capabilities", AFIPS Spring Joint Computer Conference, 1967, doi:10.1145/1465482.1465560;
+J. L. Gustafson, "Reevaluating Amdahl's law", Communications of the ACM 31(5), 1988, doi:10.1145/42411.42415.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,8 +38,13 @@ def amdahl_speedup(fraction: Number, local_speedup: Number) -> Number:
     s = np.asarray(local_speedup, dtype=np.float64)
     if not (s > 0).all():
         raise UsageError(f"local_speedup={local_speedup} is not above 0.", remedy="It is the old over the new time.")
+    return _amdahl(1.0 - p, s)
+
+
+def _amdahl(rest: Number | np.ndarray, local_speedup: Number | np.ndarray) -> Number:
+    """Return 1 / (f + (1 - f) / s), where f is what stays as it is; a fit may find f below 0 or above 1."""
     with np.errstate(divide="ignore", over="ignore"):
-        return plain(1.0 / ((1.0 - p) + p / s))
+        return plain(1.0 / (rest + np.divide(np.subtract(1.0, rest), local_speedup)))
 
 
 def amdahl_limit(fraction: Number) -> Number:
@@ -123,6 +130,94 @@ def serial_fraction(speedup: Number, processors: Number) -> Number:
     if not ((s > 0).all() and (n > 1).all()):
         raise UsageError(f"speedup={speedup} on processors={processors}: needs a speedup above 0, processors above 1.")
     return plain((n / s - 1.0) / (n - 1.0))
+
+
+def gustafson_speedup(serial: Number, processors: Number) -> Number:
+    """Return the scaled speedup: how much more work n processors do than one in the same time, S = n - f (n - 1).
+
+    Gustafson 1988 (doi:10.1145/42411.42415). Amdahl keeps the work and asks how long it takes; Gustafson keeps the
+    time and lets the parallel part of the work grow with n, as weak scaling does (the batch grows with the GPUs).
+
+    Parameters
+    ----------
+    serial : f, the share of the time on n processors that is serial, 0 to 1. Amdahl's f is of the time on one; the
+        two are f_1 = f / (f + (1 - f) n), and with them both laws give one number.
+    processors : n, 1 or more.
+
+    Raises
+    ------
+    UsageError
+        When the share is not from 0 to 1, or n is below 1.
+
+    >>> gustafson_speedup(0.2, 4), round(gustafson_speedup(0.004, 1024), 3)
+    (3.4, 1019.908)
+    """
+    f, n = _checked("serial", serial, 0.0, 1.0), _checked("processors", processors, 1.0, np.inf)
+    return plain(n - f * (n - 1.0))
+
+
+@dataclass(frozen=True)
+class ScalingFit:
+    """A measured scaling curve and the serial fraction that explains it best.
+
+    Attributes
+    ----------
+    processors, speedups : what was measured: S, time on one processor over time on n.
+    serial_fraction : f of the fit. Below 0 the speedups are above n, above 1 they are below 1.
+    each : f of each point with n above 1 alone, in the order given (see `serial_fraction`). Where it rises with n the
+        cost is not serial work but an overhead that grows (communication), and the fit promises too much for more.
+    error : root mean square of the fit's relative time minus the measured one, 1 / S.
+    """
+
+    processors: tuple[float, ...]
+    speedups: tuple[float, ...]
+    serial_fraction: float
+    each: tuple[float, ...]
+    error: float
+
+    def speedup(self, processors: Number) -> Number:
+        """Return the speedup that the fit expects on n processors: 1 / (f + (1 - f) / n), f not below 0."""
+        return _amdahl(max(self.serial_fraction, 0.0), _checked("processors", processors, 1.0, np.inf))
+
+    @property
+    def max_speedup(self) -> float:
+        """The speedup that no number of processors exceeds, 1 / f; infinite where nothing is serial."""
+        return 1.0 / self.serial_fraction if self.serial_fraction > 0 else float("inf")
+
+
+def fit_scaling(processors: Sequence[float], speedups: Sequence[float]) -> ScalingFit:
+    """Return the serial fraction of a measured scaling curve.
+
+    Least squares over 1 / S = f + (1 - f) / n. With x = 1 / n and y = 1 / S that is y - x = f (1 - x), a line
+    through 0, so f = sum((y - x) (1 - x)) / sum((1 - x)^2). A point at n = 1 carries no weight.
+
+    Parameters
+    ----------
+    processors : n of each point, 1 or more; one of them above 1.
+    speedups : S of each point, time on one processor over time on n, above 0.
+
+    Raises
+    ------
+    UsageError
+        When the two differ in length, a value is out of range, or no point has n above 1.
+
+    >>> fit = fit_scaling([2, 4, 8], [1.9048, 3.4783, 5.9259])
+    >>> round(fit.serial_fraction, 3), round(fit.speedup(64), 2), round(fit.max_speedup, 1)
+    (0.05, 15.42, 20.0)
+    """
+    n, s = (np.asarray(values, dtype=np.float64).ravel() for values in (processors, speedups))
+    if n.size != s.size:
+        raise UsageError(f"{n.size} numbers of processors, {s.size} speedups.", remedy="Give one speedup for each.")
+    if not ((n >= 1).all() and np.isfinite(n).all() and (n > 1).any()):
+        raise UsageError(f"processors={processors}: each is 1 or more, and one of them above 1.")
+    if not ((s > 0).all() and np.isfinite(s).all()):
+        raise UsageError(f"speedups={speedups}: each is above 0.")
+    x, y = 1.0 / n, 1.0 / s
+    f = float(np.sum((y - x) * (1.0 - x)) / np.sum((1.0 - x) ** 2))
+    error = float(np.sqrt(np.mean((f + (1.0 - f) * x - y) ** 2)))
+    several = n > 1
+    each = tuple(np.atleast_1d(serial_fraction(s[several], n[several])).tolist())
+    return ScalingFit(tuple(n.tolist()), tuple(s.tolist()), f, each, error)
 
 
 def _checked(name: str, value: Number, low: float, high: float) -> np.ndarray:

@@ -94,12 +94,12 @@ def follows(first: Operator, second: Operator) -> bool:
         float(made.size_bytes) == size and made.dtype == dtype
         for made in first.tensors()
         if made.writes and not made.reads
-        for size, dtype in _input_sizes(second)
+        for size, dtype in reads(second)
     )
 
 
-def _input_sizes(op: Operator) -> list[tuple[float, str]]:
-    """Return size and dtype of each input; an elementwise operator stacks its inputs in one tensor."""
+def reads(op: Operator) -> list[tuple[float, str]]:
+    """Return size [B] and dtype of each input of an operator; an elementwise one stacks its inputs in one tensor."""
     sizes = []
     for tensor in op.tensors():
         if tensor.reads and not tensor.writes:
@@ -111,7 +111,7 @@ def _input_sizes(op: Operator) -> list[tuple[float, str]]:
 def _intermediate_bytes(first: Operator, second: Operator) -> float:
     if not follows(first, second):
         raise UsageError(f"no output of {first.op} has the size and dtype of an input of {second.op}.")
-    sizes = [size for size, _ in _input_sizes(second)]
+    sizes = [size for size, _ in reads(second)]
     return next(
         float(t.size_bytes) for t in first.tensors() if t.writes and not t.reads and float(t.size_bytes) in sizes
     )
@@ -124,6 +124,11 @@ def _verdict(
     gain = f"{format_si(saved, 'B')} less to move in each call"
     if len(computing) == len(operators):
         return KEEP, "all of them are compute-bound: the traffic that fusion saves hides behind their arithmetic"
+    if computing and operators[0] not in computing:
+        return KEEP, (
+            f"{computing[0].op} is compute-bound and reads the whole result several times: computed inside it, "
+            "the operators before it would run once for each tile"
+        )
     if computing:
         return EPILOGUE, (
             f"{computing[0].op} is compute-bound: a kernel of your own would have to match the library's; use its "

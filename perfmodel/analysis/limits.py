@@ -19,14 +19,19 @@ BY_MODEL, BY_COUNTERS, BY_KIND, BY_NAME = "model", "counters", "kind", "name"
 
 # Names as the libraries choose them: cuBLAS, CUTLASS, cuDNN, rocBLAS ("Cijk_"), MIOpen, FlashAttention, Inductor.
 _COMPUTE_NAME = re.compile(
-    r"gemm|cijk_|cutlass|conv|winograd|wgrad|dgrad|fprop|implicit_|flash|fmha|attention|attn|mma|matmul|linear|bmm|\bmm\b",
+    r"gemm|nvjet|xmma|cijk_|cutlass|conv|[sh]cudnn|winograd|wgrad|dgrad|fprop|implicit_|flash|fmha|attention|attn|mma|matmul|linear|b?addb?mm|bmm|\bmm\b",
     re.IGNORECASE,
 )
 _MEMORY_NAME = re.compile(
     r"elementwise|vectorized|copy|memset|memcpy|fill|cat|norm|softmax|reduce|pool|embedding|index|gather|scatter|"
-    r"transpose|permute|triton_(poi|red|per)|dropout|relu|gelu|silu|adam|sgd|multi_tensor|foreach|rope|rotary|sort|topk",
+    r"transpose|permute|triton_(poi|red|per)|dropout|relu|gelu|silu|adam|sgd|multi_tensor|foreach|rope|rotary|sort|topk|gemv|bn_(fw|bw)|cast|kvcache|"
+    # the framework's own elementwise operators and reductions, in place or not
+    r"^aten::(add|sub|mul|div|pow|neg|abs|exp|log|sqrt|rsqrt|sigmoid|tanh|clamp|where|sum|mean|max|min|var|argmax|cumsum|"
+    r"maximum|minimum|eq|ne|lt|le|gt|ge|bitwise_\w+|logical_\w+|masked_fill|zero|lerp|addcmul|addcdiv)(_|\.\w+)?(\(|$)",
     re.IGNORECASE,
 )
+#: the metric in which a reader of counters puts the FLOP of one data type and engine
+_COUNTED_FLOP = re.compile(r"flop_([a-z0-9]+)_(vector|tensor)")
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,8 @@ def limit(entry: ProfileEntry, hardware: Hardware | None) -> Limit:
     """Return how far one entry is from what a machine allows.
 
     With an operator: the roofline bound of all its calls (`perfmodel.analysis.predict`). With FLOP and bytes that
-    counters saw: max(FLOP / peak, bytes / bandwidth), since then the traffic is what the kernel really had. Else the
+    counters saw: max(sum of FLOP / peak over the data types, bytes / bandwidth), since then the traffic is what the
+    kernel really had. Else the
     kind of work, or the name, tells which ceiling it works against, and there is no bound.
     """
     if hardware is not None and entry.flop is not None and entry.bytes is not None:
@@ -148,12 +154,11 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
 
 
 def _by_counters(entry: ProfileEntry, hardware: Hardware) -> Limit:
-    """Return the roofline over what the counters saw; the peak is the one that the FLOP ran on, else the fastest."""
+    """Return the roofline over what the counters saw."""
     assert entry.flop is not None
     assert entry.bytes is not None
     bandwidth = hardware.main_memory.bandwidth_bytes_per_s
-    peak = _counted_peak(entry, hardware)
-    compute_s = entry.flop / peak if peak else 0.0
+    compute_s = _counted_compute_s(entry, hardware)
     memory_s = entry.bytes / bandwidth if bandwidth else 0.0
     time_s = max(compute_s, memory_s)
     return Limit(
@@ -165,5 +170,19 @@ def _by_counters(entry: ProfileEntry, hardware: Hardware) -> Limit:
     )
 
 
-def _counted_peak(entry: ProfileEntry, hardware: Hardware) -> float:
-    return max((peak.flop_per_s for peak in hardware.peaks), default=0.0)
+def _counted_compute_s(entry: ProfileEntry, hardware: Hardware) -> float:
+    """Return the shortest time for the FLOP that were counted [s]: those of each data type and engine at their peak.
+
+    The metrics "flop_fp16_tensor", "flop_fp32_vector" say which ran where; what they leave, and what the machine
+    lists no peak for, counts at the fastest peak of the machine.
+    """
+    assert entry.flop is not None
+    fastest = max((peak.flop_per_s for peak in hardware.peaks), default=math.inf)
+    total_s, left = 0.0, entry.flop
+    for key, flop in entry.metrics.items():
+        match = _COUNTED_FLOP.fullmatch(key)
+        if match:
+            peak = hardware.find_peak(match.group(1), match.group(2))
+            total_s += flop / (peak.flop_per_s if peak else fastest)
+            left -= flop
+    return total_s + max(left, 0.0) / fastest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,15 +16,15 @@ from perfmodel.cli._common import (
     context,
     emit,
     output_format,
+    share,
     status,
 )
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.analysis.compare import Comparison
 
 EXIT_BAD_FINDING = 1
-_SHARE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
 
 
 def command(
@@ -97,12 +96,12 @@ def command(
     from perfmodel.analysis.compare_report import compare_report, gate
     from perfmodel.profiles.bench_rows import read_bench_run
 
-    limit = None if fail_on is None else _share(fail_on, "--fail-on")
+    limit = None if fail_on is None else share(fail_on, "--fail-on")
     least = min(THRESHOLD, THRESHOLD if limit is None else limit)
     rules = Rules(
-        threshold=least if threshold is None else _share(threshold, "--threshold"),
+        threshold=least if threshold is None else share(threshold, "--threshold"),
         limit=limit,
-        drift=None if drift is None else _share(drift, "--drift"),
+        drift=None if drift is None else share(drift, "--drift"),
     )
     chosen = _across(across or [])
     for_people = _for_people(format_, output)
@@ -127,23 +126,6 @@ def _for_people(format_: Format | None, output: Path | None) -> bool:
         check_destination(output)
         format_ = output_format(format_, output)
     return format_ in (None, Format.table, Format.markdown)
-
-
-def _share(text: str, place: str) -> float:
-    """Return a share that is written as a percentage or a fraction: 5% and 0.05 are the same.
-
-    Raises
-    ------
-    UsageError
-        When it is neither; a number from 1 on without a per cent sign could be meant either way.
-    """
-    match = _SHARE.fullmatch(text)
-    if match is None:
-        raise UsageError(f"{text!r} is no share.", place=place, remedy="Write 5% or 0.05.")
-    number, percent = float(match.group(1)), match.group(2)
-    if not percent and number >= 1:
-        raise UsageError(f"{text!r} is 100 % or more.", place=place, remedy=f"Write {text.strip()}% for per cent.")
-    return number / 100 if percent else number
 
 
 def _across(given: list[str]) -> tuple[str, ...]:

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from perfmodel.cli._common import FormatOption, OutputOption, context, emit
+from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileArgument, profiled_machine
 
 
 def command(
-    profile: Annotated[
-        Path, typer.Argument(metavar="PROFILE", help="Any profile that roi reads: a trace, a profiler's table, a CSV.")
-    ],
+    profile: ProfileArgument,
     path: Annotated[
         Path,
         typer.Argument(
@@ -22,15 +21,9 @@ def command(
             "targets, and what the kind needs (speedup or new_time, dtype, algorithm, factor).",
         ),
     ],
-    on: Annotated[
-        str | None,
-        typer.Option(
-            "--on",
-            metavar="HW",
-            help="Machine: a catalog name, alias or spec file; for predicted steps and physical limits.",
-            show_default=False,
-        ),
-    ] = None,
+    on: MachineOption = None,
+    by: ByOption = "shape",
+    all_steps: AllOption = False,
     format_: FormatOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -43,11 +36,17 @@ def command(
     from perfmodel.analysis.path import read_path
     from perfmodel.analysis.what_if import what_if
     from perfmodel.analysis.what_if_report import what_if_report
-    from perfmodel.hardware_catalog import hardware
     from perfmodel.profiles import read_profile
 
-    machine = hardware(on) if on else None
-    made = what_if(read_profile(profile), read_path(path), machine)
+    steps = read_path(path)
+    measured = read_profile(profile, by=by, all_steps=all_steps)
+    machine = profiled_machine(measured, on)[0]
+    if measured.timeline is not None:
+        from perfmodel.analysis.diagnosis.diagnose import diagnose
+
+        # steps act on wall time: what overlaps counts once, and the gaps of the GPU are entries too
+        measured = diagnose(measured, machine).wall
+    made = what_if(measured, steps, machine)
     facts = context(
         profile=str(profile),
         path=str(path),

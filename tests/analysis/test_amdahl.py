@@ -1,4 +1,4 @@
-"""Amdahl's law: limiting cases with their algebra, worked figures, and scalar equals array."""
+"""Amdahl's law and Gustafson's: limiting cases with their algebra, worked figures, and scalar equals array."""
 
 import math
 
@@ -11,6 +11,8 @@ from perfmodel.analysis.amdahl import (
     amdahl_limit,
     amdahl_speedup,
     combined_time_s,
+    fit_scaling,
+    gustafson_speedup,
     parallel_efficiency,
     roi_per_day,
     serial_fraction,
@@ -128,3 +130,85 @@ def test_a_speedup_that_is_not_positive_is_an_error(local):
 def test_one_processor_has_no_serial_fraction():
     with pytest.raises(UsageError, match="processors"):
         serial_fraction(1.0, 1)
+
+
+@given(st.floats(0.0, 1.0))
+def test_one_processor_does_what_one_processor_does(serial):
+    assert gustafson_speedup(serial, 1) == pytest.approx(1.0)
+
+
+@given(st.integers(1, 4096))
+def test_gustafsons_ends_are_linear_scaling_and_none(processors):
+    assert gustafson_speedup(0.0, processors) == processors
+    assert gustafson_speedup(1.0, processors) == pytest.approx(1.0)
+
+
+def test_gustafsons_own_example_of_1024_processors():
+    # 1988, "1014x" and "983x": 1024 - 0.01 * 1023 = 1013.77, 1024 - 0.04 * 1023 = 983.08
+    assert gustafson_speedup(0.01, 1024) == pytest.approx(1013.77)
+    assert gustafson_speedup(0.04, 1024) == pytest.approx(983.08)
+
+
+@given(st.floats(0.0, 1.0), st.integers(1, 4096))
+def test_both_laws_agree_once_the_serial_share_is_of_the_same_time(serial, processors):
+    # time on n: f + (1 - f); the same work on one: f + (1 - f) n. Its serial share is f / (f + (1 - f) n).
+    alone = serial + (1 - serial) * processors
+    assert amdahl_speedup(1 - serial / alone, processors) == pytest.approx(gustafson_speedup(serial, processors))
+
+
+def test_gustafson_takes_arrays():
+    n = np.array([1.0, 2.0, 8.0])
+    assert gustafson_speedup(0.1, n).tolist() == [gustafson_speedup(0.1, one) for one in n.tolist()]
+
+
+@pytest.mark.parametrize(("serial", "processors"), [(-0.1, 4), (1.1, 4), (0.5, 0.5), (math.nan, 4)])
+def test_gustafson_refuses_what_is_no_share_or_no_processor(serial, processors):
+    with pytest.raises(UsageError):
+        gustafson_speedup(serial, processors)
+
+
+@given(st.floats(0.0, 1.0), st.lists(st.integers(2, 1024), min_size=1, max_size=6))
+def test_a_curve_that_follows_amdahls_law_gives_its_fraction_back(serial, processors):
+    measured = [amdahl_speedup(1 - serial, n) for n in processors]
+    fit = fit_scaling(processors, measured)
+    assert fit.serial_fraction == pytest.approx(serial, abs=1e-9)
+    assert fit.error == pytest.approx(0.0, abs=1e-9)
+    assert fit.speedup(2048) == pytest.approx(amdahl_speedup(1 - serial, 2048), rel=1e-6)
+
+
+def test_one_point_is_the_serial_fraction_of_that_point():
+    # 2.5x on 4: f = (4 / 2.5 - 1) / 3 = 0.2; on 16: 1 / (0.2 + 0.8 / 16) = 4x; never above 1 / 0.2 = 5x
+    fit = fit_scaling([1, 4], [1.0, 2.5])
+    assert fit.serial_fraction == pytest.approx(0.2)
+    assert (fit.speedup(16), fit.max_speedup) == (pytest.approx(4.0), pytest.approx(5.0))
+
+
+def test_two_points_that_disagree_meet_between_them_and_say_so():
+    # n = 2, S = 2: y - x = 0, 1 - x = 1/2.  n = 4, S = 2: y - x = 1/4, 1 - x = 3/4.
+    # f = (0 + 3/16) / (1/4 + 9/16) = 3/13; residuals f/2 and 3f/4 - 1/4
+    fit = fit_scaling([2, 4], [2.0, 2.0])
+    f = 3 / 13
+    assert fit.serial_fraction == pytest.approx(f)
+    assert fit.error == pytest.approx(math.sqrt(((f / 2) ** 2 + (0.75 * f - 0.25) ** 2) / 2))
+    assert fit.each == pytest.approx((0.0, 1 / 3))  # rising with n: an overhead that grows
+
+
+def test_a_curve_above_linear_has_a_negative_fraction_and_promises_linear_at_most():
+    fit = fit_scaling([2, 4], [2.2, 4.8])
+    assert fit.serial_fraction < 0
+    assert (fit.speedup(8), fit.max_speedup) == (8.0, math.inf)
+
+
+def test_more_processors_may_be_slower():
+    fit = fit_scaling([4], [0.5])  # f = (8 - 1) / 3 = 7/3
+    assert fit.serial_fraction == pytest.approx(7 / 3)
+    assert fit.speedup(4) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("processors", "speedups"),
+    [([1], [1.0]), ([2, 4], [1.9]), ([2], [0.0]), ([0.5], [1.0]), ([math.nan], [1.0]), ([], [])],
+)
+def test_a_curve_that_says_nothing_is_refused(processors, speedups):
+    with pytest.raises(UsageError):
+        fit_scaling(processors, speedups)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.analysis.plan import Candidate, Plan, parse_plan, read_plan
+from perfmodel.analysis.diagnosis.effort import EFFORT
+from perfmodel.analysis.plan import KINDS, Candidate, Plan, parse_plan, read_plan
 from perfmodel.analysis.profile import Profile, ProfileEntry
 from perfmodel.analysis.roi import rank
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
@@ -35,12 +36,13 @@ def test_every_key_is_read():
     plan = parse(
         item(name="first", dev_days=1, risk="low", claimed_total_time="380 ms"),
         {"name": "second", "targets": "kernel_*", "new_time": "12 ms", "after": ["first"]},
-        item(name="third", excludes=["second"]),
+        item(name="third", excludes=["second"], kind="dtype"),
     )
     first, second, third = plan.candidates
     assert (first.speedup, first.dev_days, first.risk, first.claimed_total_time_s) == (2.0, 1.0, "low", 0.38)
     assert (second.targets, second.new_time_s, second.after) == (("kernel_*",), 0.012, ("first",))
     assert third.excludes == ("second",)
+    assert (first.kind, first.keeps_operators, third.kind, third.keeps_operators) == ("", True, "dtype", False)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,7 @@ def test_every_key_is_read():
         ([item(dev_days=0)], "dev_days is 0"),
         ([item(dev_days="two")], "dev_days is no number"),
         ([item(risk="hihg")], "Did you mean 'high'"),
+        ([item(kind="algoritm")], "Did you mean 'algorithm'"),
         ([item(speedups=2)], "Did you mean 'speedup'"),
         ([item(targets=[])], "has no targets"),
         ([item(targets=[1])], "no list of texts"),
@@ -162,7 +165,7 @@ values = st.one_of(
     st.lists(st.sampled_from(["a", "b", "kernel_a", "*", "gemm*"]), max_size=3),
 )
 good = {"name": st.sampled_from(["a", "b", "c"]), "targets": st.just(["kernel_a"]), "speedup": st.floats(0.001, 1e6)}
-keys = st.sampled_from(["name", "targets", "speedup", "new_time", "dev_days", "risk", "after", "excludes", "x"])
+keys = st.sampled_from(["name", "targets", "speedup", "new_time", "dev_days", "risk", "after", "excludes", "kind", "x"])
 drawn = st.builds(lambda base, changes: {**base, **changes}, st.fixed_dictionaries(good), st.dictionaries(keys, values))
 
 
@@ -172,3 +175,7 @@ def test_no_document_gives_anything_but_a_plan_or_a_message(items):
         ranking = rank(PROFILE, parse(*items))
         assert sorted(row.rank for row in ranking.rows) == list(range(1, len(items) + 1))
         ranking.report().as_json()
+
+
+def test_the_kinds_that_diagnose_advises_are_known():
+    assert set(EFFORT) <= set(KINDS)

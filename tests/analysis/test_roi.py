@@ -16,6 +16,7 @@ from perfmodel.analysis.profile import Profile, ProfileEntry
 from perfmodel.analysis.roi import headroom, rank
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.profiles import read_profile
+from perfmodel.render import markdown_format
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -194,7 +195,7 @@ def test_without_a_plan_the_ceilings_are_ranked():
 def test_the_top_rows_say_how_many_are_left():
     report = headroom(ABC).report(top=1)
     assert [row["name"] for row in report.rows] == ["a"]
-    assert report.notes[0] == "3 more rows (50 ms) are not shown."
+    assert "3 more rows (50 ms) are not shown." in report.notes
 
 
 def test_long_kernel_names_are_shortened_for_people_only():
@@ -203,6 +204,59 @@ def test_long_kernel_names_are_shortened_for_people_only():
     assert report.rows[0]["name"] == name
     assert [column.key for column in report.shown_columns()][:2] == ["rank", "short_name"]
     assert len(report.rows[0]["short_name"]) <= 48
+
+
+def test_the_decision_is_one_sentence():
+    ranking = rank(read_profile(EXAMPLES / "profile_abc.csv"), read_plan(EXAMPLES / "plan_abc.toml"))
+    assert ranking.decision == "Do 'fuse A and B' first: 1.364x overall, 26.67 ms less of 100 ms, in 1 day."
+    assert ranking.report().notes[0] == ranking.decision
+    assert ranking.report().as_json()["context"]["decision"] == ranking.decision
+    none = rank(ABC, [Candidate("slower", ("a",), 0.5)])
+    assert none.decision.startswith("Do none of them")
+
+
+def test_as_a_document_decision_and_assumptions_stand_above_the_table():
+    economics = Economics(8, 10, 1000, 720, horizon_years=3, discount_rate=0.1)
+    ranking = rank(read_profile(EXAMPLES / "profile_abc.csv"), read_plan(EXAMPLES / "plan_abc.toml"), economics)
+    text = markdown_format.render(ranking.report(document=True))
+    parts = ["### ROI of 4", "**Decision:** Do", "- Profile: profile_abc.csv", "- Machine", "- Prices: 8 GPUs", "| # |"]
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+    assert "over 3 years at 10 % a year" in text
+    assert text.count("Do 'fuse A and B' first") == 1
+
+
+def test_the_matrix_of_cost_and_return():
+    ranking = rank(ABC, [Candidate(n, (n,), 2.0, dev_days=d) for n, d in (("a", 1), ("b", 9), ("c", 5), ("others", 6))])
+    # 1.33x, 1.18x, 1.05x, 1.05x, in 1, 9, 5 and 6 days: over 5 days is a high cost, from 1.10x on a high return
+    places = {row.name: row.quadrant for row in ranking.rows}
+    assert places == {"a": "quick win", "b": "big bet", "c": "fill-in", "others": "avoid"}
+
+
+def test_days_spent_here_are_not_spent_on_the_next_best():
+    economics = Economics(gpus=1, price_per_gpu_hour=10, dev_day_cost=100, hours_per_year=1000)
+    rows = by_name(
+        rank(ABC, [Candidate("a", ("a",), 2.0, dev_days=2), Candidate("b", ("b",), 3.0, dev_days=4)], economics)
+    )
+    # b, 1.25x, would have half of its gain after the 2 days of a: 0.125; it saves 20 % of 10,000: half of 2000
+    assert rows["a"].next_best == "b"
+    assert rows["a"].opportunity_gain == pytest.approx(0.125)
+    assert rows["a"].opportunity_cost == pytest.approx(1000)
+    # the 4 days of b hold all of a: 1.333x, a quarter of 10,000
+    assert rows["b"].opportunity_gain == pytest.approx(1 / 3)
+    assert rows["b"].opportunity_cost == pytest.approx(2500)
+
+
+def test_ranked_by_payback_or_time_another_comes_first():
+    economics = Economics(gpus=1, price_per_gpu_hour=1, dev_day_cost=100)
+    candidates = [Candidate("a", ("a",), 2.0, dev_days=4), Candidate("c", ("c",), 10.0, dev_days=1)]
+    # gain a day: a 0.083, c 0.099; saving a day of work: a 25 % / 4, c 9 % / 1; time saved: a 25 ms, c 9 ms
+    assert rank(ABC, candidates).rows[0].name == "c"
+    assert rank(ABC, candidates, economics, by="payback").rows[0].name == "c"
+    assert rank(ABC, candidates, by="time").rows[0].name == "a"
+    with pytest.raises(UsageError, match="needs prices"):
+        rank(ABC, candidates, by="payback")
+    with pytest.raises(UsageError, match="Did you mean 'payback'"):
+        rank(ABC, candidates, by="payback_days")
 
 
 def test_the_public_names_are_these():

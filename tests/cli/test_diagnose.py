@@ -1,0 +1,105 @@
+"""perfmodel diagnose: the contract's rows, options and messages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+KEYS = {"dimension", "time_s", "fraction", "evidence", "advice"}
+ORDER = ["compute", "memory", "other kernels", "launch", "transfer", "sync", "idle"]
+
+
+@pytest.fixture
+def bert(data_dir):
+    return data_dir / "traces" / "tracelens_h100_bert-small.json.gz"
+
+
+def test_the_rows_are_those_of_the_contract(perfmodel, bert):
+    ran = perfmodel("diagnose", bert, "--format", "json")
+    assert ran.code == 0
+    rows = ran.json["rows"]
+    assert [row["dimension"] for row in rows] == ORDER
+    assert all(row.keys() >= KEYS for row in rows)
+    assert sum(row["fraction"] for row in rows) == pytest.approx(1.0)
+    assert rows[3]["evidence"][0].keys() == {"what", "time_s", "count", "detail"}
+    assert ran.json["context"]["hardware"] == ["h100-sxm5-80gb"]
+    assert "comparing with h100-sxm5-80gb, which the profile names as 'NVIDIA H100 80GB HBM3'" in ran.err
+    assert ran.json["candidates"][0]["targets"] == ["[launch gaps]"]
+
+
+@pytest.mark.parametrize("format_", ["table", "csv", "markdown"])
+def test_every_format(perfmodel, bert, format_):
+    ran = perfmodel("diagnose", bert, "--format", format_)
+    assert ran.code == 0
+    assert all(dimension in ran.out for dimension in ORDER)
+
+
+def test_all_steps_and_groupings(perfmodel, data_dir):
+    trace = data_dir / "traces" / "tracelens_h100_qwen1.5-0.5b_prefill.json.gz"
+    inside = perfmodel("diagnose", trace, "--format", "json", "--by", "op").json
+    whole = perfmodel("diagnose", trace, "--format", "json", "--by", "op", "--all").json
+    assert whole["context"]["total_time_s"] > inside["context"]["total_time_s"]
+    assert inside["rows"][0]["evidence"][0]["what"] == "aten::mm"
+
+
+def test_the_plan_goes_to_roi(perfmodel, bert, tmp_path):
+    plan = tmp_path / "plan.toml"
+    assert perfmodel("diagnose", bert, "--plan-output", plan, "--effort", "cuda-graph=4:high").code == 0
+    text = plan.read_text(encoding="utf-8")
+    assert "dev_days = 4.0" in text
+    assert 'risk = "high"' in text
+
+
+def test_a_run_without_candidates_writes_no_plan(perfmodel, data_dir, tmp_path):
+    trace = data_dir / "traces" / "tracelens_sglang_qwen3-8b_decode_cudagraph_mi300.json.gz"
+    ran = perfmodel("diagnose", trace, "--plan-output", tmp_path / "plan.toml")
+    assert ran.code == 1
+    assert "is not written" in ran.err
+    assert not (tmp_path / "plan.toml").exists()
+
+
+def test_a_plain_table(perfmodel, tmp_path):
+    table = tmp_path / "profile.csv"
+    table.write_text("name,time_ms\naten::mm,3\nrelu,1\n", encoding="utf-8")
+    ran = perfmodel("diagnose", table, "--format", "json")
+    times = {row["dimension"]: row["time_s"] for row in ran.json["rows"]}
+    assert times["compute"] == pytest.approx(3e-3)
+    assert times["idle"] is None
+    assert "without --on" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("missing.json",), 3, "missing.json"),
+        (("{table}", "--on", "h1000"), 2, "h1000"),
+        (("{table}", "--by", "name"), 2, "shape"),
+        (("{table}", "--effort", "graph=1"), 2, "cuda-graph"),
+        (("{table}", "--plan-output", "plan.csv"), 2, ".toml"),
+        (("{table}", "--plot", "plot.gif"), 2, ".png"),
+    ],
+)
+def test_bad_input_has_one_message(perfmodel, tmp_path, arguments, code, said):
+    table = tmp_path / "profile.csv"
+    table.write_text("name,time_ms\na,3\n", encoding="utf-8")
+    ran = perfmodel("diagnose", *(text.format(table=table) for text in arguments))
+    assert ran.code == code
+    assert said in ran.err
+    assert ran.out == ""
+
+
+def test_a_trace_of_the_cpu_alone(perfmodel, tmp_path):
+    # two operators, 30 and 10 us, no work of a GPU
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": start, "dur": duration}
+        for name, start, duration in (("aten::mm", 0, 30), ("aten::relu", 40, 10))
+    ]
+    trace = tmp_path / "cpu.json"
+    trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}), encoding="utf-8")
+    ran = perfmodel("diagnose", trace, "--format", "json")
+    assert ran.code == 0
+    rows = {row["dimension"]: row["time_s"] for row in ran.json["rows"]}
+    assert rows["other kernels"] == pytest.approx(40e-6)
+    assert rows["launch"] is None
+    assert any("no work of a GPU" in note for note in ran.json["notes"])
