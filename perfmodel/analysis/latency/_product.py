@@ -3,16 +3,19 @@
 For a tile of tm x tn outputs and a split of k in S parts, with w = batch ceil(m / tm) ceil(n / tn) S / SMs blocks
 an SM, the resources take
 
-- t_math = max(max(d, (1 - q) w + q ceil(w)) b, b + lambda k / (64 S), energy FLOP / power limit), with b the time of
-  one block, b = 2 tm tn (k' + k0) / (e g P / SMs): k' is k / S in whole steps, k0 the fill of the pipeline, e the best
-  tile's share of the peak P, g the loss of smaller tiles, d how many blocks of the tile keep an SM busy, q the share
-  of the last wave's idle SMs that is lost, lambda the latency of a step that no other block hides;
+- t_math = max(max(d, (1 - q) w + q ceil(w)) b, b + lambda k / (64 S), FLOP / power-limited rate), with b the time of
+  one block, b = 2 tm tn (k' + k0) / (e g P / SMs): k' is k / S in whole steps, k0 the fill of the pipeline (longer
+  where outputs are wider than inputs), e the best tile's share of the peak P, g the loss of smaller tiles, d how many
+  blocks of the tile keep an SM busy, q the share of the last wave's idle SMs that is lost, lambda the latency of a step
+  that no other block hides;
 - t_dram = traffic / (eta W): A, B and C once; the panels of A and B again for each wave-sized super-tile of the
   output as far as they exceed L2; what L2 holds is faster, or free;
-- t_l2 = blocks (k / S) (tm + tn) size / (l SMs 64 B f).
+- t_l2 = blocks (k / S) (tm + tn) size / B2, with B2 = l SMs 64 B f on the vector engine, and l P size / 64 on the
+  tensor engine, where l = 1 feeds tiles of 64 x 64 at the peak P.
 
 The time is the least over tiles and splits of (t_math^4 + t_dram^4 + t_l2^4)^(1/4) + launch, and for a split the
-reduction of the parts. A product is split only while that makes at most ``SPLIT_WAVES`` blocks an SM.
+reduction of the parts. A product is split only while that makes at most ``SPLIT_WAVES`` blocks an SM. Where a library
+chooses its tile by the rows m (`_tiles.BY_ROWS`), that one is taken, and nothing is split.
 
 The structure follows what libraries do (cuBLAS kernel names; Huang et al. 2018, "Implementing Strassen's algorithm
 with CUTLASS", section 2; NVIDIA, "Matrix multiplication background user's guide", on tile and wave quantisation); the
@@ -29,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.analysis.latency._base import Machine, Terms, Values, View
-from perfmodel.analysis.latency._product_rates import SPLIT_WAVES, Floats, Product, Rates, Rows, rates_of
+from perfmodel.analysis.latency._product_rates import SPLIT_WAVES, Floats, Product, Rates, Rows, launch_s, rates_of
 from perfmodel.core.work import Number, maximum
 
 #: resources overlap as the POWER-norm of their times; 4 is a square of a square, so that no logarithm is taken
@@ -61,7 +64,7 @@ def product_terms(product: Product, machine: Machine, c: Values, view: View) -> 
     else:
         told = _many(given, product, machine, c, view)
     adds = dict(zip(_ADDS, told, strict=False))
-    adds["launch"] = c["launch"]
+    adds["launch"] = launch_s(machine, c)
     return Terms(adds, dict(zip(_ALONE, told[len(_ADDS) :], strict=True)))
 
 
@@ -124,7 +127,7 @@ def _fastest(rows: Rows, r: Rates, split: bool) -> Sequence[Number]:
     busy *= c["quantum"]
     busy += (1.0 - c["quantum"]) * waves
     np.maximum(busy, r.least, out=busy)
-    block = r.block_s * (np.ceil(part * (1.0 / c["step"])) * c["step"] + c["fill"])
+    block = r.block_s * (np.ceil(part * (1.0 / c["step"])) * c["step"]) + r.fill_s
     math_s = busy * block
     block += part * (c["latency"] / 64.0)
     np.maximum(math_s, block, out=math_s)
@@ -142,6 +145,8 @@ def _fastest(rows: Rows, r: Rates, split: bool) -> Sequence[Number]:
     if split:
         time = np.sqrt(np.sqrt(time))
         time[1] += c["split"]
+    if r.up_to.size:
+        time[(rows.m <= r.above) | (rows.m > r.up_to)] = np.inf
     best, pick = _least(time, rows.k)
     return _told(rows, r, best % r.speed.size, pick(parts) if split else 1.0, *map(pick, (waves, busy, math_s, l2_s)))
 

@@ -8,6 +8,8 @@ recorded are taken to have every tile.
 
 from __future__ import annotations
 
+import math
+
 from perfmodel.analysis.latency._base import Machine
 
 Tiles = tuple[tuple[int, int], ...]
@@ -33,6 +35,22 @@ LINEAR: dict[str, Tiles] = {
     "pascal-6.0": ((64, 64), (128, 32), (32, 128)),
     "pascal-6.1": ((64, 64), (128, 32), (128, 128)),
 }
+#: (library, generation) -> tiles of fp8 products, each for at most so many rows m: kernels that the library itself
+#: compiles and chooses by m alone, one block to a tile, never split along k. From sglang's
+#: sgl-kernel/csrc/gemm/fp8_gemm_kernel.cu @ 350439a5c5a5, sm90_fp8_dispatch_shape and sm89_fp8_dispatch_shape; the
+#: latter's tiles are those of n <= 8192. Those of Blackwell (sm100) do not explain its times, and are left out.
+BY_ROWS: dict[tuple[str, str], tuple[tuple[int, int, float], ...]] = {
+    ("sglang", "hopper"): ((64, 64, 256.0), (128, 128, math.inf)),
+    ("sglang", "ada"): ((16, 64, 16.0), (32, 64, 64.0), (64, 64, 128.0), (128, 64, 256.0), (128, 128, math.inf)),
+}
+
+
+def tiles_by_rows(machine: Machine, library: str) -> tuple[tuple[int, int, float], ...]:
+    """Return the tiles that a library chooses by the rows m of an 8-bit product, with the most rows of each.
+
+    Empty where the library has no such rule, or nobody knows it.
+    """
+    return BY_ROWS.get((library, machine.generation), ()) if machine.dtype == "fp8" else ()
 
 
 def tiles_of(machine: Machine, batched: bool) -> Tiles:
