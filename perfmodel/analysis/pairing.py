@@ -101,11 +101,13 @@ def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Seq
         When no row of one side is on the other.
     """
     free = frozenset(SETTINGS).intersection(*(run.free for run in (*before, *after)))
-    across = tuple(dict.fromkeys([*across, *sorted(free)]))
+    alike = tuple(name for name in SETTINGS if name in free or name in across)
     first, second = _by_key(before), _by_key(after)
     matched = {key: key for key in first if key in second}
-    matched |= _relaxed(first, second, matched, across)
-    _refuse(first, second, matched, across)
+    matched |= _relaxed(first, second, matched, alike)
+    if "kernel" in across:  # last, since several kernels of one operator are not one to one
+        matched |= _relaxed(first, second, matched, (*alike, "kernel"))
+    _refuse(first, second, matched, alike, across)
     pairs, lost = [], []
     for key, other in matched.items():
         a, b = first[key], second[other]
@@ -169,9 +171,13 @@ def _grouped(rows: Iterable[tuple[Key, BenchRow]], without: Iterable[str]) -> di
 
 
 def _refuse(
-    first: Mapping[Key, _Side], second: Mapping[Key, _Side], matched: Mapping[Key, Key], across: Sequence[str]
+    first: Mapping[Key, _Side],
+    second: Mapping[Key, _Side],
+    matched: Mapping[Key, Key],
+    alike: Sequence[str],
+    across: Sequence[str],
 ) -> None:
-    """Raise where a row of each side is left that differ in settings alone."""
+    """Raise where a row of each side is left that differ in settings alone, beyond those that may differ."""
     taken = set(matched.values())
     right = _grouped(((key, side.row) for key, side in second.items() if key not in taken), SETTINGS)
     for key, side in first.items():
@@ -180,7 +186,7 @@ def _refuse(
             continue
         other = second[right[short][0]].row
         differing = [name for name in SETTINGS if side.row.identity.get(name) != other.identity.get(name)]
-        unasked = [name for name in differing if name not in across]
+        unasked = [name for name in differing if name not in alike]
         if unasked:
             said = "; ".join(f"{name}: {_named(side.row, name)} and {_named(other, name)}" for name in differing)
             asked = " ".join(f"--across {name}" for name in [*across, *unasked])

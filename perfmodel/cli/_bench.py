@@ -15,6 +15,7 @@ from perfmodel.errors import UsageError
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
+    from perfmodel.errors import UnavailableError
     from perfmodel.kernels.device import Device
     from perfmodel.measure.one_kernel import Job
     from perfmodel.measure.presets import Preset
@@ -221,18 +222,20 @@ class Session:
         """The number of rows when all is done."""
         return len(self.before) + len(self.jobs)
 
-    def measure(self, format_: BenchFormat, output: Path | None) -> tuple[list[Mapping[str, Any]], bool]:
-        """Measure what is left and write the result; return all rows, and whether Ctrl-C cut them short."""
+    def measure(
+        self, format_: BenchFormat, output: Path | None
+    ) -> tuple[list[Mapping[str, Any]], KeyboardInterrupt | UnavailableError | None]:
+        """Measure what is left and write the result; return all rows, and what cut them short."""
         from perfmodel.measure.runner import collect, run
 
         with progress(len(self.jobs)) as advance:
-            rows, interrupted = collect(
+            rows, stopped = collect(
                 run(self.jobs, self.device, self.machine, self.settings, self.telemetry),
                 keeper(output, format_, self.make, advance, self.before),
             )
         everything = [*self.before, *rows]
         write_result(self.make(everything), format_, output)
-        return everything, interrupted
+        return everything, stopped
 
 
 def open_session(

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -76,6 +77,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = build_app()(args=arguments, prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
+        if code == EXIT_INTERRUPTED:  # typer's own answer to Ctrl-C
+            return _interrupted()
         return code if isinstance(code, int) else 0
     except typer.Exit as finished:
         return _interrupted() if finished.exit_code == EXIT_INTERRUPTED else finished.exit_code
@@ -142,4 +145,6 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 -- as long as the process
         else:
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would show a traceback of what runs at exit
+    sys.exit(code)

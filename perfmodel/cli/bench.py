@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from perfmodel.cli._bench_files import BenchFormat
 from perfmodel.cli._common import ComparedOnOption, OutputOption, PlotOption, check_destination, status
 from perfmodel.cli._device import DeviceOption, ThreadsOption
+from perfmodel.errors import UsageError
 
 
 def command(
@@ -126,6 +128,7 @@ def command(
     form = _bench_files.bench_format(format_, output)
     opened = open_device(device, threads=threads)
     if check:
+        _refuse_beside_check(ops or op or preset or kernel, resume, plot)
         return _bench.check_device(opened, on, form, output)
     if resume:
         _bench_files.check_resumable(form, output)
@@ -142,10 +145,21 @@ def command(
         sustain_s=sustain,
     )
     session = _bench.open_session(opened, on, wanted, kernel or (), settings, output if resume else None)
-    rows, interrupted = session.measure(form, output)
-    if interrupted:
-        status(f"interrupted: {len(rows)} of {session.planned} rows were measured and are kept")
-        raise KeyboardInterrupt
+    rows, stopped = session.measure(form, output)
+    if stopped:
+        cause = "interrupted: " if isinstance(stopped, KeyboardInterrupt) else ""
+        status(f"{cause}{len(rows)} of {session.planned} rows were measured and are kept")
+        raise stopped
     if plot:
         _bench_files.draw(session.machine, rows, plot, sustained=sustain > 0)
     return 0
+
+
+def _refuse_beside_check(what: Any, resume: bool, plot: Path | None) -> None:
+    """Refuse what a check of the device would pass over in silence: it measures what it needs."""
+    given = {"operators, kernels or a preset": what, "--resume": resume, "--plot": plot}
+    for name, value in given.items():
+        if value:
+            raise UsageError(
+                f"a check of the device takes no {name}.", place="--check", remedy="Leave one of them out."
+            )

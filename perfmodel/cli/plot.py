@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfmodel.cli._common import OnOption, status
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import InputFileError, UsageError, nearest, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.cli._record import Record
@@ -126,7 +126,9 @@ def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pai
     Raises
     ------
     UsageError
-        When a machine is neither in ``on``, in its record, nor in the catalog, or one of ``on`` is in no record.
+        When one of ``on`` is in no record.
+    InputFileError
+        When a machine is neither in ``on``, in its record, nor in the catalog.
     """
     from perfmodel.hardware_catalog import hardware
 
@@ -157,14 +159,22 @@ def machine_of(name: str, record: Record, path: Path) -> Hardware:
 
     Raises
     ------
-    UsageError
+    InputFileError
         When neither has it.
     """
-    from perfmodel.hardware_catalog import hardware
+    from perfmodel.hardware_catalog import hardware, hardware_names
     from perfmodel.hardware_catalog.read import parse_spec, to_hardware
 
     document = record.context.spec
     if document and document.get("name") == name:
         place = f"{path}: context.spec"
         return to_hardware(parse_spec(document, place), place)
-    return hardware(name)
+    try:
+        return hardware(name)
+    except UsageError:
+        known = nearest(name, hardware_names())
+        raise InputFileError(
+            f"holds no specification of its machine {name!r}, and the catalog has none.",
+            place=str(path),
+            remedy=f"{known} Give the machine's file with --on.".strip(),
+        ) from None

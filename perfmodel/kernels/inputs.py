@@ -51,9 +51,28 @@ def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Te
 def fill_inputs(op: Operator, inputs: Mapping[str, torch.Tensor], seed: int) -> None:
     """Write the inputs of a seed into tensors that are there already, as `make_inputs` would make them."""
     for name, tensor in inputs.items():
-        generator = torch.Generator(device=tensor.device)
-        generator.manual_seed(seed ^ zlib.crc32(f"{op.op} {name}".encode()))
-        drawn = torch.float64 if tensor.dtype is torch.float64 else torch.float32
-        values = torch.randn(tensor.shape, generator=generator, dtype=drawn, device=tensor.device)
-        # positive where the operation is only defined there
-        tensor.copy_(values.abs_().add_(0.125) if getattr(op, "kind", "") in _POSITIVE and name == "x" else values)
+        tensor.copy_(_drawn(op, name, tensor, seed))
+
+
+def changed_inputs(op: Operator, inputs: Mapping[str, torch.Tensor], seed: int) -> list[str]:
+    """Return the names of the inputs that are no longer what `fill_inputs` has written with this seed."""
+    return [
+        name
+        for name, tensor in inputs.items()
+        if not torch.equal(*map(_comparable, (tensor, _drawn(op, name, tensor, seed).to(tensor.dtype))))
+    ]
+
+
+def _comparable(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that torch compares: numbers of 8 bits as bytes, since it compares no float8."""
+    return tensor.view(torch.uint8) if tensor.element_size() == 1 else tensor
+
+
+def _drawn(op: Operator, name: str, like: torch.Tensor, seed: int) -> torch.Tensor:
+    """Return the random values of one input, before they are rounded to its dtype."""
+    generator = torch.Generator(device=like.device)
+    generator.manual_seed(seed ^ zlib.crc32(f"{op.op} {name}".encode()))
+    drawn = torch.float64 if like.dtype is torch.float64 else torch.float32
+    values = torch.randn(like.shape, generator=generator, dtype=drawn, device=like.device)
+    # positive where the operation is only defined there
+    return values.abs_().add_(0.125) if getattr(op, "kind", "") in _POSITIVE and name == "x" else values

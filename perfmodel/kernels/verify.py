@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 
 from perfmodel.kernels.check import Verdict, check, declared_output
-from perfmodel.kernels.inputs import fill_inputs
+from perfmodel.kernels.inputs import changed_inputs, fill_inputs
 from perfmodel.kernels.torch._precision import TORCH_DTYPES
 from perfmodel.operators import Operator
 
@@ -30,8 +30,9 @@ def verify(op: Operator, call: Callable[[], Any], inputs: Mapping[str, torch.Ten
 
     The call runs once on the inputs that it was made for. Then these get other random values, in place; what it
     returned, and the memory in which its next output is going to lie, are filled with NaN; and it runs again: a
-    result that it kept, and elements that it leaves unwritten, are wrong then. The inputs of the seed come back at
-    the end.
+    result that it kept, and elements that it leaves unwritten, are wrong then. So is a call that writes to its
+    inputs, since the calls that are timed would compute with something else, and one that returns the memory of an
+    input. The inputs of the seed come back at the end.
 
     Parameters
     ----------
@@ -49,9 +50,26 @@ def verify(op: Operator, call: Callable[[], Any], inputs: Mapping[str, torch.Ten
         _poison_freed(op, inputs)
         with poisoned_allocators():
             output = call()
-        return check(op, inputs, output, seed)
+        misused = _misused(op, inputs, output, seed ^ _OTHER_SEED)
+        return Verdict(False, math.inf, "", misused) if misused else check(op, inputs, output, seed)
     finally:
         fill_inputs(op, inputs, seed)
+
+
+def _misused(op: Operator, inputs: Mapping[str, torch.Tensor], output: Any, seed: int) -> str:
+    """Return what a call did to its inputs that no kernel may, or an empty string."""
+    changed = changed_inputs(op, inputs, seed)
+    if changed:
+        return f"it writes to its input {', '.join(changed)}"
+    for name, tensor in inputs.items():
+        if isinstance(output, torch.Tensor) and _address(output) == _address(tensor):
+            return f"its output lies in the memory of its input {name}"
+    return ""
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Return where the memory begins that a tensor is a view of."""
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def poison(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.core.results import Prediction
 from perfmodel.core.units import format_binary
-from perfmodel.errors import UsageError
+from perfmodel.errors import UnavailableError, UsageError
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.measure.clock_guard import ClockGuard
@@ -43,6 +43,7 @@ class Bench:
         self._sampler = sampler
         self._guard = guard
         self._shared = _Inputs(device, settings.seed)
+        self._lost = ""
 
     def outcome(self, job: Job) -> Outcome:
         """Run one kernel; whatever goes wrong becomes a status.
@@ -51,7 +52,11 @@ class Bench:
         ------
         UsageError
             When a user's function cannot take the operator's inputs.
+        UnavailableError
+            When the device does no more work since an earlier kernel broke it.
         """
+        if self._lost:
+            raise UnavailableError(self._lost, remedy="Start again: with -o FILE.json, --resume goes on behind it.")
         if job.kernel is None:
             return Outcome(SKIPPED, f"there is no kernel for {job.op.op} yet")
         reason = job.kernel.supports(job.op, self._device)
@@ -63,15 +68,27 @@ class Bench:
         try:
             with nvtx_range(f"{job.op.op} {job.kernel.name}"):
                 return self._measured(job, job.kernel)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a user's function may call sys.exit
             self._shared.drop()
-            self._device.release_memory()
             if isinstance(error, UsageError) and job.kernel.backend == "user":
                 raise
+            self._recover(f"{job.op.op} {job.kernel.name}")
             message = next(iter(str(error).splitlines()), "")
             if self._device.is_out_of_memory(error):
                 return Outcome(OUT_OF_MEMORY, message)
             return Outcome(FAILED, f"{type(error).__name__}: {message}")
+
+    def _recover(self, what: str) -> None:
+        """Free memory after a kernel that failed; remember a device that does not even do that any more.
+
+        After an illegal access a CUDA context fails every call, until its process ends.
+        """
+        try:
+            self._device.synchronize()
+            self._device.release_memory()
+        except Exception as error:  # noqa: BLE001 -- of whatever type torch makes the driver's errors
+            said = next(iter(str(error).splitlines()), type(error).__name__)
+            self._lost = f"the device does no more work since {what} ran on it: {said}."
 
     def _measured(self, job: Job, kernel: Kernel) -> Outcome:
         """Check a kernel, then time it."""

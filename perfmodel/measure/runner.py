@@ -11,7 +11,7 @@ import numpy as np
 from perfmodel.analysis.measured import library_of
 from perfmodel.analysis.predict import predict
 from perfmodel.core.hardware import Hardware
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import UnavailableError, UsageError, unknown_name
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.registry import Kernel, find_kernels, load_kernel
 from perfmodel.measure.clock_guard import ClockGuard
@@ -153,7 +153,10 @@ def run(
     settings: Settings,
     telemetry: Telemetry | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the row of each job as soon as it is done. Failures are rows too; only an interrupt ends it early."""
+    """Yield the row of each job as soon as it is done.
+
+    Failures are rows too. Only an interrupt ends it early, and an UnavailableError once a kernel has broken the device.
+    """
     telemetry = telemetry or NoTelemetry()
     with Sampler(telemetry) as sampler:
         bench = Bench(device, settings, sampler, ClockGuard(sampler, default_clock_hz(telemetry.facts())))
@@ -172,13 +175,16 @@ def run(
 
 def collect(
     rows: Iterator[dict[str, Any]], keep: Callable[[list[dict[str, Any]]], None]
-) -> tuple[list[dict[str, Any]], bool]:
-    """Return all rows, and whether Ctrl-C cut them short; ``keep`` sees the rows so far after each one."""
+) -> tuple[list[dict[str, Any]], KeyboardInterrupt | UnavailableError | None]:
+    """Return all rows, and what cut them short: Ctrl-C, a device that is lost, or None.
+
+    ``keep`` sees the rows so far after each one.
+    """
     done: list[dict[str, Any]] = []
     try:
         for row in rows:
             done.append(row)
             keep(done)
-    except KeyboardInterrupt:
-        return done, True
-    return done, False
+    except (KeyboardInterrupt, UnavailableError) as stopped:
+        return done, stopped
+    return done, None

@@ -108,7 +108,7 @@ class NvmlTelemetry:
                 "memory_clock_hz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM) * 1e6,
                 "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) * 1e-3,
                 "temperature_c": lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
-                "throttle_reasons": lambda: throttle_names(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+                "throttle_reasons": lambda: throttle_names(_throttle_bits(nvml, handle)),
                 "utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu * 1e-2,
             },
         )
@@ -148,10 +148,28 @@ def open_telemetry(device: Device) -> NoTelemetry | NvmlTelemetry:
         return NoTelemetry()
     try:
         pynvml.nvmlInit()
-        uuid = device.uuid if device.uuid.startswith(("GPU-", "MIG-")) else f"GPU-{device.uuid}"
-        return NvmlTelemetry(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid.encode()))
     except pynvml.NVMLError:
         return NoTelemetry()
+    # torch tells the identifier without the word before it, and of a slice that of the slice
+    for kind in ("GPU", "MIG"):
+        uuid = device.uuid if device.uuid.startswith(("GPU-", "MIG-")) else f"{kind}-{device.uuid}"
+        with contextlib.suppress(pynvml.NVMLError):
+            return NvmlTelemetry(pynvml, _whole_gpu(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())))
+    return NoTelemetry()
+
+
+def _whole_gpu(nvml: Any, handle: Any) -> Any:
+    """Return the GPU that a slice is one of, since a slice tells neither clocks nor power; a GPU is returned itself."""
+    with contextlib.suppress(nvml.NVMLError, AttributeError):
+        return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    return handle
+
+
+def _throttle_bits(nvml: Any, handle: Any) -> int:
+    """Return NVML's bit mask of throttle reasons, by its name until driver 530 or by the one since."""
+    with contextlib.suppress(nvml.NVMLError, AttributeError):
+        return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+    return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
 
 
 def _readings(nvml: Any, sources: dict[str, Callable[[], Any]]) -> dict[str, Any]:

@@ -195,7 +195,8 @@ def name_marks(marks: Sequence[Mark], key: Key, placer: LabelPlacer) -> None:
             groups.append([index])
         else:
             group.append(index)
-    for group in sorted(groups, key=len, reverse=True):
+    # from the top down, so that neighbours above each other keep their order beside them
+    for group in sorted(groups, key=lambda group: (-len(group), -anchors[group[0]][1])):
         text = _ranges(group) if key.numbered else "\n".join(dict.fromkeys(marks[index].label for index in group))
         placer.label(anchors[group[0]], text, fontsize=_TEXT_SIZE, color="0.1", zorder=7)
 

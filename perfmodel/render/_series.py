@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from perfmodel.render.figure import printable
 
 LONGEST_LABEL = 72
-#: height of a row of the legend, width of a character of 8 pt text [inches]
-_LEGEND_ROW, _LETTER = 0.2, 0.07
+#: height of a row of the legend (8 pt and its spacing, 1.4 times that), width of a character of 8 pt text [inches]
+_LEGEND_ROW, _LETTER = 0.16, 0.07
 
 
 def row_label(row: Mapping[str, Any], dimensions: str | None = None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,9 @@ def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
 def _encoded(figure: Figure, name: str) -> bytes:
     """Return a figure in a format; equal figures give equal bytes."""
     buffer = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "perfmodel"}):
+    with mpl.rc_context({"svg.hashsalt": "perfmodel"}), warnings.catch_warnings():
+        # A script that the font lacks shows as boxes: nothing that a user can mend.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         figure.savefig(buffer, format=name, dpi=DOTS_PER_INCH, metadata=_FORMATS[name])
     return buffer.getvalue()
 

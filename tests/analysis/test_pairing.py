@@ -54,6 +54,20 @@ def test_a_dtype_that_only_one_side_has_besides_is_no_difference():
     assert len(found.pairs) == len(found.only_before) == 1
 
 
+def test_across_all_pairs_each_kernel_with_itself_on_another_device():
+    kernels = ("torch.matmul", "naive")
+    before, after = (run(*(row(device=device, kernel=kernel) for kernel in kernels)) for device in "AB")
+    made = pair_rows([before], [after], ("device", "dtype", "cache", "timing", "kernel"))
+    assert [pair.before.identity["kernel"] for pair in made.pairs] == list(kernels)
+    assert [pair.after.identity["kernel"] for pair in made.pairs] == list(kernels)
+
+
+def test_a_remedy_names_no_setting_that_may_differ_anyway():
+    before, after = (run(row(device=device), free=frozenset({"timing"})) for device in "AB")
+    with pytest.raises(UsageError, match=r"compare nevertheless with --across device\."):
+        pair_rows([before], [after])
+
+
 def test_kernels_are_paired_across_where_there_is_one_on_each_side():
     assert len(pair_rows([run(row(kernel="a"))], [run(row(kernel="b"))], ("kernel",)).pairs) == 1
     with pytest.raises(InputFileError, match="no row of the one is in the other"):

@@ -130,6 +130,20 @@ def test_check_exits_1_when_something_is_wrong(checked, tmp_path):
     assert "above the peak" in next(row for row in found if row["figure"] == "dram copy")["cause"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("gemm", "m=8", "n=8", "k=8"), "takes no operators"),
+        (("--preset", "quick"), "takes no operators, kernels or a preset"),
+        (("--resume", "-o", "record.json"), "takes no --resume"),
+        (("--on", "a100-sxm4-40gb"), "cannot be what is checked here, a cpu device"),
+    ],
+)
+def test_check_refuses_what_it_would_not_heed(perfmodel, arguments, words):
+    ran = perfmodel("bench", "--check", "--device", "cpu", *arguments)
+    assert (ran.code, words in ran.err) == (2, True), ran.err
+
+
 def test_check_prints_a_table(small, perfmodel, monkeypatch):
     monkeypatch.setattr(readings.take_readings, "__defaults__", (TINY,))
     ran = perfmodel("bench", "--check", "--device", "cpu")

@@ -121,8 +121,10 @@ def test_a_machine_without_a_specification_is_refused_with_the_nearest_name(perf
     document = bench_record(context={})
     document["rows"][0]["hardware"] = "a100-sxm4-4gb"
     ran = perfmodel("plot", written(document), "-o", tmp_path / "p.png")
-    assert ran.code == 2
+    assert ran.code == 3
+    assert "holds no specification of its machine 'a100-sxm4-4gb'" in ran.err
     assert "Did you mean 'a100-sxm4-40gb'?" in ran.err
+    assert "--on" in ran.err
 
 
 MEASURED = {

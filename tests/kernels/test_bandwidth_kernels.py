@@ -1,11 +1,6 @@
-"""The kernels of a calibration: torch's by their results, Triton's under its interpreter and by their machine code."""
+"""The kernels of a calibration: torch's by their results, Triton's under its interpreter."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
 
 import pytest
 
@@ -101,37 +96,3 @@ def test_a_chain_of_an_even_number_of_steps_ends_where_it_began(interpreted, dty
     # x = c^2, then c - x and x in turn; c alone is what it would be if x were lost
     torch.testing.assert_close(out, c * c, rtol=1e-5, atol=1e-5)
     assert probe.amount == 2 * interpreted._BLOCK * 16
-
-
-COMPILED = """
-import re
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, compile
-from perfmodel.kernels.triton import _bandwidth as b
-
-def loop(function, signature, **constants):
-    place = function.arg_names.index
-    wide = {(place(name),): [["tt.divisibility", 16]] for name, kind in signature.items() if kind[0] == "*"}
-    source = ASTSource(
-        function, {**signature, **dict.fromkeys(constants, "constexpr")},
-        {(place(name),): value for name, value in constants.items()}, wide,
-    )
-    text = compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4}).asm["ptx"]
-    # from the label of a loop to the branch back to it
-    return re.search(r"(\\$L__BB\\d+_\\d+):((?:(?!\\$L__BB)[\\s\\S])*?)bra(?:\\.uni)?\\s+\\1;", text).group(2)
-
-tile = {"BLOCK": b._BLOCK, "UNROLL": b._UNROLL}
-ints = dict.fromkeys(("turns", "start", "step", "mask"), "i32")
-# 16 blocks of 1024 floats by 128 threads, 4 floats a load: 32 loads
-body = loop(b._read, {"x": "*fp32", "out": "*fp32", **ints}, CACHE=".cg", **tile)
-print(len(re.findall(r"ld\\.global\\.cg\\.v4", body)))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
-def test_no_load_leaves_its_loop_in_the_compiled_code(tmp_path):
-    # a process of its own, since Triton decides on import whether it compiles
-    env = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, env=env, check=False)
-    assert done.stdout.strip() == "32", done.stderr

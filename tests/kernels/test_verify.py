@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfmodel.kernels.inputs import make_inputs  # noqa: E402 -- after the check that torch is there
+from perfmodel.kernels.inputs import changed_inputs, make_inputs  # noqa: E402 -- after the check that torch is there
 from perfmodel.kernels.verify import poison, verify  # noqa: E402
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
 from perfmodel.operators.gemm import Gemm  # noqa: E402
@@ -74,6 +74,28 @@ def test_elements_that_are_left_unwritten_are_wrong(written, allocate):
     verdict = _verdict(make)
     assert not verdict.correct
     assert verdict.message == f"{1001 - written} of 1001 outputs are beyond the tolerance"
+
+
+def test_a_kernel_that_writes_to_its_input_is_wrong_although_its_output_fits_what_it_left_there():
+    def emptying(a, b):
+        return lambda: torch.matmul(a.zero_(), b)
+
+    verdict = _verdict(emptying, Gemm(m=8, n=8, k=8, dtype="fp32"))
+    assert (verdict.correct, verdict.message) == (False, "it writes to its input a")
+    assert _verdict(lambda x: lambda: x[0].relu_()).message == "it writes to its input x"
+
+
+def test_a_copy_that_returns_its_input_is_wrong():
+    verdict = _verdict(lambda x: lambda: x[0], Elementwise(numel=8, kind="copy"))
+    assert verdict.message == "its output lies in the memory of its input x"
+
+
+def test_inputs_of_8_bits_are_compared_too():
+    op = Gemm(m=16, n=16, k=16, dtype="fp8")
+    inputs = make_inputs(op, "cpu", seed=3)
+    assert changed_inputs(op, inputs, 3) == []
+    inputs["b"][0, 1, 2] = 100.0
+    assert changed_inputs(op, inputs, 3) == ["b"]
 
 
 def test_elements_that_only_the_first_call_writes_are_wrong():

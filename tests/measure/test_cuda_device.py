@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from perfmodel.errors import UnavailableError  # noqa: E402
 from perfmodel.kernels.torch import _cuda  # noqa: E402
 from perfmodel.measure.stopping import StandardErrorRule  # noqa: E402
 from perfmodel.measure.timer import time_call  # noqa: E402
@@ -22,7 +23,8 @@ class FakeGpu:
         self.queue = []
         self.log = []
         self.capturing = None
-        self.running = True
+        self.stream = "default"
+        self.on_waiting = 0
 
     def launch(self, name, length_s):
         if self.capturing is not None:
@@ -81,13 +83,15 @@ def gpu(monkeypatch):
     monkeypatch.setattr(FakeCudaGraph, "gpu", made, raising=False)
 
     @contextlib.contextmanager
-    def capture(graph, *, stream, capture_error_mode):
+    def capture(graph, *, pool, stream, capture_error_mode):
         assert capture_error_mode == "thread_local", "telemetry asks the driver from another thread"
-        made.capturing = graph.work
+        assert pool == (0, 1)
+        made.capturing, made.stream = graph.work, "capturing"
         try:
             yield
         finally:
             made.capturing = None
+        made.stream = "default"  # as torch does it: only after a capture that ended well
 
     fake = {
         "is_available": lambda: True,
@@ -100,8 +104,12 @@ def gpu(monkeypatch):
         "CUDAGraph": FakeCudaGraph,
         "graph": capture,
         "Stream": lambda: SimpleNamespace(wait_stream=lambda other: None),
-        "current_stream": lambda: "stream",
+        "current_stream": lambda: made.stream,
+        "set_stream": lambda stream: setattr(made, "stream", stream),
         "stream": lambda stream: contextlib.nullcontext(),
+        "graph_pool_handle": lambda: (0, 1),
+        "get_sync_debug_mode": lambda: made.on_waiting,
+        "set_sync_debug_mode": lambda mode: setattr(made, "on_waiting", mode),
         "synchronize": made.drain,
         "_sleep": lambda cycles: made.launch("hold", cycles / 3e9),
     }  # fmt: skip
@@ -155,7 +163,7 @@ def test_an_event_that_the_gpu_has_passed_means_a_late_host(gpu, device):
     assert timing.discarded == {"host late": 10}
 
 
-def test_a_capture_that_fails_leaves_no_half_graph_behind(gpu, device):
+def test_a_capture_that_fails_leaves_no_half_graph_behind(gpu, device, monkeypatch):
     calls = []
 
     def call():
@@ -164,9 +172,29 @@ def test_a_capture_that_fails_leaves_no_half_graph_behind(gpu, device):
             raise RuntimeError("no")
         gpu.launch("kernel", 4e-6)
 
+    ended = []
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", lambda *place: ended.append(place), raising=False)
     timing = time_call(call, device, StandardErrorRule(0.0, 1, 1), cache="warm", timing="auto")
     assert timing.timing == "kernel"
     assert "no)" in timing.remark
+    assert gpu.stream == "default", "what follows runs where it ran before"
+    assert ended == [(0, (0, 1))], "the allocator is no longer within the capture"
+
+
+def test_a_call_in_which_the_host_waits_is_refused_before_it_is_captured(gpu, device):
+    captured = []
+
+    def call():
+        captured.append(gpu.capturing is not None)
+        if gpu.on_waiting == "error":
+            raise RuntimeError("called a synchronizing CUDA operation")
+        gpu.launch("kernel", 4e-6)
+
+    timing = time_call(call, device, StandardErrorRule(0.0, 1, 1), cache="warm", timing="auto")
+    assert timing.timing == "kernel"
+    assert "synchronizing" in timing.remark
+    assert not any(captured)
+    assert gpu.on_waiting == 0
 
 
 @pytest.mark.parametrize(("keep", "freed_inside"), [(True, 0), (False, 3)])
@@ -184,6 +212,21 @@ def test_outputs_of_a_cold_graph_are_kept_until_the_capture_ends(gpu, device, ke
     # freed while it is captured, their memory would be that of the next output
     assert sum(inside) == freed_inside
     assert len(inside) == 6, "three of the stream's warm-up, three of the capture"
+
+
+def test_a_gpu_that_another_process_holds_alone_is_not_available(gpu, monkeypatch):
+    def busy(index):
+        raise RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nmore lines")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", busy)
+    with pytest.raises(UnavailableError, match="busy or unavailable"):
+        _cuda.CudaDevice()
+
+
+def test_memory_runs_out_in_the_words_of_the_allocator_and_of_the_driver(device):
+    assert device.is_out_of_memory(torch.cuda.OutOfMemoryError("x"))
+    assert device.is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    assert not device.is_out_of_memory(RuntimeError("an illegal memory access"))
 
 
 def test_device_facts(device):

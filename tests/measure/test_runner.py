@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 from perfmodel.analysis.predict import predict  # noqa: E402
 from perfmodel.core.hardware import Launch  # noqa: E402
-from perfmodel.errors import UsageError  # noqa: E402
+from perfmodel.errors import UnavailableError, UsageError  # noqa: E402
 from perfmodel.kernels.registry import Kernel  # noqa: E402
 from perfmodel.measure import runner  # noqa: E402
 from perfmodel.measure.findings import findings  # noqa: E402
@@ -180,8 +180,8 @@ def test_interrupt_keeps_the_rows_before_it(machine, scripted):
 
     seen = []
     jobs = [_job(machine, _relu), _job(machine, interrupt), _job(machine, _relu)]
-    rows, interrupted = collect(run(jobs, scripted(), machine, FEW), lambda done: seen.append(len(done)))
-    assert interrupted
+    rows, stopped = collect(run(jobs, scripted(), machine, FEW), lambda done: seen.append(len(done)))
+    assert isinstance(stopped, KeyboardInterrupt)
     assert len(rows) == 1
     assert seen == [1]
 
@@ -365,3 +365,33 @@ def test_reasons_follow_the_facts(machine):
 
 def test_launch_floor_that_is_beaten_is_blamed_itself(simple_gpu):
     assert "launch floor in the spec of simple is too high" in _note(Elementwise(numel=10), simple_gpu, 1.5)
+
+
+def test_a_kernel_that_breaks_the_device_ends_the_run_behind_its_row(machine, scripted):
+    device = scripted()
+    working = device.synchronize
+
+    def broken(inputs):
+        device.synchronize = refuse
+        raise RuntimeError("an illegal memory access was encountered")
+
+    def refuse():
+        raise RuntimeError("CUDA error: an illegal memory access\nmore lines")
+
+    jobs = [_job(machine, _relu), _job(machine, broken), _job(machine, _relu)]
+    rows, stopped = collect(run(jobs, device, machine, FEW), lambda done: None)
+    assert [row["status"] for row in rows] == ["ok", "failed"], "the third is not blamed for the second"
+    assert isinstance(stopped, UnavailableError)
+    assert "since elementwise test ran on it: CUDA error: an illegal memory access." in str(stopped)
+    device.synchronize = working
+    jobs = [_job(machine, lambda inputs: 1 / 0), _job(machine, _relu)]
+    rows, stopped = collect(run(jobs, device, machine, FEW), lambda done: None)
+    assert ([row["status"] for row in rows], stopped) == (["failed", "ok"], None)
+
+
+def test_a_function_that_calls_exit_has_failed_and_ends_nothing(machine, scripted):
+    def leaves(inputs):
+        raise SystemExit(3)
+
+    rows = list(run([_job(machine, leaves), _job(machine, _relu)], scripted(), machine, FEW))
+    assert [(row["status"], row["reason"]) for row in rows] == [("failed", "SystemExit: 3"), ("ok", "")]

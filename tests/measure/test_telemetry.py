@@ -139,3 +139,21 @@ def test_nvtx_ranges_work_with_and_without_nvtx(monkeypatch):
             pass
     finally:
         nvtx_range._annotate.cache_clear()
+
+
+def test_a_slice_tells_the_state_of_its_gpu(fake_nvml, monkeypatch):
+    def by_uuid(uuid):
+        return "slice" if uuid.startswith(b"MIG-") else _refuse()
+
+    monkeypatch.setattr(fake_nvml, "nvmlDeviceGetHandleByUUID", by_uuid, raising=False)
+    whole = {"slice": "whole"}.__getitem__
+    monkeypatch.setattr(fake_nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", whole, raising=False)
+    monkeypatch.setattr(fake_nvml, "nvmlDeviceGetMigMode", lambda handle: (int(handle == "whole"), 1))
+    assert open_telemetry(GPU).facts()["mig"] is True
+
+
+def test_throttle_reasons_are_asked_for_by_their_newer_name_too(fake_nvml, monkeypatch):
+    monkeypatch.setattr(fake_nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", _refuse)
+    assert "throttle_reasons" not in open_telemetry(GPU).moment()
+    monkeypatch.setattr(fake_nvml, "nvmlDeviceGetCurrentClocksEventReasons", lambda handle: 0x4, raising=False)
+    assert open_telemetry(GPU).moment()["throttle_reasons"] == ["software power cap"]

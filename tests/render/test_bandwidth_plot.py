@@ -6,11 +6,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from perfmodel.core.hardware import MemoryLevel
 from perfmodel.errors import UsageError
+from perfmodel.render._series import add_legend, legend_height
 from perfmodel.render.bandwidth_plot import bandwidth_plot
+from perfmodel.render.figure import new_figure
 
 
 def row(numel, rate, kernel="torch.elementwise", dimensions=None, **changes):
@@ -99,3 +102,15 @@ def test_rates_that_differ_much_stand_on_a_logarithmic_axis(simple_gpu):
 )
 def test_no_text_is_cut_off_or_lies_on_another(check_texts, simple_gpu, rows):
     check_texts(bandwidth_plot(rows, simple_gpu))
+
+
+@pytest.mark.parametrize("count", [1, 8, 60])
+def test_the_legend_takes_the_room_that_is_left_for_it(count):
+    labels = [f"kernel number {index} of a long name" for index in range(count)]
+    height = legend_height(labels, 9.0)
+    figure = new_figure(9.0, height + 2.0)
+    add_legend(figure, [Line2D([], [], label=label) for label in labels], 9.0)
+    figure.canvas.draw()
+    box = figure.legends[0].get_window_extent()
+    top = box.y1 / figure.dpi
+    assert 0.85 * height - 0.15 < top <= height + 0.05, "neither over the axis nor far below it"

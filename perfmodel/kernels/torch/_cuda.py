@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,38 @@ _EVENT_TICK_S = 0.5e-6
 def is_there() -> bool:
     """Whether torch sees a CUDA GPU."""
     return torch.cuda.is_available()
+
+
+@contextlib.contextmanager
+def _without_waiting() -> Iterator[None]:
+    """Make torch raise a RuntimeError where the host waits for the GPU, as in ``.item()``: no graph can hold that."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "a prototype feature"
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+
+
+@contextlib.contextmanager
+def _tidy_capture() -> Iterator[Any]:
+    """Yield a memory pool for one capture, and undo what torch leaves behind where the capture fails.
+
+    The stream that captured stays the current one then, since ``torch.cuda.graph`` restores the one before only after
+    a capture that ended well. Before torch 2.12 the allocator, too, goes on as if within the capture, so that
+    ``empty_cache`` and all later captures fail (pytorch/pytorch pull request 180395).
+    """
+    stream, pool = torch.cuda.current_stream(), torch.cuda.graph_pool_handle()
+    try:
+        yield pool
+    except Exception:
+        torch.cuda.set_stream(stream)
+        # RuntimeError: torch has ended it itself; AttributeError: a torch that calls it otherwise
+        with contextlib.suppress(RuntimeError, AttributeError):
+            torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+        raise
 
 
 class CudaStopwatch:
@@ -71,7 +104,12 @@ class CudaDevice:
             )
         if threads is not None:
             torch.set_num_threads(threads)
-        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        try:
+            properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        except RuntimeError as error:  # held by another process alone, or in a state that only a reset ends
+            raise UnavailableError(
+                f"the GPU cannot be used: {str(error).splitlines()[0]}.", remedy="See nvidia-smi, or use --device cpu."
+            ) from error
         self.name = str(properties.name)
         self.uuid = str(getattr(properties, "uuid", ""))
         self.cache_bytes = float(properties.L2_cache_size)
@@ -108,17 +146,19 @@ class CudaDevice:
     def capture(self, calls: Sequence[Callable[[], Any]], *, keep_outputs: bool) -> Callable[[], Any]:
         """Return the replay of a CUDA graph of several calls, which have all run before.
 
-        They run once more on the stream that captures, since libraries keep handles and workspaces by stream.
+        They run once more on the stream that captures, since libraries keep handles and workspaces by stream; a call
+        in which the host waits for the GPU is refused there, before a capture would fail in it.
         """
         stream = self._capture_stream
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), _without_waiting():
             for call in calls:
                 call()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         # "thread_local": another thread may talk to the driver meanwhile, as telemetry does.
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        mode = "thread_local"
+        with _tidy_capture() as pool, torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=mode):
             kept = []
             for call in calls:
                 output = call()
@@ -138,8 +178,9 @@ class CudaDevice:
         torch.cuda.empty_cache()
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an exception means that memory ran out."""
-        return isinstance(error, torch.cuda.OutOfMemoryError | MemoryError)
+        """Whether an exception means that memory ran out: torch's allocator says so, and so may the driver."""
+        said = isinstance(error, RuntimeError) and "out of memory" in str(error)
+        return said or isinstance(error, torch.cuda.OutOfMemoryError | MemoryError)
 
     def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
         """Run what is inside without gradients, with float32 products in full float32, or in tf32."""
@@ -151,6 +192,7 @@ class CudaDevice:
         return {
             "torch": torch.__version__,
             "cuda": torch.version.cuda,
+            **({"hip": torch.version.hip} if torch.version.hip else {}),
             "compute_capability": f"{properties.major}.{properties.minor}",
             "sm_count": properties.multi_processor_count,
             "memory_capacity_bytes": float(properties.total_memory),

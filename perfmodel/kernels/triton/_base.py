@@ -67,6 +67,8 @@ def unavailable(device: Device, allowed: tuple[str, ...], *dtypes: str, least: t
         return "Triton needs a GPU"
     if _triton_version() < _LEAST_TRITON:
         return f"it needs triton {_LEAST_TRITON[0]}.{_LEAST_TRITON[1]} or newer"
+    if least >= TMA_CAPABILITY and torch.version.hip:
+        return "it needs the tensor memory accelerator of an NVIDIA GPU"
     needed = max(_LEAST_CAPABILITY, least, FP8_CAPABILITY if "fp8" in dtypes else (0, 0))
     if capability() < needed:
         found, asked = (".".join(map(str, pair)) for pair in (capability(), needed))
