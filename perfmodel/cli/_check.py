@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perfmodel.cli._common import Format, context, emit, status
 from perfmodel.cli._device import base_machine
-from perfmodel.errors import PerfModelError, UnavailableError
+from perfmodel.errors import PerfModelError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
@@ -35,13 +35,19 @@ def run_check(device: Device, on: Sequence[str] | None, format_: Format | None, 
     Raises
     ------
     UsageError
-        When several machines are named, or the catalog has none of the GPU's name.
+        When several machines are named, one of another kind, or the catalog has none of the GPU's name.
     """
     from perfmodel.measure.health import WRONG, judge
     from perfmodel.measure.readings import take_readings
     from perfmodel.measure.telemetry import open_telemetry
 
     machine = base_machine(device, on) or _this_cpu()
+    if machine and (machine.kind == "cpu") != (device.kind == "cpu"):
+        raise UsageError(
+            f"{machine.title} cannot be what is checked here, a {device.kind} device.",
+            place="--on",
+            remedy="Name this machine, or leave --on out.",
+        )
     dtypes = [dtype for dtype in _DTYPES[device.kind] if machine is None or dtype in machine.dtypes()]
     records = tuple(_references(device, machine))
     readings = take_readings(device, open_telemetry(device), dtypes, lambda message: status(f"checking: {message}"))
