@@ -30,6 +30,10 @@ _MEMORY_NAME = re.compile(
     r"maximum|minimum|eq|ne|lt|le|gt|ge|bitwise_\w+|logical_\w+|masked_fill|zero|lerp|addcmul|addcdiv)(_|\.\w+)?(\(|$)",
     re.IGNORECASE,
 )
+#: operators whose counts give a bound, and that the latency model says nothing of: libraries usually make two passes
+#: over the inputs of a batch norm, whose statistics need every image before the first result; and the constants of
+#: convolutions were fitted on forward ones, whose algorithms (Winograd) the gradients do not all have
+_NOT_PREDICTED = re.compile(r"batch_norm|convolution_backward")
 #: the metric in which a reader of counters puts the FLOP of one data type and engine
 _COUNTED_FLOP = re.compile(r"flop_([a-z0-9]+)_(vector|tensor)")
 
@@ -47,7 +51,8 @@ class Limit:
         measurement beats that, ``floor_time_s``. None where neither shapes nor counters give one.
     floor_time_s : what no call is faster than, the data in the caches already [s], of all calls; or None.
     predicted_time_s, predicted_low_s, predicted_high_s : time to expect of all calls, with its 80 % interval [s]; None
-        without an operator.
+        without an operator, and where only its bound is known (`_NOT_PREDICTED`: batch norms, gradients of
+        convolutions).
     why_unknown : why there is no bound, or empty.
     """
 
@@ -136,20 +141,24 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
         return dataclasses.replace(
             limit(dataclasses.replace(entry, op=None), hardware), entry=entry, why_unknown=str(error)
         )
-    calls = entry.calls
+    # a call may compute its operator several times: both gradients of a convolution
+    calls = entry.calls * entry.op.count
     bound = float(made.bound_time_s) * calls
     ridge = made.ridge_point_flop_per_byte
     links = entry.category in (MEMCPY, COMMUNICATION) or str(made.limiter) in ("pcie", "nvlink", "xgmi")
     computes = float(made.arithmetic_intensity_flop_per_byte) >= ridge  # False where there is no ridge
+    expected = (made.predicted_time_s, made.predicted_time_low_s, made.predicted_time_high_s)
+    told = not _NOT_PREDICTED.search(entry.launched_by)
+    predicted_s, low_s, high_s = (float(time_s) * calls if told else None for time_s in expected)
     return Limit(
         entry,
         TRANSFER if links else COMPUTE if computes else MEMORY,
         BY_MODEL,
         attainable_time_s=bound if bound <= entry.time_s else min(floor * calls, entry.time_s),
         floor_time_s=floor * calls,
-        predicted_time_s=float(made.predicted_time_s) * calls,
-        predicted_low_s=float(made.predicted_time_low_s) * calls,
-        predicted_high_s=float(made.predicted_time_high_s) * calls,
+        predicted_time_s=predicted_s,
+        predicted_low_s=low_s,
+        predicted_high_s=high_s,
     )
 
 

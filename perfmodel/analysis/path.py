@@ -38,7 +38,8 @@ class Step:
     new_time_s : "scale": the new time of the targets together [s].
     dtype, algorithm : "dtype", "algorithm": what the operators of the targets are changed to.
     factor : "batch": how many times as many items a run has.
-    fixed : "batch": entries whose time does not depend on the batch, as that of an optimizer.
+    fixed : "batch": entries whose time does not depend on the batch, as that of an optimizer; launch gaps and waits of
+        a traced run are fixed anyway.
     share : "checkpoint": which share of the targets' time is computed a second time.
     after : names of steps that have to come before.
     claimed_total_time_s, claimed_speedup : what somebody says that the run takes after this step [s], and the speedup

@@ -13,6 +13,8 @@ from perfmodel.operators import Operator
 
 #: what a part of a run is: work of the GPU, moving data, talking to other GPUs, or a region of the program
 KERNEL, MEMCPY, MEMSET, COMMUNICATION, HOST = "kernel", "memcpy", "memset", "communication", "host"
+#: key of `ProfileEntry.metrics` under which readers of traces leave the mean registers of a thread of its kernels
+REGISTERS = "registers_per_thread"
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class ProfileEntry:
     time_s : time in this part over the whole run, all calls together [s]; finite and not negative.
     calls : how often it ran, or None where the profile does not say.
     category : "kernel", "memcpy", "memset", "communication" or "host"; empty where the profile does not say.
-    op : the operator of the model that one call computes, where names and shapes tell it; else None.
+    op : the operator of the model that one call computes, `op.count` times in a row (a convolution's backward pass is
+        two of them), where names and shapes tell it; else None.
     launched_by : the framework's operator that launched it ("aten::addmm"), or empty.
     kernels : names of the kernels behind a framework's operator, the longest first.
     flop, bytes : FLOP and bytes of device memory that hardware counters saw in all calls together, or None.

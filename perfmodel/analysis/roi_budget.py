@@ -57,6 +57,18 @@ class Selection:
         return (*((f"Left out: {left}.",) if left else ()), how)
 
 
+def check_days(days: float | None) -> None:
+    """Check a budget of development days, where one is given.
+
+    Raises
+    ------
+    UsageError
+        When the days are not above 0.
+    """
+    if days is not None and not 0 < days < math.inf:
+        raise UsageError(f"days is {days:g}.", remedy="Give the development days to spend, above 0.")
+
+
 def best_set(effects: Mapping[str, Effect], times_s: Mapping[str, float], bounds: Bounds, days: float) -> Selection:
     """Return the set of candidates that makes the run fastest within a number of days.
 
@@ -77,8 +89,7 @@ def best_set(effects: Mapping[str, Effect], times_s: Mapping[str, float], bounds
     UsageError
         When the days are not above 0.
     """
-    if not 0 < days < math.inf:
-        raise UsageError(f"days is {days:g}.", remedy="Give the development days to spend, above 0.")
+    check_days(days)
     reasons = {name: reason for name, made in effects.items() if (reason := _unfit(made, days))}
     usable = [made for name, made in effects.items() if name not in reasons]
     touched = len({name for made in usable for name in made.targets})

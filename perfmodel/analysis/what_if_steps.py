@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from perfmodel.analysis.diagnosis.wall import LAUNCH_GAPS, SYNC_GAPS
 from perfmodel.analysis.fusion import fuse
 from perfmodel.analysis.path import Step
 from perfmodel.analysis.predict import predict
@@ -14,6 +15,7 @@ from perfmodel.analysis.profile import ProfileEntry
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
+from perfmodel.operators.memcpy import Memcpy
 
 #: which dimension of an operator grows with the number of items of a run
 _BATCH_DIMENSIONS = ("batch", "n", "rows", "numel", "tokens")
@@ -89,9 +91,13 @@ def _algorithm(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[st
 
 
 def _batch(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[str, ...], str]:
-    """Scale the work of every target; what nothing says the work of takes the factor in time."""
+    """Scale the work of every target; what nothing says the work of takes the factor in time.
+
+    As many kernels are launched and as many values fetched as before: those gaps of a traced run keep their time.
+    """
     assert step.factor is not None
     fixed = set(step.resolve(step.fixed, run.entries)) if step.fixed else set()
+    fixed |= {name for name in targets if name == LAUNCH_GAPS or name.startswith(SYNC_GAPS)}
     moving = tuple(name for name in targets if name not in fixed)
     known = tuple(name for name in moving if run.entries[name].op is not None and run.hardware is not None)
     if known:
@@ -108,6 +114,8 @@ def _batch(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[str, .
 def _with_batch(op: Operator, factor: float) -> Operator:
     """Return an operator on ``factor`` times as many items: rows of a product, sequences, pixels or rows."""
     dimension = next((name for name in _BATCH_DIMENSIONS if name in op.dimensions()), "")
+    if isinstance(op, Memcpy):
+        dimension = "bytes"
     if op.op == "gemm" and getattr(op, "batch", 1) == 1:
         dimension = "m"
     if not dimension:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._common import Format, FormatOption, OutputOption, context, emit, output_format, share
+from perfmodel.cli._common import (
+    Format,
+    FormatOption,
+    OutputOption,
+    check_destination,
+    context,
+    emit,
+    output_format,
+    share,
+)
 from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileArgument, profiled_machine
 from perfmodel.errors import UsageError, unknown_name
 
@@ -135,11 +144,19 @@ def command(
     """
     from perfmodel.analysis.diagnosis.effort import parse_effort
     from perfmodel.analysis.plan import read_plan
+    from perfmodel.analysis.roi_budget import check_days
     from perfmodel.analysis.roi_decide import Question, decide
+    from perfmodel.analysis.roi_order import check_ranking
     from perfmodel.profiles import read_profile
 
     economics = _economics(gpus, price_per_gpu_hour, dev_day_cost, hours_per_year, horizon_years, discount_rate)
     diagnosed, efforts = _diagnosed(candidates), parse_effort(effort or ())
+    # before a large profile is read
+    check_ranking(rank_by, economics)
+    check_days(days)
+    document = _is_document(format_, output)
+    if output is not None:
+        check_destination(output)
     measured = read_profile(profile, by=by, all_steps=all_steps)
     planned, machine = read_plan(plan) if plan else None, profiled_machine(measured, on)[0]
     made = decide(measured, Question(planned, diagnosed, machine, economics, efforts, not as_claimed, rank_by, days))
@@ -150,7 +167,7 @@ def command(
         total_time_s=made.ranking.profile.total_time_s,
         skipped_rows=dict(measured.skipped),
     )
-    emit(_report(made, facts, top, sensitivity, _is_document(format_, output)), format_, output)
+    emit(_report(made, facts, top, sensitivity, document), format_, output)
 
 
 def _report(made: Decision, facts: Mapping[str, Any], top: int | None, sensitivity: bool, document: bool) -> Report:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli._common import FormatOption, OutputOption, context, emit
+from perfmodel.cli._common import FormatOption, OutputOption, check_destination, context, emit
 from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileArgument, profiled_machine
 
 
@@ -38,6 +38,8 @@ def command(
     from perfmodel.analysis.what_if_report import what_if_report
     from perfmodel.profiles import read_profile
 
+    if output is not None:
+        check_destination(output)
     steps = read_path(path)
     measured = read_profile(profile, by=by, all_steps=all_steps)
     machine = profiled_machine(measured, on)[0]

@@ -196,7 +196,9 @@ def entries_of(timeline: Timeline, by: str = "shape") -> tuple[list[ProfileEntry
 def device_notes(timeline: Timeline) -> tuple[str, ...]:
     """Say where the times of several devices, which work side by side, are added up."""
     devices = np.unique(timeline.gpu.device)
-    return (f"The times of {devices.size} devices are added up.",) if devices.size > 1 else ()
+    if devices.size < 2:
+        return ()
+    return (f"The entries of the profile are sums over {devices.size} devices, which work side by side.",)
 
 
 def _label(key: tuple[str, float, int, int]) -> str:

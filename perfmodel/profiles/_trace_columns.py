@@ -163,6 +163,7 @@ def _gpu(gathered: Gathered, events: list[Event]) -> Columns:
         "correlation": _ints([a.correlation for a in arguments]),
         "external": _external(arguments),
         "bytes": _bytes(arguments),
+        "registers": np.array([a.registers if type(a.registers) is float else np.nan for a in arguments]),
         "collective": _collectives(gathered, arguments),
     }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
-from perfmodel.analysis.profile import COMMUNICATION, HOST, KERNEL, MEMCPY, MEMSET, ProfileEntry
+from perfmodel.analysis.profile import COMMUNICATION, HOST, KERNEL, MEMCPY, MEMSET, REGISTERS, ProfileEntry
 from perfmodel.analysis.timeline import COMMUNICATION as COMMUNICATING
 from perfmodel.analysis.timeline import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, Floats, Ints
 from perfmodel.analysis.timeline import MEMCPY as COPYING
@@ -192,10 +193,17 @@ class Entries:
             op=operator,
             launched_by=launched_by,
             kernels=kernels,
+            metrics=self._metrics(group.events),
             not_modelled=reason,
         )
         self._events[id(made)] = group.events
         return made
+
+    def _metrics(self, events: Ints) -> Mapping[str, float]:
+        """Return what the trace says of the kernels of an entry: the mean of the registers of a thread."""
+        registers = self.traced.registers[events]
+        known = registers[np.isfinite(registers) & (registers > 0)]
+        return MappingProxyType({REGISTERS: float(known.mean())} if known.size else {})
 
     def _kernels(self, group: _Group) -> tuple[str, ...]:
         """Return the names of a group's kernels, the longest first."""
@@ -233,10 +241,11 @@ class Entries:
         for name, different in groups.items():
             for number, same in enumerate(different.values(), start=1):
                 label = name if len(different) == 1 else f"{name} [{_told(same[0]) or number}]"
-                made.append(_sum(label, same))
                 events = [self._events[id(entry)] for entry in same if id(entry) in self._events]
+                summed = np.concatenate(events) if events else np.empty(0, dtype=np.int64)
+                made.append(_sum(label, same, self._metrics(summed)))
                 if events:
-                    self._events[id(made[-1])] = np.concatenate(events)
+                    self._events[id(made[-1])] = summed
         return made
 
 
@@ -260,7 +269,7 @@ def _identity(entry: ProfileEntry) -> tuple[object, ...]:
     op = entry.op
     if op is None:
         return (entry.not_modelled, entry.category)
-    return (op.op, op.dtype, *op.params().items())
+    return (op.op, op.dtype, op.count, *op.params().items())
 
 
 def _told(entry: ProfileEntry) -> str:
@@ -268,10 +277,11 @@ def _told(entry: ProfileEntry) -> str:
     op = entry.op
     if op is None:
         return entry.category if not entry.not_modelled else ""
-    return " ".join(f"{name}={getattr(op, name)}" for name in op.told() if name not in ("batch", "m", "n", "k"))
+    told = [f"{name}={getattr(op, name)}" for name in op.told() if name not in ("batch", "m", "n", "k")]
+    return " ".join([*told, f"{op.count} of them"] if op.count > 1 else told)
 
 
-def _sum(name: str, same: list[ProfileEntry]) -> ProfileEntry:
+def _sum(name: str, same: list[ProfileEntry], metrics: Mapping[str, float]) -> ProfileEntry:
     """Return the sum of entries of one operator under a name."""
     first = same[0]
     kernels = dict.fromkeys(kernel for entry in sorted(same, key=lambda e: -e.time_s) for kernel in entry.kernels)
@@ -283,5 +293,6 @@ def _sum(name: str, same: list[ProfileEntry]) -> ProfileEntry:
         op=first.op,
         launched_by=first.launched_by if len({entry.launched_by for entry in same}) == 1 else "",
         kernels=tuple(kernels),
+        metrics=metrics,
         not_modelled=first.not_modelled,
     )

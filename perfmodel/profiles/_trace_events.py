@@ -30,6 +30,7 @@ class Arguments(msgspec.Struct, gc=False):
     stream: _Int | float | str | None = -1
     device: _Int | float | str | None = -1
     bytes: float | str | None = None
+    registers: float | str | None = msgspec.field(name="registers per thread", default=None)
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
     old_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NOTHING)
     strides: msgspec.Raw = msgspec.field(name="Input Strides", default=_NOTHING)

@@ -15,6 +15,8 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.profiles._trace_call import Call, NotModelledError, Shape
 from perfmodel.profiles.kernel_names import uses_tf32
 
+#: strides that are tried where only the sizes of a convolution are known
+_LARGEST_STRIDE = 8
 #: numbers of torch.ScalarType that a product can be written in
 _SCALAR_TYPES = {5: "fp16", 6: "fp32", 15: "bf16"}
 
@@ -101,9 +103,11 @@ def scaled_mm(call: Call) -> Operator:
     return _product(call, call.tensor(0), call.tensor(1), bias=call.optional(4) is not None, out_dtype=dtype)
 
 
-def _convolution(call: Call, stride: int, padding: int, dilation: int, groups: int | None) -> Operator:
-    """Return a convolution with input and weight first; the others are places of arguments."""
-    x, weight = call.tensor(0), call.tensor(1)
+def _convolution(
+    call: Call, stride: int, padding: int, dilation: int, groups: int | None, *, first: int = 0, count: int = 1
+) -> Operator:
+    """Return a convolution with input and weight from ``first`` on; the others are places of arguments."""
+    x, weight = call.tensor(first), call.tensor(first + 1)
     if len(x.dims) != 4 or len(weight.dims) != 4:
         raise NotModelledError(f"a convolution in {len(x.dims) - 2} dimensions")
     n, c, h, w = x.dims
@@ -121,6 +125,7 @@ def _convolution(call: Call, stride: int, padding: int, dilation: int, groups: i
         dilation=_one(call, "dilation", dilation),
         groups=c if groups is None else _one(call, "groups", groups),
         dtype=_math_dtype(call, x),
+        count=count,
     )
 
 
@@ -157,6 +162,54 @@ def miopen_convolution(call: Call) -> Operator:
 def depthwise(call: Call) -> Operator:
     """aten::_conv_depthwise2d(self, weight, kernel_size, bias, stride, padding, dilation)."""
     return _convolution(call, 4, 5, 6, None)
+
+
+def convolution_backward(call: Call) -> Operator:
+    """aten::convolution_backward(grad_output, input, weight, bias_sizes, stride, ..., groups, output_mask).
+
+    The gradient of the input reads grad_output and the weights and writes what the input holds; that of the weights
+    reads grad_output and the input. Each has the FLOP and the tensors of the convolution itself, so that a call is one
+    or two of them, as output_mask says. The gradient of the bias, a sum over grad_output, is left out.
+    """
+    if call.true(7):
+        raise NotModelledError("a transposed convolution")
+    asked = [word.strip().lower() == "true" for word in call.value(10).strip("[]() ").split(",")]
+    if not any(asked[:2]):
+        raise NotModelledError("gradients of a convolution that the trace does not name")
+    return _convolution(call, 4, 5, 6, 9, first=1, count=sum(asked[:2]))
+
+
+def cudnn_gradient(call: Call) -> Operator:
+    """aten::cudnn_convolution_backward_input, ..._weight, with the arguments of aten::cudnn_convolution_backward.
+
+    These are input, grad_output, weight: the traces of 2021 that have these operators hold shapes, but no values. The
+    sizes of grad_output say the FLOP and the bytes as well as stride and padding do: any that lead to it will do.
+    """
+    x, made, weight = (call.tensor(index) for index in range(3))
+    if not len(x.dims) == len(made.dims) == len(weight.dims) == 4 or x.dims[1] % weight.dims[1]:
+        raise NotModelledError("a gradient of a convolution whose three tensors the trace does not hold")
+    n, c, h, w = x.dims
+    k, per_group, r, s = weight.dims
+    for stride in range(1, _LARGEST_STRIDE + 1):
+        # the least padding that gives as many rows; rounding down leaves room for a few more
+        least = max(0, -((h - r - (made.dims[2] - 1) * stride) // 2))
+        for padding in range(least, min(least + stride, max(r, s) // 2 + 1)):
+            sizes = [(length + 2 * padding - taps) // stride + 1 for length, taps in ((h, r), (w, s))]
+            if sizes == [*made.dims[2:]]:
+                return Conv2d(
+                    n=n,
+                    c=c,
+                    h=h,
+                    w=w,
+                    k=k,
+                    r=r,
+                    s=s,
+                    stride=stride,
+                    padding=padding,
+                    groups=c // per_group,
+                    dtype=_math_dtype(call, x),
+                )
+    raise NotModelledError("a convolution whose stride and padding its sizes do not say")
 
 
 def _attention(call: Call, causal: bool, *, heads_first: bool) -> Operator:

@@ -159,6 +159,23 @@ def layer_norm(call: Call) -> Operator:
     return LayerNorm(rows=rows, cols=cols, dtype=dtype)
 
 
+def batch_norm(call: Call) -> Operator:
+    """aten::native_batch_norm(input, weight, bias, ...), aten::cudnn_batch_norm: reads the input, writes the result.
+
+    Counted low: in training the statistics need a pass over the input before the first result, from a cache at best.
+    A multiplication and an addition an element are the least that it computes.
+    """
+    return _elementwise("fma", (call.tensor(0),))
+
+
+def batch_norm_backward(call: Call) -> Operator:
+    """aten::native_batch_norm_backward(grad_out, input, ...), aten::cudnn_batch_norm_backward(input, grad_out, ...).
+
+    Reads both and writes the gradient of the input, once each: counted low, as `batch_norm`.
+    """
+    return _elementwise("fma", (call.tensor(0), call.tensor(1)))
+
+
 def rms_norm(call: Call) -> Operator:
     """aten::rms_norm(input, normalized_shape, weight, eps), aten::_fused_rms_norm."""
     rows, cols, dtype = _norm(call)

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.analysis.timeline import COPY, MEMCPY, MEMSET, SYNC, ApiCalls, GpuEvents, HostRanges, Ints, Timeline
+from perfmodel.analysis.timeline import (
+    COPY,
+    MEMCPY,
+    MEMSET,
+    SYNC,
+    ApiCalls,
+    Floats,
+    GpuEvents,
+    HostRanges,
+    Ints,
+    Timeline,
+)
 from perfmodel.profiles._trace_columns import Columns, Gathered
 from perfmodel.profiles._trace_nesting import innermost, parents
 from perfmodel.profiles.kernel_names import is_graph_launch
@@ -20,6 +31,9 @@ STEP = "ProfilerStep#"
 _LEAST_GPU_STEP = 0.1
 #: an event that ends this long before the one around it on its stream is inside it; less is rounding [us]
 _NESTED_US = 1.0
+#: operators of old versions that list two of a convolution's three tensors, and the one around them that lists all
+_PARTS = ("aten::cudnn_convolution_backward_input", "aten::cudnn_convolution_backward_weight")
+_WHOLE = "aten::cudnn_convolution_backward"
 
 
 @dataclass(frozen=True)
@@ -28,8 +42,10 @@ class Traced:
 
     Attributes
     ----------
-    call : of each operator, the number of the text of its shapes.
+    call : of each operator, the number of the text of its shapes; of a part that does not list all of its tensors, that
+        of the operator around it.
     op_collective, gpu_collective : of each operator and GPU event, the number of its collective, or -1.
+    registers : registers of a thread of each GPU event, NaN where the trace does not say.
     in_graph : whether a GPU event was launched with a graph of others.
     counted : whether a GPU event is counted: whether it starts in the window.
     steps : what the window was taken from: "the profiler's steps on the GPU", "... on the CPU", or empty.
@@ -39,6 +55,7 @@ class Traced:
     call: Ints
     op_collective: Ints
     gpu_collective: Ints
+    registers: Floats
     in_graph: NDArray[np.bool_]
     counted: NDArray[np.bool_]
     steps: str = ""
@@ -76,8 +93,25 @@ def build(gathered: Gathered, *, all_steps: bool) -> Traced:
     # the last name is none: that of a launch that is not known
     in_graph = graphs[_take(api["name"], links.launch)]
     return Traced(
-        timeline, ops["call"], ops["collective"], gpu["collective"], in_graph, timeline.in_window(), steps=steps
+        timeline,
+        _whole_calls(ops, timeline.ops.parent, names),
+        ops["collective"],
+        gpu["collective"],
+        gpu["registers"],
+        in_graph,
+        timeline.in_window(),
+        steps=steps,
     )
+
+
+def _whole_calls(ops: Columns, parent: Ints, names: tuple[str, ...]) -> Ints:
+    """Return the number of each operator's call, see `Traced`."""
+    call = np.asarray(ops["call"])
+    part, whole = (np.array([name in wanted for name in names], dtype=bool) for wanted in (_PARTS, (_WHOLE,)))
+    if not part.any():
+        return call
+    around = np.maximum(parent, 0)
+    return np.where(part[ops["name"]] & (parent >= 0) & whole[ops["name"][around]], call[around], call)
 
 
 def _to_seconds(kinds: dict[str, Columns]) -> None:

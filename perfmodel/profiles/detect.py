@@ -11,6 +11,7 @@ import functools
 import gzip
 import importlib
 import os
+import stat
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from perfmodel.analysis.profile import Profile
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_text
 
 #: modules of this package, the most particular format first; a plain table is what nothing else recognised
@@ -160,14 +161,29 @@ def find_reader(path: str | os.PathLike[str]) -> Reader | None:
     return None
 
 
+def _check_seekable(path: str | os.PathLike[str]) -> None:
+    """Refuse pipes and devices: a reader looks at the beginning first, and then reads the whole."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return  # reading it says what is wrong
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputFileError(
+            "is a pipe or a device, which cannot be read twice.",
+            place=os.fspath(path),
+            remedy="Write it to a file first: COMMAND > profile.json.",
+        )
+
+
 def read_head(path: str | os.PathLike[str]) -> bytes:
     """Return the first `HEAD_BYTES` of a file, unpacked where it is gzip, without a byte order mark.
 
     Raises
     ------
     InputFileError
-        When the file is missing, a directory, unreadable or empty.
+        When the file is missing, a directory, a pipe, unreadable or empty.
     """
+    _check_seekable(path)
     try:
         with Path(path).open("rb") as stream:
             head = stream.read(HEAD_BYTES)

@@ -28,7 +28,7 @@ _TF32 = re.compile(r"tf32|xf32|(?<![a-z\d])s1688(?!.*(?:f16|bf16|half))", re.IGN
 _DTYPES = (
     (re.compile(r"\bc10::BFloat16\b|__nv_bfloat16|__hip_bfloat16"), "c10::BFloat16"),
     (re.compile(r"\bc10::Half\b|\b__half\b|hgemm"), "c10::Half"),
-    (re.compile(r"\bfloat\b|sgemm"), "float"),
+    (re.compile(r"\bfloat\b|sgemm|scudnn"), "float"),
     (re.compile(r"\bdouble\b|dgemm"), "double"),
     (re.compile(r"\blong\b"), "long"),
 )

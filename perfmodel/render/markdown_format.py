@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from perfmodel.core.report import Report
 
 
 def render(report: Report) -> str:
     """Return the report as GitHub-flavoured Markdown."""
     columns = report.shown_columns()
-    lines = [f"### {report.title}", ""] if report.title else []
+    lines = [f"### {_html(report.title)}", ""] if report.title else []
     lines += [
         "| " + " | ".join(_cell(column.heading) for column in columns) + " |",
         "|" + "|".join("---:" if column.unit else "---" for column in columns) + "|",
@@ -16,12 +18,19 @@ def render(report: Report) -> str:
     for row in report.rows:
         lines.append("| " + " | ".join(_cell(column.text(row.get(column.key))) for column in columns) + " |")
     for note in report.notes:
-        lines += ["", note]
+        lines += ["", _html(note)]
     for table in report.more.values():
         lines += ["", render(table).rstrip("\n")]
     return "\n".join(lines) + "\n"
 
 
 def _cell(text: str) -> str:
-    """Escape what would end a cell."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    """Escape what would end a cell, and what kernels' names hold of Markdown: "fill<float*>(float*)"."""
+    for mark in "\\|*`":
+        text = text.replace(mark, f"\\{mark}")
+    return _html(text).replace("\n", " ")
+
+
+def _html(text: str) -> str:
+    """Escape what pages take for a tag and leave out: the template arguments of "kernel<float>"."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)

@@ -23,6 +23,25 @@ def test_the_bound_of_an_operator_counts_all_calls(simple_gpu):
     assert found.max_local_speedup == pytest.approx(1 / 0.6)
 
 
+def test_an_operator_that_a_call_computes_twice_has_twice_the_bound(simple_gpu):
+    # as above, 1.2 ms each; a convolution's backward pass is two convolutions
+    op = Elementwise(numel=10**8, kind="add", count=2)
+    once, twice = (limit(ProfileEntry("add", 4e-3, calls, "kernel", op=op), simple_gpu) for calls in (1, 2))
+    assert once.attainable_time_s == pytest.approx(2.4e-3)
+    assert twice.floor_time_s == pytest.approx(2 * once.floor_time_s)
+    assert twice.predicted_time_s == pytest.approx(2 * once.predicted_time_s)
+
+
+@pytest.mark.parametrize("name", ["aten::native_batch_norm", "aten::convolution_backward"])
+def test_what_is_only_counted_has_a_bound_and_no_prediction(simple_gpu, name):
+    # 2 x 4 B x 10^8 at 1 TB/s
+    op = Elementwise(numel=10**8, kind="fma", num_inputs=1)
+    entry = ProfileEntry("bn", 4e-3, 1, "kernel", op=op, launched_by=name)
+    found = limit(entry, simple_gpu)
+    assert found.attainable_time_s == pytest.approx(0.8e-3)
+    assert found.predicted_time_s is None
+
+
 def test_a_large_product_is_compute_bound(simple_gpu):
     entry = ProfileEntry("mm", 1.0, 1, "kernel", op=Gemm(m=8192, n=8192, k=8192, dtype="fp16"))
     assert limit(entry, simple_gpu).limiter == "compute"

@@ -17,6 +17,7 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.memcpy import Memcpy
 from perfmodel.profiles import read_profile
 
 EXAMPLES = File(__file__).parents[2] / "examples"
@@ -80,6 +81,15 @@ def test_a_dtype_changes_the_time_by_the_ratio_of_predictions():
     times = [predict(one, A100).predicted_time_s for one in (op, Gemm(m=4096, n=4096, k=4096, dtype="bf16"))]
     assert step.total_time_s == pytest.approx(80e-3 * times[1] / times[0] + 20e-3)
     assert step.step_speedup > 2  # from 19.5 to 312 TFLOP/s
+
+
+def test_a_larger_batch_leaves_the_gaps_of_launching_and_waiting_and_copies_more():
+    # 8 ms of launch gaps and 2 ms of waits stay; 10 ms without a known work double; copying twice the bytes takes 2x,
+    # but for the latency of a copy: 40 ms in all become 10 + 20 + nearly 40
+    copied = ProfileEntry("input", 20e-3, 1, "memcpy", op=Memcpy(bytes=10**8, direction="h2d"))
+    gaps = (ProfileEntry("[launch gaps]", 8e-3), ProfileEntry("[sync: aten::item]", 2e-3), ProfileEntry("a", 10e-3))
+    made = what_if(Profile((copied, *gaps)), _path({"name": "2x", "kind": "batch", "factor": 2}), A100)
+    assert made.steps[0].total_time_s == pytest.approx(70e-3, rel=0.01)
 
 
 def test_an_algorithm_and_a_batch_are_predicted_too():

@@ -110,6 +110,8 @@ def test_output_goes_to_a_file_in_the_format_of_its_suffix(perfmodel, tmp_path):
         (("--rank", "payback"), "ranking by payback needs prices"),
         (("--rank", "gain"), "unknown ranking 'gain'"),
         (("--days", 0), "days is 0"),
+        (("--output", "nowhere/roi.json"), "its folder does not exist"),
+        (("--output", "roi.docx"), "names no format"),
         (("--candidates", "diagnosis"), "Did you mean 'diagnose'"),
         (("--effort", "fuse"), "is no effort"),
         (("--on", "a1000"), "a1000"),

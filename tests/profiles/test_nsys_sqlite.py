@@ -243,7 +243,7 @@ def test_two_gpus_of_megatron(data_dir):
     assert np.count_nonzero(gpu.launch[np.isin(gpu.category, (0, COMMUNICATION))] >= 0) == 3986
     assert api.duration_s[api.category == SYNC].sum() == pytest.approx(324534733e-9)
     assert (len(profile.timeline.ops), len(profile.timeline.annotations)) == (18656, 462)
-    assert profile.notes[0] == "The times of 2 devices are added up."
+    assert profile.notes[0] == "The entries of the profile are sums over 2 devices, which work side by side."
 
 
 def test_megatron_by_operator(data_dir):

@@ -222,6 +222,31 @@ def test_calls_of_one_shape_and_different_parameters_stay_apart(read):
     assert "stride=2" in strides[2]
 
 
+def test_parts_of_a_convolution_take_the_tensors_of_the_operator_around_them(read):
+    # 2021: backward_weight lists grad_output and input; cudnn_convolution_backward around it lists the weight too
+    whole, part = [[2, 8, 6, 6], [2, 4, 6, 6], [4, 8, 3, 3]], [[], [2, 4, 6, 6], [2, 8, 6, 6]]
+    entry = one(
+        read(
+            op("aten::cudnn_convolution_backward", 0, 20, whole, ["float"] * 3),
+            op("aten::cudnn_convolution_backward_weight", 2, 6, part, ["", "float", "float"]),
+            *(launch(3, 1), kernel("wgrad", 30, 5, 1)),
+        )
+    )
+    assert entry.name == "aten::cudnn_convolution_backward_weight(2x8x6x6, 2x4x6x6, 4x8x3x3) fp32"
+    assert entry.op.flop() == 2 * 2 * 4 * 6 * 6 * 8 * 9
+
+
+def test_the_registers_of_kernels_are_kept_as_their_mean(read):
+    registers = [{"registers per thread": count} for count in (20, 40, 90)]
+    profile = read(
+        *(op("aten::mm", 0, 5, *MM), launch(1, 1), kernel("k", 20, 2, 1, **registers[0])),
+        *(op("aten::mm", 6, 5, *MM), launch(7, 2), kernel("k", 30, 4, 2, **registers[1])),
+        *(launch(12, 3), kernel("lone", 40, 1, 3, **registers[2]), launch(14, 4), kernel("silent", 50, 1, 4)),
+    )
+    kept = {entry.launched_by or entry.name: entry.metrics.get("registers_per_thread") for entry in profile.entries}
+    assert kept == {"aten::mm": 30, "lone": 90, "silent": None}
+
+
 def test_calls_that_wait_keep_the_python_calls_around_them(read):
     profile = read(
         *(event("python_function", "train.py(3): main", 0, 90), event("python_function", "train.py(9): loss", 10, 40)),

@@ -34,6 +34,7 @@ def test_names_say_what_runs():
     assert gpu_category("kernel", "ampere_sgemm_128x64_nn") == KERNEL
     assert (copy_direction("Memcpy PtoP (Device -> Device)"), copy_pinned("Memcpy PtoP")) == (2, -1)
     assert kernel_dtype("ampere_sgemm_128x64_nn") == "float"
+    assert kernel_dtype("volta_scudnn_128x64_relu_interior_nn_v1") == "float"
     assert kernel_dtype("void f<c10::Half, float>(int)") == "c10::Half"
     assert kernel_dtype("cub::DeviceScanKernel") == ""
 

@@ -52,6 +52,15 @@ def test_markdown_escapes_what_ends_a_cell() -> None:
     assert text.endswith("A note.\n")
 
 
+def test_markdown_shows_the_templates_of_kernels() -> None:
+    name = "void fill<float*, 4>(`x`) <b>"
+    report = Report("x", (Column("name"),), [{"name": name}], title="Of f<int>", notes=("Do 'f<int>' first: 2 < 3.",))
+    text = markdown_format.render(report)
+    assert "| void fill&lt;float\\*, 4>(\\`x\\`) &lt;b> |" in text
+    assert "### Of f&lt;int>" in text
+    assert "Do 'f&lt;int>' first: 2 < 3." in text
+
+
 def test_a_table_fits_the_terminal_by_leaving_out_what_may_be_dropped() -> None:
     wide = table_format.render(REPORT, width=60)
     assert "a wide heading" in wide

@@ -14,6 +14,7 @@ from perfmodel.analysis.diagnosis.result import Advice
 from perfmodel.analysis.diagnosis.sequence import call_s, compute_bound, memory_bound, modelled, sequences
 from perfmodel.analysis.fusion import FUSE, Fusion, follows, fuse, reads
 from perfmodel.analysis.limits import Limit
+from perfmodel.analysis.profile import REGISTERS
 from perfmodel.analysis.timeline import Ints
 from perfmodel.core.units import format_si
 from perfmodel.operators import Operator
@@ -64,7 +65,9 @@ class Neighbours:
         """Whether two modelled neighbours could hand over their intermediate."""
         if (first, second) not in self._follows:
             a, b = self.limit(first), self.limit(second)
-            ops = (a.entry.op, b.entry.op) if a and b else (None, None)
+            # an operator that stands for others only by its counts (both gradients of a convolution) hands nothing over
+            known = a and b and a.predicted_time_s is not None and b.predicted_time_s is not None
+            ops = (a.entry.op, b.entry.op) if a and b and known else (None, None)
             self._follows[first, second] = bool(ops[0] and ops[1] and follows(ops[0], ops[1]) and not _siblings(*ops))
         return self._follows[first, second]
 
@@ -105,8 +108,16 @@ class Neighbours:
         """Return what fusing a chain brings to one pass of it."""
         parts = [one for one in map(self.limit, chain) if one is not None]
         ops = [one.entry.op for one in parts if one.entry.op is not None]
+        said = [one.entry.metrics.get(REGISTERS) for one in parts]
+        registers = [one for one in said if one is not None]
         assert self.case.hardware is not None
-        return fuse(ops, self.case.hardware, times_s=[call_s(one) for one in parts], uses=uses)
+        return fuse(
+            ops,
+            self.case.hardware,
+            times_s=[call_s(one) for one in parts],
+            uses=uses,
+            registers_per_thread=registers if len(registers) == len(parts) else (),
+        )
 
     def ops(self, indices: Sequence[int]) -> list[Operator]:
         """Return the operators of some entries, of those that are modelled."""
@@ -164,7 +175,8 @@ def _read_again(chain: Sequence[Operator], behind: Sequence[Operator]) -> bool:
 def fusion_left(case: Case, neighbours: Neighbours) -> list[str]:
     """Return neighbours that look like a fusion and are none, with the reason; those that take longest, each once."""
     listed: dict[str, tuple[float, str]] = {}
-    for pair, count in neighbours.mixed.items():
+    # chains are left alone where their registers do not fit
+    for pair, count in (*neighbours.mixed.items(), *neighbours.chains.items()):
         made, name = neighbours.fused(pair), neighbours.names(pair)
         time_s = made.time_s * count / case.gpus
         if made.verdict != FUSE and time_s >= max(LEAST_GAIN * case.total_s, listed.get(name, (0.0, ""))[0]):

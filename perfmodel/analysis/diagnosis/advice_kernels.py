@@ -168,10 +168,13 @@ def _tune(case: Case) -> Iterator[Advice | None]:
     slow.sort(key=lambda pair: -pair[0])
     for saved_s, limit in slow[:_TUNED]:
         entry = limit.entry
+        predicted_s, bound_s = limit.predicted_time_s or 0.0, limit.attainable_time_s or 0.0
+        if bound_s > predicted_s:
+            # Winograd does fewer products than the direct count of the bound
+            bound_s = limit.floor_time_s or 0.0
         basis = (
             f"{format_si(entry.time_s, 's')} in {entry.calls} call{'s' if entry.calls != 1 else ''}; the model expects "
-            f"{format_si(limit.predicted_time_s or 0.0, 's')} of good kernels, the bound is "
-            f"{format_si(limit.attainable_time_s or 0.0, 's')}"
+            f"{format_si(predicted_s, 's')} of good kernels, the bound is {format_si(bound_s, 's')}"
         )
         text = "a good kernel for this shape is faster: try another layout, library or version"
         dimension = COMPUTE if limit.limiter == "compute" else MEMORY

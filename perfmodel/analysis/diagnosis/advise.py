@@ -51,7 +51,8 @@ def _held_up(case: Case) -> list[str]:
     """Return what was asked for in time and did not start: no change of the launching code brings that back."""
     return [
         f"{format_si(one.time_s or 0.0, 's')} held up: {one.detail}. The work was asked for and did not start; look "
-        "for another process on the GPU, a wait for another stream, or clocks of host and GPU that differ."
+        "for a wait for another stream, GPU work launched before the profiler began, another process on the GPU, or "
+        "clocks of host and GPU that differ."
         for one in case.evidence.get(IDLE, ())
         if one.what == HELD_UP and (one.time_s or 0.0) >= LEAST_GAIN * case.total_s and not one.detail.endswith(SHORT)
     ]

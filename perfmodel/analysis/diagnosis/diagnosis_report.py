@@ -35,6 +35,8 @@ def diagnosis_report(made: Diagnosis, context: Mapping[str, Any] | None = None) 
 
 
 def _title(made: Diagnosis) -> str:
+    if not made.total_s:
+        return "Where the time goes is not listed: there are calls of the CPU alone"
     on = f" on {made.hardware.title or made.hardware.name}" if made.hardware else ""
     what = "wall time" if made.decomposition else "listed time, without a time line"
     return f"Where {format_si(made.total_s, 's')} go{on} ({what})"

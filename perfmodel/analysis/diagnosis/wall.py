@@ -13,6 +13,8 @@ from perfmodel.analysis.diagnosis.waits import calls_of
 from perfmodel.analysis.profile import HOST, Profile, ProfileEntry
 
 LAUNCH_GAPS = "[launch gaps]"
+#: how the names of `sync_name` begin
+SYNC_GAPS = "[sync: "
 INPUT, AWAY = "[idle: input pipeline]", "[idle: host away]"
 BUSY, QUEUED = "[idle: host busy]", "[idle: held up]"
 BEFORE = "[GPU work that began before the window]"
@@ -24,7 +26,7 @@ def sync_name(label: str) -> str:
     >>> sync_name("aten::item")
     '[sync: aten::item]'
     """
-    return f"[sync: {label}]"
+    return f"{SYNC_GAPS}{label}]"
 
 
 def wall_profile(profile: Profile, decomposition: Decomposition) -> Profile:

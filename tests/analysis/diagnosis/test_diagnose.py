@@ -111,6 +111,18 @@ def test_the_chain_of_memory_bound_operators_is_found(traced, simple_gpu):
     assert set(advice.candidate.targets) == {"aten::add", "aten::relu", "aten::mul"}
 
 
+def test_a_chain_that_fills_the_registers_is_left(traced, simple_gpu):
+    # 100 registers, and of each other 100 - 16: 268, above 128
+    entries = [
+        kernel(f"aten::{kind}", Elementwise(numel=2**24, kind=kind), metrics={"registers_per_thread": 100.0})
+        for kind in ("add", "relu", "mul")
+    ]
+    made = diagnose(profile_of(_in_a_row(traced, [300, 200, 300] * 100), entries, [0, 1, 2] * 100), simple_gpu)
+    assert not [one for one in made.advice if one.kind == "fuse"]
+    (left,) = made.left_alone
+    assert left.startswith("add + relu + mul (100 times): do not fuse; in one kernel they need about 268 registers")
+
+
 def test_a_chain_ends_at_a_copy_of_a_copy_and_at_products(traced, simple_gpu):
     numel = 2**24
     entries = [
@@ -268,3 +280,9 @@ def test_the_plan_that_is_written_reads_back(traced, tmp_path):
     path = tmp_path / "plan.toml"
     path.write_text(plan_toml(made), encoding="utf-8")
     assert read_plan(path).candidates == (replace(odd, place=""),)
+
+
+def test_calls_of_the_cpu_alone_have_no_time_of_a_gpu():
+    made = diagnose(Profile((ProfileEntry("cudaLaunchKernel", 1e-3, 10, "host"),)))
+    assert made.total_s == 0.0
+    assert made.report().title == "Where the time goes is not listed: there are calls of the CPU alone"
