@@ -67,7 +67,7 @@ def command(
             "--drift",
             metavar="SHARE",
             help="Standard deviation of a run's medians from run to run; default: as repeats show, else 0.5% for a "
-            "GPU, 2% for a CPU, up to 10% for a busy one.",
+            "GPU, 15% for a CPU.",
             show_default=False,
         ),
     ] = None,
