@@ -10,9 +10,10 @@ import numpy as np
 
 from perfmodel.core.work import Number, plain
 
-#: time between two kernels of a replayed CUDA graph [s]: ~2 us a kernel in whole-model measurements on V100, A100 and
-#: H100 (NeuSight @ 6945927d9afc: kernel times and 2 us each add up to the run's)
-GRAPH_GAP_S = 2e-6
+#: idle time of a GPU between two kernels that are both there to run, queued or in a CUDA graph [s]. In the open
+#: PyTorch traces of NVIDIA GPUs 1.0 to 1.7 us in the median, 2 to 7 us for 95 %; on MI300X kernels follow each other at
+#: once. With 2 us the kernels of whole models add up to the measured runs (docs/accuracy.md)
+KERNEL_GAP_S = 2e-6
 
 
 def serialised_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:
@@ -45,7 +46,7 @@ def fused_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:
     return plain(np.add(launch_s, np.multiply(count, kernel_s)))
 
 
-def graph_time_s(count: Number, kernel_s: Number, launch_s: Number, gap_s: float = GRAPH_GAP_S) -> Number:
+def graph_time_s(count: Number, kernel_s: Number, launch_s: Number, gap_s: float = KERNEL_GAP_S) -> Number:
     """Return the time of kernels replayed from one CUDA graph: one launch, then n kernels and n - 1 gaps [s].
 
     >>> round(graph_time_s(100, 5e-6, 7e-6) * 1e3, 6)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+#: annotations of torch.profiler's schedule begin so, one for each step: "ProfilerStep#5"
+STEP_NAME = "ProfilerStep#"
 #: codes of `GpuEvents.category`
 KERNEL, MEMCPY, MEMSET, COMMUNICATION = 0, 1, 2, 3
 #: codes of `ApiCalls.category`: starts a kernel or a graph, waits for the GPU, copies or sets memory, anything else
@@ -31,13 +33,34 @@ def _no() -> Ints:
 
 
 @dataclass(frozen=True)
-class GpuEvents:
-    """What ran on GPUs, ordered by start.
+class Spans:
+    """Stretches of time with a name, ordered by start: what everything on a time line has.
 
     Attributes
     ----------
     start_s, duration_s : [s].
     name : index into `Timeline.names`.
+    """
+
+    start_s: Floats = field(default_factory=_none)
+    duration_s: Floats = field(default_factory=_none)
+    name: Ints = field(default_factory=_no)
+
+    def __len__(self) -> int:
+        return int(self.start_s.size)
+
+    @property
+    def end_s(self) -> Floats:
+        """When each of them ended [s]."""
+        return self.start_s + self.duration_s
+
+
+@dataclass(frozen=True)
+class GpuEvents(Spans):
+    """What ran on GPUs, ordered by start.
+
+    Attributes
+    ----------
     category : KERNEL, MEMCPY, MEMSET or COMMUNICATION.
     stream, device : numbers as the profiler gave them; -1 where it does not say.
     launch : index into `Timeline.api` of the call that started it, or -1; the kernels of one graph share theirs.
@@ -48,9 +71,6 @@ class GpuEvents:
     entry : index into `Profile.entries` of the entry that counts it, or -1; empty where the reader does not say.
     """
 
-    start_s: Floats = field(default_factory=_none)
-    duration_s: Floats = field(default_factory=_none)
-    name: Ints = field(default_factory=_no)
     category: Ints = field(default_factory=_no)
     stream: Ints = field(default_factory=_no)
     device: Ints = field(default_factory=_no)
@@ -61,67 +81,35 @@ class GpuEvents:
     pinned: Ints = field(default_factory=_no)
     entry: Ints = field(default_factory=_no)
 
-    def __len__(self) -> int:
-        return int(self.start_s.size)
-
-    @property
-    def end_s(self) -> Floats:
-        """When each event ended [s]."""
-        return self.start_s + self.duration_s
-
 
 @dataclass(frozen=True)
-class ApiCalls:
+class ApiCalls(Spans):
     """Calls of the CUDA or HIP runtime and driver, ordered by start.
 
     Attributes
     ----------
-    start_s, duration_s : [s].
-    name, thread : index into `Timeline.names`; number of the thread.
+    thread : number of the thread.
     category : LAUNCH, SYNC, COPY or OTHER. A copy that waits for the GPU (cudaMemcpy without Async) is a COPY.
     op : index into `Timeline.ops` of the innermost framework operator around the call, or -1.
     """
 
-    start_s: Floats = field(default_factory=_none)
-    duration_s: Floats = field(default_factory=_none)
-    name: Ints = field(default_factory=_no)
     thread: Ints = field(default_factory=_no)
     category: Ints = field(default_factory=_no)
     op: Ints = field(default_factory=_no)
 
-    def __len__(self) -> int:
-        return int(self.start_s.size)
-
-    @property
-    def end_s(self) -> Floats:
-        """When each call returned [s]."""
-        return self.start_s + self.duration_s
-
 
 @dataclass(frozen=True)
-class HostRanges:
+class HostRanges(Spans):
     """Operators of the framework, or annotated ranges, on the CPU, ordered by start.
 
     Attributes
     ----------
-    start_s, duration_s : [s].
-    name, thread : index into `Timeline.names`; number of the thread.
+    thread : number of the thread.
     parent : index of the range around it on the same thread, or -1.
     """
 
-    start_s: Floats = field(default_factory=_none)
-    duration_s: Floats = field(default_factory=_none)
-    name: Ints = field(default_factory=_no)
     thread: Ints = field(default_factory=_no)
     parent: Ints = field(default_factory=_no)
-
-    def __len__(self) -> int:
-        return int(self.start_s.size)
-
-    @property
-    def end_s(self) -> Floats:
-        """When each range ended [s]."""
-        return self.start_s + self.duration_s
 
 
 @dataclass(frozen=True)

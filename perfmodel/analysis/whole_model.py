@@ -11,6 +11,7 @@ from perfmodel.analysis.ceilings import resolve_peak
 from perfmodel.analysis.latency._base import Machine, smooth_max
 from perfmodel.analysis.latency.families import families_of
 from perfmodel.analysis.latency.model import constants
+from perfmodel.analysis.launching import KERNEL_GAP_S
 from perfmodel.analysis.predict import predict
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.results import Prediction
@@ -19,8 +20,6 @@ from perfmodel.errors import UsageError
 from perfmodel.operators._base import Operator
 from perfmodel.workloads._pass import computes_addresses
 
-#: idle time of the device between two kernels of one stream [s]
-GAP_S = 2e-6
 #: Clocks of one SM that a kernel needs to find one element by its own address, and how sharply the larger of these and
 #: the traffic decides. From 15 kernels of public profiles: 5 in fp32 on an A100 and 1 on an H100 (op graphs of
 #: sitar-lab/NeuSight @ 6945927d9afc), 1 in fp32 and 8 in bf16 on an H100 (trace of Qwen1.5 in AMD-AGI/TraceLens). They
@@ -106,7 +105,7 @@ def predict_model(
     *,
     cache: str = "cold",
     library: str = "",
-    gap_s: float = GAP_S,
+    gap_s: float = KERNEL_GAP_S,
 ) -> WholeModel:
     """Return the time of a list of operators, each run ``count`` times, one after the other.
 

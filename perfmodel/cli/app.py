@@ -104,8 +104,9 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
     if isinstance(error, typer.TyperException):
         # Without a message typer has printed the help instead.
         if error.format_message():
-            command = next((f" {word}" for word in arguments if not word.startswith("-")), "")
             said = " ".join(error.format_message().replace("Value error, ", "").split())
+            unknown = said.startswith("No such command")
+            command = "" if unknown else next((f" {word}" for word in arguments if not word.startswith("-")), "")
             _complain(f"{said} See: perfmodel{command} --help")
         return 2
     if isinstance(error, PerfModelError):

@@ -7,6 +7,7 @@ arguments is that of PyTorch's native_functions.yaml.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from perfmodel.operators import Operator
 from perfmodel.operators.attention import Attention
@@ -103,6 +104,11 @@ def scaled_mm(call: Call) -> Operator:
     return _product(call, call.tensor(0), call.tensor(1), bias=call.optional(4) is not None, out_dtype=dtype)
 
 
+def _sizes(x: Shape, weight: Shape) -> dict[str, Any]:
+    """Return the sizes of a convolution of images [n, c, h, w] with a weight [k, c / groups, r, s]."""
+    return dict(zip("nchwkrs", (*x.dims, weight.dims[0], *weight.dims[2:]), strict=True))
+
+
 def _convolution(
     call: Call, stride: int, padding: int, dilation: int, groups: int | None, *, first: int = 0, count: int = 1
 ) -> Operator:
@@ -110,20 +116,12 @@ def _convolution(
     x, weight = call.tensor(first), call.tensor(first + 1)
     if len(x.dims) != 4 or len(weight.dims) != 4:
         raise NotModelledError(f"a convolution in {len(x.dims) - 2} dimensions")
-    n, c, h, w = x.dims
-    k, _, r, s = weight.dims
     return Conv2d(
-        n=n,
-        c=c,
-        h=h,
-        w=w,
-        k=k,
-        r=r,
-        s=s,
+        **_sizes(x, weight),
         stride=_one(call, "stride", stride),
         padding=_one(call, "padding", padding),
         dilation=_one(call, "dilation", dilation),
-        groups=c if groups is None else _one(call, "groups", groups),
+        groups=x.dims[1] if groups is None else _one(call, "groups", groups),
         dtype=_math_dtype(call, x),
         count=count,
     )
@@ -188,8 +186,8 @@ def cudnn_gradient(call: Call) -> Operator:
     x, made, weight = (call.tensor(index) for index in range(3))
     if not len(x.dims) == len(made.dims) == len(weight.dims) == 4 or x.dims[1] % weight.dims[1]:
         raise NotModelledError("a gradient of a convolution whose three tensors the trace does not hold")
-    n, c, h, w = x.dims
-    k, per_group, r, s = weight.dims
+    _, c, h, w = x.dims
+    _, per_group, r, s = weight.dims
     for stride in range(1, _LARGEST_STRIDE + 1):
         # the least padding that gives as many rows; rounding down leaves room for a few more
         least = max(0, -((h - r - (made.dims[2] - 1) * stride) // 2))
@@ -197,13 +195,7 @@ def cudnn_gradient(call: Call) -> Operator:
             sizes = [(length + 2 * padding - taps) // stride + 1 for length, taps in ((h, r), (w, s))]
             if sizes == [*made.dims[2:]]:
                 return Conv2d(
-                    n=n,
-                    c=c,
-                    h=h,
-                    w=w,
-                    k=k,
-                    r=r,
-                    s=s,
+                    **_sizes(x, weight),
                     stride=stride,
                     padding=padding,
                     groups=c // per_group,

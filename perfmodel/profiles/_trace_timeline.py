@@ -12,6 +12,7 @@ from perfmodel.analysis.timeline import (
     COPY,
     MEMCPY,
     MEMSET,
+    STEP_NAME,
     SYNC,
     ApiCalls,
     Floats,
@@ -25,7 +26,6 @@ from perfmodel.profiles._trace_nesting import innermost, parents
 from perfmodel.profiles.kernel_names import is_graph_launch
 
 #: annotations that torch.profiler.profile's step() leaves around each step of a schedule
-STEP = "ProfilerStep#"
 #: ROCm ends a step's range on the GPU with the first kernels of the step: a range of less than this part of the
 #: step's time on the CPU does not cover the step
 _LEAST_GPU_STEP = 0.1
@@ -176,7 +176,7 @@ def _move_steps(kinds: dict[str, Columns], names: dict[str, int]) -> None:
 
 
 def _steps_among(name: Ints, names: dict[str, int]) -> NDArray[np.bool_]:
-    numbers = [number for text, number in names.items() if text.startswith(STEP)]
+    numbers = [number for text, number in names.items() if text.startswith(STEP_NAME)]
     return np.isin(name, numbers)
 
 

@@ -15,13 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from perfmodel.analysis.profile import Profile, ProfileEntry
+from perfmodel.analysis.timeline import STEP_NAME
 from perfmodel.core.units import format_si
 from perfmodel.errors import InputFileError
 from perfmodel.profiles._trace_columns import Gathered
 from perfmodel.profiles._trace_entries import Entries
 from perfmodel.profiles._trace_events import Header
 from perfmodel.profiles._trace_source import Source
-from perfmodel.profiles._trace_timeline import STEP, Traced, build
+from perfmodel.profiles._trace_timeline import Traced, build
 from perfmodel.profiles.detect import ReadOptions
 
 NAME = "torch trace"
@@ -94,7 +95,7 @@ def _notes(traced: Traced, gathered: Gathered, entries: list[ProfileEntry], sour
     total, counted = len(traced.timeline.gpu), int(traced.counted.sum())
     begin, end = traced.timeline.window_s
     if traced.steps:
-        steps = sum(name.startswith(STEP) for name in _annotated(traced))
+        steps = sum(name.startswith(STEP_NAME) for name in _annotated(traced))
         what = f"{counted} of {total} pieces of GPU work, those that start" if total else "operators that start"
         length = format_si(end - begin, "s")
         notes.append(f"Counted: {what} within {traced.steps} ({steps} steps, {length}); --all counts the rest.")

@@ -21,7 +21,7 @@ from perfmodel.errors import UsageError
 from perfmodel.render._roofline_ceilings import Slope, slopes
 from perfmodel.render._roofline_styles import CEILING_COLOR, DASHES, PALETTE, SHAPES
 from perfmodel.render._series import add_legend, legend_height, row_label
-from perfmodel.render.figure import new_figure, printable, spread
+from perfmodel.render.figure import label_right, new_figure, printable, spread
 
 #: all in inches
 _AXES, _TALL, _LEFT, _RIGHT, _TOP, _XLABEL = 6.6, 4.2, 0.95, 2.0, 0.72, 0.7
@@ -187,17 +187,8 @@ def _draw_levels(axes: Axes, levels: Sequence[Slope]) -> None:
             level.bytes_per_s, color=color, lw=0.9 if level.sustained else 1.4, ls=dashes, zorder=2, gid="level"
         )
     heights = [_height_points(axes, level.bytes_per_s) for level in shown]
-    for level, height, moved in zip(shown, heights, spread(heights, 11.0), strict=True):
-        axes.annotate(
-            f"{level.label}{' sustained' if level.sustained else ''}",
-            (right, level.bytes_per_s),
-            (10, moved - height),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": "0.4", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1},
-        )
+    said = [(f"{level.label}{' sustained' if level.sustained else ''}", level.bytes_per_s) for level in shown]
+    label_right(axes, right, said, heights, 10)
 
 
 def _height_points(axes: Axes, rate: float) -> float:

@@ -125,6 +125,31 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
     return moved
 
 
+def label_right(
+    axes: Axes, right: float, labels: Sequence[tuple[str, float]], heights_points: Sequence[float], away_points: float
+) -> None:
+    """Name levels at the right end of their lines, moved up or down where two names would lie on each other.
+
+    Parameters
+    ----------
+    axes, right : where, and the end of the lines in data units.
+    labels : text and height in data units of each level.
+    heights_points : the same heights in points.
+    away_points : distance of the names from the end of the lines [points].
+    """
+    for (text, level), height, moved in zip(labels, heights_points, spread(heights_points, 11.0), strict=True):
+        axes.annotate(
+            text,
+            (right, level),
+            (away_points, moved - height),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": "0.4", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1},
+        )
+
+
 def _start(group: list[int], positions: Sequence[float], gap: float) -> float:
     return sum(positions[index] for index in group) / len(group) - gap * (len(group) - 1) / 2
 

@@ -25,7 +25,16 @@ from perfmodel.render._roofline_ceilings import Ceiling, Slope, ceilings, slopes
 from perfmodel.render._roofline_marks import draw_marks
 from perfmodel.render._roofline_points import Collected, Point, collect
 from perfmodel.render._roofline_styles import CEILING_COLOR, DASHES, Styles, legend_handles
-from perfmodel.render.figure import LabelPlacer, SlopeText, figure_format, new_figure, printable, save_figure, spread
+from perfmodel.render.figure import (
+    LabelPlacer,
+    SlopeText,
+    figure_format,
+    label_right,
+    new_figure,
+    printable,
+    save_figure,
+    spread,
+)
 
 __all__ = ["figure_format", "roofline_figure", "roofline_plot", "save_figure"]
 
@@ -170,17 +179,7 @@ def _draw_ceilings(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
         )
         placer.block_line((start_point, end_point), 0.4)
     heights = [float(placer.points_of((right, ceiling.flop_per_s))[1]) for ceiling in panel.ceilings]
-    for ceiling, height, moved in zip(panel.ceilings, heights, spread(heights, 11.0), strict=True):
-        axes.annotate(
-            ceiling.label,
-            (right, ceiling.flop_per_s),
-            (12, moved - height),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": "0.4", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1},
-        )
+    label_right(axes, right, [(one.label, one.flop_per_s) for one in panel.ceilings], heights, 12)
 
 
 def _draw_ridges(axes: Axes, panel: _Panel) -> None:

@@ -65,6 +65,15 @@ def test_counted_flop_run_each_at_their_own_peak(simple_gpu):
     assert found.attainable_time_s == pytest.approx(110e-6)
 
 
+def test_what_beats_the_cold_bound_is_held_to_the_floor_of_all_its_calls(simple_gpu):
+    # 12 MB at 1 TB/s are 12 us from memory; ten calls of 11 us had a part of it in the caches
+    entry = ProfileEntry("add", 110e-6, 10, "kernel", op=Elementwise(numel=10**6, kind="add"))
+    found = limit(entry, simple_gpu)
+    one = limit(ProfileEntry("add", 11e-6, 1, "kernel", op=entry.op), simple_gpu)
+    assert found.attainable_time_s == found.floor_time_s == pytest.approx(10 * one.floor_time_s)
+    assert found.floor_time_s < 110e-6
+
+
 def test_no_part_is_faster_than_it_was_measured(simple_gpu):
     # 12 kB in 1.5 us: the caches hold them, the launch floor of 1 us stays
     entry = ProfileEntry("add", 0.5e-6, 1, "kernel", op=Elementwise(numel=1000, kind="add"))

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import perfmodel as pm
-from perfmodel.analysis.whole_model import ADDRESS_CLOCKS, GAP_S, address_time, dispatch_time, predict_model
+from perfmodel.analysis.launching import KERNEL_GAP_S
+from perfmodel.analysis.whole_model import ADDRESS_CLOCKS, address_time, dispatch_time, predict_model
 from perfmodel.errors import UsageError
 from perfmodel.workloads.config import ModelConfig
 from perfmodel.workloads.transformer import forward
@@ -33,7 +34,7 @@ def test_device_time_is_the_sum_of_kernels_and_gaps(simple_gpu):
     made = predict_model([add, norm], simple_gpu)
     # Five kernels with a gap after each. They take milliseconds, so that the host is far ahead.
     assert made.kernels_s == pytest.approx(3 * one(add, simple_gpu) + 2 * one(norm, simple_gpu))
-    assert made.gaps_s == pytest.approx(5 * GAP_S)
+    assert made.gaps_s == pytest.approx(5 * KERNEL_GAP_S)
     assert made.time_s == pytest.approx(made.kernels_s + made.gaps_s)
     assert made.limiter == "device"
 
@@ -86,7 +87,7 @@ def test_gap_can_be_left_out(simple_gpu):
     operators = forward(WIDE, 2, 256)
     without, made = predict_model(operators, simple_gpu, gap_s=0.0), predict_model(operators, simple_gpu)
     calls = sum(op.count for op in operators)
-    assert made.time_s - without.time_s == pytest.approx(calls * GAP_S)
+    assert made.time_s - without.time_s == pytest.approx(calls * KERNEL_GAP_S)
 
 
 def test_finding_addresses_adds_to_the_traffic(simple_gpu):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from types import SimpleNamespace
 
@@ -129,16 +130,29 @@ def test_an_older_pynvml_lacks_functions_and_their_readings(fake_nvml):
     assert "utilization" not in open_telemetry(GPU).read()
 
 
-def test_nvtx_ranges_work_with_and_without_nvtx(monkeypatch):
-    with nvtx_range.nvtx_range("gemm naive"):
-        pass
-    monkeypatch.setitem(sys.modules, "nvtx", None)
+@pytest.fixture
+def nvtx_anew():
+    """nvtx is looked for again, in the test and after it."""
     nvtx_range._annotate.cache_clear()
-    try:
-        with nvtx_range.nvtx_range("gemm naive"):
-            pass
-    finally:
-        nvtx_range._annotate.cache_clear()
+    yield
+    nvtx_range._annotate.cache_clear()
+
+
+def test_a_range_has_its_name_and_our_domain(monkeypatch, nvtx_anew):
+    opened = []
+
+    def annotate(name, domain):
+        opened.append((name, domain))
+        return contextlib.nullcontext()
+
+    monkeypatch.setitem(sys.modules, "nvtx", SimpleNamespace(annotate=annotate))
+    with nvtx_range.nvtx_range("gemm naive"):
+        assert opened == [("gemm naive", "perfmodel")]
+
+
+def test_without_nvtx_a_range_is_nothing(monkeypatch, nvtx_anew):
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    assert isinstance(nvtx_range.nvtx_range("gemm naive"), contextlib.nullcontext)
 
 
 def test_a_slice_tells_the_state_of_its_gpu(fake_nvml, monkeypatch):

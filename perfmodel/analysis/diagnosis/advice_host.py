@@ -39,7 +39,7 @@ def _graph(case: Case) -> Advice | None:
     saved_s, late = 0.0, []
     for gaps in case.all_gaps():
         mine = (gaps.launch_s > 0) & ~gaps.ahead & (gaps.after >= 0) & ~_from_graph(case, gaps.after)
-        saved_s += float(np.maximum(gaps.launch_s[mine] - launching.GRAPH_GAP_S, 0.0).sum())
+        saved_s += float(np.maximum(gaps.launch_s[mine] - launching.KERNEL_GAP_S, 0.0).sum())
         late.append(gaps.after[mine])
     events = np.concatenate(late)
     interval_s = launch_intervals_s(case, case.timeline.gpu.launch[events])

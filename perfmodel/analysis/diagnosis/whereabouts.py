@@ -8,11 +8,9 @@ from perfmodel.analysis.diagnosis.gaps import INPUT_PIPELINE, Gaps
 from perfmodel.analysis.diagnosis.intervals import Floats
 from perfmodel.analysis.diagnosis.waits import op_around
 from perfmodel.analysis.profile import Profile
-from perfmodel.analysis.timeline import HostRanges, Ints, Timeline
+from perfmodel.analysis.timeline import STEP_NAME, HostRanges, Ints, Timeline
 from perfmodel.core.units import format_si
 
-#: annotations of torch.profiler's schedule, one for each step
-STEP = "ProfilerStep#"
 #: a call or operator that takes this share of a gap is where the host was
 _MOST = 0.5
 
@@ -32,7 +30,8 @@ def _under(timeline: Timeline, low: float, high: float) -> str:
     """Return the innermost annotation around a gap's middle but the profiler's steps: ", in forward"."""
     marks, middle = timeline.annotations, (low + high) / 2
     around = np.flatnonzero((marks.start_s <= middle) & (marks.end_s > middle))
-    around = np.array([one for one in around if not timeline.names[marks.name[one]].startswith(STEP)], dtype=np.int64)
+    is_step = [timeline.names[number].startswith(STEP_NAME) for number in marks.name[around].tolist()]
+    around = around[~np.array(is_step, dtype=bool)]
     if not around.size:
         return ""
     inner = around[np.argmin(marks.duration_s[around])]
@@ -130,6 +129,6 @@ def count_steps(profile: Profile) -> int:
         noted.name.tolist(), noted.start_s.tolist(), noted.duration_s.tolist(), strict=True
     ):
         inside_s = min(start_s + duration_s, high) - max(start_s, low)
-        if timeline.names[name].startswith(STEP) and inside_s > duration_s / 2:
+        if timeline.names[name].startswith(STEP_NAME) and inside_s > duration_s / 2:
             found.add(timeline.names[name])
     return len(found)

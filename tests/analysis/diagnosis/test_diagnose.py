@@ -11,7 +11,7 @@ import pytest
 from perfmodel.analysis.diagnosis.advice_counters import wasted_share
 from perfmodel.analysis.diagnosis.diagnose import diagnose
 from perfmodel.analysis.diagnosis.effort import EFFORT, Effort, parse_effort
-from perfmodel.analysis.launching import GRAPH_GAP_S
+from perfmodel.analysis.launching import KERNEL_GAP_S
 from perfmodel.analysis.plan import KINDS, read_plan
 from perfmodel.analysis.profile import Profile, ProfileEntry
 from perfmodel.errors import UsageError
@@ -62,7 +62,7 @@ def test_late_launches_and_the_graph_that_replays_them(traced):
     made = diagnose(profile_of(line, [kernel("aten::add")], [0] * 10))
     assert made.part("launch").time_s == pytest.approx(9 * 45 * US)
     advice = best(made, "cuda-graph")
-    assert advice.time_saved_s == pytest.approx(9 * (45 * US - GRAPH_GAP_S))
+    assert advice.time_saved_s == pytest.approx(9 * (45 * US - KERNEL_GAP_S))
     # reference case 9's formulas: 9 (50 + 5), 50 + 8 x 50 + 5, 50 + 9 x 5 + 8 x 2, 50 + 9 x 5 us
     for text in ("495 us waiting for each", "455 us queued ahead", "111 us replayed", "95 us fused"):
         assert text in advice.basis
