@@ -21,10 +21,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import numpy as np
 
 import perfmodel as pm
-from perfmodel.analysis.ceilings import resolve_peak
-from perfmodel.analysis.latency._base import Machine, View
-from perfmodel.analysis.latency.gemm import family_of
-from perfmodel.analysis.latency.model import constants
+from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.family import Machine, View
+from perfmodel.prediction.latency.gemm.families import family_of
+from perfmodel.prediction.latency.model import constants
 
 POINTS = 500_000
 REPEATS = 3

@@ -40,8 +40,8 @@ elif how == "ijson":
     import ijson
     act = lambda: sum(1 for _ in ijson.get_backend("yajl2_c").items(open(path, "rb"), "traceEvents.item"))
 else:
-    from perfmodel.profiles import torch_trace
-    from perfmodel.profiles.detect import STREAM_ABOVE_BYTES, read_profile
+    from perfmodel.formats.torch_trace import reader as torch_trace
+    from perfmodel.formats.detect import STREAM_ABOVE_BYTES, read_profile
     limit = 1_000_000 if how == "pieces" else STREAM_ABOVE_BYTES
     act = lambda: read_profile(path, stream_above_bytes=limit)
 def peak():

@@ -22,7 +22,7 @@ _PUBLIC = {
     "UsageError": "perfmodel.errors",
     "UnavailableError": "perfmodel.errors",
     "Hardware": "perfmodel.core.hardware",
-    "Prediction": "perfmodel.core.results",
+    "Prediction": "perfmodel.prediction.result",
     "Report": "perfmodel.core.report",
     "arithmetic_intensity": "perfmodel.core.roofline",
     "attainable_flop_per_s": "perfmodel.core.roofline",
@@ -31,77 +31,72 @@ _PUBLIC = {
     "load_operator": "perfmodel.operators",
     "operator_names": "perfmodel.operators",
     "parse_operators": "perfmodel.operators._parse",
-    "bound_time": "perfmodel.analysis.predict",
-    "predict": "perfmodel.analysis.predict",
-    "sweep": "perfmodel.analysis.sweep",
-    "predict_model": "perfmodel.analysis.whole_model",
+    "bound_time": "perfmodel.prediction.predict",
+    "predict": "perfmodel.prediction.predict",
+    "sweep": "perfmodel.prediction.sweep",
+    "predict_model": "perfmodel.prediction.whole_model",
     "read_model_config": "perfmodel.workloads.config",
     "forward": "perfmodel.workloads.transformer",
-    "amdahl_speedup": "perfmodel.analysis.amdahl",
-    "amdahl_limit": "perfmodel.analysis.amdahl",
-    "gustafson_speedup": "perfmodel.analysis.amdahl",
-    "serial_fraction": "perfmodel.analysis.amdahl",
-    "fit_scaling": "perfmodel.analysis.amdahl",
-    "Candidate": "perfmodel.analysis.plan",
-    "Plan": "perfmodel.analysis.plan",
-    "read_plan": "perfmodel.analysis.plan",
-    "Economics": "perfmodel.analysis.economics",
-    "diagnose": "perfmodel.analysis.diagnosis.diagnose",
-    "against": "perfmodel.analysis.diagnosis.against",
-    "read_path": "perfmodel.analysis.path",
-    "what_if": "perfmodel.analysis.what_if",
-    "fuse": "perfmodel.analysis.fusion",
-    "limits": "perfmodel.analysis.limits",
-    "breakdown_plot": "perfmodel.render.breakdown_plot",
-    "timeline_plot": "perfmodel.render.timeline_plot",
-    "headroom": "perfmodel.analysis.roi",
-    "rank": "perfmodel.analysis.roi",
-    "Profile": "perfmodel.analysis.profile",
-    "ProfileEntry": "perfmodel.analysis.profile",
+    "amdahl_speedup": "perfmodel.investment.amdahl",
+    "amdahl_limit": "perfmodel.investment.amdahl",
+    "gustafson_speedup": "perfmodel.investment.amdahl",
+    "serial_fraction": "perfmodel.investment.amdahl",
+    "fit_scaling": "perfmodel.investment.amdahl",
+    "Candidate": "perfmodel.investment.plan",
+    "Plan": "perfmodel.investment.plan",
+    "read_plan": "perfmodel.investment.plan",
+    "Economics": "perfmodel.investment.economics",
+    "diagnose": "perfmodel.diagnosis.diagnose",
+    "against": "perfmodel.diagnosis.against",
+    "read_path": "perfmodel.investment.scenario",
+    "what_if": "perfmodel.investment.what_if",
+    "fuse": "perfmodel.diagnosis.fusion",
+    "limits": "perfmodel.diagnosis.limits",
+    "breakdown_plot": "perfmodel.render.plots.breakdown",
+    "timeline_plot": "perfmodel.render.plots.timeline",
+    "headroom": "perfmodel.investment.roi",
+    "rank": "perfmodel.investment.roi",
+    "Profile": "perfmodel.profile.profile",
+    "ProfileEntry": "perfmodel.profile.profile",
     "hardware": "perfmodel.hardware_catalog",
     "hardware_names": "perfmodel.hardware_catalog",
-    "read_profile": "perfmodel.profiles",
-    "read_profiles": "perfmodel.profiles",
-    "roofline_plot": "perfmodel.render.roofline_plot",
+    "read_profile": "perfmodel.formats",
+    "read_profiles": "perfmodel.formats",
+    "roofline_plot": "perfmodel.render.plots.roofline",
 }
 
 
 if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complete
-    from perfmodel.analysis.amdahl import amdahl_limit as amdahl_limit
-    from perfmodel.analysis.amdahl import amdahl_speedup as amdahl_speedup
-    from perfmodel.analysis.amdahl import fit_scaling as fit_scaling
-    from perfmodel.analysis.amdahl import gustafson_speedup as gustafson_speedup
-    from perfmodel.analysis.amdahl import serial_fraction as serial_fraction
-    from perfmodel.analysis.diagnosis.against import against as against
-    from perfmodel.analysis.diagnosis.diagnose import diagnose as diagnose
-    from perfmodel.analysis.economics import Economics as Economics
-    from perfmodel.analysis.fusion import fuse as fuse
-    from perfmodel.analysis.limits import limits as limits
-    from perfmodel.analysis.path import read_path as read_path
-    from perfmodel.analysis.plan import Candidate as Candidate
-    from perfmodel.analysis.plan import Plan as Plan
-    from perfmodel.analysis.plan import read_plan as read_plan
-    from perfmodel.analysis.predict import bound_time as bound_time
-    from perfmodel.analysis.predict import predict as predict
-    from perfmodel.analysis.profile import Profile as Profile
-    from perfmodel.analysis.profile import ProfileEntry as ProfileEntry
-    from perfmodel.analysis.roi import headroom as headroom
-    from perfmodel.analysis.roi import rank as rank
-    from perfmodel.analysis.sweep import sweep as sweep
-    from perfmodel.analysis.what_if import what_if as what_if
-    from perfmodel.analysis.whole_model import predict_model as predict_model
     from perfmodel.core.hardware import Hardware as Hardware
     from perfmodel.core.report import Report as Report
-    from perfmodel.core.results import Prediction as Prediction
     from perfmodel.core.roofline import arithmetic_intensity as arithmetic_intensity
     from perfmodel.core.roofline import attainable_flop_per_s as attainable_flop_per_s
     from perfmodel.core.roofline import ridge_point as ridge_point
+    from perfmodel.diagnosis.against import against as against
+    from perfmodel.diagnosis.diagnose import diagnose as diagnose
+    from perfmodel.diagnosis.fusion import fuse as fuse
+    from perfmodel.diagnosis.limits import limits as limits
     from perfmodel.errors import InputFileError as InputFileError
     from perfmodel.errors import PerfModelError as PerfModelError
     from perfmodel.errors import UnavailableError as UnavailableError
     from perfmodel.errors import UsageError as UsageError
+    from perfmodel.formats import read_profile as read_profile
+    from perfmodel.formats import read_profiles as read_profiles
     from perfmodel.hardware_catalog import hardware as hardware
     from perfmodel.hardware_catalog import hardware_names as hardware_names
+    from perfmodel.investment.amdahl import amdahl_limit as amdahl_limit
+    from perfmodel.investment.amdahl import amdahl_speedup as amdahl_speedup
+    from perfmodel.investment.amdahl import fit_scaling as fit_scaling
+    from perfmodel.investment.amdahl import gustafson_speedup as gustafson_speedup
+    from perfmodel.investment.amdahl import serial_fraction as serial_fraction
+    from perfmodel.investment.economics import Economics as Economics
+    from perfmodel.investment.plan import Candidate as Candidate
+    from perfmodel.investment.plan import Plan as Plan
+    from perfmodel.investment.plan import read_plan as read_plan
+    from perfmodel.investment.roi import headroom as headroom
+    from perfmodel.investment.roi import rank as rank
+    from perfmodel.investment.scenario import read_path as read_path
+    from perfmodel.investment.what_if import what_if as what_if
     from perfmodel.operators import Operator as Operator
     from perfmodel.operators import load_operator as load_operator
     from perfmodel.operators import operator_names as operator_names
@@ -121,11 +116,16 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.operators.rms_norm import RmsNorm as RmsNorm
     from perfmodel.operators.softmax import Softmax as Softmax
     from perfmodel.operators.transpose import Transpose as Transpose
-    from perfmodel.profiles import read_profile as read_profile
-    from perfmodel.profiles import read_profiles as read_profiles
-    from perfmodel.render.breakdown_plot import breakdown_plot as breakdown_plot
-    from perfmodel.render.roofline_plot import roofline_plot as roofline_plot
-    from perfmodel.render.timeline_plot import timeline_plot as timeline_plot
+    from perfmodel.prediction.predict import bound_time as bound_time
+    from perfmodel.prediction.predict import predict as predict
+    from perfmodel.prediction.result import Prediction as Prediction
+    from perfmodel.prediction.sweep import sweep as sweep
+    from perfmodel.prediction.whole_model import predict_model as predict_model
+    from perfmodel.profile.profile import Profile as Profile
+    from perfmodel.profile.profile import ProfileEntry as ProfileEntry
+    from perfmodel.render.plots.breakdown import breakdown_plot as breakdown_plot
+    from perfmodel.render.plots.roofline import roofline_plot as roofline_plot
+    from perfmodel.render.plots.timeline import timeline_plot as timeline_plot
     from perfmodel.workloads.config import read_model_config as read_model_config
     from perfmodel.workloads.transformer import forward as forward
 else:

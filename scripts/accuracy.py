@@ -23,15 +23,15 @@ import whole_models
 from fit_latency import shared as fit_shared
 from fit_latency import typical, under
 
-from perfmodel.analysis.accuracy import Accuracy, judge
-from perfmodel.analysis.accuracy_report import FIGURES
-from perfmodel.analysis.latency._base import Family, generation, kin, vendor
-from perfmodel.analysis.latency.tables import default_tables
-from perfmodel.analysis.measured import MeasuredCalls, Measurements
+from perfmodel.accuracy.measured import MeasuredCalls, Measurements
+from perfmodel.accuracy.report import FIGURES
+from perfmodel.accuracy.validate import Accuracy, judge
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency import LatencyTable
 from perfmodel.core.units import format_si
 from perfmodel.files import write_atomic
+from perfmodel.prediction.latency.family import Family, generation, kin, vendor
+from perfmodel.prediction.latency.tables import default_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"

@@ -22,10 +22,7 @@ import msgspec
 import numpy as np
 import open_tables
 
-from perfmodel.analysis.ceilings import resolve_peak
-from perfmodel.analysis.latency import roofline
-from perfmodel.analysis.latency._base import Family, Machine, generation, kin, vendor
-from perfmodel.analysis.latency.calibration import (
+from perfmodel.accuracy.calibration import (
     MOST_ROWS,
     calibrate_family,
     dtypes,
@@ -34,15 +31,18 @@ from perfmodel.analysis.latency.calibration import (
     residuals,
     sample,
 )
-from perfmodel.analysis.latency.families import family_names
-from perfmodel.analysis.latency.fit import Group
-from perfmodel.analysis.latency.model import WIDEST, Constants, regime_code
-from perfmodel.analysis.latency.tables import LatencySpec, latency_specs
-from perfmodel.analysis.measured import MeasuredCalls
+from perfmodel.accuracy.fit import Group
+from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency import REGIMES, LatencyTable
 from perfmodel.files import shipped_folder, write_atomic
 from perfmodel.hardware_catalog.write import latency_text
+from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency import roofline
+from perfmodel.prediction.latency.families import family_names
+from perfmodel.prediction.latency.family import Family, Machine, generation, kin, vendor
+from perfmodel.prediction.latency.model import WIDEST, Constants, regime_code
+from perfmodel.prediction.latency.tables import LatencySpec, latency_specs
 
 #: rows of one machine in a fit that several machines share
 ROWS_OF_MACHINE = 300

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.analysis.latency._base import Family
-from perfmodel.analysis.latency.calibration import family_groups, usable
-from perfmodel.analysis.latency.fit import Group
-from perfmodel.analysis.measured import MeasuredCalls, shape_hash
+from perfmodel.accuracy.calibration import family_groups, usable
+from perfmodel.accuracy.fit import Group
+from perfmodel.accuracy.measured import MeasuredCalls, shape_hash
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError
 from perfmodel.hardware_catalog import hardware
-from perfmodel.profiles.measurements import read_measurements
+from perfmodel.prediction.latency.family import Family
+from perfmodel.records.measurements import read_measurements
 
 #: shapes whose hash is below this are fitted, the others judge
 FITTED = 0.5

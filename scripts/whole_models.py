@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfmodel.analysis.whole_model import WholeModel, predict_model
 from perfmodel.core.hardware import Hardware
 from perfmodel.hardware_catalog import hardware
+from perfmodel.prediction.whole_model import WholeModel, predict_model
 from perfmodel.workloads.config import read_model_config
 from perfmodel.workloads.transformer import forward
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.analysis.accuracy import judge
-from perfmodel.analysis.measured import shape_hash
-from perfmodel.profiles.measurements import read_measurements
+from perfmodel.accuracy.measured import shape_hash
+from perfmodel.accuracy.validate import judge
+from perfmodel.records.measurements import read_measurements
 
 #: shapes whose hash is below 0.5 were fitted (scripts/open_tables.py); a tenth of the others judges here
 JUDGED = (0.5, 0.55)

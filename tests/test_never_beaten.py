@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import perfmodel as pm
-from perfmodel.analysis.latency.calibration import BOOST, usable
-from perfmodel.profiles.measurements import read_measurements
+from perfmodel.accuracy.calibration import BOOST, usable
+from perfmodel.records.measurements import read_measurements
 
 TABLES = (
     "aic_attention_decode", "aic_attention_prefill", "aic_collectives", "aic_gemm", "neusight_conv2d_fp32",

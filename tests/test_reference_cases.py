@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 import perfmodel as pm
-from perfmodel.analysis.amdahl import parallel_efficiency, roi_per_day, serial_fraction, time_saved_fraction
-from perfmodel.analysis.economics import Economics
-from perfmodel.analysis.profile import Profile, ProfileEntry
 from perfmodel.core.hardware import Link
+from perfmodel.investment.amdahl import parallel_efficiency, roi_per_day, serial_fraction, time_saved_fraction
+from perfmodel.investment.economics import Economics
+from perfmodel.profile.profile import Profile, ProfileEntry
 
 
 @pytest.fixture(scope="module")

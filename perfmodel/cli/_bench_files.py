@@ -68,8 +68,8 @@ def check_resumable(format_: BenchFormat, output: Path | None) -> None:
 def write_result(report: Report, format_: BenchFormat, output: Path | None, *, quiet: bool = False) -> None:
     """Print the result, or write it to its file; ``quiet`` says nothing of the file."""
     from perfmodel.files import write_atomic
-    from perfmodel.measure.measurement_table import measurement_bytes
-    from perfmodel.render import json_format
+    from perfmodel.records.measurement_table import measurement_bytes
+    from perfmodel.render import json as json_format
 
     to_file = output is not None and str(output) != "-"
     if format_ is BenchFormat.measurements:
@@ -119,10 +119,10 @@ def progress(total: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
 
 def draw(machine: Hardware, rows: Rows, path: Path, *, sustained: bool) -> None:
     """Draw the roofline, or the time series of a sustained run."""
-    from perfmodel.render.roofline_plot import roofline_plot, save_figure
+    from perfmodel.render.plots.roofline import roofline_plot, save_figure
 
     if sustained:
-        from perfmodel.render.sustain_plot import sustain_plot
+        from perfmodel.render.plots.sustain import sustain_plot
 
         save_figure(sustain_plot(rows), path)
     else:

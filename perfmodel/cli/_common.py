@@ -106,7 +106,7 @@ def output_format(format_: Format | None, output: Path) -> Format:
 
 def _render(report: Report, format_: Format, *, to_terminal: bool) -> str:
     """Render a report with the module of the format: ``perfmodel/render/<format>_format.py``."""
-    renderer = importlib.import_module(f"perfmodel.render.{format_}_format")
+    renderer = importlib.import_module(f"perfmodel.render.{format_}")
     if format_ is not Format.table:
         return str(renderer.render(report))
     terminal = to_terminal and sys.stdout.isatty()

@@ -10,8 +10,8 @@ import typer
 from perfmodel.cli._common import status
 
 if TYPE_CHECKING:
-    from perfmodel.analysis.profile import Profile
     from perfmodel.core.hardware import Hardware
+    from perfmodel.profile.profile import Profile
 
 ProfileArgument = Annotated[
     Path,

@@ -22,7 +22,7 @@ from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
-    from perfmodel.core.results import Prediction
+    from perfmodel.prediction.result import Prediction
 
 
 def command(
@@ -75,11 +75,11 @@ def command(
 
     Example: perfmodel analyze gemm m=4096 n=4096 k=4096 dtype=fp16 --on a100-sxm4-40gb
     """
-    from perfmodel.analysis.predict import predict
-    from perfmodel.analysis.summary import summarize
-    from perfmodel.core.results import prediction_report
     from perfmodel.hardware_catalog import hardware
     from perfmodel.operators._parse import parse_operators
+    from perfmodel.prediction.predict import predict
+    from perfmodel.prediction.result import prediction_report
+    from perfmodel.prediction.summary import summarize
 
     if output is not None:
         check_destination(output)
@@ -103,7 +103,7 @@ def command(
         notes=tuple(summarize(predictions)),
     )
     if explain:
-        from perfmodel.analysis.explain import explain_report
+        from perfmodel.prediction.explain import explain_report
 
         report = replace(report, more={"terms": explain_report(predictions)})
     emit(report, format_, output)
@@ -113,14 +113,14 @@ def command(
 
 def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: Path) -> None:
     """Draw the terms of the predictions, or where they stand under the machines' rooflines."""
-    from perfmodel.render.figure import save_figure
+    from perfmodel.render.plots.figure import save_figure
 
     if explain:
-        from perfmodel.render.terms_plot import terms_figure
+        from perfmodel.render.plots.terms import terms_figure
 
         figure = terms_figure([prediction for _, of_machine in results for prediction in of_machine])
     else:
-        from perfmodel.render.roofline_plot import roofline_figure
+        from perfmodel.render.plots.roofline import roofline_figure
 
         figure = roofline_figure(results)
     save_figure(figure, plot)

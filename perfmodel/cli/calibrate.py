@@ -12,7 +12,7 @@ from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, mea
 from perfmodel.errors import InputFileError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
-    from perfmodel.analysis.measured import MeasuredCalls
+    from perfmodel.accuracy.measured import MeasuredCalls
     from perfmodel.core.hardware import Hardware
 
 #: dtypes of the matrix products that a calibration measures, by kind of device
@@ -79,8 +79,8 @@ def _from_measurements(paths: list[Path], on: list[str] | None, format_: Format 
     import dataclasses
     import datetime
 
-    from perfmodel.analysis.latency.calibration import FEWEST_ROWS, calibrate_calls
-    from perfmodel.analysis.latency.calibration_report import calibration_report
+    from perfmodel.accuracy.calibration import FEWEST_ROWS, calibrate_calls
+    from perfmodel.accuracy.calibration_report import calibration_report
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.write import write_spec
 
@@ -118,7 +118,7 @@ def _calls(paths: list[Path], machine: Hardware) -> tuple[list[MeasuredCalls], l
     from collections import Counter
 
     from perfmodel.hardware_catalog import same_machine
-    from perfmodel.profiles.bench_record import read_calls
+    from perfmodel.records.as_measurements import read_calls
 
     calls, notes, others = [], [], Counter[str]()
     for path in paths:

@@ -22,7 +22,7 @@ from perfmodel.cli._common import (
 from perfmodel.errors import unknown_name
 
 if TYPE_CHECKING:
-    from perfmodel.analysis.compare import Comparison
+    from perfmodel.comparison.compare import Comparison
 
 EXIT_BAD_FINDING = 1
 
@@ -92,9 +92,9 @@ def command(
 
     Example: perfmodel compare before.json after.json --fail-on 5%
     """
-    from perfmodel.analysis.compare import THRESHOLD, Rules, compare
-    from perfmodel.analysis.compare_report import compare_report, gate
-    from perfmodel.profiles.bench_rows import read_bench_run
+    from perfmodel.comparison.compare import THRESHOLD, Rules, compare
+    from perfmodel.comparison.report import compare_report, gate
+    from perfmodel.records.bench_runs import read_bench_run
 
     limit = None if fail_on is None else share(fail_on, "--fail-on")
     least = min(THRESHOLD, THRESHOLD if limit is None else limit)
@@ -130,7 +130,7 @@ def _for_people(format_: Format | None, output: Path | None) -> bool:
 
 def _across(given: list[str]) -> tuple[str, ...]:
     """Return what may differ."""
-    from perfmodel.analysis.pairing import ACROSS
+    from perfmodel.comparison.pairing import ACROSS
 
     names = [name.strip() for text in given for name in text.split(",")]
     for name in names:
@@ -140,8 +140,8 @@ def _across(given: list[str]) -> tuple[str, ...]:
 
 
 def _draw(found: Comparison, plot: Path) -> None:
-    from perfmodel.render.compare_plot import compare_figure
-    from perfmodel.render.figure import save_figure
+    from perfmodel.render.plots.compare import compare_figure
+    from perfmodel.render.plots.figure import save_figure
 
     save_figure(compare_figure(found), plot)
     status(f"wrote {plot}")

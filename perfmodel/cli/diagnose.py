@@ -22,8 +22,8 @@ from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileAr
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
-    from perfmodel.analysis.diagnosis.result import Diagnosis
-    from perfmodel.analysis.profile import Profile
+    from perfmodel.diagnosis.result import Diagnosis
+    from perfmodel.profile.profile import Profile
 
 #: entries that tables for people list of a comparison; JSON and CSV have all
 _MOST_ENTRIES = 12
@@ -69,8 +69,8 @@ def command(
 
     Example: perfmodel diagnose trace.json.gz --on h100-sxm5-80gb --plan-output plan.toml
     """
-    from perfmodel.analysis.diagnosis.diagnose import diagnose
-    from perfmodel.analysis.diagnosis.effort import parse_effort
+    from perfmodel.diagnosis.advice.effort import parse_effort
+    from perfmodel.diagnosis.diagnose import diagnose
 
     table = parse_effort(effort or ())
     for path, suffixes in ((plan_output, (".toml",)), (plot, (".png", ".svg", ".pdf")), (output, ())):
@@ -96,7 +96,7 @@ def command(
 
 
 def _read(path: Path, by: str, all_steps: bool) -> Profile:
-    from perfmodel.profiles import read_profile
+    from perfmodel.formats import read_profile
 
     return read_profile(path, by=by, all_steps=all_steps)
 
@@ -120,8 +120,8 @@ def _facts(made: Diagnosis, path: Path, found: str) -> dict[str, object]:
 
 def _write_plan(made: Diagnosis, path: Path) -> bool:
     """Write the candidates, and return whether there are any."""
-    from perfmodel.analysis.diagnosis.plan_toml import plan_toml
     from perfmodel.files import write_atomic
+    from perfmodel.investment.plan_toml import plan_toml
 
     if not made.advice:
         status(f"nothing saves 1 % or more: {path} is not written.")
@@ -140,12 +140,12 @@ def _compare(
     output: Path | None,
 ) -> None:
     """Report what changed from one diagnosis to the other, and draw it; tables list the entries that changed most."""
-    from perfmodel.analysis.diagnosis.against import against
+    from perfmodel.diagnosis.against import against
 
     found = against(before, after)
     if plot is not None:
-        from perfmodel.render.breakdown_plot import against_plot
-        from perfmodel.render.figure import save_figure
+        from perfmodel.render.plots.breakdown import against_plot
+        from perfmodel.render.plots.figure import save_figure
 
         save_figure(against_plot(found), plot)
         status(f"wrote {plot}")
@@ -157,8 +157,8 @@ def _compare(
 
 
 def _draw(made: Diagnosis, path: Path) -> None:
-    from perfmodel.render.breakdown_plot import breakdown_plot
-    from perfmodel.render.figure import save_figure
+    from perfmodel.render.plots.breakdown import breakdown_plot
+    from perfmodel.render.plots.figure import save_figure
 
     save_figure(breakdown_plot(made), path)
     status(f"wrote {path}")

@@ -13,8 +13,8 @@ from perfmodel.cli._common import OnOption, status
 from perfmodel.errors import InputFileError, UsageError, nearest, unknown_name
 
 if TYPE_CHECKING:
-    from perfmodel.cli._record import Record
     from perfmodel.core.hardware import Hardware
+    from perfmodel.records.record import Record
 
     Pairs = list[tuple[Hardware, list[dict[str, Any]]]]
 
@@ -57,8 +57,8 @@ def command(
 
     Example: perfmodel plot record.json -o roofline.png
     """
-    from perfmodel.cli._record import read_record
-    from perfmodel.render.figure import figure_format, save_figure
+    from perfmodel.records.record import read_record
+    from perfmodel.render.plots.figure import figure_format, save_figure
 
     figure_format(output)
     read = {path: read_record(path) for path in records}
@@ -71,13 +71,13 @@ def command(
 
 
 def _roofline(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
-    from perfmodel.render.roofline_plot import roofline_figure
+    from perfmodel.render.plots.roofline import roofline_figure
 
     return roofline_figure(pairs, dtype=dtype, title=title)
 
 
 def _bandwidth(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
-    from perfmodel.render.bandwidth_plot import bandwidth_plot
+    from perfmodel.render.plots.bandwidth import bandwidth_plot
 
     if len(pairs) > 1:
         names = ", ".join(machine.name for machine, _ in pairs)
@@ -89,7 +89,7 @@ def _bandwidth(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
 
 
 def _sustain(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
-    from perfmodel.render.sustain_plot import sustain_plot
+    from perfmodel.render.plots.sustain import sustain_plot
 
     return sustain_plot(_of_dtype([point for _, points in pairs for point in points], dtype), title)
 

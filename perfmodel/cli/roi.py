@@ -22,9 +22,9 @@ from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileAr
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from perfmodel.analysis.economics import Economics
-    from perfmodel.analysis.roi_decide import Decision
     from perfmodel.core.report import Report
+    from perfmodel.investment.decide import Decision
+    from perfmodel.investment.economics import Economics
 
 #: rows of the table of parts that stands below a ranking of diagnose's candidates
 _PARTS = 10
@@ -142,12 +142,12 @@ def command(
 
     Example: perfmodel roi profile.csv --plan plan.toml
     """
-    from perfmodel.analysis.diagnosis.effort import parse_effort
-    from perfmodel.analysis.plan import read_plan
-    from perfmodel.analysis.roi_budget import check_days
-    from perfmodel.analysis.roi_decide import Question, decide
-    from perfmodel.analysis.roi_order import check_ranking
-    from perfmodel.profiles import read_profile
+    from perfmodel.diagnosis.advice.effort import parse_effort
+    from perfmodel.formats import read_profile
+    from perfmodel.investment.budget import check_days
+    from perfmodel.investment.decide import Question, decide
+    from perfmodel.investment.order import check_ranking
+    from perfmodel.investment.plan import read_plan
 
     economics = _economics(gpus, price_per_gpu_hour, dev_day_cost, hours_per_year, horizon_years, discount_rate)
     diagnosed, efforts = _diagnosed(candidates), parse_effort(effort or ())
@@ -176,7 +176,7 @@ def _report(made: Decision, facts: Mapping[str, Any], top: int | None, sensitivi
     if made.parts is not None:
         more["parts"] = made.parts.report(top=top or _PARTS)
     if sensitivity:
-        from perfmodel.analysis import roi_sensitivity
+        from perfmodel.investment import sensitivity as roi_sensitivity
 
         more["sensitivity"] = roi_sensitivity.sensitivity_report(roi_sensitivity.sensitivity(made.ranking))
     return made.ranking.report(context=facts, top=top, more=more, document=document)
@@ -207,7 +207,7 @@ def _economics(
     discount_rate: str | None,
 ) -> Economics | None:
     """Return fleet and prices, or None where none is given."""
-    from perfmodel.analysis.economics import HOURS_PER_YEAR, Economics
+    from perfmodel.investment.economics import HOURS_PER_YEAR, Economics
 
     given = (gpus, price, dev_day_cost, hours_per_year, horizon_years, discount_rate)
     if all(value is None for value in given):

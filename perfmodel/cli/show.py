@@ -19,10 +19,10 @@ def command(
 
     Example: perfmodel show record.json --format markdown
     """
-    from perfmodel.cli._record import read_whole_record
     from perfmodel.core.report import Report
-    from perfmodel.core.results import PREDICTION_COLUMNS
     from perfmodel.measure.rows import bench_columns
+    from perfmodel.prediction.result import PREDICTION_COLUMNS
+    from perfmodel.records.record import read_whole_record
 
     checked, document = read_whole_record(record)
     emit(

@@ -21,8 +21,8 @@ from perfmodel.cli._common import (
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from perfmodel.analysis.accuracy import Accuracy
-    from perfmodel.analysis.measured import Measurements
+    from perfmodel.accuracy.measured import Measurements
+    from perfmodel.accuracy.validate import Accuracy
     from perfmodel.core.hardware import Hardware
 
 EXIT_BAD_FINDING = 1
@@ -82,9 +82,9 @@ def command(
 
     Example: perfmodel validate measurements.csv.gz --by family,regime --worst 5 --fail-on "mape>8%"
     """
-    from perfmodel.analysis.accuracy import ALWAYS, judge
-    from perfmodel.analysis.accuracy_report import Limit, accuracy_report, no_rows_reason
-    from perfmodel.profiles.bench_record import read_calls
+    from perfmodel.accuracy.report import Limit, accuracy_report, no_rows_reason
+    from perfmodel.accuracy.validate import ALWAYS, judge
+    from perfmodel.records.as_measurements import read_calls
 
     if output is not None:
         check_destination(output)
@@ -151,8 +151,8 @@ def _finder(on: Sequence[str], read: Sequence[Measurements]) -> Callable[[str], 
 
 
 def _draw(accuracy: Accuracy, plot: Path) -> None:
-    from perfmodel.render.accuracy_plot import accuracy_figure
-    from perfmodel.render.figure import save_figure
+    from perfmodel.render.plots.accuracy import accuracy_figure
+    from perfmodel.render.plots.figure import save_figure
 
     save_figure(accuracy_figure(accuracy), plot)
     status(f"wrote {plot}")

@@ -33,10 +33,10 @@ def command(
 
     Example: perfmodel whatif examples/profile_gpt2.csv examples/gpt2_path.toml --on a100-sxm4-40gb
     """
-    from perfmodel.analysis.path import read_path
-    from perfmodel.analysis.what_if import what_if
-    from perfmodel.analysis.what_if_report import what_if_report
-    from perfmodel.profiles import read_profile
+    from perfmodel.formats import read_profile
+    from perfmodel.investment.scenario import read_path
+    from perfmodel.investment.what_if import what_if
+    from perfmodel.investment.what_if_report import what_if_report
 
     if output is not None:
         check_destination(output)
@@ -44,7 +44,7 @@ def command(
     measured = read_profile(profile, by=by, all_steps=all_steps)
     machine = profiled_machine(measured, on)[0]
     if measured.timeline is not None:
-        from perfmodel.analysis.diagnosis.diagnose import diagnose
+        from perfmodel.diagnosis.diagnose import diagnose
 
         # steps act on wall time: what overlaps counts once, and the gaps of the GPU are entries too
         measured = diagnose(measured, machine).wall

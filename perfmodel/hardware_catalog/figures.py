@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.analysis.latency.families import family
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.core.units import format_binary, format_si
+from perfmodel.prediction.latency.families import family
 
 
 @dataclass(frozen=True)

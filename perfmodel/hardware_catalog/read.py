@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from perfmodel.analysis.latency.tables import LatencySpec, LazyTables, Quantity, to_tables
 from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
 from perfmodel.core.hardware import ENGINES, Hardware, Launch, Link, MemoryLevel, Peak
 from perfmodel.core.units import parse_quantity
@@ -18,6 +17,7 @@ from perfmodel.errors import InputFileError, PerfModelError, nearest, unknown_na
 from perfmodel.files import read_document
 from perfmodel.hardware_catalog import schema
 from perfmodel.hardware_catalog.schema import HardwareSpec, LinkSpec, MemorySpec, RateSpec
+from perfmodel.prediction.latency.tables import LatencySpec, LazyTables, Quantity, to_tables
 
 #: memory levels from the outermost inwards; "dram" is the main memory of a CPU, "hbm" of any GPU
 LEVELS = ("hbm", "dram", "llc", "l3", "l2", "l1", "shared", "registers")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from perfmodel.analysis.latency.tables import LatencySpec, Quantity
+from perfmodel.prediction.latency.tables import LatencySpec, Quantity
 
 Count = Annotated[int, msgspec.Meta(gt=0, le=10**9)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]

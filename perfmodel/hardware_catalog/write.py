@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from perfmodel.analysis.latency.tables import LatencySpec, latency_specs
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.units import parse_quantity
 from perfmodel.files import write_atomic
@@ -24,6 +23,7 @@ from perfmodel.hardware_catalog.schema import (
     RateSpec,
     SustainedSpec,
 )
+from perfmodel.prediction.latency.tables import LatencySpec, latency_specs
 
 #: prefixes tried for each unit; of two texts of one length, the one with the prefix further left is written
 _PREFIXES = {

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.units import format_si
-from perfmodel.measure.measurement_table import is_composed
 from perfmodel.measure.rows import OK
 from perfmodel.measure.sustain import burst_and_sustained
+from perfmodel.records.measurement_table import is_composed
 
 Row = Mapping[str, Any]
 

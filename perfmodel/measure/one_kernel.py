@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.core.results import Prediction
 from perfmodel.core.units import format_binary
 from perfmodel.errors import UnavailableError, UsageError
 from perfmodel.kernels.device import Device
@@ -20,6 +19,7 @@ from perfmodel.measure.settings import Settings
 from perfmodel.measure.sustain import sustain
 from perfmodel.measure.timer import time_call
 from perfmodel.operators import Operator
+from perfmodel.prediction.result import Prediction
 
 #: of the free memory, the share that one kernel may plan to use: the check and the allocator need the rest
 _USABLE = 0.8

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfmodel.analysis.advice import advise
-from perfmodel.analysis.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_traffic, resolve_peak
-from perfmodel.analysis.predict import bound_time, predict
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column
-from perfmodel.core.results import PREDICTION_COLUMNS, Prediction
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.kernels.registry import Kernel
 from perfmodel.measure.sample import EVENT
 from perfmodel.measure.timer import Timing
 from perfmodel.operators import Operator
+from perfmodel.prediction.advice import advise
+from perfmodel.prediction.ceilings import ceiling_times, datasheet_ceilings, launch_time, link_traffic, resolve_peak
+from perfmodel.prediction.predict import bound_time, predict
+from perfmodel.prediction.result import PREDICTION_COLUMNS, Prediction
 
 OK, WRONG, SKIPPED, OUT_OF_MEMORY, FAILED = "ok", "wrong", "skipped", "out of memory", "failed"
 #: within this of its bound a faster measurement may be its own noise: the stopping rule asks for 1 %

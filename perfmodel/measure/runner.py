@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.analysis.measured import library_of
-from perfmodel.analysis.predict import predict
+from perfmodel.accuracy.measured import library_of
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UnavailableError, UsageError, unknown_name
 from perfmodel.kernels.device import Device
@@ -21,6 +20,7 @@ from perfmodel.measure.sampler import Sampler
 from perfmodel.measure.settings import Settings
 from perfmodel.measure.telemetry import NoTelemetry, Telemetry, default_clock_hz
 from perfmodel.operators import Operator
+from perfmodel.prediction.predict import predict
 
 
 def plan(

@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("torch")
 
 from perfmodel.cli import _check
-from perfmodel.cli._record import read_record
 from perfmodel.hardware_catalog.read import parse_spec, to_hardware
 from perfmodel.kernels.torch import _cuda
 from perfmodel.measure import runner
+from perfmodel.records.record import read_record
 
 SPEC = """
 name = "test-cpu"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.cli import plot
-from perfmodel.cli._record import read_record
 from perfmodel.errors import PerfModelError
+from perfmodel.records.record import read_record
 
 GEMM = ("gemm", "m=4096", "n=4096", "k=4096", "dtype=fp16")
 

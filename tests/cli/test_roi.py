@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from perfmodel.analysis.economics import Economics
-from perfmodel.analysis.plan import read_plan
-from perfmodel.analysis.roi import rank
-from perfmodel.profiles import read_profile
-from perfmodel.render import table_format
+from perfmodel.formats import read_profile
+from perfmodel.investment.economics import Economics
+from perfmodel.investment.plan import read_plan
+from perfmodel.investment.roi import rank
+from perfmodel.render import table as table_format
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ABC = (EXAMPLES / "profile_abc.csv", "--plan", EXAMPLES / "plan_abc.toml")

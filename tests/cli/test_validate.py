@@ -8,11 +8,11 @@ import io
 
 import pytest
 
-from perfmodel.analysis.accuracy import judge
-from perfmodel.analysis.accuracy_report import accuracy_report
+from perfmodel.accuracy.report import accuracy_report
+from perfmodel.accuracy.validate import judge
 from perfmodel.hardware_catalog import hardware
-from perfmodel.profiles.measurements import read_measurements
-from perfmodel.render import table_format
+from perfmodel.records.measurements import read_measurements
+from perfmodel.render import table as table_format
 
 KEYS = ["family", "hardware", "rows", "mape", "median_ape", "p90_ape", "bias", "coverage_80", "bound_mape"]
 HEADER = "hardware,op,dtype,kind,numel,rows,cols,time_s,timing,cache,implementation,flags\n"

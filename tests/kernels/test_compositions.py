@@ -8,7 +8,6 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402 -- after the check that torch is there
 
-from perfmodel.analysis.predict import predict  # noqa: E402
 from perfmodel.kernels import registry  # noqa: E402
 from perfmodel.kernels.device import open_device  # noqa: E402
 from perfmodel.kernels.inputs import make_inputs  # noqa: E402
@@ -18,6 +17,7 @@ from perfmodel.operators.gemm import Gemm  # noqa: E402
 from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
 from perfmodel.operators.rms_norm import RmsNorm  # noqa: E402
 from perfmodel.operators.softmax import Softmax  # noqa: E402
+from perfmodel.prediction.predict import predict  # noqa: E402
 
 CPU = open_device("cpu")
 

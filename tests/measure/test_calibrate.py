@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from perfmodel.analysis.predict import predict
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.hardware_catalog import read_hardware
 from perfmodel.hardware_catalog.write import write_spec
@@ -25,6 +24,7 @@ from perfmodel.measure.transfer import SIZES, Transfer, measured_transfer
 from perfmodel.operators._parse import parse_operators
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.memcpy import Memcpy
+from perfmodel.prediction.predict import predict
 
 FIGURES = Figures(
     {"copy": 0.7e12, "triad": 0.75e12, "read": 0.72e12}, 0.76e12, {"fp16": 60e12, "fp32": 5e12}, 3e-6, "test", "how"

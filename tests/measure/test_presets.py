@@ -8,11 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfmodel.analysis.ceilings import resolve_peak
-from perfmodel.analysis.latency._base import Machine
-from perfmodel.analysis.latency.calibration import FEWEST_ROWS
-from perfmodel.analysis.latency.families import families_of
-from perfmodel.analysis.predict import predict
+from perfmodel.accuracy.calibration import FEWEST_ROWS
 from perfmodel.hardware_catalog import hardware
 from perfmodel.kernels.registry import Kernel
 from perfmodel.measure import presets
@@ -21,6 +17,10 @@ from perfmodel.measure.resume import without_repeats
 from perfmodel.measure.runner import first_supported, points
 from perfmodel.operators._parse import parse_operators
 from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.families import families_of
+from perfmodel.prediction.latency.family import Machine
+from perfmodel.prediction.predict import predict
 
 FIRST = {"elementwise", "gemm", "layer_norm", "rms_norm", "softmax", "reduction", "attention"}
 

@@ -7,12 +7,10 @@ import json
 
 import pytest
 
-from perfmodel.analysis.predict import predict
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.kernels.registry import Kernel
 from perfmodel.measure import machine as machine_module
 from perfmodel.measure.machine import checkout, hashed, installed, machine_facts
-from perfmodel.measure.measurement_table import measurement_bytes, measurement_csv, measurement_rows
 from perfmodel.measure.one_kernel import Job
 from perfmodel.measure.resume import read_earlier
 from perfmodel.measure.rows import OK, Outcome, build_row
@@ -21,8 +19,10 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.layer_norm import LayerNorm
-from perfmodel.profiles.bench_record import read_bench_record
-from perfmodel.profiles.measurements import read_measurements
+from perfmodel.prediction.predict import predict
+from perfmodel.records.as_measurements import read_bench_record
+from perfmodel.records.measurement_table import measurement_bytes, measurement_csv, measurement_rows
+from perfmodel.records.measurements import read_measurements
 
 OPERATORS = (
     Gemm(m=64, n=32, k=16, bias=True, activation="gelu", dtype="fp16", out_dtype="fp32"),

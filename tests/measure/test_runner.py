@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from perfmodel.analysis.predict import predict  # noqa: E402
 from perfmodel.core.hardware import Launch  # noqa: E402
 from perfmodel.errors import UnavailableError, UsageError  # noqa: E402
 from perfmodel.kernels.registry import Kernel  # noqa: E402
@@ -26,6 +25,7 @@ from perfmodel.operators.gemm import Gemm  # noqa: E402
 from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
 from perfmodel.operators.reduction import Reduction  # noqa: E402
 from perfmodel.operators.softmax import Softmax  # noqa: E402
+from perfmodel.prediction.predict import predict  # noqa: E402
 
 FEW = Settings(rule=StandardErrorRule(max_samples=12))
 

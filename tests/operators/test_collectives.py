@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfmodel as pm
-from perfmodel.analysis.ceilings import link_traffic, peer_link, reduces_in_switch
 from perfmodel.operators import load_operator
 from perfmodel.operators._collective import Collective
-from perfmodel.profiles.measurements import read_measurements
+from perfmodel.prediction.ceilings import link_traffic, peer_link, reduces_in_switch
+from perfmodel.records.measurements import read_measurements
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 

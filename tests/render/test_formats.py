@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.core.report import Column, Report
-from perfmodel.render import csv_format, json_format, markdown_format, table_format
+from perfmodel.render import csv as csv_format
+from perfmodel.render import json as json_format
+from perfmodel.render import markdown as markdown_format
+from perfmodel.render import table as table_format
 
 COLUMNS = (
     Column("name"),

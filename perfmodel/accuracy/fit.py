@@ -1,0 +1,248 @@
+"""Fitting the constants of a family to measured rows: robust, from few rows, and honest about what rows can tell.
+
+The fit is a maximum-a-posteriori estimate. Each constant c is lognormal about its default with the spread that
+machines have (`Constant.spread`), each row's log(predicted / measured) is spread about zero with heavy tails:
+
+    minimise  sum_i w_i r_i^2 / s^2  +  sum_j ((ln c_j - ln default_j) / spread_j)^2
+
+with s the robust scale of the residuals and w_i = 1 / sqrt(1 + (r_i / s)^2), which makes the sum behave like the
+absolute error for rows far off (pseudo-Huber; P. J. Huber, "Robust statistics", 1981, section 7.8), by
+Levenberg's damped Gauss-Newton steps with a numerical Jacobian. A constant that the rows say nothing about keeps
+its default, since only the second sum pulls at it; how little they say is the ratio of its posterior deviation to
+its spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.operators._base import Operator
+from perfmodel.prediction.latency.family import Constant, Family, Machine, Values, View
+
+Floats = NDArray[np.float64]
+
+#: above this share of its prior spread, a constant's posterior deviation says that the rows do not identify it
+UNIDENTIFIED = 0.7
+#: a constant that rows have moved by more than this share of its spread is kept, however uncertain
+FAR = 0.5
+#: no row is trusted better than this: shapes that a closed form cannot tell apart differ by as much
+NOISE = 0.03
+#: rows of one machine are not independent (one clock, one library), so that beyond this many more rows add no weight
+MOST_EVIDENCE = 400.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Measured calls that share everything but their sizes.
+
+    Attributes
+    ----------
+    op : one operator whose dimensions are arrays of the rows' length.
+    machine : on which it ran.
+    view : what the times mean.
+    time_s : measured time of each row [s].
+    weight : how much each row counts.
+    """
+
+    op: Operator
+    machine: Machine
+    view: View
+    time_s: Floats
+    weight: float = 1.0
+
+    def __len__(self) -> int:
+        return int(self.time_s.size)
+
+    def take(self, chosen: NDArray[np.bool_]) -> Group:
+        """Return the rows that a mask chooses."""
+        sizes = {key: value[chosen] for key, value in self.op.params().items() if np.ndim(value)}
+        return replace(self, op=replace(self.op, **sizes), time_s=self.time_s[chosen])
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fitted constants and what the rows could tell.
+
+    Attributes
+    ----------
+    values : constant -> fitted value, or the default where the rows do not identify it.
+    unidentified : the constants that the rows do not identify.
+    certainty : constant -> posterior over prior deviation; 0 is certain, 1 is nothing learnt.
+    scale : robust scale of the residuals ln(predicted / measured).
+    rows : number of rows used.
+    """
+
+    values: dict[str, float]
+    unidentified: tuple[str, ...]
+    certainty: dict[str, float]
+    scale: float
+    rows: int
+
+    def identified(self) -> dict[str, float]:
+        """Return the fitted constants that the rows identify."""
+        return {name: self.values[name] for name in self.certainty if name not in self.unidentified}
+
+
+def log_ratio(family: Family, values: Values, groups: Sequence[Group]) -> Floats:
+    """Return ln(predicted / measured) of all rows, group after group."""
+    parts = []
+    for group in groups:
+        time = family.seen(group.op, group.machine, values, group.view).time_s
+        parts.append(np.log(np.maximum(np.broadcast_to(time, group.time_s.shape), 1e-12) / group.time_s))
+    return np.concatenate(parts)
+
+
+def fit(
+    family: Family,
+    groups: Sequence[Group],
+    start: Values | None = None,
+    free: Sequence[str] | None = None,
+    steps: int = 30,
+) -> Fit:
+    """Return the constants of a family that explain the rows best.
+
+    Parameters
+    ----------
+    family : whose constants.
+    groups : the rows; several machines share one set of constants, which makes it a set of defaults.
+    start : the defaults to start from and to be pulled towards; those of the constants where None.
+    free : names of the constants to fit; all where None.
+    steps : most Gauss-Newton steps.
+    """
+    constants = family.all_constants
+    if not any(group.view.timing == "event" for group in groups):
+        constants = tuple(c for c in constants if c.name not in ("host", "hidden"))
+    base = {c.name: c.default for c in family.all_constants} | dict(start or {})
+    chosen = [c for c in constants if free is None or c.name in free]
+    certainty: dict[str, float] = {}
+    unidentified: list[str] = []
+    guess: Mapping[str, float] = base
+    typical = {c.name: c.default for c in family.all_constants}
+    starts: list[Mapping[str, float]] = [base] if typical == base else [base, typical]
+    while True:
+        problem = _Problem(family, tuple(groups), base, [c for c in chosen if c.name not in unidentified])
+        if not problem.free:
+            guess, scale = base, _scale(problem.residuals(problem.prior))
+            break
+        # Where another path is always faster, a constant of a slower one has no slope: two starts see more than one.
+        point, scale = min(
+            (_minimise(problem, problem.point(values), steps) for values in starts), key=lambda end: problem.total(*end)
+        )
+        certainty |= dict(zip((c.name for c in problem.free), problem.certainty(point, scale).tolist(), strict=True))
+        guess = problem.values(point)
+        starts = [guess]
+        # Two constants may be known together and neither alone: fixing one of them may identify the other.
+        vague = problem.vaguest(point, certainty)
+        if vague is None:
+            break
+        unidentified.append(vague)
+    rows = sum(map(len, groups))
+    return Fit(dict(guess), tuple(unidentified), certainty, scale, rows)
+
+
+class _Problem:
+    """The residuals of a fit as a function of the logarithms of the free constants."""
+
+    def __init__(self, family: Family, groups: tuple[Group, ...], base: dict[str, float], free: list[Constant]):
+        self.family, self.groups, self.base, self.free = family, groups, base, free
+        self.low = np.log([c.low for c in free])
+        self.high = np.log([c.high for c in free])
+        self.prior = self.point(base)
+        self.spread = np.array([c.spread for c in free])
+        weights = np.concatenate([np.full(group.time_s.shape, group.weight) for group in groups])
+        self.weights = weights * min(1.0, MOST_EVIDENCE / weights.sum())
+
+    def point(self, values: Values) -> Floats:
+        """Return the logarithms of the free constants, inside their bounds."""
+        point: Floats = np.clip(np.log([values[c.name] for c in self.free]), self.low, self.high)
+        return point
+
+    def vaguest(self, point: Floats, certainty: Values) -> str | None:
+        """Return the constant that the rows tell least about, None where they tell enough of all.
+
+        One that the rows have moved far from its default is theirs, however wide its own deviation is.
+        """
+        moved = np.abs(point - self.prior) / self.spread
+        vague = {
+            c.name: certainty[c.name]
+            for c, far in zip(self.free, moved, strict=True)
+            if certainty[c.name] > UNIDENTIFIED and far < FAR
+        }
+        return max(vague, key=lambda name: vague[name]) if vague else None
+
+    def values(self, point: Floats) -> dict[str, float]:
+        fitted = {c.name: float(np.exp(x)) for c, x in zip(self.free, point, strict=True)}
+        return {**self.base, **fitted}
+
+    def residuals(self, point: Floats) -> Floats:
+        return log_ratio(self.family, self.values(point), self.groups)
+
+    def jacobian(self, point: Floats) -> Floats:
+        """Central differences: wave counts and split choices are steps, so the step has to span some of them."""
+        columns = []
+        for index in range(len(point)):
+            step = np.zeros_like(point)
+            step[index] = 0.02
+            above, below = np.minimum(point + step, self.high), np.maximum(point - step, self.low)
+            width = max((above - below)[index], 1e-9)
+            columns.append((self.residuals(above) - self.residuals(below)) / width)
+        return np.stack(columns, axis=1)
+
+    def cost(self, residuals: Floats, point: Floats, scale: float) -> float:
+        rows = 2.0 * self.weights * (np.sqrt(1.0 + (residuals / scale) ** 2) - 1.0)
+        return float(rows.sum() + (((point - self.prior) / self.spread) ** 2).sum())
+
+    def total(self, point: Floats, scale: float) -> float:
+        """Return the negative logarithm of the posterior at a point, the scale of its residuals included."""
+        return self.cost(self.residuals(point), point, scale) + 2.0 * float(self.weights.sum()) * float(np.log(scale))
+
+    def curvature(self, jacobian: Floats, residuals: Floats, scale: float) -> tuple[Floats, Floats]:
+        """Return the Gauss-Newton matrix of the rows and the robust weights."""
+        robust = self.weights / np.sqrt(1.0 + (residuals / scale) ** 2) / scale**2
+        return jacobian.T @ (robust[:, None] * jacobian), robust
+
+    def certainty(self, point: Floats, scale: float) -> Floats:
+        jacobian, residuals = self.jacobian(point), self.residuals(point)
+        matrix, _ = self.curvature(jacobian, residuals, scale)
+        covariance = np.linalg.inv(matrix + np.diag(1.0 / self.spread**2))
+        share: Floats = np.sqrt(np.diag(covariance)) / self.spread
+        return share
+
+
+def _scale(residuals: Floats) -> float:
+    """Return the robust scale of residuals: 1.48 times their median size, at least the noise of any row."""
+    return max(NOISE, 1.4826 * float(np.median(np.abs(residuals))))
+
+
+def _minimise(problem: _Problem, point: Floats, steps: int) -> tuple[Floats, float]:
+    """Return the best point and the scale of the residuals there."""
+    damping = 1e-2
+    residuals = problem.residuals(point)
+    scale = _scale(residuals)
+    for _ in range(steps):
+        jacobian = problem.jacobian(point)
+        matrix, robust = problem.curvature(jacobian, residuals, scale)
+        matrix += np.diag(1.0 / problem.spread**2)
+        gradient = jacobian.T @ (robust * residuals) + (point - problem.prior) / problem.spread**2
+        before = problem.cost(residuals, point, scale)
+        moved = False
+        while damping < 1e6:
+            step = np.linalg.solve(matrix + damping * np.diag(np.diag(matrix)), gradient)
+            tried = np.clip(point - step, problem.low, problem.high)
+            new = problem.residuals(tried)
+            if problem.cost(new, tried, scale) < before - 1e-9:
+                moved = True
+                break
+            damping *= 4.0
+        if not moved:
+            break
+        change = float(np.max(np.abs(tried - point)))
+        point, residuals, damping = tried, new, damping / 4.0
+        scale = _scale(residuals)
+        if change < 1e-4:
+            break
+    return point, scale

@@ -1,0 +1,172 @@
+"""Measured calls of operators: what a table of measurements holds, ready to be predicted in one sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.errors import PerfModelError
+from perfmodel.operators._base import Operator
+from perfmodel.prediction.latency.family import View
+
+
+@dataclass(frozen=True)
+class MeasuredCalls:
+    """Calls of one operator on one machine that differ in their sizes only.
+
+    Attributes
+    ----------
+    hardware : the machine's name as the table has it.
+    op : one operator; each of its sizes that vary is an array of the rows' length.
+    time_s : measured time of each row [s].
+    timing : "event" (round a framework's call), "graph" (a replayed CUDA graph) or "kernel" (a profiler).
+    cache : "warm", "rotating" (several buffers in turn) or "flushed".
+    implementation : whose kernel, as the table has it: "library-version/detail".
+    flags : what the table's author says of each row, "" mostly.
+    place : the file.
+    line : line of each row in it.
+    """
+
+    hardware: str
+    op: Operator
+    time_s: NDArray[np.float64]
+    timing: str
+    cache: str
+    implementation: str
+    flags: NDArray[np.str_]
+    place: str
+    line: NDArray[np.int64]
+
+    @property
+    def library(self) -> str:
+        """The library's name, without version and detail: "trtllm-1.0.0/torch_flow" is "trtllm"."""
+        return library_of(self.implementation)
+
+    @property
+    def view(self) -> View:
+        """What these times mean."""
+        timing = "event" if self.timing == "event" else "kernel"
+        return View(timing, "cold" if self.cache == "flushed" else self.cache, self.library)
+
+    def __len__(self) -> int:
+        return int(self.time_s.size)
+
+    def take(self, chosen: NDArray[Any] | slice) -> MeasuredCalls:
+        """Return the rows that a mask, an index array or a slice chooses."""
+        sizes = {key: value[chosen] for key, value in self.op.params().items() if np.ndim(value)}
+        return replace(
+            self,
+            op=replace(self.op, **sizes),
+            time_s=self.time_s[chosen],
+            flags=self.flags[chosen],
+            line=self.line[chosen],
+        )
+
+    def one(self, index: int) -> MeasuredCalls:
+        """Return one row, with sizes that are plain numbers."""
+        given = {key: value for key, value in self.op.params().items() if key not in self.op._derived}
+        sizes = {key: value[index].item() for key, value in given.items() if np.ndim(value)}
+        op = type(self.op)(**{**given, **sizes}, dtype=self.op.dtype)
+        return replace(self.take(slice(index, index + 1)), op=op)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Rows that are left out for one reason.
+
+    Attributes
+    ----------
+    reason : why, for people.
+    rows : how many.
+    place : file and line of the first.
+    """
+
+    reason: str
+    rows: int
+    place: str
+
+
+class Skips:
+    """Counts rows that are left out, by reason, so that nothing is dropped silently."""
+
+    def __init__(self) -> None:
+        self._by_reason: dict[str, Skipped] = {}
+
+    def add(self, reason: str, place: str, lines: NDArray[np.int64]) -> None:
+        """Count the rows on some lines of a file; none where there are none."""
+        if lines.size:
+            self._count(reason, int(lines.size), f"{place}:{lines.min()}")
+
+    def update(self, others: Iterable[Skipped]) -> None:
+        """Count what was left out elsewhere."""
+        for skipped in others:
+            self._count(skipped.reason, skipped.rows, skipped.place)
+
+    def _count(self, reason: str, rows: int, place: str) -> None:
+        before = self._by_reason.get(reason)
+        self._by_reason[reason] = Skipped(
+            reason, rows + (before.rows if before else 0), before.place if before else place
+        )
+
+    def all(self) -> tuple[Skipped, ...]:
+        """Return the counts, in the order in which the reasons came up."""
+        return tuple(self._by_reason.values())
+
+
+def reason_of(error: PerfModelError) -> str:
+    """Return why rows cannot be used, with the nearest name: the list of all names would bury other reasons."""
+    place = f"{error.place}: " if error.place else ""
+    hint = error.remedy.partition("Allowed:")[0]
+    return f"{place}{error.message} {hint}".strip()
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """The content of one table.
+
+    Attributes
+    ----------
+    place : the file.
+    calls : its calls, in groups that share everything but their sizes.
+    skipped : the rows that cannot be used, by reason.
+    notes : what else to know about the table, in sentences.
+    """
+
+    place: str
+    calls: tuple[MeasuredCalls, ...]
+    skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def library_of(implementation: str) -> str:
+    """Return the library's name of an implementation: what stands before the first hyphen or slash.
+
+    >>> library_of("sglang_custom_allreduce-0.5.10"), library_of("torch-2.1-cudnn"), library_of("cublas")
+    ('sglang_custom_allreduce', 'torch', 'cublas')
+    """
+    name = implementation.split("/")[0]
+    return name.split("-")[0]
+
+
+def shape_hash(op: Operator, rows: int) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for each row, from its sizes alone: one shape has the same on every machine.
+
+    Splits by it keep all measurements of a shape on one side. The mixing step is that of splitmix64 (G. L. Steele,
+    D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", 2014).
+    """
+    state = np.zeros(rows, dtype=np.uint64)
+    sizes = {name: value for name, value in op.params().items() if not isinstance(value, (str, bool))}
+    for name in sorted(sizes):
+        state = _mixed(state ^ np.broadcast_to(np.asarray(sizes[name], dtype=np.float64), (rows,)).astype(np.uint64))
+    return np.asarray((_mixed(state) >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
+
+
+def _mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    value = value + np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))

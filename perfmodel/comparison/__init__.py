@@ -1,0 +1,1 @@
+"""Two benchmark records against each other."""

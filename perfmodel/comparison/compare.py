@@ -1,0 +1,251 @@
+"""Two benchmark records: which rows changed, by how much, and which changes are more than noise and drift.
+
+Two causes make two runs of the same code differ. Samples scatter: the block bootstrap of each row's samples, or its
+statistics, say by how much their median is off (`perfmodel.comparison.noise`). And a run as a whole drifts: clocks
+settle a step apart, memory lies elsewhere, a neighbour is at work. One run cannot tell that from its own samples,
+however many, so an allowance is made for it, or repeated runs are asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.comparison.noise import Centre, student_quantile
+from perfmodel.comparison.pairing import BenchRun, Pair, Pairs, pair_rows
+
+FASTER, SLOWER, SAME, UNCLEAR = "faster", "slower", "same", "unclear"
+VERDICTS = (SLOWER, FASTER, UNCLEAR, SAME)
+
+#: smallest change that matters, as a fraction, unless the caller says another
+THRESHOLD = 0.02
+#: half the width of an interval from which samples are said to tell nothing, unless there is a limit to judge by
+_TOO_WIDE = 0.10
+_CONFIDENCE = 0.95
+#: Standard deviation of ln(median) from run to run of the same code, for runs that nothing repeats. A GPU's clock moves
+#: in steps of 15 MHz, which is 0.8 % of 1.98 GHz: runs that settle a step apart differ by so much. CPU: two series
+#: of 12 and 10 runs of 13 kernels on an otherwise idle machine of 2 virtual CPUs, 2026-11-21: 9.4 and 15.8 % in the
+#: root mean square over the kernels.
+_DRIFT = {"cuda": 0.005, "cpu": 0.15, "": 0.15}
+#: the same for repeats that lie close together, which a CPU of one's own can do: assumed
+_LEAST_DRIFT = {"cuda": 0.005, "cpu": 0.02, "": 0.02}
+#: runs that the assumed drift counts for beside repeats that were measured
+_PRIOR_FREEDOM = 4.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What counts as a change.
+
+    Attributes
+    ----------
+    threshold : smallest change that matters, as a fraction.
+    limit : the change that a gate asks about, as a fraction, or None.
+    drift : standard deviation of a run's medians from run to run, as a fraction; None takes what repeats say, or else
+        what is assumed for the kind of device.
+    """
+
+    threshold: float = THRESHOLD
+    limit: float | None = None
+    drift: float | None = None
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How much runs of the same code differ beyond the scatter of their samples.
+
+    ``variance`` is that of ln(median) of one run, for each side; ``freedom`` its degrees of freedom; ``basis`` says in
+    words where it comes from.
+    """
+
+    variance: tuple[float, float]
+    freedom: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row on both sides.
+
+    Attributes
+    ----------
+    pair : the rows.
+    before_s, after_s : medians; of repeats, their geometric mean [s].
+    change : after / before - 1; ``low`` and ``high`` are the ends of its interval, None where samples are too few.
+    noise, drift : standard errors of ln(after / before) by the scatter of the samples, and by drift.
+    verdict : faster, slower, same or unclear.
+    """
+
+    pair: Pair
+    before_s: float
+    after_s: float
+    change: float
+    low: float | None
+    high: float | None
+    noise: float | None
+    drift: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Overall:
+    """Geometric mean of after / before over some rows, and its 95 % interval."""
+
+    rows: int
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All changes, what could not be compared, and the drift that was allowed for."""
+
+    changes: tuple[Change, ...]
+    pairs: Pairs
+    drift: Drift
+    rules: Rules
+
+    def beyond(self, limit: float) -> list[Change]:
+        """Return the rows that are slower by more than a limit: their interval is above 0, their change above it."""
+        return [change for change in self.changes if change.verdict == SLOWER and change.change > limit]
+
+    def overall(self, changes: Sequence[Change] | None = None) -> Overall | None:
+        """Return the geometric mean of the ratios of some rows, by default all; None without rows.
+
+        The noise of the rows is independent and averages out; drift is taken to move all rows of a run together.
+        """
+        changes = self.changes if changes is None else changes
+        if not changes:
+            return None
+        mean = float(np.mean([math.log1p(change.change) for change in changes]))
+        noise = sum((change.noise or 0.0) ** 2 for change in changes) / len(changes) ** 2
+        drift = float(np.mean([change.drift**2 for change in changes]))
+        half = student_quantile((1 - _CONFIDENCE) / 2, self.drift.freedom) * math.sqrt(noise + drift)
+        return Overall(len(changes), math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def compare(
+    before: Sequence[BenchRun], after: Sequence[BenchRun], rules: Rules | None = None, across: Sequence[str] = ()
+) -> Comparison:
+    """Return what changed from one side to the other.
+
+    With d = ln(after / before), and n1, n2 the standard errors of the two medians and s1, s2 their drift, the interval
+    is exp(d +- t sqrt(n1^2 + n2^2 + s1^2 + s2^2)) - 1. t is Student's for 95 % over all m rows together (Bonferroni:
+    each row at 1 - 0.05 / m), with the degrees of freedom after Welch and Satterthwaite.
+
+    - slower, faster: the interval lies on one side of 0, and the change is beyond the threshold;
+    - unclear: 0 is inside, and the scatter of the samples alone, t sqrt(n1^2 + n2^2) with t for 95 % of one row, hides
+      the limit of the gate (10 % without one) and is more than drift; or there is but one sample. More samples help;
+    - same: everything else, and equal times. Where the interval is wide for drift, this says that the runs differ no
+      more than two of the same code would.
+
+    Parameters
+    ----------
+    before, after : the runs of each side; several are repeats, from which the drift is measured.
+    rules : what counts as a change.
+    across : what may differ, see `pair_rows`.
+
+    Raises
+    ------
+    UsageError, InputFileError
+        As `pair_rows`.
+    """
+    rules = rules or Rules()
+    found = pair_rows(before, after, across)
+    drift = _drift(before, after, found.pairs, rules.drift)
+    tail = (1 - _CONFIDENCE) / 2 / max(1, len(found.pairs))
+    return Comparison(tuple(_change(pair, drift, tail, rules) for pair in found.pairs), found, drift, rules)
+
+
+def _change(pair: Pair, drift: Drift, tail: float, rules: Rules) -> Change:
+    sides = (pair.centres_before, pair.centres_after)
+    before_s, after_s = (math.exp(_log_mean(side)) for side in sides)
+    d = math.log(after_s / before_s)
+    drifts = [(variance / len(side), drift.freedom) for variance, side in zip(drift.variance, sides, strict=True)]
+    spread = math.sqrt(sum(v for v, _ in drifts))
+    noises = [error for error in map(_error, sides) if error is not None]
+    if len(noises) < len(sides):
+        verdict = UNCLEAR if d else SAME
+        return Change(pair, before_s, after_s, math.expm1(d), None, None, None, spread, verdict)
+    noise = math.sqrt(sum(v for v, _ in noises))
+    half = student_quantile(tail, _freedom([*drifts, *noises])) * math.hypot(noise, spread)
+    low, high = math.expm1(d - half), math.expm1(d + half)
+    if (low > 0 or high < 0) and abs(math.expm1(d)) > rules.threshold:
+        verdict = SLOWER if d > 0 else FASTER
+    elif d and low <= 0 <= high and _hides(noise, _freedom(noises), spread, rules):
+        verdict = UNCLEAR
+    else:
+        verdict = SAME
+    return Change(pair, before_s, after_s, math.expm1(d), low, high, noise, spread, verdict)
+
+
+def _hides(noise: float, freedom: float, spread: float, rules: Rules) -> bool:
+    """Whether the scatter of the samples alone hides the limit of the gate, and drift is not to blame."""
+    t = student_quantile((1 - _CONFIDENCE) / 2, freedom)
+    limit = _TOO_WIDE if rules.limit is None else rules.limit
+    return t * noise > max(math.log1p(limit), t * spread)
+
+
+def _log_mean(centres: Sequence[Centre]) -> float:
+    return sum(math.log(centre.time_s) for centre in centres) / len(centres)
+
+
+def _error(centres: Sequence[Centre]) -> tuple[float, float] | None:
+    """Return the variance of the mean ln(median) of some repeats and its degrees of freedom; None if not known."""
+    known = [(centre.error**2, centre.freedom) for centre in centres if centre.error is not None]
+    if len(known) < len(centres):
+        return (0.0, math.inf) if len(centres) > 1 else None  # repeats tell the whole of it
+    count = len(centres)
+    return sum(v for v, _ in known) / count**2, _freedom(known)
+
+
+def _freedom(parts: Sequence[tuple[float, float]]) -> float:
+    """Return the degrees of freedom of a sum of variances (Satterthwaite 1946, Biometrics Bulletin 2:110)."""
+    total = sum(v for v, _ in parts)
+    used = sum(v**2 / freedom for v, freedom in parts if v)
+    return total**2 / used if used else math.inf
+
+
+def _drift(before: Sequence[BenchRun], after: Sequence[BenchRun], pairs: Sequence[Pair], given: float | None) -> Drift:
+    """Return the drift that was asked for, else what repeats say, else what is assumed."""
+    if given is not None:
+        return Drift((given**2, given**2), math.inf, f"{_percent(given)} a run, as asked for")
+    repeats = max((len(pair.centres_before) + len(pair.centres_after) - 2 for pair in pairs), default=0)
+    if repeats:
+        return _repeated((_assumed(before, _LEAST_DRIFT), _assumed(after, _LEAST_DRIFT)), pairs, repeats)
+    assumed = (_assumed(before, _DRIFT), _assumed(after, _DRIFT))
+    said = _percent(math.sqrt((assumed[0] ** 2 + assumed[1] ** 2) / 2))
+    return Drift((assumed[0] ** 2, assumed[1] ** 2), math.inf, f"{said} a run, assumed; repeats measure it")
+
+
+def _assumed(runs: Sequence[BenchRun], drift: Mapping[str, float]) -> float:
+    return max(drift.get(run.kind, drift[""]) for run in runs)
+
+
+def _repeated(least: tuple[float, float], pairs: Sequence[Pair], repeats: int) -> Drift:
+    """Return the drift that repeats show: the spread of their medians beyond noise, averaged over the rows.
+
+    What is assumed counts like `_PRIOR_FREEDOM` further runs: few repeats may lie close together by chance. The rows
+    of a run drift together, so they are no further degrees of freedom.
+    """
+    shown = []
+    for pair in pairs:
+        sides = (pair.centres_before, pair.centres_after)
+        spare = sum(len(side) - 1 for side in sides)
+        if spare:
+            squares = sum(sum((math.log(c.time_s) - _log_mean(side)) ** 2 for c in side) for side in sides)
+            noise = float(np.mean([(c.error or 0.0) ** 2 for side in sides for c in side]))
+            shown.append(max(0.0, squares / spare - noise))
+    seen = float(np.mean(shown))
+    freedom = _PRIOR_FREEDOM + repeats
+    variance = [(_PRIOR_FREEDOM * low**2 + repeats * seen) / freedom for low in least]
+    said = _percent(math.sqrt(max(variance)))
+    return Drift((variance[0], variance[1]), freedom, f"{said} a run, from repeats ({_percent(math.sqrt(seen))} alone)")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,219 @@
+"""Benchmark records as rows that can be paired, and the pairs of two sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfmodel.comparison.noise import Centre
+from perfmodel.errors import InputFileError, UsageError
+
+OK = "ok"
+#: what a row is known by
+IDENTITY = ("op", "name", "dimensions", "dtype", "kernel", "cache", "timing", "device")
+#: where two rows differ in nothing but these, one thing was measured in two ways: that needs to be asked for
+SETTINGS = ("device", "dtype", "cache", "timing")
+#: what `--across` takes
+ACROSS = (*SETTINGS, "kernel")
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One row of a record: what was measured (``identity``, with the keys of `IDENTITY`), and its time or status."""
+
+    identity: Mapping[str, str]
+    centre: Centre | None
+    status: str = OK
+    reason: str = ""
+
+    def key(self, without: Iterable[str] = ()) -> Key:
+        """Return what the row is known by, with some of the keys of `IDENTITY` left out."""
+        return tuple(self.identity.get(name, "") for name in IDENTITY if name not in without)
+
+    @property
+    def label(self) -> str:
+        """The row in a sentence: "gemm m=64 n=64 k=64 fp16 torch.matmul"."""
+        words = (self.identity.get(name, "") for name in ("name", "dimensions", "dtype", "kernel"))
+        return " ".join(word for word in words if word) or self.identity.get("op", "")
+
+
+@dataclass(frozen=True)
+class BenchRun:
+    """One benchmark record.
+
+    Attributes
+    ----------
+    place : the file.
+    rows : in the file's order.
+    kind : "cuda", "cpu", or "" where the record does not say.
+    busy : what it says about other work on a CPU while it was measured, or "".
+    facts : versions and clocks, which are noted where they differ.
+    free : settings that the tool chose row by row, and that may therefore differ.
+    """
+
+    place: str
+    rows: tuple[BenchRow, ...]
+    kind: str = ""
+    busy: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    free: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One row on both sides: the first row of each, and the centres of all its repeats."""
+
+    before: BenchRow
+    after: BenchRow
+    centres_before: tuple[Centre, ...]
+    centres_after: tuple[Centre, ...]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of two sides, and the rows that have no partner."""
+
+    pairs: tuple[Pair, ...]
+    only_before: tuple[BenchRow, ...]
+    only_after: tuple[BenchRow, ...]
+    lost: tuple[tuple[BenchRow, BenchRow], ...]
+
+
+def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Sequence[str] = ()) -> Pairs:
+    """Return the rows that both sides have, with those that only one has, and those that the second side lost.
+
+    Rows are paired by all of `IDENTITY`. What is left is paired without the keys of ``across``, and without what the
+    tool chose by itself in all records, where that names one row on each side. Rows of one side that are alike are
+    repeats of one measurement. A row is lost that has a time before, and after it only a status: wrong, failed, out
+    of memory.
+
+    Parameters
+    ----------
+    before, after : the records of each side, at least one.
+    across : keys of `ACROSS` that may differ within a pair.
+
+    Raises
+    ------
+    UsageError
+        When rows differ in device, dtype, cache or timing alone, and that was not asked for.
+    InputFileError
+        When no row of one side is on the other.
+    """
+    free = frozenset(SETTINGS).intersection(*(run.free for run in (*before, *after)))
+    alike = tuple(name for name in SETTINGS if name in free or name in across)
+    first, second = _by_key(before), _by_key(after)
+    matched = {key: key for key in first if key in second}
+    matched |= _relaxed(first, second, matched, alike)
+    if "kernel" in across:  # last, since several kernels of one operator are not one to one
+        matched |= _relaxed(first, second, matched, (*alike, "kernel"))
+    _refuse(first, second, matched, alike, across)
+    pairs, lost = [], []
+    for key, other in matched.items():
+        a, b = first[key], second[other]
+        if a.centres and b.centres:
+            pairs.append(Pair(a.row, b.row, a.centres, b.centres))
+        elif a.centres:
+            lost.append((a.row, b.row))
+    if not matched:
+        places = f"{before[0].place} and {after[0].place}"
+        raise InputFileError(
+            "no row of the one is in the other.",
+            place=places,
+            remedy=f"The first has {_sample(first)}, the second {_sample(second)}.",
+        )
+    taken = set(matched.values())
+    only_before = tuple(side.row for key, side in first.items() if key not in matched)
+    only_after = tuple(side.row for key, side in second.items() if key not in taken)
+    return Pairs(tuple(pairs), only_before, only_after, tuple(lost))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """All rows of one side that are alike."""
+
+    row: BenchRow
+    centres: tuple[Centre, ...]
+
+
+def _by_key(runs: Sequence[BenchRun]) -> dict[Key, _Side]:
+    found: dict[Key, list[BenchRow]] = {}
+    for run in runs:
+        for row in run.rows:
+            found.setdefault(row.key(), []).append(row)
+    sides = {}
+    for key, rows in found.items():
+        measured = [row for row in rows if row.status == OK and row.centre is not None]
+        centres = tuple(row.centre for row in measured if row.centre is not None)
+        sides[key] = _Side(measured[0] if measured else rows[0], centres)
+    return sides
+
+
+def _relaxed(
+    first: Mapping[Key, _Side], second: Mapping[Key, _Side], matched: Mapping[Key, Key], across: Sequence[str]
+) -> dict[Key, Key]:
+    """Return further matches without the keys of ``across``, where they are one to one."""
+    if not across:
+        return {}
+    taken = set(matched.values())
+    left = _grouped(((key, side.row) for key, side in first.items() if key not in matched), across)
+    right = _grouped(((key, side.row) for key, side in second.items() if key not in taken), across)
+    return {
+        keys[0]: right[short][0] for short, keys in left.items() if len(keys) == 1 and len(right.get(short, ())) == 1
+    }
+
+
+def _grouped(rows: Iterable[tuple[Key, BenchRow]], without: Iterable[str]) -> dict[Key, list[Key]]:
+    grouped: dict[Key, list[Key]] = {}
+    for key, row in rows:
+        grouped.setdefault(row.key(without), []).append(key)
+    return grouped
+
+
+def _refuse(
+    first: Mapping[Key, _Side],
+    second: Mapping[Key, _Side],
+    matched: Mapping[Key, Key],
+    alike: Sequence[str],
+    across: Sequence[str],
+) -> None:
+    """Raise where a row of each side is left that differ in settings alone, beyond those that may differ."""
+    taken = set(matched.values())
+    right = _grouped(((key, side.row) for key, side in second.items() if key not in taken), SETTINGS)
+    for key, side in first.items():
+        short = side.row.key(SETTINGS)
+        if key in matched or short not in right:
+            continue
+        other = second[right[short][0]].row
+        differing = [name for name in SETTINGS if side.row.identity.get(name) != other.identity.get(name)]
+        unasked = [name for name in differing if name not in alike]
+        if unasked:
+            said = "; ".join(f"{name}: {_named(side.row, name)} and {_named(other, name)}" for name in differing)
+            asked = " ".join(f"--across {name}" for name in [*across, *unasked])
+            raise UsageError(
+                f"{side.row.label} was measured in two ways ({said}).",
+                remedy=f"Measure both alike, or compare nevertheless with {asked}.",
+            )
+
+
+def _named(row: BenchRow, name: str) -> str:
+    return row.identity.get(name) or "not said"
+
+
+def _sample(sides: Mapping[Key, _Side]) -> str:
+    labels = [side.row.label for side in sides.values()]
+    return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "") or "no row"
+
+
+def differing_facts(before: Sequence[BenchRun], after: Sequence[BenchRun]) -> list[str]:
+    """Return a sentence for each version or clock in which the two sides differ."""
+    said = []
+    for name in dict.fromkeys(name for run in (*before, *after) for name in run.facts):
+        a, b = _values(before, name), _values(after, name)
+        if a and b and set(a) != set(b):
+            said.append(f"{name}: {', '.join(a)} before, {', '.join(b)} after")
+    return said
+
+
+def _values(runs: Sequence[BenchRun], name: str) -> list[str]:
+    return list(dict.fromkeys(run.facts[name] for run in runs if name in run.facts))

@@ -1,0 +1,1 @@
+"""What a diagnosis advises, one file a kind of evidence."""

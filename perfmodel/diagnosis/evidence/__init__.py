@@ -1,0 +1,1 @@
+"""What stands behind each number of a diagnosis."""

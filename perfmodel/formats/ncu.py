@@ -1,0 +1,270 @@
+"""CSV of Nsight Compute: the details page (a row for each metric) and the raw page (a column for each metric).
+
+The kernels become entries with the FLOP, the bytes and the readings that were collected. Kernels have no operator:
+the profiler does not know shapes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from perfmodel.diagnosis import counters
+from perfmodel.errors import InputFileError
+from perfmodel.files import read_text
+from perfmodel.formats.detect import ReadOptions
+from perfmodel.formats.ncu_metrics import metric_name, unit_scale
+from perfmodel.formats.table.reader import LONGEST_TIME_S
+from perfmodel.formats.text.events import NO_SHAPES, category_word
+from perfmodel.formats.text.numbers import MISSING, NumberFormat, number_format
+from perfmodel.formats.text.stream import StreamTable, tables
+from perfmodel.profile.profile import Profile, ProfileEntry
+
+NAME = "ncu"
+_LONG = ("Kernel Name", "Metric Name", "Metric Value")
+_METRIC = re.compile(r"(?:\w+\.)?[a-z0-9]+__[\w.]+")
+_SAID = re.compile(r"^==(ERROR|WARNING)==\s*(.*)$", re.MULTILINE)
+_PROGRESS = re.compile(rb"^(?:\s*(?:\xef\xbb\xbf)?==(?:PROF|ERROR|WARNING)== |\s+Section: )", re.MULTILINE)
+#: readings that add up over the launches of a kernel; all others are averaged, each launch by its time
+_ADDED = re.compile(r".*\.sum|gpu__time_duration\.\w+|(?:sm|smsp)__cycles_elapsed\.(?:avg|max|sum)")
+_NOTE = (
+    "Times are of Nsight Compute: kernels run alone, by default at base clocks and with flushed caches, so they are "
+    "not the times of the program."
+)
+
+
+@dataclass
+class _Launch:
+    """One measured launch of a kernel."""
+
+    name: str
+    shape: str
+    device: str
+    capability: str
+    readings: dict[str, float] = field(default_factory=dict)
+
+
+def sniff(head: bytes) -> bool:
+    """Tell the CSV of ncu by its header, and a failed capture by ncu's own lines."""
+    text = head.decode("utf-8-sig", "replace")
+    try:
+        return bool(_PROGRESS.search(head)) or bool(tables(text, _is_header, place="", least=_least))
+    except InputFileError:
+        return True
+
+
+def read(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Profile:
+    """Read the CSV of ``ncu --csv``, page details or raw.
+
+    One entry for each kernel, or for each grid and block where a kernel ran with several: time, launches, FLOP
+    and DRAM bytes as far as counters give them (`perfmodel.diagnosis.counters`), and ``metrics``: every reading
+    under ncu's own name in SI units (percentages 0..100), and what follows from them (`counters.derived`, and
+    ``flop_TYPE_ENGINE``). Launches of one entry are summed; readings that do not add up are averaged by time.
+    Numbers may be written in the English or the European way; units are those of each row or column.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, the capture failed, no kernel has a duration, or a row is not whole.
+    """
+    place = os.fspath(path)
+    text = read_text(path)
+    found = tables(text, _is_header, place=place, least=_least, blank_ends=False)
+    skipped: Counter[str] = Counter()
+    numbers = number_format((value for table in found for value in _values(table)), place=place)
+    launches = [launch for table in found for launch in _launches(table, numbers, skipped, place)]
+    if not launches:
+        raise _nothing(text, place)
+    timed = [launch for launch in launches if counters.time_s(launch.readings) is not None]
+    if not timed:
+        raise InputFileError(
+            "no kernel has a duration.",
+            place=place,
+            remedy="Collect it: ncu --metrics gpu__time_duration.sum,..., or a section set with SpeedOfLight.",
+        )
+    if len(timed) < len(launches):
+        skipped["a launch without a duration"] = len(launches) - len(timed)
+    devices = sorted({launch.device for launch in timed if launch.device and not launch.device.isdigit()})
+    return Profile.from_entries(
+        _entries(timed),
+        source=place,
+        notes=(_NOTE, *_flop_notes(timed)),
+        skipped=skipped,
+        format=NAME,
+        device=" and ".join(devices),
+    )
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    if all(name in cells for name in _LONG):
+        return True
+    return "Kernel Name" in cells and any(_METRIC.fullmatch(cell) for cell in cells)
+
+
+def _least(headers: Sequence[str]) -> int:
+    """Return how many cells a row needs: rows without a rule end behind the value."""
+    return headers.index("Metric Value") + 1 if "Metric Value" in headers else len(headers)
+
+
+def _values(table: StreamTable) -> Iterable[str]:
+    """Yield the texts of all values of a table."""
+    if "Metric Value" in table.headers:
+        at = [table.headers.index("Metric Value")]
+    else:
+        at = [index for index, header in enumerate(table.headers) if _METRIC.fullmatch(header)]
+    return (cells[index] for _, cells in table.rows for index in at)
+
+
+def _nothing(text: str, place: str) -> InputFileError:
+    """Return the error for a file without a measured kernel: with what ncu said."""
+    if re.search(r"^\s+Section: ", text, re.MULTILINE):
+        return InputFileError(
+            "is the text of Nsight Compute, not its CSV.",
+            place=place,
+            remedy="Run ncu --csv, or ncu --import FILE.ncu-rep --csv --page raw.",
+        )
+    said = _SAID.findall(text)
+    words = "; ".join(what.strip().rstrip(".")[:200] for _, what in said[:2])
+    permission = "ERR_NVGPUCTRPERM" in text
+    return InputFileError(
+        f"holds no measured kernel{f': ncu said {words!r}' if words else '; the capture failed or was cut off'}.",
+        place=place,
+        remedy="Run ncu as root, or allow counters to all users: https://developer.nvidia.com/ERR_NVGPUCTRPERM."
+        if permission
+        else "Run ncu --csv again, and see that the program launches a kernel.",
+    )
+
+
+def _launches(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], place: str) -> list[_Launch]:
+    """Return the launches of a table, of either page."""
+    at = {header: index for index, header in reversed(list(enumerate(table.headers)))}
+    launches: dict[tuple[str, ...], _Launch] = {}
+    units: Mapping[int, str] = {}
+    wide = "Metric Value" not in at
+    metrics = [index for index, header in enumerate(table.headers) if _METRIC.fullmatch(header)]
+    for number, (line, cells) in enumerate(table.rows):
+        if wide and number == 0 and not cells[at["Kernel Name"]]:
+            units = dict(enumerate(cells))
+            continue
+        cell = {header: cells[index] for header, index in at.items()}
+        key = tuple(cell.get(name, "") for name in ("Process ID", "ID", "Kernel Name"))
+        # a page without IDs has one row for each launch
+        launch = launches.setdefault((*key, str(line)) if wide else key, _launch(cell))
+        where = f"{place}, line {line}"
+        if wide:
+            for index in metrics:
+                _add(launch, table.headers[index], units.get(index, ""), cells[index], numbers, skipped, where)
+        elif cell["Metric Name"]:
+            unit = cell.get("Metric Unit", "")
+            _add(launch, cell["Metric Name"], unit, cell["Metric Value"], numbers, skipped, where)
+    return list(launches.values())
+
+
+def _launch(cell: Mapping[str, str]) -> _Launch:
+    shape = " x ".join(cell[name] for name in ("Grid Size", "Block Size") if cell.get(name))
+    return _Launch(cell["Kernel Name"] or "(unnamed)", shape, cell.get("Device", ""), cell.get("CC", ""))
+
+
+def _add(
+    launch: _Launch, written: str, unit: str, text: str, numbers: NumberFormat, skipped: Counter[str], where: str
+) -> None:
+    """Add one reading to a launch, in SI units."""
+    name = metric_name(written, unit)
+    if text.lower() in MISSING:
+        skipped["a metric without a value"] += 1
+        return
+    value = numbers.parse(text)
+    is_time = name.startswith("gpu__time_duration.")
+    if value is None:
+        # settings of a launch are words, and some readings are lists
+        if is_time:
+            raise InputFileError(f"the duration {text[:40]!r} is not a number.", place=where)
+        skipped["a metric that is no number"] += 1
+        return
+    value *= unit_scale(unit)
+    if is_time and not 0 <= value <= LONGEST_TIME_S:
+        raise InputFileError(f"the duration {text[:40]!r} {unit} cannot be one.", place=where)
+    launch.readings.setdefault(name, value)
+
+
+def _entries(launches: Sequence[_Launch]) -> list[ProfileEntry]:
+    """Return the launches by kernel, and by grid and block where a kernel has several."""
+    shapes: dict[str, set[str]] = {}
+    for launch in launches:
+        shapes.setdefault(launch.name, set()).add(launch.shape)
+    groups: dict[str, list[_Launch]] = {}
+    for launch in launches:
+        name = f"{launch.name} {launch.shape}" if len(shapes[launch.name]) > 1 else launch.name
+        groups.setdefault(name, []).append(launch)
+    return sorted((_entry(name, group) for name, group in groups.items()), key=lambda entry: -entry.time_s)
+
+
+def _entry(name: str, launches: Sequence[_Launch]) -> ProfileEntry:
+    """Return the launches of one kernel as an entry."""
+    times = [counters.time_s(launch.readings) or 0.0 for launch in launches]
+    flop = [counters.flop_by_engine(launch.readings, launch.capability) for launch in launches]
+    moved = [counters.memory_bytes(launch.readings).get("dram") for launch in launches]
+    readings = _together(launches, times)
+    engines = {
+        f"flop_{engine}": math.fsum(one[engine] for one in flop)
+        for engine in flop[0]
+        if all(engine in one for one in flop)
+    }
+    capability = launches[0].capability
+    more = {"compute_capability": float(capability)} if re.fullmatch(r"\d+\.\d+", capability) else {}
+    known = [one for one in moved if one is not None]
+    return ProfileEntry(
+        name,
+        math.fsum(times),
+        len(launches),
+        category_word(launches[0].name),
+        flop=_flop(engines),
+        bytes=math.fsum(known) if len(known) == len(moved) else None,
+        metrics=MappingProxyType(readings | counters.derived(readings) | engines | more),
+        not_modelled=NO_SHAPES,
+    )
+
+
+def _flop(engines: Mapping[str, float]) -> float | None:
+    """Return the FLOP of all engines; None where nothing was counted, or only engines that had nothing to do."""
+    total = math.fsum(engines.values())
+    whole = any(name.endswith("_tensor") for name in engines) and any(name.endswith("_vector") for name in engines)
+    return total if total > 0 or whole else None
+
+
+def _together(launches: Sequence[_Launch], times: Sequence[float]) -> dict[str, float]:
+    """Return the readings that all launches have: sums added, the rest averaged by time."""
+    names = [name for name in launches[0].readings if all(name in launch.readings for launch in launches)]
+    weights = times if math.fsum(times) > 0 else [1.0] * len(launches)
+    together = {}
+    for name in names:
+        values = [launch.readings[name] for launch in launches]
+        if _ADDED.fullmatch(name):
+            together[name] = math.fsum(values)
+        elif len(set(values)) == 1:
+            together[name] = values[0]
+        else:
+            together[name] = math.fsum(v * w for v, w in zip(values, weights, strict=True)) / math.fsum(weights)
+    return together
+
+
+def _flop_notes(launches: Sequence[_Launch]) -> tuple[str, ...]:
+    """Say where FLOP are missing, and where they hold only a part."""
+    counted = [counters.flop_by_engine(launch.readings, launch.capability) for launch in launches]
+    without = sum(not one for one in counted)
+    notes = []
+    if without:
+        notes.append(
+            f"{without} of {len(launches)} launches have no FLOP counters (sm__sass_..., sm__ops_path_tensor_...)."
+        )
+    kinds = {name.rpartition("_")[2] for one in counted for name in one}
+    if kinds and "tensor" not in kinds:
+        notes.append(
+            "FLOP are those of vector instructions: tensor counters (sm__ops_path_tensor_src_*) were not collected."
+        )
+    return tuple(notes)

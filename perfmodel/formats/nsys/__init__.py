@@ -1,0 +1,1 @@
+"""Nsight Systems: nsys stats, exported SQLite."""

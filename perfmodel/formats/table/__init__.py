@@ -1,0 +1,1 @@
+"""Plain tables with a name and a time."""

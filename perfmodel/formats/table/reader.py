@@ -1,0 +1,285 @@
+"""Plain tables as profiles: a name, a time with its unit, and optionally calls.
+
+Delimited text (comma, tab, semicolon, bar), JSON (a list of objects, or ``{"rows": [...]}``), TOML and YAML
+(a list of tables). What is left out is counted and said in the notes; what is wrong is an error with its line.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfmodel.core.units import format_si
+from perfmodel.errors import InputFileError
+from perfmodel.files import DOCUMENT_SUFFIXES, read_document, read_text
+from perfmodel.formats.table.columns import Columns, choose_columns, find_name, percent_columns, time_columns, unit_s
+from perfmodel.formats.text.percent import percent_notes
+from perfmodel.formats.text.totals import may_be_total, without_total
+from perfmodel.formats.text.twice import without_kernels
+from perfmodel.profile.profile import Profile, ProfileEntry
+
+NAME = "table"
+_DELIMITERS = ",\t;|"
+_MISSING = {"", "-", "--", "n/a", "na", "nan", "none", "null"}
+_CELL = re.compile(r"([+-]?[\d.,'_ \u00a0\u202f]+(?:[eE][+-]?\d+)?)([A-Za-zµμ]*)")
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([,'_ \u00a0\u202f])\d{3}(?:\1\d{3})*(\.\d*)?(?:[eE][+-]?\d+)?")
+#: about 30 years: a longer time has the wrong unit
+LONGEST_TIME_S = 1e9
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Headers and rows as written; each row with its place ("line 7") and its cells."""
+
+    headers: list[str]
+    rows: list[tuple[str, list[Any]]]
+    delimiter: str = ""
+
+
+def read_profile(path: str | os.PathLike[str]) -> Profile:
+    """Read a table of names and times as a profile.
+
+    Columns are recognised by their headers, case-insensitively, see `perfmodel.formats.table.columns`. The unit of
+    time (s, ms, us, ns) stands in the header or in the cells. Rows of one name are summed; rows without a
+    time are left out; a row "total" is never counted as an entry: what it holds beyond the other rows becomes
+    "(not itemised)"; of operators and their kernels, where both are listed, the operators count. The notes of
+    the profile say each of these, and where percentages do not fit the times.
+
+    Parameters
+    ----------
+    path : a file of delimited text, or .json, .toml, .yaml.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read; has no names, no times or no unit; a time is negative, infinite, no
+        number or over 30 years; a row has more cells than there are columns; or all times are zero.
+    """
+    place = os.fspath(path)
+    table = _load(path, place)
+    columns = choose_columns(table.headers, lambda index: _unit_in_cells(table, index), place=place)
+    skipped: Counter[str] = Counter()
+    timed = [(row[1], entry) for row in table.rows if (entry := _entry(row, table, columns, skipped, place))]
+    entries, total_notes = without_total([entry for _, entry in timed])
+    entries, twice_notes = without_kernels(entries)
+    notes = (
+        *columns.notes,
+        *_unit_notes(table, columns),
+        *total_notes,
+        *twice_notes,
+        *_percent_notes(table, timed),
+        *(f"Left out: {n} x {reason}." for reason, n in skipped.items()),
+    )
+    profile = Profile.from_entries(entries, source=place, notes=notes, skipped=skipped, format=NAME)
+    if not profile.total_time_s > 0:
+        what = "all times are zero" if profile.entries else "no row has a time"
+        raise InputFileError(f"{what}.", place=place, remedy="A profile needs at least one time above zero.")
+    return profile
+
+
+def _load(path: str | os.PathLike[str], place: str) -> _Table:
+    """Read the file as a document or as delimited text."""
+    if Path(path).suffix.lower() in DOCUMENT_SUFFIXES:
+        return _from_document(read_document(path), place)
+    return _from_text(read_text(path), place)
+
+
+def _from_document(document: Any, place: str) -> _Table:
+    """Return the list of tables that a document holds."""
+    if isinstance(document, Mapping):
+        if "traceEvents" in document:
+            raise InputFileError(
+                "is a trace of events, not a table.", place=place, remedy="Export a table of names and times from it."
+            )
+        if "schema_version" in document and document.get("command") in ("analyze", "bench"):
+            raise InputFileError(
+                f"is a record of perfmodel {document['command']}, not a profile.",
+                place=place,
+                remedy="Give a table of names and measured times.",
+            )
+        lists = {key: value for key, value in document.items() if isinstance(value, list) and value}
+        document = lists.get("rows") or (next(iter(lists.values())) if len(lists) == 1 else None)
+    if not isinstance(document, list) or not document:
+        raise InputFileError(
+            "holds no list of rows.",
+            place=place,
+            remedy='Write [{"name": "a", "time_ms": 1.5}, ...], or the same under "rows".',
+        )
+    for number, row in enumerate(document, start=1):
+        if not isinstance(row, Mapping):
+            raise InputFileError(
+                f"row {number} is no table with keys, but {str(row)[:40]!r}.", place=place, remedy="Give each row keys."
+            )
+    headers = list(dict.fromkeys(str(key) for row in document for key in row))
+    rows = [{str(key): value for key, value in row.items()} for row in document]
+    return _Table(headers, [(f"row {n}", [row.get(key) for key in headers]) for n, row in enumerate(rows, start=1)])
+
+
+def _from_text(text: str, place: str) -> _Table:
+    """Split delimited text; the delimiter is the one under which the headers make sense."""
+    lines = list(io.StringIO(text, newline=None))
+    start = next((i for i, line in enumerate(lines) if line.strip() and not _is_comment(line)), None)
+    if start is None:
+        raise InputFileError("holds only comments and blank lines.", place=place)
+    # comments become blank lines, so that the line numbers stay right
+    body = [lines[start], *("\n" if line.lstrip().startswith("#") else line for line in lines[start + 1 :])]
+    delimiter = max(_DELIMITERS, key=lambda mark: _makes_sense(lines[start], mark))
+    rows = _split(body, delimiter, start, place)
+    _, headers = next(rows, (0, []))
+    return _Table([header.strip() for header in headers], list(rows), delimiter)
+
+
+def _is_comment(line: str) -> bool:
+    """Tell a comment from a header that starts with '#', as "# of Calls,Name,Time (ms)" does."""
+    return line.lstrip().startswith("#") and max(_makes_sense(line, mark)[0] for mark in _DELIMITERS) < 2
+
+
+def _makes_sense(line: str, delimiter: str) -> tuple[int, int]:
+    """Return how many of name and time the headers have under a delimiter, and how many headers there are."""
+    headers = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+    return (find_name(headers) is not None) + bool(time_columns(headers)), len(headers)
+
+
+def _split(lines: Sequence[str], delimiter: str, offset: int, place: str) -> Iterator[tuple[str, list[Any]]]:
+    """Yield each row that is not blank with its place."""
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    while True:
+        line = offset + reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            raise InputFileError(
+                f"line {line} cannot be split: {error}.",
+                place=place,
+                remedy='Close each quote, and double a quote inside quotes: "".',
+            ) from None
+        if cells is None:
+            return
+        if any(cell.strip() for cell in cells):
+            yield f"line {line}", cells
+
+
+def _entry(
+    row: tuple[str, list[Any]], table: _Table, columns: Columns, skipped: Counter[str], place: str
+) -> ProfileEntry | None:
+    """Return a row as an entry, or None, counted, where it has no time."""
+    where, cells = row
+    if any(str(cell).strip() for cell in cells[len(table.headers) :]):
+        raise InputFileError(
+            f"{where} has {len(cells)} cells, but there are {len(table.headers)} columns.",
+            place=place,
+            remedy="Quote a name that holds the delimiter.",
+        )
+    cells = [*cells, *([None] * (len(table.headers) - len(cells)))]
+    context = f"{where}, column {columns.time.header!r}"
+    value = _time_s(cells[columns.time.index], columns.time.unit_s, table.delimiter, context, place)
+    if value is None:
+        skipped["a row without a time"] += 1
+        return None
+    calls = None if columns.calls is None else _calls(cells[columns.calls], f"{where}, calls", place)
+    if columns.time.kind != "total":
+        value = _plausible(value * (1 if calls is None else calls), context, place)
+    name = "" if cells[columns.name] is None else str(cells[columns.name]).strip()
+    return ProfileEntry(name or "(unnamed)", value, calls)
+
+
+def _unit_notes(table: _Table, columns: Columns) -> tuple[str, ...]:
+    """Say where times are given in several units."""
+    index = columns.time.index
+    cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
+    matches = (match for match in map(_CELL.fullmatch, cells) if match is not None and unit_s(match.group(2)))
+    units = dict.fromkeys(match.group(2) for match in matches)
+    return (f"Times are given in several units ({', '.join(units)}); each is converted.",) if len(units) > 1 else ()
+
+
+def _percent_notes(table: _Table, timed: Sequence[tuple[list[Any], ProfileEntry]]) -> tuple[str, ...]:
+    """Check the columns of percentages against the times; one that fits is enough."""
+    rows = [(cells, entry) for cells, entry in timed if not may_be_total(entry.name)]
+    found: tuple[str, ...] = ()
+    for index in percent_columns(table.headers):
+        shares = [_percent(cells[index] if index < len(cells) else None) for cells, _ in rows]
+        notes = percent_notes(shares, [entry.time_s for _, entry in rows], table.headers[index])
+        if not notes and any(share is not None for share in shares):
+            return ()
+        found = found or notes
+    return found
+
+
+def _percent(cell: Any) -> float | None:
+    """Return a percentage as it is written, None for anything else."""
+    try:
+        number = float(str(cell).strip().rstrip("%").replace(",", "."))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _unit_in_cells(table: _Table, index: int) -> bool:
+    """Tell whether any cell of a column is a number with a unit of time."""
+    cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
+    return any(match is not None and unit_s(match.group(2)) is not None for match in map(_CELL.fullmatch, cells))
+
+
+def _time_s(cell: Any, column_unit_s: float | None, delimiter: str, where: str, place: str) -> float | None:
+    """Return the time in a cell [s], or None where it says nothing."""
+    if cell is None or (isinstance(cell, str) and cell.strip().lower() in _MISSING):
+        return None
+    number, unit = _number(cell, delimiter, where, place)
+    if math.isnan(number):
+        return None
+    if unit is None:
+        if column_unit_s is None and number != 0:
+            raise InputFileError(f"{where}: {cell!r} has no unit.", place=place, remedy="Write it as in '12 ms'.")
+        unit = column_unit_s or 1.0
+    elif column_unit_s is not None and unit != column_unit_s:
+        raise InputFileError(
+            f"{where}: {cell!r} has another unit than the header.", place=place, remedy="Name the unit once."
+        )
+    return _plausible(number * unit, where, place)
+
+
+def _number(cell: Any, delimiter: str, where: str, place: str) -> tuple[float, float | None]:
+    """Return the number in a cell and the seconds of its unit, None where it has none."""
+    if isinstance(cell, (int, float)) and not isinstance(cell, bool):
+        return (float(cell) if abs(cell) < 1e300 else math.copysign(math.inf, cell)), None
+    match = _CELL.fullmatch(cell.strip()) if isinstance(cell, str) else None
+    unit = unit_s(match.group(2)) if match and match.group(2) else None
+    if match is None or (match.group(2) and unit is None):
+        shown = str(cell).strip()[:40]
+        raise InputFileError(f"{where}: {shown!r} is not a time.", place=place, remedy="Write it as in '12.5 ms'.")
+    text = match.group(1).strip()
+    grouped = _GROUPED.fullmatch(text)
+    if grouped and not (delimiter == ";" and grouped.group(1) == "," and text.count(",") == 1 and "." not in text):
+        text = text.replace(grouped.group(1), "")
+    try:
+        return float(text), unit
+    except ValueError:
+        remedy = "Write a decimal point, and no mark or ',' between thousands."
+        raise InputFileError(f"{where}: {text[:40]!r} is not a clear number.", place=place, remedy=remedy) from None
+
+
+def _plausible(time_s: float, where: str, place: str) -> float:
+    """Return a time that can be one."""
+    if time_s < 0:
+        raise InputFileError(f"{where}: the time is negative ({format_si(time_s, 's')}).", place=place)
+    if time_s > LONGEST_TIME_S:
+        raise InputFileError(f"{where}: the time is over 30 years.", place=place, remedy="Is the unit right?")
+    return time_s
+
+
+def _calls(cell: Any, where: str, place: str) -> int | None:
+    """Return a number of calls, or None where the cell says nothing."""
+    if cell is None or (isinstance(cell, str) and cell.strip().lower() in _MISSING):
+        return None
+    number, unit = _number(cell, ",", where, place)
+    if unit is not None or not (0 <= number < 2**53) or number != int(number):
+        raise InputFileError(f"{where}: {str(cell)[:40]!r} is not a whole number of calls.", place=place)
+    return int(number)

@@ -1,0 +1,191 @@
+"""Bytes of a trace file: whole, or piece by piece where it is too large to be held at once."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import os
+import re
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import msgspec
+
+from perfmodel.errors import InputFileError
+from perfmodel.files import read_text
+from perfmodel.formats.torch_trace.events import (
+    Event,
+    Header,
+    decode_document,
+    decode_events,
+    no_events,
+    without_nan,
+)
+
+_GZIP = b"\x1f\x8b"
+#: unpacked bytes that are decoded at a time
+BLOCK_BYTES = 16_000_000
+#: events are a few kB: text of this length that holds no boundary between two of them is broken
+_LONGEST_BYTES = 10 * BLOCK_BYTES
+_START = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BETWEEN = re.compile(rb"\}\s*(,)\s*\{")
+#: how far from the end of a block a boundary between two events is looked for, and how often
+_TAIL_BYTES, _ATTEMPTS = 65536, 64
+
+
+class Source:
+    """The events of one trace file.
+
+    Parameters
+    ----------
+    path : the file, plain or gzip.
+    stream_above_bytes : unpacked size above which it is decoded piece by piece [B].
+
+    Attributes
+    ----------
+    header : what stands beside the events; complete once `events` has been used up.
+    skipped : reason -> number of events that were left out.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], stream_above_bytes: int) -> None:
+        self.path, self.place = Path(path), os.fspath(path)
+        self.limit = stream_above_bytes
+        self.header = Header()
+        self.skipped: Counter[str] = Counter()
+
+    def events(self) -> Iterator[list[Event]]:
+        """Yield the events, all at once or in the order of the file.
+
+        Raises
+        ------
+        InputFileError
+            When the file cannot be read, is half a gzip file, is no JSON, or holds no events.
+        """
+        with _file_errors(self.place):
+            data = self._whole()
+        if data is None:
+            with _file_errors(self.place), self._open() as stream:
+                yield from self._pieces(stream)
+            return
+        if not data.strip(b"\0 \t\r\n"):
+            raise _blank(data, self.place)
+        self.header, events = decode_document(data, self.skipped, self.place)
+        del data
+        yield events
+
+    def _whole(self) -> bytes | None:
+        """Return all bytes, unpacked, or None where they are more than the limit."""
+        size = self.path.stat().st_size
+        with self.path.open("rb") as stream:
+            packed = stream.read(2) == _GZIP
+            if not packed and size > self.limit:
+                return None
+            if packed and size >= 8:
+                # RFC 1952: the last four bytes are the unpacked size modulo 2^32 of the last member
+                stream.seek(-4, os.SEEK_END)
+                if struct.unpack("<I", stream.read(4))[0] > self.limit:
+                    return None
+            stream.seek(0)
+            data = stream.read()
+        return _unpacked(data, self.limit) if packed else data
+
+    def _open(self) -> IO[bytes]:
+        with self.path.open("rb") as stream:
+            packed = stream.read(2) == _GZIP
+        return cast(IO[bytes], gzip.open(self.path, "rb")) if packed else self.path.open("rb")
+
+    def _pieces(self, stream: IO[bytes]) -> Iterator[list[Event]]:
+        """Cut the list of events between events, a block at a time."""
+        rest = self._to_first_event(stream)
+        ended = False
+        while not ended:
+            block = stream.read(BLOCK_BYTES)
+            ended = not block
+            rest += block
+            if len(rest) >= BLOCK_BYTES:
+                events, rest = self._cut(rest)
+                if events:
+                    yield events
+                elif len(rest) > _LONGEST_BYTES:
+                    raise InputFileError("holds an event that does not end.", place=self.place)
+        # what follows the last event: the end of the list, and a few keys
+        opening = b"[" if isinstance(self.header, _Bare) else b'{"traceEvents":['
+        tail, events = decode_document(opening + rest, self.skipped, self.place)
+        for name in Header.__struct_fields__:
+            setattr(self.header, name, getattr(self.header, name) or getattr(tail, name))
+        yield events
+
+    def _to_first_event(self, stream: IO[bytes]) -> bytes:
+        """Read what stands before the events, and return what was read of them."""
+        data = stream.read(BLOCK_BYTES)
+        if data[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+            self.header = _Bare()
+            return data[data.index(b"[") + 1 :]
+        while (found := _START.search(data)) is None:
+            block = stream.read(BLOCK_BYTES)
+            if not block or len(data) > _LONGEST_BYTES:
+                raise _blank(data, self.place) if not data.strip(b"\0 \t\r\n") else no_events(self.place)
+            data += block
+        self.header, _ = decode_document(data[: found.end()] + b"]}", self.skipped, self.place)
+        return data[found.end() :]
+
+    def _cut(self, text: bytes) -> tuple[list[Event], bytes]:
+        """Decode whole events from the start of a text; return them, and the text after them.
+
+        A comma between braces may stand inside an event, or inside a name. But then what precedes it has a brace or a
+        quote open, and is no list: the last comma before which everything can be decoded is between two events.
+        """
+        commas = [match.start(1) for match in _BETWEEN.finditer(text, max(0, len(text) - _TAIL_BYTES))]
+        for comma in reversed(commas[-_ATTEMPTS:]):
+            piece = b"[" + text[:comma] + b"]"
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return decode_events(piece, self.skipped), text[comma + 1 :]
+            cleaned = without_nan(piece)
+            if cleaned is not None:
+                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    return decode_events(cleaned, self.skipped), text[comma + 1 :]
+        return [], text
+
+
+class _Bare(Header):
+    """The header of a trace that is a bare list: none."""
+
+
+def _unpacked(data: bytes, limit: int) -> bytes | None:
+    """Return what a gzip file of one or more members holds, or None where that is more than the limit."""
+    parts, size = [], 0
+    while data:
+        member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        parts.append(member.decompress(data, limit + 1 - size))
+        size += len(parts[-1])
+        if size > limit:
+            return None
+        if not member.eof:
+            raise EOFError
+        data = member.unused_data.lstrip(b"\0")
+    return b"".join(parts) if len(parts) > 1 else parts[0]
+
+
+def _blank(data: bytes, place: str) -> InputFileError:
+    if b"\0" in data:
+        return InputFileError("holds nothing but NUL bytes.", place=place, remedy="Was the disk full? Export it again.")
+    return InputFileError("the file is empty.", place=place, remedy="Is the path right?")
+
+
+@contextlib.contextmanager
+def _file_errors(place: str) -> Iterator[None]:
+    """Turn what reading a file may raise into one message."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        reason = str(error).rstrip(".") or "it ends in the middle"
+        raise InputFileError(
+            f"is not a whole gzip file: {reason}.", place=place, remedy="Was it cut off on its way? Copy it again."
+        ) from None
+    except (OSError, ValueError) as error:
+        read_text(place)  # says what is wrong with the file
+        raise InputFileError(f"cannot be read: {error}.", place=place) from None

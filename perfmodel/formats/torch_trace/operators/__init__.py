@@ -1,0 +1,1 @@
+"""Operators of the framework as operators of the model."""

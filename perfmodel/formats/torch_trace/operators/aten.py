@@ -1,0 +1,145 @@
+"""Operators of a framework as operators of the model: by name, shapes and dtypes, as a trace has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+from perfmodel.errors import UsageError
+from perfmodel.formats.torch_trace.call import Call, NotModelledError
+from perfmodel.formats.torch_trace.operators import matrix, memory
+from perfmodel.operators import Operator
+
+Mapping = Callable[[Call], Operator]
+
+#: operators whose arguments broadcast -> the kind with as many inputs and FLOP; the second name also stands for "name_"
+_BROADCAST = {
+    "add": "add", "sub": "sub", "rsub": "sub", "mul": "mul", "div": "div", "pow": "pow", "maximum": "maximum",
+    "minimum": "minimum", "remainder": "div", "floor_divide": "div", "atan2": "div", "bitwise_and": "mul",
+    "bitwise_or": "add", "logical_and": "mul", "logical_or": "add", "addcmul": "fma", "addcdiv": "fma", "lerp": "fma",
+    # gradients: of the result and the input or the result, at least one FLOP each
+    "threshold_backward": "mul", "silu_backward": "silu_mul", "gelu_backward": "mul", "tanh_backward": "mul",
+    "sigmoid_backward": "mul",
+}  # fmt: skip
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+#: operators of one tensor -> the kind with as many FLOP; a cosine is a special function like exp
+_UNARY = {
+    "relu": "relu", "clamp": "relu", "clamp_min": "relu", "clamp_max": "relu", "threshold": "relu", "gelu": "gelu",
+    "silu": "silu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt",
+    "neg": "neg", "abs": "abs", "square": "square", "reciprocal": "neg", "cos": "exp", "sin": "exp", "erf": "exp",
+    "native_dropout": "dropout", "flip": "copy", "roll": "copy", "masked_fill": "copy", "tril": "copy", "triu": "copy",
+}  # fmt: skip
+_FOREACH = {
+    "add": "add", "sub": "sub", "mul": "mul", "div": "div", "addcmul": "fma", "addcdiv": "fma", "lerp": "fma",
+    "sqrt": "sqrt", "neg": "neg", "maximum": "maximum",
+}  # fmt: skip
+_REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "prod", "logsumexp")
+#: operators with an order of arguments of their own
+_SINGLE: dict[str, Mapping] = {
+    "mm": matrix.mm,
+    "bmm": matrix.mm,
+    "addmm": matrix.addmm,
+    "baddbmm": matrix.addmm,
+    "_addmm_activation": matrix.addmm_activation,
+    "linear": matrix.linear,
+    "matmul": matrix.matmul,
+    "mv": matrix.mv,
+    "addmv": matrix.addmv,
+    "_scaled_mm": matrix.scaled_mm,
+    "convolution": matrix.convolution,
+    "_convolution": matrix.convolution,
+    "conv2d": matrix.conv2d,
+    "cudnn_convolution": matrix.cudnn_convolution,
+    "cudnn_convolution_relu": matrix.conv2d,
+    "miopen_convolution": matrix.miopen_convolution,
+    "_conv_depthwise2d": matrix.depthwise,
+    "convolution_backward": matrix.convolution_backward,
+    "cudnn_convolution_backward_input": matrix.cudnn_gradient,
+    "cudnn_convolution_backward_weight": matrix.cudnn_gradient,
+    "_scaled_dot_product_flash_attention": matrix.sdpa_flash,
+    "_scaled_dot_product_efficient_attention": matrix.sdpa_efficient,
+    "_scaled_dot_product_cudnn_attention": matrix.sdpa_efficient,
+    "scaled_dot_product_attention": matrix.sdpa,
+    "_flash_attention_forward": matrix.flash_forward,
+    "_efficient_attention_forward": matrix.efficient_forward,
+    "_cudnn_attention_forward": matrix.cudnn_forward,
+    "native_layer_norm": memory.layer_norm,
+    "layer_norm": memory.layer_norm,
+    "native_batch_norm": memory.batch_norm,
+    "cudnn_batch_norm": memory.batch_norm,
+    "miopen_batch_norm": memory.batch_norm,
+    "native_batch_norm_backward": memory.batch_norm_backward,
+    "cudnn_batch_norm_backward": memory.batch_norm_backward,
+    "miopen_batch_norm_backward": memory.batch_norm_backward,
+    "rms_norm": memory.rms_norm,
+    "_fused_rms_norm": memory.rms_norm,
+    "_softmax": memory.softmax,
+    "softmax": memory.softmax,
+    "_log_softmax": memory.softmax,
+    "log_softmax": memory.softmax,
+    "where": memory.where,
+    "copy_": memory.copy,
+    "cat": memory.joined,
+    "_cat": memory.joined,
+    "stack": memory.joined,
+    "embedding": memory.embedding,
+    "index_select": memory.index_select,
+    "linalg_vector_norm": memory.vector_norm,
+    "_foreach_copy_": memory.foreach_copy,
+    "_fused_adam_": memory.fused_adam,
+    "_fused_adamw_": memory.fused_adam,
+}
+
+
+def _table() -> dict[str, Mapping]:
+    """Return the mapping of every operator that has one."""
+    table = dict(_SINGLE)
+    for name, kind in _BROADCAST.items():
+        table[name] = table[f"{name}_"] = memory.elementwise(kind)
+    for name, kind in _UNARY.items():
+        table[name] = table[f"{name}_"] = memory.unary(kind)
+    for name in _COMPARISONS:
+        table[name] = table[f"{name}_"] = memory.elementwise("sub", out_dtype="int8")
+    for name, kind in _FOREACH.items():
+        table[f"_foreach_{name}"] = table[f"_foreach_{name}_"] = memory.foreach(kind)
+    for name in _REDUCTIONS:
+        table[name] = memory.reduction
+    made = {f"aten::{name}": mapping for name, mapping in table.items()}
+    return {**made, "flash_attn::_flash_attn_forward": matrix.flash_attn_package}
+
+
+#: name of a framework's operator -> how its call becomes an operator of the model
+MAPPINGS = MappingProxyType(_table())
+
+
+def operator_of(call: Call) -> tuple[Operator | None, str]:
+    """Return the operator of the model that a call computes, or None and why there is none.
+
+    >>> from perfmodel.formats.torch_trace.call import Call, Shape
+    >>> half = [Shape(dims, "fp16", 1) for dims in ((16, 2048), (2048, 512))]
+    >>> operator, _ = operator_of(Call("aten::mm", tuple(half), has_shapes=True))
+    >>> operator.params()["n"]
+    512
+    """
+    mapping = MAPPINGS.get(call.name) or _generated(call.name)
+    if mapping is None:
+        return None, f"the model has no operator for {call.name}"
+    if not call.has_shapes:
+        return None, "the trace holds no shapes (record_shapes=True records them)"
+    try:
+        return mapping(call), ""
+    except NotModelledError as reason:
+        return None, str(reason)
+    except UsageError as error:
+        # sizes that the operator refuses: padding without an output, heads that do not group
+        return None, f"the shapes fit no {error.place or 'operator'}: {error.message.rstrip('.')}"
+
+
+def _generated(name: str) -> Mapping | None:
+    """Return the mapping of a kernel that TorchInductor generated, by its name."""
+    if name.startswith("triton_poi_"):
+        return memory.triton_pointwise
+    return memory.triton_reduction if name.startswith(("triton_red_", "triton_per_")) else None
+
+
+__all__ = ["MAPPINGS", "operator_of"]

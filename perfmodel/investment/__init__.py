@@ -1,0 +1,1 @@
+"""What is worth doing: Amdahl's law, economics, ranking, what-ifs."""

@@ -1,0 +1,1 @@
+"""How long an operator should take: bound, expected time, interval."""

@@ -1,0 +1,66 @@
+"""What to do about an operator: stated rules over the limiter and the share of its ceiling reached."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.work import Number, where
+from perfmodel.prediction.result import Text
+
+#: Above this share of the bandwidth a memory-bound kernel has nothing left to tune.
+MEMORY_WELL_USED = 0.75
+#: Below this share of the peak a compute-bound kernel has a fault that can be named.
+COMPUTE_POORLY_USED = 0.50
+
+ADVICE = {
+    "launch": "launch-bound: batch calls, fuse kernels, or replay them from a CUDA graph",
+    "memory, well used": "memory-bound at >= 75 % of bandwidth: stop tuning this kernel, fuse it with its neighbours",
+    "memory": "memory-bound below 75 % of bandwidth: check coalescing, vector loads, occupancy and extra passes",
+    "compute, poorly used": (
+        "compute-bound below 50 % of peak: check that tensor cores are used, tile and wave quantisation, "
+        "alignment of m n k, clocks and power limit"
+    ),
+    "compute": "compute-bound: a lower-precision dtype or fewer FLOP gains more than tuning",
+    "link": "link-bound: pin host memory, overlap the copy with compute, or move fewer bytes",
+}
+_NAMES = tuple(ADVICE)
+_CODES = {name: index for index, name in enumerate(_NAMES)}
+LINKS = ("pcie", "nvlink", "xgmi")
+
+
+def advise(
+    limiter: Text,
+    bound_time_s: Number,
+    time_s: Number,
+    launch_s: float,
+    resident_time_s: Number = np.nan,
+) -> Text:
+    """Return the advice for a bound, and a time that was predicted or measured.
+
+    Rules, the first that holds:
+
+    - the bound is the launch floor, or the launch overhead is over half of the time, or the data fits a cache
+      from which it moves in less than the launch overhead: launch-bound;
+    - a link limits: link-bound;
+    - compute limits: poorly used below 50 % of the ceiling;
+    - a memory level limits: well used from 75 % of the ceiling.
+
+    Parameters
+    ----------
+    limiter : the ceiling that sets the bound, a string or an array of strings.
+    bound_time_s, time_s : the bound and the time [s], scalar or array of one shape.
+    launch_s : launch overhead of the machine [s].
+    resident_time_s : the bound with the data in a cache [s]; NaN where it does not fit one.
+    """
+    share = np.divide(bound_time_s, time_s)
+    launch = (limiter == "launch") | (time_s < 2 * launch_s) | (resident_time_s < launch_s)
+    is_link = (limiter == LINKS[0]) | (limiter == LINKS[1]) | (limiter == LINKS[2])
+    compute = where(share < COMPUTE_POORLY_USED, _CODES["compute, poorly used"], _CODES["compute"])
+    memory = where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], _CODES["memory"])
+    of_engine = where(limiter == "compute", compute, memory)
+    code: NDArray[np.intp] | int = where(launch, _CODES["launch"], where(is_link, _CODES["link"], of_engine))
+    if np.ndim(code) == 0:
+        return ADVICE[_NAMES[int(code)]]
+    # As references: a sentence of 110 characters for each of a million points would be 440 MB.
+    return np.asarray([ADVICE[name] for name in _NAMES], dtype=object)[code]

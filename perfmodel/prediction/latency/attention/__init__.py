@@ -1,0 +1,1 @@
+"""Attention: many queries (prefill), and one or a few (decode)."""

@@ -1,0 +1,190 @@
+"""Attention over many queries: blocks of query rows that walk along the keys, after a pass that makes the KV cache.
+
+A block holds `TILE` rows of queries and visits its keys a tile at a time. A pair of tiles costs the tensor engine
+two products of TILE x TILE x head_dim, and the exponential unit TILE^2 results, which the first hides only in part
+(T. Dao, "FlashAttention-2", arXiv 2307.08691; J. Shah et al., "FlashAttention-3", arXiv 2407.08608).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.work import Number
+from perfmodel.operators._base import Operator
+from perfmodel.operators.attention import Attention
+from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View, smooth_max
+
+CONSTANTS = (
+    Constant("launch", "s", 9e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
+    Constant("math", "", 0.75, 0.1, 1.0, 0.25, "share of the tensor peak in the two products", True),
+    Constant("block", "", 2500.0, 50.0, 1e5, 0.7, "SM cycles of a block of query rows, its tiles aside", True),
+    Constant("token", "", 35.0, 0.1, 1000.0, 1.0, "SM cycles of one token of one head before the tiles (RoPE)", True),
+    Constant("kv", "", 1.2, 0.1, 10.0, 0.4, "traffic of the pass that writes the KV cache, over the least", True),
+)
+
+#: rows of queries of a block, and keys of a step
+TILE = 128.0
+#: results of the exponential unit of an SM in a clock (CUDA programming guide, throughput of native arithmetic)
+EXPONENTIALS = 16.0
+#: an 8-bit product reaches less of its peak than a 16-bit one: probabilities are narrowed, values transposed
+EIGHT_BIT = 0.75
+#: share of the longest block that the last ones add to an even distribution over the SMs
+TAIL = 0.5
+#: share of the datasheet bandwidth of a stream, and the speed of L2 over it
+STREAM, L2_SPEED = 0.85, 3.0
+#: block cost of a window of Hopper's TensorRT-LLM kernels, where every tile is masked, over that of a full row
+HOPPER_WINDOW = 3.7
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a library cuts attention into blocks.
+
+    Attributes
+    ----------
+    rows, keys : query rows of a block and the keys of a step.
+    packed : the query heads that share a key head fill one block together (FlashAttention's pack_gqa).
+    prepares_q : a pass before attention also reads and writes Q (RoPE outside the kernel).
+    """
+
+    rows: float = TILE
+    keys: float = TILE
+    packed: bool = True
+    prepares_q: bool = False
+
+
+def tiling(machine: Machine, library: str) -> Tiling:
+    """Return the blocks of a library on a machine; FlashAttention's where the library is unknown."""
+    if library != "trtllm":
+        # Blackwell's kernels are those of TensorRT-LLM in every library: a block serves one head.
+        return Tiling(packed=machine.generation != "blackwell")
+    if machine.generation in ("hopper", "blackwell"):
+        return Tiling(packed=False, prepares_q=True)
+    return Tiling(64.0, 32.0, packed=False, prepares_q=True)
+
+
+def flop_per_clock(op: Attention, machine: Machine) -> Number:
+    """Return the FLOP of an SM in a clock at the precision of the products, before the share ``math``.
+
+    Hopper multiplies 8-bit keys with queries narrowed to 8 bits, at the 8-bit rate (twice that of 16 bits);
+    Ada has an 8-bit kernel for heads of 128 only, and widens the others to 16 bits.
+    """
+    rate = machine.flop_per_clock_per_sm
+    if dtype_bytes(op.dtype) == 1:
+        widened = machine.generation == "ada"
+        return np.where(op.head_dim == 128, 1.0, 0.5 if widened else 1.0) * (rate * EIGHT_BIT)
+    if machine.generation == "hopper" and dtype_bytes(op.dtype) == 2 and dtype_bytes(op.kv_dtype) == 1:
+        return 2.0 * rate * EIGHT_BIT
+    return rate
+
+
+def stream_bytes_per_s(machine: Machine, view: View, footprint: Number) -> Number:
+    """Return the speed of a stream whose data may lie in L2 [B/s].
+
+    The share that lies there falls from 1 to 0 as the footprint grows from 0.95 to 1.15 of the capacity.
+    """
+    speed = STREAM * machine.bandwidth_bytes_per_s
+    if view.cache != "warm" or not machine.l2_bytes:
+        return speed
+    held = np.clip((1.15 * machine.l2_bytes - footprint) / (0.2 * machine.l2_bytes), 0.0, 1.0)
+    return speed * (1.0 + (L2_SPEED - 1.0) * held)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Blocks of query rows: how many a head has, the keys that a block visits on average and at most."""
+
+    a_head: Number
+    keys: Number
+    most_keys: Number
+    windowed: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, op: Attention, tiles: Tiling) -> _Blocks:
+        """Count the blocks.
+
+        A causal block of r rows visits (r - 1) / 2 keys more than its average row, and as many again at the
+        other end of a window; never fewer than a step.
+        """
+        count = np.ceil(op.seq_q / tiles.rows)
+        if tiles.packed:
+            group = op.heads / op.kv_heads
+            count = np.minimum(count, np.ceil(op.seq_q * group / tiles.rows) / group)
+        window = np.where(np.asarray(op.window) > 0, op.window, np.inf)
+        windowed = window < op.seq_kv
+        edges = 0.5 * tiles.rows * (float(op.causal) + windowed)
+        most = np.minimum(op.seq_kv, window + tiles.rows)
+        keys = np.minimum(op.pairs() / op.seq_q + edges, most)
+        return cls(count, np.maximum(keys, tiles.keys), np.maximum(most, tiles.keys), windowed)
+
+
+def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+    """Return launch + KV pass + || busy SMs and their tail, traffic ||_4 [s].
+
+    With n blocks a head of r rows that visit k keys, F FLOP in a clock, f the clock:
+
+        pair(k)  = r k (4 head_dim / (math F) + 1 / 16)                       [cycles]
+        busy     = batch heads n (pair(k) + block) / (SM f)
+        longest  = (pair(k_max) / split + block) / f
+        blocks   = || busy + TAIL longest, longest ||_4
+        t        = launch + || blocks, bytes / W ||_4 + || token batch seq_q heads / (SM f), kv (new bytes) / W ||_2
+
+    The new bytes are those of K and V, read as computed and written as cached, and of Q, read and written, where
+    the library turns it in a pass of its own. Chunks of queries that are few against the keys split the keys over
+    idle SMs, in at most seq_kv / seq_q parts, of a step each at least.
+    """
+    attention = cast(Attention, op)
+    tiles = tiling(machine, view.library)
+    blocks = _Blocks.of(attention, tiles)
+    cycles = machine.sm_count * machine.clock_hz
+    heads = 1.0 * attention.batch * attention.heads
+    product = 4.0 * attention.head_dim / (flop_per_clock(attention, machine) * c["math"])
+    block: Number = c["block"] * (tiles.rows / TILE)
+    if tiles.prepares_q and machine.generation == "hopper":
+        block = block * np.where(blocks.windowed, HOPPER_WINDOW, 1.0)
+    pair = product + 1.0 / EXPONENTIALS
+    visited = heads * blocks.a_head * tiles.rows * blocks.keys
+    math, softmax = (heads * attention.pairs() * share / cycles for share in (product, 1.0 / EXPONENTIALS))
+    waste = visited * pair / cycles - math - softmax
+    setup = heads * blocks.a_head * block / cycles
+    parts = np.minimum(attention.seq_kv / attention.seq_q, blocks.most_keys / tiles.keys)
+    split = np.maximum(np.minimum(machine.sm_count / (heads * blocks.a_head), parts), 1.0)
+    longest = (tiles.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
+    busy = visited * pair / cycles + setup
+    run = smooth_max(4, busy + TAIL * longest, longest)
+    footprint = attention.work().bytes
+    speed = stream_bytes_per_s(machine, view, footprint)
+    dram = footprint / speed
+    computes = run >= dram
+    first = _first_pass(attention, machine, c, tiles, speed)
+    adds = {
+        "math": np.where(computes, math, 0.0),
+        "softmax": np.where(computes, softmax, 0.0),
+        "tile waste": np.where(computes, np.maximum(waste, 0.0), 0.0),
+        "block setup": np.where(computes, setup, 0.0),
+        "wave quantisation": np.where(computes, run - busy, 0.0),
+        "dram": np.where(computes, 0.0, dram),
+        "contention": smooth_max(4, run, dram) - np.maximum(run, dram),
+        "rope and kv write": first,
+        "launch": c["launch"],
+    }
+    return Terms(adds, {"math": run, "dram": dram, "rope and kv write": first})
+
+
+def _first_pass(op: Attention, machine: Machine, c: Values, tiles: Tiling, speed: Number) -> Number:
+    """Return the time before attention: rotating the tokens and writing their keys and values [s]."""
+    tokens = 1.0 * op.batch * op.seq_q
+    # K and V of the new tokens are read in the dtype of the model and written in that of the cache.
+    moved = 2.0 * tokens * op.kv_heads * op.head_dim * (dtype_bytes(op.dtype) + dtype_bytes(op.kv_dtype))
+    if tiles.prepares_q:
+        moved = moved + 2.0 * tokens * op.heads * op.head_dim * dtype_bytes(op.dtype)
+    turned = c["token"] * tokens * op.heads / (machine.sm_count * machine.clock_hz)
+    return smooth_max(2, turned, c["kv"] * moved / speed)
+
+
+PREFILL = Family("attention_prefill", CONSTANTS, terms)

@@ -1,0 +1,1 @@
+"""Matrix products: tiles, waves, split-k."""

@@ -1,0 +1,203 @@
+"""``[latency.FAMILY]`` tables: their shape, their check against the family, and the shipped defaults.
+
+A specification file holds the constants of its own machine. ``hardware_specs/defaults/`` holds those for machines
+that nobody calibrated: one file per generation, and ``generic.toml`` for any other.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from perfmodel.core.dtypes import canonical_dtype
+from perfmodel.core.latency import REGIMES, LatencyTable
+from perfmodel.core.units import parse_quantity
+from perfmodel.errors import InputFileError, PerfModelError, unknown_name
+from perfmodel.files import read_document, shipped_folder
+from perfmodel.prediction.latency.families import family, family_names
+from perfmodel.prediction.latency.family import Constant
+
+Quantity = str | float
+
+
+class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
+    """``[latency.FAMILY]`` as it is written: times with their unit ("2.4 us"), shares as plain numbers."""
+
+    constants: dict[str, Quantity] = {}
+    library: dict[str, dict[str, Quantity]] = {}
+    interval: dict[str, tuple[float, float]] = {}
+    dtypes: list[str] = []
+    source: str = ""
+    date: str = ""
+    note: str = ""
+
+
+class LazyTables(Mapping[str, LatencyTable]):
+    """The tables of one file in SI units, each checked and converted when it is first asked for.
+
+    A prediction needs one family of a dozen, and checking a table loads its family's module.
+
+    Raises
+    ------
+    InputFileError
+        When made, for an unknown family; for a table, when it is first asked for, as `to_tables`.
+    """
+
+    def __init__(self, specs: Mapping[str, LatencySpec], place: str) -> None:
+        self._specs, self._place = specs, place
+        self._made: dict[str, LatencyTable] = {}
+        for name in specs:
+            if name not in family_names():
+                raise unknown_name(
+                    "latency family", name, family_names(), place=f"{place}: latency.{name}", kind=InputFileError
+                )
+
+    def __getitem__(self, name: str) -> LatencyTable:
+        """Return the table of a family."""
+        if name not in self._made:
+            self._made[name] = _table(name, self._specs[name], f"{self._place}: latency.{name}")
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a family has a table; none is converted for it."""
+        return name in self._specs
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of the families, in the order of the file."""
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        """Return the number of families."""
+        return len(self._specs)
+
+
+def to_tables(specs: Mapping[str, LatencySpec], place: str) -> Mapping[str, LatencyTable]:
+    """Return the tables of a file in SI units, all of them checked.
+
+    Raises
+    ------
+    InputFileError
+        For an unknown family or constant, a value outside of what physics allows, or an interval that does not
+        hold 1.
+    """
+    return MappingProxyType(dict(LazyTables(specs, place)))
+
+
+def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
+    known = {constant.name: constant for constant in family(name).all_constants}
+    libraries = {
+        library: _constants(values, {k: c for k, c in known.items() if c.library}, f"{place}.library.{library}")
+        for library, values in spec.library.items()
+    }
+    return LatencyTable(
+        constants=_constants(spec.constants, known, f"{place}.constants"),
+        libraries=MappingProxyType(libraries),
+        intervals=_intervals(spec.interval, f"{place}.interval"),
+        dtypes=tuple(canonical_dtype(dtype, place=f"{place}.dtypes") for dtype in spec.dtypes),
+        source=spec.source,
+        date=spec.date,
+        note=spec.note,
+    )
+
+
+def _constants(values: Mapping[str, Quantity], known: Mapping[str, Constant], place: str) -> Mapping[str, float]:
+    made = {}
+    for name, value in values.items():
+        if name not in known:
+            raise unknown_name("constant", name, known, place=place, kind=InputFileError)
+        made[name] = _value(known[name], value, f"{place}.{name}")
+    return MappingProxyType(made)
+
+
+def _value(constant: Constant, written: Quantity, place: str) -> float:
+    try:
+        value = parse_quantity(written, constant.unit) if constant.unit == "s" else float(written)
+    except PerfModelError as error:
+        raise InputFileError(error.message, place=place, remedy=error.remedy) from None
+    except ValueError:
+        raise InputFileError(f"{written!r} is not a number.", place=place) from None
+    if isinstance(written, float | int) and constant.unit == "s":
+        raise InputFileError(f"{written!r} has no unit.", place=place, remedy=f'Write "{1e6 * written:g} us".')
+    if not constant.low <= value <= constant.high:
+        raise InputFileError(
+            f"{written!r} is outside of {constant.low:g} to {constant.high:g} {constant.unit}".rstrip() + ".",
+            place=place,
+            remedy=f"It is the {constant.meaning}.",
+        )
+    return value
+
+
+def _intervals(written: Mapping[str, tuple[float, float]], place: str) -> Mapping[str, tuple[float, float]]:
+    for regime, (low, high) in written.items():
+        if regime not in REGIMES:
+            raise unknown_name("regime", regime, REGIMES, place=place, kind=InputFileError)
+        if not 0 < low <= 1 <= high:
+            raise InputFileError(
+                f"[{low:g}, {high:g}] does not hold 1.",
+                place=f"{place}.{regime}",
+                remedy="It is the 10 % and the 90 % quantile of measured / predicted.",
+            )
+    return MappingProxyType(dict(written))
+
+
+def latency_specs(tables: Mapping[str, LatencyTable]) -> dict[str, LatencySpec]:
+    """Return tables as they are written in a file; `to_tables` reads them back, rounded to four digits."""
+    return {name: _spec(name, table) for name, table in tables.items()}
+
+
+def _spec(name: str, table: LatencyTable) -> LatencySpec:
+    units = {constant.name: constant.unit for constant in family(name).all_constants}
+
+    def written(values: Mapping[str, float]) -> dict[str, Quantity]:
+        return {key: _written(value, units[key]) for key, value in values.items()}
+
+    return LatencySpec(
+        constants=written(table.constants),
+        library={library: written(values) for library, values in table.libraries.items()},
+        interval={regime: (round(low, 3), round(high, 3)) for regime, (low, high) in table.intervals.items()},
+        dtypes=list(table.dtypes),
+        source=table.source,
+        date=table.date,
+        note=table.note,
+    )
+
+
+def _written(value: float, unit: str) -> Quantity:
+    """Return a constant with the four digits that a fit can tell."""
+    return f"{1e6 * value:.4g} us" if unit == "s" else float(f"{value:.4g}")
+
+
+def read_latency_tables(path: str | os.PathLike[str]) -> Mapping[str, LatencyTable]:
+    """Return the tables of a file of defaults; each is checked when it is first asked for.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read or its content is wrong.
+    """
+    place = os.fspath(path)
+    document: Any = read_document(path)
+    try:
+        specs = msgspec.convert(document.get("latency", {}), dict[str, LatencySpec])
+    except msgspec.ValidationError as error:
+        raise InputFileError(f"{error}.", place=place) from None
+    return LazyTables(specs, place)
+
+
+@functools.cache
+def default_tables(name: str) -> Mapping[str, LatencyTable]:
+    """Return the shipped defaults of a generation, or those of "generic"; none for a generation without a file."""
+    path = _default_files().get(name)
+    return MappingProxyType({}) if path is None else read_latency_tables(path)
+
+
+@functools.cache
+def _default_files() -> dict[str, Path]:
+    """Return the shipped files of defaults by what they are the defaults of."""
+    return {path.stem: path for path in (shipped_folder() / "defaults").glob("*.toml")}

@@ -1,0 +1,60 @@
+"""Predicting very many points in bounded memory: a sweep in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.errors import UsageError
+from perfmodel.operators._base import Operator
+from perfmodel.prediction.predict import predict
+from perfmodel.prediction.result import Prediction
+
+#: points predicted at a time: their arrays fit a processor's L2 cache
+CHUNK = 65536
+
+
+def sweep(
+    op: Operator,
+    hardware: Hardware,
+    *,
+    chunk: int = CHUNK,
+    timing: str = "kernel",
+    cache: str = "cold",
+    library: str = "",
+) -> Iterator[Prediction]:
+    """Yield the predictions of an operator whose dimensions are arrays, some points at a time.
+
+    The dimensions broadcast with each other, so that ``m`` of shape [M, 1] and ``n`` of shape [N] span M x N points.
+    The points come in row-major order; only one chunk is in memory at a time, so that 10^8 points are no more
+    than 10^5. The other parameters are those of `predict`.
+
+    Raises
+    ------
+    UsageError
+        As `predict`, and when ``chunk`` is below 1.
+
+    >>> from perfmodel import Gemm, hardware
+    >>> sizes = np.arange(64.0, 8192.0, 64.0)
+    >>> points = sweep(Gemm(m=sizes[:, None], n=sizes, k=4096, dtype="bf16"), hardware("a100-sxm4-80gb"), chunk=1000)
+    >>> sum(part.predicted_time_s.size for part in points)
+    16129
+    """
+    if chunk < 1:
+        raise UsageError(f"chunk={chunk} is below 1.", place="sweep")
+    arrays = {name: value for name, value in op.params().items() if np.ndim(value)}
+    if not arrays:
+        yield predict(op, hardware, timing=timing, cache=cache, library=library)
+        return
+    shape = np.broadcast_shapes(*(value.shape for value in arrays.values()))
+    views = {name: np.broadcast_to(value, shape) for name, value in arrays.items()}
+    points = int(np.prod(shape))
+    for start in range(0, points, chunk):
+        place = np.unravel_index(np.arange(start, min(points, start + chunk)), shape)
+        sizes: dict[str, Any] = {name: view[place] for name, view in views.items()}
+        part = replace(op, **sizes)
+        yield predict(part, hardware, timing=timing, cache=cache, library=library)

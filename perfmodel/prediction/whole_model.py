@@ -1,0 +1,182 @@
+"""The time of a whole model: its kernels one after the other, or the host that cannot dispatch them fast enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.work import Number
+from perfmodel.errors import UsageError
+from perfmodel.operators._base import Operator
+from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.families import families_of
+from perfmodel.prediction.latency.family import Machine, smooth_max
+from perfmodel.prediction.latency.model import constants
+from perfmodel.prediction.launching import KERNEL_GAP_S
+from perfmodel.prediction.predict import predict
+from perfmodel.prediction.result import Prediction
+from perfmodel.workloads._pass import computes_addresses
+
+#: Clocks of one SM that a kernel needs to find one element by its own address, and how sharply the larger of these and
+#: the traffic decides. From 15 kernels of public profiles: 5 in fp32 on an A100 and 1 on an H100 (op graphs of
+#: sitar-lab/NeuSight @ 6945927d9afc), 1 in fp32 and 8 in bf16 on an H100 (trace of Qwen1.5 in AMD-AGI/TraceLens). They
+#: are 11 % off in the mean with it, 43 % without. The A100's clock is taken as 1 / 1.5 of its nominal one there: its
+#: matrix products take 1.5 times as long in that graph as in the same authors' table of operators.
+ADDRESS_CLOCKS = 0.85
+ADDRESS_POWER = 4.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """One operator of the list.
+
+    Attributes
+    ----------
+    prediction : of one call; its ``count`` says how many times it runs.
+    addresses_s : what one call takes longer because it finds each element by its own address [s].
+    """
+
+    prediction: Prediction
+    addresses_s: float
+
+    @property
+    def time_s(self) -> float:
+        """Expected time of all its calls on the device [s]."""
+        return self.prediction.count * (float(self.prediction.predicted_time_s) + self.addresses_s)
+
+    @property
+    def terms_s(self) -> dict[str, float]:
+        """What this time is made of [s]."""
+        adds = {**self.prediction.predicted_terms_s, "addresses": self.addresses_s}
+        return {name: self.prediction.count * float(time) for name, time in adds.items()}
+
+
+@dataclass(frozen=True)
+class WholeModel:
+    """The time to expect for a list of operators that run one after the other on one stream.
+
+    Attributes
+    ----------
+    hardware : the machine.
+    time_s : expected time [s], the larger of the device's and the host's.
+    low_s, high_s : the same with every operator at its 80 % interval's end: as if all erred the same way [s].
+    kernels_s : sum of the kernels [s].
+    gaps_s : sum of the idle times between them [s].
+    host_s : sum of the dispatches [s].
+    parts : the operators of the list with their predictions.
+    """
+
+    hardware: str
+    time_s: float
+    low_s: float
+    high_s: float
+    kernels_s: float
+    gaps_s: float
+    host_s: float
+    parts: tuple[Part, ...]
+
+    @property
+    def limiter(self) -> str:
+        """Which side sets the time: "device" or "host"."""
+        return "host" if self.host_s > self.kernels_s + self.gaps_s else "device"
+
+    def by_family(self) -> dict[str, float]:
+        """Return the time of the kernels by latency family, the largest first [s]."""
+        return _summed((str(part.prediction.family), part.time_s) for part in self.parts)
+
+    def by_term(self) -> dict[str, float]:
+        """Return what the device's time is made of, the largest first: terms of the kernels, and "gap" [s]."""
+        return _summed([*(item for part in self.parts for item in part.terms_s.items()), ("gap", self.gaps_s)])
+
+
+def _summed(items: Iterable[tuple[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for name, time in items:
+        total[name] = total.get(name, 0.0) + time
+    return dict(sorted(total.items(), key=lambda item: -item[1]))
+
+
+def predict_model(
+    operators: Iterable[Operator],
+    hardware: Hardware,
+    *,
+    cache: str = "cold",
+    library: str = "",
+    gap_s: float = KERNEL_GAP_S,
+) -> WholeModel:
+    """Return the time of a list of operators, each run ``count`` times, one after the other.
+
+    t = max(sum count (t_kernel + gap), sum count t_dispatch): kernels queue on the device while the host runs ahead,
+    unless the host is the slower of the two. The sum of times between events round every call would count each
+    dispatch although most are hidden.
+
+    Parameters
+    ----------
+    operators : scalar operators with their counts, as `perfmodel.workloads.transformer.forward` lists them.
+    hardware : the machine.
+    cache : "cold", every operator reads from device memory; "warm", what fits a cache lies there.
+    library : whose kernels run, as for `perfmodel.predict`.
+    gap_s : idle time of the device between two kernels [s].
+
+    Raises
+    ------
+    UsageError
+        For an empty list, an operator whose dimensions are arrays, and as `perfmodel.predict`.
+    """
+    listed = list(operators)
+    if not listed:
+        raise UsageError("a model without operators takes no time.", place="predict_model")
+    parts = tuple(_part(op, hardware, cache, library) for op in listed)
+    kernels = sum(part.time_s for part in parts)
+    # The ends of the intervals differ from the prediction by as much as those of the operators together.
+    low = sum(_beyond(part.prediction, part.prediction.predicted_time_low_s) for part in parts)
+    high = sum(_beyond(part.prediction, part.prediction.predicted_time_high_s) for part in parts)
+    gaps = sum(op.count for op in listed) * gap_s
+    host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
+    return WholeModel(
+        hardware=hardware.name,
+        time_s=max(kernels + gaps, host),
+        low_s=max(kernels + low + gaps, host),
+        high_s=max(kernels + high + gaps, host),
+        kernels_s=kernels,
+        gaps_s=gaps,
+        host_s=host,
+        parts=parts,
+    )
+
+
+def _part(op: Operator, hardware: Hardware, cache: str, library: str) -> Part:
+    swept = [name for name, value in op.params().items() if np.ndim(value)]
+    if swept:
+        raise UsageError(f"{', '.join(swept)} is an array.", place=op.op, remedy="List single operators with a count.")
+    prediction = predict(op, hardware, timing="kernel", cache=cache, library=library)
+    return Part(prediction, address_time(op, hardware, float(prediction.predicted_time_s)))
+
+
+def _beyond(prediction: Prediction, end_s: Number) -> float:
+    """Return by how much the end of an interval differs from the prediction, for all calls [s]."""
+    return prediction.count * (float(end_s) - float(prediction.predicted_time_s))
+
+
+def address_time(op: Operator, hardware: Hardware, traffic_s: float) -> float:
+    """Return what a kernel takes longer because it finds each element by its own address [s].
+
+    t = ||traffic, addresses|| - traffic with addresses = `ADDRESS_CLOCKS` numel / (SMs clock) and the smooth maximum of
+    the power `ADDRESS_POWER`, for the operators that `computes_addresses` names; 0 for others.
+    """
+    if not computes_addresses(op):
+        return 0.0
+    machine = Machine.of(hardware, None)
+    written = sum(tensor.numel for tensor in op.tensors() if tensor.writes)
+    addresses = ADDRESS_CLOCKS * written / (machine.sm_count * machine.clock_hz)
+    return float(smooth_max(ADDRESS_POWER, traffic_s, addresses)) - traffic_s
+
+
+def dispatch_time(op: Operator, hardware: Hardware, library: str = "") -> float:
+    """Return what the host needs to dispatch one call: the constant ``host`` of the operator's family [s]."""
+    machine = Machine.of(hardware, resolve_peak(op, hardware) if op.flop() else None)
+    (_, family), *_ = families_of(op, machine, hardware.kind)
+    return constants(family, hardware, library).values.get("host", 0.0)

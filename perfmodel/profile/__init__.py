@@ -1,0 +1,1 @@
+"""A profile and its time line: what every reader returns."""

@@ -1,0 +1,1 @@
+"""The benchmark record and tables of measurements: schema, readers, writers."""

@@ -1,0 +1,256 @@
+"""Tables of measurements in perfmodel's own schema: CSV, plain or gzip, one measured call a row, SI units.
+
+Columns: ``hardware, op, dtype``, the operator's dimensions under their own names, ``time_s``, ``timing`` (event,
+graph, kernel), ``cache`` (warm, rotating, flushed), ``implementation``, and optionally ``kernel`` and ``flags``.
+A blank dimension has its default.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips, reason_of
+from perfmodel.errors import InputFileError, UsageError, unknown_name
+from perfmodel.files import read_text
+from perfmodel.operators import load_operator, operator_names
+from perfmodel.operators._base import LARGEST_SIZE
+from perfmodel.operators._parse import build_operator
+
+REQUIRED = ("hardware", "op", "dtype", "time_s")
+#: column -> its values, the first one for a table without the column
+_CHOICES = {"timing": ("kernel", "event", "graph"), "cache": ("flushed", "rotating", "warm")}
+#: what rows of one group share beside the dimensions that are no sizes
+_KEYS = ("hardware", "op", "dtype", "timing", "cache", "implementation")
+_OTHER = ("time_s", "kernel", "flags")
+#: elementwise tables may give the shape beside the number of elements
+_SHAPE = ("rows", "cols")
+#: dimensions of an operator that a table does not set: labels in results, and how often a call is made
+_UNUSED_KINDS = ("label", "count")
+
+Lines = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A file as columns of text, with the line of each row."""
+
+    place: str
+    columns: Mapping[str, NDArray[np.object_]]
+    line: Lines
+
+    def cells(self, name: str, rows: Lines) -> NDArray[np.object_]:
+        """Return the cells of some rows; blank ones for a column that the table lacks."""
+        return self.columns[name][rows] if name in self.columns else np.full(rows.shape, "", dtype=object)
+
+    def numbers(self, name: str, rows: Lines) -> NDArray[np.float64]:
+        """Return the numbers of some rows, NaN where a cell is blank."""
+        cells = self.cells(name, rows)
+        try:
+            return cells.astype(np.float64)
+        except ValueError:
+            return np.array([self._number(name, row, cell) for row, cell in zip(rows, cells, strict=True)])
+
+    def _number(self, name: str, row: int, cell: str) -> float:
+        try:
+            return float(cell) if cell.strip() else np.nan
+        except ValueError:
+            raise self.error(row, name, f"{cell[:40]!r} is not a number.", "Write it as 4096 or 2.4e-06.") from None
+
+    def error(self, row: int, name: str, message: str, remedy: str = "") -> InputFileError:
+        """Return the error for one cell."""
+        return InputFileError(f"line {self.line[row]}, column {name!r}: {message}", place=self.place, remedy=remedy)
+
+
+def read_measurements(path: str | os.PathLike[str]) -> Measurements:
+    """Return the measured calls of a table, in groups that share everything but their sizes.
+
+    Rows that say something impossible (an unknown operator, a size below 1, a time that is not above zero, an
+    elementwise ``numel`` that is not ``rows`` x ``cols``) are left out and counted in `Measurements.skipped`.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read as such a table: no text or half a gzip file, a required column missing, a
+        row with more or fewer cells than the header, a cell that should be a number and is none, or no rows.
+    """
+    table = _read(path)
+    skips = Skips()
+    calls = [made for rows in _groups(table) if (made := _calls(table, rows, skips)) is not None]
+    return Measurements(table.place, tuple(calls), skips.all(), _notes(table))
+
+
+def _read(path: str | os.PathLike[str]) -> _Table:
+    place = os.fspath(path)
+    reader = csv.reader(io.StringIO(read_text(path), newline=""))
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        _check_header(header, place)
+        for row in reader:
+            if row:
+                rows.append(row)
+                lines.append(reader.line_num)
+    except csv.Error as error:
+        raise InputFileError(f"line {reader.line_num} cannot be read as CSV: {error}.", place=place) from None
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != len(header):
+            raise InputFileError(
+                f"line {line} has {len(row)} cells where the header has {len(header)}.",
+                place=place,
+                remedy="Was the file cut off, or does a cell hold a comma without quotes?",
+            )
+    if not rows:
+        raise InputFileError("has a header and no rows.", place=place, remedy="Is the path right?")
+    columns = {name: _column(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)}
+    return _Table(place, columns, np.array(lines))
+
+
+def _column(cells: Sequence[str]) -> NDArray[np.object_]:
+    made = np.empty(len(cells), dtype=object)
+    made[:] = cells
+    return made
+
+
+def _check_header(header: list[str], place: str) -> None:
+    missing = [name for name in REQUIRED if name not in header]
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if missing or twice:
+        found = ", ".join(header)
+        raise InputFileError(
+            f"has no column {', '.join(missing)}." if missing else f"has two columns {', '.join(twice)}.",
+            place=place,
+            remedy=f"A table of measurements has a header with {', '.join(REQUIRED)} and the operator's dimensions; "
+            f"found {found[:120]!r}.",
+        )
+
+
+def _groups(table: _Table) -> list[Lines]:
+    """Return the rows of each group."""
+    everywhere = np.arange(table.line.size)
+    made = []
+    for rows in _split(table, _KEYS, everywhere):
+        made.extend(_split(table, _alike(table, rows), rows))
+    return made
+
+
+def _split(table: _Table, names: Sequence[str], rows: Lines) -> list[Lines]:
+    """Split rows by what their cells of some columns say."""
+    if not names:
+        return [rows]
+    found: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row, key in zip(rows.tolist(), zip(*(table.cells(name, rows) for name in names), strict=True), strict=True):
+        found[key].append(row)
+    return [np.array(group) for group in found.values()]
+
+
+def _alike(table: _Table, rows: Lines) -> tuple[str, ...]:
+    """Return the columns in which rows of one operator have to be alike: dimensions that are no sizes, or blank."""
+    op = table.columns["op"][rows[0]]
+    if op not in operator_names():
+        return ()
+    return tuple(
+        name
+        for name, rule in _dimensions(op).items()
+        if name in table.columns and (rule["kind"] != "size" or np.any(table.cells(name, rows) == ""))
+    )
+
+
+def _dimensions(op: str) -> dict[str, Mapping[str, Any]]:
+    """Return the dimensions of an operator that a table can set, beside its dtype."""
+    rules = load_operator(op).dimensions()
+    return {name: rule for name, rule in rules.items() if name != "dtype" and rule["kind"] not in _UNUSED_KINDS}
+
+
+def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
+    """Return the usable calls of one group, None where there are none."""
+    hardware, op, timing, cache, implementation = (
+        str(table.cells(key, rows[:1])[0]) for key in ("hardware", "op", "timing", "cache", "implementation")
+    )
+    for name, found in (("timing", timing), ("cache", cache)):
+        if found and found not in _CHOICES[name]:
+            wrong = unknown_name(name, found, _CHOICES[name])
+            raise table.error(rows[0], name, wrong.message, wrong.remedy)
+    time = table.numbers("time_s", rows)
+    if op not in operator_names():
+        skips.add(reason_of(unknown_name("operator", op, operator_names())), table.place, table.line[rows])
+        return None
+    words, sizes = _given(table, op, rows)
+    good = _usable(table, op, rows, {"time_s": time, **sizes}, skips)
+    if not good.any():
+        return None
+    try:
+        made = build_operator(op, {**words, **{name: values[good] for name, values in sizes.items()}})
+    except UsageError as error:
+        skips.add(reason_of(error), table.place, table.line[rows[good]])
+        return None
+    return MeasuredCalls(
+        hardware=hardware,
+        op=made,
+        time_s=time[good],
+        timing=timing or _CHOICES["timing"][0],
+        cache=cache or _CHOICES["cache"][0],
+        implementation=implementation,
+        flags=table.cells("flags", rows[good]).astype(str),
+        place=table.place,
+        line=table.line[rows[good]],
+    )
+
+
+def _given(table: _Table, op: str, rows: Lines) -> tuple[dict[str, str], dict[str, NDArray[np.float64]]]:
+    """Return the dimensions of one group that are not blank: those that are alike as text, and the sizes."""
+    words: dict[str, str] = {}
+    sizes: dict[str, NDArray[np.float64]] = {}
+    for name, rule in {**_dimensions(op), "dtype": {"kind": "dtype"}}.items():
+        cell = str(table.cells(name, rows[:1])[0])
+        if cell and rule["kind"] == "size":
+            sizes[name] = table.numbers(name, rows)
+        elif cell:
+            words[name] = cell
+    return words, sizes
+
+
+def _usable(
+    table: _Table, op: str, rows: Lines, numbers: Mapping[str, NDArray[np.float64]], skips: Skips
+) -> NDArray[np.bool_]:
+    """Return which rows say something possible, and count the others."""
+    rules = load_operator(op).dimensions()
+    good = np.ones(rows.shape, dtype=bool)
+    for name, values in numbers.items():
+        if name == "time_s":
+            possible = np.isfinite(values) & (values > 0)
+            reason = "time_s is not above zero"
+        else:
+            least = rules[name]["minimum"]
+            possible = (values >= least) & (values <= LARGEST_SIZE) & (values == np.floor(values))
+            reason = f"{op}: {name} is not a whole number from {least} to 2^53"
+        skips.add(reason, table.place, table.line[rows[good & ~possible]])
+        good &= possible
+    if op == "elementwise" and all(name in table.columns for name in _SHAPE):
+        area = table.numbers(_SHAPE[0], rows) * table.numbers(_SHAPE[1], rows)
+        possible = np.isnan(area) | (area == numbers.get("numel", area))
+        skips.add("elementwise: numel is not rows x cols", table.place, table.line[rows[good & ~possible]])
+        good &= possible
+    return good
+
+
+def _notes(table: _Table) -> tuple[str, ...]:
+    """Say which columns say nothing to any operator, and what is taken for a column that is not there."""
+    ops = set(table.columns["op"]) & set(operator_names())
+    known = {*_KEYS, *_OTHER, *(_SHAPE if "elementwise" in ops else ())}.union(*map(_dimensions, ops))
+    ignored = [name for name in table.columns if name not in known]
+    notes = (
+        [f"{table.place}: no operator of the table has a dimension {', '.join(ignored)}; ignored."] if ignored else []
+    )
+    absent = {name: allowed[0] for name, allowed in _CHOICES.items() if name not in table.columns}
+    notes += [f"{table.place}: has no column {name}; taken as {value}." for name, value in absent.items()]
+    return tuple(notes)

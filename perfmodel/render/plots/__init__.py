@@ -1,0 +1,1 @@
+"""Plots; the only importers of matplotlib."""

@@ -1,0 +1,111 @@
+"""What plots of a diagnosis share: a colour for each dimension and reason, names short enough to print, time axes."""
+
+from __future__ import annotations
+
+import re
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from perfmodel.core.units import format_si
+from perfmodel.diagnosis.decompose import COMPUTE, IDLE, LAUNCH, MEMORY, OTHER, SYNC, TRANSFER
+from perfmodel.render.plots.figure import printable
+
+#: further styles of time lines: parts of transfer and idle, and what a CPU thread does
+COMMUNICATION, INPUT, BUSY, AWAY, QUEUED = "communication", "input pipeline", "host busy", "host away", "held up"
+OPERATOR, OTHER_CALL = "operator", "other API call"
+#: Okabe and Ito's colours, which colour-blind people tell apart (as the other plots use them), Tol's indigo, and greys
+COLORS = {
+    COMPUTE: "#0072B2",
+    MEMORY: "#D55E00",
+    OTHER: "#56B4E9",
+    LAUNCH: "#009E73",
+    TRANSFER: "#E69F00",
+    COMMUNICATION: "#F0E442",
+    SYNC: "#CC79A7",
+    IDLE: "0.72",
+    INPUT: "#332288",
+    BUSY: "0.5",
+    QUEUED: "0.68",
+    AWAY: "0.84",
+    OPERATOR: "0.91",
+    OTHER_CALL: "0.35",
+}
+# The functor says what an elementwise kernel does; its own name only that it is one.
+_FUNCTOR = re.compile(
+    r"(\w*Functor\w*|\w+_kernel_cuda|(?!gpu_kernel_impl)\b\w+_kernel_impl\b|\w+KernelImpl|cutlass_\w+)"
+)
+#: functions whose name says nothing without its namespace
+_NAMELY = ("kernel", "Kernel", "Kernel2")
+# Nsight's CSV may lack the first bracket.
+_NAMELESS = re.compile(r"(\(anonymous namespace\)|<?unnamed>)::")
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+
+
+def text_color(style: str) -> str:
+    """Return black or white, whichever is read better on the colour of a style (luminance after ITU-R BT.709)."""
+    red, green, blue = to_rgb(COLORS[style])
+    return "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45 else "black"
+
+
+def shortened(name: str, longest: int) -> str:
+    """Return a name fit for a figure; of a C++ kernel the function and its functor, without namespace and arguments.
+
+    >>> shortened("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, x>(int, y)", 60)
+    'vectorized_elementwise_kernel<AddFunctor>'
+    >>> shortened("aten::mm(64x64, 64x64) fp16", 60)
+    'aten::mm(64x64, 64x64) fp16'
+    """
+    bare = _NAMELESS.sub("", name)
+    if "<" not in bare and not bare.startswith("void "):
+        return printable(bare, longest)
+    # without templates and arguments what is left is "type function", or "namespace::function"
+    words = _outside(bare).partition("(")[0].split()
+    *spaces, function = words[-1].split("::") if words else [""]
+    functor = _FUNCTOR.search(bare.partition(function)[2].partition("<")[2]) if function else None
+    if function in _NAMELY and spaces:
+        function = f"{spaces[-1]}::{function}"
+    return printable(function + (f"<{functor.group(1)}>" if functor else "") or bare, longest)
+
+
+def _outside(text: str) -> str:
+    """Return a text without what stands in angle brackets; a bracket too many closes nothing."""
+    depth, kept = 0, []
+    for letter in text:
+        if letter == "<":
+            depth += 1
+        elif letter == ">" and depth:
+            depth -= 1
+        elif not depth:
+            kept.append(letter)
+    return "".join(kept)
+
+
+def time_text(time_s: float) -> str:
+    """Return a time for people with three digits."""
+    return format_si(time_s, "s", 3)
+
+
+def time_unit(span_s: float) -> tuple[float, str]:
+    """Return the unit that fits a span, and how many seconds it has.
+
+    >>> time_unit(0.02)
+    (0.001, 'ms')
+    """
+    return next(((scale, unit) for scale, unit in _SECONDS if span_s >= scale), _SECONDS[-1])
+
+
+def time_axis(
+    axes: Axes, window: tuple[float, float], unit: tuple[float, str], label: str, *, origin_s: float = 0.0
+) -> None:
+    """Give an axes a stretch of time [s] as its x axis, in a unit of `time_unit`, counted from ``origin_s`` [s]."""
+    (low_s, high_s), (scale, name) = window, unit
+    axes.set_xlim(low_s, high_s)
+    # Ticks stand at round values of the shown unit: the locator sees times in it, counted from the origin.
+    locator = MaxNLocator(8, steps=[1, 2, 2.5, 5, 10])
+    ticks = locator.tick_values((low_s - origin_s) / scale, (high_s - origin_s) / scale)
+    axes.set_xticks([tick * scale + origin_s for tick in ticks if low_s <= tick * scale + origin_s <= high_s])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{(value - origin_s) / scale:.7g}"))
+    axes.set_xlabel(f"{label} [{name}]", fontsize=8)
+    axes.tick_params(axis="x", labelsize=7.5)

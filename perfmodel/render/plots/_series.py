@@ -1,0 +1,52 @@
+"""What plots of a bench record's rows share: a name for each row, and a legend below the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from perfmodel.render.plots.figure import printable
+
+LONGEST_LABEL = 72
+#: height of a row of the legend (8 pt and its spacing, 1.4 times that), width of a character of 8 pt text [inches]
+_LEGEND_ROW, _LETTER = 0.16, 0.07
+
+
+def row_label(row: Mapping[str, Any], dimensions: str | None = None) -> str:
+    """Return "gemm m=64 n=64 k=64 fp16 torch.matmul" for a row, or with other words for its dimensions."""
+    told = str(row.get("dimensions") or "") if dimensions is None else dimensions
+    words = (row.get("name") or row.get("op"), told, row.get("dtype"), row.get("kernel"))
+    return printable(" ".join(str(word) for word in words if word), LONGEST_LABEL)
+
+
+def legend_columns(labels: Sequence[str], width_inches: float) -> int:
+    """Return how many columns of a legend fit side by side."""
+    longest = max((len(label) for label in labels), default=1)
+    return max(1, min(len(labels), int(width_inches / (longest * _LETTER + 0.55))))
+
+
+def legend_height(labels: Sequence[str], width_inches: float) -> float:
+    """Return the height that the legend needs [inches]."""
+    if not labels:
+        return 0.0
+    return _LEGEND_ROW * -(-len(labels) // legend_columns(labels, width_inches)) + 0.1
+
+
+def add_legend(figure: Figure, handles: Sequence[Line2D], width_inches: float) -> None:
+    """Write the legend at the bottom of a figure."""
+    labels = [str(handle.get_label()) for handle in handles]
+    made = figure.legend(
+        handles=list(handles),
+        loc="lower center",
+        ncols=legend_columns(labels, width_inches),
+        fontsize=8,
+        frameon=False,
+        borderpad=0.2,
+        labelspacing=0.35,
+        columnspacing=1.4,
+    )
+    for text in made.get_texts():
+        text.set_parse_math(False)

@@ -1,0 +1,196 @@
+"""The lanes of a time line plot as sets of intervals, and what fraction of each bin of a lane they cover."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.diagnosis import decompose
+from perfmodel.diagnosis.gaps import INPUT_PIPELINE, Gaps
+from perfmodel.diagnosis.intervals import Floats, covered_s, minus, union
+from perfmodel.diagnosis.limits import UNKNOWN
+from perfmodel.diagnosis.result import Diagnosis
+from perfmodel.errors import UsageError
+from perfmodel.profile.timeline import COMMUNICATION, COPY, LAUNCH, SYNC, Timeline
+from perfmodel.render.plots import _dimension_styles as styles
+
+Ints = NDArray[np.int64]
+Window = tuple[float, float]
+
+#: of more streams or threads the busiest are drawn, the others share a lane
+MOST_STREAMS, MOST_THREADS = 6, 4
+#: the zoomed panel shows so many events of the GPU, and is drawn where they take less than this part of the window
+_ZOOM_EVENTS, _ZOOM_SHARE = 70, 0.35
+_API_STYLES = {LAUNCH: decompose.LAUNCH, SYNC: decompose.SYNC, COPY: decompose.TRANSFER}
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One row of a time line plot.
+
+    Attributes
+    ----------
+    label : what stands at its left.
+    layers : style -> intervals, shape (n, 2) [s], ordered and apart.
+    behind : the same for what is drawn pale behind them.
+    names : of the events on it, for labels where one is wide enough: index into the time line's names.
+    start_s, end_s, kinds : of those events [s], and their styles.
+    height : of the lane; 1 for a stream.
+    """
+
+    label: str
+    layers: Mapping[str, Floats]
+    behind: Mapping[str, Floats] = field(default_factory=dict)
+    names: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    start_s: Floats = field(default_factory=lambda: np.empty(0))
+    end_s: Floats = field(default_factory=lambda: np.empty(0))
+    kinds: NDArray[np.str_] = field(default_factory=lambda: np.empty(0, dtype=np.str_))
+    height: float = 1.0
+
+
+def lanes(diagnosis: Diagnosis) -> list[Lane]:
+    """Return the lanes of a diagnosis from top to bottom: each GPU's streams, why it runs nothing, then CPU threads.
+
+    Raises
+    ------
+    UsageError
+        When the profile has no time line.
+    """
+    timeline, found = diagnosis.profile.timeline, diagnosis.decomposition
+    if timeline is None or found is None:
+        raise UsageError("a plot over time needs a trace; this profile has sums only.", place=diagnosis.profile.source)
+    kind = event_styles(diagnosis)
+    made = []
+    for device in found.devices:
+        made.extend(_streams(timeline, device, kind, several=len(found.devices) > 1))
+        label = f"GPU {device} waits" if len(found.devices) > 1 else "GPU waits"
+        made.append(Lane(label, _gap_layers(found.gaps[device]), height=0.7))
+    return made + _threads(timeline)
+
+
+def event_styles(diagnosis: Diagnosis) -> NDArray[np.str_]:
+    """Return the style of each event of the GPU: what limits a kernel, else communication or transfer."""
+    timeline = diagnosis.profile.timeline
+    assert timeline is not None
+    gpu = timeline.gpu
+    limiter = np.array([*(limit.limiter for limit in diagnosis.limits), UNKNOWN])
+    entry = gpu.entry if gpu.entry.size else np.full(len(gpu), -1)  # -1 is the last: not known
+    found = decompose.event_dimensions(timeline, limiter[entry])
+    return np.where(gpu.category == COMMUNICATION, styles.COMMUNICATION, found)
+
+
+def _streams(timeline: Timeline, device: int, kind: NDArray[np.str_], *, several: bool) -> list[Lane]:
+    gpu = timeline.gpu
+    low, high = timeline.window_s
+    mine = (gpu.device == device) & (gpu.end_s > low) & (gpu.start_s < high)
+    prefix = f"GPU {device}, " if several else "GPU, "
+    chosen, rest = _busiest(gpu.stream[mine], gpu.duration_s[mine], MOST_STREAMS)
+    made = []
+    for streams, label in [((stream,), f"{prefix}stream {stream}") for stream in chosen] + (
+        [(rest, f"{prefix}{len(rest)} streams")] if rest else []
+    ):
+        at = np.flatnonzero(mine & np.isin(gpu.stream, streams))
+        start_s, end_s = gpu.start_s[at], gpu.end_s[at]
+        made.append(Lane(label, _exclusive(start_s, end_s, kind[at]), {}, gpu.name[at], start_s, end_s, kind[at]))
+    return made
+
+
+def _busiest(key: Ints, weight: Floats, most: int) -> tuple[list[int], list[int]]:
+    """Return the keys with most weight, in the order of the keys, and the others."""
+    keys, inverse = np.unique(key, return_inverse=True)
+    order = np.argsort(-np.bincount(inverse, weights=weight, minlength=keys.size), kind="stable")
+    most = most if keys.size <= most else most - 1
+    return sorted(keys[order[:most]].tolist()), sorted(keys[order[most:]].tolist())
+
+
+def _exclusive(start_s: Floats, end_s: Floats, kind: NDArray[np.str_]) -> dict[str, Floats]:
+    """Return the union of the intervals of each kind, without what an earlier kind of `styles.COLORS` covers."""
+    covered, layers = np.empty((0, 2)), {}
+    present = set(np.unique(kind).tolist())
+    for style in (style for style in styles.COLORS if style in present):
+        mine = kind == style
+        own = union(start_s[mine], end_s[mine])
+        layers[style] = minus(own, covered)
+        covered = union(*np.concatenate((covered, own)).T)
+    return layers
+
+
+def _gap_layers(gaps: Gaps) -> dict[str, Floats]:
+    """Return the parts of each gap one after another: how long each was is known, how they alternated is not."""
+    parts = {
+        decompose.SYNC: gaps.sync_s,
+        styles.INPUT: gaps.input_s,
+        styles.BUSY: gaps.busy_s,
+        styles.AWAY: gaps.away_s,
+        decompose.LAUNCH: gaps.launch_s,
+        styles.QUEUED: gaps.queued_s,
+    }
+    layers, from_s = {}, gaps.start_s
+    for style, part_s in parts.items():
+        till_s = from_s + part_s
+        layers[style] = union(from_s, till_s)
+        from_s = till_s
+    return {style: layer for style, layer in layers.items() if layer.size}
+
+
+def _threads(timeline: Timeline) -> list[Lane]:
+    """Return a lane for each CPU thread: its runtime calls, over when it was in an operator or the input pipeline."""
+    api, ops = timeline.api, timeline.ops
+    if not (len(api) or len(ops)):
+        return []
+    # A thread that asks for work matters more than one that only computes.
+    asked = np.concatenate((np.ones(len(api)), np.full(len(ops), 1e-6)))
+    chosen, rest = _busiest(np.concatenate((api.thread, ops.thread)), asked, MOST_THREADS)
+    is_input = np.array([bool(INPUT_PIPELINE.search(name)) for name in timeline.names], dtype=bool)
+    groups = [((thread,), f"CPU thread {_short(thread)}") for thread in chosen]
+    made = []
+    for threads, label in groups + ([(tuple(rest), f"{len(rest)} CPU threads")] if rest else []):
+        calls = np.isin(api.thread, threads)
+        kind = np.array([_API_STYLES.get(int(code), styles.OTHER_CALL) for code in range(4)])[api.category[calls]]
+        layers = _exclusive(api.start_s[calls], api.end_s[calls], kind)
+        mine = np.isin(ops.thread, threads)
+        waits = mine & is_input[ops.name] if len(ops) else mine
+        noted = timeline.annotations
+        named = np.isin(noted.thread, threads) & is_input[noted.name] if len(noted) else np.zeros(0, dtype=bool)
+        inputs = union(
+            np.concatenate((ops.start_s[waits], noted.start_s[named])),
+            np.concatenate((ops.end_s[waits], noted.end_s[named])),
+        )
+        behind = {styles.OPERATOR: minus(union(ops.start_s[mine], ops.end_s[mine]), inputs), styles.INPUT: inputs}
+        made.append(Lane(label, layers, {style: part for style, part in behind.items() if part.size}))
+    return made
+
+
+def _short(thread: int) -> str:
+    """Return a thread's number, of a long one (Nsight puts the process in front) the end."""
+    return str(thread) if thread < 10**7 else f"…{thread % 10**5:05d}"
+
+
+def fractions(layers: Sequence[Floats], edges_s: Floats) -> NDArray[np.float64]:
+    """Return what fraction of each bin each set of intervals covers; shape (layers, bins); 1 at most together."""
+    widths = np.diff(edges_s)
+    shares = np.array([covered_s(part, edges_s[:-1], edges_s[1:]) / widths for part in layers]).reshape(-1, widths.size)
+    return np.asarray(shares / np.maximum(shares.sum(axis=0), 1.0))
+
+
+def busiest_stretch(timeline: Timeline) -> Window | None:
+    """Return the stretch of `_ZOOM_EVENTS` events in a row in which kernels run most of the time; of equals the first.
+
+    Communication is not counted: it may last as long as its slowest partner. None where the stretch is no small part
+    of the window, which then can be read as a whole.
+    """
+    low, high = timeline.window_s
+    gpu = timeline.gpu
+    inside = (gpu.end_s > low) & (gpu.start_s < high) & (gpu.category != COMMUNICATION)
+    start_s, end_s = np.maximum(gpu.start_s[inside], low), np.minimum(gpu.end_s[inside], high)
+    events = min(_ZOOM_EVENTS, start_s.size // 2)
+    if events < 2:
+        return None
+    from_s, till_s = start_s[: 1 - events], np.maximum.accumulate(end_s)[events - 1 :]
+    busy = covered_s(union(start_s, end_s), from_s, till_s) / (till_s - from_s)
+    best = int(np.argmax(np.round(busy, 3)))
+    found = float(from_s[best]), float(till_s[best])
+    return found if found[1] - found[0] < _ZOOM_SHARE * (high - low) else None

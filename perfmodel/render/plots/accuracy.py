@@ -1,0 +1,160 @@
+"""Two pictures of accuracy: predicted over measured times, and how the errors are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from perfmodel.accuracy.validate import Accuracy
+from perfmodel.core.units import format_si
+from perfmodel.errors import UsageError
+from perfmodel.render.plots._roofline_styles import PALETTE
+from perfmodel.render.plots.figure import new_figure, printable
+
+Floats = NDArray[np.float64]
+#: rows that are drawn as points; of more, as many are taken at random, and of each family at least some
+MOST_POINTS = 40_000
+_LEAST_POINTS = 500
+#: lines beside the identity: how far off a prediction is
+_BANDS = ((0.1, (0, (5, 3))), (0.2, (0, (1, 2))))
+#: the histogram reaches what all but this share of the rows stay within, but no further than 100 %
+_OUTSIDE = 0.02
+_BINS = 60
+_LEGEND_COLUMNS = 3
+_ROW_INCHES = 0.24
+_WIDTH, _HEIGHT = 11.0, 4.9
+
+
+def accuracy_figure(accuracy: Accuracy) -> Figure:
+    """Return predicted over measured times beside the distribution of errors, one colour a family.
+
+    Raises
+    ------
+    UsageError
+        When there is no row.
+    """
+    if not len(accuracy):
+        raise UsageError("a plot of accuracy needs at least one row.")
+    families, codes = accuracy.labels("family")
+    error = accuracy.predicted_s / accuracy.measured_s - 1.0
+    below = 0.5 + _ROW_INCHES * -(-len(families) // _LEGEND_COLUMNS)
+    height = _HEIGHT + below
+    figure = new_figure(_WIDTH, height)
+    bottom, tall = (below + 0.1) / height, (_HEIGHT - 0.6) / height
+    left = figure.add_axes((0.075, bottom, tall * height / _WIDTH, tall))
+    right = figure.add_axes((0.58, bottom, 0.39, tall))
+    drawn = _sample(codes)
+    _draw_times(left, accuracy.measured_s, accuracy.predicted_s, codes, drawn)
+    _draw_errors(right, error, codes)
+    said = "" if drawn.size == len(accuracy) else f", {drawn.size:,} drawn"
+    left.set_title(f"predicted over measured time ({len(accuracy):,} rows{said})", fontsize=10)
+    figure.legend(
+        handles=_legend(families, codes, error),
+        loc="lower center",
+        ncols=_LEGEND_COLUMNS,
+        fontsize=8,
+        frameon=False,
+        handletextpad=0.3,
+    )
+    return figure
+
+
+def _sample(codes: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the rows to draw, in an order that mixes the families, so that none hides the others."""
+    order = np.random.default_rng(0).permutation(codes.size)
+    drawn = np.zeros(codes.size, dtype=bool)
+    for count, code in zip(*np.unique(codes, return_counts=True)[::-1], strict=True):
+        most = max(_LEAST_POINTS, MOST_POINTS * count // codes.size)
+        drawn[np.flatnonzero(codes[order] == code)[:most]] = True
+    return order[drawn]
+
+
+def _draw_times(
+    axes: Axes, measured_s: Floats, predicted_s: Floats, codes: NDArray[np.intp], drawn: NDArray[np.intp]
+) -> None:
+    everything = np.concatenate([measured_s, predicted_s])
+    low, high = float(everything.min()) / 1.6, float(everything.max()) * 1.6
+    ends = np.array([low, high])
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    colors = np.array([PALETTE[code % len(PALETTE)] for code in range(int(codes.max()) + 1)])
+    axes.scatter(
+        measured_s[drawn],
+        predicted_s[drawn],
+        s=max(2.0, min(14.0, 2e4 / drawn.size)),
+        c=colors[codes[drawn]],
+        alpha=0.5 if drawn.size > 500 else 0.8,
+        linewidths=0,
+        rasterized=True,
+        zorder=3,
+        gid="rows",
+    )
+    axes.plot(ends, ends, color="0.1", lw=1.0, zorder=4)
+    for share, dashes in _BANDS:
+        for factor in (1 + share, 1 / (1 + share)):
+            axes.plot(ends, ends * factor, color="0.1", lw=0.7, ls=dashes, zorder=4)
+    seconds = FuncFormatter(lambda value, _: format_si(value, "s", 3))
+    few = high / low > 1e6
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(numticks=7 if few else 12))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(seconds)
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel("measured time")
+    axes.set_ylabel("predicted time")
+    axes.grid(color="0.92", zorder=0)
+    handles = [Line2D([], [], color="0.1", lw=1.0, label="equal")]
+    handles += [
+        Line2D([], [], color="0.1", lw=0.7, ls=dashes, label=f"{share:.0%} off".replace("%", " %"))
+        for share, dashes in _BANDS
+    ]
+    axes.legend(handles=handles, loc="upper left", fontsize=8, framealpha=0.9)
+
+
+def _draw_errors(axes: Axes, error: Floats, codes: NDArray[np.intp]) -> None:
+    """Draw the share of each family's rows over its error, and where the middle 80 % of all rows lie."""
+    reach = _reach(error)
+    edges = np.linspace(-reach, reach, _BINS + 1)
+    for code in range(int(codes.max()) + 1):
+        mine = error[codes == code]
+        shares = np.histogram(mine, edges)[0] / mine.size
+        axes.stairs(shares, edges, color=PALETTE[code % len(PALETTE)], lw=1.3, zorder=3)
+    low, median, high = np.quantile(error, (0.1, 0.5, 0.9))
+    axes.axvspan(max(low, -reach), min(high, reach), color="0.93", zorder=0, lw=0, label="80 % of all rows")
+    axes.axvline(0.0, color="0.5", lw=0.7, zorder=2)
+    axes.axvline(min(max(median, -reach), reach), color="0.1", lw=1.1, ls=(0, (5, 3)), zorder=4, label="median")
+    axes.legend(loc="upper right", fontsize=8, framealpha=0.9)
+    outside = float((np.abs(error) > reach).mean())
+    beyond = f"\n{100 * outside:.1f} % of the rows lie outside of this range" if outside else ""
+    axes.set_title(
+        f"error: median {100 * median:+.1f} %, 80 % of the rows from {100 * low:+.1f} to {100 * high:+.1f} %{beyond}",
+        fontsize=10,
+    )
+    axes.set_xlim(-reach, reach)
+    axes.set_ylim(0, None)
+    axes.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+    axes.tick_params(labelsize=8)
+    axes.set_xlabel("predicted / measured - 1")
+    axes.set_ylabel(f"share of the family's rows in each {200 * reach / _BINS:.2g} %")
+
+
+def _reach(error: Floats) -> float:
+    """Return how far the axis of errors goes: whole steps of 5 %, at least 5 % and at most 100 %."""
+    return float(np.clip(np.ceil(20 * np.quantile(np.abs(error), 1 - _OUTSIDE)) / 20, 0.05, 1.0))
+
+
+def _legend(families: Sequence[str], codes: NDArray[np.intp], error: Floats) -> list[Line2D]:
+    made = []
+    for code, family in enumerate(families):
+        mine = np.abs(error[codes == code])
+        text = f"{printable(family, 30)}: {mine.size:,} rows, MAPE {100 * mine.mean():.1f} %"
+        color = PALETTE[code % len(PALETTE)]
+        made.append(Line2D([], [], color=color, marker="o", markersize=5, lw=1.3, label=text))
+    return made

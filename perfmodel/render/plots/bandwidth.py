@@ -1,0 +1,247 @@
+"""Achieved bandwidth against size: which level of memory feeds a kernel, and how much of it the kernel gets."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.units import format_binary, format_si
+from perfmodel.errors import UsageError
+from perfmodel.render.plots._roofline_ceilings import Slope, slopes
+from perfmodel.render.plots._roofline_styles import CEILING_COLOR, DASHES, PALETTE, SHAPES
+from perfmodel.render.plots._series import add_legend, legend_height, row_label
+from perfmodel.render.plots.figure import label_right, new_figure, printable, spread
+
+#: all in inches
+_AXES, _TALL, _LEFT, _RIGHT, _TOP, _XLABEL = 6.6, 4.2, 0.95, 2.0, 0.72, 0.7
+_NOTE = 0.18
+#: rates that differ by more than this factor stand on a logarithmic axis
+_UNEQUAL = 30.0
+#: a cache's bandwidth is shown up to this factor above what was achieved and above main memory's
+_NEAR = 3.0
+_POINTS_PER_INCH = 72.0
+
+
+@dataclass
+class _Line:
+    """The points of one kernel on one operator: working set [B] and achieved rate [B/s]."""
+
+    label: str
+    op: str
+    points: list[tuple[float, float]] = field(default_factory=list)
+
+
+def bandwidth_plot(rows: Iterable[Mapping[str, Any]], hardware: Hardware, title: str | None = None) -> Figure:
+    """Return achieved B/s over the working set, a line a kernel, with the machine's bandwidths and cache sizes.
+
+    The achieved rate is of compulsory traffic, each tensor once: above the bandwidth of main memory a cache holds
+    what is counted. Compute-bound rows say nothing about memory and are left out; a note counts them.
+
+    Parameters
+    ----------
+    rows : rows of a bench record.
+    hardware : the machine whose bandwidths and capacities are drawn.
+    title : a heading in place of the machine's name.
+
+    Raises
+    ------
+    UsageError
+        When no row is left to draw.
+    """
+    lines, notes = _collect(rows)
+    if not lines:
+        why = f": {notes[0]}" if notes else "."
+        remedy = "Measure with: perfmodel bench elementwise numel=4096..268435456 -o record.json."
+        raise UsageError(f"no row has a bandwidth to draw{why}", remedy=remedy)
+    levels = slopes(hardware)
+    handles = _handles(lines, any(level.sustained for level in levels))
+    width = _LEFT + _AXES + _RIGHT
+    below = _XLABEL + legend_height([str(handle.get_label()) for handle in handles], width) + _NOTE * len(notes)
+    height = _TOP + _TALL + below
+    figure = new_figure(width, height)
+    axes = figure.add_axes((_LEFT / width, below / height, _AXES / width, _TALL / height))
+    heading = printable(title or f"Bandwidth over size: {hardware.title or hardware.name}", 90)
+    middle = (_LEFT + _AXES / 2) / width
+    figure.text(middle, 1 - 0.22 / height, heading, ha="center", va="center", fontsize=11, parse_math=False)
+    _scale(axes, lines, levels)
+    _draw_levels(axes, levels)
+    _draw_capacities(axes, hardware)
+    for line, handle in zip(lines, handles, strict=False):
+        drawn = copy.copy(handle)
+        drawn.set_data(*np.transpose(line.points))
+        drawn.set(zorder=4, gid=f"achieved {line.label}")
+        axes.add_line(drawn)
+    add_legend(figure, handles, width)
+    for index, note in enumerate(notes):
+        down = below - _XLABEL + 0.02 - _NOTE * index
+        figure.text(_LEFT / width, down / height, printable(note, 120), fontsize=7.5, color="0.2", va="top")
+    return figure
+
+
+def _collect(rows: Iterable[Mapping[str, Any]]) -> tuple[list[_Line], list[str]]:
+    """Return the lines to draw, and notes on the rows that are left out."""
+    left: Counter[str] = Counter()
+    usable = []
+    for row in rows:
+        if row.get("status", "ok") not in ("ok", None):
+            left[str(row["status"])] += 1
+        elif row.get("limiter") == "compute":
+            left["compute-bound"] += 1
+        elif not (_positive(row.get("achieved_bytes_per_s")) and _positive(row.get("working_set_bytes"))):
+            left["without a bandwidth"] += 1
+        else:
+            usable.append(row)
+    lines: dict[str, _Line] = {}
+    for row, label in zip(usable, _line_labels(usable), strict=True):
+        line = lines.setdefault(label, _Line(label, str(row.get("op"))))
+        line.points.append((float(row["working_set_bytes"]), float(row["achieved_bytes_per_s"])))
+    for line in lines.values():
+        line.points.sort()
+    said = ", ".join(f"{count} {reason}" for reason, count in left.items())
+    return list(lines.values()), [f"Not drawn: {said}."] if said else []
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+
+
+def _line_labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return for each row the label of its line: the operator, what it does not vary in size, dtype and kernel.
+
+    Of the dimensions that are numbers the one with the most values runs along the line; the others tell lines apart.
+    """
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    told = [dict(word.partition("=")[::2] for word in str(row.get("dimensions") or "").split()) for row in rows]
+    keys = [tuple(str(row.get(key) or "") for key in ("name", "op", "dtype", "kernel")) for row in rows]
+    for key, facts in zip(keys, told, strict=True):
+        groups.setdefault(key, []).append(facts)
+    return [
+        row_label(row, " ".join(_word(name, value) for name, value in facts.items() if name in _fixed(groups[key])))
+        for row, facts, key in zip(rows, told, keys, strict=True)
+    ]
+
+
+def _fixed(group: Sequence[Mapping[str, str]]) -> set[str]:
+    """Return the dimensions that tell lines apart: those with several values, but for the one that runs along."""
+    names = dict.fromkeys(name for facts in group for name in facts)
+    values = {name: {facts.get(name, "") for facts in group} for name in names}
+    running = [name for name in names if len(values[name]) > 1 and all(v[:1].isdigit() for v in values[name])]
+    along = max(running, key=lambda name: len(values[name]), default="")
+    words = {name for name in names if not all(v[:1].isdigit() for v in values[name])}
+    return words | {name for name in running if name != along}
+
+
+def _word(name: str, value: str) -> str:
+    return f"{name}={value}" if value[:1].isdigit() or value in ("true", "false") else value
+
+
+def _scale(axes: Axes, lines: Sequence[_Line], levels: Sequence[Slope]) -> None:
+    """Set limits and ticks: every point inside, and every bandwidth that is not far above them."""
+    sizes = [size for line in lines for size, _ in line.points]
+    rates = [rate for line in lines for _, rate in line.points]
+    main = [level.bytes_per_s for level in levels if level.main]
+    near = [level.bytes_per_s for level in levels if level.bytes_per_s < _NEAR * max(rates + main)]
+    low, high = min(rates), max(rates + main + near)
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(min(sizes) / 2, max(sizes) * 2)
+    exponents = range(math.ceil(math.log2(min(sizes) / 2)), math.floor(math.log2(max(sizes) * 2)) + 1)
+    step = max(1, math.ceil(len(exponents) / 8))
+    axes.xaxis.set_major_locator(FixedLocator([2.0**exponent for exponent in exponents if exponent % step == 0]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_binary(value)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    if high > _UNEQUAL * low:
+        axes.set_yscale("log")
+        axes.set_ylim(low / 1.6, high * 1.6)
+        axes.yaxis.set_major_locator(LogLocator(numticks=9))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(0.0, high * 1.12)
+        axes.yaxis.set_major_locator(MaxNLocator(7))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_si(value, "B/s")))
+    axes.set_xlabel("working set", fontsize=9)
+    axes.set_ylabel("achieved bandwidth", fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.grid(which="major", color="0.92", zorder=0)
+
+
+def _draw_levels(axes: Axes, levels: Sequence[Slope]) -> None:
+    """Draw the bandwidth of each level, named beyond the right end."""
+    top = axes.get_ylim()[1]
+    shown = [level for level in levels if level.bytes_per_s <= top]
+    right = axes.get_xlim()[1]
+    for level in shown:
+        color = CEILING_COLOR if level.main else "0.5"
+        dashes = DASHES if level.sustained else "-"
+        axes.axhline(
+            level.bytes_per_s, color=color, lw=0.9 if level.sustained else 1.4, ls=dashes, zorder=2, gid="level"
+        )
+    heights = [_height_points(axes, level.bytes_per_s) for level in shown]
+    said = [(f"{level.label}{' sustained' if level.sustained else ''}", level.bytes_per_s) for level in shown]
+    label_right(axes, right, said, heights, 10)
+
+
+def _height_points(axes: Axes, rate: float) -> float:
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    pixels = float(axes.transData.transform((axes.get_xlim()[0], rate))[1])
+    return pixels * _POINTS_PER_INCH / figure.dpi
+
+
+def _draw_capacities(axes: Axes, hardware: Hardware) -> None:
+    """Mark the size of each cache, named above the axes."""
+    low, high = axes.get_xlim()
+    sizes = [
+        (level.name.upper(), level.capacity_bytes)
+        for level in hardware.caches
+        if level.capacity_bytes and low < level.capacity_bytes < high
+    ]
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    top = axes.get_ylim()[1]
+    across = [float(axes.transData.transform((size, top))[0]) * _POINTS_PER_INCH / figure.dpi for _, size in sizes]
+    for (name, size), place, moved in zip(sizes, across, spread(across, 70.0), strict=True):
+        axes.axvline(size, color="0.4", lw=0.8, ls=":", zorder=1, gid="capacity")
+        axes.annotate(
+            f"{name} {format_binary(size)}",
+            (size, top),
+            (moved - place, 10),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": "0.4", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0},
+        )
+
+
+def _handles(lines: Sequence[_Line], sustained: bool) -> list[Line2D]:
+    """Return the legend: the lines in their colours and their operators' shapes, and what dashes mean."""
+    ops = list(dict.fromkeys(line.op for line in lines))
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=PALETTE[index % len(PALETTE)],
+            marker=SHAPES[ops.index(line.op) % len(SHAPES)],
+            markersize=5,
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+            lw=1.2,
+            label=line.label,
+        )
+        for index, line in enumerate(lines)
+    ]
+    if sustained:
+        handles.append(Line2D([], [], color=CEILING_COLOR, lw=1.4, label="datasheet"))
+        handles.append(Line2D([], [], color=CEILING_COLOR, lw=0.9, ls=DASHES, label="sustained"))
+    return handles

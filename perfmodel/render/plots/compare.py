@@ -1,0 +1,134 @@
+"""Changes between two benchmark records: a dot a row with its interval, the largest slowdown on top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from perfmodel.comparison.compare import FASTER, SAME, SLOWER, UNCLEAR, VERDICTS, Change, Comparison
+from perfmodel.comparison.report import signed
+from perfmodel.errors import UsageError
+from perfmodel.render.plots.figure import new_figure, printable
+
+#: rows that one figure has room for; of more, those that change most
+MOST_ROWS = 60
+#: Okabe and Ito's vermilion, blue and orange; grey for what says nothing
+COLORS = {SLOWER: "#D55E00", FASTER: "#0072B2", UNCLEAR: "#E69F00", SAME: "0.55"}
+_SHAPES = {SLOWER: "o", FASTER: "s", UNCLEAR: "D", SAME: "o"}
+#: all in inches: the axes, a row, a character of the labels, what stands above and below
+_AXES, _ROW, _LETTER, _TOP, _BELOW, _RIGHT = 5.2, 0.24, 0.068, 0.5, 0.85, 0.75
+_LONGEST_LABEL = 64
+#: an interval this many times as wide as the one in the middle does not fit the axis, and ends in an arrow
+_TOO_WIDE = 3.0
+#: neither does a change beyond four times the time, unless most are
+_FURTHEST = 3.0
+#: from here on a change is written as a factor
+_AS_FACTOR = 9.0
+
+
+def compare_figure(found: Comparison) -> Figure:
+    """Return the changes of all rows that have a time on both sides, with their intervals, threshold and gate.
+
+    Raises
+    ------
+    UsageError
+        When there is no such row.
+    """
+    if not found.changes:
+        raise UsageError("a plot of changes needs a row that has a time on both sides.")
+    by_size = sorted(found.changes, key=lambda change: -abs(change.change))[:MOST_ROWS]
+    changes = sorted(by_size, key=lambda change: -change.change)
+    several = len({change.pair.after.identity.get("device") for change in found.changes}) > 1
+    labels = [printable(_label(change, several), _LONGEST_LABEL) for change in changes]
+    left = 0.35 + _LETTER * max(map(len, labels))
+    tall = max(1.0, _ROW * len(changes))
+    width, height = left + _AXES + _RIGHT, _TOP + tall + _BELOW
+    figure = new_figure(width, height)
+    axes = figure.add_axes((left / width, _BELOW / height, _AXES / width, tall / height))
+    _draw(axes, found, changes)
+    axes.set_yticks(range(len(changes)), labels, fontsize=8, parse_math=False)
+    more = len(found.changes) - len(changes)
+    title = (
+        f"{len(changes)} of {len(found.changes)} rows, those that change most"
+        if more
+        else f"{len(changes)} row{'s' * (len(changes) > 1)}"
+    )
+    overall = found.overall()
+    assert overall is not None
+    said = f"geometric mean {signed(overall.ratio - 1)} % ({signed(overall.low - 1)} to {signed(overall.high - 1)} %)"
+    figure.text(0.5, 1 - 0.2 / height, f"Change of time, {title}: {said}", ha="center", va="center", fontsize=10)
+    _legend(figure, found, changes)
+    return figure
+
+
+def _label(change: Change, with_device: bool) -> str:
+    row = change.pair.after
+    return f"{row.label}, {row.identity.get('device', '')}" if with_device else row.label
+
+
+def _draw(axes: Axes, found: Comparison, changes: Sequence[Change]) -> None:
+    low, high = _limits(found, changes)
+    axes.set(xlim=(low, high), ylim=(len(changes) - 0.4, -0.6))
+    axes.axvspan(-found.rules.threshold, found.rules.threshold, color="0.93", lw=0, zorder=0, gid="threshold")
+    axes.axvline(0.0, color="0.3", lw=0.8, zorder=1)
+    if found.rules.limit is not None:
+        axes.axvline(found.rules.limit, color=COLORS[SLOWER], lw=0.9, ls=(0, (5, 3)), zorder=1, gid="limit")
+    for place, change in enumerate(changes):
+        _draw_row(axes, place, change, low, high)
+    axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:+.3g} %" if value else "0"))
+    axes.set_xlabel("after / before - 1, with its 95 % interval", fontsize=9)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color="0.92", zorder=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _draw_row(axes: Axes, place: int, change: Change, low: float, high: float) -> None:
+    """Draw one change with its interval; what lies beyond the ends of the axis is an arrow."""
+    color = COLORS[change.verdict]
+    first = change.change if change.low is None else change.low
+    last = change.change if change.high is None else change.high
+    ends = np.clip([first, last], low, high)
+    axes.plot(ends, [place, place], color=color, lw=1.6, zorder=3, solid_capstyle="butt", gid="interval")
+    for end, marker in [(low, "<")] * (first < low) + [(high, ">")] * (last > high):
+        axes.plot([end], [place], marker, color=color, ms=5, zorder=3, clip_on=False, gid="cut")
+    if change.change <= high:
+        shape = _SHAPES[change.verdict]
+        axes.plot([change.change], [place], shape, color=color, ms=5.5, zorder=4, clip_on=False, gid="change")
+    text = f"x {1 + change.change:.3g}" if change.change >= _AS_FACTOR else f"{signed(change.change)} %"
+    axes.annotate(text, (1, place), (8, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=8)
+
+
+def _limits(found: Comparison, changes: Sequence[Change]) -> tuple[float, float]:
+    """Return the ends of the axis: zero, the gate, and all changes and intervals that are not far too large for it."""
+    points = np.array([change.change for change in changes])
+    lows = np.array([change.change if change.low is None else change.low for change in changes])
+    highs = np.array([change.change if change.high is None else change.high for change in changes])
+    widths = highs - lows
+    usual = widths <= _TOO_WIDE * np.median(widths)
+    low = min(float(lows[usual].min()), float(points.min()), -found.rules.threshold)
+    high = max(float(highs[usual].max()), float(points.max()), found.rules.threshold, found.rules.limit or 0.0)
+    if float(np.median(points)) < _FURTHEST / 2:
+        high = min(high, _FURTHEST)
+    room = 0.04 * (high - low)
+    return max(low - room, -1.0), high + room
+
+
+def _legend(figure: Figure, found: Comparison, changes: Sequence[Change]) -> None:
+    shown = {change.verdict for change in changes}
+    handles = [
+        Line2D([], [], color=COLORS[verdict], marker=_SHAPES[verdict], ms=5.5, lw=1.6, label=verdict)
+        for verdict in VERDICTS
+        if verdict in shown
+    ]
+    handles.append(Line2D([], [], color="0.9", lw=7, label=f"below {100 * found.rules.threshold:g} %"))
+    if found.rules.limit is not None:
+        label = f"gate: {100 * found.rules.limit:g} %"
+        handles.append(Line2D([], [], color=COLORS[SLOWER], lw=0.9, ls=(0, (5, 3)), label=label))
+    figure.legend(handles=handles, loc="lower center", ncols=len(handles), fontsize=8, frameon=False, columnspacing=1.4)

@@ -1,0 +1,266 @@
+"""A traced run over time: streams of the GPUs, why they wait, what CPU threads ask for; whole, and where it is busiest.
+
+Whatever the number of events, a lane is drawn as some hundred rectangles, or as the share of each of some hundred bins
+that its events cover: a million events draw like a thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from perfmodel.diagnosis import decompose
+from perfmodel.diagnosis.intervals import Floats
+from perfmodel.diagnosis.result import Diagnosis
+from perfmodel.profile.timeline import Timeline
+from perfmodel.render.plots import _dimension_styles as styles
+from perfmodel.render.plots._annotation_rows import Mark, annotation_rows
+from perfmodel.render.plots._timeline_lanes import Lane, Window, busiest_stretch, fractions, lanes
+from perfmodel.render.plots.figure import new_figure
+
+#: all in inches: the figure, what stands left and right, a lane, a row of annotations, what an axis and a title need
+WIDTH, _LEFT, _RIGHT, _LANE, _MARK, _BELOW, _TITLE = 11.0, 1.35, 0.25, 0.34, 0.2, 0.5, 0.26
+LEGEND = 0.4
+_MOST_IN_A_ROW = 9
+#: intervals of a lane up to which each is a rectangle, of which so many may be too narrow to be told apart; of more,
+#: bins are filled by the share that they cover
+_MOST_RECTANGLES, _MOST_CROWDED, _BINS = 700, 30, 900
+#: a bin in which anything ran is filled at least so high: a share of the lane
+_LEAST_SHARE = 0.1
+#: width of a character of the labels inside of lanes [inches], and the shortest label worth writing [characters]
+_LETTER, _SHORTEST, _LABEL_SIZE = 0.053, 5, 6.0
+_LEGEND_NAMES = {
+    decompose.COMPUTE: "compute-bound kernel",
+    decompose.MEMORY: "memory-bound kernel",
+    decompose.OTHER: "other kernel",
+    decompose.TRANSFER: "copy",
+    decompose.LAUNCH: "launch",
+    decompose.SYNC: "sync",
+    styles.INPUT: "input pipeline",
+    styles.BUSY: "idle: host busy",
+    styles.AWAY: "idle: host away",
+    styles.QUEUED: "idle: held up",
+    styles.OPERATOR: "CPU in an operator",
+}
+
+
+@dataclass(frozen=True)
+class TimelineBlock:
+    """What the panels of a time line show, and how much room they take.
+
+    Attributes
+    ----------
+    timeline : the traced run.
+    lanes : from top to bottom.
+    marks : rows of annotations above them, the outermost first.
+    zoom : the busiest stretch [s], or None where the whole window is short enough to be read.
+    """
+
+    timeline: Timeline
+    lanes: tuple[Lane, ...]
+    marks: tuple[tuple[Mark, ...], ...]
+    zoom: Window | None
+
+    @property
+    def windows(self) -> list[Window]:
+        """The stretches that are drawn, one below the other [s]."""
+        return [self.timeline.window_s, self.zoom] if self.zoom else [self.timeline.window_s]
+
+    @property
+    def panel_inches(self) -> float:
+        """Height of the axes of one panel [inches]."""
+        return _MARK * len(self.marks) + _LANE * sum(lane.height for lane in self.lanes)
+
+    @property
+    def height_inches(self) -> float:
+        """Height of all panels and their legend [inches]."""
+        return len(self.windows) * (_TITLE + self.panel_inches + _BELOW) + LEGEND
+
+
+def timeline_plot(diagnosis: Diagnosis) -> Figure:
+    """Return a traced run over time: the whole window, and below it the stretch in which the GPUs are busiest.
+
+    From top to bottom: annotated ranges (ProfilerStep), each stream of each GPU with its kernels coloured by what
+    limits them, the times in which a GPU runs nothing by the reason, and CPU threads with their calls of the runtime.
+
+    Raises
+    ------
+    UsageError
+        When the profile has no time line.
+    """
+    block = timeline_block(diagnosis)
+    figure = new_figure(WIDTH, block.height_inches + 0.1)
+    draw_block(figure, block, 0.1)
+    return figure
+
+
+def timeline_block(diagnosis: Diagnosis) -> TimelineBlock:
+    """Return what the panels of a diagnosis show.
+
+    Raises
+    ------
+    UsageError
+        When the profile has no time line.
+    """
+    made = lanes(diagnosis)
+    timeline = diagnosis.profile.timeline
+    assert timeline is not None
+    return TimelineBlock(timeline, tuple(made), annotation_rows(timeline), busiest_stretch(timeline))
+
+
+def draw_block(figure: Figure, block: TimelineBlock, top_inches: float) -> None:
+    """Draw the panels and their legend into a figure, from ``top_inches`` below its upper edge."""
+    width, height = figure.get_size_inches()
+    at = top_inches
+    for window in block.windows:
+        at += _TITLE
+        place = (_LEFT / width, 1 - (at + block.panel_inches) / height, 0, block.panel_inches / height)
+        axes = figure.add_axes((place[0], place[1], (width - _LEFT - _RIGHT) / width, place[3]))
+        _panel(axes, block, window)
+        at += block.panel_inches + _BELOW
+    shown = dict.fromkeys(style for lane in block.lanes for style in (*lane.layers, *lane.behind))
+    handles = [
+        Patch(facecolor=styles.COLORS[style], edgecolor="0.6", lw=0.3, label=_LEGEND_NAMES.get(style, style))
+        for style in styles.COLORS
+        if style in shown
+    ]
+    figure.legend(
+        handles=handles,
+        loc="center",
+        bbox_to_anchor=(0.5, 1 - (at + LEGEND / 2) / height),
+        ncols=len(handles) if len(handles) <= _MOST_IN_A_ROW else -(-len(handles) // 2),
+        fontsize=7,
+        frameon=False,
+        columnspacing=1.0,
+        handlelength=1.2,
+        handletextpad=0.4,
+    )
+
+
+def _panel(axes: Axes, block: TimelineBlock, window: Window) -> None:
+    """Draw one stretch of time; y counts down in lanes, from 0 at the top."""
+    low, high = window
+    origin_s = block.timeline.window_s[0]
+    inches = axes.get_window_extent().width / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    scale = inches / (high - low) if high > low else 0.0
+    bottom = 0.0
+    for row in block.marks:
+        _draw_marks(axes, row, window, bottom, scale)
+        bottom += _MARK / _LANE
+    ticks = []
+    for lane in block.lanes:
+        _draw_lane(axes, block.timeline, lane, window, bottom, scale)
+        ticks.append(bottom + lane.height / 2)
+        bottom += lane.height
+        axes.axhline(bottom, color="0.85", lw=0.4, zorder=0)
+    axes.set_ylim(bottom, 0.0)
+    axes.set_yticks(ticks, [lane.label for lane in block.lanes], fontsize=7.5, parse_math=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    span = styles.time_text(high - low)
+    whole = window == block.timeline.window_s
+    axes.set_title(f"whole window, {span}" if whole else f"busiest stretch, {span}", fontsize=8.5, loc="left", pad=3)
+    if whole and block.zoom:
+        axes.axvspan(*block.zoom, facecolor="none", edgecolor="black", lw=0.9, zorder=5, gid="zoom")
+    unit = styles.time_unit(block.timeline.window_s[1] - origin_s)
+    styles.time_axis(axes, window, unit, "time since the start of the window", origin_s=origin_s)
+
+
+def _draw_lane(axes: Axes, timeline: Timeline, lane: Lane, window: Window, bottom: float, scale: float) -> None:
+    """Draw what lies on a lane in a window; ``scale`` is in inches a second."""
+    inset = 0.08 * lane.height
+    top, tall = bottom + inset, lane.height - 2 * inset
+    _draw_layers(axes, lane.behind, window, top, tall, zorder=1)
+    if lane.behind:  # calls stand narrower on what the thread was in
+        top, tall = top + 0.2 * tall, 0.6 * tall
+    if _draw_layers(axes, lane.layers, window, top, tall, zorder=2) and lane.names.size:
+        _label_events(axes, timeline, lane, window, top + tall / 2, scale)
+
+
+def _draw_layers(
+    axes: Axes, layers: Mapping[str, Floats], window: Window, top: float, tall: float, *, zorder: int
+) -> bool:
+    """Draw intervals as rectangles, or as filled bins where there are many; return whether they are rectangles."""
+    low, high = window
+    inside = {style: part[(part[:, 1] > low) & (part[:, 0] < high)] for style, part in layers.items()}
+    inside = {style: part for style, part in inside.items() if len(part)}
+    if not inside:
+        return True
+    if _can_be_told_apart(np.concatenate(list(inside.values())), window):
+        for style, part in inside.items():
+            start, end = np.maximum(part[:, 0], low), np.minimum(part[:, 1], high)
+            corners = np.stack((start, end, end, start), axis=1)
+            heights = np.broadcast_to([top, top, top + tall, top + tall], corners.shape)
+            color = styles.COLORS[style]
+            # The outline keeps what is narrower than a dot visible.
+            axes.add_collection(
+                PolyCollection(list(np.stack((corners, heights), axis=2)), fc=color, ec=color, lw=0.4, zorder=zorder),
+                autolim=False,
+            )
+        return True
+    edges = np.linspace(low, high, _BINS + 1)
+    shares = fractions(list(inside.values()), edges)
+    total = shares.sum(axis=0)
+    shares = shares * np.where(total > 0, np.maximum(total, _LEAST_SHARE) / np.maximum(total, 1e-300), 0.0)
+    # y counts down: the bins stand on the lower edge of the lane
+    base = np.full(_BINS, top + tall)
+    for style, share in zip(inside, shares, strict=True):
+        over = base - tall * share
+        axes.fill_between(
+            edges, np.append(base, base[-1]), np.append(over, over[-1]), step="post", fc=styles.COLORS[style], lw=0,
+            zorder=zorder,
+        )  # fmt: skip
+        base = over
+    return False
+
+
+def _can_be_told_apart(intervals: Floats, window: Window) -> bool:
+    """Whether intervals are few enough for a rectangle each: outlines of many narrow ones run into one another."""
+    if len(intervals) > _MOST_RECTANGLES:
+        return False
+    low, high = window
+    bins = ((intervals - low) / (high - low) * _BINS).astype(np.int64)
+    narrow = bins[bins[:, 1] - bins[:, 0] <= 1, 0]
+    return bool(narrow.size - np.unique(narrow).size <= _MOST_CROWDED)
+
+
+def _label_events(axes: Axes, timeline: Timeline, lane: Lane, window: Window, middle: float, scale: float) -> None:
+    """Write the names of the events that are wide enough for some letters; none over another."""
+    low, high = window
+    start_s, end_s = np.maximum(lane.start_s, low), np.minimum(lane.end_s, high)
+    letters = (end_s - start_s) * scale / _LETTER - 1
+    reached = -np.inf
+    for at in np.flatnonzero(letters >= _SHORTEST):
+        if start_s[at] < reached:
+            continue
+        reached = end_s[at]
+        text = styles.shortened(timeline.names[lane.names[at]], int(letters[at]))
+        color = styles.text_color(str(lane.kinds[at]))
+        _inner_text(axes, (start_s[at] + end_s[at]) / 2, middle, text, color)
+
+
+def _draw_marks(axes: Axes, row: tuple[Mark, ...], window: Window, bottom: float, scale: float) -> None:
+    """Draw a row of annotated ranges, with their names where they fit."""
+    low, high = window
+    tall = _MARK / _LANE
+    for mark in row:
+        start, end = max(mark.start_s, low), min(mark.end_s, high)
+        if end <= start:
+            continue
+        axes.broken_barh([(start, end - start)], (bottom + 0.06, tall - 0.12), fc="0.96", ec="0.5", lw=0.5, zorder=1)
+        letters = (end - start) * scale / _LETTER - 1
+        if letters >= _SHORTEST:
+            _inner_text(axes, (start + end) / 2, bottom + tall / 2, styles.shortened(mark.name, int(letters)), "black")
+
+
+def _inner_text(axes: Axes, x: float, y: float, text: str, color: str) -> None:
+    axes.text(
+        x, y, text, ha="center", va="center_baseline", fontsize=_LABEL_SIZE, color=color, clip_on=True, zorder=4,
+        parse_math=False,
+    )  # fmt: skip

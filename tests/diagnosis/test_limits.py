@@ -1,0 +1,110 @@
+"""How far parts of a profile are from their limits, on a machine with round numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from perfmodel.diagnosis.limits import limit, limits
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.memcpy import Memcpy
+from perfmodel.profile.profile import Profile, ProfileEntry
+
+
+def test_the_bound_of_an_operator_counts_all_calls(simple_gpu):
+    # 3 x 4 B x 10^8 = 1.2 GB at 1 TB/s: 1.2 ms a call, 2.4 ms for two of 4 ms
+    entry = ProfileEntry("add", 4e-3, 2, "kernel", op=Elementwise(numel=10**8, kind="add"))
+    found = limit(entry, simple_gpu)
+    assert (found.limiter, found.basis) == ("memory", "model")
+    assert found.attainable_time_s == pytest.approx(2.4e-3)
+    assert found.efficiency == pytest.approx(0.6)
+    assert found.max_local_speedup == pytest.approx(1 / 0.6)
+
+
+def test_an_operator_that_a_call_computes_twice_has_twice_the_bound(simple_gpu):
+    # as above, 1.2 ms each; a convolution's backward pass is two convolutions
+    op = Elementwise(numel=10**8, kind="add", count=2)
+    once, twice = (limit(ProfileEntry("add", 4e-3, calls, "kernel", op=op), simple_gpu) for calls in (1, 2))
+    assert once.attainable_time_s == pytest.approx(2.4e-3)
+    assert twice.floor_time_s == pytest.approx(2 * once.floor_time_s)
+    assert twice.predicted_time_s == pytest.approx(2 * once.predicted_time_s)
+
+
+@pytest.mark.parametrize("name", ["aten::native_batch_norm", "aten::convolution_backward"])
+def test_what_is_only_counted_has_a_bound_and_no_prediction(simple_gpu, name):
+    # 2 x 4 B x 10^8 at 1 TB/s
+    op = Elementwise(numel=10**8, kind="fma", num_inputs=1)
+    entry = ProfileEntry("bn", 4e-3, 1, "kernel", op=op, launched_by=name)
+    found = limit(entry, simple_gpu)
+    assert found.attainable_time_s == pytest.approx(0.8e-3)
+    assert found.predicted_time_s is None
+
+
+def test_a_large_product_is_compute_bound(simple_gpu):
+    entry = ProfileEntry("mm", 1.0, 1, "kernel", op=Gemm(m=8192, n=8192, k=8192, dtype="fp16"))
+    assert limit(entry, simple_gpu).limiter == "compute"
+
+
+def test_a_copy_to_the_device_is_transfer(simple_gpu):
+    # 10 GB/s: 10 MB take 1 ms
+    found = limit(ProfileEntry("h2d", 2e-3, 1, "memcpy", op=Memcpy(bytes=10**7, direction="h2d")), simple_gpu)
+    assert (found.limiter, found.attainable_time_s) == ("transfer", pytest.approx(1e-3))
+
+
+def test_counted_flop_run_each_at_their_own_peak(simple_gpu):
+    # 10^9 fp32 at 10 TFLOP/s: 100 us; 10^10 fp16 on tensor cores at 100: 100 us; 10^8 B at 1 TB/s: 100 us
+    metrics = {"flop_fp32_vector": 1e9, "flop_fp16_tensor": 1e10}
+    entry = ProfileEntry("k", 1e-3, 1, "kernel", flop=1.1e10, bytes=1e8, metrics=metrics)
+    found = limit(entry, simple_gpu)
+    assert (found.limiter, found.basis) == ("compute", "counters")
+    assert found.attainable_time_s == pytest.approx(200e-6)
+    # without the split they are counted at the fastest peak: 110 us
+    found = limit(ProfileEntry("k", 1e-3, 1, "kernel", flop=1.1e10, bytes=1e8), simple_gpu)
+    assert found.attainable_time_s == pytest.approx(110e-6)
+
+
+def test_what_beats_the_cold_bound_is_held_to_the_floor_of_all_its_calls(simple_gpu):
+    # 12 MB at 1 TB/s are 12 us from memory; ten calls of 11 us had a part of it in the caches
+    entry = ProfileEntry("add", 110e-6, 10, "kernel", op=Elementwise(numel=10**6, kind="add"))
+    found = limit(entry, simple_gpu)
+    one = limit(ProfileEntry("add", 11e-6, 1, "kernel", op=entry.op), simple_gpu)
+    assert found.attainable_time_s == found.floor_time_s == pytest.approx(10 * one.floor_time_s)
+    assert found.floor_time_s < 110e-6
+
+
+def test_no_part_is_faster_than_it_was_measured(simple_gpu):
+    # 12 kB in 1.5 us: the caches hold them, the launch floor of 1 us stays
+    entry = ProfileEntry("add", 0.5e-6, 1, "kernel", op=Elementwise(numel=1000, kind="add"))
+    found = limit(entry, simple_gpu)
+    assert found.attainable_time_s <= 0.5e-6
+    assert found.efficiency == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "limiter"),
+    [
+        ("ampere_bf16_s16816gemm_bf16_64x64", "compute"),
+        ("nvjet_tst_192x192_64x4_2x1_v_bz_coopB", "compute"),
+        ("aten::addmm", "compute"),
+        ("void flash::flash_fwd_kernel<Traits>", "compute"),
+        ("volta_scudnn_128x64_stridedB_splitK", "compute"),
+        ("std::enable_if<!T7, void>::type internal::gemvx::kernel<int>", "memory"),
+        ("void at::native::vectorized_elementwise_kernel<4>", "memory"),
+        ("aten::mul", "memory"),
+        ("aten::add_(16x559x1024)", "memory"),
+        ("void cudnn::bn_bw_1C11_kernel_new<float>", "memory"),
+        ("my_kernel", "unknown"),
+    ],
+)
+def test_names_tell_where_nothing_else_does(name, limiter):
+    found = limit(ProfileEntry(name, 1.0, 1, "kernel"), None)
+    assert (found.limiter, found.basis) == (limiter, "name" if limiter != "unknown" else "")
+    assert found.why_unknown
+    assert found.max_local_speedup == math.inf
+
+
+def test_regions_of_the_program_have_no_limit(simple_gpu):
+    profile = Profile((ProfileEntry("forward", 1.0, 1, "host"), ProfileEntry("nccl", 1.0, 1, "communication")))
+    assert [one.limiter for one in limits(profile, simple_gpu)] == ["unknown", "transfer"]

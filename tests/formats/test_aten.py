@@ -1,0 +1,265 @@
+"""Calls of PyTorch's operators as operators of the model: shapes and FLOP by hand, and why others are not modelled."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.formats.torch_trace.call import describe, parse_call
+from perfmodel.formats.torch_trace.operators.aten import MAPPINGS, operator_of
+from perfmodel.formats.torch_trace.operators.memory import collective
+
+BF16, HALF, FLOAT, LONG = "c10::BFloat16", "c10::Half", "float", "long int"
+
+
+def call(name, dims, types=(), values=(), strides=(), kernels=()):
+    texts = (json.dumps(part).encode() if part else b"" for part in (dims, strides, types, values))
+    return parse_call(name, list(texts), tuple(kernels))
+
+
+def mapped(name, dims, types=(), values=(), **more):
+    operator, reason = operator_of(call(name, dims, types or [BF16] * len(dims), values, **more))
+    assert operator is not None, reason
+    return operator
+
+
+def sizes(operator):
+    told = {name: getattr(operator, name) for name in operator.told()}
+    return (operator.op, told)
+
+
+def refused(name, dims, types=(), values=(), **more):
+    operator, reason = operator_of(call(name, dims, types or [BF16] * len(dims), values, **more))
+    assert operator is None
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "flop"),
+    [
+        # 2 m n k, and m n for what is added
+        ("aten::mm", [[16, 32], [32, 8]], 2 * 16 * 8 * 32),
+        ("aten::bmm", [[3, 16, 32], [3, 32, 8]], 3 * 2 * 16 * 8 * 32),
+        ("aten::addmm", [[8], [16, 32], [32, 8]], 2 * 16 * 8 * 32 + 16 * 8),
+        ("aten::baddbmm", [[3, 16, 8], [3, 16, 32], [3, 32, 8]], 3 * (2 * 16 * 8 * 32 + 16 * 8)),
+        ("aten::linear", [[2, 8, 32], [8, 32], [8]], 2 * 16 * 8 * 32 + 16 * 8),
+        ("aten::linear", [[2, 8, 32], [8, 32], []], 2 * 16 * 8 * 32),
+        ("aten::matmul", [[2, 8, 32], [32, 8]], 2 * 16 * 8 * 32),
+        ("aten::mv", [[16, 32], [32]], 2 * 16 * 32),
+        ("aten::addmv", [[16], [16, 32], [32]], 2 * 16 * 32 + 16),
+    ],
+)
+def test_products(name, dims, flop):
+    operator = mapped(name, dims)
+    assert (operator.op, operator.dtype, operator.flop()) == ("gemm", "bf16", flop)
+
+
+def test_fused_and_scaled_products():
+    values = ["", "", "", "1", "1", "True"]
+    fused = mapped("aten::_addmm_activation", [[8], [16, 32], [32, 8], [], [], []], values=values)
+    assert (fused.activation, fused.bias) == ("gelu", True)
+    fp8 = ["c10::Float8_e4m3fn"] * 2
+    scaled = mapped("aten::_scaled_mm", [[16, 32], [32, 8]], fp8, ["", "", "", "", "", "", "15", "True"])
+    assert (scaled.dtype, scaled.out_dtype) == ("fp8", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype"),
+    [
+        ("ampere_sgemm_128x64_tn", "fp32"),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_32x3_tn_align4>(Params)", "tf32"),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize32x32x64_stage3", "tf32"),
+        ("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc", "tf32"),
+    ],
+)
+def test_the_kernel_says_whether_fp32_is_rounded(kernel, dtype):
+    assert mapped("aten::mm", [[16, 32], [32, 8]], [FLOAT] * 2, kernels=[kernel]).dtype == dtype
+
+
+def test_a_batch_norm_moves_at_least_its_input_and_its_result():
+    # bf16: 2 x 16 x 8 x 8 elements of 2 B; forward in and out, backward two in and one out
+    dims = [[2, 16, 8, 8], *[[16]] * 4]
+    assert mapped("aten::native_batch_norm", dims).work().bytes == 2 * 2048 * 2
+    assert mapped("aten::cudnn_batch_norm_backward", [dims[0], *dims]).work().bytes == 3 * 2048 * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "heads_first", "place"),
+    [
+        ("aten::_scaled_dot_product_flash_attention", True, 4),
+        ("aten::_scaled_dot_product_efficient_attention", True, 6),
+        ("aten::_scaled_dot_product_cudnn_attention", True, 6),
+        ("aten::scaled_dot_product_attention", True, 5),
+        ("aten::_flash_attention_forward", False, 8),
+        ("flash_attn::_flash_attn_forward", False, 5),
+    ],
+)
+def test_attention(name, heads_first, place):
+    q, k = ([2, 8, 100, 64], [2, 4, 100, 64]) if heads_first else ([2, 100, 8, 64], [2, 100, 4, 64])
+    for causal in (True, False):
+        values = [""] * 10
+        values[place] = str(causal)
+        operator = mapped(name, [q, k, k], values=values)
+        assert (operator.batch, operator.heads, operator.kv_heads, operator.seq_q) == (2, 8, 4, 100)
+        # 4 FLOP for each pair of query and key and element of a head; causal: 1 + 2 + ... + 100 pairs
+        assert operator.flop() == 4 * 2 * 8 * 64 * (5050 if causal else 10000)
+
+
+def test_efficient_attention_of_two_versions():
+    shape = [[2, 100, 8, 64]] * 3
+    newer = ["", "", "", "", "", "", "100", "100", "0.", "1", "False"]
+    older = ["", "", "", "", "", "", "100", "0.", "0", "False"]
+    assert mapped("aten::_efficient_attention_forward", shape, values=newer).causal
+    assert not mapped("aten::_efficient_attention_forward", shape, values=older).causal
+    assert "causal" in refused("aten::_efficient_attention_forward", shape, values=[""] * 9)
+
+
+def test_attention_that_is_not_modelled():
+    packed = [[900, 8, 64]] * 3
+    assert "packed into one" in refused("aten::_flash_attention_forward", packed, values=[""] * 10)
+    assert "no operator for aten::_flash_attention_backward" in refused("aten::_flash_attention_backward", packed)
+    latent = [[1, 8, 5, 192], [1, 8, 5, 192], [1, 8, 5, 128]]
+    assert "head_dim 192" in refused("aten::_scaled_dot_product_flash_attention", latent, values=[""] * 6)
+    values = ["", "", "", "0.", "0.1", "True", "128", "0"]
+    assert "window" in refused("flash_attn::_flash_attn_forward", [[1, 5, 8, 64]] * 3, values=values)
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "types", "values", "expected"),
+    [
+        ("aten::add", [[4, 8], [4, 8], []], [FLOAT, FLOAT, "Scalar"], [], ("add", 32, 2, "fp32", "fp32")),
+        ("aten::mul_", [[4, 8], []], [FLOAT, "double"], [], ("mul", 32, 1, "fp32", "fp32")),
+        ("aten::mul", [[4, 8], [8]], [FLOAT, FLOAT], [], ("mul", 32, 1, "fp32", "fp32")),
+        ("aten::add", [[4, 8], [4, 8]], [FLOAT, BF16], [], ("add", 32, 2, "bf16", "fp32")),
+        ("aten::eq", [[4, 8], [4, 8]], [LONG, LONG], [], ("sub", 32, 2, "int64", "int8")),
+        ("aten::gelu", [[4, 8]], [HALF], [], ("gelu", 32, 1, "fp16", "fp16")),
+        ("aten::clamp_min_", [[4, 8], []], [HALF, "Scalar"], [], ("relu", 32, 1, "fp16", "fp16")),
+        ("aten::copy_", [[4, 8], [4, 8], []], [FLOAT, FLOAT], [], ("copy", 32, 1, "fp32", "fp32")),
+        ("aten::copy_", [[4, 8], [4, 8], []], [FLOAT, BF16], [], ("cast", 32, 1, "bf16", "fp32")),
+        ("aten::addcmul_", [[9], [9], [9]], [FLOAT] * 3, [], ("fma", 9, 3, "fp32", "fp32")),
+        ("aten::where", [[9], [9], [9]], ["bool", HALF, HALF], [], ("where", 9, 2, "fp16", "fp16")),
+    ],
+)
+def test_elementwise(name, dims, types, values, expected):
+    operator = mapped(name, dims, types, values)
+    found = (operator.kind, operator.numel, operator.num_inputs, operator.dtype, operator.out_dtype)
+    assert (operator.op, *found) == ("elementwise", *expected)
+
+
+def test_expanded_tensors_are_read_once():
+    # an axis of stride 0 holds one row of 8 over and over: smaller than the result, it does not count as an input
+    operator = mapped("aten::add", [[4, 8], [4, 8]], [FLOAT] * 2, strides=[[8, 1], [0, 1]])
+    assert operator.num_inputs == 1
+    assert "expanded" in refused("aten::copy_", [[4, 8], [4, 8]], [FLOAT] * 2, strides=[[8, 1], [0, 1]])
+    assert "broadcasts them all" in refused("aten::mul", [[4, 1], [1, 8]], [FLOAT] * 2)
+    assert "do not broadcast" in refused("aten::mul", [[4], [3]], [FLOAT] * 2)
+
+
+def test_lists_of_tensors_take_their_dtype_from_the_kernel():
+    kernel = "void at::native::CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int, 4, 64, 64>(char*)"
+    dims, types = [[[4, 8], [2, 8]], []], ["TensorList", "Scalar"]
+    operator = mapped("aten::cat", dims, types, ["", "0"], kernels=[kernel])
+    assert (operator.kind, operator.numel, operator.work().bytes_written) == ("copy", 48, 96)
+    assert "dtype" in refused("aten::cat", dims, types, ["", "0"])
+
+
+def test_optimizers():
+    lists = [[[10, 10], [20]]] * 4
+    adam = "void multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4> >()"
+    operator = mapped("aten::_fused_adamw_", lists, ["TensorList"] * 4, kernels=[adam])
+    # weights, gradients and two moments are read, all but the gradients written: 7 x 120 x 4 B
+    assert operator.work().bytes_read + operator.work().bytes_written == 7 * 120 * 4
+    add = mapped("aten::_foreach_add_", lists[:2], ["TensorList"] * 2, kernels=["f<float>"])
+    assert (add.kind, add.numel, add.num_inputs) == ("add", 120, 2)
+    assert mapped("aten::_foreach_mul_", lists[:1], ["TensorList"], kernels=["f<float>"]).num_inputs == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "values", "expected"),
+    [
+        ("aten::_softmax", [[4, 8, 16]], ["", "-1", "False"], ("softmax", {"rows": 32, "cols": 16})),
+        ("aten::_log_softmax", [[4, 8, 16]], ["", "1", "False"], ("softmax", {"rows": 64, "cols": 8})),
+        (
+            "aten::native_layer_norm",
+            [[4, 8, 16], [], [16], [16]],
+            ["", "[16]"],
+            ("layer_norm", {"rows": 32, "cols": 16}),
+        ),
+        ("aten::native_layer_norm", [[4, 8, 16]], ["", "[8, 16]"], ("layer_norm", {"rows": 4, "cols": 128})),
+        ("aten::rms_norm", [[4, 8, 16], [], [16]], ["", "[16]"], ("rms_norm", {"rows": 32, "cols": 16})),
+        ("aten::sum", [[4, 8]], ["", ""], ("reduction", {"rows": 1, "cols": 32})),
+        ("aten::sum", [[4, 8]], ["", "6"], ("reduction", {"rows": 1, "cols": 32})),  # sum(self, dtype)
+        ("aten::mean", [[4, 8], [], [], []], ["", "[-1]", "True", ""], ("reduction", {"rows": 4, "cols": 8})),
+        ("aten::amax", [[4, 8], [], []], ["", "[0, 1]", "True"], ("reduction", {"rows": 1, "cols": 32})),
+        ("aten::linalg_vector_norm", [[4, 8]], ["", "2", "", "False"], ("reduction", {"rows": 1, "cols": 32})),
+    ],
+)
+def test_rows_and_columns(name, dims, values, expected):
+    assert sizes(mapped(name, dims, values=values)) == expected
+
+
+def test_look_ups():
+    for name, dims, values in (
+        ("aten::embedding", [[1000, 64], [7, 2]], ["", "", "-1"]),
+        ("aten::index_select", [[1000, 64], [], [14]], ["", "0", ""]),
+    ):
+        operator = mapped(name, dims, [BF16, LONG if name.endswith("g") else "Scalar", LONG], values)
+        assert (operator.op, operator.tokens, operator.vocab, operator.dim) == ("embedding", 14, 1000, 64)
+    assert "another axis" in refused("aten::index_select", dims, [BF16, "Scalar", LONG], ["", "1", ""])
+
+
+def test_generated_kernels():
+    dims, values = [[8, 32], [8, 32], [8, 32], []], ["", "", "", "256"]
+    pointwise = mapped("triton_poi_fused_add_3", dims, [BF16] * 3, values)
+    assert pointwise.work().bytes_read + pointwise.work().bytes_written == 3 * 256 * 2
+    norm = mapped("triton_red_fused_mean_0", [[8, 32], [32], [8, 32], [], []], [BF16] * 3, ["", "", "", "8", "32"])
+    assert norm.work().bytes_read + norm.work().bytes_written == 2 * 256 * 2
+    summed = mapped("triton_per_fused_sum_1", [[8, 32], [8], [], []], [BF16] * 2, ["", "", "8", "32"])
+    assert sizes(summed) == ("reduction", {"rows": 8, "cols": 32})
+
+
+@pytest.mark.parametrize(
+    ("name", "elements", "op", "size"),
+    [
+        ("allreduce", (1000, 1000), "all_reduce", 2000),
+        ("_allgather_base", (1000, 8000), "all_gather", 16000),
+        ("allgather_into_tensor_coalesced", (1000, 8000), "all_gather", 16000),
+        ("reduce_scatter_tensor_coalesced", (8000, 1000), "reduce_scatter", 16000),
+        ("all_to_allv", (1000, 1000), "alltoall", 2000),
+    ],
+)
+def test_collectives(name, elements, op, size):
+    operator = collective(name, elements, 8, "BFloat16")
+    assert (operator.op, operator.bytes, operator.num_gpus, operator.dtype) == (op, size, 8, "bf16")
+
+
+def test_reasons():
+    assert "record_shapes" in refused("aten::mm", [])
+    assert "(c10::complex<float>)" in refused("aten::mm", [[2, 2], [2, 2]], ["c10::complex<float>"] * 2)
+    assert "no product" in refused("aten::mm", [[2, 3], [2, 2]])
+    assert "without elements" in refused("aten::mm", [[0, 3], [3, 2]])
+
+
+def test_names_say_shapes_and_dtypes():
+    assert describe(call("aten::addmm", [[512], [16, 2048], [2048, 512], [], []], [BF16] * 3)) == (
+        "aten::addmm(bias 512, 16x2048, 2048x512) bf16"
+    )
+    assert describe(call("aten::copy_", [[4], [4]], [FLOAT, BF16])) == "aten::copy_(4, 4) fp32/bf16"
+    assert describe(call("aten::cat", [[[2], [3]], []], ["TensorList"])) == "aten::cat([2, 3])"
+    assert describe(call("aten::cat", [[[2]] * 9])) == "aten::cat([9 tensors, 18 elements])"
+
+
+DIMS = st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=5)
+
+
+@given(
+    name=st.sampled_from(sorted(MAPPINGS)),
+    dims=DIMS,
+    dtype=st.sampled_from([BF16, FLOAT, "TensorList", "Scalar"]),
+    values=st.lists(st.sampled_from(["", "1", "[1, 1]", "True", "-1", "x", "0.5", "[0]"]), max_size=9),
+)
+def test_every_mapping_gives_an_operator_or_a_reason(name, dims, dtype, values):
+    operator, reason = operator_of(call(name, dims, [dtype] * len(dims), values))
+    assert (operator is None) == bool(reason)
+    assert operator is None or operator.work().bytes_written > 0

@@ -1,0 +1,129 @@
+"""Convolutions of PyTorch and their gradients as operators of the model: FLOP and bytes by hand."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.formats.torch_trace.call import parse_call
+from perfmodel.formats.torch_trace.operators.aten import operator_of
+
+BF16, FLOAT = "c10::BFloat16", "float"
+
+
+def found(name, dims, types, values):
+    texts = (json.dumps(part).encode() if part else b"" for part in (dims, (), types or [BF16] * len(dims), values))
+    return operator_of(parse_call(name, list(texts)))
+
+
+def mapped(name, dims, types=(), values=()):
+    operator, reason = found(name, dims, types, values)
+    assert operator is not None, reason
+    return operator
+
+
+def refused(name, dims, types=(), values=()):
+    operator, reason = found(name, dims, types, values)
+    assert operator is None
+    return reason
+
+
+CONV = [[2, 16, 28, 28], [32, 16, 3, 3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "empty", "values"),
+    [
+        ("aten::convolution", 1, ["[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]),
+        ("aten::conv2d", 1, ["[2, 2]", "[1, 1]", "[1, 1]", "1"]),
+        ("aten::cudnn_convolution", 0, ["[1, 1]", "[2, 2]", "[1, 1]", "1", "True", "False", "True"]),
+        ("aten::miopen_convolution", 1, ["[1, 1]", "[2, 2]", "[1, 1]", "1", "False", "False"]),
+    ],
+)
+def test_convolutions(name, empty, values):
+    # stride 2, padding 1: (28 + 2 - 3) // 2 + 1 = 14 outputs each way; 2 n k p q c r s FLOP
+    operator = mapped(name, [*CONV, *[[]] * (empty + len(values))], [BF16] * 2, ["", "", *[""] * empty, *values])
+    assert (operator.stride, operator.padding, operator.p) == (2, 1, 14)
+    assert operator.flop() == 2 * 2 * 32 * 14 * 14 * 16 * 9
+
+
+GRADIENT = ["", "", "", "[0]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
+#: grad_output, input, weight of the convolution above
+MADE_FROM = [[2, 32, 14, 14], *CONV]
+
+
+@pytest.mark.parametrize(("asked", "count"), [("[True, True, False]", 2), ("[False, True, True]", 1)])
+def test_the_gradients_of_a_convolution_are_convolutions(asked, count):
+    # each gradient has the products and the tensors of the convolution itself; that of the bias is left out
+    operator = mapped("aten::convolution_backward", MADE_FROM, values=[*GRADIENT, asked])
+    forward = mapped(
+        "aten::convolution", CONV, values=["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
+    )
+    assert operator.count == count
+    assert operator.flop() == forward.flop() == 2 * 2 * 32 * 14 * 14 * 16 * 9
+    assert operator.work().bytes == forward.work().bytes
+
+
+def test_gradients_that_nothing_says_are_asked_for_are_not_modelled():
+    name = "aten::convolution_backward"
+    assert "does not name" in refused(name, MADE_FROM, values=[*GRADIENT, "[False, False, True]"])
+    assert "does not hold the values" in refused(name, MADE_FROM)
+    assert "transposed" in refused(name, MADE_FROM, values=[*GRADIENT[:7], "True", *GRADIENT[8:], "[True, True, True]"])
+
+
+@pytest.mark.parametrize(
+    ("x", "made", "weight", "stride"),
+    [
+        ([2, 16, 28, 28], [2, 32, 14, 14], [32, 16, 3, 3], 2),
+        ([2, 16, 28, 28], [2, 32, 28, 28], [32, 16, 1, 1], 1),
+        ([2, 16, 28, 28], [2, 32, 14, 14], [32, 16, 1, 1], 2),
+        ([2, 3, 224, 224], [2, 64, 112, 112], [64, 3, 7, 7], 2),
+        ([2, 16, 28, 28], [2, 16, 28, 28], [16, 1, 3, 3], 1),
+    ],
+)
+def test_three_sizes_say_what_a_gradient_of_2021_computes(x, made, weight, stride):
+    # 2 n k p q (c / groups) r s, with p and q as they stand in grad_output
+    operator = mapped("aten::cudnn_convolution_backward_weight", [x, made, weight], [FLOAT] * 3)
+    assert operator.stride == stride
+    assert operator.flop() == 2 * made[0] * made[1] * made[2] * made[3] * weight[1] * weight[2] * weight[3]
+
+
+def test_absurd_sizes_are_refused_at_once():
+    huge = 2**52
+    dims = [[1, 1, huge, huge], [1, 1, huge - 1, huge - 1], [1, 1, 3, 3]]
+    assert "stride and padding" in refused("aten::cudnn_convolution_backward_input", dims, [FLOAT] * 3)
+
+
+@given(
+    size=st.integers(1, 40),
+    taps=st.integers(1, 7),
+    stride=st.integers(1, 4),
+    padding=st.integers(0, 3),
+)
+def test_the_sizes_of_any_convolution_lead_back_to_its_work(size, taps, stride, padding):
+    padding = min(padding, taps // 2)
+    out = (size + 2 * padding - taps) // stride + 1
+    if out < 1:
+        return
+    dims = [[1, 2, size, size], [1, 4, out, out], [4, 2, taps, taps]]
+    operator = mapped("aten::cudnn_convolution_backward_input", dims, [FLOAT] * 3)
+    assert operator.flop() == 2 * 4 * out * out * 2 * taps * taps
+
+
+def test_two_sizes_do_not():
+    said = refused("aten::cudnn_convolution_backward_input", [[], [2, 32, 14, 14], [32, 16, 3, 3]], ["", FLOAT, FLOAT])
+    assert "argument 0" in said
+    strange = [[2, 16, 28, 28], [2, 32, 5, 14], [32, 16, 3, 3]]
+    assert "stride and padding" in refused("aten::cudnn_convolution_backward_input", strange, [FLOAT] * 3)
+
+
+def test_convolutions_that_are_not_modelled():
+    values = ["", "", "", "[2, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
+    assert "stride that differs by direction" in refused("aten::convolution", CONV, values=values)
+    assert "transposed" in refused("aten::convolution", CONV, values=[*values[:6], "True", *values[7:]])
+    assert "does not hold the values" in refused("aten::cudnn_convolution", CONV)
+    assert "3 dimensions" in refused("aten::convolution", [[1, 2, 3, 4, 5], [2, 2, 1, 1, 1]], values=values)
+    # a filter larger than the image: the operator itself refuses
+    large = [[1, 1, 2, 2], [1, 1, 9, 9]]
+    assert "fit no conv2d" in refused("aten::conv2d", large, values=["", "", "", "[1, 1]", "[0, 0]", "[1, 1]", "1"])

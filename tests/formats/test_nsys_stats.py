@@ -1,0 +1,283 @@
+"""``nsys stats``: every kind of report, as CSV and text, several in one stream, and real files against hand sums."""
+
+import csv
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.errors import InputFileError
+from perfmodel.formats.nsys import stats as nsys_stats
+from perfmodel.profile.timeline import COPY, DEVICE_TO_HOST, HOST_TO_DEVICE, KERNEL, LAUNCH, MEMCPY
+
+KERNELS = """Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+75.0,3000,3,1000.0,1000.0,900,1100,100.0,"void f<int, 4>(float *, int)"
+25.0,1000,1,1000.0,1000.0,1000,1000,0.0,ncclDevKernel_AllReduce_Sum_f32
+"""
+COPIES = """Time (%),Total Time (ns),Count,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Operation
+100.0,500,2,250.0,250.0,200,300,50.0,[CUDA memcpy Host-to-Device]
+"""
+SIZES = """Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation
+8.389,2,4.194,4.194,4.194,4.194,0.000,[CUDA memcpy Host-to-Device]
+"""
+CALLS = """Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+90.0,9000,4,2250.0,2000.0,1000,4000,900.0,cudaLaunchKernel
+10.0,1000,2,500.0,500.0,500,500,0.0,cudaMemcpyAsync
+"""
+RANGES = """Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Style,Range
+50.0,1000,1,1000.0,1000.0,1000,1000,0.0,PushPop,:step
+30.0,600,2,300.0,300.0,300,300,0.0,PushPop,:layer
+20.0,400,2,200.0,200.0,200,200,0.0,PushPop,:layer.mlp
+"""
+TRACE = """Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),\
+Bytes (MB),Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name
+60000,4000,102,64,64,1,256,1,1,64,0.001,0.000,,,,,NVIDIA A100 (1),1,,7,"gemm(double *, int)"
+1000,50000,101,,,,,,,,,,8.389,167.0,Pageable,Device,NVIDIA A100 (1),1,,7,[CUDA memcpy Host-to-Device]
+70000,1000,103,,,,,,,,,,0.004,4.0,Device,Pinned,NVIDIA A100 (1),1,,9,[CUDA memcpy Device-to-Host]
+"""
+API_TRACE = """Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name
+58000,1500,cudaLaunchKernel,0,102,7,8,20,main
+500,52000,cudaMemcpy,0,101,7,8,20,main
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def call(text):
+        path = tmp_path / "stats.txt"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        assert nsys_stats.sniff(path.read_bytes()[:65536])
+        return nsys_stats.read(path)
+
+    return call
+
+
+def times(profile):
+    return {entry.name: pytest.approx(entry.time_s) for entry in profile.entries}
+
+
+def test_a_stream_of_reports_counts_the_gpu_once_and_says_what_it_leaves_out(read):
+    stream = "\n".join(
+        (
+            "Generating SQLite file run.sqlite from run.nsys-rep\nProcessing [run.sqlite] with [cuda_api_sum.py]...\n",
+            " ** CUDA API Summary (cuda_api_sum):\n\n" + CALLS,
+            " ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):\n\n" + KERNELS,
+            "SKIPPED: run.sqlite does not contain OpenMP event data.\n\n" + COPIES,
+            SIZES,
+            " ** NVTX Range Summary (nvtx_sum):\n\n" + RANGES,
+        )
+    )
+    profile = read(stream)
+    kernel, copies = "void f<int, 4>(float *, int)", "[CUDA memcpy Host-to-Device]"
+    assert times(profile) == {kernel: 3e-6, "ncclDevKernel_AllReduce_Sum_f32": 1e-6, copies: 0.5e-6}
+    entries = {entry.name: entry for entry in profile.entries}
+    assert [entry.category for entry in profile.entries] == ["kernel", "communication", "memcpy"]
+    assert (entries[kernel].calls, entries[copies].metrics) == (3, {"copied_bytes": 8.389e6})
+    left_out = [note for note in profile.notes if note.startswith("Left out")]
+    assert left_out == [
+        "Left out: calls of the CUDA API (10 us): they run on the CPU beside the kernels.",
+        "Left out: ranges (NVTX) (2 us): they contain one another and the rest.",
+    ]
+
+
+def as_text(report, width=2):
+    """Lay a CSV report out as ``nsys stats`` prints it: columns under a rule, with marks between thousands."""
+    rows = list(csv.reader(report.splitlines()))
+    rows = [[f"{int(cell):,}" if cell.isdigit() else cell for cell in row] for row in rows]
+    sizes = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [" " + (" " * width).join(c.rjust(s) for c, s in zip(row, sizes, strict=True)) for row in rows]
+    return "\n".join((lines[0], " " + (" " * width).join("-" * size for size in sizes), *lines[1:])) + "\n"
+
+
+def test_text_says_the_same_as_csv(read):
+    stream = " ** Kernels:\n\n" + as_text(KERNELS) + "\n ** Copies:\n\n" + as_text(COPIES) + "\n" + as_text(SIZES)
+    assert read(stream).entries == read("\n".join((KERNELS, COPIES, SIZES))).entries
+
+
+def test_empty_cells_of_a_text_trace_stand_under_their_rule(read):
+    a, b = read(as_text(TRACE)), read(TRACE)
+    assert times(a) == times(b)
+    assert np.array_equal(a.timeline.gpu.bytes, b.timeline.gpu.bytes, equal_nan=True)
+
+
+def test_bars_and_tabs_are_columns_too(read):
+    rows = list(csv.reader(KERNELS.splitlines()))
+    bars = "\n".join("| " + " | ".join(row) + " |" for row in (rows[0], ["---"] * 9, *rows[1:]))
+    tabs = "\n".join("\t".join(row) for row in rows)
+    assert read(bars).entries == read(tabs).entries == read(KERNELS).entries
+
+
+def test_old_reports_without_units_are_in_nanoseconds_and_kibibytes(read):
+    profile = read("""CUDA Kernel Statistics (nanoseconds)
+
+Time(%)  Total Time   Instances  Average  Minimum    Maximum  Name
+-------  ----------  ----------  -------  -------  ---------  --------------------
+  100.0        3360           2   1680.0     1664       1696  conv_forward_kernel
+
+
+CUDA Memory Operation Statistics (nanoseconds)
+
+Time(%)  Total Time  Operations     Average   Minimum   Maximum  Name
+-------  ----------  ----------  ----------  --------  --------  ------------------
+  100.0    89602913           2  44801456.5  41565528  48037385  [CUDA memcpy HtoD]
+
+
+CUDA Memory Operation Statistics (KiB)
+
+   Total  Operations   Average     Minimum   Maximum  Name
+--------  ----------  --------  ----------  --------  ------------------
+538906.0           2  269453.0  250000.000  288906.0  [CUDA memcpy HtoD]
+""")
+    assert times(profile) == {"conv_forward_kernel": 3360e-9, "[CUDA memcpy HtoD]": 89602913e-9}
+    # 538906 KiB = 538906 x 1024 B = 551839744 B
+    assert profile.entries[1].metrics == {"copied_bytes": 551839744.0}
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("us", 1e-6), ("ms", 1e-3), ("sec", 1.0)])
+def test_the_unit_is_that_of_the_header(read, unit, scale):
+    assert read(KERNELS.replace("(ns)", f"({unit})")).total_time_s == pytest.approx(4000 * scale)
+
+
+def test_a_report_that_is_printed_twice_counts_once(read):
+    assert read(KERNELS + "\n" + KERNELS).entries == read(KERNELS).entries
+
+
+def test_kernels_by_grid_and_block_are_not_counted_again(read):
+    by_grid = """Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),\
+GridXYZ,BlockXYZ,Name
+100.0,4000,4,1000.0,1000.0,900,1100,100.0,   1    1    1, 256    1    1,f
+"""
+    profile = read(KERNELS + "\n" + by_grid)
+    assert profile.total_time_s == pytest.approx(4e-6)
+    assert any("listed by grid and block" in note for note in profile.notes)
+    assert read(by_grid).total_time_s == pytest.approx(4e-6)
+
+
+def test_api_calls_in_the_summary_of_everything_are_left_out(read):
+    profile = read("""Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),\
+Category,Operation
+80.0,8000,1,8000.0,8000.0,8000,8000,0.0,CUDA_API,cudaMalloc
+15.0,1500,3,500.0,500.0,500,500,0.0,CUDA_KERNEL,f
+5.0,500,1,500.0,500.0,500,500,0.0,MEMORY_OPER,[CUDA memcpy Device-to-Host]
+""")
+    assert times(profile) == {"f": 1.5e-6, "[CUDA memcpy Device-to-Host]": 0.5e-6}
+    assert any("API calls on the CPU (8 us)" in note for note in profile.notes)
+
+
+def test_calls_of_the_operating_system_are_told_from_cuda(read):
+    system = CALLS.replace("cudaLaunchKernel", "poll").replace("cudaMemcpyAsync", "ioctl")
+    profile = read(system + "\n" + CALLS)
+    assert {entry.name for entry in profile.entries} == {"cudaLaunchKernel", "cudaMemcpyAsync"}
+    assert {entry.category for entry in profile.entries} == {"host"}
+    assert "calls of the operating system, of all threads" in read(system).notes[0]
+
+
+def test_ranges_count_only_what_is_theirs(read):
+    # :layer has 600 - 400 = 200 ns of its own; :step, which ran once, holds 600 ns of others: 400 ns of its own
+    profile = read(RANGES)
+    assert times(profile) == {":step": 400e-9, ":layer": 200e-9, ":layer.mlp": 400e-9}
+    assert profile.total_time_s == pytest.approx(1000e-9)
+
+
+def test_ranges_that_nothing_explains_are_warned_of(read):
+    profile = read(RANGES.replace(",1,1000.0", ",4,250.0"))
+    assert "the total is too large" in profile.notes[-1]
+
+
+def test_a_trace_has_a_time_line_with_copies_calls_and_launches(read):
+    profile = read(TRACE + "\n" + API_TRACE)
+    gpu, api = profile.timeline.gpu, profile.timeline.api
+    # the first event is the cudaMemcpy at 500 ns; the GPU's events start 0.5, 59.5 and 69.5 us behind it
+    assert gpu.start_s == pytest.approx([0.5e-6, 59.5e-6, 69.5e-6])
+    assert gpu.duration_s == pytest.approx([50e-6, 4e-6, 1e-6])
+    assert gpu.category.tolist() == [MEMCPY, KERNEL, MEMCPY]
+    assert gpu.direction.tolist() == [HOST_TO_DEVICE, -1, DEVICE_TO_HOST]
+    assert gpu.pinned.tolist() == [0, -1, 1]
+    assert gpu.bytes == pytest.approx([8.389e6, np.nan, 4e3], nan_ok=True)
+    assert (gpu.device.tolist(), gpu.stream.tolist()) == ([1, 1, 1], [7, 7, 9])
+    assert api.category.tolist() == [COPY, LAUNCH]
+    # the copy to the host has no call in the file
+    assert gpu.launch.tolist() == [0, 1, -1]
+    assert profile.timeline.window_s == pytest.approx((0.0, 70.5e-6))
+    assert profile.device == "NVIDIA A100"
+    pageable = next(entry for entry in profile.entries if "Host-to-Device" in entry.name)
+    assert pageable.metrics == {"copied_bytes": 8.389e6, "pageable_bytes": 8.389e6}
+
+
+def test_a_trace_is_taken_before_sums_of_the_same_kernels(read):
+    profile = read(KERNELS + "\n" + TRACE)
+    assert profile.total_time_s == pytest.approx(55e-6)
+    assert any("already" in note for note in profile.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (KERNELS.splitlines()[0] + "\n", "no rows"),
+        (KERNELS[:-40], "line 3 has 7 cells, but there are 9 columns.*cut off"),
+        (KERNELS.replace('*, int)"', "*, int)"), "line 2 opens a quote that is not closed"),
+        (KERNELS.replace('"', ""), "line 2 has 11 cells, but there are 9 columns"),
+        (KERNELS.replace("3000", "fast"), "line 2: 'fast' in column 'Total Time .ns.' is not a time"),
+        (KERNELS.replace("3000", "-3000"), "line 2: the time '-3000' .* is negative"),
+        (KERNELS.replace("3000", "3e30"), "over 30 years"),
+        (KERNELS.replace("3000", "0").replace("1000,1,", "0,1,"), "no row has a time above zero"),
+        (KERNELS.replace("3000", "1.234.567").replace(",1000,1", ',"1,234,567",1'), "written in two ways"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(read, text, message):
+    with pytest.raises(InputFileError, match=message):
+        read(text)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 100, b"\x7fELF\x02\x01\xff\xfe", b"hello\n", b"a,b\n1,2\n"])
+def test_other_files_get_one_message(tmp_path, data):
+    (tmp_path / "x.csv").write_bytes(data)
+    assert not nsys_stats.sniff(data)
+    with pytest.raises(InputFileError):
+        nsys_stats.read(tmp_path / "x.csv")
+
+
+def test_european_numbers_are_read(read):
+    text = "\t".join(KERNELS.splitlines()[0].split(",")) + "\n75,0\t3.000.000\t3\t1.000.000,0\t1\t1\t1\t0,5\tf\n"
+    assert read(text).total_time_s == pytest.approx(3e-3)
+
+
+@settings(max_examples=150)
+@given(seed=st.integers(0, 2**32))
+def test_damage_gives_a_profile_or_a_message(survives, damaged, seed):
+    survives(
+        nsys_stats,
+        damaged(("\n".join((KERNELS, COPIES, SIZES, CALLS)), RANGES, TRACE + "\n" + API_TRACE, as_text(TRACE)), seed),
+    )
+
+
+@settings(max_examples=60)
+@given(data=st.one_of(st.binary(max_size=300), st.text(max_size=300).map(lambda text: text.encode("utf-8", "replace"))))
+def test_anything_gives_a_profile_or_a_message(survives, data):
+    survives(nsys_stats, data)
+
+
+def test_the_kernels_of_a_real_run_add_up(data_dir):
+    profile = nsys_stats.read(data_dir / "nsys" / "yashlabs_qwen_decode_cuda_gpu_kern_sum.csv")
+    # 22.9 ms in 34 kernels; the first is 3,858,254 ns and 16.9 % of them: 3.858254 / 22.89429 = 0.16852
+    assert (len(profile.entries), profile.total_time_s) == (34, pytest.approx(22894290e-9, rel=1e-12))
+    assert profile.entries[0].time_s / profile.total_time_s == pytest.approx(0.169, abs=0.0005)
+    assert sum(entry.calls for entry in profile.entries) == 6496  # as many as cudaLaunchKernel calls
+    assert profile.notes == ()
+
+
+def test_the_api_calls_of_a_real_run_are_times_of_the_cpu(data_dir):
+    profile = nsys_stats.read(data_dir / "nsys" / "yashlabs_qwen_decode_cuda_api_sum.csv")
+    launches = profile.entries[0]
+    assert (launches.name, launches.calls, launches.category) == ("cudaLaunchKernel", 6496, "host")
+    assert launches.time_s / profile.total_time_s == pytest.approx(0.989, abs=0.0005)
+
+
+def test_the_ranges_of_a_real_run_do_not_count_twice(data_dir):
+    profile = nsys_stats.read(data_dir / "nsys" / "yashlabs_qwen_decode_nvtx_sum_top.csv")
+    own = {entry.name: entry.time_s for entry in profile.entries}
+    # ":decode_S2048" ran once, 191,290,912 ns, and holds all others
+    assert profile.total_time_s == pytest.approx(191290912e-9, rel=1e-12)
+    # layers.0 without its input_layernorm and q_norm: 7,271,249 - 806,186 - 753,016 = 5,712,047 ns
+    assert own[":model.layers.0"] == pytest.approx(5712047e-9)

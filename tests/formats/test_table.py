@@ -1,0 +1,304 @@
+"""Plain tables: every format and delimiter, what is wrong, real files, and a small fuzz test."""
+
+import contextlib
+import csv
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import perfmodel
+from perfmodel.errors import InputFileError, PerfModelError
+from perfmodel.formats import read_profile
+from perfmodel.formats.table import reader as table
+
+NAMES_AND_TIMES = {"gemm": 0.012, "void f<int, float>(T)": 0.003}
+
+
+@pytest.fixture
+def read(tmp_path):
+    def call(text, suffix=".csv"):
+        path = tmp_path / f"profile{suffix}"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read_profile(path)
+
+    return call
+
+
+def times(profile):
+    return {entry.name: pytest.approx(entry.time_s) for entry in profile.entries}
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_every_delimiter_and_line_end(read, delimiter, newline):
+    lines = [["name", "time_ms"], ["gemm", "12"], ['"void f<int, float>(T)"', "3.0"]]
+    assert times(read(newline.join(delimiter.join(line) for line in lines))) == NAMES_AND_TIMES
+
+
+@pytest.mark.parametrize(
+    ("text", "suffix"),
+    [
+        ('[{"name": "gemm", "time_ms": 12}, {"name": "void f<int, float>(T)", "time_ms": 3}]', ".json"),
+        ('{"rows": [{"name": "gemm", "time_s": 0.012}, {"name": "void f<int, float>(T)", "time_s": 3e-3}]}', ".json"),
+        ('[[kernel]]\nname="gemm"\ntime="12 ms"\n[[kernel]]\nname="void f<int, float>(T)"\ntime="3000 us"', ".toml"),
+        ("- {name: gemm, time: 12 ms}\n- {name: 'void f<int, float>(T)', time: 3 ms}", ".yaml"),
+    ],
+)
+def test_documents_hold_the_same_profile(read, text, suffix):
+    assert times(read(text, suffix)) == NAMES_AND_TIMES
+
+
+def test_perfmodels_own_json_rows_are_a_profile(read):
+    document = {"schema_version": 1, "command": "roi", "context": {}, "rows": [{"name": "a", "time_s": 2.0}]}
+    assert times(read(json.dumps(document), ".json")) == {"a": 2.0}
+
+
+def test_units_in_cells_may_be_mixed(read):
+    assert times(read("op,time\na,12 ms\nb,3us\nc,1.5 s\nd,0\n")) == {"a": 12e-3, "b": 3e-6, "c": 1.5, "d": 0.0}
+
+
+@pytest.mark.parametrize("number", ['"1,234,567.5"', "1'234'567.5", "1 234 567.5", "1.2345675e6"])
+def test_marks_between_thousands(read, number):
+    assert times(read(f"name,time_us\na,{number}\n")) == {"a": 1.2345675}
+
+
+@pytest.mark.parametrize("text", ["name;time_ms\na;1,234\n", "name;time_ms\na;12,5\n", 'name,time_ms\na,"0,123"\n'])
+def test_a_comma_that_may_be_a_decimal_mark_is_an_error(read, text):
+    with pytest.raises(InputFileError, match=r"line 2, column 'time_ms': .* is not a clear number"):
+        read(text)
+
+
+def test_comments_blank_lines_and_a_byte_order_mark(read):
+    profile = read(b"\xef\xbb\xbf# made by hand\n\nname,time_ms\n# the first\na,1\n\n , \nb,2\n")
+    assert times(profile) == {"a": 1e-3, "b": 2e-3}
+
+
+def test_a_header_may_start_with_a_number_sign(read):
+    profile = read("# of Calls,Name,Time (ms)\n3,a,6\n")
+    assert (profile.entries[0].name, profile.entries[0].calls) == ("a", 3)
+
+
+def test_an_average_counts_for_every_call(read):
+    profile = read("name,avg_us,calls\na,10,100\nb,5,2\n")
+    assert times(profile) == {"a": 1e-3, "b": 1e-5}
+    assert profile.notes == ("Times are the mean 'avg_us' times 'calls'.",)
+    assert "no column of calls" in read("name,avg_us\na,10\n").notes[0]
+
+
+def test_rows_without_a_time_are_left_out_and_counted(read):
+    profile = read("name,time_ms,calls\na,1,1\nb,,1\nc,n/a,1\nd,NaN,1\ne\n")
+    assert times(profile) == {"a": 1e-3}
+    assert profile.skipped == {"a row without a time": 4}
+    assert profile.notes == ("Left out: 4 x a row without a time.",)
+
+
+def test_rows_of_one_name_are_summed(read):
+    profile = read("name,time_ms,calls\na,1,1\nb,2,1\na,3,4\n")
+    assert times(profile) == {"a": 4e-3, "b": 2e-3}
+    assert profile.entries[0].calls == 5
+    assert profile.notes == ("2 rows share one name; they are summed.",)
+
+
+@pytest.mark.parametrize("name", ["total", "Total:", "TOTAL", "Sum"])
+def test_a_total_counts_no_time_twice(read, name):
+    profile = read(f"name,time_ms\na,120.01\nb,380\n{name},500\n")
+    assert times(profile) == {"a": 0.12001, "b": 0.380}
+    assert "is the sum of the others and is left out" in profile.notes[0]
+
+
+def test_what_a_total_holds_beyond_its_rows_is_kept(read):
+    profile = read("name,time_ms\ntotal,500\nattention,120\n")
+    assert times(profile) == {"attention": 0.120, "(not itemised)": 0.380}
+    assert profile.total_time_s == pytest.approx(0.5)
+
+
+def test_a_total_below_its_rows_shows_that_they_nest(read):
+    profile = read("name,time_ms\nouter,500\ninner,120\ntotal,500\n")
+    assert times(profile) == {"outer": 0.5, "inner": 0.12}
+    assert "overlap or nest" in profile.notes[0]
+
+
+def test_an_operator_called_sum_is_an_entry(read):
+    assert times(read("op,time_ms\nmm,5\nsum,1\n")) == {"mm": 5e-3, "sum": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,time_ms\na,-1\n", "line 2, column 'time_ms': the time is negative"),
+        ("# c\n\nname,time_ms\na,1\nb,fast\n", "line 5, column 'time_ms': 'fast' is not a time"),
+        ("name,time_ms\na,12 us\n", "another unit than the header"),
+        ("name,time\na,12 ms\nb,12\n", "line 3, column 'time': '12' has no unit"),
+        ("name,time_ms\na,12 GB\n", "'12 GB' is not a time"),
+        ("name,time_ms\na,inf\n", "'inf' is not a time"),
+        ("name,time_ms\na,1e999\n", "over 30 years"),
+        ("name,avg_s,calls\na,1e6,1e6\n", "over 30 years"),
+        ("name,time_ms\nf(int, float),1\n", "line 2 has 3 cells.*Quote a name"),
+        ('name,time_ms\na,1\n"b,2\n', "cannot be split"),
+        ("name,time_ms\na,0\n", "all times are zero"),
+        ("name,time_ms\n", "no row has a time"),
+        ("name,time_ms\na,-\n", "no row has a time"),
+        ("# nothing\n\n", "only comments"),
+        ("name,time_ms,calls\na,1,1.5\n", "line 2, calls: '1.5' is not a whole number of calls"),
+        ("name,time_ms,calls\na,1,-1\n", "not a whole number of calls"),
+        ("", "empty"),
+        ("just some text\n", "no column holds a name"),
+        (b"name,time_ms\n\xff,1\n", "line 2 is not UTF-8"),
+        (b"name,time_ms\na\x00,1\n", "NUL"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(read, text, message):
+    with pytest.raises(InputFileError, match=message):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "no list of rows"),
+        ("3", "no list of rows"),
+        ('{"a": [{}], "b": [{}]}', "no list of rows"),
+        ("[1]", "row 1 is no table"),
+        ('[{"name": "a", "time_ms": [1]}]', "row 1, column 'time_ms': '\\[1\\]' is not a time"),
+        ('[{"name": "a", "time_ms": true}]', "is not a time"),
+        ('[{"name": "a", "time_ms": 1e400}]', "over 30 years"),
+        ('[{"name": "a", "time_ms": 1', "not valid JSON"),
+    ],
+)
+def test_what_is_wrong_in_a_document_is_said(read, text, message):
+    with pytest.raises(InputFileError, match=message):
+        read(text, ".json")
+
+
+def test_several_units_in_one_column_are_said(read):
+    assert read("op,time\na,12 ms\nb,3us\nc,1.5 s\nd,0\n").notes == (
+        "Times are given in several units (ms, us, s); each is converted.",
+    )
+    assert read("op,time\na,12 ms\nb,3 ms\n").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ((75, 25), None),
+        (("75.0%", "25.0%"), None),
+        ((60, 60), "add up to 120: rows contain one another or count twice"),
+        ((30, 10), "add up to 40: rows are missing here, or are parts of others"),
+        ((25, 75), "A row with 25 in 'Time %' has 75 % of the times"),
+        (("", ""), None),
+    ],
+)
+def test_percentages_that_do_not_fit_the_times_are_said(read, shares, said):
+    notes = read(f"name,time_ms,Time %\na,3,{shares[0]}\nb,1,{shares[1]}\ntotal,4,100\n").notes
+    assert [note for note in notes if "Time %" in note] == [note for note in notes if said and said in note]
+    assert any("Time %" in note for note in notes) == bool(said)
+
+
+def test_one_column_of_percentages_that_fits_is_enough(read):
+    # shares of all kernels fit; shares of the run's time do not, and need not
+    assert read("name,time_ms,% of kernels,% of run,Cumulative %\na,3,75,60,75\nb,1,25,20,100\n").notes == ()
+
+
+def test_kernels_beside_their_operators_do_not_count_again(read):
+    profile = read("name,time_ms\naten::mm,3\naten::add,1\nsm80_gemm_128,3\nvoid add<int>(T),0.9\nmy region,5\n")
+    assert times(profile) == {"aten::mm": 3e-3, "aten::add": 1e-3, "my region": 5e-3}
+    assert "(4 ms in 2 operators, 3.9 ms in 2 kernels): only the operators are counted" in profile.notes[0]
+
+
+def test_operators_and_kernels_of_other_times_are_kept_with_a_warning(read):
+    profile = read("name,time_ms\naten::mm,3\nvoid add<int>(T),1\n")
+    assert profile.total_time_s == pytest.approx(4e-3)
+    assert "time counts twice" in profile.notes[0]
+
+
+def test_a_trace_is_no_table(tmp_path):
+    (tmp_path / "x.json").write_text('{"traceEvents": []}')
+    with pytest.raises(InputFileError, match="a trace of events, not a table"):
+        table.read_profile(tmp_path / "x.json")
+
+
+def test_a_missing_file_and_a_directory_are_errors(tmp_path):
+    for path in (tmp_path, tmp_path / "none.csv"):
+        with pytest.raises(InputFileError):
+            read_profile(path)
+
+
+def test_the_public_name_is_this():
+    assert perfmodel.read_profile is read_profile
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "time", "scale", "calls"),
+    [
+        ("profile_tables/tracelens_h100_qwen_ops_summary.csv", "name", "total_direct_kernel_time_ms", 1e-3, "Count"),
+        (
+            *("profile_tables/tracelens_h100_qwen_kernel_summary.csv", "Kernel name"),
+            *("Kernel duration (µs)_sum", 1e-6, "Kernel duration (µs)_count"),
+        ),
+        ("nsys/yashlabs_qwen_decode_cuda_gpu_kern_sum.csv", "Name", "Total Time (ns)", 1e-9, "Instances"),
+        ("nsys/yashlabs_qwen_decode_cuda_api_sum.csv", "Name", "Total Time (ns)", 1e-9, "Num Calls"),
+    ],
+)
+def test_real_tables_add_up_to_a_plain_sum_of_their_column(data_dir, file, name, time, scale, calls):
+    with open(data_dir / file, newline="", encoding="utf-8-sig") as stream:
+        rows = list(csv.DictReader(stream))
+    profile = read_profile(data_dir / file)
+    assert profile.total_time_s == pytest.approx(sum(float(row[time]) for row in rows) * scale, rel=1e-12)
+    assert {entry.name for entry in profile.entries} == {row[name] for row in rows}
+    assert sum(entry.calls for entry in profile.entries) == sum(int(row[calls]) for row in rows)
+    assert not profile.skipped
+
+
+def test_a_real_table_without_a_unit_says_how_to_give_one(data_dir):
+    path = data_dir / "profile_tables" / "neusight_opgraph_A100-PCIE-40GB_gpt2_large-inf-1024-4.csv"
+    with pytest.raises(InputFileError, match="latency_ms"):
+        read_profile(path)
+
+
+GOOD = b'# c\nname,"Total Time (us)",Avg (ns),calls,%\n"a<1, 2>",1,500,2,50\nb,"1,000.5",1,1,50\ntotal,1001.5,1,3,100\n'
+GOOD_JSON = b'{"rows": [{"name": "a", "time": "12 ms", "calls": 3}, {"name": "b", "time": "1 s", "calls": null}]}'
+
+
+@st.composite
+def damaged(draw, good):
+    """Return a valid file with some bytes replaced, removed, doubled or put elsewhere."""
+    data = bytearray(good)
+    random_ = random.Random(draw(st.integers(0, 2**32)))
+    for _ in range(draw(st.integers(1, 8))):
+        at = random_.randrange(len(data) + 1)
+        piece = bytes(random_.choices(b'",;\n\r\t|-+.eE#%[]{}:0123456789msun \xc2\xb5abN', k=random_.randrange(4)))
+        data[at : at + random_.randrange(6)] = piece
+    return bytes(data)
+
+
+def _reads_or_complains(tmp_path_factory, data, suffix):
+    path = tmp_path_factory.mktemp("fuzz") / f"p{suffix}"
+    path.write_bytes(data)
+    with contextlib.suppress(PerfModelError):
+        profile = read_profile(path)
+        assert profile.total_time_s > 0
+        assert all(entry.time_s >= 0 for entry in profile.entries)
+
+
+@settings(max_examples=300)
+@given(data=st.one_of(damaged(GOOD), st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
+def test_no_text_gives_anything_but_a_profile_or_a_message(tmp_path_factory, data):
+    _reads_or_complains(tmp_path_factory, data, ".csv")
+
+
+@settings(max_examples=150)
+@given(data=st.one_of(damaged(GOOD_JSON), st.binary(max_size=100)), suffix=st.sampled_from([".json", ".yaml", ".toml"]))
+def test_no_document_gives_anything_but_a_profile_or_a_message(tmp_path_factory, data, suffix):
+    _reads_or_complains(tmp_path_factory, data, suffix)
+
+
+cells = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.lists(st.integers()))
+
+
+@settings(max_examples=150)
+@given(rows=st.lists(st.dictionaries(st.sampled_from(["name", "time_ms", "time", "calls", "x"]), cells), max_size=4))
+def test_no_json_rows_give_anything_but_a_profile_or_a_message(tmp_path_factory, rows):
+    _reads_or_complains(tmp_path_factory, json.dumps(rows).encode(), ".json")

@@ -1,0 +1,197 @@
+"""Broken traces: one clear message each, and no traceback whatever the bytes or the fields are."""
+
+import contextlib
+import gzip
+import json
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.errors import InputFileError, PerfModelError
+from perfmodel.formats import read_profile
+from perfmodel.formats.detect import ReadOptions
+from perfmodel.formats.torch_trace import reader as torch_trace
+
+
+def event(cat, name, ts, dur, tid=1, **args):
+    return {"ph": "X", "cat": cat, "name": name, "pid": 9, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+EVENTS = [
+    event("user_annotation", "ProfilerStep#1", 0, 100),
+    event(
+        "cpu_op", "aten::mm", 1, 9, **{"External id": 5, "Input Dims": [[4, 8], [8, 2]], "Input type": ["float"] * 2}
+    ),
+    event("cuda_runtime", "cudaLaunchKernel", 3, 2, correlation=7, **{"External id": 5}),
+    event("kernel", "sgemm", 12, 4, tid=7, correlation=7, stream=7, device=0, **{"External id": 5}),
+    event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 20, 2, tid=7, stream=7, device=0, bytes=64),
+]
+TRACE = json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}], "traceEvents": EVENTS}).encode()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("traces") / "trace.json"
+
+
+@pytest.fixture
+def fails(path):
+    def call(data):
+        path.write_bytes(data)
+        with pytest.raises(InputFileError) as error:
+            read_profile(path)
+        assert str(path) in str(error.value)
+        return str(error.value)
+
+    return call
+
+
+def test_the_trace_is_good(path):
+    path.write_bytes(TRACE)
+    profile = read_profile(path)
+    assert profile.total_time_s == pytest.approx(6e-6)
+    assert not profile.skipped
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "the file is empty"),
+        (b" \n\t", "the file is empty"),
+        (b"\0" * 5000, "NUL bytes"),
+        (TRACE[:-1], "is cut off"),
+        (TRACE[: len(TRACE) // 2], "is cut off"),
+        (TRACE.replace(b'"traceEvents"', b'"events"'), 'holds no list "traceEvents"'),
+        (b'{"schemaVersion": 1, "traceEvents": null}', 'holds no list "traceEvents"'),
+        (b'{"schemaVersion": 1, "traceEvents": {"a": 1}}', 'holds no list "traceEvents"'),
+        (b'{"schemaVersion": 1, "traceEvents": []}', "neither GPU work nor operators"),
+        (TRACE.replace(b": 9", b": nine"), "is not valid JSON"),
+        (TRACE.replace(b"sgemm", b"\xff\xfe"), "is not valid JSON"),
+        (TRACE[:200] + b"\0" * 400, "is not valid JSON"),
+        (gzip.compress(TRACE, mtime=0)[:-20], "is not a whole gzip file"),
+        (gzip.compress(TRACE, mtime=0)[:30], "is not a whole gzip file"),
+        (gzip.compress(TRACE, mtime=0)[:-8] + b"\0" * 8, "is not a whole gzip file"),
+        (gzip.compress(b"", mtime=0), "the file is empty"),
+        (TRACE.replace(b'"dur"', b'"dauer"'), "left out: 5 x an event without a duration"),
+        (TRACE.replace(b'"dur": ', b'"dur": -'), "left out: 5 x an event with a negative time"),
+        (b'{"schemaVersion": 1, "traceEvents": ' + b"[" * 50_000, "JSON|nested|cut off"),
+    ],
+)
+def test_one_message_for_each_defect(fails, data, said):
+    message = fails(data)
+    assert any(part in message for part in said.split("|"))
+    assert "\n" not in message
+
+
+def test_a_json_that_is_no_trace_is_not_taken_for_one(fails):
+    assert "no list of rows" in fails(b'{"hello": {"world": 1}}')
+    assert not torch_trace.sniff(b'[{"name": "aten::mm", "cpu_time": 5}]')
+    assert torch_trace.sniff(b' [\n{"ph": "X", "ts": 5}')
+
+
+@pytest.mark.parametrize("data", [TRACE[:-1], TRACE.replace(b": 9", b": nine"), b"\0" * 5000, b"", TRACE[:300]])
+def test_piece_by_piece_the_messages_are_as_clear(path, data):
+    path.write_bytes(data)
+    with pytest.raises(InputFileError):
+        torch_trace.read(path, ReadOptions(stream_above_bytes=0))
+
+
+def test_a_missing_file_and_a_directory(tmp_path):
+    with pytest.raises(InputFileError, match="no such file"):
+        read_profile(tmp_path / "nowhere.json")
+    with pytest.raises(InputFileError, match="directory"):
+        read_profile(tmp_path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputFileError, match="is a pipe or a device"):
+        read_profile(tmp_path / "pipe")
+
+
+def test_events_with_odd_fields_are_counted_and_the_rest_is_read(path):
+    odd = [
+        {**EVENTS[3], "ts": "soon"},
+        {**EVENTS[3], "name": 5},
+        {**EVENTS[3], "args": [1, 2]},
+        {**EVENTS[3], "args": {"correlation": "seven"}},
+        {**EVENTS[3], "dur": None},
+        {**EVENTS[3], "ph": "B"},
+        {**EVENTS[3], "ts": -4},
+        {**EVENTS[3], "dur": 1e17},
+        {"cat": "kernel", "ph": "X"},
+    ]
+    path.write_text(json.dumps({"traceEvents": [*EVENTS, *odd]}))
+    profile = read_profile(path)
+    assert profile.total_time_s == pytest.approx(6e-6)
+    assert profile.skipped == {
+        "an event with a field of the wrong type": 4,
+        "an event without a duration": 1,
+        "an event that is no complete one (ph is not X)": 1,
+        "an event with a negative time": 1,
+        "an event with an impossible time": 1,
+        "an event without a start": 1,
+    }
+    assert any("Left out: 4 x an event with a field of the wrong type" in note for note in profile.notes)
+
+
+def test_nan_and_infinity_of_the_profiler_are_read_as_nothing(path):
+    data = TRACE.replace(b'"bytes": 64', b'"bytes": 64, "memory bandwidth (GB/s)": inf, "x": -nan, "y": [NaN, 1]')
+    path.write_bytes(data)
+    assert read_profile(path).total_time_s == pytest.approx(6e-6)
+    assert torch_trace.read(path, ReadOptions(stream_above_bytes=0)).total_time_s == pytest.approx(6e-6)
+
+
+JUNK = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=8)
+)
+NESTED = st.recursive(JUNK, lambda inner: st.lists(inner, max_size=3), max_leaves=6)
+KEYS = ("External id", "correlation", "stream", "device", "bytes", "Input Dims", "Input type", "Input Strides")
+NAMES = (
+    "aten::mm",
+    "aten::conv2d",
+    "aten::copy_",
+    "aten::cat",
+    "aten::_softmax",
+    "triton_poi_x",
+    "k",
+    "cudaGraphLaunch",
+)
+CATEGORIES = ("kernel", "Kernel", "cpu_op", "gpu_memcpy", "cuda_runtime", "user_annotation", "gpu_user_annotation")
+ANY_EVENT = st.fixed_dictionaries(
+    {"cat": st.sampled_from(CATEGORIES), "name": st.sampled_from(NAMES), "ph": st.just("X")},
+    optional={
+        "ts": JUNK | st.integers(0, 9),
+        "dur": JUNK | st.integers(0, 9),
+        "pid": JUNK,
+        "tid": JUNK,
+        "args": st.dictionaries(
+            st.sampled_from((*KEYS, "Concrete Inputs", "Collective name", "In msg nelems", "Group size", "dtype")),
+            NESTED | st.integers(0, 3) | st.lists(st.lists(st.integers(-1, 9), max_size=5), max_size=4),
+            max_size=8,
+        ),
+    },
+)
+
+
+@settings(max_examples=30)
+@given(events=st.lists(ANY_EVENT, max_size=6), limit=st.sampled_from([0, 10**9]), by=st.sampled_from(["shape", "op"]))
+def test_no_traceback_for_any_fields(path, events, limit, by):
+    path.write_text(json.dumps({"traceEvents": [*EVENTS, *events]}))
+    with contextlib.suppress(PerfModelError):
+        profile = torch_trace.read(path, ReadOptions(by, stream_above_bytes=limit))
+        assert profile.total_time_s >= 0
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_traceback_for_any_bytes(path, data):
+    broken = bytearray(gzip.compress(TRACE, mtime=0) if data.draw(st.booleans()) else TRACE)
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(broken) - 1))
+        broken[place : place + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    path.write_bytes(bytes(broken))
+    with contextlib.suppress(PerfModelError):
+        torch_trace.read(path, ReadOptions(stream_above_bytes=data.draw(st.sampled_from([0, 10**9]))))

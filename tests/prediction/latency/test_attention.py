@@ -1,0 +1,316 @@
+"""Attention: worked examples, limits and agreement with measurements, for many queries and for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perfmodel as pm
+from perfmodel.accuracy.fit import Group, fit, log_ratio
+from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.hardware_catalog import hardware, load_all
+from perfmodel.operators.attention import Attention
+from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.attention.decode import DECODE, TILE_MATH
+from perfmodel.prediction.latency.attention.prefill import EIGHT_BIT, PREFILL, tiling
+from perfmodel.prediction.latency.family import Family, Machine, Values, View
+from perfmodel.records.measurements import read_measurements
+
+#: 100 SMs at 1 GHz with 4096 FLOP a clock each, 10 TB/s, no L2
+ROUND = Machine("hopper", 100.0, 1e9, 409.6e12, "tensor", "bf16", 1e13, 1e13, 0.0, np.inf)
+FLASH, TRTLLM = View(), View(library="trtllm")
+PREFILL_VALUES = {"launch": 10e-6, "math": 0.5, "block": 1000.0, "token": 10.0, "kv": 1.0}
+DECODE_VALUES = {"launch": 10e-6, "eta": 0.8, "block": 1000.0, "l2": 2.0, "token": 100.0, "split": 1e-6}
+
+
+def default(family: Family) -> Values:
+    return {constant.name: constant.default for constant in family.all_constants}
+
+
+def seconds(family: Family, op: Attention, machine: Machine = ROUND, view: View = FLASH) -> float:
+    return float(np.asarray(family.terms(op, machine, default(family), view).time_s))
+
+
+def causal(**sizes: object) -> Attention:
+    return Attention(dtype="bf16", causal=True, **{"head_dim": 128, **sizes})  # type: ignore[arg-type]
+
+
+# ---- many queries
+
+
+def test_a_prefill_by_hand() -> None:
+    got = PREFILL.terms(causal(heads=100, seq_q=256), ROUND, PREFILL_VALUES, FLASH)
+    # a pair of one query and one key: 4 128 / (0.5 4096) = 0.25 cycles of products, 1 / 16 of exponentials
+    # pairs = 256 257 / 2 = 32,896 a head, of 100 heads, over 100 SMs at 1 GHz
+    assert got.adds["math"] == pytest.approx(32896 * 0.25e-9)
+    assert got.adds["softmax"] == pytest.approx(32896 / 16 * 1e-9)
+    # 2 blocks of 128 rows a head, each of 128.5 + 64 = 192.5 keys: 2 128 192.5 = 49,280 pairs visited
+    assert got.adds["tile waste"] == pytest.approx((49280 - 32896) * 0.3125e-9)
+    assert got.adds["block setup"] == pytest.approx(2e-6)
+    # longest block: 128 256 0.3125 + 1000 = 11,240 cycles; busy 15.4 + 2 = 17.4 us, with half the longest 23.02 us
+    run = (23.02**4 + 11.24**4) ** 0.25
+    assert got.adds["wave quantisation"] == pytest.approx((run - 17.4) * 1e-6)
+    # Q, K, V and O of 6.5536 MB each at 8.5 TB/s
+    dram = 4 * 6.5536 / 8.5
+    assert got.alone["dram"] == pytest.approx(dram * 1e-6)
+    assert got.adds["contention"] == pytest.approx(((run**4 + dram**4) ** 0.25 - run) * 1e-6)
+    # 256 tokens of 100 heads at 10 cycles = 2.56 us; K and V read and written = 26.2 MB, as much as `dram`
+    assert got.adds["rope and kv write"] == pytest.approx(np.hypot(2.56, dram) * 1e-6)
+    assert got.adds["launch"] == 10e-6
+    assert np.asarray(got.time_s) == pytest.approx(37.35e-6, rel=1e-3)
+
+
+def test_a_long_prefill_comes_near_its_share_of_the_peak() -> None:
+    op = causal(heads=64, seq_q=65536)
+    got = PREFILL.terms(op, ROUND, PREFILL_VALUES, FLASH)
+    # products at half of the peak, and exponentials that add 0.0625 / 0.25 = a quarter
+    limit = op.flop() / (0.5 * 409.6e12) * 1.25
+    assert 1.0 < got.time_s / limit < 1.03
+
+
+def test_queries_of_a_group_share_a_block_unless_the_library_keeps_heads_apart() -> None:
+    grouped, apart = causal(heads=4096, kv_heads=128, seq_q=4), causal(heads=4096, seq_q=4)
+    # 32 heads of 4 queries fill one block of 128 rows
+    setup = [PREFILL.terms(op, ROUND, PREFILL_VALUES, FLASH).adds["block setup"] for op in (grouped, apart)]
+    assert setup[1] == pytest.approx(32 * setup[0])
+    assert not tiling(ROUND, "trtllm").packed
+    assert not tiling(replace(ROUND, generation="blackwell"), "").packed
+
+
+def test_a_window_costs_what_it_lets_see() -> None:
+    full, window = (seconds(PREFILL, causal(heads=100, seq_q=32768, window=w)) for w in (0, 1024))
+    # a block sees 1024 + 128 keys of on average 16,384 + 64; the tokens' own pass stays
+    assert full / window > 8
+    assert seconds(PREFILL, causal(heads=100, seq_q=512, window=512)) == seconds(PREFILL, causal(heads=100, seq_q=512))
+
+
+def test_a_chunk_that_ends_a_long_sequence_uses_all_sms() -> None:
+    # 8 blocks on 100 SMs: without splitting the keys one of 131,072 keys would take 128 131072 0.23 / 1 GHz = 3.8 ms
+    chunk = causal(heads=8, seq_q=128, seq_kv=131072)
+    assert seconds(PREFILL, chunk) < 0.6e-3
+    whole, parts = causal(heads=64, seq_q=8192), [causal(heads=64, seq_q=2048, seq_kv=2048 * i) for i in (1, 2, 3, 4)]
+    assert seconds(PREFILL, whole) == pytest.approx(sum(seconds(PREFILL, part) for part in parts), rel=0.1)
+
+
+def test_eight_bit_products_run_at_the_rate_that_the_generation_has() -> None:
+    sixteen = causal(heads=64, seq_q=16384)
+    mixed = Attention(dtype="bf16", kv_dtype="fp8", heads=64, seq_q=16384, head_dim=128, causal=True)
+
+    def math(op: Attention, generation: str) -> float:
+        machine = replace(ROUND, generation=generation)
+        return float(PREFILL.terms(op, machine, PREFILL_VALUES, FLASH).adds["math"])
+
+    assert math(mixed, "hopper") == pytest.approx(math(sixteen, "hopper") / (2 * EIGHT_BIT))
+    assert math(mixed, "blackwell") == math(sixteen, "blackwell")
+
+
+# ---- one query
+
+
+def test_a_decode_by_hand() -> None:
+    op = causal(batch=10, heads=40, kv_heads=10, seq_q=1, seq_kv=1024)
+    got = DECODE.terms(op, replace(ROUND, bandwidth_bytes_per_s=1e12), DECODE_VALUES, FLASH)
+    # K and V: 2 10 10 1024 128 2 B = 52.43 MB; Q and O: 2 10 40 128 2 B = 0.2048 MB; at 0.8 TB/s
+    dram = (52.4288 + 0.2048) / 0.8
+    assert got.adds["dram"] == pytest.approx(dram * 1e-6)
+    # 100 blocks on 100 SMs, not split; a step of 128 keys is 128 128 4 128 / (0.8 4096) = 2560 cycles, of 8 steps
+    assert TILE_MATH == 0.8
+    busy, latency = 1.0 + 8 * 2.56, 7 * 2.56
+    assert got.alone["math"] == pytest.approx(busy * 1e-6)
+    assert got.alone["latency"] == pytest.approx(latency * 1e-6)
+    assert got.adds["contention"] == pytest.approx(((dram**4 + busy**4 + latency**4) ** 0.25 - dram) * 1e-6)
+    # 400 query heads of 100 cycles over 100 SMs
+    assert got.adds["rope and kv write"] == pytest.approx(0.4e-6)
+    assert got.adds["split-k"] == 0
+    assert got.adds["launch"] == 10e-6
+    assert np.asarray(got.time_s) == pytest.approx(76.47e-6, rel=1e-3)
+
+
+def test_few_sequences_split_their_keys_over_the_sms() -> None:
+    op = causal(batch=1, heads=8, kv_heads=2, seq_q=1, seq_kv=65536)
+    got = DECODE.terms(op, ROUND, DECODE_VALUES, FLASH)
+    # 2 blocks on 100 SMs: 50 parts each, joined in log2 50 steps of 1 us
+    assert got.adds["split-k"] == pytest.approx(np.log2(50) * 1e-6)
+    # a part has 65536 / 50 / 128 = 10.24 steps of 2560 cycles, the first of them in the block
+    assert got.alone["latency"] == pytest.approx(9.24 * 2.56e-6)
+
+
+def test_a_long_decode_streams_the_cache() -> None:
+    op = causal(batch=256, heads=64, kv_heads=8, seq_q=1, seq_kv=16384)
+    slow = replace(ROUND, bandwidth_bytes_per_s=1e12)
+    stream = op.work().bytes / 0.8e12
+    assert DECODE.terms(op, slow, DECODE_VALUES, FLASH).time_s == pytest.approx(stream, rel=0.01)
+
+
+def test_a_cache_that_fits_l2_streams_at_its_speed_when_used_again() -> None:
+    op = causal(batch=10, heads=40, kv_heads=10, seq_q=1, seq_kv=1024)
+    machine = replace(ROUND, l2_bytes=1e8)
+    cold, warm = (DECODE.terms(op, machine, DECODE_VALUES, View(cache=c)).alone["dram"] for c in ("cold", "warm"))
+    assert warm == pytest.approx(cold / 2)
+
+
+def test_a_kernel_of_single_heads_pays_for_every_head_of_the_group() -> None:
+    blackwell = replace(ROUND, generation="blackwell")
+    one, eight = (
+        DECODE.terms(
+            causal(batch=64, heads=8 * g, kv_heads=8, seq_q=1, seq_kv=4096), blackwell, DECODE_VALUES, TRTLLM
+        ).alone["math"]
+        for g in (1, 8)
+    )
+    assert eight == pytest.approx(8 * one)
+    # on Hopper one block serves a group of up to 32
+    two, many = (
+        DECODE.terms(causal(batch=64, heads=8 * g, kv_heads=8, seq_q=1, seq_kv=2), ROUND, DECODE_VALUES, TRTLLM)
+        for g in (2, 16)
+    )
+    assert two.alone["math"] == many.alone["math"]
+
+
+def test_a_kernel_of_single_heads_splits_keys_over_half_of_the_sms() -> None:
+    # 10 heads of 64 columns on 100 SMs: 5 parts each, of 20 x 64 lane-cycles a key on 128 lanes: 10 cycles. 1e6 keys
+    # are 2e5 a part, 2e6 cycles at 1 GHz, and 50 blocks run at once
+    op = causal(batch=1, heads=10, kv_heads=10, head_dim=64, seq_q=1, seq_kv=10**6)
+    got = DECODE.terms(op, replace(ROUND, generation="blackwell"), DECODE_VALUES, TRTLLM)
+    assert got.alone["latency"] == pytest.approx(2e-3)
+    assert got.adds["split-k"] == pytest.approx(np.log2(5) * 1e-6)
+
+
+# ---- both
+
+FAMILIES = pytest.mark.parametrize("family", [PREFILL, DECODE], ids=lambda family: family.name)
+
+
+@FAMILIES
+@given(
+    batch=st.integers(1, 512),
+    kv_heads=st.sampled_from([1, 2, 8]),
+    group=st.sampled_from([1, 4, 8, 48]),
+    seq_q=st.integers(1, 5000),
+    more=st.integers(0, 5000),
+    window=st.sampled_from([0, 128, 1024]),
+    library=st.sampled_from(["", "trtllm"]),
+    generation=st.sampled_from(["hopper", "blackwell", "ada", "ampere-8.0", "volta"]),
+)
+def test_scalar_and_array_agree_and_no_term_is_negative(
+    family: Family,
+    batch: int,
+    kv_heads: int,
+    group: int,
+    seq_q: int,
+    more: int,
+    window: int,
+    library: str,
+    generation: str,
+) -> None:
+    machine = replace(ROUND, generation=generation, l2_bytes=5e7)
+    sizes = {"batch": batch, "kv_heads": kv_heads, "heads": kv_heads * group, "seq_q": seq_q, "seq_kv": seq_q + more}
+    view = View(cache="warm", library=library)
+    one = family.terms(causal(**sizes, window=window), machine, default(family), view)
+    arrays = {name: np.array([float(size), 2.0 * size]) for name, size in sizes.items()}
+    two = family.terms(causal(**arrays, window=window), machine, default(family), view)
+    assert np.asarray(two.time_s)[0] == pytest.approx(float(np.asarray(one.time_s)), rel=1e-12)
+    for value in (*two.adds.values(), *one.adds.values()):
+        assert np.all(np.asarray(value) >= -1e-15)
+    assert np.all(np.isfinite(two.time_s))
+
+
+@FAMILIES
+@given(
+    batch=st.integers(1, 256),
+    heads=st.sampled_from([1, 8, 64]),
+    shorter=st.integers(1, 20000),
+    longer=st.integers(1, 20000),
+)
+def test_more_keys_take_no_less_time(family: Family, batch: int, heads: int, shorter: int, longer: int) -> None:
+    few, many = sorted((shorter, longer))
+    queries = 1 if family is DECODE else min(few, 512)
+    low, high = (
+        seconds(family, causal(batch=batch, heads=heads, seq_q=queries, seq_kv=n)) for n in (max(few, queries), many)
+    )
+    assert low <= high * (1 + 1e-9)
+
+
+@FAMILIES
+def test_it_stays_sensible_far_outside_the_measurements(family: Family) -> None:
+    small, large = causal(heads=1, seq_q=1), causal(batch=1e4, heads=128, seq_q=1e6)
+    for spec in load_all():
+        if spec.find_peak("fp16", "tensor") is None:
+            continue
+        ops = [replace(op, dtype="fp16", kv_dtype="fp16") for op in (small, large)]
+        machine = Machine.of(spec, resolve_peak(ops[0], spec))
+        tiny, huge = (seconds(family, op, machine) for op in ops)
+        assert 1e-6 < tiny < 50e-6
+        assert huge > ops[1].work().bytes / machine.bandwidth_bytes_per_s
+
+
+def test_the_unfused_algorithm_is_two_products_and_a_softmax_in_turn() -> None:
+    machine = pm.hardware("a100-sxm4-80gb")
+    unfused = pm.Attention(batch=2, heads=8, seq_q=2048, head_dim=64, dtype="bf16", algorithm="unfused")
+    parts = (
+        pm.Gemm(batch=16, m=2048, n=2048, k=64, dtype="bf16"),
+        pm.Softmax(rows=16 * 2048, cols=2048, dtype="bf16"),
+        pm.Gemm(batch=16, m=2048, n=64, k=2048, dtype="bf16"),
+    )
+    predicted = pm.predict(unfused, machine)
+    assert predicted.predicted_time_s == pytest.approx(
+        sum(pm.predict(part, machine).predicted_time_s for part in parts)
+    )
+    fused = pm.predict(pm.Attention(batch=2, heads=8, seq_q=2048, head_dim=64, dtype="bf16"), machine)
+    assert predicted.predicted_time_s > 1.5 * fused.predicted_time_s
+
+
+# ---- measurements
+
+
+@cache
+def table(path: Path) -> tuple[MeasuredCalls, ...]:
+    return read_measurements(path).calls
+
+
+def halves(calls: list[MeasuredCalls], rows: int) -> tuple[list[Group], list[Group]]:
+    """Return groups of some rows each, of one half of the shapes and of the other."""
+    sides: tuple[list[Group], list[Group]] = ([], [])
+    for call in calls:
+        shapes = np.stack([np.broadcast_to(v, len(call)) for v in call.op.params().values() if np.ndim(v)], axis=1)
+        half = np.array([hash(tuple(shape)) % 1009 < 505 for shape in shapes.tolist()])
+        spec = hardware(call.hardware)
+        machine = Machine.of(spec, resolve_peak(call.op, spec))
+        for side, chosen in zip(sides, (half, ~half), strict=True):
+            usable = np.flatnonzero(chosen & (call.flags == ""))
+            part = call.take(np.random.default_rng(0).permutation(usable)[:rows])
+            side.append(Group(part.op, machine, part.view, part.time_s))
+    return sides
+
+
+@pytest.mark.parametrize(
+    ("phase", "machine", "library", "fitted_error", "default_error"),
+    [
+        ("prefill", "a100-sxm4-80gb", "trtllm", 0.07, 0.30),
+        ("prefill", "h100-sxm5-80gb", "sglang", 0.12, 0.30),
+        ("prefill", "h100-sxm5-80gb", "trtllm", 0.14, 0.30),
+        ("prefill", "b200-sxm-180gb", "trtllm", 0.14, 0.30),
+        ("decode", "h100-sxm5-80gb", "sglang", 0.12, 0.20),
+        ("decode", "l40s", "sglang", 0.14, 0.25),
+        ("decode", "a100-sxm4-80gb", "trtllm", 0.18, 0.35),
+        ("decode", "b200-sxm-180gb", "trtllm", 0.21, 0.35),
+    ],
+)
+def test_it_agrees_with_measurements_that_were_not_fitted(
+    data_dir: Path, phase: str, machine: str, library: str, fitted_error: float, default_error: float
+) -> None:
+    family = PREFILL if phase == "prefill" else DECODE
+    calls = table(data_dir / "measurements" / f"aic_attention_{phase}.csv.gz")
+    fitted, judged = halves([c for c in calls if c.hardware == machine and c.library == library], 250)
+    values = fit(family, fitted).values
+
+    def error(values: Values) -> float:
+        return float(np.mean(np.abs(np.expm1(log_ratio(family, values, judged)))))
+
+    assert error(values) < fitted_error
+    assert error(default(family)) < default_error

@@ -1,0 +1,266 @@
+"""Matrix products: every term by hand, limits, scalars and arrays, and agreement with measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.latency.family import Family, Machine, Terms, Values, View
+from perfmodel.prediction.latency.gemm.families import GEMM_BF16, GEMM_FP8, GEMM_FP32, Product, family_of, product_terms
+from perfmodel.prediction.latency.gemm.tiles import TENSOR, VECTOR, tiles_of
+
+#: 100 SMs at 1 GHz of 64 lanes: 0.128 TFLOP/s each; 1 TB/s; no L2. Batched products have one tile, 64 x 128.
+VECTOR_GPU = Machine("pascal-6.0", 100.0, 1e9, 12.8e12, "vector", "fp32", 12.8e12, 1e12, 0.0, np.inf)
+#: 100 SMs at 1 GHz of 1 TFLOP/s each
+TENSOR_GPU = Machine("hopper", 100.0, 1e9, 100e12, "tensor", "bf16", 12.8e12, 1e12, 0.0, np.inf)
+FP32: Values = {
+    "math": 1.0, "linear": 1.0, "eta": 1.0, "launch": 2e-6, "fill": 16.0, "split": 4e-6, "tile": 0.15, "stride": 1.0,
+    "energy": 1e-12, "linear_call": 1.5, "host": 30e-6, "hidden": 10e-6,
+}  # fmt: skip
+#: 2000 clocks at 1 GHz are 2 us; L2 has 2.048 x 100 TFLOP/s x 2 B / 64 = 6.4 TB/s, which is 64 B a clock and SM
+BF16: Values = {
+    "math": 1.0, "eta": 1.0, "start": 2000.0, "fill": 64.0, "split": 4e-6, "l2": 2.048, "energy": 1e-12,
+    "resident": 0.15625, "host": 30e-6, "hidden": 10e-6,
+}  # fmt: skip
+FP8: Values = {**BF16, "quantisation_bytes": 5.0}
+CASES = (
+    (GEMM_FP32, VECTOR_GPU, FP32, "fp32"),
+    (GEMM_BF16, TENSOR_GPU, BF16, "bf16"),
+    (GEMM_FP8, TENSOR_GPU, FP8, "fp8"),
+)
+COLD, WARM = View(), View(cache="warm")
+#: one block of 64 x 128 outputs, 1008 long, at 0.128 TFLOP/s: 2 x 64 x 128 x 1008 / 0.128e12 = 129.024 us
+BLOCK = 129.024e-6
+sizes = st.integers(1, 40_000)
+
+
+def batched(batch: int, m: int, n: int, k: int, machine: Machine = VECTOR_GPU, view: View = COLD, **c: float) -> Terms:
+    return product_terms(Product(m, n, k, batch, 4.0, 4.0), machine, {**FP32, **c}, view)
+
+
+def test_one_whole_wave_by_hand() -> None:
+    # 2 x 10 x 5 tiles are one block for each SM; 16 of 1024 steps fill the pipeline: 16 / 1008 of 129.024 us
+    got = batched(2, 640, 640, 1008)
+    assert got.adds["math"] == pytest.approx(BLOCK)
+    assert got.adds["pipeline"] == pytest.approx(BLOCK * 16 / 1008)
+    assert got.adds["tile waste"] == pytest.approx(0.0, abs=1e-15)
+    assert got.adds["wave quantisation"] == pytest.approx(0.0, abs=1e-15)
+    assert got.adds["launch"] == 2e-6
+    # A, B and C once: 2 x (2 x 640 x 1008 + 640^2) x 4 B = 13.6 MB at 1 TB/s
+    assert got.alone["dram"] == pytest.approx(13.5987e-6, rel=1e-4)
+    # 100 blocks x 1008 x 192 x 4 B at 0.8 x 64 B x 100 x 1 GHz = 5.12 TB/s
+    assert got.alone["l2"] == pytest.approx(15.12e-6)
+    # (131.072^4 + 13.599^4 + 15.12^4)^(1/4) - 131.072 = 0.0096 us
+    assert got.adds["contention"] == pytest.approx(9.58e-9, rel=1e-2)
+
+
+def test_padding_to_tiles_is_waste_by_hand() -> None:
+    # 600 rows take the tiles of 640, so that 40 / 640 of a block's time is wasted
+    got = batched(2, 600, 640, 1008)
+    assert got.adds["tile waste"] == pytest.approx(BLOCK * 40 / 640)
+    # 1001 takes the 126 steps of 8 of 1008
+    assert batched(2, 640, 640, 1001).adds["tile waste"] == pytest.approx(BLOCK * 7 / 1008)
+
+
+def test_the_last_wave_is_quantised_by_hand() -> None:
+    # 150 blocks: 1.5 waves take 0.1 x 1.5 + 0.9 x 2 = 1.95
+    got = batched(3, 640, 640, 1008)
+    assert got.adds["wave quantisation"] == pytest.approx(0.45 * BLOCK)
+    assert got.alone["math"] == pytest.approx(1.95 * BLOCK * 1024 / 1008)
+    # half a wave takes as long as a whole one
+    assert batched(2, 320, 640, 1008).adds["wave quantisation"] == pytest.approx(0.5 * BLOCK)
+
+
+def test_memory_by_hand() -> None:
+    # at 10 GB/s the 13.6 MB take 1.36 ms, and arithmetic hides behind them
+    got = batched(2, 640, 640, 1008, replace(VECTOR_GPU, bandwidth_bytes_per_s=1e10))
+    assert got.adds["dram"] == pytest.approx(1.35987e-3, rel=1e-4)
+    assert got.adds["math"] == 0.0
+    # A wave is a super-tile of 1280 x 1280, so that without L2 2560 x 2560 reads A and B twice.
+    a = 2560 * 1000 * 4.0
+    out = 2560 * 2560 * 4.0
+    assert batched(2, 2560, 2560, 1000).alone["dram"] == pytest.approx(2 * (4 * a + out) / 1e12)
+    # An L2 of A's size holds half of the panels: a half of the second reading remains.
+    half = replace(VECTOR_GPU, l2_bytes=a)
+    assert batched(2, 2560, 2560, 1000, half).alone["dram"] == pytest.approx(2 * (3 * a + out) / 1e12)
+    # What stays in L2 between calls is not read again; what is written is.
+    large = replace(VECTOR_GPU, l2_bytes=1e9)
+    assert batched(2, 2560, 2560, 1000, large, WARM).alone["dram"] == pytest.approx(2 * out / 1e12)
+    # Reading A in pieces of rows of 512 numbers or more takes `stride` times as long.
+    assert batched(2, 2560, 2560, 1000, large, stride=3.0).alone["dram"] == pytest.approx(2 * (4 * a + out) / 1e12)
+
+
+def test_rotating_weights_stay_in_a_large_l2() -> None:
+    # five copies of 2 MB, and little else, stay in 100 MB: twice as fast; at 50 GB/s memory is what limits
+    machine = replace(TENSOR_GPU, l2_bytes=1e8, bandwidth_bytes_per_s=5e10)
+    product = Product(1.0, 1000.0, 1000.0, 1.0, 2.0, 2.0)
+    # 1 / 128 of the 64 B x 100 x 1 GHz = 6.4 TB/s is as much as memory's 50 GB/s
+    c = {**BF16, "resident": 1 / 128}
+    cold, rotating = (product_terms(product, machine, c, View(cache=cache)) for cache in ("cold", "rotating"))
+    assert cold.alone["dram"] == pytest.approx((2e6 + 4000) / 5e10)
+    assert rotating.alone["dram"] == pytest.approx((1e6 + 1000 + 2000) / 5e10)
+
+
+def test_the_power_limit_by_hand() -> None:
+    # 10 TFLOP x 10 pJ at 100 W take 1 s
+    got = product_terms(
+        Product(1e4, 1e4, 5e4, 1, 4, 4), replace(VECTOR_GPU, tdp_w=100.0), {**FP32, "energy": 1e-11}, COLD
+    )
+    assert got.alone["math"] == pytest.approx(1.0)
+    assert got.adds["power"] > 0.1
+
+
+def test_the_power_limit_of_tensor_cores_by_hand() -> None:
+    # 10 pJ at 1.8 GHz are 3.0864 pJ at 1 GHz: 100 TFLOP/s demand 308.64 W of 100 W, so that clock and voltage fall
+    # until 100 x 3.0864^(-1/3) = 68.68 TFLOP/s
+    product = Product(1e4, 1e4, 5e4, 1.0, 2.0, 2.0)
+    limited = replace(TENSOR_GPU, tdp_w=100.0)
+    got = product_terms(product, limited, {**BF16, "energy": 1e-11}, COLD)
+    assert got.alone["math"] == pytest.approx(1e13 / 68.68e12, rel=1e-3)
+    assert got.adds["power"] > 0.0
+    # An 8-bit FLOP takes half of the energy: 2^(1/3) times the rate at the same peak.
+    bytes_ = product_terms(replace(product, input_bytes=1.0), limited, {**BF16, "energy": 1e-11}, COLD)
+    assert bytes_.alone["math"] == pytest.approx(1e13 / 68.68e12 / 2 ** (1 / 3), rel=1e-3)
+
+
+def test_128_lanes_are_not_fed() -> None:
+    wide = replace(VECTOR_GPU, peak_flop_per_s=25.6e12)
+    assert batched(2, 640, 640, 1008, wide).adds["math"] == pytest.approx(BLOCK / 2 / 0.88)
+
+
+def test_a_tensor_product_and_l2_by_hand() -> None:
+    # 2560 x 2560 are 200 tiles of 256 x 128 (or 128 x 256), two waves: 2 x 2 x 256 x 128 x (6400 + 64) / 1e12
+    product = Product(2560.0, 2560.0, 6400.0, 1.0, 2.0, 2.0)
+    got = product_terms(product, TENSOR_GPU, BF16, COLD)
+    assert got.alone["math"] == pytest.approx(847.25e-6, rel=1e-4)
+    assert got.adds["math"] == pytest.approx(2 * 2560 * 2560 * 6400 / 100e12)
+    # 200 blocks x 6400 x 384 x 2 B at 64 B x 100 x 1 GHz
+    assert got.alone["l2"] == pytest.approx(153.6e-6)
+    slow = product_terms(product, TENSOR_GPU, {**BF16, "l2": 0.2048}, COLD)
+    assert slow.adds["l2"] == pytest.approx(1536e-6)
+    assert slow.adds["math"] == slow.adds["dram"] == 0.0
+
+
+def test_few_long_blocks_are_split() -> None:
+    long = Product(64.0, 64.0, 65536.0, 1.0, 2.0, 2.0)
+    got = product_terms(long, TENSOR_GPU, BF16, COLD)
+    whole = product_terms(long, TENSOR_GPU, {**BF16, "split": 1.0}, COLD)
+    assert got.adds["split-k"] == 4e-6
+    assert whole.adds["split-k"] == 0.0
+    # at best 32 parts, and the fixed 4 us beside
+    assert whole.time_s / 32 < got.time_s < whole.time_s / 5
+    assert product_terms(Product(4096, 4096, 65536, 1, 2, 2), TENSOR_GPU, BF16, COLD).adds["split-k"] == 0.0
+    assert batched(2, 64, 128, 65536).adds["split-k"] == 0.0
+
+
+def test_a_linear_layer_takes_more_dispatch() -> None:
+    event = View("event", "warm", "torch")
+    plain, linear = (GEMM_FP32.seen(Gemm(m=8, n=8, k=8, bias=bias), VECTOR_GPU, FP32, event) for bias in (False, True))
+    # a tiny kernel hides behind 30 us of dispatch, or 1.5 times as much
+    assert plain.time_s == pytest.approx(30e-6, rel=0.02)
+    assert linear.time_s == pytest.approx(45e-6, rel=0.02)
+
+
+def test_tiles_by_generation_and_engine() -> None:
+    assert tiles_of(VECTOR_GPU, True) == ((64, 128),)
+    assert tiles_of(replace(VECTOR_GPU, generation="ada"), True) == VECTOR
+    assert tiles_of(TENSOR_GPU, True) == TENSOR
+    assert tiles_of(replace(TENSOR_GPU, generation="cdna-2", dtype="fp32"), False) == VECTOR
+
+
+@pytest.mark.parametrize(
+    ("engine", "dtype", "name"),
+    [
+        *(("vector", "fp32", "gemm_fp32"), ("tensor", "fp32", "gemm_fp32"), ("tensor", "fp64", "gemm_fp32")),
+        *(("tensor", "bf16", "gemm_bf16"), ("tensor", "tf32", "gemm_bf16"), ("tensor", "fp16", "gemm_bf16")),
+        *(("tensor", "fp8", "gemm_fp8"), ("tensor", "int8", "gemm_fp8"), ("tensor", "fp4", "gemm_fp8")),
+    ],
+)
+def test_the_family_follows_engine_and_dtype(engine: str, dtype: str, name: str) -> None:
+    assert family_of(replace(TENSOR_GPU, engine=engine, dtype=dtype)).name == name
+
+
+@pytest.mark.parametrize("family", [GEMM_FP32, GEMM_BF16, GEMM_FP8])
+def test_at_most_twelve_constants_inside_their_limits(family: Family) -> None:
+    # 16- and 8-bit products come from two libraries, replayed from graphs; fp32 ones from one, with its dispatch
+    libraries, host = (1, 2) if family is GEMM_FP32 else (2, 0)
+    own = [1 if not constant.library else libraries for constant in family.constants]
+    assert sum(own) + host <= 12
+    for constant in family.constants:
+        assert constant.low < constant.default < constant.high
+
+
+@pytest.mark.parametrize(("family", "machine", "c", "dtype"), CASES)
+@given(m=sizes, n=sizes, k=sizes, batch=st.integers(1, 100))
+def test_physics_of_any_product(
+    family: Family, machine: Machine, c: Values, dtype: str, m: int, n: int, k: int, batch: int
+) -> None:
+    op = Gemm(m=m, n=n, k=k, batch=batch, dtype=dtype)
+    got = family.terms(op, machine, c, COLD)
+    assert got.time_s >= op.flop() / machine.peak_flop_per_s
+    assert got.time_s >= op.work().bytes / machine.bandwidth_bytes_per_s
+    assert min(got.adds.values()) >= -1e-9 * got.time_s
+    largest = max(got.alone.values())
+    assert largest <= got.time_s <= 3**0.25 * largest + 2e-6 + 4e-6 + got.adds.get("quantisation", 0.0) + 1e-12
+
+
+@pytest.mark.parametrize(("family", "machine", "c", "dtype"), CASES)
+@given(shape=st.tuples(sizes, sizes, sizes, st.integers(2, 500)))
+def test_a_larger_batch_takes_longer(
+    family: Family, machine: Machine, c: Values, dtype: str, shape: tuple[int, int, int, int]
+) -> None:
+    m, n, k, batch = shape
+    batches = np.array([batch, batch + 1, 2 * batch, 10 * batch], np.float64)
+    time = np.asarray(family.terms(Gemm(m=m, n=n, k=k, batch=batches, dtype=dtype), machine, c, COLD).time_s)
+    # Splits of k are whole numbers, fewer for a larger batch: each step of them may save some percent.
+    assert (np.diff(time) >= -0.05 * time[:-1]).all()
+    assert time[3] > time[0]
+
+
+@pytest.mark.parametrize(("family", "machine", "c", "dtype"), CASES)
+@given(shapes=st.lists(st.tuples(sizes, sizes, sizes, st.sampled_from([1, 1, 2, 60])), min_size=1, max_size=6))
+def test_arrays_of_mixed_shapes_equal_scalars(
+    family: Family, machine: Machine, c: Values, dtype: str, shapes: list[tuple[int, int, int, int]]
+) -> None:
+    names = ("m", "n", "k", "batch")
+    columns = dict(zip(names, np.array(shapes, np.float64).T, strict=True))
+    many = family.terms(Gemm(dtype=dtype, **columns), machine, c, COLD)
+    for index, shape in enumerate(shapes):
+        one = family.terms(Gemm(dtype=dtype, m=shape[0], n=shape[1], k=shape[2], batch=shape[3]), machine, c, COLD)
+        for name, value in one.adds.items():
+            assert np.broadcast_to(many.adds[name], len(shapes))[index] == pytest.approx(value, rel=1e-12, abs=1e-18)
+
+
+def test_chunks_give_what_one_piece_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    m, n, k, batch = np.random.default_rng(0).integers(1, 3000, (4, 500)).astype(np.float64)
+    product = Product(m, n, k, np.where(batch > 1500, 1.0, batch), 2.0, 2.0)
+    whole = product_terms(product, TENSOR_GPU, BF16, COLD)
+    monkeypatch.setattr("perfmodel.prediction.latency.gemm.formula.CHUNK", 64)
+    parts = product_terms(product, TENSOR_GPU, BF16, COLD)
+    assert all(np.array_equal(parts.adds[name], value) for name, value in whole.adds.items())
+
+
+def test_sizes_broadcast() -> None:
+    got = product_terms(Product(np.ones((3, 1)), np.ones(4), 5.0, 1.0, 2.0, 2.0), TENSOR_GPU, BF16, COLD)
+    assert np.shape(got.time_s) == (3, 4)
+
+
+@pytest.mark.parametrize(("family", "machine", "c", "dtype"), CASES)
+@pytest.mark.parametrize("l2_bytes", [0.0, 1e8])
+@pytest.mark.parametrize("view", [COLD, WARM])
+def test_far_outside_the_data(
+    family: Family, machine: Machine, c: Values, dtype: str, l2_bytes: float, view: View
+) -> None:
+    huge = np.array([1.0, 1e9])
+    m, n, k = (grid.reshape(-1) for grid in np.meshgrid(huge, huge, huge))
+    here = replace(machine, l2_bytes=l2_bytes)
+    time = np.asarray(family.terms(Gemm(m=m, n=n, k=k, dtype=dtype), here, c, view).time_s)
+    assert np.isfinite(time).all()
+    assert time[0] < 20e-6
+    # 2e27 FLOP: the loss beside the peak is a small one
+    assert time[-1] == pytest.approx(2e27 / machine.peak_flop_per_s, rel=0.25)

@@ -1,0 +1,151 @@
+"""LayerNorm and RMSNorm: worked examples, limits, and agreement with measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.accuracy.fit import Group, fit, log_ratio
+from perfmodel.hardware_catalog import hardware, load_all
+from perfmodel.operators.layer_norm import LayerNorm
+from perfmodel.operators.rms_norm import RmsNorm
+from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.family import Machine, Values, View
+from perfmodel.prediction.latency.layer_norm import FAMILY, missed_share, resident_blocks, thrash_bytes
+from perfmodel.records.measurements import read_measurements
+
+#: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
+ROUND = Machine("volta", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
+VALUES = {
+    "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "column": 0.5, "thrash": 0.5, "host": 40e-6, "hidden": 20e-6,
+}  # fmt: skip
+COLD, WARM = View(), View(cache="warm")
+EVENT = View(timing="event", cache="warm", library="torch")
+DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
+sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**5))
+
+
+def test_narrow_rows_are_bound_by_arithmetic_by_hand() -> None:
+    # 1e6 rows of 200 columns: 1e6 / 100 SM x (200 + 800) x 0.5 cycles at 1 GHz = 5 ms
+    got = FAMILY.terms(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, COLD)
+    assert got.adds["math"] == pytest.approx(5e-3)
+    # the rows once in, once out: 1.6 GB + 1.6 kB of weights at 0.8 TB/s = 2 ms
+    assert got.alone["dram"] == pytest.approx(2e-3, rel=1e-5)
+    assert got.time_s == pytest.approx((5.0**6 + 2.0**6) ** (1 / 6) * 1e-3 + 2e-6, rel=1e-6)
+
+
+def test_wide_rows_are_read_twice_by_hand() -> None:
+    # 1600 blocks of 128 threads are resident; 1600 rows of 10,000 columns are 64 MB, and 128 MB pass between two
+    # reads of one, over 8 MB that fit: 16 times, so that every second read misses
+    assert resident_blocks(ROUND, 128.0) == 1600
+    assert missed_share(64e6, ROUND, VALUES) == 1.0
+    got = FAMILY.terms(LayerNorm(rows=10**5, cols=10**4), ROUND, VALUES, COLD)
+    # 3 x 4 GB at 0.8 TB/s
+    assert got.adds["dram"] == pytest.approx(15e-3, rel=1e-4)
+
+
+def test_between_the_reads_l2_keeps_what_fits() -> None:
+    # 2 x 4 MB over 0.8 x 10 MB is 1: nothing misses; 2 x 14 MB is 3.5 times as much: (3.5 - 1) / (6 - 1) = half
+    assert missed_share(4e6, ROUND, VALUES) == 0.0
+    assert missed_share(14e6, ROUND, VALUES) == pytest.approx(0.5)
+    assert missed_share(1.0, replace(ROUND, l2_bytes=0.0), VALUES) > 0.0
+    assert missed_share(1e9, replace(ROUND, l2_bytes=0.0), VALUES) == 1.0
+
+
+def test_what_the_call_before_left_pushes_rows_out_by_hand() -> None:
+    # of 10 MB: 3 MB of rows push nothing out; 5 MB are halfway from 3 to 7: 0.5 x 0.5 x 5 MB; of 7 MB on all, and of
+    # 10 MB on no more than L2 holds
+    got = thrash_bytes(np.array([3e6, 5e6, 8e6, 1e7, 1e9]), ROUND, VALUES, WARM)
+    assert got.tolist() == pytest.approx([0.0, 1.25e6, 4e6, 5e6, 5e6])
+    assert thrash_bytes(1e9, ROUND, VALUES, COLD) == 0.0
+    # two halves of 5 MB with the same lines
+    assert thrash_bytes(1e9, replace(ROUND, generation="hopper"), VALUES, WARM) == pytest.approx(2.5e6)
+    # without L2 nothing is left
+    assert thrash_bytes(1e9, replace(ROUND, l2_bytes=0.0), VALUES, WARM) < 1.0
+
+
+def test_a_smaller_sm_holds_fewer_blocks() -> None:
+    assert resident_blocks(replace(ROUND, generation="turing"), 128.0) == 800
+    assert resident_blocks(replace(ROUND, generation="ada"), 128.0) == 1200
+
+
+def test_one_row_takes_what_two_on_each_sm_take() -> None:
+    # 2 x (1000 + 800) x 0.5 cycles = 1.8 us
+    for rows in (1, 7, 200):
+        got = FAMILY.terms(LayerNorm(rows=rows, cols=1000), ROUND, VALUES, COLD)
+        assert got.alone["math"] == pytest.approx(1.8e-6)
+    assert FAMILY.terms(LayerNorm(rows=400, cols=1000), ROUND, VALUES, COLD).alone["math"] == pytest.approx(3.6e-6)
+
+
+def test_rms_norm_has_less_arithmetic_and_the_same_rows() -> None:
+    layer = FAMILY.terms(LayerNorm(rows=10**6, cols=1024), ROUND, VALUES, COLD)
+    rms = FAMILY.terms(RmsNorm(rows=10**6, cols=1024), ROUND, VALUES, COLD)
+    assert rms.alone["math"] == pytest.approx(0.4 * layer.alone["math"])
+    assert rms.alone["dram"] == pytest.approx(layer.alone["dram"], rel=1e-6)
+
+
+@pytest.mark.parametrize("view", [COLD, WARM, EVENT])
+def test_more_rows_or_columns_never_take_less_time(view: View) -> None:
+    many = np.unique(np.geomspace(1, 1e6, 300).round())
+    for got in (
+        FAMILY.seen(LayerNorm(rows=many, cols=700), ROUND, DEFAULT, view),
+        FAMILY.seen(LayerNorm(rows=700, cols=many), ROUND, DEFAULT, view),
+    ):
+        assert np.all(np.diff(got.time_s) >= -1e-15)
+
+
+@given(st.lists(sizes, min_size=1, max_size=6), st.sampled_from([COLD, WARM, EVENT]))
+def test_scalar_equals_array(shapes: list[tuple[int, int]], view: View) -> None:
+    rows, cols = np.array(shapes).T
+    together = FAMILY.seen(LayerNorm(rows=rows, cols=cols), ROUND, VALUES, view)
+    for index, (one, width) in enumerate(shapes):
+        alone = FAMILY.seen(LayerNorm(rows=one, cols=width), ROUND, VALUES, view)
+        assert np.asarray(together.time_s)[index] == pytest.approx(alone.time_s, rel=1e-13)
+
+
+@given(sizes, st.sampled_from([COLD, WARM, EVENT]), st.sampled_from(["fp32", "fp16", "bf16"]))
+def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], view: View, dtype: str) -> None:
+    for spec in load_all():
+        if spec.kind == "gpu":
+            op = LayerNorm(rows=shape[0], cols=shape[1], dtype=dtype)
+            got = FAMILY.seen(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, view)
+            assert all(np.isfinite(value) and value >= 0 for value in got.adds.values())
+
+
+@pytest.mark.parametrize(("name", "limit"), [("v100-pcie-32gb", 3.0), ("mi210", 6.0), ("a100-pcie-40gb", 8.0)])
+def test_rows_that_were_not_fitted_agree(data_dir: Path, name: str, limit: float) -> None:
+    table = read_measurements(data_dir / "measurements" / "neusight_layer_norm_fp32.csv.gz")
+    found = next(found for found in table.calls if found.hardware == name)
+    spec, order = hardware(name), np.random.default_rng(0).permutation(len(found))
+    train, test = (
+        Group(rows.op, Machine.of(spec, resolve_peak(rows.op, spec)), rows.view, rows.time_s)
+        for rows in (found.take(order[:200]), found.take(order[200:]))
+    )
+    error = np.abs(np.expm1(log_ratio(FAMILY, fit(FAMILY, [train]).values, [test])))
+    assert 100 * error.mean() < limit
+
+
+@pytest.mark.parametrize(
+    ("name", "cols", "measured_us"),
+    [("a100-sxm4-80gb", 1024, 34.1), ("a100-sxm4-80gb", 16384, 506.7), ("h100-sxm5-80gb", 1024, 23.6),
+     ("h100-sxm5-80gb", 4096, 66.2), ("h100-sxm5-80gb", 16384, 306.8)],
+)  # fmt: skip
+def test_machines_never_fitted_agree_with_cold_kernels(name: str, cols: int, measured_us: float) -> None:
+    # torch's LayerNorm of 4096 fp32 rows as Liger-Kernel @ ead96b618e5c measured it: kernel only, L2 flushed
+    spec = hardware(name)
+    op = LayerNorm(rows=4096, cols=cols)
+    got = FAMILY.terms(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, COLD)
+    assert 1e6 * got.time_s == pytest.approx(measured_us, rel=0.15)
+
+
+def test_the_call_takes_longer_to_dispatch_than_a_plain_one() -> None:
+    # 1.75 x 40 us; a long kernel starts 20 us before that ends: 70 - 20 = 50 us before the kernel
+    assert FAMILY.seen(LayerNorm(rows=1, cols=1), ROUND, VALUES, EVENT).time_s == pytest.approx(70e-6, rel=1e-3)
+    kernel = FAMILY.terms(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, WARM).time_s
+    seen = FAMILY.seen(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, EVENT).time_s
+    assert seen == pytest.approx(kernel + 50e-6, rel=1e-6)

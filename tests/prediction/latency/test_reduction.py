@@ -1,0 +1,78 @@
+"""Reductions: worked examples, limits, and agreement with a profile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.hardware_catalog import hardware, load_all
+from perfmodel.operators.reduction import Reduction
+from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.family import Machine, Values, View
+from perfmodel.prediction.latency.reduction import FAMILY, busy_share
+
+#: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
+ROUND = Machine("volta", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
+VALUES = {"eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "host": 30e-6, "hidden": 10e-6}
+COLD, WARM = View(), View(cache="warm")
+EVENT = View(timing="event", cache="warm", library="torch")
+DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
+sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**6))
+
+
+def test_many_rows_stream_by_hand() -> None:
+    # 1e5 rows of 1000: 400 MB in, 0.4 MB out, at 0.8 TB/s
+    got = FAMILY.terms(Reduction(rows=10**5, cols=1000), ROUND, VALUES, COLD)
+    assert got.adds["dram"] == pytest.approx(500.5e-6)
+    assert got.adds["wave quantisation"] == 0.0
+    assert got.time_s == pytest.approx(502.5e-6)
+
+
+def test_few_rows_leave_sms_idle_by_hand() -> None:
+    # 4 rows of 81,920 are 4 x 8192 / 8192 = 4 blocks on 100 SMs, each drawing 2.5 fair shares: a tenth of the bandwidth
+    assert busy_share(4, 81920, ROUND) == pytest.approx(0.1)
+    got = FAMILY.terms(Reduction(rows=4, cols=81920), ROUND, VALUES, COLD)
+    # 1.31 MB at 0.8 TB/s is 1.638 us; nine times as much again
+    assert got.adds["wave quantisation"] == pytest.approx(9 * got.adds["dram"])
+    assert got.adds["dram"] == pytest.approx(1.6384e-6, rel=1e-4)
+
+
+def test_a_long_row_is_split() -> None:
+    # 16 x 131,072 values: 256 blocks of 8192 on 100 SMs
+    assert busy_share(16, 131072, ROUND) == 1.0
+    assert busy_share(16, 131071, ROUND) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("view", [COLD, WARM, EVENT])
+@pytest.mark.parametrize("cols", [1, 100, 10**4, 10**6])
+def test_more_rows_never_take_less_time(view: View, cols: int) -> None:
+    rows = np.unique(np.geomspace(1, 1e7, 300).round())
+    assert np.all(np.diff(FAMILY.seen(Reduction(rows=rows, cols=cols), ROUND, DEFAULT, view).time_s) >= -1e-15)
+
+
+@given(st.lists(sizes, min_size=1, max_size=6), st.sampled_from([COLD, WARM, EVENT]))
+def test_scalar_equals_array(shapes: list[tuple[int, int]], view: View) -> None:
+    rows, cols = np.array(shapes).T
+    together = FAMILY.seen(Reduction(rows=rows, cols=cols), ROUND, VALUES, view)
+    for index, (one, width) in enumerate(shapes):
+        alone = FAMILY.seen(Reduction(rows=one, cols=width), ROUND, VALUES, view)
+        assert np.asarray(together.time_s)[index] == pytest.approx(alone.time_s, rel=1e-13)
+
+
+@given(sizes, st.sampled_from([COLD, WARM, EVENT]))
+def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], view: View) -> None:
+    for spec in load_all():
+        if spec.kind == "gpu":
+            op = Reduction(rows=shape[0], cols=shape[1])
+            got = FAMILY.seen(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, view)
+            assert all(np.isfinite(value) and value >= 0 for value in got.adds.values())
+
+
+def test_a_profile_agrees() -> None:
+    # aten::mean over the last axis of fp32 [16, 559, 1024] in TraceLens' H100 trace (@ 171dd74721ca): 15.1 us
+    spec = hardware("h100-sxm5-80gb")
+    op = Reduction(rows=16 * 559, cols=1024)
+    got = FAMILY.terms(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, COLD)
+    assert got.time_s == pytest.approx(15.1e-6, rel=0.1)

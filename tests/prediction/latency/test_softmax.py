@@ -1,0 +1,157 @@
+"""Softmax: worked examples of the steps and passes, limits, and agreement with measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.accuracy.fit import Group, fit, log_ratio
+from perfmodel.hardware_catalog import hardware, load_all
+from perfmodel.operators.softmax import Softmax
+from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.family import Machine, Values, View
+from perfmodel.prediction.latency.softmax import FAMILY, block_threads, steps
+from perfmodel.records.measurements import read_measurements
+
+#: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
+ROUND = Machine("volta", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
+VALUES = {
+    "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "warp": 0.25, "step": 2048.0, "thrash": 0.5, "host": 40e-6,
+    "hidden": 20e-6,
+}  # fmt: skip
+COLD, WARM = View(), View(cache="warm")
+EVENT = View(timing="event", cache="warm", library="torch")
+DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
+sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**5))
+
+
+def test_a_row_in_a_warp_is_padded_by_hand() -> None:
+    # 1e6 rows of 513 columns, padded to 1024: 1e4 rows an SM x (1024 + 200) x 0.25 cycles at 1 GHz = 3.06 ms
+    got = FAMILY.terms(Softmax(rows=10**6, cols=513), ROUND, VALUES, COLD)
+    assert got.alone["math"] == pytest.approx(3.06e-3)
+    # read once, written once: 4.104 GB at 0.8 TB/s
+    assert got.adds["dram"] == pytest.approx(5.13e-3)
+    assert got.time_s == pytest.approx((5.13**6 + 3.06**6) ** (1 / 6) * 1e-3 + 2e-6)
+
+
+def test_the_threads_of_a_block() -> None:
+    # half of cols / 4 vectors: 1028 / 8 = 128.5, 1032 / 8 = 129, 2055 / 8 = 256.9, 2056 / 8 = 257; 512 at most
+    cols = np.array([1028.0, 1032.0, 2055.0, 2056.0, 4096.0, 1e5])
+    assert block_threads(cols, 4.0).tolist() == [128, 256, 256, 512, 512, 512]
+    # of 8 elements of bf16 each: 2056 / 16 = 128.5
+    assert block_threads(np.array([2056.0]), 8.0).tolist() == [128]
+
+
+def test_the_steps_along_a_row() -> None:
+    # 256 threads, 1024 elements in a step over vectors, which counts 2. 2048: two of them. 1600: one, and 576 left,
+    # in 3 steps over 256 single elements.
+    assert steps(np.array([2048.0, 1600.0]), 256.0, 4.0).tolist() == [4.0, 5.0]
+    # 2047 is askew in 3 rows of 4: a step over 256 first, then 1791 = one vector step and 767 in 3: 1 + 2 + 3 = 6;
+    # the fourth row: one vector step and 1023 in 4: 6
+    assert steps(np.array([2047.0]), 256.0, 4.0).tolist() == [6.0]
+    # 2305, 512 threads: one vector step and 257 in 1: 3; askew 1 + 1793 in 4 = 5; 3 + 0.75 x (5 - 3) = 4.5
+    assert steps(np.array([2305.0]), 512.0, 4.0).tolist() == [4.5]
+
+
+def test_a_row_in_a_block_by_hand() -> None:
+    # 1e5 rows of 2048: 1000 an SM x 256 threads of 2048 x (4 + 4) steps of 2048 cycles at 1 GHz = 2.048 ms
+    got = FAMILY.terms(Softmax(rows=10**5, cols=2048), ROUND, VALUES, COLD)
+    assert got.alone["math"] == pytest.approx(2.048e-3)
+    # 800 resident rows of 8192 B: 2 x 6.55 MB over 8 MB that fit is 1.638; misses (1.638 - 1) / 5 = 0.1277 of two
+    # further reads: 0.8192 GB x (2 + 2 x 0.1277) at 0.8 TB/s
+    assert got.adds["dram"] == pytest.approx(0.8192e-3 * (2 + 2 * 0.12768) / 0.8, rel=1e-4)
+
+
+def test_a_smaller_sm_takes_as_long_for_each_block_and_holds_fewer() -> None:
+    few = FAMILY.terms(Softmax(rows=10**5, cols=2048), replace(ROUND, generation="turing"), VALUES, COLD)
+    # 1024 threads instead of 2048: half the blocks at once, so that the rows take twice 2.048 ms
+    assert few.alone["math"] == pytest.approx(4.096e-3)
+
+
+def test_what_the_call_before_left_is_read_again_by_both_further_reads() -> None:
+    op = Softmax(rows=10**5, cols=2048)
+    cold, warm = (FAMILY.terms(op, ROUND, VALUES, view).alone["dram"] for view in (COLD, WARM))
+    # 0.8 GB of rows through 10 MB: 2 x 0.5 x 10 MB more at 0.8 TB/s
+    assert warm - cold == pytest.approx(1e7 / 0.8e12, rel=1e-6)
+    # a warp reads its row once
+    narrow = Softmax(rows=10**5, cols=1024)
+    assert (
+        FAMILY.terms(narrow, ROUND, VALUES, WARM).alone["dram"]
+        == FAMILY.terms(narrow, ROUND, VALUES, COLD).alone["dram"]
+    )
+
+
+def test_very_wide_rows_are_read_three_times() -> None:
+    got = FAMILY.terms(Softmax(rows=10**4, cols=10**5), ROUND, VALUES, COLD)
+    assert got.adds["dram"] == pytest.approx(4 * 4e9 / 0.8e12)
+
+
+def test_few_rows_leave_sms_idle() -> None:
+    one, all_sms = (FAMILY.terms(Softmax(rows=r, cols=4096), ROUND, VALUES, COLD).alone["math"] for r in (1, 100))
+    # 512 threads of 2048 x (4 + 2 x 2) steps of 2048 cycles at 1 GHz
+    assert one == all_sms == pytest.approx(4.096e-6)
+
+
+@pytest.mark.parametrize("view", [COLD, WARM, EVENT])
+@pytest.mark.parametrize("cols", [1, 100, 1000, 1601, 4096, 20000])
+def test_more_rows_never_take_less_time(view: View, cols: int) -> None:
+    rows = np.unique(np.geomspace(1, 1e7, 300).round())
+    assert np.all(np.diff(FAMILY.seen(Softmax(rows=rows, cols=cols), ROUND, DEFAULT, view).time_s) >= -1e-15)
+
+
+@given(st.lists(sizes, min_size=1, max_size=6), st.sampled_from([COLD, WARM, EVENT]))
+def test_scalar_equals_array(shapes: list[tuple[int, int]], view: View) -> None:
+    rows, cols = np.array(shapes).T
+    together = FAMILY.seen(Softmax(rows=rows, cols=cols), ROUND, VALUES, view)
+    for index, (one, width) in enumerate(shapes):
+        alone = FAMILY.seen(Softmax(rows=one, cols=width), ROUND, VALUES, view)
+        assert np.asarray(together.time_s)[index] == pytest.approx(alone.time_s, rel=1e-13)
+
+
+@given(sizes, st.sampled_from([COLD, WARM, EVENT]), st.sampled_from(["fp32", "fp16", "bf16"]))
+def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], view: View, dtype: str) -> None:
+    for spec in load_all():
+        if spec.kind == "gpu":
+            op = Softmax(rows=shape[0], cols=shape[1], dtype=dtype)
+            got = FAMILY.seen(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, view)
+            assert all(np.isfinite(value) and value >= 0 for value in got.adds.values())
+
+
+@pytest.mark.parametrize(("name", "limit"), [("v100-pcie-32gb", 4.0), ("p100-pcie-16gb", 5.0), ("p4", 6.0)])
+def test_rows_that_were_not_fitted_agree(data_dir: Path, name: str, limit: float) -> None:
+    table = read_measurements(data_dir / "measurements" / "neusight_softmax_fp32.csv.gz")
+    found = next(found for found in table.calls if found.hardware == name)
+    spec, order = hardware(name), np.random.default_rng(0).permutation(len(found))
+    train, test = (
+        Group(rows.op, Machine.of(spec, resolve_peak(rows.op, spec)), rows.view, rows.time_s)
+        for rows in (found.take(order[:200]), found.take(order[200:]))
+    )
+    error = np.abs(np.expm1(log_ratio(FAMILY, fit(FAMILY, [train]).values, [test])))
+    assert 100 * error.mean() < limit
+
+
+def test_the_call_takes_longer_to_dispatch_than_a_plain_one() -> None:
+    # 1.3 x 40 us
+    assert FAMILY.seen(Softmax(rows=1, cols=1), ROUND, VALUES, EVENT).time_s == pytest.approx(52e-6, rel=1e-3)
+
+
+def test_amd_reads_rows_of_whole_vectors_once() -> None:
+    machine = Machine("cdna", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e6, np.inf)
+    whole, part = (FAMILY.terms(Softmax(rows=10**5, cols=n), machine, VALUES, COLD).alone["dram"] for n in (4096, 4097))
+    # in and out; or twice more in: 200 resident rows are 3.3 MB, and 6.6 MB pass between reads, 8 times what fits
+    assert whole == pytest.approx(2 * 4096 * 4e5 / 0.8e12)
+    assert part == pytest.approx(4 * 4097 * 4e5 / 0.8e12)
+
+
+def test_amd_takes_as_long_as_a_row_has_columns() -> None:
+    machine = Machine("cdna", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e6, np.inf)
+    cols = np.array([2048.0, 2049.0])
+    got = FAMILY.terms(Softmax(rows=10**5, cols=cols), machine, VALUES, COLD).alone["math"]
+    # 1000 rows a CU x 1024 threads of 2048 x 2048 cycles at 1 GHz, for each step: 1.024 ms. Joining is worth 1.76
+    # steps; 2048 columns in shared memory 0.43 x 2, 2049 read three times 2049 / 1024 = 2.00098
+    assert got == pytest.approx([1.024e-3 * 2.62, 1.024e-3 * 3.76098], rel=1e-5)

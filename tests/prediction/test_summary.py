@@ -1,0 +1,47 @@
+"""What is said below a table of predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import perfmodel as pm
+from perfmodel.core.hardware import Hardware
+from perfmodel.prediction.summary import summarize
+
+
+def said(*ops: pm.Operator, machine: Hardware) -> str:
+    return "\n".join(summarize([pm.predict(op, machine) for op in ops]))
+
+
+def test_counted_calls_are_summed_one_after_another(simple_gpu: Hardware) -> None:
+    # 48 x 2.5 ms + 10 x 120 us of bound
+    text = said(
+        pm.Gemm(m=5000, n=5000, k=5000, dtype="fp16", count=48),
+        pm.Elementwise(numel=10_000_000, count=10),
+        machine=simple_gpu,
+    )
+    assert "58 calls one after another: bound 121.2 ms" in text
+
+
+def test_a_sweep_has_no_total(simple_gpu: Hardware) -> None:
+    text = said(pm.Elementwise(numel=np.array([10, 20]), count=3), machine=simple_gpu)
+    assert "one after another" not in text
+
+
+def test_advice_names_its_operators(simple_gpu: Hardware) -> None:
+    text = said(pm.Elementwise(numel=1, name="tiny"), pm.Memcpy(bytes=10**9, name="load"), machine=simple_gpu)
+    assert "Launch-bound: batch calls, fuse kernels, or replay them from a CUDA graph: tiny." in text
+    assert "move fewer bytes: load." in text
+
+
+def test_caches_and_capacity(simple_gpu: Hardware) -> None:
+    text = said(
+        pm.Elementwise(numel=500_000, name="small"), pm.Elementwise(numel=10**12, name="huge"), machine=simple_gpu
+    )
+    assert "bound with the data already in a cache: small (l2: 1.5 us by l2)" in text
+    assert "Too large for the device's memory, so it cannot run whole: huge (12 TB) on simple." in text
+
+
+def test_long_lists_are_counted(simple_gpu: Hardware) -> None:
+    ops = [pm.Elementwise(numel=10_000_000, name=f"op{index}") for index in range(9)]
+    assert "op5 and 3 more" in said(*ops, machine=simple_gpu)

@@ -1,0 +1,121 @@
+"""The plot of accuracy: every row has its place, the axes say what they are, nothing lies on anything else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import StepPatch
+from matplotlib.text import Text
+
+from perfmodel.accuracy.judge import JudgedCalls
+from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.accuracy.validate import Accuracy
+from perfmodel.errors import UsageError
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.render.plots.accuracy import MOST_POINTS, accuracy_figure
+from perfmodel.render.plots.figure import save_figure
+
+
+@pytest.fixture
+def made(simple_gpu):
+    """An Accuracy of families with so many rows each, log-normally spread errors of a size."""
+
+    def call(**families):
+        random = np.random.default_rng(1)
+        judged = []
+        for family, (rows, spread) in families.items():
+            measured = 10 ** random.uniform(-5, -2, rows)
+            predicted = measured * np.exp(random.normal(0, spread, rows))
+            blank = np.array([""] * rows)
+            line = np.arange(rows)
+            op = Elementwise(numel=np.ones(rows))
+            calls = MeasuredCalls("simple", op, measured, "kernel", "flushed", "", blank, "t.csv", line)
+            ends = (predicted / 1.2, predicted * 1.2, measured / 2)
+            judged.append(JudgedCalls(calls, simple_gpu, predicted, *ends, family, "calibrated", "mid"))
+        return Accuracy(tuple(judged), ())
+
+    return call
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def drawn_boxes(figure):
+    """Each text that is drawn, with its place; matplotlib keeps labels of ticks beyond the axes' ends undrawn."""
+    FigureCanvasAgg(figure).draw()
+    beyond = set()
+    for axes in figure.axes:
+        for axis, index in ((axes.xaxis, 0), (axes.yaxis, 1)):
+            low, high = axis.get_view_interval()
+            beyond |= {id(t) for t in axis.get_ticklabels() if not low <= t.get_position()[index] <= high}
+    found = [t for t in figure.findobj(Text) if t.get_text().strip() and t.get_visible() and id(t) not in beyond]
+    return [(t.get_text(), t.get_window_extent()) for t in found]
+
+
+def test_every_row_is_a_point_in_its_familys_colour(made):
+    figure = accuracy_figure(made(gemm=(30, 0.1), softmax=(20, 0.2)))
+    (points,) = [c for c in figure.axes[0].collections if c.get_gid() == "rows"]
+    assert len(points.get_offsets()) == 50
+    assert len(np.unique(points.get_facecolors(), axis=0)) == 2
+    legend = " ".join(texts(figure))
+    assert "gemm: 30 rows, MAPE" in legend
+    assert "softmax: 20 rows, MAPE" in legend
+
+
+def test_the_axes_are_equal_and_hold_every_point(made):
+    left = accuracy_figure(made(gemm=(200, 0.5))).axes[0]
+    assert left.get_xlim() == left.get_ylim()
+    points = next(c for c in left.collections if c.get_gid() == "rows").get_offsets()
+    assert points.min() > left.get_xlim()[0]
+    assert points.max() < left.get_xlim()[1]
+
+
+def test_the_histogram_counts_each_family_whole(made):
+    # errors of 5 %: nearly all rows lie within the range that 98 % of all rows set
+    right = accuracy_figure(made(gemm=(2000, 0.05), softmax=(500, 0.05))).axes[1]
+    families = [patch for patch in right.patches if isinstance(patch, StepPatch)]
+    assert len(families) == 2
+    for stairs in families:
+        assert 0.95 < stairs.get_data().values.sum() <= 1.0
+    assert "median" in right.get_title()
+    assert "outside of this range" in right.get_title()
+
+
+def test_of_many_rows_a_share_is_drawn_and_every_family_has_some(made):
+    figure = accuracy_figure(made(gemm=(60_000, 0.1), softmax=(300, 0.1)))
+    (points,) = [c for c in figure.axes[0].collections if c.get_gid() == "rows"]
+    _, counts = np.unique(points.get_facecolors(), axis=0, return_counts=True)
+    assert sorted(counts) == [300, MOST_POINTS * 60_000 // 60_300]
+    assert "60,300 rows, " in figure.axes[0].get_title()
+
+
+@pytest.mark.parametrize("families", [1, 4, 15])
+def test_no_text_leaves_the_figure_or_hides_other_text(made, families):
+    figure = accuracy_figure(made(**{f"family_{i:02d}": (40, 0.05 * (i + 1)) for i in range(families)}))
+    boxes = drawn_boxes(figure)
+    width, height = figure.get_size_inches() * figure.dpi
+    for index, (text, box) in enumerate(boxes):
+        assert -1 <= box.x0 <= box.x1 <= width + 1, text
+        assert -1 <= box.y0 <= box.y1 <= height + 1, text
+        for other, other_box in boxes[index + 1 :]:
+            assert not box.shrunk(0.9, 0.9).overlaps(other_box.shrunk(0.9, 0.9)), (text, other)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-6, 3.0])
+def test_perfect_and_hopeless_predictions_can_be_drawn(made, spread):
+    figure = accuracy_figure(made(gemm=(50, spread)))
+    assert figure.axes[1].get_xlim()[1] <= 1.0
+
+
+def test_one_row_is_enough_and_none_is_not(made):
+    assert len(accuracy_figure(made(gemm=(1, 0.1))).axes) == 2
+    with pytest.raises(UsageError, match="at least one row"):
+        accuracy_figure(Accuracy((), ()))
+
+
+def test_equal_data_give_equal_files(made, tmp_path):
+    for name in ("a.svg", "b.svg"):
+        save_figure(accuracy_figure(made(gemm=(50, 0.1))), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

@@ -1,0 +1,115 @@
+"""The breakdown plot: bars are as long as their times, every part is named once, before and after share an axis."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+from perfmodel.diagnosis.against import against
+from perfmodel.diagnosis.diagnose import diagnose
+from perfmodel.diagnosis.result import Evidence
+from perfmodel.errors import UsageError
+from perfmodel.formats import read_profile
+from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.render.plots.breakdown import _inside, against_plot, breakdown_plot
+
+ROWS = {"a gemm": 6e-3, "a softmax": 3e-3, "unknown thing": 1e-3}
+
+
+def table(rows=ROWS):
+    return diagnose(Profile(tuple(ProfileEntry(*row, category="kernel") for row in rows.items()), source="dir/a.csv"))
+
+
+def bars(figure, gid):
+    return [p.get_width() for p in figure.axes[0].patches if isinstance(p, Rectangle) and p.get_gid() == gid]
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def overlapping(figure, axes):
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in axes.texts if text.get_text()]
+    # text boxes have air above and below the letters
+    boxes = [(text, box.padded(-1)) for text, box in boxes]
+    return [(one, two) for i, (one, a) in enumerate(boxes) for two, b in boxes[i + 1 :] if a.overlaps(b)]
+
+
+def test_parts_of_the_bar_are_as_long_as_their_times():
+    figure = breakdown_plot(table())
+    assert bars(figure, "dimension") == pytest.approx([6e-3, 3e-3, 1e-3])
+    assert bars(figure, "row") == pytest.approx([6e-3, 6e-3, 3e-3, 3e-3, 1e-3, 1e-3])  # each with its one kernel
+    assert figure.axes[0].get_xlim() == pytest.approx((0.0, 10e-3))
+    assert figure.axes[0].get_xlabel() == "time [ms]"
+
+
+def test_the_figure_says_what_the_time_is_of():
+    said = texts(breakdown_plot(table()))
+    assert "time of the rows listed 10 ms, a.csv" in said
+    assert "6 ms, 60.0 %" in said  # the heading of compute
+    assert "compute 6 ms, 60.0 %" in said  # its part of the bar
+
+
+def test_evidence_of_one_name_is_told_apart_by_its_detail():
+    made = table()
+    idle = tuple(Evidence("host busy", 1e-3, 1, detail) for detail in ("cudaFree", "cudaMalloc"))
+    parts = tuple(
+        dataclasses.replace(part, evidence=idle) if part.dimension == "memory" else part for part in made.parts
+    )
+    said = texts(breakdown_plot(dataclasses.replace(made, parts=parts)))
+    assert {"host busy: cudaFree", "host busy: cudaMalloc"} <= set(said)
+
+
+def test_before_and_after_share_one_axis():
+    figure = against_plot(against(table(), table({"a gemm": 2e-3, "a softmax": 3e-3, "new thing": 1e-3})))
+    assert bars(figure, "dimension") == pytest.approx([6e-3, 3e-3, 1e-3, 2e-3, 3e-3, 1e-3])
+    assert figure.axes[0].get_xlim() == pytest.approx((0.0, 10e-3))
+    said = texts(figure)
+    assert "before and after: 10 ms -> 6 ms, 1.67x as fast" in said
+    assert "before 10 ms" in said
+    assert "after 6 ms" in said
+    assert "-4 ms, -66.7 %" in said
+    assert "+1 ms, appeared" in said
+    assert "-1 ms, vanished" in said
+
+
+def test_nothing_to_draw_is_said():
+    empty = table({"a gemm": 0.0})
+    with pytest.raises(UsageError, match="no time"):
+        breakdown_plot(empty)
+    with pytest.raises(UsageError, match="no time"):
+        against_plot(against(empty, empty))
+
+
+@given(st.lists(st.floats(-1.0, 20.0), min_size=1, max_size=8), st.floats(0.1, 1.0))
+def test_labels_end_before_the_limit(places, gap):
+    moved = _inside(places, gap, 12.0)
+    assert max(moved) + gap / 2 <= 12.0 + 1e-9
+    assert [b - a for a, b in pairwise(moved)] == pytest.approx([b - a for a, b in pairwise(places)], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hta_alexnet_a100_big_gaps.json.gz",
+        "tracelens_h100_bert-small.json.gz",
+        "tracelens_torch_compile_triton_mi300.json.gz",
+    ],
+)
+def test_no_label_of_a_real_trace_lies_on_another(data_dir, name):
+    made = diagnose(read_profile(data_dir / "traces" / name))
+    figure = breakdown_plot(made, with_timeline=False)
+    assert sum(bars(figure, "dimension")) == pytest.approx(made.total_s)
+    assert overlapping(figure, figure.axes[0]) == []
+    assert len(figure.axes) == 1
+    # the bars, the whole window, and where it helps the busiest stretch
+    assert len(breakdown_plot(made).axes) in (2, 3)

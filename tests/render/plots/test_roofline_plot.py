@@ -1,0 +1,465 @@
+"""The roofline plot: what it says is true, and nothing on it hides anything else."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.text import Text
+
+import perfmodel as pm
+from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
+from perfmodel.render.plots import _roofline_points
+from perfmodel.render.plots._roofline_styles import COLORS, SHAPES
+from perfmodel.render.plots.figure import SlopeText, printable, spread
+from perfmodel.render.plots.roofline import roofline_figure, roofline_plot, save_figure
+
+# Ridge points by hand: 312e12 / 1555e9 = 200.6 and 19.5e12 / 1555e9 = 12.54 FLOP/B.
+MACHINE = Hardware(
+    name="machine",
+    title="A machine",
+    vendor="v",
+    architecture="a",
+    memory=(
+        MemoryLevel("hbm", 40e9, 1555e9, sustained_bytes_per_s=1400e9),
+        MemoryLevel("l2", 40e6, 5000e9),
+        MemoryLevel("shared", 17e6),
+    ),
+    peaks=(
+        Peak("fp16", "tensor", 312e12, sustained_flop_per_s=270e12),
+        Peak("bf16", "tensor", 312e12),
+        Peak("int8", "tensor", 624e12),
+        Peak("fp32", "vector", 19.5e12),
+    ),
+)
+
+
+def gemm(m=4096, n=4096, k=4096, dtype="fp16", **more):
+    return pm.predict(pm.Gemm(m=m, n=n, k=k, dtype=dtype, **more), MACHINE)
+
+
+def norm(rows=8192, cols=4096, **more):
+    return pm.predict(pm.LayerNorm(rows=rows, cols=cols, dtype="fp32", **more), MACHINE)
+
+
+def mixture(count):
+    """Points spread over four operators, two dtypes and four decades of intensity, none like another."""
+    made = []
+    for index in range(count):
+        size = 16 * 2 ** (index % 9)
+        operator = (
+            pm.Gemm(m=size, n=1024 + index, k=2048, dtype="fp16"),
+            pm.LayerNorm(rows=size * 64, cols=1024 + index, dtype="fp32"),
+            pm.Softmax(rows=size * 64, cols=1024 + index, dtype="fp32"),
+            pm.Attention(heads=16, seq_q=size + index, head_dim=64, dtype="fp16"),
+        )[index % 4]
+        made.append(pm.predict(operator, MACHINE))
+    return made
+
+
+def bench_rows(predictions, kernels):
+    """Rows as `bench` records have them, each kernel reaching its share of the attainable rate."""
+    return [
+        {
+            **row,
+            "kernel": kernel,
+            "status": "ok",
+            "achieved_flop_per_s": share * row["attainable_flop_per_s"],
+            "efficiency": share,
+            "faster_than_bound": share > 1,
+        }
+        for prediction in predictions
+        for row in prediction.rows()
+        for kernel, share in kernels.items()
+    ]
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+
+
+def lines(axes, prefix):
+    return {line.get_gid(): line for line in axes.get_lines() if (line.get_gid() or "").startswith(prefix)}
+
+
+def extents(figure, kinds=Text):
+    """Boxes of the texts as drawn, with slanted ones left out: their box is mostly empty."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    found = []
+    unseen = {
+        label
+        for axes in figure.axes
+        for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim()))
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+        if not low <= tick.get_loc() <= high
+        for label in (tick.label1, tick.label2)
+    }
+    for text in figure.findobj(kinds):
+        if text.get_text().strip() and text.get_visible() and not isinstance(text, SlopeText) and text not in unseen:
+            found.append((text.get_text(), text.get_window_extent(renderer)))
+    return found
+
+
+def overlap(first, second):
+    width = min(first.x1, second.x1) - max(first.x0, second.x0)
+    height = min(first.y1, second.y1) - max(first.y0, second.y0)
+    return max(0.0, width) * max(0.0, height)
+
+
+# What it says
+
+
+def test_a_point_stands_at_its_intensity_and_attainable_rate():
+    (axes,) = roofline_plot(MACHINE, [gemm()]).axes
+    (marker,) = lines(axes, "attainable").values()
+    # 2 x 4096^3 / (3 x 4096^2 x 2 B) = 4096 / 3 = 1365.3 FLOP/B, at the fp16 tensor peak.
+    assert marker.get_xdata() == pytest.approx([4096 / 3])
+    assert marker.get_ydata() == pytest.approx([312e12])
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert axes.get_xlabel() == "Arithmetic intensity [FLOP/B]"
+    assert axes.get_ylabel() == "Performance [FLOP/s]"
+
+
+def test_an_array_prediction_is_a_point_for_each_element():
+    sizes = np.array([1.0, 64.0, 4096.0])
+    sweep = pm.predict(pm.Gemm(m=sizes, n=4096, k=4096, dtype="fp16"), MACHINE)
+    figure = roofline_plot(MACHINE, [sweep])
+    (marker,) = lines(figure.axes[0], "attainable").values()
+    assert marker.get_xdata() == pytest.approx(sweep.arithmetic_intensity_flop_per_byte)
+    assert {"gemm m=1", "gemm m=64", "gemm m=4096"} <= set(texts(figure))
+
+
+def test_json_rows_and_predictions_give_the_same_points():
+    from_prediction = roofline_plot(MACHINE, [gemm(), norm()])
+    from_rows = roofline_plot(MACHINE, pm.Report("analyze", (), [*gemm().rows(), *norm().rows()]).as_json()["rows"])
+    assert texts(from_prediction) == texts(from_rows)
+
+
+def test_ceilings_are_those_that_the_points_use_with_their_values():
+    assert "fp16 tensor: 312 TFLOP/s" in texts(roofline_plot(MACHINE, [gemm()]))
+    assert not any("fp32 vector" in text for text in texts(roofline_plot(MACHINE, [gemm()])))
+    both = texts(roofline_plot(MACHINE, [gemm(), norm()]))
+    assert {"fp16 tensor: 312 TFLOP/s", "fp32 vector: 19.5 TFLOP/s", "fp16 tensor: 270 TFLOP/s sustained"} <= set(both)
+
+
+def test_equal_ceilings_share_a_line_and_integer_rates_are_in_op():
+    written = texts(roofline_plot(MACHINE, [gemm(), gemm(dtype="bf16"), gemm(dtype="int8")]))
+    assert {"bf16, fp16 tensor: 312 TFLOP/s", "int8 tensor: 624 TOP/s"} <= set(written)
+
+
+def test_without_points_the_main_ceilings_are_drawn():
+    written = set(texts(roofline_plot(MACHINE, [])))
+    assert {"bf16, fp16 tensor: 312 TFLOP/s", "int8 tensor: 624 TOP/s", "fp32 vector: 19.5 TFLOP/s"} <= written
+
+
+def test_ridge_points_are_marked_where_ceiling_and_bandwidth_meet():
+    figure = roofline_plot(MACHINE, [gemm(), norm()])
+    (ridges,) = lines(figure.axes[0], "ridge").values()
+    assert ridges.get_xdata() == pytest.approx([19.5e12 / 1555e9, 312e12 / 1555e9])
+    assert ridges.get_ydata() == pytest.approx([19.5e12, 312e12])
+    assert {"12.54", "200.6"} <= set(texts(figure))
+
+
+def test_each_bandwidth_is_named_and_a_level_without_one_is_not_drawn():
+    slopes = [text.get_text() for text in roofline_plot(MACHINE, []).findobj(SlopeText)]
+    assert slopes == ["HBM 1555 GB/s", "HBM 1400 GB/s", "L2 5000 GB/s"]
+
+
+def test_memory_that_is_not_hbm_goes_by_its_technology():
+    level = dataclasses.replace(MACHINE.memory[0], technology="GDDR6", sustained_bytes_per_s=None)
+    machine = dataclasses.replace(MACHINE, memory=(level,))
+    assert [text.get_text() for text in roofline_plot(machine, []).findobj(SlopeText)] == ["GDDR6 1555 GB/s"]
+
+
+def test_kernels_are_joined_from_the_slowest_to_the_fastest_and_that_to_the_attainable_rate():
+    figure = roofline_plot(MACHINE, bench_rows([gemm()], {"library": 0.8, "naive": 0.1}))
+    axes = figure.axes[0]
+    achieved = lines(axes, "achieved")
+    assert achieved["achieved gemm library"].get_ydata() == pytest.approx([0.8 * 312e12])
+    assert achieved["achieved gemm naive"].get_ydata() == pytest.approx([0.1 * 312e12])
+    (hollow,) = lines(axes, "attainable").values()
+    assert len(hollow.get_xdata()) == 1
+    assert hollow.get_markerfacecolor() == "none"
+    assert all(line.get_markerfacecolor() != "none" for line in achieved.values())
+    assert hollow.get_marker() == achieved["achieved gemm naive"].get_marker()
+    path, left = (np.asarray(lines(axes, gid)[gid].get_ydata()) for gid in ("variants", "joined"))
+    assert path[np.isfinite(path)] == pytest.approx([0.1 * 312e12, 0.8 * 312e12])
+    assert left[np.isfinite(left)] == pytest.approx([0.8 * 312e12, 312e12])
+    # One step, with its arrow head half-way on the logarithmic axis: sqrt(0.1 x 0.8) of the peak.
+    assert lines(axes, "faster")["faster"].get_ydata() == pytest.approx([0.08**0.5 * 312e12])
+
+
+def test_paths_of_different_operators_are_not_joined():
+    axes = roofline_plot(MACHINE, bench_rows([gemm(), norm()], {"a": 0.5, "b": 0.25, "c": 0.24})).axes[0]
+    path = np.asarray(lines(axes, "variants")["variants"].get_data())
+    # Three kernels and a gap for each of the two operators, each path at one intensity and upwards.
+    assert path.shape == (2, 8)
+    assert np.isnan(path[:, [3, 7]]).all()
+    for start in (0, 4):
+        assert len(set(path[0, start : start + 3])) == 1
+        assert np.all(np.diff(path[1, start : start + 3]) > 0)
+    # From 0.24 to 0.25 there is no room for an arrow head.
+    assert len(lines(axes, "faster")["faster"].get_xdata()) == 2
+
+
+def test_without_kernels_nothing_is_joined():
+    axes = roofline_plot(MACHINE, [gemm()]).axes[0]
+    assert not lines(axes, "variants")
+    assert not lines(axes, "joined")
+
+
+def test_what_has_no_place_on_the_plot_is_said_below_it():
+    copy = pm.predict(pm.Elementwise(numel=10**8, kind="copy", name="copy kv"), MACHINE)
+    failed = {**gemm().rows()[0], "status": "out of memory", "achieved_flop_per_s": None}
+    fast = bench_rows([norm(name="quick")], {"library": 1.3})
+    written = texts(roofline_plot(MACHINE, [copy, failed, *fast]))
+    assert "No arithmetic, so no place on this plot: copy kv." in written
+    assert "Not drawn, without a result: 1 out of memory." in written
+    assert "Faster than its bound, see the record for the likely reasons: quick (library)." in written
+
+
+def test_a_dtype_leaves_the_others_out_and_says_so():
+    figure = roofline_plot(MACHINE, [gemm(), norm()], dtype="float16")
+    assert list(lines(figure.axes[0], "attainable")) == ["attainable gemm"]
+    assert "Not drawn, of another dtype: 1 fp32." in texts(figure)
+
+
+def test_the_title_has_the_machine_and_the_dtypes():
+    assert roofline_plot(MACHINE, [gemm(), norm()]).axes[0].get_title() == "A machine: fp16, fp32"
+    assert "A heading" in texts(roofline_plot(MACHINE, [gemm()], title="A heading"))
+
+
+def test_a_row_without_an_engine_stands_under_its_dtype():
+    row = {key: value for key, value in gemm().rows()[0].items() if key != "engine"}
+    assert "fp16 tensor: 312 TFLOP/s" in texts(roofline_plot(MACHINE, [row]))
+
+
+@pytest.mark.parametrize("point", [3.0, {"op": "gemm"}])
+def test_what_is_no_point_is_refused(point):
+    with pytest.raises(pm.UsageError):
+        roofline_plot(MACHINE, [point])
+
+
+def test_a_plot_needs_a_machine():
+    with pytest.raises(pm.UsageError):
+        roofline_figure([])
+
+
+def test_two_machines_share_their_scales():
+    faster = dataclasses.replace(MACHINE, title="Another", memory=(MemoryLevel("hbm", 80e9, 3350e9),))
+    point = pm.predict(pm.Gemm(m=64, n=64, k=64, dtype="fp16"), faster)
+    left, right = roofline_figure([(MACHINE, [gemm()]), (faster, [point])]).axes
+    assert left.get_xlim() == right.get_xlim()
+    assert left.get_ylim() == right.get_ylim()
+    assert left.get_window_extent().x1 < right.get_window_extent().x0
+
+
+# How it labels
+
+
+def test_labels_say_in_what_points_of_one_name_differ():
+    attention = {"heads": 16, "head_dim": 64, "dtype": "fp16"}
+    points = [
+        pm.predict(pm.Attention(seq_q=256, causal=True, **attention), MACHINE),
+        pm.predict(pm.Attention(seq_q=512, causal=False, **attention), MACHINE),
+        pm.predict(pm.Attention(seq_q=512, causal=False, algorithm="unfused", **attention), MACHINE),
+    ]
+    labels = [mark.label for mark in _roofline_points.collect(points).marks]
+    # seq_kv follows seq_q, kv_heads heads, kv_dtype dtype: no need to repeat them.
+    assert labels == ["attention seq_q=256 causal", "attention seq_q=512", "attention seq_q=512 unfused"]
+
+
+def test_labels_name_the_dtype_where_only_it_differs():
+    labels = [mark.label for mark in _roofline_points.collect([gemm(), gemm(dtype="bf16")]).marks]
+    assert labels == ["gemm fp16", "gemm bf16"]
+
+
+def test_few_points_are_named_many_are_numbered_and_more_are_counted():
+    assert "gemm" in texts(roofline_plot(MACHINE, [gemm()]))
+    sixty = texts(roofline_plot(MACHINE, mixture(60)))
+    assert sum(text.partition("  ")[0].isdigit() and "  " in text for text in sixty) == 60
+    assert any(
+        text.startswith("300 points, too many to name here") for text in texts(roofline_plot(MACHINE, mixture(300)))
+    )
+
+
+def test_numbered_names_carry_the_share_that_each_kernel_reached():
+    points = bench_rows([gemm(name="x" * 50), norm(name="y" * 50)], {"library": 0.834, "naive": 0.21})
+    points[3]["status"] = "wrong"
+    written = texts(roofline_plot(MACHINE, points))
+    assert f"1  {'x' * 50}: 83 / 21 %" in written
+    assert f"2  {'y' * 50}: 83 / - %" in written
+    assert "Percentages: achieved of attainable, library / naive." in written
+
+
+def test_with_many_kernels_each_share_has_its_kernels_name():
+    kernels = {"torch.matmul": 0.5, "naive": 0.001, "triton": 1.2, "cutlass": 0.9}
+    written = texts(roofline_plot(MACHINE, bench_rows([gemm(name="x" * 40)], kernels)))
+    assert f"1  {'x' * 40}: torch.matmul 50 %, naive <1 %, triton >100 %, cutlass 90 %" in written
+
+
+def test_operators_differ_in_shape_and_colors_are_okabe_itos():
+    axes = roofline_plot(MACHINE, mixture(40)).axes[0]
+    markers = lines(axes, "attainable").values()
+    assert len({line.get_marker() for line in markers}) == len(markers) == 4
+    assert {to_hex(line.get_markeredgecolor()).upper() for line in markers} <= set(COLORS)
+    assert len(set(SHAPES)) == len(SHAPES)
+
+
+def test_kernels_differ_in_color_across_operators():
+    axes = roofline_plot(MACHINE, bench_rows([gemm(), norm()], {"library": 0.8, "naive": 0.2})).axes[0]
+    by_kernel = {gid.split()[-1]: set() for gid in lines(axes, "achieved")}
+    for gid, line in lines(axes, "achieved").items():
+        by_kernel[gid.split()[-1]].add(line.get_markerfacecolor())
+    assert [len(colors) for colors in by_kernel.values()] == [1, 1]
+    assert by_kernel["library"] != by_kernel["naive"]
+
+
+def test_a_dozen_kernels_have_a_dozen_colors():
+    kernels = {f"kernel {index}": 0.5 for index in range(12)}
+    axes = roofline_plot(MACHINE, bench_rows([gemm()], kernels)).axes[0]
+    assert len({line.get_markerfacecolor() for line in lines(axes, "achieved").values()}) == 12
+
+
+# That nothing hides anything
+
+SCENES = {
+    "no point": lambda: roofline_plot(MACHINE, []),
+    "1 point": lambda: roofline_plot(MACHINE, [gemm()]),
+    "12 points": lambda: roofline_plot(MACHINE, mixture(12)),
+    "a sweep": lambda: roofline_plot(
+        MACHINE, [pm.predict(pm.Gemm(m=2.0 ** np.arange(12), n=4096, k=4096, dtype="fp16"), MACHINE)]
+    ),
+    "60 points": lambda: roofline_plot(MACHINE, mixture(60), title="Sixty"),
+    "300 points": lambda: roofline_plot(MACHINE, mixture(300)),
+    "bench": lambda: roofline_plot(MACHINE, bench_rows(mixture(12), {"library": 0.8, "naive": 0.2})),
+    "many kernels": lambda: roofline_plot(
+        MACHINE, bench_rows(mixture(40), {f"library.kernel_{index}": index / 9 for index in range(1, 9)})
+    ),
+    "long names": lambda: roofline_plot(MACHINE, [gemm(name="void k<" + "x" * 900), norm(name="$a_{$ " + "y" * 900)]),
+    "extremes": lambda: roofline_plot(
+        MACHINE,
+        [gemm(2**20, 2**20, 2**20), gemm(1, 1, 1), pm.predict(pm.Elementwise(numel=9, num_inputs=9**6), MACHINE)],
+    ),
+    "two machines": lambda: roofline_figure([(MACHINE, mixture(30)), (MACHINE, [gemm()])], title="Two"),
+}
+
+
+@functools.cache
+def drawn(scene):
+    """Each scene is drawn once for all the tests that look at it."""
+    return SCENES[scene]()
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_no_text_is_cut_off_or_lies_on_another(scene):
+    figure = drawn(scene)
+    found = extents(figure)
+    for text, box in found:
+        assert box.x0 >= 0, text
+        assert box.y0 >= 0, text
+        assert box.x1 <= figure.bbox.x1, text
+        assert box.y1 <= figure.bbox.y1, text
+    for (first, one), (second, other) in itertools.combinations(found, 2):
+        assert overlap(one, other) < 0.1 * min(one.width * one.height, other.width * other.height), (first, second)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_every_point_ceiling_and_ridge_lies_inside_the_axes(scene):
+    for axes in drawn(scene).axes:
+        left, right = axes.get_xlim()
+        bottom, top = axes.get_ylim()
+        for line in axes.get_lines():
+            x, y = np.asarray(line.get_xdata(), dtype=float), np.asarray(line.get_ydata(), dtype=float)
+            x, y = x[np.isfinite(x)], y[np.isfinite(y)]
+            assert np.all((x >= left * 0.999) & (x <= right * 1.001))
+            assert np.all((y >= bottom * 0.999) & (y <= top * 1.001))
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_legend_and_keys_stand_below_the_axes(scene):
+    figure = drawn(scene)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    for axes in figure.axes:
+        label = axes.xaxis.label.get_window_extent(renderer)
+        if axes.get_legend():
+            assert axes.get_legend().get_window_extent(renderer).y1 <= label.y0
+
+
+@pytest.mark.parametrize("size", [(5, 8), (12, 4), (8, 6)])
+def test_bandwidth_names_keep_the_slope_of_their_line_at_any_size(size):
+    figure = roofline_plot(MACHINE, [gemm()])
+    figure.set_size_inches(*size)
+    figure.draw(FigureCanvasAgg(figure).get_renderer())
+    axes: Axes = figure.axes[0]
+    # A decade of intensity is a decade of performance, so the slope on paper is that of the two axes' decades.
+    box, (left, right), (bottom, top) = axes.get_window_extent(), axes.get_xlim(), axes.get_ylim()
+    rise = (box.height / np.log10(top / bottom)) / (box.width / np.log10(right / left))
+    for text in figure.findobj(SlopeText):
+        assert np.tan(np.radians(text.get_rotation())) == pytest.approx(rise, rel=1e-6)
+
+
+@settings(max_examples=8)
+@given(st.lists(st.text(st.characters(max_codepoint=0x17F), max_size=80), min_size=1, max_size=20))
+def test_any_name_can_be_drawn(names):
+    figure = roofline_plot(MACHINE, [gemm(m=64 + index, name=name) for index, name in enumerate(names)])
+    figure.draw(FigureCanvasAgg(figure).get_renderer())
+
+
+# Saving
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG")]
+)
+def test_the_suffix_chooses_the_format_and_equal_plots_are_equal_files(tmp_path, suffix, start):
+    for name in ("a", "b"):
+        save_figure(roofline_plot(MACHINE, mixture(5)), tmp_path / f"{name}.{suffix}")
+    written = (tmp_path / f"a.{suffix}").read_bytes()
+    assert written.startswith(start)
+    assert written == (tmp_path / f"b.{suffix}").read_bytes()
+
+
+def test_a_notebook_shows_the_figure_as_a_picture():
+    assert roofline_plot(MACHINE, [])._repr_png_().startswith(b"\x89PNG")
+
+
+def test_an_svg_is_well_formed_whatever_the_names(tmp_path):
+    save_figure(roofline_plot(MACHINE, [gemm(name="a -- <b> & \x00\x1b]] $")]), tmp_path / "a.svg")
+    assert ET.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a", "png"])
+def test_another_suffix_is_refused_with_those_allowed(tmp_path, name):
+    with pytest.raises(pm.UsageError, match=r"\.png, \.svg, \.pdf"):
+        save_figure(roofline_plot(MACHINE, []), tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+# The pieces
+
+
+@given(st.lists(st.floats(-1e4, 1e4), max_size=30), st.floats(0.1, 50))
+def test_spread_keeps_the_order_and_the_gap(positions, gap):
+    moved = spread(positions, gap)
+    order = sorted(range(len(positions)), key=lambda index: positions[index])
+    for before, after in itertools.pairwise(order):
+        assert moved[after] - moved[before] >= gap * (1 - 1e-6)
+
+
+@given(st.text(max_size=200), st.integers(3, 60))
+def test_printable_is_one_short_line(text, longest):
+    line = printable(text, longest)
+    assert len(line) <= longest
+    assert line.isprintable()

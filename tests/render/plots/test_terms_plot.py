@@ -1,0 +1,124 @@
+"""The plot of terms: bars are as long as the times they stand for, and every label can be read."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+from perfmodel.prediction.explain import MEANINGS
+from perfmodel.render.plots.terms import MOST_BARS, color, terms_figure
+
+
+def made(terms, name="", low=0.8, high=1.3, **more):
+    """A prediction that is the sum of some terms, with a bound at half of it."""
+    total = sum(terms.values())
+    real = pm.predict(pm.Gemm(m=64, n=64, k=64, dtype="fp16", name=name), pm.hardware("a100-sxm4-80gb"))
+    values = {
+        "predicted_terms_s": terms,
+        "predicted_time_s": total,
+        "predicted_time_low_s": low * total,
+        "predicted_time_high_s": high * total,
+        "bound_time_s": total / 2,
+    }
+    return dataclasses.replace(real, **values | more)
+
+
+def bars(figure):
+    """term -> the lengths of its bars"""
+    found = {}
+    for patch in figure.axes[0].patches:
+        if isinstance(patch, Rectangle) and patch.get_gid():
+            found.setdefault(patch.get_gid(), []).append(patch.get_width())
+    return found
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def test_bars_are_as_long_as_their_times():
+    figure = terms_figure([made({"math": 8e-6, "launch": 2e-6}), made({"math": 3e-6, "dram": 9e-6})])
+    assert bars(figure) == {
+        "math": pytest.approx([8.0, 3.0]),
+        "dram": pytest.approx([0.0, 9.0]),
+        "launch": pytest.approx([2.0, 0.0]),
+    }
+    assert figure.axes[0].get_xlabel() == "time of one call [us]"
+    said = texts(figure)
+    assert "10 us (8 us to 13 us)" in said
+    assert "80 %" in said  # the share of math in the first bar: 8 of 10 us
+
+
+def test_times_that_differ_much_are_drawn_as_shares():
+    figure = terms_figure([made({"math": 8e-6, "launch": 2e-6}), made({"math": 1.0, "launch": 1.0})])
+    assert bars(figure) == {"math": pytest.approx([80, 50]), "launch": pytest.approx([20, 50])}
+    assert figure.axes[0].get_xlabel() == "share of the predicted time [%]"
+
+
+def test_bound_and_interval_stand_where_they_belong():
+    axes = terms_figure([made({"math": 8e-3, "launch": 2e-3})]).axes[0]
+    (bound,) = [line for line in axes.lines if line.get_gid() == "bound"]
+    assert bound.get_xdata() == pytest.approx([5.0])
+    assert any(np.allclose(line.get_xdata(), [8.0, 13.0]) for line in axes.lines if len(line.get_xdata()) == 2)
+
+
+def test_a_prediction_without_an_interval_has_none():
+    figure = terms_figure([made({"math": 8e-6}, low=np.nan, high=np.nan)])
+    assert "8 us" in texts(figure)
+    assert len(figure.axes[0].lines) == 1
+
+
+def test_colours_are_the_same_everywhere_and_all_different():
+    assert {"math", "dram", "l2", "launch", "host"} <= set(MEANINGS)
+    names = ["math", "mystery", "dram", "riddle"]
+    shades = [color(name, names) for name in names]
+    assert len(set(shades)) == 4
+    assert color("dram", ["dram"]) == shades[2]
+
+
+def test_of_a_long_sweep_an_even_part_is_drawn():
+    sizes = np.arange(1, 101) * 1e6
+    figure = terms_figure([pm.predict(pm.Elementwise(numel=sizes), pm.hardware("a100-sxm4-80gb"))])
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert len(labels) == MOST_BARS
+    assert labels[0] == "elementwise fp32\nnumel=1000000 kind=add"
+    assert labels[-1] == "elementwise fp32\nnumel=100000000 kind=add"
+    assert f"{MOST_BARS} of 100 points" in " ".join(texts(figure))
+
+
+def test_machines_are_named_where_there_are_several():
+    op = pm.Elementwise(numel=1e6)
+    machines = [pm.hardware(name) for name in ("a100-sxm4-80gb", "v100-pcie-32gb")]
+    both = terms_figure([pm.predict(op, machine) for machine in machines])
+    first_lines = [label.get_text().splitlines()[0] for label in both.axes[0].get_yticklabels()]
+    assert first_lines == [f"elementwise fp32 on {machine.name}" for machine in machines]
+    one = terms_figure([pm.predict(op, machines[0])])
+    assert "on a100-sxm4-80gb as a sum (kernel time, cold caches)" in " ".join(texts(one))
+
+
+@pytest.mark.parametrize("count", [1, 2, 12, 40])
+def test_no_text_leaves_the_figure_or_hides_other_text(count):
+    terms = {name: (index + 1) * 1e-6 for index, name in enumerate(MEANINGS)}
+    points = [made(terms, name=f"a_rather_long_name_of_an_operator_{i}", high=1 + i / 10) for i in range(count)]
+    figure = terms_figure(points)
+    FigureCanvasAgg(figure).draw()
+    found = [t for t in figure.findobj(Text) if t.get_text().strip() and t.get_visible()]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in found]
+    width, height = figure.get_size_inches() * figure.dpi
+    for index, (text, box) in enumerate(boxes):
+        assert -1 <= box.x0 <= box.x1 <= width + 1, text
+        assert -1 <= box.y0 <= box.y1 <= height + 1, text
+        for other, other_box in boxes[index + 1 :]:
+            assert not box.shrunk(0.9, 0.9).overlaps(other_box.shrunk(0.9, 0.9)), (text, other)
+
+
+def test_nothing_to_draw_is_said():
+    with pytest.raises(UsageError, match="needs a prediction"):
+        terms_figure([])

@@ -1,0 +1,252 @@
+"""The time line plot: lanes cover what ran, bins keep the time, the zoom finds work, many events stay small."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.text import Text
+
+from perfmodel.diagnosis.diagnose import diagnose
+from perfmodel.diagnosis.intervals import union
+from perfmodel.errors import UsageError
+from perfmodel.formats import read_profile
+from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.profile.timeline import COMMUNICATION, KERNEL, ApiCalls, GpuEvents, HostRanges, Timeline
+from perfmodel.render.plots import _dimension_styles as styles
+from perfmodel.render.plots._annotation_rows import annotation_rows
+from perfmodel.render.plots._timeline_lanes import MOST_STREAMS, busiest_stretch, fractions, lanes
+from perfmodel.render.plots.figure import save_figure
+from perfmodel.render.plots.timeline import timeline_plot
+
+
+def run(kernels, window, *, names=("gemm",), category=None, stream=None, api=(), ops=(), annotations=()):
+    """A time line of kernels (start, end) [s]; api: (start, end, category); ops, annotations: (start, end, name)."""
+    start, end = (np.array([kernel[side] for kernel in kernels], dtype=float) for side in (0, 1))
+    count = len(kernels)
+    none = np.full(count, -1)
+    texts = (*names, *(row[2] for row in (*ops, *annotations)))
+
+    def ranges(rows):
+        first, last = (np.array([row[side] for row in rows], dtype=float) for side in (0, 1))
+        at = np.array([texts.index(row[2]) for row in rows], dtype=np.int64)
+        return HostRanges(first, last - first, at, np.ones(len(rows), dtype=np.int64), np.full(len(rows), -1))
+
+    name = np.arange(count) % len(names)
+    calls = [np.array([row[side] for row in api], dtype=float) for side in (0, 1)]
+    return Timeline(
+        texts,
+        GpuEvents(
+            start,
+            end - start,
+            name,
+            np.full(count, KERNEL) if category is None else np.array(category),
+            np.full(count, 7) if stream is None else np.array(stream),
+            np.zeros(count, dtype=np.int64),
+            none,
+            none,
+            np.full(count, np.nan),
+            none,
+            none,
+            name,
+        ),
+        ApiCalls(
+            calls[0],
+            calls[1] - calls[0],
+            np.zeros(len(api), dtype=np.int64),
+            np.ones(len(api), dtype=np.int64),
+            np.array([row[2] for row in api], dtype=np.int64),
+            np.full(len(api), -1),
+        ),
+        ranges(ops),
+        ranges(annotations),
+        window_s=window,
+    )
+
+
+def diagnosed(timeline, names=("gemm",)):
+    entries = tuple(ProfileEntry(name, 1.0, category="kernel") for name in names)
+    return diagnose(Profile(entries, source="a.json", timeline=timeline))
+
+
+def lengths(lane):
+    return {style: float((part[:, 1] - part[:, 0]).sum()) for style, part in lane.layers.items()}
+
+
+def shown(figure):
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+
+
+def test_lanes_hold_kernels_by_what_limits_them_and_gaps_by_their_reason():
+    names = ("gemm", "softmax")
+    found = lanes(diagnosed(run([(0, 1), (1, 3), (6, 7), (7, 8)], (0.0, 10.0), names=names), names))
+    assert [lane.label for lane in found] == ["GPU, stream 7", "GPU waits"]
+    assert lengths(found[0]) == pytest.approx({"compute": 2.0, "memory": 3.0})
+    assert sum(lengths(found[1]).values()) == pytest.approx(5.0)  # 3 to 6 and 8 to 10
+    assert lengths(found[1]) == pytest.approx({"host away": 5.0})  # no call of the runtime is known
+
+
+def test_communication_has_its_own_colour():
+    timeline = run([(0, 1), (2, 5)], (0.0, 5.0), category=[KERNEL, COMMUNICATION], stream=[7, 20])
+    found = lanes(diagnosed(timeline))
+    assert [lane.label for lane in found][:2] == ["GPU, stream 7", "GPU, stream 20"]
+    assert lengths(found[1]) == pytest.approx({"communication": 3.0})
+
+
+def test_many_streams_share_one_lane():
+    kernels = [(index, index + 1 + index / 100) for index in range(12)]
+    found = lanes(diagnosed(run(kernels, (0.0, 13.0), stream=list(range(12)))))
+    labels = [lane.label for lane in found if "stream" in lane.label]
+    # the 5 streams with most time, here the last ones, and the other 7 together
+    assert labels == [*(f"GPU, stream {stream}" for stream in range(7, 12)), "GPU, 7 streams"]
+    assert len(labels) == MOST_STREAMS
+
+
+def test_threads_show_calls_and_the_input_pipeline():
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    timeline = run([(5, 6)], (0.0, 10.0), api=[(4, 5, 0), (6, 9, 1)], ops=[(0, 2, loader), (3, 4.5, "aten::mm")])
+    thread = lanes(diagnosed(timeline))[-1]
+    assert thread.label == "CPU thread 1"
+    assert lengths(thread) == pytest.approx({"launch": 1.0, "sync": 3.0})
+    behind = {style: float((part[:, 1] - part[:, 0]).sum()) for style, part in thread.behind.items()}
+    assert behind == pytest.approx({"input pipeline": 2.0, "operator": 1.5})
+
+
+intervals = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 5)), min_size=1, max_size=40)
+
+
+@given(intervals)
+def test_bins_keep_the_time(spans):
+    start = np.array([span[0] for span in spans])
+    covered = union(start, start + [span[1] for span in spans])
+    edges = np.linspace(0.0, 105.0, 38)
+    shares = fractions([covered], edges)
+    assert (shares >= 0).all()
+    assert (shares <= 1 + 1e-9).all()
+    assert float((shares * np.diff(edges)).sum()) == pytest.approx(
+        float((covered[:, 1] - covered[:, 0]).sum()), abs=1e-9
+    )
+
+
+def test_layers_that_overlap_fill_a_bin_once():
+    whole = np.array([[0.0, 10.0]])
+    assert fractions([whole, whole], np.array([0.0, 5.0, 10.0])).sum(axis=0) == pytest.approx([1.0, 1.0])
+
+
+def test_the_zoom_finds_the_work_beside_a_long_gap():
+    # two copies of 10 kernels, far apart; the second at full speed
+    slow = [(index, index + 0.1) for index in range(10)]
+    fast = [(1000 + 0.1 * index, 1000 + 0.1 * index + 0.09) for index in range(10)]
+    low, high = busiest_stretch(run(slow + fast, (0.0, 1100.0)))
+    assert (low, high) == (pytest.approx(1000.0), pytest.approx(1000.99))
+
+
+def test_a_window_that_is_busy_throughout_needs_no_zoom():
+    assert busiest_stretch(run([(index, index + 0.9) for index in range(60)], (0.0, 60.0))) is None
+
+
+def test_annotations_nest_in_rows_and_repeat_once():
+    marks = [
+        (0, 10, "ProfilerStep#1"),
+        (1, 4, "forward"),
+        (1, 4, "forward"),
+        (5, 9, "backward"),
+        (10, 20, "ProfilerStep#2"),
+    ]
+    rows = annotation_rows(run([(0, 1)], (0.0, 20.0), annotations=marks))
+    assert [[mark.name for mark in row] for row in rows] == [
+        ["ProfilerStep#1", "ProfilerStep#2"],
+        ["forward", "backward"],
+    ]
+
+
+def test_a_profile_of_sums_has_no_time_line():
+    with pytest.raises(UsageError, match="needs a trace"):
+        timeline_plot(diagnose(Profile((ProfileEntry("gemm", 1.0),))))
+
+
+def test_a_hundred_thousand_events_are_some_polygons():
+    count = 100_000
+    start = np.arange(count) * 10e-6
+    timeline = run([(0, 1)], (0.0, 1.0))
+    one = timeline.gpu
+    many = {field.name: np.repeat(getattr(one, field.name), count) for field in dataclasses.fields(one)}
+    many |= {"start_s": start, "duration_s": np.full(count, 7e-6)}
+    figure = timeline_plot(diagnosed(dataclasses.replace(timeline, gpu=GpuEvents(**many))))
+    drawn = list(figure.findobj(PolyCollection))
+    assert sum(len(made.get_paths()) for made in drawn) < 3000
+    assert sum(path.vertices.shape[0] for made in drawn for path in made.get_paths()) < 60_000
+
+
+TRACES = [
+    "hta_alexnet_a100_big_gaps.json.gz",
+    "tracelens_h100_bert-small.json.gz",
+    "tracelens_sglang_qwen3-8b_decode_cudagraph_mi300.json.gz",
+]
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_no_label_of_a_real_trace_lies_on_another(data_dir, name):
+    figure = timeline_plot(diagnose(read_profile(data_dir / "traces" / name)))
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    for axes in figure.axes:
+        assert axes.get_xlabel().startswith("time since")
+        boxes = [text.get_window_extent(renderer) for text in axes.texts if text.get_text()]
+        for index, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[index + 1 :])
+        ticks = [tick for tick in axes.get_xticklabels() if tick.get_text()]
+        assert len(ticks) >= 2
+    left = min(label.get_window_extent(renderer).x0 for axes in figure.axes for label in axes.get_yticklabels())
+    assert left >= 0  # no label of a lane is cut off
+
+
+def test_a_ten_second_gap_leaves_the_kernels_readable(data_dir):
+    figure = timeline_plot(diagnose(read_profile(data_dir / "traces" / TRACES[0])))
+    whole, zoomed = figure.axes
+    assert whole.get_xlim()[1] - whole.get_xlim()[0] > 40
+    assert zoomed.get_xlim()[1] - zoomed.get_xlim()[0] < 0.2
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_every_format_can_be_written(tmp_path, suffix):
+    path = tmp_path / f"a.{suffix}"
+    save_figure(timeline_plot(diagnosed(run([(0, 1), (2, 3)], (0.0, 4.0)))), path)
+    assert path.stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void at::native::(anonymous namespace)::max_pool<float, float>(int, float*)", "max_pool"),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, 512>(cudnnTensorStruct)", "bn_fw_tr_1C11_kernel_NCHW"),
+        ("void foo(int)", "foo"),
+        (
+            "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, 8, (a)0>(cublasGemvParams<T5>)",
+            "gemvx::kernel",
+        ),
+        ("unnamed>::gemm_naive_kernel(const float *)", "gemm_naive_kernel(const float *)"),
+        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_Generic"),
+        (
+            "void cutlass::Kernel2<cutlass_80_tensorop_f16>(cutlass_80_tensorop_f16::Params)",
+            "cutlass::Kernel2<cutlass_80_tensorop_f16>",
+        ),
+        ("a <b", "a"),
+        ("<<<", "<<<"),
+        ("ampere_sgemm_32x32_sliced1x4_tn", "ampere_sgemm_32x32_sliced1x4_tn"),
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
+        ("aten::add(1x141x512) bf16", "aten::add(1x141x512) bf16"),
+    ],
+)
+def test_kernels_are_called_by_their_function(name, short):
+    assert styles.shortened(name, 60) == short
+
+
+def test_text_is_readable_on_every_colour():
+    assert styles.text_color("compute") == "white"
+    assert styles.text_color("communication") == "black"
