@@ -1,10 +1,22 @@
-"""A report: columns with units, rows, notes. Every command makes one, every renderer takes one."""
+"""A report: columns with units, rows, notes. Every command makes one, every renderer takes one.
+
+`report` turns any result into a report. Each room has one ``report.py`` that registers on it:
+
+    @report.register
+    def _(result: Prediction, *, title: str = "") -> Report: ...
+
+It is found by the name of the room in which the result's class is defined, so that no result imports its printing and
+no list of rooms has to be kept.
+"""
 
 from __future__ import annotations
 
+import functools
 import html
+import importlib
+import importlib.util
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +39,7 @@ class Column:
     digits : significant digits in tables for people.
     drop : 0 for a column that every table has; where the terminal is too narrow, columns with the highest
         number are left out first.
+    show : turns a value into the text for people; JSON keeps the value itself. None prints by type and unit.
     """
 
     key: str
@@ -35,6 +48,7 @@ class Column:
     shown: bool = True
     digits: int = 4
     drop: int = 0
+    show: Callable[[Any], str] | None = None
 
     @property
     def heading(self) -> str:
@@ -45,6 +59,8 @@ class Column:
         """Return a value as people read it: SI prefixes, percentages, ``-`` for what is not known."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
+        if self.show is not None:
+            return _printable(self.show(value))
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, (int, float)):
@@ -124,6 +140,58 @@ class Report:
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         more = "".join(table._repr_html_() for table in self.more.values())
         return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}{more}"
+
+
+class Reportable:
+    """A result that shows as its report: in notebooks by itself, elsewhere by `report`."""
+
+    def report(self) -> Report:
+        """Return this result as a report."""
+        return report(self)
+
+    def _repr_html_(self) -> str:
+        """Show the result as a table in a notebook."""
+        return report(self)._repr_html_()
+
+
+@functools.singledispatch
+def report(result: Any, **options: Any) -> Report:
+    """Return a result as a report: columns with units, rows, notes.
+
+    Parameters
+    ----------
+    result : what a public function of perfmodel returned, or a sequence of such results of one kind where its room
+        reports several together.
+    options : what the room's ``report.py`` accepts for this kind of result, as ``title`` or ``context``.
+
+    Raises
+    ------
+    TypeError
+        When no room knows how to report the result.
+    """
+    for room in _rooms_of(result):
+        _load_report_of(room)
+        function = report.dispatch(type(result))
+        if function is not _unregistered:
+            made: Report = function(result, **options)
+            return made
+    raise TypeError(f"{type(result).__name__} has no report.")
+
+
+_unregistered = report.dispatch(object)
+
+
+def _rooms_of(result: Any) -> list[str]:
+    """Return the packages that may register a report for a result: those that define its class or its bases."""
+    modules = [kind.__module__ for kind in type(result).__mro__]
+    return list(dict.fromkeys(".".join(module.split(".")[:2]) for module in modules if "." in module))
+
+
+@functools.cache
+def _load_report_of(room: str) -> None:
+    """Import ``<room>.report``, which registers the reports of the room's results."""
+    if importlib.util.find_spec(f"{room}.report") is not None:
+        importlib.import_module(f"{room}.report")
 
 
 def _plain(value: float, digits: int) -> str:

@@ -2,7 +2,7 @@
 
 GPU work is linked to the call of the runtime that started it (by correlation) and to the framework's operator around
 that call (by time on the thread, else by external id); operators become operators of the model by their shapes
-(`perfmodel.formats.torch_trace.operators.aten`). Of a trace with profiler steps only what starts inside them is counted,
+(`perfmodel.formats.torch_trace.operators.aten`). With profiler steps, only what starts inside them is counted,
 as TraceLens does (`perfmodel.formats.torch_trace.links.build`).
 """
 

@@ -1,0 +1,116 @@
+"""One word for one thing: the vocabularies that code, JSON and printed text share.
+
+Every member is a string, so that it compares equal to what users write and is written to JSON as it is.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Self
+
+from perfmodel.errors import unknown_name
+
+
+class Vocabulary(enum.StrEnum):
+    """A closed set of words."""
+
+    @classmethod
+    def parse(cls, text: str, *, place: str = "") -> Self:
+        """Return the member that a text names.
+
+        Raises
+        ------
+        UsageError
+            When the text names none; the message lists the allowed words and the nearest one.
+        """
+        try:
+            return cls(text)
+        except ValueError:
+            raise unknown_name(cls.__name__.lower(), text, [str(member) for member in cls], place=place) from None
+
+
+class Limiter(Vocabulary):
+    """What limits an operator: the ceiling that sets its bound, or the resource that takes most of its time."""
+
+    COMPUTE = "compute"
+    HBM = "hbm"  # device memory of a GPU, whatever its technology
+    DRAM = "dram"  # main memory of a CPU
+    LLC = "llc"
+    L3 = "l3"
+    L2 = "l2"
+    L1 = "l1"
+    SHARED = "shared"
+    LINK = "link"  # PCIe, NVLink, xGMI: anything that leaves the device
+    LAUNCH = "launch"
+    HOST = "host"
+    UNKNOWN = "unknown"
+
+
+class CacheState(Vocabulary):
+    """What the caches hold when an operator starts."""
+
+    COLD = "cold"  # inputs come from device memory; a benchmark flushes the caches first
+    WARM = "warm"  # the same buffers are used again and again
+    ROTATING = "rotating"  # several sets of weights take turns
+
+    @classmethod
+    def _missing_(cls, value: object) -> CacheState | None:
+        """Accept "flushed", the word for cold of schema version 1 and of older tables."""
+        return cls.COLD if value == "flushed" else None
+
+
+class Timing(Vocabulary):
+    """Which interval a time is."""
+
+    KERNEL = "kernel"  # on the device, as a profiler sees it
+    GRAPH = "graph"  # on the device, a share of a replayed CUDA graph
+    EVENT = "event"  # between events around a framework's call, its dispatch included
+
+    @property
+    def includes_host(self) -> bool:
+        """Whether the interval contains the host's dispatch of the call."""
+        return self is Timing.EVENT
+
+
+class EventKind(Vocabulary):
+    """What kind of work an event on a time line, or an entry of a profile, is."""
+
+    KERNEL = "kernel"
+    MEMCPY = "memcpy"
+    MEMSET = "memset"
+    COMMUNICATION = "communication"
+    HOST = "host"
+
+    @property
+    def code(self) -> int:
+        """The number that stands for the kind in columns of numpy arrays."""
+        return _CODES[self]
+
+    @classmethod
+    def from_code(cls, code: int) -> EventKind:
+        """Return the kind for a number from a column."""
+        return _KINDS[code]
+
+
+_KINDS = tuple(EventKind)
+_CODES = {kind: code for code, kind in enumerate(_KINDS)}
+
+
+class Calibration(Vocabulary):
+    """How well the constants of a prediction know the machine; from best to worst."""
+
+    CALIBRATED = "calibrated"
+    SAME_GENERATION = "same generation"
+    NEVER_SEEN = "never seen"
+
+
+class Dimension(Vocabulary):
+    """Where the wall time of a run goes; the parts of a diagnosis."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    OTHER = "other kernels"  # GPU work of which nothing says what limits it
+    LAUNCH = "launch"
+    TRANSFER = "transfer"
+    SYNC = "sync"
+    IDLE = "idle"
