@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import importlib
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,8 +34,6 @@ _SUFFIXES = {
     ".markdown": Format.markdown,
     ".txt": Format.table,
 }
-
-_SHARE = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
 
 FormatOption = Annotated[
     Format | None,
@@ -141,20 +138,3 @@ def check_destination(path: Path, *suffixes: str) -> None:
         raise UsageError("is a directory.", place=str(path), remedy="Name a file in it.")
     if not path.parent.is_dir():
         raise UsageError("its folder does not exist.", place=str(path), remedy=f"Make {path.parent} first.")
-
-
-def share(text: str, place: str) -> float:
-    """Return a share that is written as a percentage or a fraction: 5% and 0.05 are the same.
-
-    Raises
-    ------
-    UsageError
-        When it is neither; a number from 1 on without a per cent sign could be meant either way.
-    """
-    match = _SHARE.fullmatch(text)
-    if match is None:
-        raise UsageError(f"{text!r} is no share.", place=place, remedy="Write 5% or 0.05.")
-    number, percent = float(match.group(1)), match.group(2)
-    if not percent and number >= 1:
-        raise UsageError(f"{text!r} is 100 % or more.", place=place, remedy=f"Write {text.strip()}% for per cent.")
-    return number / 100 if percent else number

@@ -16,9 +16,9 @@ from perfmodel.cli._common import (
     context,
     emit,
     output_format,
-    share,
     status,
 )
+from perfmodel.core.units import parse_fraction
 from perfmodel.errors import unknown_name
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ def command(
     from perfmodel.comparison.report import compare_report, gate
     from perfmodel.records.bench_runs import read_bench_run
 
-    limit = None if fail_on is None else share(fail_on, "--fail-on")
+    limit = None if fail_on is None else parse_fraction(fail_on, "--fail-on")
     least = min(THRESHOLD, THRESHOLD if limit is None else limit)
     rules = Rules(
-        threshold=least if threshold is None else share(threshold, "--threshold"),
+        threshold=least if threshold is None else parse_fraction(threshold, "--threshold"),
         limit=limit,
-        drift=None if drift is None else share(drift, "--drift"),
+        drift=None if drift is None else parse_fraction(drift, "--drift"),
     )
     chosen = _across(across or [])
     for_people = _for_people(format_, output)

@@ -16,9 +16,9 @@ from perfmodel.cli._common import (
     context,
     emit,
     output_format,
-    share,
 )
 from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileArgument, profiled_machine
+from perfmodel.core.units import parse_fraction
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -224,5 +224,5 @@ def _economics(
         dev_day_cost,
         HOURS_PER_YEAR if hours_per_year is None else hours_per_year,
         1.0 if horizon_years is None else horizon_years,
-        0.0 if discount_rate is None else share(discount_rate, "--discount-rate"),
+        0.0 if discount_rate is None else parse_fraction(discount_rate, "--discount-rate"),
     )

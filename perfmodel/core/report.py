@@ -23,6 +23,8 @@ from typing import Any
 from perfmodel.core.units import format_binary, format_si
 
 SCHEMA_VERSION = 1
+#: longer names, as kernels with their template arguments have them, are shortened in tables for people
+_LONGEST_NAME = 48
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,17 @@ def _plain(value: float, digits: int) -> str:
     if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):
         return str(int(value))
     return format_si(value, "", digits)
+
+
+def short_name(name: str) -> str:
+    """Return a name of at most 48 characters: both ends of a longer one, which tell kernels apart.
+
+    >>> short_name("void kernel<" + "int, " * 20 + "float>(Params)")
+    'void kernel<int, int, int, int, ...loat>(Params)'
+    """
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[:32]}...{name[35 - _LONGEST_NAME :]}"
 
 
 def finite(value: Any) -> Any:

@@ -28,6 +28,7 @@ _UNITS: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
     "W": (("W",), {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6}),
 }
 _TEXT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s].*?)?\s*$")
+_FRACTION = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*(%?)\s*")
 _BITS = re.compile(r"[kKMGTP]?i?(b|bit|bits)(/s|ps)?$")
 
 
@@ -106,6 +107,35 @@ def try_quantity(text: str | float, unit: str) -> float | None:
         return parse_quantity(text, unit)
     except PerfModelError:
         return None
+
+
+def parse_fraction(text: str, place: str = "") -> float:
+    """Return a fraction written as a percentage or as a number below 1: ``5%`` and ``0.05`` are the same.
+
+    Parameters
+    ----------
+    text : what was written; not negative.
+    place : the option or key, for the message.
+
+    Raises
+    ------
+    UsageError
+        When it is neither. A bare number from 1 up is refused: ``5`` could mean 5 % or 500 %.
+
+    >>> parse_fraction("5%"), parse_fraction("0.05"), parse_fraction("150 %")
+    (0.05, 0.05, 1.5)
+    """
+    match = _FRACTION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a percentage or a fraction.", place=place, remedy="Write 5% or 0.05.")
+    number, percent = float(match.group(1)), match.group(2)
+    if not percent and number >= 1:
+        raise UsageError(
+            f"{text!r} has no per cent sign and is 1 or more.",
+            place=place,
+            remedy=f"Write {text.strip()}% for per cent.",
+        )
+    return number / 100 if percent else number
 
 
 def format_si(value: float, unit: str, digits: int = 4) -> str:

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.core.report import Column, Report
+from perfmodel.core.report import Column, Report, short_name
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.result import Advice, Diagnosis, Evidence, Part
-from perfmodel.investment.report import short_name
 
 #: evidence that a table for people shows of each dimension, and how long a name may be there
 _SHOWN, _LONGEST = 2, 44

@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import short_name
 from perfmodel.core.units import format_si
 from perfmodel.investment.amdahl import time_saved_fraction
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import Effect
-from perfmodel.investment.report import RoiRow, short_name
+from perfmodel.investment.report import RoiRow
 from perfmodel.investment.verdict import HIGH_COST_DAYS, HIGH_RETURN_SPEEDUP, claim_verdict
 
 

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel.core.report import Column, Report
-
-#: longer names, as kernels with their template arguments have them, are shortened in tables for people
-_LONGEST_NAME = 48
+from perfmodel.core.report import Column, Report, short_name
 
 
 @dataclass(frozen=True)
@@ -92,22 +89,11 @@ def ranking_report(
     for a table, the rows also get ``short_name``. ``money`` keeps the money longest where the terminal is narrow;
     ``bound`` shows the bound of the local speedup beside it (without a plan they are the same).
     """
-    shorten = any(len(row["name"]) > _LONGEST_NAME for row in rows)
+    shorten = any(short_name(row["name"]) != row["name"] for row in rows)
     if shorten:
         rows = [{**row, "short_name": short_name(row["name"])} for row in rows]
     columns = _columns(shorten=shorten, money=money, bound=bound)
     return Report("roi", columns, rows, context, notes, title, more or {})
-
-
-def short_name(name: str) -> str:
-    """Return a name of at most 48 characters: both ends of a longer one, which tell kernels apart.
-
-    >>> short_name("void kernel<" + "int, " * 20 + "float>(Params)")
-    'void kernel<int, int, int, int, ...loat>(Params)'
-    """
-    if len(name) <= _LONGEST_NAME:
-        return name
-    return f"{name[:32]}...{name[35 - _LONGEST_NAME :]}"
 
 
 def _columns(*, shorten: bool, money: bool, bound: bool) -> tuple[Column, ...]:

@@ -106,7 +106,7 @@ def test_output_goes_to_a_file_in_the_format_of_its_suffix(perfmodel, tmp_path):
         (("--top", 0), "--top"),
         (("--horizon-years", 2), "--gpus and --price-per-gpu-hour is missing"),
         (("--gpus", 1, "--price-per-gpu-hour", 2, "--horizon-years", 0), "horizon_years is 0"),
-        (("--gpus", 1, "--price-per-gpu-hour", 2, "--discount-rate", "ten"), "--discount-rate: 'ten' is no share"),
+        (("--gpus", 1, "--price-per-gpu-hour", 2, "--discount-rate", "ten"), "--discount-rate: 'ten' is not a percentage"),
         (("--rank", "payback"), "ranking by payback needs prices"),
         (("--rank", "gain"), "unknown ranking 'gain'"),
         (("--days", 0), "days is 0"),

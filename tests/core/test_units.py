@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.core.units import format_binary, format_si, parse_quantity
+from perfmodel.core.units import format_binary, format_si, parse_fraction, parse_quantity
 from perfmodel.errors import PerfModelError, UsageError
 
 
@@ -96,3 +96,33 @@ def test_capacities_print_in_binary() -> None:
     assert format_binary(40 * 2**20) == "40 MiB"
     assert format_binary(80 * 2**30) == "80 GiB"
     assert format_binary(100.0) == "100 B"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5%", 0.05),
+        ("0.05", 0.05),
+        (" .5 ", 0.5),
+        ("0", 0.0),
+        ("0%", 0.0),
+        ("100%", 1.0),
+        ("150 %", 1.5),
+        ("0.999", 0.999),
+    ],
+)
+def test_fractions_read(text: str, value: float) -> None:
+    assert parse_fraction(text) == pytest.approx(value, abs=0)
+
+
+@pytest.mark.parametrize("text", ["1", "5", "1.0", "100"])
+def test_a_bare_number_from_one_up_is_no_fraction(text: str) -> None:
+    """5 could mean 5 % or 500 %."""
+    with pytest.raises(UsageError, match=f"^--error: '{text}' has no per cent sign and is 1 or more. Write {text}%"):
+        parse_fraction(text, "--error")
+
+
+@pytest.mark.parametrize("text", ["", "five", "-5%", "5 percent", "5%%", "1e-2", "nan", "inf"])
+def test_other_text_is_no_fraction(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a percentage or a fraction"):
+        parse_fraction(text, "--error")
