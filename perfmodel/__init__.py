@@ -30,7 +30,7 @@ _PUBLIC = {
     "Operator": "perfmodel.operators",
     "load_operator": "perfmodel.operators",
     "operator_names": "perfmodel.operators",
-    "parse_operators": "perfmodel.operators._parse",
+    "parse_operators": "perfmodel.operators.parse",
     "bound_time": "perfmodel.prediction.predict",
     "predict": "perfmodel.prediction.predict",
     "sweep": "perfmodel.prediction.sweep",
@@ -100,7 +100,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.operators import Operator as Operator
     from perfmodel.operators import load_operator as load_operator
     from perfmodel.operators import operator_names as operator_names
-    from perfmodel.operators._parse import parse_operators as parse_operators
     from perfmodel.operators.all_gather import AllGather as AllGather
     from perfmodel.operators.all_reduce import AllReduce as AllReduce
     from perfmodel.operators.alltoall import Alltoall as Alltoall
@@ -111,6 +110,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.operators.gemm import Gemm as Gemm
     from perfmodel.operators.layer_norm import LayerNorm as LayerNorm
     from perfmodel.operators.memcpy import Memcpy as Memcpy
+    from perfmodel.operators.parse import parse_operators as parse_operators
     from perfmodel.operators.reduce_scatter import ReduceScatter as ReduceScatter
     from perfmodel.operators.reduction import Reduction as Reduction
     from perfmodel.operators.rms_norm import RmsNorm as RmsNorm

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.latency.family import Constant, Family, Machine, Values, View
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.errors import PerfModelError
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.latency.family import View
 
 

@@ -52,7 +52,7 @@ def wanted_operators(ops: Sequence[str] | None, op: Sequence[str] | None, preset
         When operators and a preset are both given, or --op several times.
     """
     from perfmodel.measure import presets
-    from perfmodel.operators._parse import parse_operators
+    from perfmodel.operators.parse import parse_operators
 
     if op and len(op) > 1:
         raise UsageError(

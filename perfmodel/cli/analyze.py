@@ -76,7 +76,7 @@ def command(
     Example: perfmodel analyze gemm m=4096 n=4096 k=4096 dtype=fp16 --on a100-sxm4-40gb
     """
     from perfmodel.hardware_catalog import hardware
-    from perfmodel.operators._parse import parse_operators
+    from perfmodel.operators.parse import parse_operators
     from perfmodel.prediction.predict import predict
     from perfmodel.prediction.result import prediction_report
     from perfmodel.prediction.summary import summarize

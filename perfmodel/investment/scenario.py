@@ -12,7 +12,7 @@ from perfmodel.errors import InputFileError, PerfModelError, UsageError, nearest
 from perfmodel.files import read_document
 from perfmodel.investment import _values as values
 from perfmodel.operators import Operator
-from perfmodel.operators._parse import build_operator
+from perfmodel.operators.parse import build_operator
 
 #: kind of step -> the keys that it needs one of, beside its targets
 KINDS: Mapping[str, tuple[str, ...]] = {

@@ -1,21 +1,32 @@
-"""Operators: shapes in, FLOP and tensors out. One file each, found by name and loaded when asked for."""
+"""Operators: shapes in, FLOP and tensors out. One file each, found by its name and loaded when it is used.
+
+``group_norm.py`` holds the class ``GroupNorm`` with ``op = "group_norm"``: the same words in CamelCase. The entry-point
+group ``perfmodel.operators`` adds operators of other distributions.
+"""
 
 from __future__ import annotations
 
 import functools
-import importlib
-import pkgutil
+from collections.abc import Mapping
 
 from perfmodel.errors import unknown_name
-from perfmodel.operators._base import REGISTRY, Operator
+from perfmodel.operators.base import Operator
+from perfmodel.plugins import load_attribute, module_names, warn_of_plugin
 
 __all__ = ["Operator", "class_names", "load_class", "load_operator", "operator_names"]
+
+#: modules of this folder that are not operators
+HELPERS = ("base", "collective", "parse")
+
+
+def _modules() -> Mapping[str, str]:
+    return module_names(__name__, "operators", HELPERS)
 
 
 @functools.cache
 def operator_names() -> tuple[str, ...]:
-    """Return the names of all operators: the modules of this package, found without importing them."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")))
+    """Return the names of all operators, those of plugins among them, without importing any."""
+    return tuple(sorted(_modules()))
 
 
 def load_operator(name: str, *, place: str = "") -> type[Operator]:
@@ -26,10 +37,20 @@ def load_operator(name: str, *, place: str = "") -> type[Operator]:
     UsageError
         When there is no such operator.
     """
-    if name not in operator_names():
+    kind = _load(name) if name in operator_names() else None
+    if kind is None:
         raise unknown_name("operator", name, operator_names(), place=place)
-    importlib.import_module(f"{__name__}.{name}")
-    return REGISTRY[name]
+    return kind
+
+
+@functools.cache
+def _load(name: str) -> type[Operator] | None:
+    """Import an operator; None, with a warning, for a plugin that does not hold what its name promises."""
+    kind = load_attribute(name, _modules(), _class_name(name))
+    if kind is None or (isinstance(kind, type) and issubclass(kind, Operator) and kind.op == name):
+        return kind
+    warn_of_plugin(name, _modules()[name], f"{_class_name(name)} is not an Operator with op = {name!r}")
+    return None
 
 
 def load_class(name: str) -> type[Operator]:
@@ -40,10 +61,17 @@ def load_class(name: str) -> type[Operator]:
     KeyError
         When there is no such class.
     """
-    return load_operator(class_names()[name])
+    kind = _load(class_names()[name])
+    if kind is None:
+        raise KeyError(name)
+    return kind
 
 
 @functools.cache
 def class_names() -> dict[str, str]:
-    """Class name -> operator name: the same stem in CamelCase."""
-    return {"".join(part.capitalize() for part in name.split("_")): name for name in operator_names()}
+    """Return class name -> operator name of all operators."""
+    return {_class_name(name): name for name in operator_names()}
+
+
+def _class_name(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("_"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.core.work import Number, Tensor
-from perfmodel.operators._collective import Collective
+from perfmodel.operators.collective import Collective
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

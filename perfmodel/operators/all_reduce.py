@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.core.work import Number, plain
-from perfmodel.operators._collective import Collective
+from perfmodel.operators.collective import Collective
 
 #: what a switch adds: the types of multimem.ld_reduce, floating point and whole numbers of 32 bits and more (NVIDIA,
 #: PTX ISA 8.6, section "multimem.ld_reduce"); 8-bit whole numbers are not among them

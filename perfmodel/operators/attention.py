@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.core.work import Number, Tensor, plain
 from perfmodel.errors import UsageError
-from perfmodel.operators._base import Operator, choice, dtype_of, flag, size
+from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
 

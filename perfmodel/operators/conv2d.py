@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.work import Number, Tensor, plain
 from perfmodel.errors import UsageError
-from perfmodel.operators._base import Operator, choice, size
+from perfmodel.operators.base import Operator, choice, size
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

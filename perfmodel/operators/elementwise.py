@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from perfmodel.core.work import Number, Tensor
-from perfmodel.operators._base import Operator, choice, dtype_of, size
+from perfmodel.operators.base import Operator, choice, dtype_of, size
 
 
 class Kind(NamedTuple):

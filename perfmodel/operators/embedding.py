@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.core.work import Number, Tensor, plain
 from perfmodel.errors import UsageError
-from perfmodel.operators._base import Operator, size
+from perfmodel.operators.base import Operator, size
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.core.work import Number, Tensor
-from perfmodel.operators._base import Operator, choice, dtype_of, flag, size
+from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
 from perfmodel.operators.elementwise import ACTIVATIONS, KINDS
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.core.work import Number, Tensor
-from perfmodel.operators._base import Operator, choice, flag, size
+from perfmodel.operators.base import Operator, choice, flag, size
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

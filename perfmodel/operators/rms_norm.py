@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.core.work import Number, Tensor
-from perfmodel.operators._base import Operator, size
+from perfmodel.operators.base import Operator, size
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

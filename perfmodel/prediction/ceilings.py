@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak, once_a_machine
 from perfmodel.core.work import Number, Work, where
 from perfmodel.errors import UsageError
-from perfmodel.operators._base import Operator
-from perfmodel.operators._collective import Collective
+from perfmodel.operators.base import Operator
+from perfmodel.operators.collective import Collective
 
 
 @dataclass(frozen=True)

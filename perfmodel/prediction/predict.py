@@ -11,7 +11,7 @@ from perfmodel.core import roofline
 from perfmodel.core.hardware import NOWHERE, Hardware, Peak
 from perfmodel.core.work import Number, Work, anywhere, maximum, plain, where
 from perfmodel.errors import unknown_name
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.advice import advise
 from perfmodel.prediction.ceilings import (
     ceiling_times,

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
 

@@ -10,7 +10,7 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.work import Number
 from perfmodel.errors import UsageError
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Machine, smooth_max

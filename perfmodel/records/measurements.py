@@ -22,8 +22,8 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips, reas
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_text
 from perfmodel.operators import load_operator, operator_names
-from perfmodel.operators._base import LARGEST_SIZE
-from perfmodel.operators._parse import build_operator
+from perfmodel.operators.base import LARGEST_SIZE
+from perfmodel.operators.parse import build_operator
 
 REQUIRED = ("hardware", "op", "dtype", "time_s")
 #: column -> its values, the first one for a table without the column

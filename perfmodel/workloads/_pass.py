@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.errors import unknown_name
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.layer_norm import LayerNorm

@@ -8,8 +8,8 @@ become a plain one. Sizes, slices and other work of the host alone are left out,
 from __future__ import annotations
 
 from perfmodel.errors import UsageError, unknown_name
-from perfmodel.operators._base import Operator
 from perfmodel.operators.attention import Attention
+from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax

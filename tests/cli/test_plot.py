@@ -226,7 +226,7 @@ def test_help_shows_an_example(perfmodel):
 
 
 def test_the_example_block_is_what_its_comments_say():
-    from perfmodel.operators._parse import read_operators
+    from perfmodel.operators.parse import read_operators
 
     block = read_operators(Path(__file__).resolve().parents[2] / "examples" / "transformer_block.toml")
     assert {op.count for op in block} == {48}

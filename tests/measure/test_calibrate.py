@@ -21,9 +21,9 @@ from perfmodel.measure.calibrated import sustained_links, with_figures
 from perfmodel.measure.calibration_report import calibration_report
 from perfmodel.measure.effort import Effort, Rate
 from perfmodel.measure.transfer import SIZES, Transfer, measured_transfer
-from perfmodel.operators._parse import parse_operators
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.memcpy import Memcpy
+from perfmodel.operators.parse import parse_operators
 from perfmodel.prediction.predict import predict
 
 FIGURES = Figures(

@@ -15,8 +15,8 @@ from perfmodel.measure import presets
 from perfmodel.measure.one_kernel import Job
 from perfmodel.measure.resume import without_repeats
 from perfmodel.measure.runner import first_supported, points
-from perfmodel.operators._parse import parse_operators
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.parse import parse_operators
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Machine

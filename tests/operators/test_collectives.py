@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.operators import load_operator
-from perfmodel.operators._collective import Collective
+from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import link_traffic, peer_link, reduces_in_switch
 from perfmodel.records.measurements import read_measurements
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
-from perfmodel.operators._parse import parse_operators
+from perfmodel.operators.parse import parse_operators
 
 INLINE = "gemm m=1 n=2 k=3 dtype=fp16 bias=true layer_norm rows=4 cols=5"
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.work import Number
-from perfmodel.operators._base import Operator
-from perfmodel.operators._collective import Collective
+from perfmodel.operators.base import Operator
+from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import peer_link, reduces_in_switch
 from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View
 

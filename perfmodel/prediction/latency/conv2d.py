@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View, smooth_max
 from perfmodel.prediction.latency.gemm import families as gemm

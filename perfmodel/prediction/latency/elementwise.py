@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from perfmodel.core.work import Number
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View, overlapped
 

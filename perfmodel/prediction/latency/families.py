@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.latency.family import Family, Machine
 
 #: family -> module:attribute. "roofline" is for operators and machines without a family of their own.

@@ -15,7 +15,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware, Peak, once_a_machine
 from perfmodel.core.work import Number, maximum
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 
 #: values of a family's constants by name, in SI units
 Values = Mapping[str, float]

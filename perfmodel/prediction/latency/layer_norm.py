@@ -12,7 +12,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.prediction.latency.elementwise import ETA, FEED, FILL, LAUNCH, beside_math, stream_times
 from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View

@@ -18,7 +18,7 @@ from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak, once_a_machine
 from perfmodel.core.latency import REGIMES, LatencyTable
 from perfmodel.core.work import Number, Work, anywhere, maximum, plain, where
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency import roofline as sustained_roofline
 from perfmodel.prediction.latency.families import families_of

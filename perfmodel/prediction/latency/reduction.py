@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from perfmodel.core.work import Number
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.operators.reduction import Reduction
 from perfmodel.prediction.latency.elementwise import ETA, FEED, FILL, LAUNCH, stream_times
 from perfmodel.prediction.latency.family import Family, Machine, Terms, Values, View

@@ -9,7 +9,7 @@ import numpy as np
 from perfmodel.core import roofline
 from perfmodel.core.hardware import MAIN_MEMORY, Hardware, Peak
 from perfmodel.core.work import Work
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import (
     ASSUMED_BANDWIDTH,
     ASSUMED_COMPUTE,

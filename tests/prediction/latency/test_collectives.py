@@ -15,7 +15,7 @@ import perfmodel as pm
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.accuracy.measured import shape_hash
 from perfmodel.operators import load_operator
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.collectives import ALL_GATHER, ALL_REDUCE, ALLTOALL, CLOCK_HZ, REDUCE_SCATTER
 from perfmodel.prediction.latency.family import Family, Machine, View

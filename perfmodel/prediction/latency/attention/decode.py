@@ -14,8 +14,8 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
-from perfmodel.operators._base import Operator
 from perfmodel.operators.attention import Attention
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View, overlapped, smooth_max
 
 CONSTANTS = (

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
-from perfmodel.operators._base import Operator
 from perfmodel.operators.attention import Attention
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View, smooth_max
 
 CONSTANTS = (

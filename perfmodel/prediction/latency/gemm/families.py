@@ -12,7 +12,7 @@ from typing import cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
-from perfmodel.operators._base import Operator
+from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View
 from perfmodel.prediction.latency.gemm.formula import POWER, product_terms

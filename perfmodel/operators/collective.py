@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, Tensor
-from perfmodel.operators._base import Operator, size
+from perfmodel.operators.base import Operator, size
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

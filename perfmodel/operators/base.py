@@ -24,9 +24,6 @@ LARGEST_SIZE = 2**53
 _UNTOLD = frozenset({"dtype", "name", "count"})
 _UNTOLD_AUTO = _UNTOLD | {"engine"}
 
-#: Operator name -> class, filled as the modules of this package are imported.
-REGISTRY: dict[str, type[Operator]] = {}
-
 
 def _unset(value: Any) -> bool:
     """Whether a dimension was left to its default of None or an empty dtype."""
@@ -85,12 +82,6 @@ class Operator(abc.ABC):
     engine: str = choice("auto", ("auto", *ENGINES), doc="math engine; auto chooses by operator and dtype")
     name: str = _declare("label", "", doc="label in results")
     count: int = _declare("count", 1, minimum=1, doc="how many such calls there are")
-
-    def __init_subclass__(cls) -> None:
-        """Register the operator by its name."""
-        super().__init_subclass__()
-        if cls.op:
-            REGISTRY[cls.op] = cls
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
