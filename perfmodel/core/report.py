@@ -25,6 +25,8 @@ from perfmodel.core.units import format_binary, format_si
 SCHEMA_VERSION = 1
 #: longer names, as kernels with their template arguments have them, are shortened in tables for people
 _LONGEST_NAME = 48
+#: tables for people print smaller values as 0: a nanosecond, a tenth of a per cent
+_SMALLEST_SHOWN = {"s": 1e-9, "fraction": 1e-3}
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,18 @@ class Column:
     ----------
     key : key of the value in each row, and in JSON and CSV.
     title : heading in tables for people; empty means the key.
-    unit : SI unit of the value; "fraction" prints as a percentage, "iB" a capacity in B as GiB or MiB; empty for
+    unit : SI unit of the value; "fraction" prints as a percentage, "iB" prints bytes as GiB or MiB; empty for
         text and plain numbers.
-    shown : whether tables for people have the column; JSON and CSV always do.
+    shown : whether tables for people have the column; JSON, CSV and ``--wide`` always do.
     digits : significant digits in tables for people.
-    drop : 0 for a column that every table has; where the terminal is too narrow, columns with the highest
-        number are left out first.
-    show : turns a value into the text for people; JSON keeps the value itself. None prints by type and unit.
+    drop : 0 for a column that every table has. Where the width is too small, columns with the highest number are
+        left out first.
+    show : turns a value into text for people; None prints by type and unit. JSON and CSV keep the value.
+    show_row : turns a whole row into text for people, where the value alone is not enough: a unit that another key
+        holds, or a range between two values.
+    prose : a sentence, too long for a cell: text tables print it below the table, by the number of its row.
+    merge : leave the cell empty where the row above has the same value in this column and in every merged column
+        to the left of it.
     """
 
     key: str
@@ -51,14 +58,21 @@ class Column:
     digits: int = 4
     drop: int = 0
     show: Callable[[Any], str] | None = None
+    show_row: Callable[[Mapping[str, Any]], str] | None = None
+    prose: bool = False
+    merge: bool = False
 
     @property
     def heading(self) -> str:
         """The heading in tables for people."""
         return self.title or self.key.replace("_", " ")
 
+    def cell(self, row: Mapping[str, Any]) -> str:
+        """Return the text for people of this column in one row."""
+        return self.text(row.get(self.key)) if self.show_row is None else _printable(self.show_row(row))
+
     def text(self, value: Any) -> str:
-        """Return a value as people read it: SI prefixes, percentages, ``-`` for what is not known."""
+        """Return a value as text for people: SI prefixes, percentages, ``-`` for an unknown value."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
         if self.show is not None:
@@ -66,16 +80,21 @@ class Column:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, (int, float)):
-            if self.unit == "fraction":
-                return f"{100 * value:.1f} %"
-            if self.unit == "iB":
-                return format_binary(float(value))
-            return format_si(float(value), self.unit, self.digits) if self.unit else _plain(value, self.digits)
+            return self._number(value)
         if isinstance(value, Mapping):
             return " ".join(f"{key}={self.text(item)}" for key, item in value.items())
         if isinstance(value, (list, tuple)):
             return ", ".join(self.text(item) for item in value)
         return _printable(str(value))
+
+    def _number(self, value: float) -> str:
+        if abs(value) < _SMALLEST_SHOWN.get(self.unit, 0.0):
+            value = 0
+        if self.unit == "fraction":
+            return f"{100 * value:.1f} %" if value else "0 %"
+        if self.unit == "iB":
+            return format_binary(float(value))
+        return format_si(float(value), self.unit, self.digits) if self.unit else _plain(value, self.digits)
 
 
 def _printable(text: str) -> str:
@@ -89,13 +108,16 @@ class Report:
 
     Attributes
     ----------
-    command : the command that made it.
+    command : the command that produced it.
     columns : the columns in order.
-    rows : one mapping a row, with plain values in SI base units; keys without a column are left to JSON.
-    context : what the rows hold for: version, hardware, machine, date.
-    notes : sentences for people, printed below the table and kept in JSON as ``notes``.
+    rows : one mapping for each row, with plain values in SI base units; JSON also has the keys without a column.
+    context : the conditions that the rows hold under: version, hardware, machine, date.
+    notes : sentences below the table for people; JSON has them as ``notes``, after those of ``lead``.
     title : heading for people.
     more : further tables, by the key under which JSON keeps their rows; CSV has the first table only.
+    lead : sentences above the table for people: first the decision, then what it rests on.
+    listed : the rows that tables for people list, in their order; None for all rows.
+    unlisted : a sentence for people about the rows that are not listed, and how to see them.
     """
 
     command: str
@@ -105,18 +127,31 @@ class Report:
     notes: tuple[str, ...] = ()
     title: str = ""
     more: Mapping[str, Report] = field(default_factory=dict)
+    lead: tuple[str, ...] = ()
+    listed: Sequence[Mapping[str, Any]] | None = None
+    unlisted: str = ""
 
-    def shown_columns(self) -> list[Column]:
-        """The columns for people: those marked as shown in which some row says something."""
+    @property
+    def shown_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The rows that tables for people list."""
+        return self.rows if self.listed is None else self.listed
+
+    @property
+    def shown_notes(self) -> tuple[str, ...]:
+        """The sentences below a table for people."""
+        return (self.unlisted, *self.notes) if self.unlisted else self.notes
+
+    def shown_columns(self, *, wide: bool = False) -> list[Column]:
+        """Return the columns for people that have a value in some row; ``wide`` includes those not marked as shown."""
+        rows = self.shown_rows
         return [
             column
             for column in self.columns
-            if column.shown
-            and (not self.rows or any(column.text(row.get(column.key)) not in ("", "-") for row in self.rows))
+            if (column.shown or wide) and (not rows or any(column.cell(row) not in ("", "-") for row in rows))
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the contract's JSON object: schema_version, command, context, rows (and further tables and notes)."""
+        """Return the contract's JSON object: schema_version, command, context, rows, further tables and notes."""
         document = {
             "schema_version": SCHEMA_VERSION,
             "command": self.command,
@@ -124,8 +159,8 @@ class Report:
             "rows": [finite(row) for row in self.rows],
             **{key: [finite(row) for row in table.rows] for key, table in self.more.items()},
         }
-        if self.notes:
-            document["notes"] = list(self.notes)
+        if self.lead or self.notes:
+            document["notes"] = [*self.lead, *self.notes]
         return document
 
     def _repr_html_(self) -> str:
@@ -133,15 +168,14 @@ class Report:
         columns = self.shown_columns()
         head = "".join(f"<th>{html.escape(column.heading)}</th>" for column in columns)
         body = "".join(
-            "<tr>"
-            + "".join(f"<td>{html.escape(column.text(row.get(column.key)))}</td>" for column in columns)
-            + "</tr>"
-            for row in self.rows
+            "<tr>" + "".join(f"<td>{html.escape(column.cell(row))}</td>" for column in columns) + "</tr>"
+            for row in self.shown_rows
         )
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        lead = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.lead)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.shown_notes)
         more = "".join(table._repr_html_() for table in self.more.values())
-        return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}{more}"
+        return f"{lead}<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}{more}"
 
 
 class Reportable:

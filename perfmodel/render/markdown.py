@@ -11,11 +11,15 @@ def render(report: Report) -> str:
     """Return the report as GitHub-flavoured Markdown."""
     columns = report.shown_columns()
     lines = [f"### {_html(report.title)}", ""] if report.title else []
+    if report.decision:
+        lines += [f"**Decision:** {_html(report.decision)}", ""]
+    if report.assumptions:
+        lines += [*(f"- {_html(assumption)}" for assumption in report.assumptions), ""]
     lines += [
         "| " + " | ".join(_cell(column.heading) for column in columns) + " |",
         "|" + "|".join("---:" if column.unit else "---" for column in columns) + "|",
     ]
-    for row in report.rows:
+    for row in report.shown_rows:
         lines.append("| " + " | ".join(_cell(column.text(row.get(column.key))) for column in columns) + " |")
     for note in report.notes:
         lines += ["", _html(note)]

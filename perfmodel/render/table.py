@@ -47,12 +47,14 @@ def render(report: Report, *, width: int | None = None, color: bool = False) -> 
     )
     if report.title:
         console.print(Text(report.title, style="bold"))
-    if not report.rows:
+    if not report.shown_rows:
         console.print("(no rows)")
     elif not _fits(report, columns, width):
         _print_blocks(console, report, columns)
     else:
         console.print(_table(report, columns, width))
+    if report.decision:
+        console.print(Text(report.decision))
     for note in report.notes:
         console.print(Text(note, style="dim"))
     text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
@@ -70,7 +72,7 @@ def _table(report: Report, columns: list[Column], width: int) -> Table:
         justify: JustifyMethod = "right" if _is_numeric(report, column) else "left"
         # Widths are set here: left to itself, rich takes them from columns whose figures may not be cut.
         table.add_column(Text(column.heading), justify=justify, width=size)
-    for row in report.rows:
+    for row in report.shown_rows:
         table.add_row(*(_cell(column, row) for column in columns))
     return table
 
@@ -96,7 +98,7 @@ def _cell(column: Column, row: Mapping[str, Any]) -> Text:
 def _print_blocks(console: Console, report: Report, columns: list[Column]) -> None:
     """Print each row as lines of ``heading: value``: what still reads on a narrow terminal."""
     widest = max(len(column.heading) for column in columns)
-    for row in report.rows:
+    for row in report.shown_rows:
         for column in columns:
             text = column.text(row.get(column.key))
             console.print(Text(f"{column.heading:<{widest}}  {text}"), overflow="fold")
@@ -120,20 +122,20 @@ def _fits(report: Report, columns: list[Column], width: int) -> bool:
 
 def _least(report: Report, column: Column) -> int:
     """Return the width that a column needs: its longest cell if it is a number, else its longest word."""
-    texts = [column.heading, *(column.text(row.get(column.key)) for row in report.rows)]
+    texts = [column.heading, *(column.text(row.get(column.key)) for row in report.shown_rows)]
     parts = texts if _is_numeric(report, column) else [word for text in texts for word in text.split()]
     return max(map(len, parts), default=1)
 
 
 def _longest(report: Report, column: Column) -> int:
     """Return the width at which nothing in a column folds."""
-    return max(len(column.heading), *(len(column.text(row.get(column.key))) for row in report.rows))
+    return max(len(column.heading), *(len(column.text(row.get(column.key))) for row in report.shown_rows))
 
 
 def _is_numeric(report: Report, column: Column) -> bool:
     return bool(column.unit) or any(
         isinstance(row.get(column.key), (int, float)) and not isinstance(row.get(column.key), bool)
-        for row in report.rows
+        for row in report.shown_rows
     )
 
 

@@ -45,3 +45,18 @@ def test_notebook_tables_escape_their_text() -> None:
     assert "<td>1 ms</td>" in shown
     assert "<caption>Title</caption>" in shown
     assert "hidden" not in shown
+
+
+def test_rows_for_people_may_be_fewer_and_in_another_order_while_json_has_all() -> None:
+    rows = [{"name": "same", "time_s": 1.0}, {"name": "slower", "time_s": 2.0}]
+    report = Report("x", (Column("name"), Column("time_s", unit="s")), rows, people_rows=rows[1:])
+    assert report.shown_rows == rows[1:]
+    assert "same" not in report._repr_html_()
+    assert report.as_json()["rows"] == rows
+    assert Report("x", (), rows).shown_rows == rows
+
+
+def test_the_decision_is_a_sentence_for_people() -> None:
+    report = Report("x", (Column("a"),), [{"a": 1}], notes=("A note.",), decision="Do it.")
+    assert "<p>Do it.</p><p>A note.</p>" in report._repr_html_()
+    assert report.as_json()["notes"] == ["A note."]

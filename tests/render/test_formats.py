@@ -93,3 +93,21 @@ def test_no_rows() -> None:
 def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
     text = table_format.render(Report("x", COLUMNS, [{**ROWS[0], "name": name}]), width=width)
     assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_decision_stands_above_a_page_and_below_a_table_and_only_a_page_lists_assumptions() -> None:
+    report = Report(
+        "roi", (Column("a"),), [{"a": 1}], notes=("A note.",), title="T", decision="Do it.", assumptions=("Price: 2",)
+    )
+    page = "### T\n\n**Decision:** Do it.\n\n- Price: 2\n\n| a |\n|---|\n| 1 |\n\nA note.\n"
+    assert markdown_format.render(report) == page
+    assert table_format.render(report) == "T\na\n1\nDo it.\nA note.\n"
+
+
+def test_people_may_see_fewer_rows_than_json_and_csv() -> None:
+    rows = [{"a": 1}, {"a": 2}]
+    report = Report("compare", (Column("a"),), rows, people_rows=rows[1:])
+    assert markdown_format.render(report) == "| a |\n|---|\n| 2 |\n"
+    assert table_format.render(report) == "a\n2\n"
+    assert csv_format.render(report) == "a\n1\n2\n"
+    assert json.loads(json_format.render(report))["rows"] == rows
