@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from perfmodel.core.report import Report
     from perfmodel.errors import UnavailableError
     from perfmodel.kernels.device import Device
-    from perfmodel.measure.one_kernel import Job
-    from perfmodel.measure.presets import Preset
-    from perfmodel.measure.resume import Earlier
-    from perfmodel.measure.settings import Settings
-    from perfmodel.measure.telemetry import Telemetry
+    from perfmodel.measure.benchmark.one_kernel import Job
+    from perfmodel.measure.benchmark.presets import Preset
+    from perfmodel.measure.benchmark.resume import Earlier
+    from perfmodel.measure.benchmark.settings import Settings
+    from perfmodel.measure.telemetry.nvml import Telemetry
     from perfmodel.operators import Operator
 
     Rows = Sequence[Mapping[str, Any]]
@@ -51,7 +51,7 @@ def wanted_operators(ops: Sequence[str] | None, op: Sequence[str] | None, preset
     UsageError
         When operators and a preset are both given, or --op several times.
     """
-    from perfmodel.measure import presets
+    from perfmodel.measure.benchmark import presets
     from perfmodel.operators.parse import parse_operators
 
     if op and len(op) > 1:
@@ -72,7 +72,7 @@ def settings_of(
     chosen: Preset | None, time_limit: float | None, min_time: float | None, error: str | None, **others: Any
 ) -> Settings:
     """Return the settings of a run, from its options and else from its preset."""
-    from perfmodel.measure.settings import Settings, stopping_rule
+    from perfmodel.measure.benchmark.settings import Settings, stopping_rule
 
     preset_limit = chosen.time_limit_s if chosen else _TIME_LIMIT_S
     limit = preset_limit if time_limit is None else time_limit
@@ -103,7 +103,7 @@ def compared_machine(
         When --on names another machine than the earlier record.
     """
     from perfmodel.hardware_catalog.read import parse_spec, to_hardware
-    from perfmodel.measure.calibrate import QUICK
+    from perfmodel.measure.calibration.calibrate import QUICK
 
     base = base_machine(device, on) if on or not earlier else None
     if earlier:
@@ -126,7 +126,7 @@ def compared_machine(
 
 def runnable(wanted: Wanted, machine: Hardware) -> Wanted:
     """Leave out the operators of a preset whose dtype the machine lacks, and say so."""
-    from perfmodel.measure.runner import split_by_peak
+    from perfmodel.measure.benchmark.runner import split_by_peak
 
     groups, reasons = [], dict[str, None]()
     for operators, library_only in wanted.groups:
@@ -142,8 +142,8 @@ def planned_jobs(
     wanted: Wanted, machine: Hardware, device: Device, kernels: Sequence[str], cache: str
 ) -> tuple[list[Job], list[str]]:
     """Return every kernel to run, those of a preset once each, and in sentences which the device cannot run."""
-    from perfmodel.measure.resume import without_repeats
-    from perfmodel.measure.runner import first_supported, plan, split_supported
+    from perfmodel.measure.benchmark.resume import without_repeats
+    from perfmodel.measure.benchmark.runner import first_supported, plan, split_supported
 
     if kernels:  # who names a kernel is told in a row that it cannot run
         return plan(wanted.operators, machine, kernels, cache), []
@@ -160,7 +160,7 @@ def record_context(device: Device, machine: Hardware, telemetry: Any, settings: 
 
     from perfmodel.hardware_catalog.detect import detect_cpu
     from perfmodel.hardware_catalog.write import spec_text
-    from perfmodel.measure.machine import machine_facts
+    from perfmodel.measure.machine_facts import machine_facts
 
     facts = machine_facts(device, telemetry)
     facts["machine"]["cpu"] = detect_cpu().model
@@ -180,8 +180,8 @@ def record_context(device: Device, machine: Hardware, telemetry: Any, settings: 
 def report_maker(machine: Hardware, facts: Mapping[str, Any], notes: Sequence[str]) -> Callable[[Rows], Report]:
     """Return a function that makes the report of some rows; ``notes`` hold for the whole run."""
     from perfmodel.core.report import Report
-    from perfmodel.measure.findings import findings
-    from perfmodel.measure.rows import bench_columns
+    from perfmodel.measure.benchmark.findings import findings
+    from perfmodel.measure.benchmark.rows import bench_columns
 
     title = f"Measured on {facts['device']['name']}, compared with {machine.title}"
     columns = bench_columns()
@@ -226,7 +226,7 @@ class Session:
         self, format_: BenchFormat, output: Path | None
     ) -> tuple[list[Mapping[str, Any]], KeyboardInterrupt | UnavailableError | None]:
         """Measure what is left and write the result; return all rows, and what cut them short."""
-        from perfmodel.measure.runner import collect, run
+        from perfmodel.measure.benchmark.runner import collect, run
 
         with progress(len(self.jobs)) as advance:
             rows, stopped = collect(
@@ -253,8 +253,8 @@ def open_session(
     UsageError
         When the device, the machine, the operators or the kernels do not fit each other or the earlier record.
     """
-    from perfmodel.measure.resume import read_earlier
-    from perfmodel.measure.telemetry import open_telemetry
+    from perfmodel.measure.benchmark.resume import read_earlier
+    from perfmodel.measure.telemetry.nvml import open_telemetry
 
     settings.check_for(device)
     earlier = read_earlier(resumed) if resumed else None

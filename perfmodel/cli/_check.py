@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
     from perfmodel.kernels.device import Device
-    from perfmodel.measure.health import Check, Readings, Reference
+    from perfmodel.measure.health.judge import Check, Readings, Reference
 
 #: dtypes whose products are judged, the one of the load under which clocks are read first
 _DTYPES = {"cpu": ("fp32", "fp64"), "cuda": ("bf16", "fp16", "tf32", "fp32", "fp64", "fp8")}
@@ -37,9 +37,9 @@ def run_check(device: Device, on: Sequence[str] | None, format_: Format | None, 
     UsageError
         When several machines are named, one of another kind, or the catalog has none of the GPU's name.
     """
-    from perfmodel.measure.health import WRONG, judge
-    from perfmodel.measure.readings import take_readings
-    from perfmodel.measure.telemetry import open_telemetry
+    from perfmodel.measure.health.judge import WRONG, judge
+    from perfmodel.measure.health.readings import take_readings
+    from perfmodel.measure.telemetry.nvml import open_telemetry
 
     machine = base_machine(device, on) or _this_cpu()
     if machine and (machine.kind == "cpu") != (device.kind == "cpu"):
@@ -92,7 +92,7 @@ def reference_of(document: Any, name: str, devices: Sequence[str]) -> Reference 
     Bandwidth is of copies and additions of at least 512 MB, compute of matrix products, both of good rows only.
     """
     from perfmodel.hardware_catalog.find import name_key
-    from perfmodel.measure.health import Reference
+    from perfmodel.measure.health.judge import Reference
 
     if not isinstance(document, Mapping) or document.get("command") != "bench":
         return None
@@ -118,8 +118,8 @@ def reference_of(document: Any, name: str, devices: Sequence[str]) -> Reference 
 
 def _report(checks: Sequence[Check], readings: Readings, machine: Hardware | None, device: Device) -> Report:
     from perfmodel.core.report import Column, Report
-    from perfmodel.measure.health import LOW, NOT_JUDGED, OK, WRONG
-    from perfmodel.measure.machine import now_utc
+    from perfmodel.measure.health.judge import LOW, NOT_JUDGED, OK, WRONG
+    from perfmodel.measure.machine_facts import now_utc
 
     columns = (
         Column("area"),

@@ -13,9 +13,9 @@ from perfmodel.errors import UsageError
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.kernels.device import Device
-    from perfmodel.measure.caches import CacheSize
-    from perfmodel.measure.calibrate import Figures
-    from perfmodel.measure.effort import Effort
+    from perfmodel.measure.calibration.cpu_caches import CacheSize
+    from perfmodel.measure.calibration.calibrate import Figures
+    from perfmodel.measure.calibration.plan import Effort
 
 DeviceOption = Annotated[
     str | None,
@@ -28,7 +28,7 @@ ThreadsOption = Annotated[
 
 def warn_if_busy() -> str:
     """Say on stderr that other processes disturb the measurement, where they do; return what was said."""
-    from perfmodel.measure.machine import disturbance
+    from perfmodel.measure.machine_facts import disturbance
 
     warning = disturbance()
     if warning:
@@ -64,7 +64,7 @@ def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
 def cpu_caches() -> list[CacheSize]:
     """Return the caches of this CPU as the operating system describes them; empty where it does not."""
     from perfmodel.hardware_catalog.detect import detect_cpu
-    from perfmodel.measure.caches import CacheSize
+    from perfmodel.measure.calibration.cpu_caches import CacheSize
 
     cpu = detect_cpu()
     sizes = {1: cpu.l1_bytes, 2: cpu.l2_bytes, 3: cpu.l3_bytes}
@@ -80,8 +80,8 @@ def measured_machine(
 ) -> tuple[Hardware, Figures]:
     """Return a machine with ceilings measured now; without a base, this CPU as the system describes it."""
     from perfmodel.hardware_catalog.detect import cpu_hardware, detect_cpu
-    from perfmodel.measure.calibrate import calibrate
-    from perfmodel.measure.calibrated import with_figures
+    from perfmodel.measure.calibration.calibrate import calibrate
+    from perfmodel.measure.calibration.sustained import with_figures
 
     if base is not None:
         dtypes = [dtype for dtype in dtypes if dtype in base.dtypes()]

@@ -53,8 +53,8 @@ def command(
     """
     from perfmodel.hardware_catalog.write import write_spec
     from perfmodel.kernels.device import open_device
-    from perfmodel.measure.calibrate import THOROUGH
-    from perfmodel.measure.calibration_report import calibration_report
+    from perfmodel.measure.calibration.calibrate import THOROUGH
+    from perfmodel.measure.report import calibration_report
 
     if output is not None:
         check_destination(output, ".toml")

@@ -20,7 +20,7 @@ def command(
     Example: perfmodel show record.json --format markdown
     """
     from perfmodel.core.report import Report
-    from perfmodel.measure.rows import bench_columns
+    from perfmodel.measure.benchmark.rows import bench_columns
     from perfmodel.prediction.result import PREDICTION_COLUMNS
     from perfmodel.records.record import read_whole_record
 

@@ -8,7 +8,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfmodel.measure.rows import OK
+from perfmodel.measure.benchmark.rows import OK
 
 _BEFORE = ("hardware", "op", "dtype")
 _AFTER = ("time_s", "timing", "cache", "implementation", "kernel", "flags")

@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 from perfmodel.cli import _check
 from perfmodel.hardware_catalog.read import parse_spec, to_hardware
 from perfmodel.kernels.torch import _cuda
-from perfmodel.measure import runner
+from perfmodel.measure.benchmark import runner
 from perfmodel.records.record import read_record
 
 SPEC = """

@@ -12,8 +12,9 @@ from perfmodel.cli import _check
 from perfmodel.hardware_catalog import read_hardware
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.kernels.torch import _cuda
-from perfmodel.measure import caches, calibrate, readings
-from perfmodel.measure.effort import Effort
+from perfmodel.measure.calibration import cpu_caches as caches, calibrate
+from perfmodel.measure.health import readings
+from perfmodel.measure.calibration.plan import Effort
 
 TINY = Effort(1, 2, 0.01, caches=0.1, least_buffer_bytes={"cpu": 2.0**20}, largest_product={"cpu": 256})
 

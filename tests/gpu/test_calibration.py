@@ -10,7 +10,7 @@ import torch
 
 from perfmodel.cli._device import base_machine, measured_machine
 from perfmodel.kernels.device import open_device
-from perfmodel.measure.effort import Effort
+from perfmodel.measure.calibration.plan import Effort
 
 pytestmark = [
     pytest.mark.gpu,

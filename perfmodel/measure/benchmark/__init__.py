@@ -1,0 +1,1 @@
+"""Running kernels and comparing them with the model: presets, settings, runs and their rows."""

@@ -1,0 +1,103 @@
+"""Burst against sustained: one kernel again and again, and how its rate falls as the device heats."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perfmodel.kernels.device import Device, Stopwatch
+from perfmodel.kernels.registry import Call
+from perfmodel.measure.telemetry.sampler import Sampler
+
+#: one point of the series [s]
+INTERVAL_S = 0.5
+#: one batch between two events [s], with the next one always enqueued behind it
+_BATCH_S = 0.05
+#: below the thousand launches or so that a stream takes before the host has to wait
+_MOST_CALLS = 500
+_KEYS = ("sm_clock_hz", "power_w", "temperature_c")
+
+
+def sustain(
+    calls: Sequence[Call],
+    device: Device,
+    call_s: float,
+    work: float,
+    rate_unit: str,
+    seconds: float,
+    sampler: Sampler,
+    *,
+    interval_s: float = INTERVAL_S,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, Any]:
+    """Run calls in turn back to back for some time; return the series of their rate and of the device's state.
+
+    Two batches are enqueued at any time, so that the device never waits. The rate of an interval is the work of the
+    batches that ended in it over the time that the device spent on them; the state is the last reading in it.
+
+    Parameters
+    ----------
+    calls : the calls that take turns.
+    device : where they run.
+    call_s : about how long one call takes [s].
+    work : what one call does, in FLOP or B, as ``rate_unit`` has it per second.
+    rate_unit : "FLOP/s" or "B/s".
+    seconds : how long [s].
+    sampler : where the readings come from.
+    interval_s : between two points [s]; the last one may be shorter.
+    clock : monotonic clock [s].
+
+    Returns
+    -------
+    dict : time_s, the end of each interval since the beginning [s], rate, rate_unit; sm_clock_hz [Hz], power_w [W] and
+        temperature_c, which are empty where the device does not tell.
+    """
+    size = max(1, min(_MOST_CALLS, int(min(_BATCH_S, interval_s) / max(call_s, 1e-9))))
+    turns = itertools.cycle(calls)
+    series: dict[str, Any] = {"time_s": [], "rate": [], "rate_unit": rate_unit, **{key: [] for key in _KEYS}}
+    waiting: deque[Stopwatch] = deque()
+    busy_s, done = 0.0, 0
+    begin = now = clock()
+    end = begin + interval_s
+    while waiting or now - begin < seconds:
+        while len(waiting) < 2 and now - begin < seconds:
+            waiting.append(_batch(turns, size, device))
+        busy_s += waiting.popleft().elapsed_s()
+        done += size
+        now = clock()
+        if now >= end or not (waiting or now - begin < seconds):
+            _add(series, now - begin, done * work / max(busy_s, 1e-12), sampler)
+            busy_s, done = 0.0, 0
+            end = now + interval_s
+    return series
+
+
+def _batch(turns: itertools.cycle[Call], size: int, device: Device) -> Stopwatch:
+    watch = device.stopwatch()
+    watch.start()
+    for _ in range(size):
+        next(turns)()
+    watch.stop()
+    return watch
+
+
+def _add(series: dict[str, Any], time_s: float, rate: float, sampler: Sampler) -> None:
+    series["time_s"].append(time_s)
+    series["rate"].append(rate)
+    _, reading = sampler.latest()
+    if reading:
+        for key in _KEYS:
+            series[key].append(reading.get(key))
+
+
+def burst_and_sustained(series: dict[str, Any]) -> tuple[float, float] | None:
+    """Return the rate of the first interval, and the median of the last quarter; None of fewer than four intervals."""
+    rates = series["rate"]
+    if len(rates) < 4:
+        return None
+    last = sorted(rates[-max(1, len(rates) // 4) :])
+    middle = len(last) // 2
+    return rates[0], last[middle] if len(last) % 2 else 0.5 * (last[middle - 1] + last[middle])

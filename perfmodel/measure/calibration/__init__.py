@@ -1,0 +1,1 @@
+"""Sustained ceilings of this machine: memory, caches, arithmetic, launches, copies."""

@@ -1,0 +1,216 @@
+"""Measuring what a machine sustains: memory and caches, arithmetic, launches, copies to and from the host."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from perfmodel.kernels.device import Device
+from perfmodel.measure.calibration.cpu_caches import CacheSize, WorkingSet, cache_levels, working_sets
+from perfmodel.measure.calibration.launch import GRAPH_CALLS, QUEUED_CALLS, call_overhead_s, empty_kernel_s
+from perfmodel.measure.calibration.memory import gpu_levels, main_memory
+from perfmodel.measure.calibration.plan import Effort, Status, rounded
+from perfmodel.measure.calibration.products import product_rates, vector_rates
+from perfmodel.measure.calibration.transfer import Transfer, transfers
+from perfmodel.measure.machine_facts import now_utc
+
+#: before a benchmark: a few seconds
+QUICK = Effort(rounds=2, samples=5, product_s=0.06)
+#: for a spec to keep: about a minute on a CPU, less on a GPU
+THOROUGH = Effort(rounds=2, samples=7, product_s=0.15, everything=True, passes=2)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured, in SI units; what a machine has not, or nobody asked for, is empty.
+
+    Attributes
+    ----------
+    bandwidth_bytes_per_s : access pattern of main memory ("read", "write", "copy", "triad") -> best median, all
+        directions counted [B/s].
+    fastest_bytes_per_s : the fastest single sample of any pattern [B/s]: the ceiling of a memory without datasheet. A
+        copy alone is none on a CPU: its stores first fetch the lines that they overwrite, traffic that is not
+        counted, so that another pattern can show a higher bandwidth.
+    flop_per_s : dtype -> best rate of a matrix product [FLOP/s].
+    call_overhead_s : time of a call that does nothing to speak of [s].
+    source, method : by what and when it was measured, and how, for the specification.
+    levels_bytes_per_s : cache or other level -> bandwidth of reading from it, all cores together [B/s].
+    working_sets : what a CPU reads by working set.
+    vector_flop_per_s : dtype -> rate of multiply-adds on a GPU's vector engine [FLOP/s].
+    empty_kernel_s : "stream" and "graph" -> time of an empty kernel of a GPU [s].
+    transfers : copies between host and GPU.
+    left_out : what could not be measured, and why.
+    """
+
+    bandwidth_bytes_per_s: Mapping[str, float]
+    fastest_bytes_per_s: float
+    flop_per_s: Mapping[str, float]
+    call_overhead_s: float
+    source: str
+    method: str
+    levels_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    working_sets: tuple[WorkingSet, ...] = ()
+    vector_flop_per_s: Mapping[str, float] = field(default_factory=dict)
+    empty_kernel_s: Mapping[str, float] = field(default_factory=dict)
+    transfers: tuple[Transfer, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def copy_bytes_per_s(self) -> float:
+        """Sustained copy bandwidth, both directions counted [B/s]."""
+        return self.bandwidth_bytes_per_s["copy"]
+
+
+def calibrate(
+    device: Device, dtypes: Sequence[str], effort: Effort, status: Status, caches: Sequence[CacheSize] = ()
+) -> Figures:
+    """Measure main memory, matrix products in some dtypes, and the cost of a call; with ``effort.everything`` the rest.
+
+    The rest is: caches, shared memory, the vector engine, empty kernels on a stream and in a graph, copies over PCIe.
+
+    Parameters
+    ----------
+    device : what to measure.
+    dtypes : dtypes of matrix products; those that the device cannot run are left out.
+    effort : how long it may take.
+    status : is told what is being measured.
+    caches : the caches of a CPU, as the system describes them; a GPU's are found by the device.
+    """
+    figures = _one_pass(device, dtypes, effort, status, caches)
+    for number in range(2, effort.passes + 1):
+        status(f"once more, pass {number} of {effort.passes}: the best of them counts")
+        figures = better(figures, _one_pass(device, dtypes, effort, status, caches))
+    return figures
+
+
+def better(one: Figures, other: Figures) -> Figures:
+    """Return the higher of each rate and the shorter of each time of two calibrations of one device."""
+    sets = (
+        WorkingSet(mine.bytes_per_thread, max(mine.bytes_per_s, theirs.bytes_per_s))
+        for mine, theirs in zip(one.working_sets, other.working_sets, strict=True)
+    )
+    copies = (
+        dataclasses.replace(mine, times_s=tuple(map(min, mine.times_s, theirs.times_s)))
+        for mine, theirs in zip(one.transfers, other.transfers, strict=True)
+    )
+    return dataclasses.replace(
+        one,
+        bandwidth_bytes_per_s=_each(max, one.bandwidth_bytes_per_s, other.bandwidth_bytes_per_s),
+        fastest_bytes_per_s=max(one.fastest_bytes_per_s, other.fastest_bytes_per_s),
+        flop_per_s=_each(max, one.flop_per_s, other.flop_per_s),
+        call_overhead_s=min(one.call_overhead_s, other.call_overhead_s),
+        levels_bytes_per_s=_each(max, one.levels_bytes_per_s, other.levels_bytes_per_s),
+        working_sets=tuple(sets),
+        vector_flop_per_s=_each(max, one.vector_flop_per_s, other.vector_flop_per_s),
+        empty_kernel_s=_each(min, one.empty_kernel_s, other.empty_kernel_s),
+        transfers=tuple(copies),
+    )
+
+
+def _each(
+    choose: Callable[[float, float], float], one: Mapping[str, float], other: Mapping[str, float]
+) -> dict[str, float]:
+    return {**other, **{name: choose(value, other.get(name, value)) for name, value in one.items()}}
+
+
+def _one_pass(
+    device: Device, dtypes: Sequence[str], effort: Effort, status: Status, caches: Sequence[CacheSize]
+) -> Figures:
+    status("measuring memory bandwidth")
+    memory = main_memory(device, effort)
+    rates, left_out = product_rates(device, dtypes, effort, status)
+    status("measuring the cost of a call")
+    overhead = call_overhead_s(device)
+    more = _More()
+    if effort.everything:
+        more = _gpu(device, dtypes, effort, status) if device.kind == "cuda" else _cpu(device, effort, status, caches)
+    bandwidth = {pattern: rounded(made.sustained) for pattern, made in memory.items()}
+    if more.working_sets:  # the largest is beyond the caches, as the buffers are: read by another instrument
+        bandwidth["read"] = max(bandwidth["read"], rounded(more.working_sets[-1].bytes_per_s))
+    return Figures(
+        bandwidth_bytes_per_s=bandwidth,
+        fastest_bytes_per_s=max(*(rounded(made.fastest) for made in memory.values()), *bandwidth.values()),
+        flop_per_s=_rounded(rates),
+        call_overhead_s=rounded(more.empty_kernel_s.get("stream", overhead)),
+        source=_source(device),
+        method=_method(device, effort, memory),
+        levels_bytes_per_s=_rounded(more.levels_bytes_per_s),
+        working_sets=more.working_sets,
+        vector_flop_per_s=_rounded(more.vector_flop_per_s),
+        empty_kernel_s=_rounded(more.empty_kernel_s),
+        transfers=more.transfers,
+        left_out=(*left_out, *more.left_out),
+    )
+
+
+@dataclass(frozen=True)
+class _More:
+    """What takes longer to measure; the attributes are those of `Figures`."""
+
+    levels_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
+    working_sets: tuple[WorkingSet, ...] = ()
+    vector_flop_per_s: Mapping[str, float] = field(default_factory=dict)
+    empty_kernel_s: Mapping[str, float] = field(default_factory=dict)
+    transfers: tuple[Transfer, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def _cpu(device: Device, effort: Effort, status: Status, caches: Sequence[CacheSize]) -> _More:
+    left_out = ["copies over PCIe: a CPU has none between itself and its memory"]
+    if not caches:
+        return _More(left_out=(*left_out, "caches: the system does not say how large they are"))
+    status("measuring the caches")
+    threads = int(device.facts()["threads"])
+    sets = tuple(working_sets(device, caches, effort))
+    levels = cache_levels(sets, caches, threads)
+    left_out += [
+        f"{cache.name}: no larger for a thread than the level before it" for cache in caches if cache.name not in levels
+    ]
+    return _More(levels, sets, left_out=tuple(left_out))
+
+
+def _gpu(device: Device, dtypes: Sequence[str], effort: Effort, status: Status) -> _More:
+    levels, no_levels = gpu_levels(device, effort, status)
+    vector, no_vector = vector_rates(device, dtypes, effort, status)
+    status("measuring empty kernels")
+    empty = empty_kernel_s(device, effort)
+    copies = tuple(transfers(device, effort, status))
+    rates = {level: made.sustained for level, made in levels.items()}
+    return _More(rates, (), vector, empty, copies, (*no_levels, *no_vector))
+
+
+_OVERHEAD = MappingProxyType(
+    {
+        "cpu": "the call overhead is an addition of one element, alone, its caches flushed",
+        "cuda": f"the call overhead is an addition of one element, one of a queue of {QUEUED_CALLS}",
+    }
+)
+_EVERYTHING = MappingProxyType(
+    {
+        "cpu": f"caches read by scalar products; {_OVERHEAD['cpu']}",
+        "cuda": "L2 read from a quarter or half of it, L1 and shared memory from 16 KiB a program; the call overhead "
+        f"is an empty kernel, one of a queue of {QUEUED_CALLS} or of a graph of {GRAPH_CALLS}",
+    }
+)
+
+
+def _method(device: Device, effort: Effort, patterns: Iterable[str]) -> str:
+    """Return how it was measured, a sentence for the specification."""
+    rest = (_EVERYTHING if effort.everything else _OVERHEAD)[device.kind]
+    return (
+        f"Best of {effort.passes} x {effort.rounds} medians of {effort.samples}; {', '.join(patterns)} of float32 "
+        f"buffers beyond {effort.caches:g} x the last-level cache, all directions counted; square matrix products of "
+        f"random data; {rest}"
+    )
+
+
+def _source(device: Device) -> str:
+    facts = device.facts()
+    where = f", threads: {facts['threads']}" if device.kind == "cpu" else f" on {device.name}"
+    return f"perfmodel calibrate{where}, torch {facts['torch']}, {now_utc()}"
+
+
+def _rounded(rates: Mapping[str, float]) -> dict[str, float]:
+    return {name: rounded(rate) for name, rate in rates.items()}

@@ -1,0 +1,1 @@
+"""Whether a device performs as it should: readings, verdicts and likely causes."""

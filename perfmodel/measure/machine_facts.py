@@ -1,0 +1,113 @@
+"""What a record says about where and when it was measured."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from perfmodel.files import shipped_folder
+from perfmodel.kernels.device import Device
+from perfmodel.measure.telemetry.nvml import Telemetry
+
+#: longest wait for git [s]: a commit is not worth more
+_GIT_S = 5.0
+
+
+def now_utc() -> str:
+    """Return the date and time in UTC, ISO 8601 to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def load_average() -> float | None:
+    """Return how many processes wanted to run in the last minute, on average; None where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
+def disturbance() -> str:
+    """Return a warning when other processes take a share of the CPUs that spoils a measurement, or an empty string.
+
+    Asked before this process has done work of its own; a quarter of the CPUs is too much.
+    """
+    load, cpus = load_average(), os.cpu_count() or 1
+    if load is None or load < 0.25 * cpus:
+        return ""
+    return f"this machine is busy: load average {load:.1f} on {cpus} CPUs; expect slow and noisy times"
+
+
+def machine_facts(device: Device, telemetry: Telemetry) -> dict[str, Any]:
+    """Return machine, device, driver, versions, threads, clocks, commit and date; the host's name is left out.
+
+    ``device`` has what NVML says of a GPU (see `perfmodel.measure.telemetry.nvml`), and under ``before`` its state before
+    the first kernel. A GPU is told from another by the start of its identifier's hash, not by the identifier.
+    """
+    return {
+        "date": now_utc(),
+        **checkout(),
+        "machine": {
+            "system": platform.platform(),
+            "architecture": platform.machine(),
+            "python": platform.python_version(),
+            "cpu_count": os.cpu_count(),
+            "load_average": load_average(),
+        },
+        "device": {
+            "kind": device.kind,
+            "name": device.name,
+            "cache_bytes": device.cache_bytes,
+            **({"uuid_sha256": hashed(device.uuid)} if device.uuid else {}),
+            **({"triton": version} if (version := installed("triton")) else {}),
+            **device.facts(),
+            **telemetry.facts(),
+            **({"before": state} if (state := telemetry.read()) else {}),
+        },
+    }
+
+
+def hashed(identifier: str) -> str:
+    """Return the first 12 hexadecimal digits of the SHA-256 of a text.
+
+    >>> hashed("GPU-0")
+    '742563b159cc'
+    """
+    return hashlib.sha256(identifier.encode()).hexdigest()[:12]
+
+
+def installed(package: str) -> str:
+    """Return the version of a package without importing it, or an empty string."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return ""
+
+
+def checkout() -> dict[str, Any]:
+    """Return commit and dirty (whether files differ from it) where perfmodel runs from a checkout, else nothing."""
+    root = shipped_folder().parent
+    if not (root / ".git").exists():
+        return {}
+    commit = _git(root, "rev-parse", "HEAD")
+    if not commit:
+        return {}
+    changed = _git(root, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "dirty": bool(changed)}
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """Return what git says about a checkout; nothing where there is no git, or it refuses."""
+    try:
+        ran = subprocess.run(  # noqa: S603 -- a fixed command, no words of the user's
+            ["git", "-C", str(root), *arguments],  # noqa: S607 -- the git that the user's shell would find
+            capture_output=True,
+            text=True,
+            timeout=_GIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ran.stdout.strip() if ran.returncode == 0 else ""

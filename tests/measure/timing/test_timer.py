@@ -1,0 +1,213 @@
+"""What lies inside the timed interval, how many calls a sample has, and which samples count."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from perfmodel.errors import UsageError
+from perfmodel.measure.timing.sample import WARM_UP_CALLS
+from perfmodel.measure.timing.stopping_rule import StandardErrorRule
+from perfmodel.measure.timing.timer import Timing, best_median_s, time_call, time_queue
+
+TWO = StandardErrorRule(0.0, 2, 2)
+#: warm-up: one call to compile, one as long as a sample
+WARM_UP = ["call", "synchronize", "hold", "start", "call", "stop", "synchronize"]
+
+
+class ScriptedCopies:
+    """Calls that note which copy of the inputs they read."""
+
+    def __init__(self, log, beyond=3):
+        self.log = log
+        self.beyond = beyond
+
+    def calls(self, count):
+        return [lambda index=index: self.log.append(f"copy {index}") for index in range(count)]
+
+    def beyond_cache(self):
+        return self.calls(self.beyond)
+
+
+def test_flush_lies_outside_the_interval_and_comes_before_each_sample(scripted):
+    device = scripted()
+    time_call(lambda: device.log.append("call"), device, TWO, cache="flushed")
+    sample = ["flush", "hold", "start", "call", "stop"]
+    assert device.log == [*WARM_UP, *sample, *sample]
+
+
+def test_warm_samples_are_not_flushed(scripted):
+    device = scripted()
+    time_call(lambda: None, device, StandardErrorRule(), cache="warm")
+    assert "flush" not in device.log
+
+
+def test_samples_are_those_of_the_device_and_their_median_is_robust(scripted):
+    device = scripted([1e-3] * 9 + [1.0])
+    timing = time_call(lambda: None, device, StandardErrorRule(max_samples=30))
+    assert timing.stop_reason == "sample limit"
+    assert timing.median_s == 1e-3
+    assert timing.statistics()["max"] == 1.0
+
+
+def test_time_limit_is_on_the_clock_that_includes_the_flushes(scripted):
+    ticks = iter(range(100))
+    timing = time_call(
+        lambda: None, scripted([1.0, 2.0]), StandardErrorRule(time_limit_s=3), clock=lambda: float(next(ticks))
+    )
+    assert timing.stop_reason == "time limit"
+    assert len(timing.samples_s) == 3
+
+
+def test_output_is_freed_after_the_clock_has_stopped(scripted):
+    device = scripted()
+
+    class Output:
+        def __del__(self) -> None:
+            device.log.append("freed")
+
+    time_call(Output, device, StandardErrorRule(0.0, 1, 1))
+    assert device.log[-3:] == ["start", "stop", "freed"]
+
+
+def test_garbage_collector_rests_while_sampling_and_is_restored(scripted):
+    seen = []
+    time_call(lambda: seen.append(gc.isenabled()), scripted(), TWO)
+    assert seen[WARM_UP_CALLS:] == [False, False]
+    assert gc.isenabled()
+
+
+def test_warm_up_goes_on_until_the_clocks_are_up(scripted):
+    device, seconds = scripted(), iter(range(100))
+    device.warm_up_s = 4.0
+    calls = []
+    time_call(lambda: calls.append(1), device, TWO, clock=lambda: float(next(seconds)))
+    # the first call, one at second 0, then as long as the clock says less than 4 s: 1, 2, 3; and the two samples
+    assert len(calls) == 1 + 1 + 3 + 2
+
+
+def test_short_calls_share_a_sample_so_that_the_resolution_is_one_percent(scripted):
+    # 0.5 us of 10 us is 5 %; five calls make 50 us, of which it is 1 %
+    device = scripted([10e-6, 50e-6], tick_s=0.5e-6)
+    calls = []
+    timing = time_call(lambda: calls.append(1), device, StandardErrorRule(0.0, 1, 1), cache="warm")
+    assert timing.calls_per_sample == 5
+    assert timing.samples_s == (pytest.approx(10e-6),), "a sample is the mean of its calls"
+    assert len(calls) == WARM_UP_CALLS + 5
+
+
+def test_long_calls_are_a_sample_each(scripted):
+    assert time_call(lambda: None, scripted([60e-6], tick_s=0.5e-6), TWO, cache="warm").calls_per_sample == 1
+
+
+def test_each_of_several_flushed_calls_finds_other_inputs(scripted):
+    device = scripted([20e-6], tick_s=0.5e-6)  # 50 us: three calls
+    copies = ScriptedCopies(device.log)
+    timing = time_call(lambda: None, device, TWO, cache="flushed", copies=copies)
+    sample = ["flush", "hold", "start", "copy 0", "copy 1", "copy 2", "stop"]
+    assert device.log[-14:] == sample * 2
+    assert timing.calls_per_sample == 3
+
+
+def test_without_copies_a_flushed_sample_is_one_call(scripted):
+    assert time_call(lambda: None, scripted([20e-6], tick_s=0.5e-6), TWO, cache="flushed").calls_per_sample == 1
+
+
+def test_rotating_inputs_go_on_where_the_last_sample_was(scripted):
+    device = scripted([60e-6], tick_s=0.5e-6)
+    rule = StandardErrorRule(0.0, 4, 4)
+    time_call(lambda: None, device, rule, cache="rotating", copies=ScriptedCopies(device.log))
+    sampled = [word for word in device.log[device.log.index("copy 2") + 1 :] if word.startswith("copy")]
+    assert sampled == ["copy 0", "copy 1", "copy 2", "copy 0"]
+    assert "flush" not in device.log
+
+
+def test_auto_replays_short_calls_in_a_graph_and_times_long_ones(scripted):
+    short = time_call(lambda: None, scripted([20e-6], tick_s=0.5e-6, has_graphs=True), TWO, cache="warm", timing="auto")
+    assert (short.timing, short.calls_per_sample) == ("graph", 5), "100 us, twice what events alone need"
+    long = time_call(lambda: None, scripted([60e-6], tick_s=0.5e-6, has_graphs=True), TWO, cache="warm", timing="auto")
+    assert (long.timing, long.calls_per_sample) == ("kernel", 1)
+    cpu = time_call(lambda: None, scripted([20e-6]), TWO, timing="auto")
+    assert cpu.timing == "kernel"
+
+
+def test_a_graph_of_rotating_inputs_has_whole_turns(scripted):
+    device = scripted([40e-6], tick_s=0.5e-6, has_graphs=True)  # 100 us: three calls, the ring has four
+    timing = time_call(
+        lambda: None, device, TWO, cache="rotating", timing="auto", copies=ScriptedCopies(device.log, beyond=4)
+    )
+    assert timing.calls_per_sample == 4
+
+
+def test_a_call_that_no_graph_can_hold_is_timed_by_events_unless_a_graph_is_asked_for(scripted):
+    def refuse(calls, *, keep_outputs):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    device = scripted([20e-6], tick_s=0.5e-6, has_graphs=True)
+    device.capture = refuse
+    timing = time_call(lambda: None, device, TWO, cache="warm", timing="auto")
+    assert timing.timing == "kernel"
+    assert "operation not permitted when stream is capturing)" in timing.remark
+    with pytest.raises(RuntimeError, match="not permitted"):
+        time_call(lambda: None, device, TWO, timing="graph")
+
+
+def test_a_graph_on_a_device_without_them_is_refused(scripted):
+    with pytest.raises(UsageError, match="--timing auto"):
+        time_call(lambda: None, scripted(), TWO, timing="graph")
+
+
+def test_a_late_host_costs_the_sample_and_lengthens_the_hold(scripted):
+    # one interval of warm-up, then late twice, then in time
+    device = scripted(late=[False, True, True, False, False])
+    timing = time_call(lambda: None, device, TWO)
+    assert timing.discarded == {"host late": 2}
+    assert timing.timing == "kernel"
+    first = device.holds_s[1]
+    assert device.holds_s[2:5] == pytest.approx([2 * first, 4 * first, 4 * first])
+
+
+def test_a_host_that_is_always_late_belongs_to_the_call(scripted):
+    timing = time_call(lambda: None, scripted(late=[True]), TWO)
+    assert timing.timing == "event"
+    assert timing.discarded == {"host late": 10}
+    assert len(timing.samples_s) == 2
+    assert "dispatch is in the time" in timing.remark
+
+
+class ScriptedGuard:
+    """Finds a fault in each sample in turn, as the script says."""
+
+    def __init__(self, faults, given_up=""):
+        self.faults = iter(faults)
+        self.given_up = given_up
+
+    def fault(self):
+        return next(self.faults, "")
+
+
+def test_samples_of_a_throttled_device_are_counted_and_do_not_count(scripted):
+    device = scripted([1.0, 9.0, 9.0, 2.0, 3.0])
+    guard = ScriptedGuard(["low clock", "hardware slowdown", "", ""])
+    timing = time_call(lambda: None, device, TWO, guard=guard)
+    assert timing.samples_s == (2.0, 3.0)
+    assert timing.discarded == {"low clock": 1, "hardware slowdown": 1}
+    assert (timing.remark, timing.flag) == ("", "")
+
+
+def test_a_device_that_does_not_recover_is_measured_and_flagged(scripted):
+    timing = time_call(lambda: None, scripted(), TWO, guard=ScriptedGuard([], given_up="low clock"))
+    assert timing.flag == "throttled"
+    assert "did not recover: low clock" in timing.remark
+
+
+def test_queue_is_one_interval_shared_by_its_calls(scripted):
+    device = scripted([2e-3])
+    assert time_queue(lambda: device.log.append("call"), device, 100) == pytest.approx(2e-5)
+    assert device.log.count("start") == device.log.count("stop") == 1
+    assert device.log.count("call") == 101, "one call warms up"
+
+
+def test_best_median_is_the_smallest():
+    assert best_median_s([Timing((3.0,), ""), Timing((1.0, 2.0, 9.0), ""), Timing((4.0,), "")]) == 2.0
