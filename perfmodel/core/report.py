@@ -112,12 +112,13 @@ class Report:
     columns : the columns in order.
     rows : one mapping for each row, with plain values in SI base units; JSON also has the keys without a column.
     context : the conditions that the rows hold under: version, hardware, machine, date.
-    notes : sentences below the table for people; JSON has them as ``notes``, after those of ``lead``.
+    notes : sentences below the table for people; JSON has them as ``notes``.
     title : heading for people.
     more : further tables, by the key under which JSON keeps their rows; CSV has the first table only.
-    lead : sentences above the table for people: first the decision, then what it rests on.
-    listed : the rows that tables for people list, in their order; None for all rows.
-    unlisted : a sentence for people about the rows that are not listed, and how to see them.
+    decision : the decision that the rows lead to, in one sentence for people; JSON keeps it in ``context`` if at all.
+    assumptions : what the decision rests on, for a page that others read: Markdown lists it above the table.
+    people_rows : the rows that people see, where these are fewer or in another order; None for all rows.
+    unlisted : a sentence for people about the rows that ``people_rows`` leaves out, and how to see them.
     """
 
     command: str
@@ -127,18 +128,19 @@ class Report:
     notes: tuple[str, ...] = ()
     title: str = ""
     more: Mapping[str, Report] = field(default_factory=dict)
-    lead: tuple[str, ...] = ()
-    listed: Sequence[Mapping[str, Any]] | None = None
+    decision: str = ""
+    assumptions: tuple[str, ...] = ()
+    people_rows: Sequence[Mapping[str, Any]] | None = None
     unlisted: str = ""
 
     @property
     def shown_rows(self) -> Sequence[Mapping[str, Any]]:
-        """The rows that tables for people list."""
-        return self.rows if self.listed is None else self.listed
+        """The rows that people see."""
+        return self.rows if self.people_rows is None else self.people_rows
 
     @property
     def shown_notes(self) -> tuple[str, ...]:
-        """The sentences below a table for people."""
+        """The sentences below a table for people, the decision apart."""
         return (self.unlisted, *self.notes) if self.unlisted else self.notes
 
     def shown_columns(self, *, wide: bool = False) -> list[Column]:
@@ -159,8 +161,8 @@ class Report:
             "rows": [finite(row) for row in self.rows],
             **{key: [finite(row) for row in table.rows] for key, table in self.more.items()},
         }
-        if self.lead or self.notes:
-            document["notes"] = [*self.lead, *self.notes]
+        if self.notes:
+            document["notes"] = list(self.notes)
         return document
 
     def _repr_html_(self) -> str:
@@ -172,10 +174,10 @@ class Report:
             for row in self.shown_rows
         )
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
-        lead = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.lead)
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.shown_notes)
+        sentences = (self.decision, *self.shown_notes) if self.decision else self.shown_notes
+        notes = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
         more = "".join(table._repr_html_() for table in self.more.values())
-        return f"{lead}<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}{more}"
+        return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}{more}"
 
 
 class Reportable:
