@@ -42,7 +42,7 @@ _PUBLIC = {
     "gustafson_speedup": "perfmodel.investment.amdahl",
     "serial_fraction": "perfmodel.investment.amdahl",
     "fit_scaling": "perfmodel.investment.amdahl",
-    "Candidate": "perfmodel.investment.plan",
+    "Candidate": "perfmodel.profile.candidate",
     "Plan": "perfmodel.investment.plan",
     "read_plan": "perfmodel.investment.plan",
     "Economics": "perfmodel.investment.economics",
@@ -90,7 +90,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.investment.amdahl import gustafson_speedup as gustafson_speedup
     from perfmodel.investment.amdahl import serial_fraction as serial_fraction
     from perfmodel.investment.economics import Economics as Economics
-    from perfmodel.investment.plan import Candidate as Candidate
     from perfmodel.investment.plan import Plan as Plan
     from perfmodel.investment.plan import read_plan as read_plan
     from perfmodel.investment.roi import headroom as headroom
@@ -121,6 +120,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.prediction.result import Prediction as Prediction
     from perfmodel.prediction.sweep import sweep as sweep
     from perfmodel.prediction.whole_model import predict_model as predict_model
+    from perfmodel.profile.candidate import Candidate as Candidate
     from perfmodel.profile.profile import Profile as Profile
     from perfmodel.profile.profile import ProfileEntry as ProfileEntry
     from perfmodel.render.plots.breakdown import breakdown_plot as breakdown_plot

@@ -17,7 +17,7 @@ from perfmodel.diagnosis.evidence.whereabouts import count_steps
 from perfmodel.diagnosis.gaps import Gaps
 from perfmodel.diagnosis.limits import Limit
 from perfmodel.diagnosis.result import Advice, Evidence
-from perfmodel.investment.plan import Candidate
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import Timeline
 

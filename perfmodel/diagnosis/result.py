@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from perfmodel.core.hardware import Hardware
 from perfmodel.diagnosis.decompose import Decomposition
 from perfmodel.diagnosis.limits import Limit
-from perfmodel.investment.plan import Candidate, Plan
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
 if TYPE_CHECKING:
@@ -112,9 +112,10 @@ class Diagnosis:
         """Return the part of a dimension."""
         return next(part for part in self.parts if part.dimension == dimension)
 
-    def plan(self) -> Plan | None:
-        """Return the candidates as a plan for `roi`, or None where there is no advice."""
-        return Plan(tuple(one.candidate for one in self.advice)) if self.advice else None
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The candidates of all advice, for `perfmodel.Plan` and `roi`."""
+        return tuple(item.candidate for item in self.advice)
 
     def report(self, context: Mapping[str, Any] | None = None) -> Report:
         """Return the dimensions as rows, and the candidates as a second table."""

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from perfmodel.diagnosis.advice.effort import EFFORT, Effort
-from perfmodel.investment.plan import Candidate, Plan
+from perfmodel.investment.plan import Plan
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
 

@@ -12,9 +12,10 @@ from perfmodel.errors import UsageError
 from perfmodel.investment.candidates import joined, with_default_effort, with_hidden
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.order import ROI
-from perfmodel.investment.plan import Candidate, Plan
+from perfmodel.investment.plan import Plan
 from perfmodel.investment.ranking import Ranking
 from perfmodel.investment.roi import headroom, rank
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
 

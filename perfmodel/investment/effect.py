@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.diagnosis.limits import BY_MODEL, Limit, limits
-from perfmodel.investment.plan import Candidate
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
 

@@ -11,10 +11,10 @@ from perfmodel.diagnosis.limits import Limit
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import Bounds, effect
 from perfmodel.investment.notes import money_notes
-from perfmodel.investment.plan import Candidate
 from perfmodel.investment.ranking import HEADROOM, Ranking, Setting, entry_times, estimate, profile_text
 from perfmodel.investment.report import RoiRow
 from perfmodel.investment.verdict import headroom_verdict
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
 

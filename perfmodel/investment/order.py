@@ -10,9 +10,10 @@ from perfmodel.errors import UsageError, unknown_name
 from perfmodel.investment.budget import Selection
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import Bounds, Combination, Effect
-from perfmodel.investment.plan import Candidate, Plan
+from perfmodel.investment.plan import Plan
 from perfmodel.investment.report import RoiRow
 from perfmodel.investment.verdict import bound_verdict, ceiling_verdict, claim_verdict, left_out, main_verdict
+from perfmodel.profile.candidate import Candidate
 
 ROI, PAYBACK, TIME = "roi", "payback", "time"
 RANKINGS = (ROI, PAYBACK, TIME)

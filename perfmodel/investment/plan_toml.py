@@ -10,7 +10,7 @@ from perfmodel.diagnosis.result import Diagnosis
 def plan_toml(made: Diagnosis) -> str:
     """Return the candidates as TOML, each with its reason as a comment; times with full precision.
 
-    >>> from perfmodel.investment.plan import Candidate
+    >>> from perfmodel.profile.candidate import Candidate
     >>> from perfmodel.profile.profile import Profile
     >>> from perfmodel.diagnosis.result import Advice
     >>> advice = Advice("fuse", "memory", "Fuse them.", 1.0, "6 become 2", Candidate("a", ("b",), new_time_s=0.5))

@@ -16,9 +16,10 @@ from perfmodel.investment.effect import Bounds, effect
 from perfmodel.investment.headroom import headroom
 from perfmodel.investment.notes import bound_notes, decision, money_notes, rank_notes
 from perfmodel.investment.order import ROI, check_ranking, combine, order, with_opportunity
-from perfmodel.investment.plan import Candidate, Plan
+from perfmodel.investment.plan import Plan
 from perfmodel.investment.ranking import Ranking, Setting, counted, entry_times, estimate, profile_text
 from perfmodel.investment.report import RoiRow
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
 __all__ = ["Candidate", "Economics", "Plan", "Ranking", "RoiRow", "headroom", "rank"]

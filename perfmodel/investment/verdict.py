@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.limits import Limit
 from perfmodel.investment.effect import Effect
-from perfmodel.investment.plan import Candidate
 from perfmodel.investment.report import RoiRow
+from perfmodel.profile.candidate import Candidate
 
 #: a claimed time may differ from the computed one by this share before it contradicts the profile
 CLAIM_TOLERANCE = 0.01

@@ -12,11 +12,12 @@ from perfmodel.diagnosis.advice.counters import wasted_share
 from perfmodel.diagnosis.advice.effort import EFFORT, Effort, parse_effort
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.errors import UsageError
-from perfmodel.investment.plan import KINDS, read_plan
+from perfmodel.investment.plan import read_plan
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.launching import KERNEL_GAP_S
+from perfmodel.profile.candidate import KINDS
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 US = 1e-6

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import UsageError
 from perfmodel.investment import budget as roi_budget
-from perfmodel.investment.plan import Candidate
 from perfmodel.investment.roi import rank
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 ABC = Profile(tuple(ProfileEntry(n, t) for n, t in (("a", 0.050), ("b", 0.030), ("c", 0.010), ("rest", 0.010))))

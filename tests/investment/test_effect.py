@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.diagnosis.limits import limit
 from perfmodel.investment.effect import share_out
-from perfmodel.investment.plan import KINDS, Candidate
 from perfmodel.investment.roi import headroom, rank
+from perfmodel.profile.candidate import KINDS, Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 # 10^8 fp32 elements in and out are 0.8 GB: 0.8 ms at the 1 TB/s of the simple machine

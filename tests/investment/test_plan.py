@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from perfmodel.diagnosis.advice.effort import EFFORT
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
-from perfmodel.investment.plan import KINDS, Candidate, Plan, parse_plan, read_plan
+from perfmodel.investment.plan import Plan, parse_plan, read_plan
 from perfmodel.investment.roi import rank
+from perfmodel.profile.candidate import KINDS, Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 PROFILE = Profile(

@@ -13,8 +13,9 @@ import perfmodel
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.formats import read_profile
 from perfmodel.investment.economics import Economics
-from perfmodel.investment.plan import Candidate, read_plan
+from perfmodel.investment.plan import read_plan
 from perfmodel.investment.roi import headroom, rank
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.render import markdown as markdown_format
 

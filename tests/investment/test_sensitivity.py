@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from perfmodel.investment.economics import Economics
-from perfmodel.investment.plan import Candidate
 from perfmodel.investment.roi import rank
 from perfmodel.investment.sensitivity import SPEEDUP, sensitivity, sensitivity_report
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 ABC = Profile(tuple(ProfileEntry(n, t) for n, t in (("a", 0.050), ("b", 0.030), ("c", 0.010), ("rest", 0.010))))

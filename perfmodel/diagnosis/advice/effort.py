@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from perfmodel.errors import UsageError, unknown_name
-from perfmodel.investment.plan import RISKS
+from perfmodel.profile.candidate import RISKS
 
 
 @dataclass(frozen=True)
