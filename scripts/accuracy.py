@@ -27,7 +27,7 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements
 from perfmodel.accuracy.report import FIGURES
 from perfmodel.accuracy.validate import Accuracy, judge
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.latency import LatencyTable
+from perfmodel.core.latency_table import LatencyTable
 from perfmodel.core.units import format_si
 from perfmodel.files import write_atomic
 from perfmodel.prediction.latency.family import Family, generation, kin, vendor

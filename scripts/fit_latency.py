@@ -34,7 +34,7 @@ from perfmodel.accuracy.calibration import (
 from perfmodel.accuracy.fit import Group
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.latency import REGIMES, LatencyTable
+from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.files import shipped_folder, write_atomic
 from perfmodel.hardware_catalog.write import latency_text
 from perfmodel.prediction.ceilings import resolve_peak

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.accuracy.fit import Fit, Floats, Group, fit
 from perfmodel.accuracy.measured import MeasuredCalls, shape_hash
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.latency import REGIMES, LatencyTable
+from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import HOST, Family, Machine, Values

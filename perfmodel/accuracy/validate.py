@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from perfmodel.accuracy.judge import GROUPINGS, Floats, JudgedCalls, judged_calls
 from perfmodel.accuracy.measured import Measurements, Skipped
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.latency import REGIMES
+from perfmodel.core.latency_table import REGIMES
 from perfmodel.errors import unknown_name
 from perfmodel.prediction.latency.model import CALIBRATIONS
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from perfmodel.core.latency import LatencyTable
+from perfmodel.core.latency_table import LatencyTable
 from perfmodel.core.report import Column, Report
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
@@ -248,7 +248,7 @@ Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
 
-def once_a_machine(
+def cached_per_machine(
     function: Callable[Concatenate[Hardware, Given], Made],
 ) -> Callable[Concatenate[Hardware, Given], Made]:
     """Decorate a function of a machine and hashable arguments: each result is made once, and lives with the machine.

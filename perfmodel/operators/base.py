@@ -43,9 +43,9 @@ def flag(default: bool, *, doc: str = "") -> Any:
     return _declare("flag", default, doc=doc)
 
 
-def choice(default: str, allowed: tuple[str, ...], *, always_told: bool = False, doc: str = "") -> Any:
-    """Declare a parameter that is one of some names; ``always_told`` shows people the default too."""
-    return _declare("choice", default, allowed=allowed, always_told=always_told, doc=doc)
+def choice(default: str, allowed: tuple[str, ...], *, always_shown: bool = False, doc: str = "") -> Any:
+    """Declare a parameter that is one of some names; ``always_shown`` shows people the default too."""
+    return _declare("choice", default, allowed=allowed, always_shown=always_shown, doc=doc)
 
 
 def dtype_of(default: str = "", *, doc: str = "") -> Any:
@@ -135,13 +135,13 @@ class Operator(abc.ABC):
         skipped = _UNTOLD if self.engine != "auto" else _UNTOLD_AUTO
         return {name: getattr(self, name) for name in self.dimensions() if name not in skipped}
 
-    def told(self) -> tuple[str, ...]:
+    def given(self) -> tuple[str, ...]:
         """Return the names of the parameters that were given and are not defaults: what people are shown."""
         rules = self.dimensions()
         return tuple(
             name
             for name, value in self.params().items()
-            if rules[name].get("always_told")
+            if rules[name].get("always_shown")
             or (name not in self._derived and (isinstance(value, np.ndarray) or value != rules[name]["default"]))
         )
 

@@ -73,7 +73,7 @@ class Elementwise(Operator):
     op: ClassVar[str] = "elementwise"
 
     numel: Number = size(doc="elements")
-    kind: str = choice("add", tuple(KINDS), always_told=True, doc="operation")
+    kind: str = choice("add", tuple(KINDS), always_shown=True, doc="operation")
     num_inputs: Number = size(None, doc="tensors read; default as the kind implies, 1 with a scalar operand")
     out_dtype: str = dtype_of(doc="dtype of the output; default as dtype")
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.hardware import Hardware, MemoryLevel, Peak, once_a_machine
+from perfmodel.core.hardware import Hardware, MemoryLevel, Peak, cached_per_machine
 from perfmodel.core.work import Number, Work, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
@@ -95,7 +95,7 @@ def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str
     )
 
 
-@once_a_machine
+@cached_per_machine
 def _bandwidths(hardware: Hardware) -> Mapping[str, float]:
     """Return the datasheet bandwidth of each memory level that has one [B/s]."""
     return MappingProxyType({m.name: m.bandwidth_bytes_per_s for m in hardware.memory if m.bandwidth_bytes_per_s})
@@ -171,7 +171,7 @@ def smallest_fit(work: Work, hardware: Hardware) -> tuple[int | NDArray[np.int8]
     return index, levels
 
 
-@once_a_machine
+@cached_per_machine
 def _levels(hardware: Hardware) -> tuple[MemoryLevel, ...]:
     """The main memory and the device-wide caches: the levels that can hold a working set between kernels."""
     return (hardware.main_memory, *(m for m in hardware.caches if m is not hardware.main_memory))

@@ -102,7 +102,7 @@ def predict(
         op=op.op,
         name=op.name,
         params=op.params(),
-        told=op.told(),
+        given=op.given(),
         dtype=op.dtype,
         engine=f"{peak.engine} {peak.dtype}" if peak else "",
         count=op.count,

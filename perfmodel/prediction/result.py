@@ -25,7 +25,7 @@ class Prediction:
 
     Attributes
     ----------
-    op, name, params, dtype, engine, count, hardware : what was set against which machine; ``told`` names the
+    op, name, params, dtype, engine, count, hardware : what was set against which machine; ``given`` names the
         params that are not defaults, which is what people are shown.
     flop : floating-point operations of one call [FLOP].
     bytes_read, bytes_written : traffic to device memory with nothing cached [B].
@@ -52,7 +52,7 @@ class Prediction:
     op: str
     name: str
     params: Mapping[str, Any]
-    told: tuple[str, ...]
+    given: tuple[str, ...]
     dtype: str
     engine: str
     count: int
@@ -110,7 +110,7 @@ class Prediction:
 
     def _row(self, params: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
         """Return one row with its keys in the order of the columns."""
-        dimensions = " ".join(f"{key}={_shown(params[key])}" for key in self.told)
+        dimensions = " ".join(f"{key}={_shown(params[key])}" for key in self.given)
         return {**{c.key: None for c in PREDICTION_COLUMNS}, **fields, "params": params, "dimensions": dimensions}
 
     def report(self) -> Report:

@@ -18,7 +18,7 @@ from perfmodel.accuracy.calibration import (
     sample,
 )
 from perfmodel.accuracy.fit import Group, fit, log_ratio
-from perfmodel.core.latency import REGIMES
+from perfmodel.core.latency_table import REGIMES
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, View
 from perfmodel.prediction.latency.model import Constants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from perfmodel.core.hardware import Hardware, once_a_machine
+from perfmodel.core.hardware import Hardware, cached_per_machine
 
 
 def test_the_first_peak_of_a_dtype_and_engine_is_found(simple_gpu: Hardware) -> None:
@@ -19,7 +19,7 @@ def test_the_first_peak_of_a_dtype_and_engine_is_found(simple_gpu: Hardware) -> 
 def test_what_is_made_for_a_machine_is_made_once_for_each_argument(simple_gpu: Hardware) -> None:
     calls = []
 
-    @once_a_machine
+    @cached_per_machine
     def scaled(hardware: Hardware, factor: float, *, power: float = 1.0) -> float:
         calls.append((hardware, factor, power))
         return factor * (hardware.main_memory.bandwidth_bytes_per_s or 0.0) / power
@@ -38,6 +38,6 @@ def test_what_is_made_for_a_machine_is_made_once_for_each_argument(simple_gpu: H
 
 def test_what_is_kept_is_no_part_of_the_machine(simple_gpu: Hardware) -> None:
     used, fresh = dataclasses.replace(simple_gpu), dataclasses.replace(simple_gpu)
-    once_a_machine(lambda hardware: hardware.name)(used)
+    cached_per_machine(lambda hardware: hardware.name)(used)
     assert used.caches == fresh.caches
     assert used == fresh

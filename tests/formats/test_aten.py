@@ -25,7 +25,7 @@ def mapped(name, dims, types=(), values=(), **more):
 
 
 def sizes(operator):
-    told = {name: getattr(operator, name) for name in operator.told()}
+    told = {name: getattr(operator, name) for name in operator.given()}
     return (operator.op, told)
 
 

@@ -171,7 +171,7 @@ def test_one_row_is_a_scalar_call_and_chosen_rows_stay_beside_their_times(read):
     one = calls.one(1)
     assert (one.op.m, one.op.bias, len(one), one.line.tolist()) == (9, False, 1, [3])
     assert one.time_s[0] == pytest.approx(9e-6)
-    assert set(one.op.told()) <= set("mnk") | {"batch"}
+    assert set(one.op.given()) <= set("mnk") | {"batch"}
 
 
 def test_rows_left_out_name_the_first_place():

@@ -277,7 +277,7 @@ def _told(entry: ProfileEntry) -> str:
     op = entry.op
     if op is None:
         return entry.category if not entry.not_modelled else ""
-    told = [f"{name}={getattr(op, name)}" for name in op.told() if name not in ("batch", "m", "n", "k")]
+    told = [f"{name}={getattr(op, name)}" for name in op.given() if name not in ("batch", "m", "n", "k")]
     return " ".join([*told, f"{op.count} of them"] if op.count > 1 else told)
 
 

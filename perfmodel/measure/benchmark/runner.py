@@ -131,7 +131,7 @@ def points(op: Operator) -> list[Operator]:
     UsageError
         When there are more than 10,000 points.
     """
-    rules, told = op.dimensions(), op.told()
+    rules, told = op.dimensions(), op.given()
     given = {name: getattr(op, name) for name, rule in rules.items() if not rule.get("optional") or name in told} | {
         "name": op.name,
         "dtype": op.dtype,

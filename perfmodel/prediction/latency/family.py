@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.core.hardware import Hardware, Peak, once_a_machine
+from perfmodel.core.hardware import Hardware, Peak, cached_per_machine
 from perfmodel.core.work import Number, maximum
 from perfmodel.operators.base import Operator
 
@@ -113,7 +113,7 @@ class Machine:
         return _machine(hardware, peak)
 
 
-@once_a_machine
+@cached_per_machine
 def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
     vector = hardware.find_peak("fp32", "vector") or peak
     clock = (peak and peak.clock_hz) or hardware.clocks_hz.get("vector") or 1.5e9

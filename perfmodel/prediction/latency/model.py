@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core import roofline
-from perfmodel.core.hardware import Hardware, Peak, once_a_machine
-from perfmodel.core.latency import REGIMES, LatencyTable
+from perfmodel.core.hardware import Hardware, Peak, cached_per_machine
+from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.work import Number, Work, anywhere, maximum, plain, where
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
@@ -79,7 +79,7 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
     return _constants(hardware, family, library, dtype)
 
 
-@once_a_machine
+@cached_per_machine
 def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> Constants:
     sources = (
         ("calibrated", hardware.latency),

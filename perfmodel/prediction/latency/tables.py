@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from perfmodel.core.dtypes import canonical_dtype
-from perfmodel.core.latency import REGIMES, LatencyTable
+from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
 from perfmodel.files import read_document, shipped_folder

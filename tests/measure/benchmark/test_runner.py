@@ -79,13 +79,13 @@ def test_points_of_a_range_count_the_same_work_as_the_range(sizes, dtype, bias):
     made = points(op)
     assert [point.work().flop for point in made] == op.work().flop.tolist()
     assert [point.work().bytes for point in made] == op.work().bytes.tolist()
-    assert all((point.name, point.count, point.told()) == ("label", 3, op.told()) for point in made)
+    assert all((point.name, point.count, point.given()) == ("label", 3, op.given()) for point in made)
 
 
 def test_points_keep_what_is_derived_derived():
     made = points(Attention(heads=np.array([2.0, 4.0]), seq_q=8, head_dim=8))
     assert [point.kv_heads for point in made] == [2, 4]
-    assert "kv_heads" not in made[0].told()
+    assert "kv_heads" not in made[0].given()
 
 
 def test_ok_row_has_the_keys_of_the_contract(machine, scripted):

@@ -9,7 +9,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.latency import LatencyTable
+from perfmodel.core.latency_table import LatencyTable
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import load_all
 from perfmodel.prediction.latency.families import family

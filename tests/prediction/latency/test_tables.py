@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import perfmodel as pm
-from perfmodel.core.latency import REGIMES
+from perfmodel.core.latency_table import REGIMES
 from perfmodel.errors import InputFileError
 from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import load_all, read_hardware
