@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.errors import UsageError
-from perfmodel.kernels.torch._precision import TORCH_DTYPES
+from perfmodel.kernels.precision import TORCH_DTYPES
 from perfmodel.operators import Operator
 
 #: elementwise kinds that are only defined for positive inputs

@@ -1,4 +1,8 @@
-"""Finding kernels: one module ``kernels/<backend>/<operator>.py`` with a tuple ``KERNELS`` each."""
+"""Finding kernels: each module ``kernels/<backend>/<operator>.py`` has a tuple ``KERNELS``.
+
+A plugin's module is named after the operator by an entry point in ``perfmodel.kernels``; several may add kernels to one
+operator.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import inspect
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,12 +19,17 @@ import perfmodel.kernels
 from perfmodel.errors import UsageError, nearest
 from perfmodel.kernels.device import Device
 from perfmodel.operators import Operator
+from perfmodel.plugins import load_plugins, warn_of_plugin
 
 Call = Callable[[], Any]
 
 
+#: packages of this folder that hold no kernels
+HELPERS = ("device", "reference")
+
+
 class Prepare(Protocol):
-    """Turns an operator and its inputs into the call that is timed; what it does itself is not timed."""
+    """Turns an operator and its inputs into the call that is timed. Its own work is not timed."""
 
     def __call__(self, op: Any, inputs: Mapping[str, Any], /) -> Call:
         """Return a call without arguments that computes the output."""
@@ -45,16 +54,16 @@ class Kernel:
 
     Attributes
     ----------
-    name : how people call it ("torch.matmul", "naive").
-    operator, backend : which operator it computes, and the package that it comes from.
-    prepare : makes the call that is timed. The call returns the output and leaves its inputs alone.
-    supports : the reason why it cannot run this operator on this device, or an empty string.
-    applies : False where it would be the same program as another kernel of the operator, so that it is left out.
+    name : its name in results and for ``--kernel`` ("torch.matmul", "naive").
+    operator, backend : the operator that it computes, and the package that it comes from.
+    prepare : makes the call that is timed. The call returns the output and does not change its inputs.
+    supports : returns why it cannot run an operator on a device, or an empty string.
+    applies : False where it would be the same program as another kernel of the operator; it is then left out.
     workspace_bytes : memory that it needs beside inputs and output [B].
-    own_operator : the operator whose traffic the kernel really has, where that is another one: an unfused
-        composition writes its intermediates to memory.
-    composition : the operators that the kernel really runs one after another, each ``count`` times: what the model
-        is to predict for it. None where it runs the operator itself as one kernel.
+    own_operator : the operator with the kernel's actual traffic, where that differs: an unfused composition writes its
+        intermediates to memory.
+    composition : the operators that the kernel runs one after another, each ``count`` times; the model predicts their
+        sum. None where it runs the operator itself as one kernel.
     compiles : its first call compiles for seconds, so that a short run leaves it out unless it is asked for by name.
     """
 
@@ -72,50 +81,62 @@ class Kernel:
 
 def backends() -> list[str]:
     """Return the names of the packages that hold kernels."""
-    found = pkgutil.iter_modules(perfmodel.kernels.__path__)
-    return sorted(m.name for m in found if m.ispkg and m.name != "reference")
+    packages = pkgutil.iter_modules(perfmodel.kernels.__path__)
+    return sorted(package.name for package in packages if package.ispkg and package.name not in HELPERS)
 
 
 def find_kernels(operator: str) -> list[Kernel]:
-    """Return every kernel of an operator, backend by backend; an empty list where there is none.
+    """Return every kernel of an operator: backend by backend, then those of plugins; empty where there is none.
 
     Only the modules of this operator are imported.
     """
     kernels: list[Kernel] = []
     for backend in backends():
         package = importlib.import_module(f"perfmodel.kernels.{backend}")
-        if operator in {m.name for m in pkgutil.iter_modules(package.__path__)}:
-            module = importlib.import_module(f"perfmodel.kernels.{backend}.{operator}")
-            kernels.extend(module.KERNELS)
-    return kernels
+        if operator in {module.name for module in pkgutil.iter_modules(package.__path__)}:
+            kernels.extend(importlib.import_module(f"perfmodel.kernels.{backend}.{operator}").KERNELS)
+    return [*kernels, *_plugin_kernels(operator, {kernel.name for kernel in kernels})]
+
+
+def _plugin_kernels(operator: str, taken: set[str]) -> Iterator[Kernel]:
+    """Yield the kernels of plugins for an operator; ``taken`` are the names that exist already."""
+    for module in load_plugins("kernels", operator):
+        for kernel in getattr(module, "KERNELS", ()):
+            if not isinstance(kernel, Kernel) or kernel.operator != operator:
+                warn_of_plugin(operator, module.__name__, f"{kernel!r} in KERNELS is not a Kernel of {operator}")
+            elif kernel.name in taken:
+                warn_of_plugin(operator, module.__name__, f"{operator} has a kernel {kernel.name!r} already")
+            else:
+                taken.add(kernel.name)
+                yield kernel
 
 
 def load_kernel(spec: str, operator: str) -> Kernel:
-    """Return a user's own function as a kernel of an operator: backend "user", named as it was asked for.
+    """Return a user's own function as a kernel of an operator, with backend "user" and the name ``spec``.
 
-    The function is given the operator's input tensors by position, in the order in which ``op.tensors()`` declares
-    them, and ``op=`` the operator where it has a parameter of that name; it returns the output tensor. A module is
-    looked for in the current directory first.
+    The function takes the operator's input tensors by position, in the order in which ``op.tensors()`` declares them,
+    and the operator itself as ``op=`` if it has a parameter of that name. It returns the output tensor. Modules in the
+    current directory come first.
 
     Parameters
     ----------
-    spec : "my_module:my_function"; dots lead into packages, and behind the colon into classes.
+    spec : "my_module:my_function"; dots lead into packages, and after the colon into classes.
     operator : the operator that it computes.
 
     Raises
     ------
     UsageError
-        When there is no such module, importing it fails, or it has no such function; on ``prepare``, when the
-        function cannot take as many tensors as the operator has.
+        When there is no such module, importing it fails, or it has no such function. On ``prepare``, when the
+        function does not take the operator's inputs.
     """
     module_name, colon, attribute = spec.partition(":")
     if not (colon and module_name and attribute):
-        raise UsageError(f"{spec!r} names no function.", place="--kernel", remedy="Write my_module:my_function.")
+        raise UsageError(f"{spec!r} does not name a function.", place="--kernel", remedy="Write my_module:my_function.")
     function: Any = _import(module_name, spec)
     for part in attribute.split("."):
         if not hasattr(function, part):
-            functions = [name for name, value in vars(function).items() if callable(value)]
-            listed = ", ".join(sorted(name for name in functions if not name.startswith("_"))[:10])
+            functions = [name for name in dir(function) if name[0] != "_" and callable(getattr(function, name, None))]
+            listed = ", ".join(functions[:10])
             remedy = f"{nearest(part, functions)} It has: {listed or 'no functions'}.".strip()
             raise UsageError(f"{module_name} has no {part!r}.", place=f"--kernel {spec}", remedy=remedy)
         function = getattr(function, part)
@@ -133,7 +154,7 @@ def load_kernel(spec: str, operator: str) -> Kernel:
 
 
 def _import(name: str, spec: str) -> Any:
-    """Import a user's module, from the current directory first."""
+    """Import a user's module; the current directory comes first."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -141,27 +162,28 @@ def _import(name: str, spec: str) -> Any:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        missing = isinstance(error, ModuleNotFoundError) and name.startswith(error.name or "\0")
-        message = (
-            f"no module {name!r} in {here} or among the installed ones." if missing else f"importing it: {error!r}."
-        )
-        remedy = "Run in the module's directory, or set PYTHONPATH." if missing else f"Try: python -c 'import {name}'."
+        if isinstance(error, ModuleNotFoundError) and name.startswith(error.name or "\0"):
+            message = f"there is no module {name!r} in {here} or among the installed packages."
+            remedy = "Run in the module's directory, or set PYTHONPATH."
+        else:
+            message = f"importing {name} raises {error!r}."
+            remedy = f"Try: python -c 'import {name}'."
         raise UsageError(message, place=f"--kernel {spec}", remedy=remedy) from error
 
 
 def _bound(function: Callable[..., Any], op: Any, inputs: Mapping[str, Any], spec: str) -> Call:
-    """Return the call of a user's function on some inputs.
+    """Return the call of a user's function with some inputs.
 
     Raises
     ------
     UsageError
-        When its signature does not take them.
+        When its signature does not accept them.
     """
     tensors = list(inputs.values())
     named: dict[str, Any] = {}
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # built-in functions tell no signature
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return lambda: function(*tensors)
     if "op" in signature.parameters:
         named["op"] = op
@@ -171,6 +193,6 @@ def _bound(function: Callable[..., Any], op: Any, inputs: Mapping[str, Any], spe
         raise UsageError(
             f"{function.__name__}{signature} does not take the inputs of {op.op}: {error}.",
             place=f"--kernel {spec}",
-            remedy=f"Its parameters are the tensors {', '.join(inputs)}, in this order, and op where it wants one.",
+            remedy=f"Its parameters have to be the tensors {', '.join(inputs)}, in this order, and op if it needs it.",
         ) from None
     return lambda: function(*tensors, **named)

@@ -12,7 +12,7 @@ import torch
 
 from perfmodel.kernels.check import Verdict, check, declared_output
 from perfmodel.kernels.inputs import changed_inputs, fill_inputs
-from perfmodel.kernels.torch._precision import TORCH_DTYPES
+from perfmodel.kernels.precision import TORCH_DTYPES
 from perfmodel.operators import Operator
 
 #: turns a seed into that of the inputs which only the check sees

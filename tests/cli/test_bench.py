@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 from perfmodel.cli import _check
 from perfmodel.hardware_catalog.read import parse_spec, to_hardware
-from perfmodel.kernels.torch import _cuda
+from perfmodel.kernels.device import cuda
 from perfmodel.measure.benchmark import runner
 from perfmodel.records.record import read_record
 
@@ -178,7 +178,7 @@ def test_bad_requests_get_one_message(perfmodel, spec, arguments, code, words):
 
 
 def test_missing_gpu_exits_4(perfmodel, monkeypatch):
-    monkeypatch.setattr(_cuda, "is_there", lambda: False)
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
     ran = perfmodel("bench", "--device", "cuda")
     assert ran.code == 4
     assert "--device cpu" in ran.err

@@ -11,10 +11,11 @@ pytest.importorskip("torch")
 from perfmodel.cli import _check
 from perfmodel.hardware_catalog import read_hardware
 from perfmodel.hardware_catalog.lint import lint_file
-from perfmodel.kernels.torch import _cuda
-from perfmodel.measure.calibration import cpu_caches as caches, calibrate
-from perfmodel.measure.health import readings
+from perfmodel.kernels.device import cuda
+from perfmodel.measure.calibration import calibrate
+from perfmodel.measure.calibration import cpu_caches as caches
 from perfmodel.measure.calibration.plan import Effort
+from perfmodel.measure.health import readings
 
 TINY = Effort(1, 2, 0.01, caches=0.1, least_buffer_bytes={"cpu": 2.0**20}, largest_product={"cpu": 256})
 
@@ -90,7 +91,7 @@ def test_bad_requests_get_one_message_before_anything_is_measured(perfmodel, arg
 
 
 def test_missing_gpu_exits_4(perfmodel, monkeypatch):
-    monkeypatch.setattr(_cuda, "is_there", lambda: False)
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
     assert perfmodel("calibrate", "--device", "cuda").code == 4
 
 

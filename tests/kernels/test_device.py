@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 
 from perfmodel.errors import UnavailableError, UsageError  # noqa: E402
 from perfmodel.kernels import device as devices  # noqa: E402
-from perfmodel.kernels.torch import _cpu, _cuda  # noqa: E402
+from perfmodel.kernels.device import cpu as cpu_device  # noqa: E402
+from perfmodel.kernels.device import cuda  # noqa: E402
 
 
 def test_cpu_stopwatch_measures_what_lies_between_start_and_stop():
@@ -25,7 +26,7 @@ def test_cpu_stopwatch_measures_what_lies_between_start_and_stop():
 
 
 def test_flush_reads_more_than_the_cache():
-    cpu = _cpu.CpuDevice()
+    cpu = cpu_device.CpuDevice()
     cpu.flush_cache()
     buffer = cpu._eviction_buffer
     assert buffer.numel() * buffer.element_size() >= 2 * cpu.cache_bytes - 4
@@ -59,7 +60,7 @@ def test_missing_torch_says_how_to_install_it(monkeypatch):
 
 
 def test_missing_gpu_is_an_unavailable_device(monkeypatch):
-    monkeypatch.setattr(_cuda, "is_there", lambda: False)
+    monkeypatch.setattr(cuda, "is_available", lambda: False)
     with pytest.raises(UnavailableError, match="--device cpu"):
         devices.open_device("cuda")
     assert devices.open_device().kind == "cpu", "the CPU is the default where there is no GPU"
@@ -99,7 +100,7 @@ class FakeCudaEvent:
 def test_fake_cuda_events_are_recorded_around_the_call_and_waited_for_only_at_the_end(monkeypatch):
     FakeCudaEvent.log = []
     monkeypatch.setattr(torch.cuda, "Event", FakeCudaEvent)
-    watch = _cuda.CudaStopwatch()
+    watch = cuda.CudaStopwatch()
     watch.start()
     FakeCudaEvent.log.append("kernel")
     watch.stop()

@@ -75,16 +75,17 @@ def test_a_module_in_a_package_and_a_builtin_without_a_signature(here):
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("mine_bad", "names no function. Write my_module:my_function"),
-        (":product", "names no function"),
-        ("mine_bad:", "names no function"),
+        ("mine_bad", "does not name a function. Write my_module:my_function"),
+        (":product", "does not name a function"),
+        ("mine_bad:", "does not name a function"),
         ("mine_nowhere:product", "no module 'mine_nowhere' in .* Run in the module's directory, or set PYTHONPATH"),
         ("mine_nowhere.at_all:product", "no module 'mine_nowhere.at_all'"),
         ("mine_bad:prodct", "has no 'prodct'. Did you mean 'product'\\? It has: Kernels, of_two, product, scaled"),
         ("mine_bad:Kernels.other", "has no 'other'"),
         ("mine_bad:size", "size is int, not a function"),
-        ("mine_broken:product", "importing it: SyntaxError"),
-        ("mine_needing:product", "importing it: ModuleNotFoundError.*mine_absent"),
+        ("mine_bad:size.zzzz", "has no 'zzzz'"),
+        ("mine_broken:product", "importing mine_broken raises SyntaxError"),
+        ("mine_needing:product", "importing mine_needing raises ModuleNotFoundError.*mine_absent"),
     ],
 )
 def test_what_cannot_be_loaded_is_a_usage_error_with_a_remedy(here, spec, words):

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from perfmodel.kernels.reference._base import Reference, Selection, exact
+from perfmodel.kernels.reference.base import Reference, Selection, exact
 from perfmodel.operators.attention import Attention
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
-from perfmodel.kernels.reference._base import Reference, Selection, exact
+from perfmodel.kernels.reference.base import Reference, Selection, exact
 from perfmodel.operators.elementwise import KINDS, Elementwise
 
 #: the other operand of a kind with two operands that is given one tensor

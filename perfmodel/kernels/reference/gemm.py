@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import torch
 
-from perfmodel.kernels.reference._base import Reference, Selection, exact
+from perfmodel.kernels.reference.base import Reference, Selection, exact
 from perfmodel.kernels.reference.elementwise import FUNCTIONS
 from perfmodel.operators.elementwise import ACTIVATIONS as KINDS_TO_FUSE
 from perfmodel.operators.gemm import Gemm

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from perfmodel.kernels.reference._base import Reference, Selection, exact
+from perfmodel.kernels.reference.base import Reference, Selection, exact
 from perfmodel.operators.layer_norm import LayerNorm
 
 #: torch's default

@@ -13,9 +13,9 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.attention import hidden
 from perfmodel.kernels.registry import Call
-from perfmodel.kernels.torch._precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.operators.attention import Attention
 
 #: the last part of a kernel's name -> torch's name of the backend

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 import torch
 
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.attention import hidden
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch import _sdpa
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import streamed
-from perfmodel.kernels.torch._precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.attention import Attention
 

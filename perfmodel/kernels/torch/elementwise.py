@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.elementwise import FUNCTIONS, TWO_OPERANDS, operands
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import streamed
-from perfmodel.kernels.torch._precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 

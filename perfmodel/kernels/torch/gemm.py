@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import FP8_CAPABILITY, TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.gemm import ACTIVATIONS
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import streamed
-from perfmodel.kernels.torch._precision import FP8_CAPABILITY, TORCH_DTYPES, unsupported_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
 

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.layer_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import column, rowwise
-from perfmodel.kernels.torch._precision import unsupported_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.layer_norm import LayerNorm
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
-from perfmodel.kernels.torch._precision import unsupported_dtype
 from perfmodel.operators.reduction import Reduction
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import torch
 
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import rowwise
-from perfmodel.kernels.torch._precision import unsupported_dtype
 from perfmodel.operators import Operator
 from perfmodel.operators.softmax import Softmax
 

@@ -15,8 +15,8 @@ import torch
 import triton
 import triton.language as tl
 
+from perfmodel.kernels.precision import TORCH_DTYPES
 from perfmodel.kernels.torch._bandwidth import Probe
-from perfmodel.kernels.torch._precision import TORCH_DTYPES
 
 #: elements of a block, 4 KiB of float32, and blocks in flight per turn of a loop: 64 KiB a program
 _BLOCK, _UNROLL = 1024, 16

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from perfmodel.kernels.device import Device
-from perfmodel.kernels.torch._precision import FP8_CAPABILITY, TORCH_DTYPES
+from perfmodel.kernels.precision import FP8_CAPABILITY, TORCH_DTYPES
 
 #: the oldest compute capability that these kernels are written for: the first with bf16 and asynchronous copies
 _LEAST_CAPABILITY = (8, 0)

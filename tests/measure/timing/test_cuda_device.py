@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from perfmodel.errors import UnavailableError  # noqa: E402
-from perfmodel.kernels.torch import _cuda  # noqa: E402
+from perfmodel.kernels.device import cuda  # noqa: E402
 from perfmodel.measure.timing.stopping_rule import StandardErrorRule  # noqa: E402
 from perfmodel.measure.timing.timer import time_call  # noqa: E402
 
@@ -120,7 +120,7 @@ def gpu(monkeypatch):
 
 @pytest.fixture
 def device(gpu, monkeypatch):
-    made = _cuda.CudaDevice()
+    made = cuda.CudaDevice()
     made.warm_up_s = 0.0
     made._eviction_buffer = SimpleNamespace(zero_=lambda: gpu.launch("flush", 20e-6))
     return made
@@ -220,7 +220,7 @@ def test_a_gpu_that_another_process_holds_alone_is_not_available(gpu, monkeypatc
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", busy)
     with pytest.raises(UnavailableError, match="busy or unavailable"):
-        _cuda.CudaDevice()
+        cuda.CudaDevice()
 
 
 def test_memory_runs_out_in_the_words_of_the_allocator_and_of_the_driver(device):

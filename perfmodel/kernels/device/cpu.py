@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from perfmodel.errors import UnavailableError
-from perfmodel.kernels.device import HOLD_S
-from perfmodel.kernels.torch._precision import rounding
+from perfmodel.kernels.device.protocol import HOLD_S
+from perfmodel.kernels.precision import rounding
 
 #: mallopt parameters of glibc, from its malloc.h
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4

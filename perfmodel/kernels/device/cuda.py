@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from perfmodel.errors import UnavailableError
-from perfmodel.kernels.device import HOLD_S
-from perfmodel.kernels.torch._precision import rounding
+from perfmodel.kernels.device.protocol import HOLD_S
+from perfmodel.kernels.precision import rounding
 
 #: above the clock of any GPU [Hz], so that a hold, which counts cycles, is never shorter than was asked for
 _HOLD_CLOCK_HZ = 3e9
@@ -20,7 +20,7 @@ _HOLD_CLOCK_HZ = 3e9
 _EVENT_TICK_S = 0.5e-6
 
 
-def is_there() -> bool:
+def is_available() -> bool:
     """Whether torch sees a CUDA GPU."""
     return torch.cuda.is_available()
 
@@ -97,7 +97,7 @@ class CudaDevice:
     has_graphs = True
 
     def __init__(self, *, threads: int | None = None) -> None:
-        if not is_there():
+        if not is_available():
             build = "this torch is built without CUDA" if torch.version.cuda is None else "the driver shows none"
             raise UnavailableError(
                 f"torch sees no CUDA GPU: {build}.", remedy="Use --device cpu, or install a driver and a CUDA torch."
