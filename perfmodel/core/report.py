@@ -69,14 +69,14 @@ class Column:
 
     def cell(self, row: Mapping[str, Any]) -> str:
         """Return the text for people of this column in one row."""
-        return self.text(row.get(self.key)) if self.show_row is None else _printable(self.show_row(row))
+        return self.text(row.get(self.key)) if self.show_row is None else printable(self.show_row(row))
 
     def text(self, value: Any) -> str:
         """Return a value as text for people: SI prefixes, percentages, ``-`` for an unknown value."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
         if self.show is not None:
-            return _printable(self.show(value))
+            return printable(self.show(value))
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, (int, float)):
@@ -85,7 +85,7 @@ class Column:
             return " ".join(f"{key}={self.text(item)}" for key, item in value.items())
         if isinstance(value, (list, tuple)):
             return ", ".join(self.text(item) for item in value)
-        return _printable(str(value))
+        return printable(str(value))
 
     def _number(self, value: float) -> str:
         if abs(value) < _SMALLEST_SHOWN.get(self.unit, 0.0):
@@ -97,8 +97,12 @@ class Column:
         return format_si(float(value), self.unit, self.digits) if self.unit else _plain(value, self.digits)
 
 
-def _printable(text: str) -> str:
-    """Return a text with control characters written out: a name may not move the cursor or end a row."""
+def printable(text: str) -> str:
+    r"""Return a text with control characters written out: a name may not move the cursor or end a row.
+
+    >>> printable("a\nb")
+    'a\\nb'
+    """
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

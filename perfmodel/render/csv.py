@@ -1,39 +1,60 @@
-"""A report as CSV: full precision, SI base units, one column a key."""
+"""A report as CSV: full precision, SI base units, the keys of JSON as column names."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.report import Report, finite
 
+SUFFIXES = (".csv",)
+
 
 def render(report: Report) -> str:
-    """Return the report as CSV text. A mapping spreads over columns ``key.inner``; null is empty."""
-    rows = [_flatten(row) for row in report.as_json()["rows"]]
-    keys: dict[str, None] = {}
-    for row in rows:
-        keys.update(dict.fromkeys(row))
-    header = list(keys) or [column.key for column in report.columns]
+    """Return the rows of the report as CSV text; an unknown value is an empty cell.
+
+    A mapping becomes one column ``key.inner`` for each inner key, and a list becomes one cell with semicolons. Column
+    names have underscores for spaces.
+    """
+    rows = report.as_json()["rows"]
+    header = _header(rows) or [column.key for column in report.columns if column.show_row is None]
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, header, restval="", lineterminator="\n")
+    writer = csv.DictWriter(stream, header, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(map(_flatten, rows))
     return stream.getvalue()
 
 
+def _header(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of all columns; a key that is a mapping in some row has no column of its own in the others."""
+    keys: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for key, value in row.items():
+            names = keys.setdefault(key, {})
+            names.update(dict.fromkeys(_flatten({key: value})) if isinstance(value, Mapping) else {})
+    return [name for key, names in keys.items() for name in (names or [_name(key)])]
+
+
+def _name(key: str) -> str:
+    return key.replace(" ", "_")
+
+
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Spread mappings over dotted keys; join lists with a semicolon."""
+    """Return a row with mappings spread over dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, Mapping):
-            flat |= {f"{key}.{inner}": item for inner, item in _flatten(value).items()}
-        elif isinstance(value, (list, tuple)):
-            flat[key] = ";".join(str(finite(item)) for item in value)
-        elif isinstance(value, bool):
-            flat[key] = str(value).lower()
+            flat |= {f"{_name(key)}.{inner}": item for inner, item in _flatten(value).items()}
         else:
-            flat[key] = "" if value is None else value
+            flat[_name(key)] = _cell(value)
     return flat
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return ";".join(str(finite(item)) for item in value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else value

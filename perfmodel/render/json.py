@@ -6,7 +6,9 @@ import json
 
 from perfmodel.core.report import Report
 
+SUFFIXES = (".json",)
+
 
 def render(report: Report) -> str:
-    """Return the report as JSON text; what is not a finite number is null."""
+    """Return the report as JSON text; a number that is not finite becomes null."""
     return json.dumps(report.as_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"

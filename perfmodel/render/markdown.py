@@ -1,40 +1,46 @@
-"""A report as a Markdown table, to paste into a pull request or a design document."""
+"""A report as a Markdown page, to paste into a pull request or a design document."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from perfmodel.core.report import Report
+from perfmodel.core.report import Report, printable
+
+SUFFIXES = (".md", ".markdown")
 
 
 def render(report: Report) -> str:
-    """Return the report as GitHub-flavoured Markdown."""
+    """Return the report as GitHub-flavoured Markdown: decision and assumptions, the table, then the notes."""
     columns = report.shown_columns()
-    lines = [f"### {_html(report.title)}", ""] if report.title else []
+    parts = [f"### {_text(report.title)}"] if report.title else []
     if report.decision:
-        lines += [f"**Decision:** {_html(report.decision)}", ""]
+        parts.append(f"**Decision:** {_text(report.decision)}")
     if report.assumptions:
-        lines += [*(f"- {_html(assumption)}" for assumption in report.assumptions), ""]
-    lines += [
-        "| " + " | ".join(_cell(column.heading) for column in columns) + " |",
-        "|" + "|".join("---:" if column.unit else "---" for column in columns) + "|",
-    ]
-    for row in report.shown_rows:
-        lines.append("| " + " | ".join(_cell(column.text(row.get(column.key))) for column in columns) + " |")
-    for note in report.notes:
-        lines += ["", _html(note)]
-    for table in report.more.values():
-        lines += ["", render(table).rstrip("\n")]
-    return "\n".join(lines) + "\n"
+        parts.append("\n".join(f"- {_text(assumption)}" for assumption in report.assumptions))
+    if report.shown_rows:
+        lines = [_line(_cell(column.heading) for column in columns)]
+        lines.append("|" + "|".join("---:" if column.unit else "---" for column in columns) + "|")
+        lines += [_line(_cell(column.cell(row)) for column in columns) for row in report.shown_rows]
+        parts.append("\n".join(lines))
+    else:
+        parts.append("(no rows)")
+    parts += [_text(note) for note in report.shown_notes]
+    parts += [render(table).rstrip("\n") for table in report.more.values()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(text: str) -> str:
-    """Escape what would end a cell, and what kernels' names hold of Markdown: "fill<float*>(float*)"."""
+    """Escape what would end a cell, and the marks of Markdown in kernels' names: "fill<float*>(float*)"."""
     for mark in "\\|*`":
         text = text.replace(mark, f"\\{mark}")
-    return _html(text).replace("\n", " ")
+    return _text(text)
 
 
-def _html(text: str) -> str:
-    """Escape what pages take for a tag and leave out: the template arguments of "kernel<float>"."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text)
+def _text(text: str) -> str:
+    """Keep a text on its line, and escape what pages take for a tag and leave out, as in "kernel<float>"."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", printable(text.replace("\n", " ")))

@@ -1,144 +1,247 @@
-"""A report as a table for people, by rich: it fits the terminal, and is plain where there is none."""
+"""A report as a table for people, by rich: it fits the width that it is given, and is plain text in pipes and files."""
 
 from __future__ import annotations
 
 import io
-import os
-import shutil
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, JustifyMethod
-from rich.table import Table
-from rich.text import Text
+from perfmodel.core.report import Column, Report, printable
 
-from perfmodel.core.report import Column, Report
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod, RenderableType
 
-#: Width where the output is no terminal: wide enough for every table, so that no figure is cut in a pipe.
-PIPE_WIDTH = 200
+SUFFIXES = (".txt",)
+#: width of a terminal that does not tell its own [characters]
+WIDTH = 80
 #: spaces between two columns
 _GAP = 2
+#: a word longer than this may be folded where the table would not fit otherwise
+_LONGEST_WORD = 24
+_NUMBER = "#"
 
 
-def render(report: Report, *, width: int | None = None, color: bool = False) -> str:
+def render(report: Report, *, width: int = WIDTH, color: bool = False, wide: bool = False) -> str:
     """Return the report as text.
+
+    Columns that may be dropped are left out until the table fits; where none fits, each row becomes a block of lines.
+    Sentences stand below the table, under the number of their row.
 
     Parameters
     ----------
     report : what to show.
-    width : columns of the terminal; None where the output is no terminal.
+    width : the longest line [characters].
     color : whether ANSI colours are wanted.
+    wide : show every column, and make lines as long as they need.
     """
-    given = width
-    if width is None:
-        columns, width = report.shown_columns(), PIPE_WIDTH
-        width = max(width, sum(_least(report, column) + _GAP for column in columns))
-    else:
-        columns = _fitting(report, width)
+    from rich.console import Console
+
+    grid = _Grid.of(report, width, wide=wide)
     stream = io.StringIO()
     console = Console(
         file=stream,
-        width=width,
+        width=max(width, grid.width) if wide else width,
         force_terminal=color,
         no_color=not color,
         color_system="standard" if color else None,
         highlight=False,
         soft_wrap=False,
     )
-    if report.title:
-        console.print(Text(report.title, style="bold"))
-    if not report.shown_rows:
-        console.print("(no rows)")
-    elif not _fits(report, columns, width):
-        _print_blocks(console, report, columns)
-    else:
-        console.print(_table(report, columns, width))
-    if report.decision:
-        console.print(Text(report.decision))
-    for note in report.notes:
-        console.print(Text(note, style="dim"))
+    for part in _parts(report, grid, console.width):
+        console.print(part)
     text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-    return "\n".join([text, *(render(table, width=given, color=color) for table in report.more.values())])
+    return "\n".join([text, *(render(table, width=width, color=color, wide=wide) for table in report.more.values())])
 
 
-def terminal_width() -> int:
-    """Return the width of the terminal, as COLUMNS or the system says."""
-    return shutil.get_terminal_size((80, 24)).columns
+@dataclass(frozen=True)
+class _Grid:
+    """The cells of a table as text: for each column its cells from top to bottom, and how wide it has to be.
+
+    Attributes
+    ----------
+    columns : the columns side by side.
+    prose : the columns whose sentences stand below.
+    cells, sentences : the texts of both, column by column.
+    least : the least width of each column [characters].
+    """
+
+    columns: Sequence[Column]
+    prose: Sequence[Column]
+    cells: Sequence[Sequence[str]]
+    sentences: Sequence[Sequence[str]]
+    numeric: Sequence[bool]
+    least: Sequence[int]
+
+    @classmethod
+    def of(cls, report: Report, width: int, *, wide: bool) -> _Grid:
+        """Return what is shown of a report: columns are dropped, then long words folded, until it fits the width.
+
+        Where nothing fits, all columns are returned: the rows become blocks.
+        """
+        shown = report.shown_columns(wide=wide)
+        whole = grid = cls._made(report, shown)
+        if wide:
+            return grid
+        for drop in sorted({column.drop for column in shown if column.drop}, reverse=True):
+            if grid.width <= width:
+                break
+            grid = grid._without(drop)
+        for candidate in (grid, grid._folded()):
+            if candidate.width <= width:
+                return candidate
+        return whole
+
+    @classmethod
+    def _made(cls, report: Report, shown: Sequence[Column]) -> _Grid:
+        rows = report.shown_rows
+        columns = [column for column in shown if not column.prose]
+        prose = [column for column in shown if column.prose]
+        cells = [[column.cell(row) for row in rows] for column in columns]
+        sentences = [[column.cell(row) for row in rows] for column in prose]
+        if prose and all(column.heading != _NUMBER for column in columns):
+            columns = [Column("", _NUMBER), *columns]
+            cells = [[str(number) for number in range(1, len(rows) + 1)], *cells]
+        numeric = [_is_numeric(column, rows) for column in columns]
+        least = [
+            _least(column.heading, texts, whole=is_number)
+            for column, texts, is_number in zip(columns, cells, numeric, strict=True)
+        ]
+        return cls(columns, prose, cells, sentences, numeric, least)
+
+    def _without(self, drop: int) -> _Grid:
+        """Return the grid without the columns that may be dropped at a number or a higher one."""
+        kept = [index for index, column in enumerate(self.columns) if column.drop < drop]
+        prose = [index for index, column in enumerate(self.prose) if column.drop < drop]
+        return _Grid(
+            [self.columns[index] for index in kept],
+            [self.prose[index] for index in prose],
+            [self.cells[index] for index in kept],
+            [self.sentences[index] for index in prose],
+            [self.numeric[index] for index in kept],
+            [self.least[index] for index in kept],
+        )
+
+    def _folded(self) -> _Grid:
+        """Return the grid with long words of text folded."""
+        least = [
+            size if is_number else min(size, _LONGEST_WORD)
+            for size, is_number in zip(self.least, self.numeric, strict=True)
+        ]
+        return _Grid(self.columns, self.prose, self.cells, self.sentences, self.numeric, least)
+
+    @property
+    def width(self) -> int:
+        """The least width of the table [characters]."""
+        return sum(self.least) + _GAP * (len(self.least) - 1)
+
+    def widths(self, width: int) -> list[int]:
+        """Return the width of each column: the least that it needs, and a share of what is left for text that folds."""
+        sizes = list(self.least)
+        left = width - self.width
+        more = [
+            _longest([column.heading, *texts]) - size
+            for column, texts, size in zip(self.columns, self.cells, self.least, strict=True)
+        ]
+        # Columns that need little more get it first, so that one long text does not fold all the others.
+        for index in sorted(range(len(sizes)), key=lambda index: more[index]):
+            given = max(0, min(more[index], left))
+            sizes[index] += given
+            left -= given
+        return sizes
+
+    def rows(self) -> Iterable[list[str]]:
+        """Yield the cells of each row; a merged column is empty where it repeats the row above."""
+        above: Sequence[str] = ()
+        for texts in zip(*self.cells, strict=True):
+            row, repeats = list(texts), bool(above)
+            for index, column in enumerate(self.columns):
+                if column.merge:
+                    repeats = repeats and texts[index] == above[index]
+                    row[index] = "" if repeats else texts[index]
+            yield row
+            above = texts
 
 
-def _table(report: Report, columns: list[Column], width: int) -> Table:
+def _parts(report: Report, grid: _Grid, width: int) -> Iterable[RenderableType]:
+    """Yield what is printed of a report, one part after another."""
+    from rich.text import Text
+
+    if report.title:
+        yield Text(printable(report.title), style="bold")
+    if not report.shown_rows:
+        yield "(no rows)"
+    elif grid.width > width:
+        yield from _blocks(grid)
+    else:
+        yield _table(grid, width)
+        yield from _sentences(grid)
+    if report.decision:
+        yield Text(printable(report.decision))
+    for note in report.shown_notes:
+        yield Text(printable(note), style="dim")
+
+
+def _table(grid: _Grid, width: int) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
-    for column, size in zip(columns, _widths(report, columns, width), strict=True):
-        justify: JustifyMethod = "right" if _is_numeric(report, column) else "left"
+    for column, size, is_number in zip(grid.columns, grid.widths(width), grid.numeric, strict=True):
+        justify: JustifyMethod = "right" if is_number else "left"
         # Widths are set here: left to itself, rich takes them from columns whose figures may not be cut.
-        table.add_column(Text(column.heading), justify=justify, width=size)
-    for row in report.shown_rows:
-        table.add_row(*(_cell(column, row) for column in columns))
+        table.add_column(Text(column.heading), justify=justify, width=size, overflow="fold")
+    for row in grid.rows():
+        table.add_row(*map(Text, row))
     return table
 
 
-def _widths(report: Report, columns: list[Column], width: int) -> list[int]:
-    """Return the width of each column: what it needs at least, and a share of what is left for text that folds."""
-    least = [_least(report, column) for column in columns]
-    wanted = [_longest(report, column) for column in columns]
-    left = width - sum(least) - _GAP * (len(columns) - 1)
-    sizes = list(least)
-    # Columns that need little more get it first, so that one long text does not fold all the others.
-    for index in sorted(range(len(columns)), key=lambda index: wanted[index] - least[index]):
-        more = max(0, min(wanted[index] - least[index], left))
-        sizes[index] += more
-        left -= more
-    return sizes
+def _sentences(grid: _Grid) -> Iterable[RenderableType]:
+    """Yield the sentences of each prose column under its heading, equal ones once for all their rows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    number = next((index for index, column in enumerate(grid.columns) if column.heading == _NUMBER), None)
+    for column, texts in zip(grid.prose, grid.sentences, strict=True):
+        numbers: dict[str, list[str]] = {}
+        for index, text in enumerate(texts):
+            if text not in ("", "-"):
+                numbers.setdefault(text, []).append(str(index + 1) if number is None else grid.cells[number][index])
+        table = Table(box=None, pad_edge=False, padding=(0, 1), show_header=False, show_edge=False)
+        table.add_column(justify="left", max_width=_LONGEST_WORD)
+        table.add_column(overflow="fold")
+        for text, rows in numbers.items():
+            table.add_row(Text(", ".join(rows)), Text(text))
+        yield Text(f"\n{column.heading}", style="bold")
+        yield table
 
 
-def _cell(column: Column, row: Mapping[str, Any]) -> Text:
-    return Text(column.text(row.get(column.key)))
+def _blocks(grid: _Grid) -> Iterable[RenderableType]:
+    """Yield each row as lines of ``heading  value``: still readable on a narrow terminal."""
+    from rich.text import Text
 
-
-def _print_blocks(console: Console, report: Report, columns: list[Column]) -> None:
-    """Print each row as lines of ``heading: value``: what still reads on a narrow terminal."""
+    columns, cells = [*grid.columns, *grid.prose], [*grid.cells, *grid.sentences]
     widest = max(len(column.heading) for column in columns)
-    for row in report.shown_rows:
-        for column in columns:
-            text = column.text(row.get(column.key))
-            console.print(Text(f"{column.heading:<{widest}}  {text}"), overflow="fold")
-        console.print()
+    for texts in zip(*cells, strict=True):
+        for column, text in zip(columns, texts, strict=True):
+            yield Text(f"{column.heading:<{widest}}  {text}", overflow="fold")
+        yield ""
 
 
-def _fitting(report: Report, width: int) -> list[Column]:
-    """Return the columns for a terminal: those that may be dropped go, the least wanted first, until it fits."""
-    columns = report.shown_columns()
-    for drop in sorted({column.drop for column in columns if column.drop}, reverse=True):
-        if _fits(report, columns, width):
-            break
-        columns = [column for column in columns if column.drop < drop]
-    return columns if _fits(report, columns, width) else report.shown_columns()
+def _least(heading: str, texts: Sequence[str], *, whole: bool) -> int:
+    """Return the least width of a column: of its longest cell where cells stay whole, else of its longest word."""
+    if whole:
+        return max(_longest(texts), _longest(heading.split()))
+    return _longest(word for text in (heading, *texts) for word in text.split())
 
 
-def _fits(report: Report, columns: list[Column], width: int) -> bool:
-    """Whether the columns fit side by side, with figures whole and text folded at its spaces only."""
-    return sum(_least(report, column) for column in columns) + _GAP * (len(columns) - 1) <= width
+def _longest(texts: Iterable[str]) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, texts), default=1)
 
 
-def _least(report: Report, column: Column) -> int:
-    """Return the width that a column needs: its longest cell if it is a number, else its longest word."""
-    texts = [column.heading, *(column.text(row.get(column.key)) for row in report.shown_rows)]
-    parts = texts if _is_numeric(report, column) else [word for text in texts for word in text.split()]
-    return max(map(len, parts), default=1)
-
-
-def _longest(report: Report, column: Column) -> int:
-    """Return the width at which nothing in a column folds."""
-    return max(len(column.heading), *(len(column.text(row.get(column.key))) for row in report.shown_rows))
-
-
-def _is_numeric(report: Report, column: Column) -> bool:
-    return bool(column.unit) or any(
-        isinstance(row.get(column.key), (int, float)) and not isinstance(row.get(column.key), bool)
-        for row in report.shown_rows
-    )
-
-
-def wants_color(stream: Any) -> bool:
-    """Whether colours may be used: a terminal, and neither NO_COLOR nor a dumb one."""
-    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def _is_numeric(column: Column, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column holds figures, which are never folded and end at the right."""
+    values = (row.get(column.key) for row in rows)
+    return bool(column.unit) or any(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)

@@ -1,0 +1,15 @@
+"""A report of `bench` as a table of measurements: CSV that `validate` and `calibrate --from` read."""
+
+from __future__ import annotations
+
+from perfmodel.core.report import Report
+
+SUFFIXES = (".csv.gz",)
+COMMANDS = ("bench",)
+
+
+def render(report: Report) -> str:
+    """Return the rows that have a time as CSV, one column for each dimension."""
+    from perfmodel.records.measurement_table import measurement_csv
+
+    return measurement_csv(report.rows)
