@@ -30,7 +30,8 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import LatencyTable
 from perfmodel.core.units import format_si
 from perfmodel.files import write_atomic
-from perfmodel.prediction.latency.family import Family, generation, kin, vendor
+from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -106,7 +107,7 @@ def _left_out(
     others = {key: rows for key, rows in groups.items() if key != name}
     known, table = typical(family), LatencyTable({})
     found = "generic"
-    for level in (None, vendor, kin, generation):
+    for level in (None, vendor, product_line, generation):
         same = {
             key: rows for key, rows in others.items() if level is None or level(machines[key]) == level(machines[name])
         }

@@ -40,7 +40,8 @@ from perfmodel.hardware_catalog.write import latency_text
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency import roofline
 from perfmodel.prediction.latency.families import family_names
-from perfmodel.prediction.latency.family import Family, Machine, generation, kin, vendor
+from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.machine import Machine, generation, product_line, vendor
 from perfmodel.prediction.latency.model import WIDEST, Constants, regime_code
 from perfmodel.prediction.latency.tables import LatencySpec, latency_specs
 
@@ -125,7 +126,7 @@ def fit_family(
     tables = {"generic": shared(family, groups, typical(family), origin, list(generations.values()), host=True)}
     # From the widest to the narrowest, each from the one around it.
     around = {name: under(tables["generic"], typical(family)) for name in groups}
-    for level in (vendor, kin, generation):
+    for level in (vendor, product_line, generation):
         for name, members in _parted(groups, machines, level).items():
             by = generation if level is not generation else lambda machine: machine.name
             parts = list(_parted(members, machines, by).values())
@@ -148,7 +149,7 @@ def roofline_table(calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardwa
         if call.op.op == "gemm" and call.timing != "event":
             machine = machines[call.hardware]
             family, _ = roofline.family(call.op, machine, resolve_peak(call.op, machine), call.op.work())
-            terms = family.terms(call.op, Machine.of(machine, None), {}, call.view)
+            terms = family.terms(call.op, Machine.of(machine, None), {}, call.conditions)
             ratios.append(np.log(terms.time_s / call.time_s))
             regimes.append(regime_code(terms.adds, terms.time_s))
     found = intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))

@@ -15,7 +15,8 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.families import families_of
-from perfmodel.prediction.latency.family import HOST, Family, Machine, Values
+from perfmodel.prediction.latency.family import HOST, Family, Values
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.model import Constants, constants, measured_constants, regime_code
 from perfmodel.prediction.predict import floor_time
 
@@ -85,7 +86,7 @@ class Fitted:
 def usable(call: MeasuredCalls, hardware: Hardware) -> tuple[NDArray[np.bool_], dict[str, int]]:
     """Return which rows can be fitted, and why others cannot: flagged by their author, or faster than the floor."""
     flagged = call.flags != ""
-    floor = np.broadcast_to(floor_time(call.op, hardware, call.view.cache), call.time_s.shape)
+    floor = np.broadcast_to(floor_time(call.op, hardware, call.conditions.cache), call.time_s.shape)
     faster = ~flagged & (call.time_s * BOOST < floor)
     reasons = {f"flagged {flag}": int((call.flags == flag).sum()) for flag in np.unique(call.flags[flagged])}
     if faster.any():
@@ -104,7 +105,7 @@ def family_groups(
     for call in calls:
         hardware = machines[call.hardware]
         machine = Machine.of(hardware, resolve_peak(call.op, hardware) if np.any(call.op.flop()) else None)
-        group = Group(call.op, machine, call.view, call.time_s)
+        group = Group(call.op, machine, call.conditions, call.time_s)
         for mask, family in families_of(call.op, machine, hardware.kind):
             part = group if mask is True else group.take(np.broadcast_to(mask, call.time_s.shape))
             if family.name != "roofline":
@@ -197,8 +198,8 @@ def fit_libraries(family: Family, groups: Sequence[Group], start: Values, *, hos
     shared = fit(family, groups, start, None if host else kernel)
     by_library: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
-        by_library[group.view.library].append(group)
-    event = host and any(group.view.timing == "event" for group in groups)
+        by_library[group.conditions.library].append(group)
+    event = host and any(group.conditions.timing == "event" for group in groups)
     free = [c.name for c in family.all_constants if c.library and (event or c.name not in ("host", "hidden"))]
     if len(by_library) < 2 or not free:
         return Fitted(shared)
@@ -216,7 +217,7 @@ def residuals(family: Family, groups: Sequence[Group], fitted: Fitted) -> tuple[
     """Return ln(predicted / measured) of all rows, and the regime of each."""
     ratios, regimes = [], []
     for group in groups:
-        terms = family.seen(group.op, group.machine, fitted.values(group.view.library), group.view)
+        terms = family.timed_terms(group.op, group.machine, fitted.values(group.conditions.library), group.conditions)
         time = np.broadcast_to(terms.time_s, group.time_s.shape)
         ratios.append(np.log(time / group.time_s))
         regimes.append(np.broadcast_to(regime_code(terms.adds, time), time.shape))

@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operators.base import Operator
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.machine import Machine
 
 Floats = NDArray[np.float64]
 
@@ -43,14 +45,14 @@ class Group:
     ----------
     op : one operator whose dimensions are arrays of the rows' length.
     machine : on which it ran.
-    view : what the times mean.
+    conditions : what the times mean.
     time_s : measured time of each row [s].
     weight : how much each row counts.
     """
 
     op: Operator
     machine: Machine
-    view: View
+    conditions: Conditions
     time_s: Floats
     weight: float = 1.0
 
@@ -91,7 +93,7 @@ def log_ratio(family: Family, values: Values, groups: Sequence[Group]) -> Floats
     """Return ln(predicted / measured) of all rows, group after group."""
     parts = []
     for group in groups:
-        time = family.seen(group.op, group.machine, values, group.view).time_s
+        time = family.timed_terms(group.op, group.machine, values, group.conditions).time_s
         parts.append(np.log(np.maximum(np.broadcast_to(time, group.time_s.shape), 1e-12) / group.time_s))
     return np.concatenate(parts)
 
@@ -114,7 +116,7 @@ def fit(
     steps : most Gauss-Newton steps.
     """
     constants = family.all_constants
-    if not any(group.view.timing == "event" for group in groups):
+    if not any(group.conditions.timing == "event" for group in groups):
         constants = tuple(c for c in constants if c.name not in ("host", "hidden"))
     base = {c.name: c.default for c in family.all_constants} | dict(start or {})
     chosen = [c for c in constants if free is None or c.name in free]

@@ -118,8 +118,8 @@ def _judged(calls: MeasuredCalls, hardware: Hardware, skips: Skips) -> list[Judg
 
 
 def _predict(calls: MeasuredCalls, hardware: Hardware) -> Prediction:
-    view = calls.view
-    return predict(calls.op, hardware, timing=view.timing, cache=view.cache, library=view.library)
+    conditions = calls.conditions
+    return predict(calls.op, hardware, timing=conditions.timing, cache=conditions.cache, library=conditions.library)
 
 
 def _beside(calls: MeasuredCalls, hardware: Hardware, predicted: Prediction) -> JudgedCalls:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import PerfModelError
 from perfmodel.operators.base import Operator
-from perfmodel.prediction.latency.family import View
+from perfmodel.prediction.conditions import Conditions
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,10 @@ class MeasuredCalls:
         return library_of(self.implementation)
 
     @property
-    def view(self) -> View:
+    def conditions(self) -> Conditions:
         """What these times mean."""
-        timing = "event" if self.timing == "event" else "kernel"
-        return View(timing, "cold" if self.cache == "flushed" else self.cache, self.library)
+        timing = Timing.EVENT if self.timing == Timing.EVENT else Timing.KERNEL
+        return Conditions(timing, CacheState(self.cache), self.library)
 
     def __len__(self) -> int:
         return int(self.time_s.size)

@@ -22,7 +22,8 @@ from typing import Any
 
 from perfmodel.core.units import format_binary, format_si
 
-SCHEMA_VERSION = 1
+#: version of the JSON output: 2 uses the words of `perfmodel.core.vocabulary` throughout
+SCHEMA_VERSION = 2
 #: longer names, as kernels with their template arguments have them, are shortened in tables for people
 _LONGEST_NAME = 48
 #: tables for people print smaller values as 0: a nanosecond, a tenth of a per cent
@@ -168,6 +169,12 @@ class Report:
         if self.notes:
             document["notes"] = list(self.notes)
         return document
+
+    def json_text(self) -> str:
+        """Return the report as JSON text; a number that is not finite is null."""
+        import json
+
+        return json.dumps(self.as_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
     def _repr_html_(self) -> str:
         """Show the report as a table in a notebook."""

@@ -21,7 +21,7 @@ from perfmodel.prediction.ceilings import (
     resolve_peak,
     smallest_fit,
 )
-from perfmodel.prediction.latency.family import View
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.model import estimate
 from perfmodel.prediction.result import Prediction, Text
 
@@ -97,7 +97,7 @@ def predict(
     fits_in, resident_time, resident_limiter = _resident(work, hardware, times)
     direct = type(op).least_flop is Operator.least_flop
     floor = _floor(work, hardware, times, cache) if direct else floor_time(op, hardware, cache)
-    made = estimate(op, hardware, peak, work, View(timing, cache, library), floor)
+    made = estimate(op, hardware, peak, work, Conditions(timing, cache, library), floor)
     return Prediction(
         op=op.op,
         name=op.name,

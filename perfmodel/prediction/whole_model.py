@@ -13,7 +13,8 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.families import families_of
-from perfmodel.prediction.latency.family import Machine, smooth_max
+from perfmodel.prediction.latency.family import smooth_max
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.model import constants
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.predict import predict

@@ -20,7 +20,9 @@ from perfmodel.accuracy.calibration import (
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.operators.elementwise import Elementwise
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Terms
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.model import Constants
 
 MACHINE = Machine("round", 100, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 0.0, np.inf)
@@ -42,7 +44,7 @@ def rows(count: int, rate: float, start: float, library: str = "", noise: float 
     random = np.random.default_rng(seed)
     op = Elementwise(numel=np.unique(np.floor(10.0 ** random.uniform(2, 8, count))))
     time = op.work().bytes / (rate * 1e12) + start
-    return Group(op, MACHINE, View(library=library), time * np.exp(noise * random.standard_normal(time.shape)))
+    return Group(op, MACHINE, Conditions(library=library), time * np.exp(noise * random.standard_normal(time.shape)))
 
 
 @given(rate=st.floats(0.4, 0.95), start=st.floats(5e-7, 8e-6))
@@ -73,7 +75,7 @@ def test_a_tenth_of_wild_rows_hardly_moves_it() -> None:
     group = rows(200, 0.7, 4e-6, noise=0.02)
     wild = group.time_s.copy()
     wild[::10] *= 5.0
-    clean, dirty = fit(FAMILY, [group]), fit(FAMILY, [Group(group.op, MACHINE, group.view, wild)])
+    clean, dirty = fit(FAMILY, [group]), fit(FAMILY, [Group(group.op, MACHINE, group.conditions, wild)])
     assert dirty.values["rate"] == pytest.approx(clean.values["rate"], rel=0.03)
 
 

@@ -19,7 +19,7 @@ REPORT = Report(
 def test_json_has_every_key_and_null_for_what_is_no_number() -> None:
     document = REPORT.as_json()
     assert list(document)[:4] == ["schema_version", "command", "context", "rows"]
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert document["rows"][0] == {"name": "a<b", "time_s": 1e-3, "share": 0.5, "hidden": 1, "extra": None}
     assert document["rows"][1]["time_s"] is None
 

@@ -45,16 +45,16 @@ def test_rows_that_differ_in_sizes_only_are_one_group(read):
 
 
 @pytest.mark.parametrize(
-    ("timing", "cache", "view"),
+    ("timing", "cache", "conditions"),
     [
         ("event", "warm", ("event", "warm")),
         ("graph", "rotating", ("kernel", "rotating")),
         ("kernel", "flushed", ("kernel", "cold")),
     ],
 )
-def test_a_replayed_graph_is_kernel_time_and_flushed_caches_are_cold(read, timing, cache, view):
+def test_a_replayed_graph_is_kernel_time_and_flushed_caches_are_cold(read, timing, cache, conditions):
     (calls,) = read(HEADER + GEMM.replace("event,warm", f"{timing},{cache}")).calls
-    assert (calls.view.timing, calls.view.cache) == view
+    assert (calls.conditions.timing, calls.conditions.cache) == conditions
 
 
 def test_blank_dimensions_have_their_defaults_and_several_operators_share_a_table(read):

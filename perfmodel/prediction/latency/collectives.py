@@ -18,7 +18,9 @@ from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import peer_link, reduces_in_switch
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Terms, Values
+from perfmodel.prediction.latency.machine import Machine
 
 _NCCL = (
     Constant("ll_start", "s", 3.5e-6, 0.3e-6, 50e-6, 0.4, "start of the protocol with flags in the data"),
@@ -89,7 +91,7 @@ def _custom(op: Collective, library: str, c: Values, bandwidth: float, scale: fl
     return lines
 
 
-def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the smallest of start + step (n - 1) + V / (share B) over the protocols, and the copy of the own part.
 
     V is what a GPU sends (`Collective.peer_bytes`), B the datasheet bandwidth of the fastest link between GPUs:
@@ -98,7 +100,7 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
       S / (S + 16 KiB);
     - synchronised first: the ring of large messages;
     - all-reduce in the switch: V = S (n + 1) / n, where the machine has such a switch;
-    - all-reduce kernels of a serving library (``view.library`` "..._custom_allreduce"): one-shot reads (n - 1) S and
+    - all-reduce kernels of a serving library (``conditions.library`` "..._custom_allreduce"): one-shot reads (n - 1) S and
       synchronises once, two-shot reads 2 S (n - 1) / n and synchronises twice, however many GPUs there are.
 
     Over PCIe more than two GPUs share the host's bridges, which takes (n / 2)^sharing times as long.
@@ -108,8 +110,8 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     bandwidth, hosted = machine.links.get(name, np.nan), name == "pcie"
     scale = 1.0 if hosted else CLOCK_HZ / machine.clock_hz
     lines = _nccl(op, machine, c, bandwidth, scale)
-    if op.op == "all_reduce" and "custom" in view.library:
-        lines += _custom(op, view.library, c, bandwidth, scale)
+    if op.op == "all_reduce" and "custom" in conditions.library:
+        lines += _custom(op, conditions.library, c, bandwidth, scale)
     shared = np.maximum(1.0, (op.num_gpus / 2.0) ** c["sharing"]) if hosted else 1.0
     best = np.argmin(_stack(lines, lambda line: line.start + line.steps + line.link * shared), axis=0)
     start, steps, link = (

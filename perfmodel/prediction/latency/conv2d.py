@@ -18,8 +18,10 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.conv2d import Conv2d
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View, smooth_max
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Terms, Values, smooth_max
 from perfmodel.prediction.latency.gemm import families as gemm
+from perfmodel.prediction.latency.machine import Machine
 
 CONSTANTS = (
     Constant("math", "", 0.75, 0.2, 1.0, 0.12, "share of the peak that the matrix products reach"),
@@ -69,7 +71,7 @@ class _Sizes:
         return self.x + self.weight + self.y
 
 
-def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of the fastest algorithm that can do the convolution.
 
     - implicit GEMM: (n p q) x (k / groups) x (c / groups r s), `groups` of them, with no split of the sum; memory
@@ -82,12 +84,12 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     conv = cast(Conv2d, op)
     sizes = _Sizes.of(conv)
     values = _product_values(machine, c)
-    made = [_implicit(conv, sizes, machine, values, view)]
+    made = [_implicit(conv, sizes, machine, values, conditions)]
     if conv.algorithm == "implicit_gemm":
         made.append(_direct(conv, sizes, machine, c))
         can = conv.winograd() & (machine.engine == "vector")
         if np.any(can):
-            made += [_only(can, t) for t in (_fused(sizes, machine, c), _separate(sizes, machine, values, view))]
+            made += [_only(can, t) for t in (_fused(sizes, machine, c), _separate(sizes, machine, values, conditions))]
     return _fastest(made)
 
 
@@ -97,7 +99,7 @@ def _product_values(machine: Machine, c: Values) -> dict[str, float]:
     return {**defaults, "math": c["math"], "eta": c["eta"], "launch": c["launch"], "linear": 1.0, "split": 1.0}
 
 
-def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, values: Values, view: View) -> Terms:
+def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, values: Values, conditions: Conditions) -> Terms:
     product = gemm.Product(
         1.0 * sizes.images * sizes.p * sizes.q,
         sizes.filters / conv.groups,
@@ -109,9 +111,9 @@ def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, values: Values, vie
     if conv.algorithm == "im2col":
         unfolded = conv.tensors()[3].size_bytes
         unfold = (sizes.x + unfolded) / (values["eta"] * machine.bandwidth_bytes_per_s) + values["launch"]
-        return _plus(gemm.product_terms(product, machine, values, view), "im2col", unfold)
+        return _plus(gemm.product_terms(product, machine, values, conditions), "im2col", unfold)
     # The unfolded matrix is made of data that lie in the caches, so that memory sees x, not its copies.
-    arithmetic = gemm.product_terms(product, replace(machine, bandwidth_bytes_per_s=np.inf), values, view)
+    arithmetic = gemm.product_terms(product, replace(machine, bandwidth_bytes_per_s=np.inf), values, conditions)
     return _with_memory(arithmetic, sizes.compulsory / (values["eta"] * machine.bandwidth_bytes_per_s))
 
 
@@ -146,11 +148,11 @@ def _fused(sizes: _Sizes, machine: Machine, c: Values) -> Terms:
     return _plus(made, "transforms", sizes.weight * (1.0 + 16.0 / 9.0) / speed)
 
 
-def _separate(sizes: _Sizes, machine: Machine, values: Values, view: View) -> Terms:
+def _separate(sizes: _Sizes, machine: Machine, values: Values, conditions: Conditions) -> Terms:
     """Return the terms of F(4x4, 3x3): transforms of images and filters, 36 products, transform of the outputs."""
     tiles = sizes.images * np.ceil(sizes.p / SIDE) * np.ceil(sizes.q / SIDE)
     product = gemm.Product(tiles, sizes.filters, sizes.channels, POINTS, sizes.size, sizes.size)
-    made = gemm.product_terms(product, machine, values, view)
+    made = gemm.product_terms(product, machine, values, conditions)
     moved = POINTS * tiles * (sizes.channels + sizes.filters) * sizes.size
     moved = moved + sizes.x + sizes.y + sizes.weight * (1.0 + POINTS / 9.0)
     return _plus(made, "transforms", moved / (values["eta"] * machine.bandwidth_bytes_per_s) + 3.0 * values["launch"])

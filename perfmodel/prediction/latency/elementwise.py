@@ -12,7 +12,9 @@ import numpy as np
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View, overlapped
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Terms, Values, overlapped
+from perfmodel.prediction.latency.machine import Machine
 
 ETA = Constant("eta", "", 0.84, 0.3, 1.0, 0.1, "share of the datasheet bandwidth that a long stream reaches")
 LAUNCH = Constant("launch", "s", 1.8e-6, 0.3e-6, 20e-6, 0.2, "start and drain of one kernel")
@@ -36,20 +38,20 @@ PACKED = {"cdna-2": 2.0, "cdna-3": 2.0}
 LAYERS = ("relu", "gelu", "silu")
 
 
-def held_share(footprint_bytes: Number, machine: Machine, c: Values, view: View) -> Number:
-    """Return the share of a kernel's data that still lies in L2 from the call before: 0 unless the view is warm.
+def held_share(footprint_bytes: Number, machine: Machine, c: Values, conditions: Conditions) -> Number:
+    """Return the share of a kernel's data that still lies in L2 from the call before: 0 unless the conditions is warm.
 
     All of it up to ``fill`` of the capacity, none of it from `END` on, linear between. Where L2 has two halves that
     copy each other's lines (A100, H100), the copies take room: there ``fill`` is about a half.
     """
-    if view.cache != "warm" or not machine.l2_bytes:
+    if conditions.cache != "warm" or not machine.l2_bytes:
         return 0.0 * footprint_bytes
     held: Number = np.clip((END - footprint_bytes / machine.l2_bytes) / (END - c["fill"]), 0.0, 1.0)
     return held
 
 
 def stream_times(
-    traffic_bytes: Number, footprint_bytes: Number, machine: Machine, c: Values, view: View
+    traffic_bytes: Number, footprint_bytes: Number, machine: Machine, c: Values, conditions: Conditions
 ) -> tuple[Number, Number]:
     """Return the times of streamed bytes [s]: of those from device memory, and of those from L2.
 
@@ -58,7 +60,7 @@ def stream_times(
     """
     device = c["eta"] * machine.bandwidth_bytes_per_s
     cache = max(device, c["feed"] * 64.0 * machine.sm_count * machine.clock_hz)
-    held = held_share(footprint_bytes, machine, c, view)
+    held = held_share(footprint_bytes, machine, c, conditions)
     return traffic_bytes * (1.0 - held) / device, traffic_bytes * held / cache
 
 
@@ -77,7 +79,7 @@ def beside_math(math_s: Number, dram_s: Number, l2_s: Number, c: Values) -> Term
     return Terms(adds, {"math": math_s, "dram": dram_s, "l2": l2_s})
 
 
-def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = launch + ||math, dram + l2|| [s].
 
     Traffic is bytes read + ``write`` times bytes written. An operation takes one cycle of an fp32 lane, which no
@@ -89,7 +91,7 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     lanes = machine.vector_flop_per_s / 2.0 / PACKED.get(machine.generation, 1.0)
     math = op.flop() * (c["pow"] if op.kind == "pow" else 1.0) / lanes
     traffic = work.bytes_read + c["write"] * work.bytes_written
-    return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, view), c)
+    return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
 
 
 def calls(op: Operator, c: Values) -> Number:

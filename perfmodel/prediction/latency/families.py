@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.operators.base import Operator
-from perfmodel.prediction.latency.family import Family, Machine
+from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.machine import Machine
 
 #: family -> module:attribute. "roofline" is for operators and machines without a family of their own.
 _WHERE = {

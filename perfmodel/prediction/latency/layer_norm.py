@@ -14,8 +14,10 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.layer_norm import LayerNorm
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.elementwise import ETA, FEED, FILL, LAUNCH, beside_math, stream_times
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View
+from perfmodel.prediction.latency.family import Constant, Family, Terms, Values
+from perfmodel.prediction.latency.machine import Machine
 
 COLUMN = Constant("column", "", 0.75, 0.05, 10.0, 0.3, "cycles of an SM for one column of one row")
 THRASH = Constant("thrash", "", 0.4, 0.01, 3.0, 1.0, "bytes read again, for each byte that the call before left in L2")
@@ -63,7 +65,7 @@ def missed_share(resident_rows_bytes: Number, machine: Machine, c: Values) -> Nu
     return missed
 
 
-def thrash_bytes(rows_bytes: Number, machine: Machine, c: Values, view: View) -> Number:
+def thrash_bytes(rows_bytes: Number, machine: Machine, c: Values, conditions: Conditions) -> Number:
     """Return the bytes that a kernel reads once more because of what the call before left in L2 [B].
 
     thrash min(S, C), S the bytes of the rows and C the capacity: lines of the call before and rows that are still
@@ -71,14 +73,14 @@ def thrash_bytes(rows_bytes: Number, machine: Machine, c: Values, view: View) ->
     both calls fit. Six of seven machines show it, for LayerNorm and softmax alike, and none for kernels that read once.
     """
     capacity = max(machine.l2_bytes, 1.0) / (2.0 if machine.generation in HALVED_L2 else 1.0)
-    if view.cache != "warm":
+    if conditions.cache != "warm":
         return 0.0 * rows_bytes
     full = np.clip((rows_bytes / capacity - THRASH_FROM) / (THRASH_ALL - THRASH_FROM), 0.0, 1.0)
     again: Number = c["thrash"] * full * np.minimum(rows_bytes, capacity)
     return again
 
 
-def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = launch + ||math, dram + l2|| [s].
 
     Traffic is rows cols size (2 + mu), the weights and `thrash_bytes`; math = max(rows / SM, alone) (cols + row)
@@ -88,10 +90,10 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     work = op.work()
     row_bytes = cols * dtype_bytes(op.dtype)
     missed = missed_share(np.minimum(rows, resident_blocks(machine, THREADS)) * row_bytes, machine, c)
-    traffic = work.bytes + missed * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, view)
+    traffic = work.bytes + missed * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, conditions)
     column = c["column"] * (RMS if op.op == "rms_norm" else 1.0)
     math = np.maximum(rows / machine.sm_count, ALONE) * (cols + ROW) * column / machine.clock_hz
-    return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, view), c)
+    return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
 
 
 def calls(op: Operator, c: Values) -> Number:

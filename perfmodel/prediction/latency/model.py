@@ -20,9 +20,11 @@ from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.work import Number, Work, anywhere, maximum, plain, where
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import roofline as sustained_roofline
 from perfmodel.prediction.latency.families import families_of
-from perfmodel.prediction.latency.family import Family, Machine, Terms, Values, View, generation, kin, vendor
+from perfmodel.prediction.latency.family import Family, Terms, Values
+from perfmodel.prediction.latency.machine import Machine, generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
 from perfmodel.prediction.result import Text
 
@@ -84,7 +86,7 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     sources = (
         ("calibrated", hardware.latency),
         ("same generation", default_tables(generation(hardware))),
-        ("never seen", default_tables(kin(hardware))),
+        ("never seen", default_tables(product_line(hardware))),
         ("never seen", default_tables(vendor(hardware))),
         ("never seen", default_tables("generic")),
     )
@@ -142,44 +144,46 @@ def _source(table: LatencyTable) -> str:
     return ", ".join(part for part in (table.source, table.date) if part)
 
 
-def estimate(op: Operator, hardware: Hardware, peak: Peak | None, work: Work, view: View, floor_s: Number) -> Estimate:
+def estimate(
+    op: Operator, hardware: Hardware, peak: Peak | None, work: Work, conditions: Conditions, floor_s: Number
+) -> Estimate:
     """Return the time to expect for one call; scalar or array like the operator's dimensions.
 
     Parameters
     ----------
     op, work : the operator and its counted work.
     hardware, peak : the machine, and the peak that the operator's arithmetic runs on.
-    view : the view of time, the state of the caches, the library.
-    floor_s : what no honest measurement in this view is faster than [s]; it overrides the formula.
+    conditions : the conditions of time, the state of the caches, the library.
+    floor_s : what no honest measurement in this conditions is faster than [s]; it overrides the formula.
     """
     machine = Machine.of(hardware, peak)
     if composed := op.composition():
-        family, known = _composition(composed, hardware, view)
-        return _estimate(family, op, machine, known, view, floor_s, known.source)
+        family, known = _composition(composed, hardware, conditions)
+        return _estimate(family, op, machine, known, conditions, floor_s, known.source)
     parts = []
     for mask, family in families_of(op, machine, hardware.kind):
-        known = constants(family, hardware, view.library, op.dtype)
+        known = constants(family, hardware, conditions.library, op.dtype)
         basis = f"{family.name}, {_STATES[known.calibration]}: {known.source}"
         if family.name == "roofline":
             family, figures = sustained_roofline.family(op, hardware, peak, work)
             basis = f"roofline: {figures}"
-        parts.append((mask, _estimate(family, op, machine, known, view, floor_s, basis)))
+        parts.append((mask, _estimate(family, op, machine, known, conditions, floor_s, basis)))
     if len(parts) == 1:
         return parts[0][1]
     (mask, first), (_, second) = parts
     return _merged(mask, first, second)
 
 
-def _composition(parts: Sequence[Operator], hardware: Hardware, view: View) -> tuple[Family, Constants]:
+def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Conditions) -> tuple[Family, Constants]:
     """Return kernels that run one after another as one family: its terms are their sums, its interval the widest."""
-    kernel = replace(view, timing="kernel")
+    kernel = replace(conditions, timing="kernel")
     made = [estimate(part, hardware, resolve_peak(part, hardware), part.work(), kernel, 0.0) for part in parts]
     adds: dict[str, Number] = {}
     for one in made:
         for name, value in one.terms.adds.items():
             adds[name] = adds.get(name, 0.0) + value
     found = [
-        constants(family, hardware, view.library, part.dtype)
+        constants(family, hardware, conditions.library, part.dtype)
         for part in parts
         for _, family in families_of(part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind)
     ]
@@ -195,9 +199,15 @@ def _composition(parts: Sequence[Operator], hardware: Hardware, view: View) -> t
 
 
 def _estimate(
-    family: Family, op: Operator, machine: Machine, known: Constants, view: View, floor_s: Number, basis: str
+    family: Family,
+    op: Operator,
+    machine: Machine,
+    known: Constants,
+    conditions: Conditions,
+    floor_s: Number,
+    basis: str,
 ) -> Estimate:
-    terms = family.seen(op, machine, known.values, view)
+    terms = family.timed_terms(op, machine, known.values, conditions)
     time = terms.time_s
     short = maximum(floor_s - time, 0.0)
     adds = {name: plain(value) for name, value in terms.adds.items()}

@@ -14,8 +14,10 @@ import numpy as np
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.reduction import Reduction
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.elementwise import ETA, FEED, FILL, LAUNCH, stream_times
-from perfmodel.prediction.latency.family import Family, Machine, Terms, Values, View
+from perfmodel.prediction.latency.family import Family, Terms, Values
+from perfmodel.prediction.latency.machine import Machine
 
 CONSTANTS = (ETA, LAUNCH, FEED, FILL)
 
@@ -35,10 +37,10 @@ def busy_share(rows: Number, cols: Number, machine: Machine) -> Number:
     return busy
 
 
-def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = launch + (dram + l2) / busy [s]; what idle SMs cost is "wave quantisation"."""
     work = op.work()
-    dram, l2 = stream_times(work.bytes, work.working_set_bytes, machine, c, view)
+    dram, l2 = stream_times(work.bytes, work.working_set_bytes, machine, c, conditions)
     busy = busy_share(cast(Reduction, op).rows, cast(Reduction, op).cols, machine)
     idle = (dram + l2) * (1.0 / busy - 1.0)
     return Terms({"dram": dram, "l2": l2, "wave quantisation": idle, "launch": c["launch"]}, {"dram": dram, "l2": l2})

@@ -15,9 +15,11 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.softmax import Softmax
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.elementwise import ETA, FEED, FILL, LAUNCH, beside_math, stream_times
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View
+from perfmodel.prediction.latency.family import Constant, Family, Terms, Values
 from perfmodel.prediction.latency.layer_norm import THRASH, missed_share, resident_blocks, sm_threads, thrash_bytes
+from perfmodel.prediction.latency.machine import Machine
 
 WARP = Constant("warp", "", 0.2, 0.02, 5.0, 0.35, "cycles of an SM for one column of a row in a warp's registers")
 STEP = Constant(
@@ -84,7 +86,7 @@ def _block(cols: Number, vector: float, machine: Machine) -> tuple[Number, Numbe
     return threads, JOIN + steps(cols, threads, vector), np.zeros_like(cols, dtype=bool)
 
 
-def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = launch + ||math, dram + l2|| [s].
 
     Traffic is rows cols size (2 + 2 mu) and twice `thrash_bytes`, neither in a warp nor in shared memory; math =
@@ -98,14 +100,16 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     in_warp = cols <= WARP_COLUMNS
     threads, walked, once = _block(cols, vector, machine)
     resident = np.minimum(rows, resident_blocks(machine, threads)) * row_bytes
-    again = missed_share(resident, machine, c) * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, view)
+    again = missed_share(resident, machine, c) * rows * row_bytes + thrash_bytes(
+        rows * row_bytes, machine, c, conditions
+    )
     work = op.work()
     traffic = work.bytes + np.where(np.logical_or(in_warp, once), 0.0, 2.0 * again)
     padded = 2.0 ** np.ceil(np.log2(np.maximum(cols, 32.0)))
     block = c["step"] * threads / sm_threads(machine) * walked
     cycles = np.where(in_warp, c["warp"] * (padded + ROW), block)
     math = np.maximum(rows / machine.sm_count, 1.0) * cycles / machine.clock_hz
-    return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, view), c)
+    return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
 
 
 def calls(op: Operator, c: Values) -> Number:

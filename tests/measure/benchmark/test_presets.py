@@ -19,7 +19,7 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.parse import parse_operators
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.families import families_of
-from perfmodel.prediction.latency.family import Machine
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.predict import predict
 
 FIRST = {"elementwise", "gemm", "layer_norm", "rms_norm", "softmax", "reduction", "attention"}

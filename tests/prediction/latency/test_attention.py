@@ -17,14 +17,16 @@ from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention.decode import DECODE, TILE_MATH
 from perfmodel.prediction.latency.attention.prefill import EIGHT_BIT, PREFILL, tiling
-from perfmodel.prediction.latency.family import Family, Machine, Values, View
+from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.measurements import read_measurements
 
 #: 100 SMs at 1 GHz with 4096 FLOP a clock each, 10 TB/s, no L2
 ROUND = Machine("hopper", 100.0, 1e9, 409.6e12, "tensor", "bf16", 1e13, 1e13, 0.0, np.inf)
-FLASH, TRTLLM = View(), View(library="trtllm")
+FLASH, TRTLLM = Conditions(), Conditions(library="trtllm")
 PREFILL_VALUES = {"launch": 10e-6, "math": 0.5, "block": 1000.0, "token": 10.0, "kv": 1.0}
 DECODE_VALUES = {"launch": 10e-6, "eta": 0.8, "block": 1000.0, "l2": 2.0, "token": 100.0, "split": 1e-6}
 
@@ -33,8 +35,8 @@ def default(family: Family) -> Values:
     return {constant.name: constant.default for constant in family.all_constants}
 
 
-def seconds(family: Family, op: Attention, machine: Machine = ROUND, view: View = FLASH) -> float:
-    return float(np.asarray(family.terms(op, machine, default(family), view).time_s))
+def seconds(family: Family, op: Attention, machine: Machine = ROUND, conditions: Conditions = FLASH) -> float:
+    return float(np.asarray(family.terms(op, machine, default(family), conditions).time_s))
 
 
 def causal(**sizes: object) -> Attention:
@@ -151,7 +153,7 @@ def test_a_long_decode_streams_the_cache() -> None:
 def test_a_cache_that_fits_l2_streams_at_its_speed_when_used_again() -> None:
     op = causal(batch=10, heads=40, kv_heads=10, seq_q=1, seq_kv=1024)
     machine = replace(ROUND, l2_bytes=1e8)
-    cold, warm = (DECODE.terms(op, machine, DECODE_VALUES, View(cache=c)).alone["dram"] for c in ("cold", "warm"))
+    cold, warm = (DECODE.terms(op, machine, DECODE_VALUES, Conditions(cache=c)).alone["dram"] for c in ("cold", "warm"))
     assert warm == pytest.approx(cold / 2)
 
 
@@ -210,10 +212,10 @@ def test_scalar_and_array_agree_and_no_term_is_negative(
 ) -> None:
     machine = replace(ROUND, generation=generation, l2_bytes=5e7)
     sizes = {"batch": batch, "kv_heads": kv_heads, "heads": kv_heads * group, "seq_q": seq_q, "seq_kv": seq_q + more}
-    view = View(cache="warm", library=library)
-    one = family.terms(causal(**sizes, window=window), machine, default(family), view)
+    conditions = Conditions(cache="warm", library=library)
+    one = family.terms(causal(**sizes, window=window), machine, default(family), conditions)
     arrays = {name: np.array([float(size), 2.0 * size]) for name, size in sizes.items()}
-    two = family.terms(causal(**arrays, window=window), machine, default(family), view)
+    two = family.terms(causal(**arrays, window=window), machine, default(family), conditions)
     assert np.asarray(two.time_s)[0] == pytest.approx(float(np.asarray(one.time_s)), rel=1e-12)
     for value in (*two.adds.values(), *one.adds.values()):
         assert np.all(np.asarray(value) >= -1e-15)
@@ -284,7 +286,7 @@ def halves(calls: list[MeasuredCalls], rows: int) -> tuple[list[Group], list[Gro
         for side, chosen in zip(sides, (half, ~half), strict=True):
             usable = np.flatnonzero(chosen & (call.flags == ""))
             part = call.take(np.random.default_rng(0).permutation(usable)[:rows])
-            side.append(Group(part.op, machine, part.view, part.time_s))
+            side.append(Group(part.op, machine, part.conditions, part.time_s))
     return sides
 
 

@@ -17,12 +17,14 @@ from perfmodel.accuracy.measured import shape_hash
 from perfmodel.operators import load_operator
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.collectives import ALL_GATHER, ALL_REDUCE, ALLTOALL, CLOCK_HZ, REDUCE_SCATTER
-from perfmodel.prediction.latency.family import Family, Machine, View
+from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.measurements import read_measurements
 
 FAMILIES = {family.name: family for family in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALLTOALL)}
-NCCL, CUSTOM = View(library="nccl"), View(library="sglang_custom_allreduce")
+NCCL, CUSTOM = Conditions(library="nccl"), Conditions(library="sglang_custom_allreduce")
 VALUES = {
     "ll_start": 4e-6, "ll_step": 1e-6, "ll_rise": 0.5, "ll_share": 0.25, "start": 20e-6, "step": 2e-6, "share": 0.75,
     "sharing": 2.0, "in_switch": 0.6, "custom_start": 3e-6, "custom_step": 3e-6, "custom_share": 0.5,
@@ -37,13 +39,13 @@ def machine(links: Mapping[str, float]) -> Machine:
 NVLINK, SWITCH, PCIE = machine({"pcie": 30e9, "nvlink": 300e9}), machine({"nvlink": 450e9}), machine({"pcie": 30e9})
 
 
-def adds(op: Operator, on: Machine, view: View = NCCL) -> dict[str, float]:
-    got = FAMILIES[op.op].terms(op, on, VALUES, view).adds
+def adds(op: Operator, on: Machine, conditions: Conditions = NCCL) -> dict[str, float]:
+    got = FAMILIES[op.op].terms(op, on, VALUES, conditions).adds
     return {name: float(np.asarray(value)) for name, value in got.items()}
 
 
-def seconds(op: Operator, on: Machine, view: View = NCCL) -> float:
-    return sum(adds(op, on, view).values())
+def seconds(op: Operator, on: Machine, conditions: Conditions = NCCL) -> float:
+    return sum(adds(op, on, conditions).values())
 
 
 def test_a_small_message_by_hand() -> None:
@@ -95,7 +97,7 @@ def test_a_librarys_kernel_synchronises_as_fast_with_more_gpus() -> None:
 
 def test_tensorrt_llm_has_one_kernel_of_its_own_and_nccl_above() -> None:
     small, large = (pm.AllReduce(bytes=n, num_gpus=4, dtype="bf16") for n in (60_000, 9_000_000))
-    trtllm = View(library="trtllm_custom_allreduce")
+    trtllm = Conditions(library="trtllm_custom_allreduce")
     assert adds(small, NVLINK, trtllm) == adds(small, NVLINK, CUSTOM)
     # one-shot: 27 MB at 150 GB/s are 180 us; NCCL: 26 us and 13.5 MB at 225 GB/s are 60 us
     assert adds(large, NVLINK, trtllm) == adds(large, NVLINK, NCCL)
@@ -140,20 +142,24 @@ machines = st.sampled_from((NVLINK, SWITCH, PCIE))
 
 @given(st.sampled_from(sorted(FAMILIES)), rows, views, machines)
 def test_scalar_equals_array_and_no_term_is_negative(
-    name: str, shapes: list[tuple[int, int]], view: View, on: Machine
+    name: str, shapes: list[tuple[int, int]], conditions: Conditions, on: Machine
 ) -> None:
     sizes, gpus = (np.array(axis) for axis in zip(*shapes, strict=True))
-    together = FAMILIES[name].terms(load_operator(name)(bytes=sizes, num_gpus=gpus, dtype="bf16"), on, VALUES, view)
+    together = FAMILIES[name].terms(
+        load_operator(name)(bytes=sizes, num_gpus=gpus, dtype="bf16"), on, VALUES, conditions
+    )
     assert all(np.all(np.asarray(part) >= 0) for part in together.adds.values())
     for index, (size, n) in enumerate(shapes):
-        alone = seconds(load_operator(name)(bytes=size, num_gpus=n, dtype="bf16"), on, view)
+        alone = seconds(load_operator(name)(bytes=size, num_gpus=n, dtype="bf16"), on, conditions)
         assert np.asarray(together.time_s)[index] == pytest.approx(alone, rel=1e-12)
 
 
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(1, 10**9), st.integers(1, 64), views, machines)
-def test_a_larger_message_never_takes_less_time(name: str, size: int, n: int, view: View, on: Machine) -> None:
+def test_a_larger_message_never_takes_less_time(
+    name: str, size: int, n: int, conditions: Conditions, on: Machine
+) -> None:
     small, large = (load_operator(name)(bytes=s, num_gpus=n, dtype="bf16") for s in (size, 2 * size))
-    assert seconds(large, on, view) >= seconds(small, on, view)
+    assert seconds(large, on, conditions) >= seconds(small, on, conditions)
 
 
 @given(st.integers(1, 10**9), st.integers(1, 32), machines)
@@ -182,7 +188,9 @@ def test_half_of_nccls_rows_predict_the_other_half(data_dir: Path, name: str, gp
         first = shape_hash(call.op, len(call)) < 0.5
         for half, chosen in zip(halves, (first, ~first), strict=True):
             part = call.take(chosen)
-            half.append(Group(part.op, Machine.of(hardware, resolve_peak(part.op, hardware)), part.view, part.time_s))
+            half.append(
+                Group(part.op, Machine.of(hardware, resolve_peak(part.op, hardware)), part.conditions, part.time_s)
+            )
     fitted = fit(FAMILIES[name], halves[0]).values
     error = np.abs(np.expm1(log_ratio(FAMILIES[name], fitted, halves[1])))
     assert error.mean() < 0.14  # 7 to 11 % in mean; two versions of NCCL in one table differ by 9 %

@@ -16,8 +16,10 @@ from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.accuracy.measured import shape_hash
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.conv2d import FAMILY
-from perfmodel.prediction.latency.family import Machine, Terms, View
+from perfmodel.prediction.latency.family import Terms
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.measurements import read_measurements
 
 #: 10 SMs at 1 GHz with 100 FLOP a clock each, 1 TB/s, no L2 cache
@@ -28,7 +30,7 @@ THREE: dict[str, Any] = {"r": 3, "s": 3, "padding": 1}
 
 
 def terms(op: Conv2d, on: Machine = ROUND, **other: float) -> Terms:
-    return FAMILY.terms(op, on, {**VALUES, **other}, View())
+    return FAMILY.terms(op, on, {**VALUES, **other}, Conditions())
 
 
 def seconds(op: Conv2d, on: Machine = ROUND) -> float:
@@ -121,7 +123,7 @@ def test_some_rows_predict_others(data_dir: Path, gpu: str) -> None:
     place = shape_hash(call.op, len(call))
     machine = Machine.of(hardware, resolve_peak(call.op, hardware))
     seen, unseen = (call.take(chosen) for chosen in (place < 0.04, place > 0.92))
-    fitted = fit(FAMILY, [Group(seen.op, machine, seen.view, seen.time_s)]).values
-    error = np.abs(np.expm1(log_ratio(FAMILY, fitted, [Group(unseen.op, machine, unseen.view, unseen.time_s)])))
+    fitted = fit(FAMILY, [Group(seen.op, machine, seen.conditions, seen.time_s)]).values
+    error = np.abs(np.expm1(log_ratio(FAMILY, fitted, [Group(unseen.op, machine, unseen.conditions, unseen.time_s)])))
     assert np.median(error) < 0.16  # 9 % on T4, 13 % on V100: small calls scatter by a factor of three
     assert error.mean() < 0.22

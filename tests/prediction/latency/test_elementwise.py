@@ -14,8 +14,10 @@ from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.elementwise import FAMILY, calls, held_share
-from perfmodel.prediction.latency.family import Family, Machine, Values, View
+from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.measurements import read_measurements
 
 #: 100 SMs at 1 GHz, 128 lanes each (25.6 TFLOP/s), 1 TB/s, L2 of 10 MB
@@ -24,8 +26,8 @@ VALUES = {
     "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.6, "write": 1.5, "pow": 128.0, "wrapped": 1.2,
     "host": 30e-6, "hidden": 10e-6,
 }  # fmt: skip
-COLD, WARM = View(), View(cache="warm")
-EVENT = View(timing="event", cache="warm", library="torch")
+COLD, WARM = Conditions(), Conditions(cache="warm")
+EVENT = Conditions(timing="event", cache="warm", library="torch")
 sizes = st.integers(1, 10**10)
 
 
@@ -78,16 +80,16 @@ def test_l2_is_not_slower_than_device_memory() -> None:
 
 def test_a_small_kernel_hides_behind_its_dispatch() -> None:
     # kernel 2 us: done long before the host is, so that the event sees the 30 us of the host
-    got = FAMILY.seen(Elementwise(numel=1), ROUND, VALUES, EVENT)
+    got = FAMILY.timed_terms(Elementwise(numel=1), ROUND, VALUES, EVENT)
     assert got.time_s == pytest.approx(30e-6, rel=1e-3)
     # a long one starts 30 - 10 = 20 us after the first event, and all of it shows: 1752 us as above
-    got = FAMILY.seen(Elementwise(numel=10**8), ROUND, VALUES, EVENT)
+    got = FAMILY.timed_terms(Elementwise(numel=10**8), ROUND, VALUES, EVENT)
     assert got.time_s == pytest.approx(1772e-6, rel=1e-6)
     assert got.adds["host"] == pytest.approx(20e-6, rel=1e-3)
 
 
 def test_a_kernel_hides_behind_no_more_than_the_whole_dispatch() -> None:
-    got = FAMILY.seen(Elementwise(numel=10**8), ROUND, {**VALUES, "hidden": 90e-6}, EVENT)
+    got = FAMILY.timed_terms(Elementwise(numel=10**8), ROUND, {**VALUES, "hidden": 90e-6}, EVENT)
     assert got.time_s == pytest.approx(1752e-6, rel=1e-6)
 
 
@@ -96,7 +98,7 @@ def test_a_layer_or_a_scalar_takes_longer_to_dispatch() -> None:
     assert calls(Elementwise(numel=1, kind="mul", num_inputs=1), VALUES) == 1.2
     assert calls(Elementwise(numel=1, kind="gelu"), VALUES) == 1.2
     assert calls(Elementwise(numel=1, kind="tanh"), VALUES) == 1.0
-    got = FAMILY.seen(Elementwise(numel=1, kind="mul", num_inputs=1), ROUND, VALUES, EVENT)
+    got = FAMILY.timed_terms(Elementwise(numel=1, kind="mul", num_inputs=1), ROUND, VALUES, EVENT)
     assert got.time_s == pytest.approx(36e-6, rel=1e-3)
 
 
@@ -105,19 +107,19 @@ def test_half_the_bytes_take_half_the_time() -> None:
     assert narrow.adds["dram"] == pytest.approx(wide.adds["dram"] / 2)
 
 
-@pytest.mark.parametrize("view", [COLD, WARM, EVENT])
+@pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])
 @pytest.mark.parametrize("kind", KINDS)
-def test_more_elements_never_take_less_time(kind: str, view: View) -> None:
+def test_more_elements_never_take_less_time(kind: str, conditions: Conditions) -> None:
     numel = np.unique(np.geomspace(1, 1e11, 400).round())
-    got = FAMILY.seen(Elementwise(numel=numel, kind=kind), ROUND, default(FAMILY), view)
+    got = FAMILY.timed_terms(Elementwise(numel=numel, kind=kind), ROUND, default(FAMILY), conditions)
     assert np.all(np.diff(got.time_s) >= -1e-15)
 
 
 @given(st.lists(sizes, min_size=1, max_size=8), st.sampled_from(sorted(KINDS)), st.sampled_from([COLD, WARM, EVENT]))
-def test_scalar_equals_array(numel: list[int], kind: str, view: View) -> None:
-    together = FAMILY.seen(Elementwise(numel=np.array(numel), kind=kind), ROUND, VALUES, view)
+def test_scalar_equals_array(numel: list[int], kind: str, conditions: Conditions) -> None:
+    together = FAMILY.timed_terms(Elementwise(numel=np.array(numel), kind=kind), ROUND, VALUES, conditions)
     for index, one in enumerate(numel):
-        alone = FAMILY.seen(Elementwise(numel=one, kind=kind), ROUND, VALUES, view)
+        alone = FAMILY.timed_terms(Elementwise(numel=one, kind=kind), ROUND, VALUES, conditions)
         assert np.asarray(together.time_s)[index] == pytest.approx(alone.time_s, rel=1e-13)
         for name, value in alone.adds.items():
             assert np.broadcast_to(together.adds[name], (len(numel),))[index] == pytest.approx(
@@ -126,11 +128,11 @@ def test_scalar_equals_array(numel: list[int], kind: str, view: View) -> None:
 
 
 @given(sizes, st.sampled_from(sorted(KINDS)), st.sampled_from([COLD, WARM, EVENT]))
-def test_every_term_is_a_time_on_every_machine(numel: int, kind: str, view: View) -> None:
+def test_every_term_is_a_time_on_every_machine(numel: int, kind: str, conditions: Conditions) -> None:
     for spec in load_all():
         if spec.kind == "gpu":
             op = Elementwise(numel=numel, kind=kind)
-            got = FAMILY.seen(op, Machine.of(spec, resolve_peak(op, spec)), default(FAMILY), view)
+            got = FAMILY.timed_terms(op, Machine.of(spec, resolve_peak(op, spec)), default(FAMILY), conditions)
             assert all(np.isfinite(value) and value >= 0 for value in got.adds.values())
 
 
@@ -143,7 +145,7 @@ def test_rows_that_were_not_fitted_agree(data_dir: Path, name: str, all_sizes: f
         order = rng.permutation(len(found))
         for part, chosen in ((train, order[:30]), (test, order[30:330])):
             rows = found.take(chosen)
-            part.append(Group(rows.op, Machine.of(spec, resolve_peak(rows.op, spec)), rows.view, rows.time_s))
+            part.append(Group(rows.op, Machine.of(spec, resolve_peak(rows.op, spec)), rows.conditions, rows.time_s))
     error = 100 * np.abs(np.expm1(log_ratio(FAMILY, fit(FAMILY, train).values, test)))
     time_s = np.concatenate([group.time_s for group in test])
     assert error.mean() < all_sizes

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.operators.gemm import Gemm
-from perfmodel.prediction.latency.family import Family, Machine, Terms, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Family, Terms, Values
 from perfmodel.prediction.latency.gemm.families import GEMM_BF16, GEMM_FP8, GEMM_FP32, Product, family_of, product_terms
 from perfmodel.prediction.latency.gemm.tiles import TENSOR, VECTOR, tiles_of
+from perfmodel.prediction.latency.machine import Machine
 
 #: 100 SMs at 1 GHz of 64 lanes: 0.128 TFLOP/s each; 1 TB/s; no L2. Batched products have one tile, 64 x 128.
 VECTOR_GPU = Machine("pascal-6.0", 100.0, 1e9, 12.8e12, "vector", "fp32", 12.8e12, 1e12, 0.0, np.inf)
@@ -33,14 +35,16 @@ CASES = (
     (GEMM_BF16, TENSOR_GPU, BF16, "bf16"),
     (GEMM_FP8, TENSOR_GPU, FP8, "fp8"),
 )
-COLD, WARM = View(), View(cache="warm")
+COLD, WARM = Conditions(), Conditions(cache="warm")
 #: one block of 64 x 128 outputs, 1008 long, at 0.128 TFLOP/s: 2 x 64 x 128 x 1008 / 0.128e12 = 129.024 us
 BLOCK = 129.024e-6
 sizes = st.integers(1, 40_000)
 
 
-def batched(batch: int, m: int, n: int, k: int, machine: Machine = VECTOR_GPU, view: View = COLD, **c: float) -> Terms:
-    return product_terms(Product(m, n, k, batch, 4.0, 4.0), machine, {**FP32, **c}, view)
+def batched(
+    batch: int, m: int, n: int, k: int, machine: Machine = VECTOR_GPU, conditions: Conditions = COLD, **c: float
+) -> Terms:
+    return product_terms(Product(m, n, k, batch, 4.0, 4.0), machine, {**FP32, **c}, conditions)
 
 
 def test_one_whole_wave_by_hand() -> None:
@@ -101,7 +105,7 @@ def test_rotating_weights_stay_in_a_large_l2() -> None:
     product = Product(1.0, 1000.0, 1000.0, 1.0, 2.0, 2.0)
     # 1 / 128 of the 64 B x 100 x 1 GHz = 6.4 TB/s is as much as memory's 50 GB/s
     c = {**BF16, "resident": 1 / 128}
-    cold, rotating = (product_terms(product, machine, c, View(cache=cache)) for cache in ("cold", "rotating"))
+    cold, rotating = (product_terms(product, machine, c, Conditions(cache=cache)) for cache in ("cold", "rotating"))
     assert cold.alone["dram"] == pytest.approx((2e6 + 4000) / 5e10)
     assert rotating.alone["dram"] == pytest.approx((1e6 + 1000 + 2000) / 5e10)
 
@@ -159,8 +163,10 @@ def test_few_long_blocks_are_split() -> None:
 
 
 def test_a_linear_layer_takes_more_dispatch() -> None:
-    event = View("event", "warm", "torch")
-    plain, linear = (GEMM_FP32.seen(Gemm(m=8, n=8, k=8, bias=bias), VECTOR_GPU, FP32, event) for bias in (False, True))
+    event = Conditions("event", "warm", "torch")
+    plain, linear = (
+        GEMM_FP32.timed_terms(Gemm(m=8, n=8, k=8, bias=bias), VECTOR_GPU, FP32, event) for bias in (False, True)
+    )
     # a tiny kernel hides behind 30 us of dispatch, or 1.5 times as much
     assert plain.time_s == pytest.approx(30e-6, rel=0.02)
     assert linear.time_s == pytest.approx(45e-6, rel=0.02)
@@ -252,14 +258,14 @@ def test_sizes_broadcast() -> None:
 
 @pytest.mark.parametrize(("family", "machine", "c", "dtype"), CASES)
 @pytest.mark.parametrize("l2_bytes", [0.0, 1e8])
-@pytest.mark.parametrize("view", [COLD, WARM])
+@pytest.mark.parametrize("conditions", [COLD, WARM])
 def test_far_outside_the_data(
-    family: Family, machine: Machine, c: Values, dtype: str, l2_bytes: float, view: View
+    family: Family, machine: Machine, c: Values, dtype: str, l2_bytes: float, conditions: Conditions
 ) -> None:
     huge = np.array([1.0, 1e9])
     m, n, k = (grid.reshape(-1) for grid in np.meshgrid(huge, huge, huge))
     here = replace(machine, l2_bytes=l2_bytes)
-    time = np.asarray(family.terms(Gemm(m=m, n=n, k=k, dtype=dtype), here, c, view).time_s)
+    time = np.asarray(family.terms(Gemm(m=m, n=n, k=k, dtype=dtype), here, c, conditions).time_s)
     assert np.isfinite(time).all()
     assert time[0] < 20e-6
     # 2e27 FLOP: the loss beside the peak is a small one

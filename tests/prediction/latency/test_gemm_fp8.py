@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from perfmodel.operators.gemm import Gemm
-from perfmodel.prediction.latency.family import Machine, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.families import GEMM_FP8, Product, product_terms
+from perfmodel.prediction.latency.machine import Machine
 
 #: 100 SMs at 1 GHz of 1 TFLOP/s each; 1 TB/s; no L2
 TENSOR_GPU = Machine("hopper", 100.0, 1e9, 100e12, "tensor", "fp8", 12.8e12, 1e12, 0.0, np.inf)
@@ -18,7 +20,7 @@ FP8: Values = {
     "eta": 1.0, "start": 2000.0, "fill": 64.0, "split": 4e-6, "l2": 4.096, "energy": 1e-12, "resident": 0.15625,
     "quantisation_bytes": 5.0,
 }  # fmt: skip
-COLD, WARM = View(), View(cache="warm")
+COLD, WARM = Conditions(), Conditions(cache="warm")
 
 
 def test_fp8_quantises_its_input_by_hand() -> None:
@@ -39,8 +41,8 @@ def test_quantising_what_stays_in_l2_is_faster_by_hand() -> None:
 
 def test_the_scale_of_fp4_is_known_before() -> None:
     # Of the 2 us that the kernels of fp8 take to start, fp4 in TensorRT-LLM takes 0.6; half a byte is written, not one.
-    op, view = Gemm(m=1000, n=10, k=2000, dtype="fp4"), View(library="trtllm")
-    adds = GEMM_FP8.terms(op, replace(TENSOR_GPU, dtype="fp4"), FP8, view).adds
+    op, conditions = Gemm(m=1000, n=10, k=2000, dtype="fp4"), Conditions(library="trtllm")
+    adds = GEMM_FP8.terms(op, replace(TENSOR_GPU, dtype="fp4"), FP8, conditions).adds
     assert adds["launch"] == pytest.approx(1.2e-6)
     assert adds["quantisation"] == pytest.approx(5e-6)
     assert GEMM_FP8.terms(op, replace(TENSOR_GPU, dtype="fp4"), FP8, COLD).adds["launch"] == pytest.approx(2e-6)
@@ -50,21 +52,21 @@ def test_tiles_by_the_rows_of_a_product_by_hand() -> None:
     # sglang's fp8 on Hopper, 100 SMs of 1 TFLOP/s: 64 x 6400 are 100 tiles of 64 x 64. They lose 1.5 / 1.25 beside
     # those of 128 x 128, and the outputs are twice as wide as the inputs: 2 x 64 x 64 x (6400 + 2 x 64) x 1.2
     # / 1e12 = 64.17 us, and 100 steps of 64 at 15 ns that no other block hides
-    machine, view = TENSOR_GPU, View(library="sglang")
+    machine, conditions = TENSOR_GPU, Conditions(library="sglang")
     product = Product(64.0, 6400.0, 6400.0, 1.0, 1.0, 2.0)
-    assert product_terms(product, machine, FP8, view).alone["math"] == pytest.approx(65.67e-6, rel=1e-3)
+    assert product_terms(product, machine, FP8, conditions).alone["math"] == pytest.approx(65.67e-6, rel=1e-3)
     # 65 rows take two tiles each; 200 blocks are two waves
-    two = product_terms(replace(product, m=65.0), machine, FP8, view)
+    two = product_terms(replace(product, m=65.0), machine, FP8, conditions)
     assert two.alone["math"] == pytest.approx(2 * 64.17e-6, rel=1e-3)
     # 257 rows take three tiles of 128 x 128: 150 blocks are two waves, 2 x 2 x 128 x 128 x 6528 / 1e12
-    assert product_terms(replace(product, m=257.0), machine, FP8, view).alone["math"] == pytest.approx(
+    assert product_terms(replace(product, m=257.0), machine, FP8, conditions).alone["math"] == pytest.approx(
         427.8e-6, rel=1e-3
     )
     # nothing is split, where another library would
     long = Product(64.0, 64.0, 65536.0, 1.0, 1.0, 2.0)
-    assert product_terms(long, machine, FP8, view).adds["split-k"] == 0.0
+    assert product_terms(long, machine, FP8, conditions).adds["split-k"] == 0.0
     assert product_terms(long, machine, FP8, COLD).adds["split-k"] > 0.0
     # arrays see the rule of each row
     rows = np.array([1.0, 64.0, 65.0, 256.0, 257.0, 1e4])
-    many = product_terms(replace(product, m=rows), machine, FP8, view).time_s
-    assert many == pytest.approx([product_terms(replace(product, m=m), machine, FP8, view).time_s for m in rows])
+    many = product_terms(replace(product, m=rows), machine, FP8, conditions).time_s
+    assert many == pytest.approx([product_terms(replace(product, m=m), machine, FP8, conditions).time_s for m in rows])

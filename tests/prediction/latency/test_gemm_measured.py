@@ -10,8 +10,9 @@ import pytest
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.ceilings import resolve_peak
-from perfmodel.prediction.latency.family import Family, Machine
+from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.gemm.families import GEMM_BF16, GEMM_FP8, GEMM_FP32
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.measurements import read_measurements
 
 #: family, table, machine, dtype, bias, library, mean absolute error allowed on rows that were not fitted
@@ -47,7 +48,8 @@ def test_agrees_with_measurements_that_were_not_fitted(
     of = Machine.of(spec, resolve_peak(calls.op, spec))
     order = np.random.default_rng(0).permutation(len(calls))
     train, test = (
-        Group(part.op, of, part.view, part.time_s) for part in (calls.take(order[:150]), calls.take(order[150:650]))
+        Group(part.op, of, part.conditions, part.time_s)
+        for part in (calls.take(order[:150]), calls.take(order[150:650]))
     )
     ratio = np.expm1(log_ratio(family, fit(family, [train], steps=12).values, [test]))
     assert np.abs(ratio).mean() < allowed

@@ -15,8 +15,10 @@ from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.prediction.ceilings import resolve_peak
-from perfmodel.prediction.latency.family import Machine, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.layer_norm import FAMILY, missed_share, resident_blocks, thrash_bytes
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.measurements import read_measurements
 
 #: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
@@ -24,8 +26,8 @@ ROUND = Machine("volta", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np
 VALUES = {
     "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "column": 0.5, "thrash": 0.5, "host": 40e-6, "hidden": 20e-6,
 }  # fmt: skip
-COLD, WARM = View(), View(cache="warm")
-EVENT = View(timing="event", cache="warm", library="torch")
+COLD, WARM = Conditions(), Conditions(cache="warm")
+EVENT = Conditions(timing="event", cache="warm", library="torch")
 DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
 sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**5))
 
@@ -89,31 +91,31 @@ def test_rms_norm_has_less_arithmetic_and_the_same_rows() -> None:
     assert rms.alone["dram"] == pytest.approx(layer.alone["dram"], rel=1e-6)
 
 
-@pytest.mark.parametrize("view", [COLD, WARM, EVENT])
-def test_more_rows_or_columns_never_take_less_time(view: View) -> None:
+@pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])
+def test_more_rows_or_columns_never_take_less_time(conditions: Conditions) -> None:
     many = np.unique(np.geomspace(1, 1e6, 300).round())
     for got in (
-        FAMILY.seen(LayerNorm(rows=many, cols=700), ROUND, DEFAULT, view),
-        FAMILY.seen(LayerNorm(rows=700, cols=many), ROUND, DEFAULT, view),
+        FAMILY.timed_terms(LayerNorm(rows=many, cols=700), ROUND, DEFAULT, conditions),
+        FAMILY.timed_terms(LayerNorm(rows=700, cols=many), ROUND, DEFAULT, conditions),
     ):
         assert np.all(np.diff(got.time_s) >= -1e-15)
 
 
 @given(st.lists(sizes, min_size=1, max_size=6), st.sampled_from([COLD, WARM, EVENT]))
-def test_scalar_equals_array(shapes: list[tuple[int, int]], view: View) -> None:
+def test_scalar_equals_array(shapes: list[tuple[int, int]], conditions: Conditions) -> None:
     rows, cols = np.array(shapes).T
-    together = FAMILY.seen(LayerNorm(rows=rows, cols=cols), ROUND, VALUES, view)
+    together = FAMILY.timed_terms(LayerNorm(rows=rows, cols=cols), ROUND, VALUES, conditions)
     for index, (one, width) in enumerate(shapes):
-        alone = FAMILY.seen(LayerNorm(rows=one, cols=width), ROUND, VALUES, view)
+        alone = FAMILY.timed_terms(LayerNorm(rows=one, cols=width), ROUND, VALUES, conditions)
         assert np.asarray(together.time_s)[index] == pytest.approx(alone.time_s, rel=1e-13)
 
 
 @given(sizes, st.sampled_from([COLD, WARM, EVENT]), st.sampled_from(["fp32", "fp16", "bf16"]))
-def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], view: View, dtype: str) -> None:
+def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], conditions: Conditions, dtype: str) -> None:
     for spec in load_all():
         if spec.kind == "gpu":
             op = LayerNorm(rows=shape[0], cols=shape[1], dtype=dtype)
-            got = FAMILY.seen(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, view)
+            got = FAMILY.timed_terms(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, conditions)
             assert all(np.isfinite(value) and value >= 0 for value in got.adds.values())
 
 
@@ -123,7 +125,7 @@ def test_rows_that_were_not_fitted_agree(data_dir: Path, name: str, limit: float
     found = next(found for found in table.calls if found.hardware == name)
     spec, order = hardware(name), np.random.default_rng(0).permutation(len(found))
     train, test = (
-        Group(rows.op, Machine.of(spec, resolve_peak(rows.op, spec)), rows.view, rows.time_s)
+        Group(rows.op, Machine.of(spec, resolve_peak(rows.op, spec)), rows.conditions, rows.time_s)
         for rows in (found.take(order[:200]), found.take(order[200:]))
     )
     error = np.abs(np.expm1(log_ratio(FAMILY, fit(FAMILY, [train]).values, [test])))
@@ -145,7 +147,7 @@ def test_machines_never_fitted_agree_with_cold_kernels(name: str, cols: int, mea
 
 def test_the_call_takes_longer_to_dispatch_than_a_plain_one() -> None:
     # 1.75 x 40 us; a long kernel starts 20 us before that ends: 70 - 20 = 50 us before the kernel
-    assert FAMILY.seen(LayerNorm(rows=1, cols=1), ROUND, VALUES, EVENT).time_s == pytest.approx(70e-6, rel=1e-3)
+    assert FAMILY.timed_terms(LayerNorm(rows=1, cols=1), ROUND, VALUES, EVENT).time_s == pytest.approx(70e-6, rel=1e-3)
     kernel = FAMILY.terms(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, WARM).time_s
-    seen = FAMILY.seen(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, EVENT).time_s
+    seen = FAMILY.timed_terms(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, EVENT).time_s
     assert seen == pytest.approx(kernel + 50e-6, rel=1e-6)

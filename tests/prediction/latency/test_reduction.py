@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.reduction import Reduction
 from perfmodel.prediction.ceilings import resolve_peak
-from perfmodel.prediction.latency.family import Machine, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.reduction import FAMILY, busy_share
 
 #: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
 ROUND = Machine("volta", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
 VALUES = {"eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "host": 30e-6, "hidden": 10e-6}
-COLD, WARM = View(), View(cache="warm")
-EVENT = View(timing="event", cache="warm", library="torch")
+COLD, WARM = Conditions(), Conditions(cache="warm")
+EVENT = Conditions(timing="event", cache="warm", library="torch")
 DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
 sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**6))
 
@@ -45,28 +47,30 @@ def test_a_long_row_is_split() -> None:
     assert busy_share(16, 131071, ROUND) == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("view", [COLD, WARM, EVENT])
+@pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])
 @pytest.mark.parametrize("cols", [1, 100, 10**4, 10**6])
-def test_more_rows_never_take_less_time(view: View, cols: int) -> None:
+def test_more_rows_never_take_less_time(conditions: Conditions, cols: int) -> None:
     rows = np.unique(np.geomspace(1, 1e7, 300).round())
-    assert np.all(np.diff(FAMILY.seen(Reduction(rows=rows, cols=cols), ROUND, DEFAULT, view).time_s) >= -1e-15)
+    assert np.all(
+        np.diff(FAMILY.timed_terms(Reduction(rows=rows, cols=cols), ROUND, DEFAULT, conditions).time_s) >= -1e-15
+    )
 
 
 @given(st.lists(sizes, min_size=1, max_size=6), st.sampled_from([COLD, WARM, EVENT]))
-def test_scalar_equals_array(shapes: list[tuple[int, int]], view: View) -> None:
+def test_scalar_equals_array(shapes: list[tuple[int, int]], conditions: Conditions) -> None:
     rows, cols = np.array(shapes).T
-    together = FAMILY.seen(Reduction(rows=rows, cols=cols), ROUND, VALUES, view)
+    together = FAMILY.timed_terms(Reduction(rows=rows, cols=cols), ROUND, VALUES, conditions)
     for index, (one, width) in enumerate(shapes):
-        alone = FAMILY.seen(Reduction(rows=one, cols=width), ROUND, VALUES, view)
+        alone = FAMILY.timed_terms(Reduction(rows=one, cols=width), ROUND, VALUES, conditions)
         assert np.asarray(together.time_s)[index] == pytest.approx(alone.time_s, rel=1e-13)
 
 
 @given(sizes, st.sampled_from([COLD, WARM, EVENT]))
-def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], view: View) -> None:
+def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], conditions: Conditions) -> None:
     for spec in load_all():
         if spec.kind == "gpu":
             op = Reduction(rows=shape[0], cols=shape[1])
-            got = FAMILY.seen(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, view)
+            got = FAMILY.timed_terms(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, conditions)
             assert all(np.isfinite(value) and value >= 0 for value in got.adds.values())
 
 

@@ -14,7 +14,9 @@ from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.ceilings import resolve_peak
-from perfmodel.prediction.latency.family import Machine, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.softmax import FAMILY, block_threads, steps
 from perfmodel.records.measurements import read_measurements
 
@@ -24,8 +26,8 @@ VALUES = {
     "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "warp": 0.25, "step": 2048.0, "thrash": 0.5, "host": 40e-6,
     "hidden": 20e-6,
 }  # fmt: skip
-COLD, WARM = View(), View(cache="warm")
-EVENT = View(timing="event", cache="warm", library="torch")
+COLD, WARM = Conditions(), Conditions(cache="warm")
+EVENT = Conditions(timing="event", cache="warm", library="torch")
 DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
 sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**5))
 
@@ -75,7 +77,7 @@ def test_a_smaller_sm_takes_as_long_for_each_block_and_holds_fewer() -> None:
 
 def test_what_the_call_before_left_is_read_again_by_both_further_reads() -> None:
     op = Softmax(rows=10**5, cols=2048)
-    cold, warm = (FAMILY.terms(op, ROUND, VALUES, view).alone["dram"] for view in (COLD, WARM))
+    cold, warm = (FAMILY.terms(op, ROUND, VALUES, conditions).alone["dram"] for conditions in (COLD, WARM))
     # 0.8 GB of rows through 10 MB: 2 x 0.5 x 10 MB more at 0.8 TB/s
     assert warm - cold == pytest.approx(1e7 / 0.8e12, rel=1e-6)
     # a warp reads its row once
@@ -97,28 +99,30 @@ def test_few_rows_leave_sms_idle() -> None:
     assert one == all_sms == pytest.approx(4.096e-6)
 
 
-@pytest.mark.parametrize("view", [COLD, WARM, EVENT])
+@pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])
 @pytest.mark.parametrize("cols", [1, 100, 1000, 1601, 4096, 20000])
-def test_more_rows_never_take_less_time(view: View, cols: int) -> None:
+def test_more_rows_never_take_less_time(conditions: Conditions, cols: int) -> None:
     rows = np.unique(np.geomspace(1, 1e7, 300).round())
-    assert np.all(np.diff(FAMILY.seen(Softmax(rows=rows, cols=cols), ROUND, DEFAULT, view).time_s) >= -1e-15)
+    assert np.all(
+        np.diff(FAMILY.timed_terms(Softmax(rows=rows, cols=cols), ROUND, DEFAULT, conditions).time_s) >= -1e-15
+    )
 
 
 @given(st.lists(sizes, min_size=1, max_size=6), st.sampled_from([COLD, WARM, EVENT]))
-def test_scalar_equals_array(shapes: list[tuple[int, int]], view: View) -> None:
+def test_scalar_equals_array(shapes: list[tuple[int, int]], conditions: Conditions) -> None:
     rows, cols = np.array(shapes).T
-    together = FAMILY.seen(Softmax(rows=rows, cols=cols), ROUND, VALUES, view)
+    together = FAMILY.timed_terms(Softmax(rows=rows, cols=cols), ROUND, VALUES, conditions)
     for index, (one, width) in enumerate(shapes):
-        alone = FAMILY.seen(Softmax(rows=one, cols=width), ROUND, VALUES, view)
+        alone = FAMILY.timed_terms(Softmax(rows=one, cols=width), ROUND, VALUES, conditions)
         assert np.asarray(together.time_s)[index] == pytest.approx(alone.time_s, rel=1e-13)
 
 
 @given(sizes, st.sampled_from([COLD, WARM, EVENT]), st.sampled_from(["fp32", "fp16", "bf16"]))
-def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], view: View, dtype: str) -> None:
+def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], conditions: Conditions, dtype: str) -> None:
     for spec in load_all():
         if spec.kind == "gpu":
             op = Softmax(rows=shape[0], cols=shape[1], dtype=dtype)
-            got = FAMILY.seen(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, view)
+            got = FAMILY.timed_terms(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, conditions)
             assert all(np.isfinite(value) and value >= 0 for value in got.adds.values())
 
 
@@ -128,7 +132,7 @@ def test_rows_that_were_not_fitted_agree(data_dir: Path, name: str, limit: float
     found = next(found for found in table.calls if found.hardware == name)
     spec, order = hardware(name), np.random.default_rng(0).permutation(len(found))
     train, test = (
-        Group(rows.op, Machine.of(spec, resolve_peak(rows.op, spec)), rows.view, rows.time_s)
+        Group(rows.op, Machine.of(spec, resolve_peak(rows.op, spec)), rows.conditions, rows.time_s)
         for rows in (found.take(order[:200]), found.take(order[200:]))
     )
     error = np.abs(np.expm1(log_ratio(FAMILY, fit(FAMILY, [train]).values, [test])))
@@ -137,7 +141,7 @@ def test_rows_that_were_not_fitted_agree(data_dir: Path, name: str, limit: float
 
 def test_the_call_takes_longer_to_dispatch_than_a_plain_one() -> None:
     # 1.3 x 40 us
-    assert FAMILY.seen(Softmax(rows=1, cols=1), ROUND, VALUES, EVENT).time_s == pytest.approx(52e-6, rel=1e-3)
+    assert FAMILY.timed_terms(Softmax(rows=1, cols=1), ROUND, VALUES, EVENT).time_s == pytest.approx(52e-6, rel=1e-3)
 
 
 def test_amd_reads_rows_of_whole_vectors_once() -> None:

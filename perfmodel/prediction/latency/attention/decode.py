@@ -16,7 +16,9 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View, overlapped, smooth_max
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Terms, Values, overlapped, smooth_max
+from perfmodel.prediction.latency.machine import Machine
 
 CONSTANTS = (
     Constant("launch", "s", 9.4e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
@@ -99,7 +101,7 @@ def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Kernel
     )
 
 
-def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return launch + || traffic, busy SMs, longest block ||_4 + heads + joining [s].
 
     With B blocks, the keys k of each split into s parts where B is below the SM count, f the clock:
@@ -114,7 +116,7 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     """
     attention = cast(Attention, op)
     keys = attention.pairs() / attention.seq_q
-    kernel = (_trtllm if view.library == "trtllm" else _grouped)(attention, machine, c, keys)
+    kernel = (_trtllm if conditions.library == "trtllm" else _grouped)(attention, machine, c, keys)
     parts = np.maximum(np.minimum(kernel.spread * machine.sm_count / kernel.blocks, kernel.parts), 1.0)
     cycles = machine.sm_count * machine.clock_hz
     alone = kernel.least > 0
@@ -122,7 +124,7 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     busy = kernel.blocks * parts * smooth_max(4, kernel.block + further, kernel.least) / cycles
     here = overlapped(
         4,
-        dram=_traffic_s(attention, machine, c, view),
+        dram=_traffic_s(attention, machine, c, conditions),
         math=busy,
         latency=np.where(kernel.blocks * parts <= machine.sm_count * (1 + 1e-9), further / machine.clock_hz, 0.0),
     )
@@ -136,11 +138,11 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     return Terms(adds, here.alone)
 
 
-def _traffic_s(op: Attention, machine: Machine, c: Values, view: View) -> Number:
+def _traffic_s(op: Attention, machine: Machine, c: Values, conditions: Conditions) -> Number:
     """Return the time of the compulsory traffic, at L2 speed where a warm cache fits [s]."""
     traffic = op.work().bytes
     speed: Number = c["eta"] * machine.bandwidth_bytes_per_s
-    if view.cache == "warm" and machine.l2_bytes:
+    if conditions.cache == "warm" and machine.l2_bytes:
         held = np.clip((1.15 * machine.l2_bytes - traffic) / (0.2 * machine.l2_bytes), 0.0, 1.0)
         speed = speed * (1.0 + (c["l2"] - 1.0) * held)
     return traffic / speed

@@ -17,7 +17,9 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View, smooth_max
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Terms, Values, smooth_max
+from perfmodel.prediction.latency.machine import Machine
 
 CONSTANTS = (
     Constant("launch", "s", 9e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
@@ -83,13 +85,13 @@ def flop_per_clock(op: Attention, machine: Machine) -> Number:
     return rate
 
 
-def stream_bytes_per_s(machine: Machine, view: View, footprint: Number) -> Number:
+def stream_bytes_per_s(machine: Machine, conditions: Conditions, footprint: Number) -> Number:
     """Return the speed of a stream whose data may lie in L2 [B/s].
 
     The share that lies there falls from 1 to 0 as the footprint grows from 0.95 to 1.15 of the capacity.
     """
     speed = STREAM * machine.bandwidth_bytes_per_s
-    if view.cache != "warm" or not machine.l2_bytes:
+    if conditions.cache != "warm" or not machine.l2_bytes:
         return speed
     held = np.clip((1.15 * machine.l2_bytes - footprint) / (0.2 * machine.l2_bytes), 0.0, 1.0)
     return speed * (1.0 + (L2_SPEED - 1.0) * held)
@@ -123,7 +125,7 @@ class _Blocks:
         return cls(count, np.maximum(keys, tiles.keys), np.maximum(most, tiles.keys), windowed)
 
 
-def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return launch + KV pass + || busy SMs and their tail, traffic ||_4 [s].
 
     With n blocks a head of r rows that visit k keys, F FLOP in a clock, f the clock:
@@ -139,7 +141,7 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     idle SMs, in at most seq_kv / seq_q parts, of a step each at least.
     """
     attention = cast(Attention, op)
-    tiles = tiling(machine, view.library)
+    tiles = tiling(machine, conditions.library)
     blocks = _Blocks.of(attention, tiles)
     cycles = machine.sm_count * machine.clock_hz
     heads = 1.0 * attention.batch * attention.heads
@@ -158,7 +160,7 @@ def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
     busy = visited * pair / cycles + setup
     run = smooth_max(4, busy + TAIL * longest, longest)
     footprint = attention.work().bytes
-    speed = stream_bytes_per_s(machine, view, footprint)
+    speed = stream_bytes_per_s(machine, conditions, footprint)
     dram = footprint / speed
     computes = run >= dram
     first = _first_pass(attention, machine, c, tiles, speed)

@@ -14,9 +14,11 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
-from perfmodel.prediction.latency.family import Constant, Family, Machine, Terms, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Terms, Values
 from perfmodel.prediction.latency.gemm.formula import POWER, product_terms
 from perfmodel.prediction.latency.gemm.rates import Product, held_share, is_fp32, resident_speed
+from perfmodel.prediction.latency.machine import Machine
 
 __all__ = ["GEMM_BF16", "GEMM_FP8", "GEMM_FP32", "POWER", "Product", "family_of", "product_terms", "terms"]
 
@@ -59,27 +61,27 @@ def _constants(
     return tuple(made)
 
 
-def terms(op: Operator, machine: Machine, c: Values, view: View) -> Terms:
+def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of a GEMM's time; 8-bit products may quantise their input first."""
     gemm = cast(Gemm, op)
     product = Product(gemm.m, gemm.n, gemm.k, gemm.batch, dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype))
-    made = product_terms(product, machine, c, view)
+    made = product_terms(product, machine, c, conditions)
     if "quantisation_bytes" not in c:
         return made
-    fewer = FEWER_KERNELS.get((view.library, product.input_bytes), 1.0)
+    fewer = FEWER_KERNELS.get((conditions.library, product.input_bytes), 1.0)
     adds = {
         **made.adds,
         "launch": made.adds["launch"] * fewer,
-        "quantisation": _quantisation_s(product, machine, c, view),
+        "quantisation": _quantisation_s(product, machine, c, conditions),
     }
     return Terms(adds, made.alone)
 
 
-def _quantisation_s(product: Product, machine: Machine, c: Values, view: View) -> Number:
+def _quantisation_s(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Number:
     """Return the time of quantising A from 16 bits [s]; A stays in L2 from call to call where it fits."""
     elements = product.batch * (1.0 * product.m * product.k)
     time = c["quantisation_bytes"] * product.input_bytes * elements / (c["eta"] * machine.bandwidth_bytes_per_s)
-    if view.cache == "cold" or not machine.l2_bytes:
+    if conditions.cache == "cold" or not machine.l2_bytes:
         return time
     # A in 16 bits and quantised, and the weights of the product that ran since.
     used = (2.0 + product.input_bytes) * elements + product.input_bytes * product.batch * (1.0 * product.n * product.k)

@@ -32,8 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.work import Number, maximum
-from perfmodel.prediction.latency.family import Machine, Terms, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Terms, Values
 from perfmodel.prediction.latency.gemm.rates import SPLIT_WAVES, Floats, Product, Rates, Rows, launch_s, rates_of
+from perfmodel.prediction.latency.machine import Machine
 
 #: resources overlap as the POWER-norm of their times; 4 is a square of a square, so that no logarithm is taken
 POWER = 4
@@ -46,7 +48,7 @@ _ADDS = ("math", "tile waste", "pipeline", "wave quantisation", "power", "dram",
 _ALONE = ("math", "dram", "l2")
 
 
-def product_terms(product: Product, machine: Machine, c: Values, view: View) -> Terms:
+def product_terms(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of matrix products: the time of the fastest tile and split [s].
 
     Sizes of one shape, or of shapes that broadcast; the terms have it. Products in a batch (batch > 1) have the
@@ -55,34 +57,38 @@ def product_terms(product: Product, machine: Machine, c: Values, view: View) -> 
     Parameters
     ----------
     product : sizes.
-    machine, view : where, and what its caches hold.
+    machine, conditions : where, and what its caches hold.
     c : the constants of one of this module's families.
     """
     given = (product.m, product.n, product.k, product.batch)
     if all(isinstance(size, (int, float)) for size in given):
-        told = _single(tuple(map(float, given)), product, machine, c, view)
+        told = _single(tuple(map(float, given)), product, machine, c, conditions)
     else:
-        told = _many(given, product, machine, c, view)
+        told = _many(given, product, machine, c, conditions)
     adds = dict(zip(_ADDS, told, strict=False))
     adds["launch"] = launch_s(machine, c)
     return Terms(adds, dict(zip(_ALONE, told[len(_ADDS) :], strict=True)))
 
 
-def _single(sizes: tuple[float, ...], product: Product, machine: Machine, c: Values, view: View) -> Sequence[Number]:
+def _single(
+    sizes: tuple[float, ...], product: Product, machine: Machine, c: Values, conditions: Conditions
+) -> Sequence[Number]:
     """Return the terms of one product, in the order of _ADDS and _ALONE."""
     m, n, _, batch = sizes
-    rates = rates_of(product, machine, c, view, batch > 1.0)
+    rates = rates_of(product, machine, c, conditions, batch > 1.0)
     return _fastest(Rows(sizes, rates), rates, split=m * n * batch <= rates.whole_wave)
 
 
-def _many(given: tuple[Number, ...], product: Product, machine: Machine, c: Values, view: View) -> Sequence[Number]:
+def _many(
+    given: tuple[Number, ...], product: Product, machine: Machine, c: Values, conditions: Conditions
+) -> Sequence[Number]:
     """Return the terms of products of shapes that broadcast, in the order of _ADDS and _ALONE."""
     shape = np.broadcast_shapes(*(np.shape(size) for size in given))
     sizes = np.empty((len(given), math.prod(shape)))
     for row, size in zip(sizes, given, strict=True):
         row[:] = size if np.ndim(size) == 0 else np.broadcast_to(size, shape).reshape(-1)
     out = np.empty((len(_ADDS) + len(_ALONE), sizes.shape[1]))
-    rates = {batched: rates_of(product, machine, c, view, batched) for batched in _kinds(sizes[3])}
+    rates = {batched: rates_of(product, machine, c, conditions, batched) for batched in _kinds(sizes[3])}
     for batched, split, chosen in _chunks(sizes, rates):
         told = _fastest(Rows(tuple(sizes[:, chosen]), rates[batched]), rates[batched], split)
         for row, values in zip(out, told, strict=True):

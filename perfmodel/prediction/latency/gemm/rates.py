@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.work import Number, maximum, minimum
-from perfmodel.prediction.latency.family import Machine, Values, View
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.tiles import Tiles, tiles_by_rows, tiles_of
+from perfmodel.prediction.latency.machine import Machine
 
 Floats = NDArray[np.float64]
 
@@ -74,10 +76,10 @@ def is_fp32(machine: Machine) -> bool:
     return machine.engine == "vector" or machine.dtype in ("fp32", "fp64")
 
 
-def rates_of(product: Product, machine: Machine, c: Values, view: View, batched: bool) -> Rates:
+def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditions, batched: bool) -> Rates:
     """Return the rates, made once for a machine and its constants: they take a tenth of a single call."""
     sizes = (product.input_bytes, product.output_bytes)
-    return _made(sizes, machine.symbols, tuple(c), tuple(c.values()), view.cache, view.library, batched)
+    return _made(sizes, machine.symbols, tuple(c), tuple(c.values()), conditions.cache, conditions.library, batched)
 
 
 @lru_cache(maxsize=64)
@@ -86,21 +88,23 @@ def _made(
     cache: str, library: str, batched: bool,
 ) -> Rates:  # fmt: skip
     c = dict(zip(names, values, strict=True))
-    return Rates(Product(0.0, 0.0, 0.0, 0.0, *sizes), Machine(*symbols), c, View("kernel", cache, library), batched)
+    return Rates(
+        Product(0.0, 0.0, 0.0, 0.0, *sizes), Machine(*symbols), c, Conditions("kernel", cache, library), batched
+    )
 
 
 class Rates:
     """One machine and one set of constants as the formula needs them; what depends on the tile is a column."""
 
-    def __init__(self, product: Product, machine: Machine, c: Values, view: View, batched: bool):
+    def __init__(self, product: Product, machine: Machine, c: Values, conditions: Conditions, batched: bool):
         fp32 = is_fp32(machine)
-        by_rows = tiles_by_rows(machine, view.library)
+        by_rows = tiles_by_rows(machine, conditions.library)
         self.c = c = {**(_VECTOR if fp32 else _TENSOR), **(_ONE_TILE if by_rows else {}), **c}
         self.product = product
         self.sm_count = machine.sm_count
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
         self.l2_bytes = machine.l2_bytes
-        self.copies = {"warm": 1.0, "rotating": ROTATING_COPIES}.get(view.cache, 0.0)
+        self.copies = {"warm": 1.0, "rotating": ROTATING_COPIES}.get(conditions.cache, 0.0)
         if fp32:
             self._of_vector(machine)
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from perfmodel.prediction.latency.family import Machine
+from perfmodel.prediction.latency.machine import Machine
 
 Tiles = tuple[tuple[int, int], ...]
 
