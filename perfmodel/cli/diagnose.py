@@ -15,7 +15,6 @@ from perfmodel.cli._common import (
     check_destination,
     context,
     emit,
-    output_format,
     status,
 )
 from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileArgument, profiled_machine
@@ -24,9 +23,6 @@ from perfmodel.errors import UsageError
 if TYPE_CHECKING:
     from perfmodel.diagnosis.result import Diagnosis
     from perfmodel.profile.profile import Profile
-
-#: entries that tables for people list of a comparison; JSON and CSV have all
-_MOST_ENTRIES = 12
 
 
 def command(
@@ -69,8 +65,8 @@ def command(
 
     Example: perfmodel diagnose trace.json.gz --on h100-sxm5-80gb --plan-output plan.toml
     """
-    from perfmodel.diagnosis.advice.effort import parse_effort
     from perfmodel.diagnosis.diagnose import diagnose
+    from perfmodel.profile.effort import parse_effort
 
     table = parse_effort(effort or ())
     for path, suffixes in ((plan_output, (".toml",)), (plot, (".png", ".svg", ".pdf")), (output, ())):
@@ -150,10 +146,8 @@ def _compare(
         save_figure(against_plot(found), plot)
         status(f"wrote {plot}")
     machines = [one.hardware.name for one in (before, after) if one.hardware]
-    chosen = output_format(format_, output) if output and str(output) != "-" else format_
-    most = _MOST_ENTRIES if chosen in (None, Format.table, Format.markdown) else None
     facts = context(before=str(paths[0]), after=str(paths[1]), hardware=list(dict.fromkeys(machines)))
-    emit(found.report(facts, most), format_, output)
+    emit(found.report(facts), format_, output)
 
 
 def _draw(made: Diagnosis, path: Path) -> None:

@@ -142,12 +142,12 @@ def command(
 
     Example: perfmodel roi profile.csv --plan plan.toml
     """
-    from perfmodel.diagnosis.advice.effort import parse_effort
     from perfmodel.formats import read_profile
     from perfmodel.investment.budget import check_days
     from perfmodel.investment.decide import Question, decide
     from perfmodel.investment.order import check_ranking
     from perfmodel.investment.plan import read_plan
+    from perfmodel.profile.effort import parse_effort
 
     economics = _economics(gpus, price_per_gpu_hour, dev_day_cost, hours_per_year, horizon_years, discount_rate)
     diagnosed, efforts = _diagnosed(candidates), parse_effort(effort or ())

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.diagnosis.advice.effort import Effort
 from perfmodel.diagnosis.decompose import Decomposition
 from perfmodel.diagnosis.evidence.whereabouts import count_steps
 from perfmodel.diagnosis.gaps import Gaps
 from perfmodel.diagnosis.limits import Limit
 from perfmodel.diagnosis.result import Advice, Evidence
 from perfmodel.profile.candidate import Candidate
+from perfmodel.profile.effort import Effort
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import Timeline
 

@@ -13,7 +13,6 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis import tables
 from perfmodel.diagnosis.advice.advise import advise
-from perfmodel.diagnosis.advice.effort import EFFORT, Effort
 from perfmodel.diagnosis.case import Case
 from perfmodel.diagnosis.decompose import (
     COMPUTE,
@@ -32,6 +31,7 @@ from perfmodel.diagnosis.evidence.gaps import idle_evidence, launch_evidence, sy
 from perfmodel.diagnosis.limits import UNKNOWN, Limit, limits
 from perfmodel.diagnosis.result import Diagnosis, Evidence, Part
 from perfmodel.diagnosis.wall import wall_profile
+from perfmodel.profile.effort import EFFORT, Effort
 from perfmodel.profile.profile import Profile
 from perfmodel.profile.timeline import Timeline
 

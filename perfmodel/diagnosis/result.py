@@ -59,7 +59,7 @@ class Advice:
 
     Attributes
     ----------
-    kind : which sort of change, a key of `perfmodel.diagnosis.advice.effort.EFFORT`.
+    kind : which sort of change, a key of `perfmodel.profile.effort.EFFORT`.
     dimension : the dimension that it makes shorter.
     text : what to do, a sentence for people.
     time_saved_s : estimated gain over the whole run [s]; ``basis`` says how it was estimated.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from perfmodel.diagnosis.advice.effort import EFFORT, Effort
 from perfmodel.investment.plan import Plan
 from perfmodel.profile.candidate import Candidate
+from perfmodel.profile.effort import EFFORT, Effort
 from perfmodel.profile.profile import Profile
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.diagnosis.advice.effort import EFFORT, Effort
 from perfmodel.errors import UsageError
 from perfmodel.investment.candidates import joined, with_default_effort, with_hidden
 from perfmodel.investment.economics import Economics
@@ -16,6 +15,7 @@ from perfmodel.investment.plan import Plan
 from perfmodel.investment.ranking import Ranking
 from perfmodel.investment.roi import headroom, rank
 from perfmodel.profile.candidate import Candidate
+from perfmodel.profile.effort import EFFORT, Effort
 from perfmodel.profile.profile import Profile
 
 

@@ -1,1 +1,1 @@
-"""A profile and its time line: what every reader returns."""
+"""A profile, its time line, and the changes that could be made to it: the common result of all readers."""

@@ -1,4 +1,4 @@
-"""A profile: the parts of a run and the time that each of them takes, and, where it was traced, its time line."""
+"""A profile: the parts of a run, the time that each part takes, and, for a traced run, the time line."""
 
 from __future__ import annotations
 
@@ -7,39 +7,43 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from perfmodel.errors import UsageError
+from perfmodel.core.vocabulary import EventKind
+from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators import Operator
 from perfmodel.profile.timeline import Timeline
 
-#: what a part of a run is: work of the GPU, moving data, talking to other GPUs, or a region of the program
-KERNEL, MEMCPY, MEMSET, COMMUNICATION, HOST = "kernel", "memcpy", "memset", "communication", "host"
-#: key of `ProfileEntry.metrics` under which readers of traces leave the mean registers of a thread of its kernels
+#: key of `ProfileEntry.metrics` that holds the mean number of registers per thread of an entry's kernels
 REGISTERS = "registers_per_thread"
 
 
 @dataclass(frozen=True)
 class ProfileEntry:
-    """One named part of a run: a kernel, a framework's operator with its shapes, a region.
+    """One named part of a run: a kernel, a framework operator with its shapes, a region of the program.
 
     Attributes
     ----------
-    name : as the profiler wrote it; for operators told apart by shape, with the shapes behind it.
+    name : as the profiler wrote it; operators that differ only by shape have the shapes appended.
     time_s : time in this part over the whole run, all calls together [s]; finite and not negative.
-    calls : how often it ran, or None where the profile does not say.
-    category : "kernel", "memcpy", "memset", "communication" or "host"; empty where the profile does not say.
-    op : the operator of the model that one call computes, `op.count` times in a row (a convolution's backward pass is
-        two of them), where names and shapes tell it; else None.
-    launched_by : the framework's operator that launched it ("aten::addmm"), or empty.
-    kernels : names of the kernels behind a framework's operator, the longest first.
-    flop, bytes : FLOP and bytes of device memory that hardware counters saw in all calls together, or None.
-    metrics : further readings of a profiler by their own names, in SI units ("sm__warps_active.avg.pct_of_peak...").
-    not_modelled : why there is no ``op``, or empty.
+    calls : number of calls, or None where the profile does not record it.
+    category : an `EventKind`, given as a member or as its word; empty where the profile does not record it.
+    op : the operator of the model that one call computes, `op.count` times in a row (a convolution's backward pass
+        computes two), where names and shapes identify it; else None.
+    launched_by : the framework operator that launched it ("aten::addmm"), or empty.
+    kernels : names of the kernels that ran for a framework operator, the longest-running first.
+    flop, bytes : FLOP and bytes of device memory that hardware counters measured over all calls, or None.
+    metrics : further readings under the profiler's names, in SI units ("sm__warps_active.avg.pct_of_peak...").
+    not_modelled : the reason why ``op`` is None, or empty.
+
+    Raises
+    ------
+    UsageError
+        On construction, for an unknown category.
     """
 
     name: str
     time_s: float
     calls: int | None = None
-    category: str = ""
+    category: EventKind | str = ""
     op: Operator | None = None
     launched_by: str = ""
     kernels: tuple[str, ...] = ()
@@ -48,29 +52,35 @@ class ProfileEntry:
     metrics: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     not_modelled: str = ""
 
+    def __post_init__(self) -> None:
+        if self.category and not isinstance(self.category, EventKind):
+            if self.category not in set(EventKind):
+                raise unknown_name("category", self.category, EventKind, place=self.name)
+            object.__setattr__(self, "category", EventKind(self.category))
+
 
 @dataclass(frozen=True)
 class Profile:
     """Where the time of a run went.
 
-    Entries stand side by side: none contains another, so their times add up to the total.
+    No entry contains another, so the times of the entries add up to the total.
 
     Attributes
     ----------
-    entries : the parts, each name once.
-    source : where it was read from, for messages.
-    notes : what was decided while reading (columns chosen, rows merged or left out), sentences for people.
+    entries : the parts; their names are unique.
+    source : the file that the profile was read from, for messages.
+    notes : decisions of the reader (columns chosen, rows merged or left out), as sentences for people.
     skipped : reason -> number of rows or events that were left out.
-    format : name of the format that it was read from ("torch trace", "nsys sqlite"), or empty.
+    format : name of the file's format ("torch trace", "nsys sqlite"), or empty.
     device : the GPU's name as the profiler wrote it, or empty.
-    timeline : when everything ran, where the profile is a trace; None for tables of sums.
-    rank : which of several processes it is of, where the profile says so.
+    timeline : the time line of a trace; None for tables of sums.
+    rank : number of the process among several, where the profile records it.
 
     Raises
     ------
     UsageError
-        On construction, for a time that is negative or not finite, and for a name that stands twice
-        (`from_entries` sums those).
+        On construction, for a time that is negative or not finite, and for a name that occurs twice
+        (`from_entries` adds entries of one name).
     """
 
     entries: tuple[ProfileEntry, ...]
@@ -83,17 +93,17 @@ class Profile:
     rank: int | None = None
 
     def __post_init__(self) -> None:
-        seen: set[str] = set()
+        names: set[str] = set()
         for entry in self.entries:
             if not (math.isfinite(entry.time_s) and entry.time_s >= 0):
                 raise UsageError(f"the time of {entry.name!r} is {entry.time_s} s.", place=self.source)
-            if entry.name in seen:
+            if entry.name in names:
                 raise UsageError(
-                    f"the name {entry.name!r} stands twice.",
+                    f"the name {entry.name!r} occurs twice.",
                     place=self.source,
-                    remedy="Profile.from_entries sums entries of one name.",
+                    remedy="Profile.from_entries adds entries of one name.",
                 )
-            seen.add(entry.name)
+            names.add(entry.name)
 
     @classmethod
     def from_entries(
@@ -108,20 +118,20 @@ class Profile:
         timeline: Timeline | None = None,
         rank: int | None = None,
     ) -> Profile:
-        """Return a profile in which entries of one name are summed, with a note that says so.
+        """Return a profile in which entries of one name are added up, with a note that says so.
 
-        A sum of calls, FLOP or bytes is None where one of the summed entries does not say; what else differs
-        between them (operator, category, launching operator) is left empty.
+        The sum of calls, FLOP or bytes is None if one of the entries lacks the figure. Attributes that differ between
+        the entries (operator, category, launching operator) become empty.
         """
         groups: dict[str, list[ProfileEntry]] = {}
         for entry in entries:
             groups.setdefault(entry.name, []).append(entry)
         merged = tuple(_sum_entries(group) for group in groups.values())
-        several = [group for group in groups.values() if len(group) > 1]
-        if several:
-            rows = sum(len(group) for group in several)
-            said = f"{rows} rows share {len(several)} names with other rows; the rows of one name are summed."
-            notes = (*notes, said if len(several) > 1 else f"{rows} rows share one name; they are summed.")
+        repeated = [group for group in groups.values() if len(group) > 1]
+        if repeated:
+            rows = sum(len(group) for group in repeated)
+            several = f"{rows} rows share {len(repeated)} names; rows of one name are summed."
+            notes = (*notes, several if len(repeated) > 1 else f"{rows} rows share one name; they are summed.")
         return cls(merged, source, notes, MappingProxyType(dict(skipped or {})), format, device, timeline, rank)
 
     @property
@@ -136,7 +146,7 @@ def _sum_entries(group: list[ProfileEntry]) -> ProfileEntry:
     if len(group) == 1:
         return first
     calls, flop, moved = (_sum([getattr(entry, key) for entry in group]) for key in ("calls", "flop", "bytes"))
-    same = {
+    equal = {
         key: getattr(first, key)
         for key in ("category", "op", "launched_by", "not_modelled")
         if all(getattr(entry, key) == getattr(first, key) for entry in group)
@@ -148,10 +158,15 @@ def _sum_entries(group: list[ProfileEntry]) -> ProfileEntry:
         flop=flop,
         bytes=moved,
         kernels=tuple(dict.fromkeys(kernel for entry in group for kernel in entry.kernels)),
-        **same,
+        **equal,
     )
 
 
 def _sum(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) if len(known) == len(values) else None
+    """Return the sum, or None if a value is missing."""
+    present = [value for value in values if value is not None]
+    return math.fsum(present) if len(present) == len(values) else None
+
+
+#: names of the categories until the last reader uses `EventKind` itself
+KERNEL, MEMCPY, MEMSET, COMMUNICATION, HOST = EventKind

@@ -1,40 +1,60 @@
-"""The time line of a traced run: what the GPU did, what the CPU asked of it, and when; columns of numpy arrays.
+"""The time line of a traced run: the work of the GPUs, the calls of the CPU that asked for it, and when each ran.
 
-All times are seconds since the first event of the trace. Names are numbers into ``names``, so that a million events
-cost a few arrays and one tuple of texts.
+All times are seconds since the first event of the trace. Names are indices into ``Timeline.names``, so that a million
+events take a few numpy arrays and one tuple of strings.
 """
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.vocabulary import EventKind
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: annotations of torch.profiler's schedule begin so, one for each step: "ProfilerStep#5"
+#: torch.profiler's schedule annotates each step with a name that starts with this: "ProfilerStep#5"
 STEP_NAME = "ProfilerStep#"
-#: codes of `GpuEvents.category`
-KERNEL, MEMCPY, MEMSET, COMMUNICATION = 0, 1, 2, 3
-#: codes of `ApiCalls.category`: starts a kernel or a graph, waits for the GPU, copies or sets memory, anything else
-LAUNCH, SYNC, COPY, OTHER = 0, 1, 2, 3
-#: codes of `GpuEvents.direction`, and -1 where the event is no copy, or the trace does not say
-HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 0, 1, 2
 
 
-def _none() -> Floats:
+class CallKind(enum.IntEnum):
+    """What a call of the CUDA or HIP runtime does; the values of `ApiCalls.category`."""
+
+    LAUNCH = 0  # starts a kernel or a graph
+    SYNC = 1  # waits for the GPU
+    COPY = 2  # copies or sets memory; a copy that waits for the GPU (cudaMemcpy without Async) is a copy, too
+    OTHER = 3
+
+
+class CopyDirection(enum.IntEnum):
+    """The direction of a copy; the values of `GpuEvents.direction`."""
+
+    HOST_TO_DEVICE = 0
+    DEVICE_TO_HOST = 1
+    DEVICE_TO_DEVICE = 2
+    UNKNOWN = -1  # not a copy, or the trace does not record it
+
+    @property
+    def word(self) -> str:
+        """The direction as `perfmodel.Memcpy` names it, "h2d"; empty where it is unknown."""
+        return {0: "h2d", 1: "d2h", 2: "d2d"}.get(self.value, "")
+
+
+def _no_floats() -> Floats:
     return np.empty(0)
 
 
-def _no() -> Ints:
+def _no_ints() -> Ints:
     return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Stretches of time with a name, ordered by start: what everything on a time line has.
+    """Named time spans, ordered by start; everything on a time line has these columns.
 
     Attributes
     ----------
@@ -42,44 +62,49 @@ class Spans:
     name : index into `Timeline.names`.
     """
 
-    start_s: Floats = field(default_factory=_none)
-    duration_s: Floats = field(default_factory=_none)
-    name: Ints = field(default_factory=_no)
+    start_s: Floats = field(default_factory=_no_floats)
+    duration_s: Floats = field(default_factory=_no_floats)
+    name: Ints = field(default_factory=_no_ints)
 
     def __len__(self) -> int:
         return int(self.start_s.size)
 
     @property
     def end_s(self) -> Floats:
-        """When each of them ended [s]."""
+        """The end of each span [s]."""
         return self.start_s + self.duration_s
 
 
 @dataclass(frozen=True)
 class GpuEvents(Spans):
-    """What ran on GPUs, ordered by start.
+    """The work of the GPUs, ordered by start.
 
     Attributes
     ----------
-    category : KERNEL, MEMCPY, MEMSET or COMMUNICATION.
-    stream, device : numbers as the profiler gave them; -1 where it does not say.
-    launch : index into `Timeline.api` of the call that started it, or -1; the kernels of one graph share theirs.
-    op : index into `Timeline.ops` of the innermost framework operator that launched it, or -1.
-    bytes : bytes copied or set; NaN for kernels and where the trace does not say.
-    direction : of a copy, or -1.
-    pinned : 1 where the host's side of a copy is pinned, 0 pageable, -1 not known.
-    entry : index into `Profile.entries` of the entry that counts it, or -1; empty where the reader does not say.
+    category : `EventKind.code` of a kernel, memcpy, memset or communication.
+    stream, device : numbers as the profiler gave them; -1 where it does not record them.
+    launch : index into `Timeline.api` of the call that started the event, or -1; all kernels of one graph share a call.
+    op : index into `Timeline.ops` of the innermost framework operator that launched the event, or -1.
+    bytes : bytes copied or set; NaN for kernels and where the trace does not record them.
+    direction : a `CopyDirection`.
+    pinned : 1 where the host memory of a copy is pinned, 0 where it is pageable, -1 where it is unknown.
+    entry : index into `Profile.entries` of the entry that counts the event, or -1; the array is empty where the reader
+        does not link events to entries.
     """
 
-    category: Ints = field(default_factory=_no)
-    stream: Ints = field(default_factory=_no)
-    device: Ints = field(default_factory=_no)
-    launch: Ints = field(default_factory=_no)
-    op: Ints = field(default_factory=_no)
-    bytes: Floats = field(default_factory=_none)
-    direction: Ints = field(default_factory=_no)
-    pinned: Ints = field(default_factory=_no)
-    entry: Ints = field(default_factory=_no)
+    category: Ints = field(default_factory=_no_ints)
+    stream: Ints = field(default_factory=_no_ints)
+    device: Ints = field(default_factory=_no_ints)
+    launch: Ints = field(default_factory=_no_ints)
+    op: Ints = field(default_factory=_no_ints)
+    bytes: Floats = field(default_factory=_no_floats)
+    direction: Ints = field(default_factory=_no_ints)
+    pinned: Ints = field(default_factory=_no_ints)
+    entry: Ints = field(default_factory=_no_ints)
+
+    def are(self, kind: EventKind) -> NDArray[np.bool_]:
+        """Return which events are of a kind; shape (events,)."""
+        return np.asarray(self.category == kind.code)
 
 
 @dataclass(frozen=True)
@@ -89,43 +114,43 @@ class ApiCalls(Spans):
     Attributes
     ----------
     thread : number of the thread.
-    category : LAUNCH, SYNC, COPY or OTHER. A copy that waits for the GPU (cudaMemcpy without Async) is a COPY.
+    category : a `CallKind`.
     op : index into `Timeline.ops` of the innermost framework operator around the call, or -1.
     """
 
-    thread: Ints = field(default_factory=_no)
-    category: Ints = field(default_factory=_no)
-    op: Ints = field(default_factory=_no)
+    thread: Ints = field(default_factory=_no_ints)
+    category: Ints = field(default_factory=_no_ints)
+    op: Ints = field(default_factory=_no_ints)
 
 
 @dataclass(frozen=True)
 class HostRanges(Spans):
-    """Operators of the framework, or annotated ranges, on the CPU, ordered by start.
+    """Framework operators or annotated ranges on the CPU, ordered by start.
 
     Attributes
     ----------
     thread : number of the thread.
-    parent : index of the range around it on the same thread, or -1.
+    parent : index of the enclosing range on the same thread, or -1.
     """
 
-    thread: Ints = field(default_factory=_no)
-    parent: Ints = field(default_factory=_no)
+    thread: Ints = field(default_factory=_no_ints)
+    parent: Ints = field(default_factory=_no_ints)
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """When everything of a run happened.
+    """When everything in a run happened.
 
     Attributes
     ----------
-    names : the texts that the name columns point into.
-    gpu, api, ops : events of the GPUs, calls of the runtime, operators of the framework on the CPU.
+    names : the strings that the name columns index.
+    gpu, api, ops : events of the GPUs, calls of the runtime, framework operators on the CPU.
     annotations : named ranges of the user ("ProfilerStep#6", NVTX ranges).
-    stacks : index into ``ops`` -> the Python calls around it, innermost last, where the trace has them; of operators
-        that wait for the GPU or copy.
-    api_stacks : the same for the calls of the runtime that wait or copy: index into ``api`` -> the Python calls.
-    window_s : start and end of what is looked at [s]: the profiler's steps where there are any, else from the first
+    stacks : index into ``ops`` -> the Python calls around it, innermost last, where the trace records them; only for
+        operators that wait for the GPU or copy.
+    window_s : start and end of the analysed part [s]: the profiler's steps where there are any, else from the first
         to the last event.
+    api_stacks : index into ``api`` -> the Python calls around it, for runtime calls that wait or copy.
     """
 
     names: tuple[str, ...] = ()
@@ -138,6 +163,29 @@ class Timeline:
     api_stacks: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def in_window(self) -> NDArray[np.bool_]:
-        """Tell which GPU events are counted: those that start in the window."""
+        """Return which GPU events start in the window; the entries of a profile count these."""
         start, end = self.window_s
         return np.asarray((self.gpu.start_s >= start) & (self.gpu.start_s <= end))
+
+    def overlaps_window(self) -> NDArray[np.bool_]:
+        """Return which GPU events run for some time in the window."""
+        start, end = self.window_s
+        return np.asarray((self.gpu.end_s > start) & (self.gpu.start_s < end))
+
+    def count_steps(self) -> int:
+        """Return how many steps of the profiler ("ProfilerStep#5") have more than half of their time in the window."""
+        ranges, (start, end) = self.annotations, self.window_s
+        steps = set()
+        for name, start_s, duration_s in zip(
+            ranges.name.tolist(), ranges.start_s.tolist(), ranges.duration_s.tolist(), strict=True
+        ):
+            inside_s = min(start_s + duration_s, end) - max(start_s, start)
+            if self.names[name].startswith(STEP_NAME) and inside_s > duration_s / 2:
+                steps.add(self.names[name])
+        return len(steps)
+
+
+#: names of the codes until the last reader uses the enums themselves
+KERNEL, MEMCPY, MEMSET, COMMUNICATION = (kind.code for kind in list(EventKind)[:4])
+LAUNCH, SYNC, COPY, OTHER = CallKind
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = list(CopyDirection)[:3]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from perfmodel.diagnosis.advice.counters import wasted_share
-from perfmodel.diagnosis.advice.effort import EFFORT, Effort, parse_effort
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.errors import UsageError
 from perfmodel.investment.plan import read_plan
@@ -18,6 +17,7 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.profile.candidate import KINDS
+from perfmodel.profile.effort import EFFORT, Effort, parse_effort
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 US = 1e-6
@@ -254,7 +254,7 @@ def test_efforts_are_overridden_and_checked():
     assert table["dtype"] == Effort(0.25, EFFORT["dtype"].risk)
     assert set(EFFORT) <= set(KINDS)
     for text, said in (
-        ("fuse", "is no effort"),
+        ("fuse", "is not an effort"),
         ("fuze=3", "fuse"),
         ("fuse=-1", "above 0"),
         ("fuse=nan", "above 0"),

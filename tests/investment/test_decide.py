@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.diagnosis.advice.effort import EFFORT, Effort
 from perfmodel.errors import UsageError
 from perfmodel.formats import read_profile
 from perfmodel.investment.candidates import joined, with_default_effort
 from perfmodel.investment.decide import Question, decide
 from perfmodel.investment.plan import Plan
 from perfmodel.profile.candidate import Candidate
+from perfmodel.profile.effort import EFFORT, Effort
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import GpuEvents, Timeline
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.diagnosis.advice.effort import EFFORT
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.investment.plan import Plan, parse_plan, read_plan
 from perfmodel.investment.roi import rank
 from perfmodel.profile.candidate import KINDS, Candidate
+from perfmodel.profile.effort import EFFORT
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 PROFILE = Profile(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfmodel.core.dtypes import DTYPE_BYTES
-from perfmodel.diagnosis.advice import effort
 from perfmodel.diagnosis.case import Case
 from perfmodel.diagnosis.counters import coalescing, ideal_sectors_per_request, useful_warps
 from perfmodel.diagnosis.decompose import COMPUTE, MEMORY
 from perfmodel.diagnosis.limits import Limit
 from perfmodel.diagnosis.result import Advice
+from perfmodel.profile import effort
 
 #: an access of which more than half of the moved sectors is needed is left alone
 _WASTEFUL = 0.5

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.advice import effort
 from perfmodel.diagnosis.case import LEAST_GAIN, Case
 from perfmodel.diagnosis.decompose import MEMORY
 from perfmodel.diagnosis.fusion import FUSE, Fusion, follows, fuse, reads
@@ -21,6 +20,7 @@ from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.reduction import Reduction
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.operators.softmax import Softmax
+from perfmodel.profile import effort
 from perfmodel.profile.profile import REGISTERS
 from perfmodel.profile.timeline import Ints
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis import wall
-from perfmodel.diagnosis.advice import effort
 from perfmodel.diagnosis.case import Case
 from perfmodel.diagnosis.decompose import IDLE, LAUNCH, SYNC
 from perfmodel.diagnosis.evidence.gaps import AWAY, BUSY, launch_intervals_s
@@ -17,6 +16,7 @@ from perfmodel.diagnosis.gaps import INPUT_PIPELINE
 from perfmodel.diagnosis.intervals import covered_s, union
 from perfmodel.diagnosis.result import Advice
 from perfmodel.prediction import launching
+from perfmodel.profile import effort
 from perfmodel.profile.timeline import Ints
 
 #: calls that start a process up, or go past the caching allocator: they do not belong into a measured step

@@ -11,7 +11,6 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.advice import effort
 from perfmodel.diagnosis.advice.fusion import times
 from perfmodel.diagnosis.case import Case
 from perfmodel.diagnosis.decompose import COMPUTE, MEMORY
@@ -25,6 +24,7 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.predict import predict
+from perfmodel.profile import effort
 from perfmodel.profile.profile import KERNEL
 
 #: what a product of fp32 tensors may be done in instead, the least intrusive first: tf32 rounds inside the tensor cores

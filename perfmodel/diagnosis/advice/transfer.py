@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.advice import effort
 from perfmodel.diagnosis.case import Case
 from perfmodel.diagnosis.decompose import COMPUTE, MEMORY, OTHER, TRANSFER
 from perfmodel.diagnosis.evidence.busy import copy_groups
@@ -15,6 +14,7 @@ from perfmodel.diagnosis.result import Advice
 from perfmodel.errors import UsageError
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.predict import predict
+from perfmodel.profile import effort
 from perfmodel.profile.timeline import COMMUNICATION, DEVICE_TO_HOST, HOST_TO_DEVICE, Ints
 
 _WORD = {HOST_TO_DEVICE: "h2d", DEVICE_TO_HOST: "d2h"}

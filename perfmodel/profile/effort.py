@@ -1,4 +1,4 @@
-"""What each kind of advice is taken to cost: days of development and risk. Assumptions, meant to be overridden."""
+"""The effort of each kind of change: days of development and risk. These are assumptions; users override them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfmodel.profile.candidate import RISKS
 
 @dataclass(frozen=True)
 class Effort:
-    """Days of development of one engineer, and the risk that the change does not work out."""
+    """Days of development of one engineer, and the risk that the change fails."""
 
     dev_days: float
     risk: str
@@ -24,9 +24,9 @@ OVERLAP_COMMUNICATION, INPUT_PIPELINE, HOST_WORK = "overlap-communication", "inp
 FUSE, DTYPE, ATTENTION, TUNE = "fuse", "dtype", "attention", "tune-kernel"
 COALESCE, OCCUPANCY = "coalesce", "occupancy"
 
-#: kind of advice -> effort. Our own assumption, for ranking before anybody has looked at the code: a switch (pinned
-#: memory, workers of a loader, tf32, SDPA) half a day to a day with its test, a change of a training loop two days, a
-#: kernel of one's own a week. `perfmodel diagnose --effort KIND=DAYS:RISK` replaces each.
+#: kind of change -> effort. Our own assumption, for a ranking before anybody has read the code: a switch (pinned
+#: memory, data loader workers, tf32, SDPA) takes half a day to a day with its test, a change of the training loop two
+#: days, a hand-written kernel a week. `perfmodel diagnose --effort KIND=DAYS:RISK` replaces them.
 EFFORT: Mapping[str, Effort] = MappingProxyType(
     {
         PIN_MEMORY: Effort(0.5, "low"),
@@ -47,26 +47,28 @@ EFFORT: Mapping[str, Effort] = MappingProxyType(
 
 
 def parse_effort(texts: Iterable[str]) -> dict[str, Effort]:
-    """Return the table with what was written as ``KIND=DAYS`` or ``KIND=DAYS:RISK`` put in place.
+    """Return `EFFORT` with the values from texts of the form ``KIND=DAYS`` or ``KIND=DAYS:RISK``.
 
     Raises
     ------
     UsageError
-        For an unknown kind or risk, or days that are not above 0.
+        For an unknown kind or risk, or if the days are not above 0.
 
     >>> parse_effort(["cuda-graph=5:high"])["cuda-graph"]
     Effort(dev_days=5.0, risk='high')
     """
     table = dict(EFFORT)
     for text in texts:
-        kind, found, rest = text.partition("=")
+        kind, equals, rest = text.partition("=")
         days, _, risk = rest.partition(":")
-        if not found:
+        if not equals:
             raise UsageError(
-                f"{text!r} is no effort.", place="--effort", remedy="Write KIND=DAYS or KIND=DAYS:RISK, as in fuse=3."
+                f"{text!r} is not an effort.",
+                place="--effort",
+                remedy="Write KIND=DAYS[:RISK], for example fuse=3.",
             )
         if kind not in table:
-            raise unknown_name("kind of advice", kind, table, place="--effort")
+            raise unknown_name("kind of change", kind, table, place="--effort")
         if risk and risk not in RISKS:
             raise unknown_name("risk", risk, RISKS, place="--effort")
         table[kind] = Effort(_days(days, text), risk or table[kind].risk)
@@ -80,6 +82,6 @@ def _days(written: str, text: str) -> float:
         days = math.nan
     if not 0 < days < math.inf:
         raise UsageError(
-            f"{text!r}: {written!r} is no number of days above 0.", place="--effort", remedy="Write it as in fuse=3."
+            f"{text!r}: {written!r} is not a number of days above 0.", place="--effort", remedy="Example: fuse=3."
         )
     return days
