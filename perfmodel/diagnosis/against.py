@@ -101,11 +101,11 @@ class Against:
         """Before / after; None where a side has no time."""
         return self.before_s / self.after_s if self.before_s and self.after_s else None
 
-    def report(self, context: Mapping[str, Any] | None = None, most_entries: int | None = None) -> Report:
-        """Return the dimensions as rows, and the entries (all, or those that changed most) as a second table."""
+    def report(self, context: Mapping[str, Any] | None = None) -> Report:
+        """Return the dimensions as rows, and the entries as a second table."""
         from perfmodel.diagnosis.against_report import against_report
 
-        return against_report(self, context, most_entries)
+        return against_report(self, context)
 
 
 def against(before: Diagnosis, after: Diagnosis) -> Against:

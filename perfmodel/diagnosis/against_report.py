@@ -25,6 +25,8 @@ ENTRY_COLUMNS = (
     Column("before_calls", "calls before", drop=4),
     Column("after_calls", "calls after", drop=4),
 )
+#: entries that people see; JSON has all
+_MOST_ENTRIES = 12
 SUMMARY_COLUMNS = (
     Column("per"),
     Column("before_s", "before", "s"),
@@ -35,14 +37,13 @@ SUMMARY_COLUMNS = (
 )
 
 
-def against_report(found: Against, context: Mapping[str, Any] | None = None, most_entries: int | None = None) -> Report:
+def against_report(found: Against, context: Mapping[str, Any] | None = None) -> Report:
     """Return the report of a comparison of two diagnoses.
 
     Parameters
     ----------
     found : what changed.
     context : what goes into the report's context.
-    most_entries : list no more entries than this, those that changed most; None lists all.
 
     Notes
     -----
@@ -52,7 +53,8 @@ def against_report(found: Against, context: Mapping[str, Any] | None = None, mos
     rows by name, with status (both, renamed, appeared, vanished), after_name, before_calls, after_calls.
     """
     places = [one.profile.source for one in (found.before, found.after)]
-    listed = found.entries if most_entries is None else found.entries[:most_entries]
+    entries = [_entry(change) for change in found.entries]
+    hidden = len(entries) - _MOST_ENTRIES
     summary = {
         "per": found.per,
         "before_s": found.before_s,
@@ -66,11 +68,18 @@ def against_report(found: Against, context: Mapping[str, Any] | None = None, mos
         COLUMNS,
         [{"dimension": change.name, **_times(change)} for change in found.dimensions],
         {"before": places[0], "after": places[1], **(context or {})},
-        notes=(*_said(found, len(listed)), *found.notes),
+        notes=(*_said(found), *found.notes),
         title=f"From {places[0]} (before) to {places[1]} (after): {headline(found)}",
         more={
             "summary": Report("diagnose", SUMMARY_COLUMNS, [summary]),
-            "entries": Report("diagnose", ENTRY_COLUMNS, [_entry(change) for change in listed]),
+            "entries": Report(
+                "diagnose",
+                ENTRY_COLUMNS,
+                entries,
+                title="Entries that changed most",
+                people_rows=entries[:_MOST_ENTRIES],
+                unlisted=f"Entries that changed less: {hidden}; JSON has them." if hidden > 0 else "",
+            ),
         },
     )
 
@@ -103,7 +112,7 @@ def _entry(change: Change) -> dict[str, Any]:
     }
 
 
-def _said(found: Against, listed: int) -> list[str]:
+def _said(found: Against) -> list[str]:
     """Say what the times are of, how entries were matched, and what one run each cannot tell."""
     said = []
     if found.per == STEP:
@@ -112,10 +121,7 @@ def _said(found: Against, listed: int) -> list[str]:
         first, second = (format_si(one.total_s / found.steps[0], "s") for one in (found.before, found.after))
         said.append(f"{found.steps[0]} steps on both sides, of {first} before and {second} after.")
     counted = {status: sum(change.status == status for change in found.entries) for status in (APPEARED, VANISHED)}
-    shown = f"; the {listed} that changed most are listed" if listed < len(found.entries) else ""
-    said.append(
-        f"{len(found.entries)} entries: {counted[APPEARED]} only after, {counted[VANISHED]} only before{shown}."
-    )
+    said.append(f"{len(found.entries)} entries: {counted[APPEARED]} only after, {counted[VANISHED]} only before.")
     renamed = [change for change in found.entries if change.status == RENAMED]
     if renamed:
         pairs = "; ".join(f"{change.name} -> {change.after_name}" for change in renamed[:2])

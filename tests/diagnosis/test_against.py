@@ -158,13 +158,23 @@ def test_different_devices_are_noted(traced):
 def test_the_report_says_which_is_which_and_lists_what_changed_most(traced):
     before = trace(traced, (0, 100), [(0, 60, "gemm"), (60, 100, "softmax")])
     after = trace(traced, (0, 80), [(0, 45, "gemm"), (45, 80, "softmax")])
-    report = against(before, after).report({"perfmodel": "0"}, most_entries=1)
+    report = against(before, after).report({"perfmodel": "0"})
     assert "(before)" in report.title
     assert "1.25x as fast" in report.title
     assert [row["dimension"] for row in report.rows] == list(DIMENSIONS)
-    assert [row["name"] for row in report.more["entries"].rows] == ["gemm"]
+    assert [row["name"] for row in report.more["entries"].rows] == ["gemm", "softmax"]
     assert report.more["summary"].rows[0]["speedup"] == pytest.approx(1.25)
-    assert len(against(before, after).report().more["entries"].rows) == 2
+
+
+def test_people_see_the_twelve_entries_that_changed_most_and_json_all(traced):
+    before, after = (
+        trace(traced, (0, 1000), [(50 * at, 50 * at + 20 + factor * at, f"kernel_{at:02}") for at in range(14)])
+        for factor in (0, 1)
+    )
+    entries = against(before, after).report().more["entries"]
+    assert [row["name"] for row in entries.shown_rows] == [f"kernel_{at:02}" for at in range(13, 1, -1)]
+    assert entries.unlisted == "Entries that changed less: 2; JSON has them."
+    assert len(entries.rows) == 14
 
 
 def test_more_workers_take_the_input_pipeline_away(data_dir):
