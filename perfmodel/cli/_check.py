@@ -58,7 +58,8 @@ def run_check(device: Device, on: Sequence[str] | None, format_: Format | None, 
 
 def _this_cpu() -> Hardware | None:
     """Return this CPU as the operating system describes it, None where it tells no clock."""
-    from perfmodel.hardware_catalog.detect import cpu_hardware, detect_cpu
+    from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
+    from perfmodel.hardware_catalog.detect import detect_cpu
 
     try:
         return cpu_hardware(detect_cpu())

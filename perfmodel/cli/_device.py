@@ -79,7 +79,8 @@ def measured_machine(
     device: Device, base: Hardware | None, dtypes: Sequence[str], effort: Effort
 ) -> tuple[Hardware, Figures]:
     """Return a machine with ceilings measured now; without a base, this CPU as the system describes it."""
-    from perfmodel.hardware_catalog.detect import cpu_hardware, detect_cpu
+    from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
+    from perfmodel.hardware_catalog.detect import detect_cpu
     from perfmodel.measure.calibration.calibrate import calibrate
     from perfmodel.measure.calibration.sustained import with_figures
 

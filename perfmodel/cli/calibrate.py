@@ -118,7 +118,7 @@ def _calls(paths: list[Path], machine: Hardware) -> tuple[list[MeasuredCalls], l
     from collections import Counter
 
     from perfmodel.hardware_catalog import same_machine
-    from perfmodel.records.as_measurements import read_calls
+    from perfmodel.records.calls import read_calls
 
     calls, notes, others = [], [], Counter[str]()
     for path in paths:
@@ -141,7 +141,8 @@ def _calls(paths: list[Path], machine: Hardware) -> tuple[list[MeasuredCalls], l
 
 def _arithmetic() -> Hardware | None:
     """Return this CPU with what arithmetic alone says of it, or None where its clock is not known."""
-    from perfmodel.hardware_catalog.detect import cpu_hardware, detect_cpu
+    from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
+    from perfmodel.hardware_catalog.detect import detect_cpu
 
     try:
         return cpu_hardware(detect_cpu())

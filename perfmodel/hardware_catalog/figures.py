@@ -1,19 +1,18 @@
-"""Every figure of a machine as one list: the datasheet's beside the sustained one, each with its source."""
+"""Every figure of a machine in one list: the datasheet's beside the sustained one, each with its source."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
-from perfmodel.core.units import format_binary, format_si
+from perfmodel.core.report import Reportable
 from perfmodel.prediction.latency.families import family
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure in SI base units; ``sustained`` is what was measured of the same quantity, or None."""
+    """One figure in SI base units; ``sustained`` is the measured value of the same quantity, or None."""
 
     table: str
     key: str
@@ -26,41 +25,29 @@ class Figure:
 
     @property
     def fraction(self) -> float | None:
-        """Sustained over datasheet."""
+        """The sustained figure divided by the datasheet's."""
         return self.sustained / self.value if self.sustained and self.value else None
 
-    def row(self) -> dict[str, Any]:
-        """Return the figure as a row of a report, with texts for people."""
-        return {
-            "table": self.table,
-            "key": self.key,
-            "value": self.value,
-            "unit": self.unit,
-            "sustained": self.sustained,
-            "value_text": self._text(self.value),
-            "sustained_text": self._text(self.sustained),
-            "fraction": self.fraction,
-            "source": self.source,
-            "sustained_source": self.sustained_source,
-            "note": self.note,
-        }
 
-    def _text(self, value: float | None) -> str:
-        if value is None:
-            return ""
-        return format_binary(value) if self.unit == "B" else format_si(value, self.unit)
+@dataclass(frozen=True)
+class MachineFigures(Reportable):
+    """A machine and all its figures, in the order of its file."""
+
+    machine: Hardware
+    figures: tuple[Figure, ...]
 
 
-def figures(machine: Hardware) -> list[Figure]:
-    """Return all figures of a machine, in the order of its file."""
-    return [
+def machine_figures(machine: Hardware) -> MachineFigures:
+    """Return all figures of a machine."""
+    figures = (
         *_chip(machine),
         *(figure for level in machine.memory for figure in _level(level, machine)),
         *(figure for peak in machine.peaks for figure in _peak(peak, machine)),
         *_links(machine),
         *_launch(machine),
         *_latency(machine),
-    ]
+    )
+    return MachineFigures(machine, figures)
 
 
 def _chip(machine: Hardware) -> Iterator[Figure]:
@@ -128,9 +115,9 @@ def _links(machine: Hardware) -> Iterator[Figure]:
             link.source,
             sustained_source=_measured(sustained, machine),
         )
-    known = {link.name for link in machine.links}
+    named = {link.name for link in machine.links}
     for name, rate in machine.sustained_links.items():
-        if name not in known:
+        if name not in named:
             yield Figure(f"link.{name}", "per_direction", None, "B/s", rate, sustained_source=_measured(rate, machine))
 
 
@@ -141,7 +128,7 @@ def _launch(machine: Hardware) -> Iterator[Figure]:
 
 
 def _latency(machine: Hardware) -> Iterator[Figure]:
-    """Yield the constants of the latency model: nobody prints them, so that they are sustained figures only."""
+    """Yield the constants of the latency model. They are fitted, so they are sustained figures only."""
     for name, table in machine.latency.items():
         units = {constant.name: constant.unit for constant in family(name).all_constants}
         source = ", ".join(part for part in (table.source, table.date) if part)

@@ -1,4 +1,8 @@
-"""Finding a machine by name, alias, device name or file."""
+"""Finding a machine by name, alias, device name or file.
+
+The catalog is the specification files of some folders; a new file is a new machine. The entry-point group
+``perfmodel.hardware`` adds the folders of other distributions' packages.
+"""
 
 from __future__ import annotations
 
@@ -9,42 +13,49 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, shipped_folder
 from perfmodel.hardware_catalog.read import read_hardware
+from perfmodel.plugins import plugin_folders, warn_of_plugin
 
-#: words before the product in what NVML, torch, rocm-smi and people write
+#: words before the product's name, as NVML, torch, rocm-smi and people write it
 _BRANDS = ("nvidia", "amd", "tesla", "instinct", "geforce")
-#: a driver keeps up to 4 % of the memory to itself (45,457 of 49,152 MiB on an A40 with ECC: 7.6 %)
+#: the share of the memory that a driver may reserve, with a margin: up to 4 %, and 7.6 % on an A40 with ECC (45,457 of
+#: 49,152 MiB)
 _MEMORY_TOLERANCE = 0.1
 
 
 def search_folders() -> list[Path]:
-    """Return the folders that are searched, first match wins.
+    """Return the folders of specification files; the first match wins.
 
-    Those of the environment variable ``PERFMODEL_HARDWARE`` (separated as in PATH), then the specs of the
-    installed package, or of the checkout when it is installed editable.
+    First the folders in the environment variable ``PERFMODEL_HARDWARE`` (separated as in PATH), then the specs of
+    perfmodel (of the installed package, or of the checkout for an editable install), then those of plugins.
 
     Raises
     ------
     InputFileError
-        When a folder of ``PERFMODEL_HARDWARE`` does not exist.
+        When a folder in ``PERFMODEL_HARDWARE`` does not exist.
     """
+    return [*_user_folders(), shipped_folder(), *plugin_folders("hardware")]
+
+
+def _user_folders() -> list[Path]:
     folders = []
     for text in filter(None, os.environ.get("PERFMODEL_HARDWARE", "").split(os.pathsep)):
         if not Path(text).is_dir():
-            raise InputFileError("no such folder.", place=f"PERFMODEL_HARDWARE={text}", remedy="Unset or mend it.")
+            raise InputFileError("no such folder.", place=f"PERFMODEL_HARDWARE={text}", remedy="Unset or correct it.")
         folders.append(Path(text))
-    return [*folders, shipped_folder()]
+    return folders
 
 
 def spec_files() -> dict[str, Path]:
-    """Return catalog name -> file; a file of an earlier folder hides one of the same name."""
-    found: dict[str, Path] = {}
+    """Return catalog name -> file, in the order of `search_folders`; the first file of a name wins."""
+    files: dict[str, Path] = {}
     for folder in search_folders():
         for path in sorted(folder.glob("*.toml")):
-            found.setdefault(path.stem, path)
-    return found
+            files.setdefault(path.stem, path)
+    return files
 
 
 def hardware_names() -> list[str]:
@@ -54,38 +65,62 @@ def hardware_names() -> list[str]:
 
 @functools.lru_cache(maxsize=128)
 def _read(path: Path, _modified_ns: int) -> Hardware:
-    """Read a file once for each state of it; its ``[latency]`` tables when they are needed."""
+    """Read a file once for each of its versions; its ``[latency]`` tables when they are needed."""
     return read_hardware(path, lazy=True)
 
 
 def _load(path: Path) -> Hardware:
-    # A file that is not there, as behind a dangling link, gets its message from the reader.
+    # The reader has the message for a file that is not there, as behind a dangling link.
     return _read(path, path.stat().st_mtime_ns) if path.exists() else read_hardware(path)
+
+
+def _load_catalog() -> list[Hardware]:
+    """Return every machine in the order of `spec_files`. A plugin's wrong file is skipped with a warning."""
+    machines = []
+    for name, path in spec_files().items():
+        try:
+            machines.append(_load(path))
+        except InputFileError as error:
+            if path.parent not in plugin_folders("hardware"):
+                raise
+            warn_of_plugin(name, str(path), str(error))
+    return machines
+
+
+@dataclass(frozen=True)
+class Catalog(Reportable):
+    """All machines of the catalog."""
+
+    machines: tuple[Hardware, ...]
+
+
+def load_catalog() -> Catalog:
+    """Return all machines as a result that has a report."""
+    return Catalog(tuple(load_all()))
 
 
 def load_all() -> list[Hardware]:
     """Return every machine of the catalog, in the order of their names."""
-    files = spec_files()
-    return [_load(files[name]) for name in sorted(files)]
+    return sorted(_load_catalog(), key=lambda machine: machine.name)
 
 
-#: names that NVML and torch report for products that the catalog lacks, and that would pass for another one
-#: (pci.ids, github.com/pciutils/pciids @ c1c12547: device 2339 is the SXM5 of 94 GB)
+#: names that NVML and torch report for a product that the catalog lacks, and that would be mistaken for another one
+#: (pci.ids, github.com/pciutils/pciids @ c1c12547: device 2339 is the SXM5 with 94 GB)
 _OTHER_PRODUCTS = {"nvidia h100": "the H100 SXM5 with 94 GB"}
 
 
 def hardware(name: str | os.PathLike[str]) -> Hardware:
     """Return a machine by its catalog name, an alias, the name that NVML and torch report, or a file.
 
-    Names are compared without regard to case, spaces, hyphens, underscores and the brand in front ("NVIDIA",
-    "Tesla", "AMD Instinct", ...); the whole name has to match, since "H100" is a prefix of "H100 NVL".
+    Case, spaces, hyphens, underscores and a leading brand ("NVIDIA", "Tesla", "AMD Instinct", ...) do not matter. The
+    whole name has to match, since "H100" is a prefix of "H100 NVL".
 
     Raises
     ------
     UsageError
-        When no machine answers to the name; the message has the nearest.
+        When no machine has this name; the message suggests the nearest.
     InputFileError
-        When a file is named that cannot be read or is wrong.
+        When a file cannot be read or is wrong.
 
     >>> hardware("a100-sxm4-40gb").sm_count
     108
@@ -99,45 +134,43 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     other = _OTHER_PRODUCTS.get(text.strip().lower())
     if other:
         raise UsageError(
-            f"{text!r} is how {other} calls itself, which the catalog does not have.",
-            remedy="Name the machine you mean: h100-sxm5-80gb, h100-pcie-80gb or h100-nvl-94gb.",
+            f"{text!r} is the name that {other} reports, which the catalog does not have.",
+            remedy="Name the machine that you mean: h100-sxm5-80gb, h100-pcie-80gb or h100-nvl-94gb.",
         )
-    known = _names()
-    found = known.get(name_key(text))
-    if found is not None:
-        return found
+    by_key = _machines_by_key()
+    machine = by_key.get(name_key(text))
+    if machine is not None:
+        return machine
     if os.sep in text:
         return read_hardware(text)
-    aliases = {alias for machine in known.values() for alias in machine.aliases}
+    aliases = {alias for machine in by_key.values() for alias in machine.aliases}
     raise unknown_name("hardware", text, {*files, *aliases}, main=files)
 
 
-def _names() -> dict[str, Hardware]:
-    """Return every name that a machine answers to, in the form of `name_key`.
+def _machines_by_key() -> dict[str, Hardware]:
+    """Return every name of every machine, in the form of `name_key`, and the machine that it stands for.
 
-    The machines of ``PERFMODEL_HARDWARE`` come first, so that a calibrated file of a user answers to the
-    device name in place of the shipped one.
+    The machines of ``PERFMODEL_HARDWARE`` come first, so that a calibrated file of a user takes the device name in
+    place of the shipped one; those of plugins come last.
     """
-    shipped = shipped_folder()
-    files = sorted(spec_files().items(), key=lambda item: (item[1].parent == shipped, item[0]))
-    known: dict[str, Hardware] = {}
-    for _, path in files:
-        machine = _load(path)
-        for other in (machine.name, *machine.device_names, *machine.aliases):
-            known.setdefault(name_key(other), machine)
-    return known
+    machines: dict[str, Hardware] = {}
+    for machine in _load_catalog():
+        for name in (machine.name, *machine.device_names, *machine.aliases):
+            machines.setdefault(name_key(name), machine)
+    return machines
 
 
 def same_machine(name: str, machine: Hardware) -> bool:
-    """Return whether a name is one that a machine answers to: its own, an alias, or what NVML and torch report.
+    """Return whether a name stands for a machine: its own, an alias, or the name that NVML and torch report.
 
-    The machine may come from a file of the user's, which the catalog does not know.
+    The machine may come from a file of the user's that is not in the catalog.
     """
-    return name_key(name) in {name_key(known) for known in (machine.name, *machine.aliases, *machine.device_names)}
+    names = (machine.name, *machine.aliases, *machine.device_names)
+    return name_key(name) in {name_key(other) for other in names}
 
 
 def name_key(name: str) -> str:
-    """Return a name for comparison: lower case, no brand in front, no separators.
+    """Return a name for comparison: lower case, without leading brand and separators.
 
     >>> name_key("NVIDIA A100-SXM4-80GB") == name_key("a100_sxm4_80gb")
     True
@@ -156,10 +189,10 @@ def _words(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class DeviceMatch:
-    """The machine of the catalog that fits a device, and why.
+    """The machine of the catalog that matches a device, and why.
 
-    ``by`` is "name", or "name and memory size" where the name alone fits several; ``memory_differs`` says that
-    the device has another memory size than the machine: a partition (MIG, vGPU) or another product.
+    ``by`` is "name", or "name and memory size" where the name alone matches several. ``memory_differs`` means that the
+    device has another memory size than the machine: it is a partition (MIG, vGPU) or another product.
     """
 
     hardware: Hardware
@@ -168,31 +201,32 @@ class DeviceMatch:
 
 
 def match_device(name: str, memory_bytes: float | None = None) -> DeviceMatch | None:
-    """Return the machine that a device is, by the name it reports and the size of its memory, or None.
+    """Return the machine that matches a device's reported name and memory size, or None.
 
-    The whole name decides where a machine lists it. Otherwise the machines whose name has all the words of
-    the device's name and whose memory is as large are looked at, and one is taken when it is the only one.
+    If a machine lists the whole name, that decides. Otherwise the machine is the only one whose device name contains
+    all words of the reported name and whose memory has the same size.
     """
     if name.strip().lower() in _OTHER_PRODUCTS:
         return None
-    exact = _names().get(name_key(name))
-    # an alias of people ("v100-sxm2") is no device name: it says nothing about the memory
+    by_key = _machines_by_key()
+    exact = by_key.get(name_key(name))
+    # An alias such as "v100-sxm2" is not a device name and does not determine the memory size.
     if exact is not None and name_key(name) in map(name_key, exact.device_names):
-        return DeviceMatch(exact, "name", memory_bytes is not None and not _as_large(exact, memory_bytes))
+        return DeviceMatch(exact, "name", memory_bytes is not None and not _has_memory(exact, memory_bytes))
     words = set(_words(name))
     if memory_bytes is None or not words:
         return None
-    fitting = {
+    candidates = {
         machine.name: machine
-        for machine in _names().values()
+        for machine in by_key.values()
         for listed in machine.device_names
-        if words <= set(_words(listed)) and _as_large(machine, memory_bytes)
+        if words <= set(_words(listed)) and _has_memory(machine, memory_bytes)
     }
-    if len(fitting) != 1:
+    if len(candidates) != 1:
         return None
-    return DeviceMatch(next(iter(fitting.values())), "name and memory size")
+    return DeviceMatch(next(iter(candidates.values())), "name and memory size")
 
 
-def _as_large(machine: Hardware, memory_bytes: float) -> bool:
+def _has_memory(machine: Hardware, memory_bytes: float) -> bool:
     capacity = machine.main_memory.capacity_bytes
     return capacity is not None and abs(memory_bytes / capacity - 1) <= _MEMORY_TOLERANCE

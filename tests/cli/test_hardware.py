@@ -129,7 +129,7 @@ def test_detect_describes_this_machine(perfmodel: Program, monkeypatch: pytest.M
     (cpu,) = ran.json["rows"]
     assert cpu["device"] == "cpu"
     assert cpu["cores"] >= 1
-    assert "no NVIDIA GPU" in ran.err
+    assert "NVML reports no NVIDIA GPU" in ran.err
 
 
 def test_detect_names_the_spec_of_each_gpu(perfmodel: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_detect_names_the_spec_of_each_gpu(perfmodel: Program, monkeypatch: pyte
     whole, part, unknown, _cpu = ran.json["notes"]
     assert "--on a100-sxm4-80gb" in whole
     assert "partition" in part
-    assert "no spec fits" in unknown
+    assert "no spec matches" in unknown
 
 
 @pytest.mark.parametrize("command", ["list", "show", "lint", "detect"])

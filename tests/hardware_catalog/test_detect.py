@@ -11,7 +11,8 @@ import pytest
 
 from perfmodel.errors import UnavailableError
 from perfmodel.hardware_catalog import hardware, read_hardware
-from perfmodel.hardware_catalog.detect import CpuDescription, cpu_hardware, detect_cpu, detect_gpus
+from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
+from perfmodel.hardware_catalog.detect import CpuDescription, detect_cpu, detect_gpus
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.write import without_path, write_spec
 from perfmodel.operators.gemm import Gemm

@@ -11,8 +11,11 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.files import read_document, read_text, shipped_folder
 from perfmodel.hardware_catalog.lint import chip, form, links, measured, memory, peaks
@@ -20,7 +23,7 @@ from perfmodel.hardware_catalog.lint._codes import CODES
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, find_twin, key_lines, line_of, values_of
 from perfmodel.hardware_catalog.read import parse_spec, read_spec, to_hardware
 
-__all__ = ["CODES", "RULES", "Finding", "lint_file"]
+__all__ = ["CODES", "RULES", "Finding", "LintResult", "lint_file", "lint_files"]
 
 RULES = (
     form.check_sources,
@@ -37,6 +40,31 @@ RULES = (
     measured.check_sustained,
 )
 _ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True)
+class LintResult(Reportable):
+    """The findings in some specification files."""
+
+    files: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def num_errors(self) -> int:
+        """How many findings are errors."""
+        return sum(finding.severity == "error" for finding in self.findings)
+
+
+def lint_files(paths: Iterable[str | os.PathLike[str]]) -> LintResult:
+    """Return the findings in several specification files.
+
+    Raises
+    ------
+    InputFileError
+        When a file does not exist, or is a directory.
+    """
+    files = tuple(map(os.fspath, paths))
+    return LintResult(files, tuple(finding for file in files for finding in lint_file(file)))
 
 
 def lint_file(path: str | os.PathLike[str]) -> list[Finding]:

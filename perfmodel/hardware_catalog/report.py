@@ -1,0 +1,189 @@
+"""Reports of the hardware catalog: the list of machines, one machine, the linter's findings, this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Column, Report, report
+from perfmodel.core.roofline import ridge_point
+from perfmodel.core.units import format_binary, format_si
+from perfmodel.hardware_catalog.detect import CpuDescription, Detection
+from perfmodel.hardware_catalog.figures import Figure, MachineFigures
+from perfmodel.hardware_catalog.find import Catalog, DeviceMatch, hardware_names
+from perfmodel.hardware_catalog.lint import LintResult
+from perfmodel.hardware_catalog.nvml import GpuReading
+
+_NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
+
+_CATALOG_COLUMNS = (
+    Column("name"),
+    Column("vendor", shown=False),
+    Column("architecture", shown=False),
+    Column("memory_capacity_bytes", "memory", "iB", digits=3),
+    Column("memory_bandwidth_bytes_per_s", "bandwidth", "B/s"),
+    Column("fp32_flop_per_s", "fp32", "FLOP/s"),
+    Column("fp16_flop_per_s", "fp16", "FLOP/s"),
+    Column("fp16_ridge_point_flop_per_byte", "fp16 ridge", "FLOP/B"),
+    Column("peak_flop_per_s", unit="FLOP/s", shown=False),
+    Column("ridge_point_flop_per_byte", unit="FLOP/B", shown=False),
+)
+_DETECT_COLUMNS = (
+    Column("device"),
+    Column("name"),
+    Column("hardware", "spec"),
+    Column("matched_by", "matched by"),
+    Column("cores"),
+    Column("simd_bits", "SIMD bits"),
+    Column("clock_hz", "clock", "Hz"),
+    Column("memory_clock_hz", "memory clock", "Hz"),
+    Column("memory_bytes", "memory", "iB"),
+    Column("l1_bytes", "L1", "iB", shown=False),
+    Column("l2_bytes", "L2", "iB"),
+    Column("l3_bytes", "L3", "iB"),
+    Column("pcie_generation", "PCIe"),
+    Column("pcie_width", "lanes"),
+    Column("power_limit_w", "power limit", "W"),
+    Column("driver"),
+)
+
+
+@report.register
+def _(catalog: Catalog, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report:
+    """Return one row for each machine: memory, dense peaks, ridge points."""
+    rows = [_catalog_row(machine) for machine in catalog.machines]
+    notes = ("Dense peaks: of the tensor engine where it supports the dtype, otherwise of the vector engine.",)
+    return Report("hardware list", _CATALOG_COLUMNS, rows, context, notes=notes, title="Hardware catalog")
+
+
+def _catalog_row(machine: Hardware) -> dict[str, Any]:
+    memory = machine.main_memory
+    bandwidth = memory.bandwidth_bytes_per_s
+    peaks = {dtype: machine.native_peak(dtype).flop_per_s for dtype in machine.dtypes()}
+    ridges = {dtype: ridge_point(peak, bandwidth) for dtype, peak in peaks.items()} if bandwidth else {}
+    return {
+        "name": machine.name,
+        "vendor": machine.vendor,
+        "architecture": machine.architecture,
+        "memory_capacity_bytes": memory.capacity_bytes,
+        "memory_bandwidth_bytes_per_s": bandwidth,
+        "fp32_flop_per_s": peaks.get("fp32"),
+        "fp16_flop_per_s": peaks.get("fp16"),
+        "fp16_ridge_point_flop_per_byte": ridges.get("fp16"),
+        "peak_flop_per_s": peaks,
+        "ridge_point_flop_per_byte": ridges,
+    }
+
+
+@report.register
+def _(result: MachineFigures, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report:
+    """Return one row for each figure, and the sources as a numbered list below the table."""
+    machine, figures = result.machine, result.figures
+    sources = list(dict.fromkeys(text for item in figures for text in (item.source, item.sustained_source) if text))
+    numbers = {source: f"[{number}]" for number, source in enumerate(sources, start=1)}
+    columns = (
+        Column("table", merge=True),
+        Column("key"),
+        Column("value", "datasheet", show_row=lambda row: _quantity(row["value"], row["unit"])),
+        Column("unit", shown=False),
+        Column("sustained", show_row=lambda row: _quantity(row["sustained"], row["unit"])),
+        Column("fraction", unit="fraction"),
+        Column("source", show_row=lambda row: _references(row, numbers)),
+        Column("sustained_source", shown=False),
+        Column("note", shown=False),
+    )
+    names = ", ".join((*machine.aliases, *machine.device_names))
+    notes = (
+        *([f"Also known as: {names}."] if names else []),
+        *(f"{number} {source}" for source, number in numbers.items()),
+        *dict.fromkeys(f"{item.table} {item.key}: {item.note}" for item in figures if item.note),
+        *dict.fromkeys(f"{table}: {note}" for table, note in machine.notes.items()),
+    )
+    rows = [_figure_row(figure) for figure in figures]
+    title = f"{machine.title} ({machine.vendor}, {machine.architecture})"
+    context = {**context, "hardware": machine.name, "file": machine.path}
+    return Report("hardware show", columns, rows, context, notes=notes, title=title)
+
+
+def _figure_row(figure: Figure) -> dict[str, Any]:
+    return {**asdict(figure), "fraction": figure.fraction}
+
+
+def _quantity(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    return format_binary(value) if unit == "B" else format_si(value, unit)
+
+
+def _references(row: Mapping[str, Any], numbers: Mapping[str, str]) -> str:
+    """Return the numbers of a row's sources in the list below the table."""
+    return " ".join(numbers[row[key]] for key in ("source", "sustained_source") if row[key])
+
+
+@report.register
+def _(result: LintResult, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report:
+    """Return one row for each finding."""
+    columns = tuple(Column(key) for key in ("file", "line", "key", "severity", "code", "message"))
+    rows = [asdict(finding) for finding in result.findings]
+    other = len(result.findings) - result.num_errors
+    note = f"files: {len(result.files)}, errors: {result.num_errors}, other findings: {other}"
+    return Report("hardware lint", columns, rows, context, notes=(note,))
+
+
+@report.register
+def _(detection: Detection, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Report:
+    """Return one row for each device of this machine."""
+    rows = [*(_gpu_row(gpu, match) for gpu, match in detection.gpus), _cpu_row(detection.cpu)]
+    notes = (
+        *(f"cuda:{gpu.index}: {_advice(match)}" for gpu, match in detection.gpus),
+        "cpu: measure its ceilings with: perfmodel calibrate --device cpu",
+    )
+    return Report("hardware detect", _DETECT_COLUMNS, rows, context, notes=notes, title="This machine")
+
+
+def _gpu_row(gpu: GpuReading, match: DeviceMatch | None) -> dict[str, Any]:
+    return {
+        "device": f"cuda:{gpu.index}",
+        "name": gpu.name,
+        "hardware": match.hardware.name if match else None,
+        "matched_by": match.by if match else None,
+        "clock_hz": gpu.sm_clock_hz,
+        "memory_clock_hz": gpu.memory_clock_hz,
+        "memory_bytes": gpu.memory_bytes,
+        "pcie_generation": gpu.pcie_generation,
+        "pcie_width": gpu.pcie_width,
+        "power_limit_w": gpu.power_limit_w,
+        "driver": gpu.driver,
+    }
+
+
+def _advice(match: DeviceMatch | None) -> str:
+    if match is None:
+        return (
+            "no spec matches. Write one, starting from that of a similar machine "
+            "(perfmodel hardware show h100 lists the figures), and pass --on FILE."
+        )
+    if match.memory_differs:
+        return f"the name is that of {match.hardware.name}, the memory size is not: a partition (MIG, vGPU)?"
+    return f"pass --on {match.hardware.name}"
+
+
+def _cpu_row(cpu: CpuDescription) -> dict[str, Any]:
+    # `calibrate` may have written a file of this name into a folder of PERFMODEL_HARDWARE.
+    in_catalog = cpu.slug in hardware_names()
+    return {
+        "device": "cpu",
+        "name": cpu.model,
+        "hardware": cpu.slug if in_catalog else None,
+        "matched_by": "name" if in_catalog else None,
+        "cores": cpu.cores,
+        "simd_bits": cpu.simd_bits,
+        "clock_hz": cpu.max_clock_hz,
+        "memory_bytes": cpu.memory_bytes,
+        "l1_bytes": cpu.l1_bytes,
+        "l2_bytes": cpu.l2_bytes,
+        "l3_bytes": cpu.l3_bytes,
+    }
