@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 import importlib
+import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,9 +108,17 @@ def _render(report: Report, format_: Format, *, to_terminal: bool) -> str:
     renderer = importlib.import_module(f"perfmodel.render.{format_}")
     if format_ is not Format.table:
         return str(renderer.render(report))
-    terminal = to_terminal and sys.stdout.isatty()
-    width = renderer.terminal_width() if terminal else None
-    return str(renderer.render(report, width=width, color=terminal and renderer.wants_color(sys.stdout)))
+    return str(renderer.render(report, width=_width(), color=to_terminal and _wants_color()))
+
+
+def _width() -> int:
+    """Return the width for text: COLUMNS, else that of the terminal, else 80."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def _wants_color() -> bool:
+    """Return whether colours may be used: on a terminal that is not dumb, unless NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def context(**extra: Any) -> Mapping[str, Any]:

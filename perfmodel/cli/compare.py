@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.cli._common import (
-    Format,
     FormatOption,
     OutputOption,
     PlotOption,
@@ -94,7 +93,7 @@ def command(
     """
     from perfmodel.comparison.compare import THRESHOLD, Rules, compare
     from perfmodel.comparison.report import compare_report, gate
-    from perfmodel.records.bench_runs import read_bench_run
+    from perfmodel.records.runs import read_bench_run
 
     limit = None if fail_on is None else parse_fraction(fail_on, "--fail-on")
     least = min(THRESHOLD, THRESHOLD if limit is None else limit)
@@ -104,28 +103,22 @@ def command(
         drift=None if drift is None else parse_fraction(drift, "--drift"),
     )
     chosen = _across(across or [])
-    for_people = _for_people(format_, output)
+    if output is not None and str(output) != "-":
+        check_destination(output)
+        output_format(format_, output)
     if plot is not None:
         check_destination(plot, ".png", ".svg", ".pdf")
     first = [read_bench_run(path) for path in (before, *(repeat_before or ()))]
     second = [read_bench_run(path) for path in (after, *(repeat_after or ()))]
     found = compare(first, second, rules, chosen)
     more = context(fail_on=limit, across=chosen)
-    emit(compare_report(found, first, second, more, for_people=for_people, everything=everything), format_, output)
+    emit(compare_report(found, first, second, more, everything=everything), format_, output)
     if plot:
         _draw(found, plot)
     broken = [] if limit is None else gate(found, limit)
     for sentence in broken:
         status(sentence)
     return EXIT_BAD_FINDING if broken else 0
-
-
-def _for_people(format_: Format | None, output: Path | None) -> bool:
-    """Check the destination, and return whether people are to read the result."""
-    if output is not None and str(output) != "-":
-        check_destination(output)
-        format_ = output_format(format_, output)
-    return format_ in (None, Format.table, Format.markdown)
 
 
 def _across(given: list[str]) -> tuple[str, ...]:

@@ -117,12 +117,12 @@ def _facts(made: Diagnosis, path: Path, found: str) -> dict[str, object]:
 def _write_plan(made: Diagnosis, path: Path) -> bool:
     """Write the candidates, and return whether there are any."""
     from perfmodel.files import write_atomic
-    from perfmodel.investment.plan_toml import plan_toml
+    from perfmodel.investment.plan import plan_toml
 
     if not made.advice:
         status(f"nothing saves 1 % or more: {path} is not written.")
         return False
-    write_atomic(path, plan_toml(made))
+    write_atomic(path, plan_toml(made.advice))
     status(f"wrote {path}")
     return True
 

@@ -5,30 +5,31 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perfmodel.comparison.compare import SAME, SLOWER, UNCLEAR, VERDICTS, Change, Comparison, Overall
 from perfmodel.comparison.pairing import IDENTITY, BenchRow, BenchRun, differing_facts
 from perfmodel.core.report import Column, Report
 
-#: keys of JSON and CSV, in the order of the contract
-ROW_COLUMNS = (
+
+def signed(share: float | None) -> str:
+    """Return a share in per cent with its sign, with one decimal.
+
+    >>> signed(0.0312)
+    '+3.1'
+    """
+    return "-" if share is None else f"{100 * share:+.1f}"
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return the interval of a row's change for people."""
+    known = row["low"] is not None and row["high"] is not None
+    return f"{signed(row['low'])} to {signed(row['high'])} %" if known else "unknown"
+
+
+COLUMNS = (
     Column("op", shown=False),
-    Column("name", "operator"),
-    Column("before_s", "before", "s"),
-    Column("after_s", "after", "s"),
-    Column("change", unit="fraction", shown=False),
-    Column("low", unit="fraction", shown=False),
-    Column("high", unit="fraction", shown=False),
-    Column("verdict"),
-    Column("kernel"),
-    Column("dimensions"),
-    Column("dtype"),
-    *(Column(key, shown=False) for key in ("cache", "timing", "device")),
-    *(Column(key, shown=False) for key in ("before_samples", "after_samples", "noise", "drift", "basis")),
-)
-#: what people see: the operator first, the change with its sign
-_PEOPLE = (
     Column("name", "operator"),
     Column("dimensions"),
     Column("dtype", drop=3),
@@ -36,9 +37,13 @@ _PEOPLE = (
     Column("device", drop=1),
     Column("before_s", "before", "s", drop=2),
     Column("after_s", "after", "s", drop=1),
-    Column("change_text", "change"),
-    Column("interval_text", "95 % interval", drop=4),
+    Column("change", unit="fraction", show=lambda change: f"{signed(change)} %"),
+    Column("interval", "95 % interval", drop=4, show_row=_interval),
+    Column("low", unit="fraction", shown=False),
+    Column("high", unit="fraction", shown=False),
     Column("verdict"),
+    *(Column(key, shown=False) for key in ("cache", "timing")),
+    *(Column(key, shown=False) for key in ("before_samples", "after_samples", "noise", "drift", "basis")),
 )
 SUMMARY_COLUMNS = (
     Column("rows_of", "geometric mean of"),
@@ -56,7 +61,6 @@ def compare_report(
     after: Sequence[BenchRun],
     context: Mapping[str, Any] | None = None,
     *,
-    for_people: bool = False,
     everything: bool = False,
 ) -> Report:
     """Return the report of a comparison.
@@ -66,8 +70,7 @@ def compare_report(
     found : the changes.
     before, after : the records of both sides, for what differs between them.
     context : what goes into the report's context besides the records.
-    for_people : list significant and unclear changes only, the largest slowdown first; else every row.
-    everything : list every row to people too.
+    everything : show people every row; else only those that changed or are unclear.
 
     Notes
     -----
@@ -75,30 +78,31 @@ def compare_report(
     kernel, dimensions, dtype, cache, timing, device; before_samples, after_samples; noise and drift, the standard
     errors of ln(after / before); basis, what the noise was taken from.
     """
-    changes = sorted(found.changes, key=_urgency) if for_people else list(found.changes)
-    hidden = [change for change in changes if change.verdict == SAME] if for_people and not everything else []
-    listed = [change for change in changes if change not in hidden]
-    rows = [_row(change) | (_texts(change) if for_people else {}) for change in listed]
+    rows = [_row(change) for change in found.changes]
+    listed = [row for row in rows if everything or row["verdict"] != SAME]
+    hidden = len(rows) - len(listed)
     counted = Counter(change.verdict for change in found.changes)
     said = ", ".join(f"{counted[verdict]} {verdict}" for verdict in VERDICTS if counted[verdict])
     places = (", ".join(run.place for run in side) for side in (before, after))
     several = len({row["device"] for row in rows}) > 1
-    people = tuple(column for column in _PEOPLE if several or column.key != "device")
     return Report(
         "compare",
-        people if for_people else ROW_COLUMNS,
+        tuple(replace(column, shown=several) if column.key == "device" else column for column in COLUMNS),
         rows,
         {"before": [run.place for run in before], "after": [run.place for run in after], **(context or {})}
         | {"only_before": _labels(found.pairs.only_before), "only_after": _labels(found.pairs.only_after)}
         | {"drift": found.drift.basis, "threshold": found.rules.threshold},
-        notes=tuple(_notes(found, before, after, said, len(hidden))),
+        notes=tuple(_notes(found, before, after)),
         title=f"Change of time from {next(places)} to {next(places)}: {said or 'no row has a time on both sides'}",
         more={"summary": _summary(found)},
+        people_rows=sorted(listed, key=_urgency),
+        unlisted=f"Rows that did not change: {hidden}; pass --all to list them." if hidden else "",
     )
 
 
-def _urgency(change: Change) -> tuple[int, float]:
-    return VERDICTS.index(change.verdict), -abs(change.change)
+def _urgency(row: Mapping[str, Any]) -> tuple[int, float]:
+    """Return the sort key for people: by verdict, then the largest change first."""
+    return VERDICTS.index(row["verdict"]), -abs(row["change"])
 
 
 def _row(change: Change) -> dict[str, Any]:
@@ -125,21 +129,6 @@ def _either(change: Change, key: str) -> str:
     return a if a == b else f"{a or '-'} -> {b or '-'}"
 
 
-def _texts(change: Change) -> dict[str, str]:
-    known = change.low is not None and change.high is not None
-    interval = f"{signed(change.low)} to {signed(change.high)} %" if known else "not known"
-    return {"change_text": f"{signed(change.change)} %", "interval_text": interval}
-
-
-def signed(share: float | None) -> str:
-    """Return a share in per cent with its sign, with one decimal.
-
-    >>> signed(0.0312)
-    '+3.1'
-    """
-    return "-" if share is None else f"{100 * share:+.1f}"
-
-
 def _summary(found: Comparison) -> Report:
     """Return the geometric mean of the ratios: of all rows, and of each operator where there are several."""
     groups: dict[str, list[Change]] = {}
@@ -163,11 +152,8 @@ def _summed(name: str, overall: Overall | None) -> dict[str, Any]:
     }
 
 
-def _notes(
-    found: Comparison, before: Sequence[BenchRun], after: Sequence[BenchRun], said: str, hidden: int
-) -> list[str]:
-    notes = [f"Not listed, since they are the same: {_rows(hidden)}; --all lists them."] if hidden else []
-    notes += _rule(found)
+def _notes(found: Comparison, before: Sequence[BenchRun], after: Sequence[BenchRun]) -> list[str]:
+    notes = _rule(found)
     notes += [f"{row.label}: had a time before, now {_lost(now)}." for row, now in found.pairs.lost]
     for rows, side in ((found.pairs.only_before, "before"), (found.pairs.only_after, "after")):
         if rows:

@@ -182,11 +182,13 @@ def test_the_gate_fails_for_what_is_slower_beyond_the_limit_and_for_what_is_lost
 def test_the_report_lists_changes_to_people_and_everything_to_programs():
     found = compare([exact([1.0, 1.0, 1.0])], [exact([1.2, 0.7, 1.0])], Rules(drift=0.001))
     arguments = (found, [exact([1.0])], [exact([1.0])])
-    people = compare_report(*arguments, for_people=True)
-    assert [row["verdict"] for row in people.rows] == [SLOWER, FASTER]
-    assert any("--all" in note for note in people.notes)
-    assert len(compare_report(*arguments, for_people=True, everything=True).rows) == 3
-    document = compare_report(*arguments).as_json()
+    report = compare_report(*arguments)
+    assert [row["verdict"] for row in report.shown_rows] == [SLOWER, FASTER]
+    assert report.unlisted == "Rows that did not change: 1; pass --all to list them."
+    everything = compare_report(*arguments, everything=True)
+    assert [row["verdict"] for row in everything.shown_rows] == [SLOWER, FASTER, SAME]
+    assert everything.unlisted == ""
+    document = report.as_json()
     keys = ["op", "name", "before_s", "after_s", "change", "low", "high", "verdict"]
     assert [list(row)[:8] for row in document["rows"]] == [keys] * 3
     (summary,) = document["summary"]

@@ -1,0 +1,134 @@
+"""The options that several commands have, each defined once: one name, one meaning, one way to write its value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.core.units import parse_fraction
+from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.render import format_names, renderer
+
+_MACHINE = "a catalog name, alias or spec file"
+
+
+def format_option(command: str = "") -> Any:
+    """Return ``--format`` with the formats that are there for a command."""
+    names = format_names(command)
+    return typer.Option(
+        "--format",
+        "-f",
+        metavar="FORMAT",
+        help=f"Output format: {', '.join(names)}. Default: table, or by the suffix of --output.",
+        parser=lambda text: renderer(text, command).name,
+        autocompletion=lambda: list(names),
+        show_default=False,
+    )
+
+
+def fraction_option(name: str, help_: str) -> Any:
+    """Return an option whose value is a percentage or a fraction: 5% and 0.05 are the same, 5 is refused."""
+    return typer.Option(
+        name,
+        metavar="PERCENT",
+        help=help_,
+        parser=lambda text: text if isinstance(text, float) else parse_fraction(text, name),
+        show_default=False,
+    )
+
+
+FormatOption = Annotated[str | None, format_option()]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write the result to FILE instead of stdout.", show_default=False
+    ),
+]
+WideOption = Annotated[bool, typer.Option("--wide", help="Show every column of the table, however long its lines.")]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw a plot into FILE (.png, .svg or .pdf).", show_default=False),
+]
+#: ``--on`` of commands that take several machines, of those that take one, and of those that read a profile
+MachinesOption = Annotated[
+    list[str] | None,
+    typer.Option("--on", metavar="HW", help=f"Machine: {_MACHINE}. May be repeated.", show_default=False),
+]
+MeasuredMachinesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--on",
+        metavar="HW",
+        help=f"Machine: {_MACHINE}. Only rows measured on it are used, with its figures. May be repeated. Default: "
+        "the machine that each row names.",
+        show_default=False,
+    ),
+]
+MachineOption = Annotated[
+    str | None,
+    typer.Option("--on", metavar="HW", help=f"Machine: {_MACHINE}. Default: this machine.", show_default=False),
+]
+ProfiledMachineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="HW",
+        help=f"Machine that was profiled: {_MACHINE}. Default: the device that the profile names.",
+        show_default=False,
+    ),
+]
+ProfileArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PROFILE",
+        help="A trace, an export of nsys, ncu or nvprof, key_averages, or a table with a name, a time with its "
+        "unit (time_ms, 'Time (ns)', or cells like '12 ms') and optionally calls.",
+    ),
+]
+GroupEntriesOption = Annotated[
+    str, typer.Option("--by", metavar="KEY", help="Group the entries of a trace by shape, op or kernel.")
+]
+WholeTraceOption = Annotated[
+    bool, typer.Option("--whole-trace", help="Count what ran outside the profiler's steps too (torch.profiler).")
+]
+EffortOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--effort",
+        metavar="KIND=DAYS[:RISK]",
+        help="Development days of a kind of change, and its risk (low, medium, high): fuse=3, cuda-graph=5:high. "
+        "May be repeated.",
+        show_default=False,
+    ),
+]
+_CACHES = "cold: inputs come from device memory; warm: the same buffers again and again; rotating: several sets of "
+CacheOption = Annotated[
+    CacheState,
+    typer.Option(
+        "--cache",
+        metavar="STATE",
+        help=f"Contents of the caches. {_CACHES}weights take turns.",
+        parser=lambda text: CacheState.parse(text, place="--cache"),
+    ),
+]
+TimingOption = Annotated[
+    Timing,
+    typer.Option(
+        "--timing",
+        metavar="INTERVAL",
+        help="Interval that a time covers. kernel: on the device, as a profiler sees it; graph: a share of a replayed "
+        "CUDA graph; event: between events around the framework's call, its dispatch included.",
+        parser=lambda text: Timing.parse(text, place="--timing"),
+    ),
+]
+LibraryOption = Annotated[
+    str,
+    typer.Option(
+        "--library",
+        metavar="NAME",
+        help="Library whose kernels run, as in measurement tables: torch, sglang, trtllm, nccl. Default: any.",
+        show_default=False,
+    ),
+]

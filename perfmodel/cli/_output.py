@@ -1,0 +1,151 @@
+"""Where the result of a command goes: checked before the work begins, written in one piece when it is done."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perfmodel import __version__
+from perfmodel.errors import UsageError
+from perfmodel.render import DEFAULT, Renderer, format_of_suffix, known_suffixes, renderer
+
+if TYPE_CHECKING:
+    from perfmodel.core.report import Report
+
+#: exit code of a command that found what it was asked to fail on
+BAD_FINDING = 1
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+_STDOUT = "-"
+_PACKED = ".gz"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """The format of a result, and the file that it is written to.
+
+    Attributes
+    ----------
+    renderer : the output format.
+    path : the file; None for standard output.
+    wide : whether tables show every column.
+    """
+
+    renderer: Renderer
+    path: Path | None = None
+    wide: bool = False
+
+    @classmethod
+    def of(cls, command: str, format_: str | None, output: Path | None, *, wide: bool = False) -> Destination:
+        """Return the destination that the options of a command name.
+
+        Raises
+        ------
+        UsageError
+            When the format is unknown, the file's suffix names none and none is given, or the file cannot be written.
+        """
+        if output is None or str(output) == _STDOUT:
+            return cls(renderer(format_ or DEFAULT, command), None, wide)
+        check_writable(output)
+        of_suffix = format_of_suffix(output, command)
+        chosen = renderer(format_ or of_suffix or _no_format(output, command), command)
+        if of_suffix not in (None, chosen.name) and output.suffix:
+            status(f"warning: {output} is written as {chosen.name}, as --format asks; its suffix means {of_suffix}.")
+        return cls(chosen, output, wide)
+
+    def write(self, report: Report, *, quiet: bool = False) -> None:
+        """Print a report, or write its file; ``quiet`` does not name the file on stderr.
+
+        Raises
+        ------
+        UsageError
+            When the file cannot be written, or the report cannot be written in this format.
+        """
+        if self.path is None:
+            sys.stdout.write(self.renderer.render(report, width=_width(), color=_wants_color(), wide=self.wide))
+            sys.stdout.flush()
+            return
+        from perfmodel.files import write_atomic
+
+        text = self.renderer.render(report, width=_width(), color=False, wide=self.wide)
+        packed = self.path.name.lower().endswith(_PACKED)
+        write_atomic(self.path, gzip.compress(text.encode(), mtime=0) if packed else text)
+        if not quiet:
+            wrote(self.path)
+
+
+def _no_format(output: Path, command: str) -> str:
+    raise UsageError(
+        f"the suffix {output.suffix!r} names no format.",
+        place=str(output),
+        remedy=f"Use {', '.join(known_suffixes(command))}, or give --format.",
+    )
+
+
+def _width() -> int:
+    """Return the width for text: COLUMNS, else that of the terminal, else 80."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def _wants_color() -> bool:
+    """Return whether colours may be used: on a terminal that is not dumb, unless NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def context(**facts: Any) -> Mapping[str, Any]:
+    """Return the context of a report: perfmodel's version, and the facts that the command adds."""
+    return {"perfmodel": __version__, **facts}
+
+
+def status(message: str) -> None:
+    """Print one line for people on stderr."""
+    print(message, file=sys.stderr)  # noqa: T201 -- the one place that speaks on stderr
+
+
+def wrote(path: Path) -> None:
+    """Name a file that was written, on stderr."""
+    status(f"wrote {path}")
+
+
+def save_plot(figure: Any, path: Path) -> None:
+    """Write a figure and name its file on stderr."""
+    from perfmodel.render.plots.figure import save_figure
+
+    save_figure(figure, path)
+    wrote(path)
+
+
+def check_plot(path: Path | None) -> None:
+    """Check before the work begins that a plot can be written; None is no plot.
+
+    Raises
+    ------
+    UsageError
+        When the suffix is not that of a picture, or the file cannot be written.
+    """
+    if path is not None:
+        check_writable(path, *PLOT_SUFFIXES)
+
+
+def check_writable(path: Path, *suffixes: str) -> None:
+    """Check before the work begins that a file can be written.
+
+    Raises
+    ------
+    UsageError
+        When the suffix is not one of ``suffixes`` (if any are given), the folder does not exist, or the path is
+        a folder itself.
+    """
+    if suffixes and path.suffix.lower() not in suffixes and str(path) != _STDOUT:
+        raise UsageError(
+            f"the suffix {path.suffix!r} is not known.", place=str(path), remedy=f"Use {', '.join(suffixes)}."
+        )
+    if path.is_dir():
+        raise UsageError("is a directory.", place=str(path), remedy="Name a file in it.")
+    if not path.parent.is_dir():
+        raise UsageError("its folder does not exist.", place=str(path), remedy=f"Make {path.parent} first.")
