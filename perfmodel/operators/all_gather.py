@@ -1,4 +1,4 @@
-"""All-gather: every GPU ends with the parts of all."""
+"""All-gather: every GPU receives the parts of all."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from perfmodel.operators.collective import Collective
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AllGather(Collective):
-    """receive[bytes] = the parts send[bytes / n] of all ranks, one after another, on each of n = ``num_gpus`` GPUs.
+    """receive[bytes] = the parts send[bytes / n] of all ranks in order, on each of n = ``num_gpus`` GPUs.
 
     ``bytes`` S is the size of the gathered result, as in nccl-tests. Each GPU receives, and in a ring sends,
-    S (n - 1) / n bytes. No FLOP. Memory: S / n bytes are read and S written.
+    S (n - 1) / n bytes. No FLOP. Memory: S / n bytes are read and S are written.
     """
 
     op: ClassVar[str] = "all_gather"
 
     def peer_bytes(self, *, in_switch: bool = False) -> Number:
-        """Return S (n - 1) / n; a switch that broadcasts saves no byte that a GPU has to receive [B]."""
+        """Return S (n - 1) / n; a switch that broadcasts does not reduce what a GPU has to receive [B]."""
         return self.bytes * self.share()
 
     def flop(self) -> Number:

@@ -1,4 +1,4 @@
-"""All-reduce: every GPU ends with the sum of all messages."""
+"""All-reduce: every GPU receives the sum of all messages."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from perfmodel.core.work import Number, plain
 from perfmodel.operators.collective import Collective
 
-#: what a switch adds: the types of multimem.ld_reduce, floating point and whole numbers of 32 bits and more (NVIDIA,
-#: PTX ISA 8.6, section "multimem.ld_reduce"); 8-bit whole numbers are not among them
+#: the dtypes that a switch can add: those of multimem.ld_reduce, floating point and integers of 32 bits and more
+#: (NVIDIA, PTX ISA 8.6, section "multimem.ld_reduce"); 8-bit integers are not among them
 SWITCH_DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AllReduce(Collective):
-    """receive[bytes] = sum over the ranks of send[bytes], on every one of ``num_gpus`` GPUs.
+    """receive[bytes] = sum over the ranks of send[bytes], on each of ``num_gpus`` GPUs.
 
-    Each GPU sends 2 S (n - 1) / n bytes in a ring, or by a reduce-scatter and an all-gather (the "busbw" of
+    Each GPU sends 2 S (n - 1) / n bytes in a ring, or in a reduce-scatter and an all-gather (the "busbw" of
     nccl-tests, https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). An NVSwitch that reduces
-    (NVLink SHARP, Hopper and later) needs S (n + 1) / n: a GPU gives its S bytes to the reductions, and broadcasts
-    the S / n that it had reduced. The bound takes the smaller of the two where the machine has such a switch and the
-    switch adds the dtype: from n = 4 on it is the switch's.
+    (NVLink SHARP, Hopper and later) needs S (n + 1) / n: a GPU sends its S bytes to the reductions and broadcasts the
+    S / n that it reduced. If the machine has such a switch and the switch can add the dtype, the bound takes the
+    smaller of the two: the switch's from n = 4 on.
 
-    FLOP = (n - 1) / n additions for each element. Memory: S bytes are read and S written.
+    FLOP = (n - 1) / n additions per element. Memory: S bytes are read and S are written.
     """
 
     op: ClassVar[str] = "all_reduce"
@@ -38,5 +38,5 @@ class AllReduce(Collective):
         return plain(np.minimum(ring, self.bytes * (self.num_gpus + 1.0) / self.num_gpus))
 
     def flop(self) -> Number:
-        """Return the additions, (n - 1) / n for each element [FLOP]."""
+        """Return the additions, (n - 1) / n per element [FLOP]."""
         return self.reduced_flop()

@@ -14,15 +14,15 @@ class Alltoall(Collective):
     """receive[j] of rank i = send[i] of rank j: a transposition over n = ``num_gpus`` GPUs, bytes / n for each pair.
 
     ``bytes`` S is the whole message of a rank. Each GPU sends S (n - 1) / n bytes: all but its own part. No FLOP.
-    Memory: S bytes are read and S written.
+    Memory: S bytes are read and S are written.
     """
 
     op: ClassVar[str] = "alltoall"
 
     def peer_bytes(self, *, in_switch: bool = False) -> Number:
-        """Return S (n - 1) / n: no byte is common, so that no switch can save one [B]."""
+        """Return S (n - 1) / n; all bytes differ, so a switch cannot reduce their number [B]."""
         return self.bytes * self.share()
 
     def flop(self) -> Number:
-        """Return 0: data is moved, nothing is computed."""
+        """Return 0: data is moved, not computed."""
         return 0.0 * self.bytes * self.num_gpus

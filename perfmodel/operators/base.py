@@ -1,4 +1,4 @@
-"""The base of every operator: dimensions with their rules, tensors, FLOP, and the choice of engine."""
+"""The base class of all operators: dimensions and their rules, FLOP, tensors, math engine."""
 
 from __future__ import annotations
 
@@ -17,39 +17,38 @@ from perfmodel.core.hardware import ENGINES
 from perfmodel.core.work import Number, Tensor, Work
 from perfmodel.errors import UsageError, unknown_name
 
-#: The largest dimension: float64 counts exactly up to here.
+#: the largest dimension: float64 represents all whole numbers up to here
 LARGEST_SIZE = 2**53
 
-#: parameters that are not an operator's dimensions
-_UNTOLD = frozenset({"dtype", "name", "count"})
-_UNTOLD_AUTO = _UNTOLD | {"engine"}
+#: parameters that are not dimensions; nor is the engine, unless one is chosen
+_NOT_DIMENSIONS = frozenset({"dtype", "name", "count"})
 
 
 def _unset(value: Any) -> bool:
-    """Whether a dimension was left to its default of None or an empty dtype."""
+    """Return whether a dimension has its default of None, or an empty dtype."""
     return value is None or (isinstance(value, str) and not value)
 
 
 def size(default: Any = dataclasses.MISSING, *, minimum: int = 1, doc: str = "") -> Any:
-    """Declare a dimension: a whole number, or an array of them, from ``minimum`` to 2^53.
+    """Declare a dimension: a whole number from ``minimum`` to 2^53, or an array of such numbers.
 
-    A default of None means that the operator derives it from the others.
+    With a default of None, the operator derives it from the others in `Operator.check`.
     """
     return _declare("size", default, minimum=minimum, doc=doc)
 
 
 def flag(default: bool, *, doc: str = "") -> Any:
-    """Declare a yes-or-no parameter."""
+    """Declare a parameter that is true or false."""
     return _declare("flag", default, doc=doc)
 
 
 def choice(default: str, allowed: tuple[str, ...], *, always_shown: bool = False, doc: str = "") -> Any:
-    """Declare a parameter that is one of some names; ``always_shown`` shows people the default too."""
+    """Declare a parameter that is one of several names; with ``always_shown`` tables show its default too."""
     return _declare("choice", default, allowed=allowed, always_shown=always_shown, doc=doc)
 
 
 def dtype_of(default: str = "", *, doc: str = "") -> Any:
-    """Declare a dtype; empty means that the operator derives it."""
+    """Declare a dtype; when it is empty, the operator derives it in `Operator.check`."""
     return _declare("dtype", default, doc=doc)
 
 
@@ -62,18 +61,19 @@ def _declare(kind: str, default: Any, **rules: Any) -> Any:
 class Operator(abc.ABC):
     """One call of an operator: dimensions in, FLOP and tensors out.
 
-    A subclass declares its dimensions with `size`, `flag`, `choice` and `dtype_of`, and implements
-    `flop` and `tensors`. Dimensions may be numpy arrays; then counts are arrays too.
+    A subclass declares its dimensions with `size`, `flag`, `choice` and `dtype_of`, and implements `flop` and
+    `tensors`. ``op`` is its public name, that of its module; the class has the same name in CamelCase. Dimensions may
+    be numpy arrays; counts are then arrays too.
 
     Raises
     ------
     UsageError
-        On construction, for a size that is zero, negative, fractional, infinite or above 2^53, and for
-        an unknown dtype, engine or choice.
+        On construction, for a size that is zero, negative, fractional, infinite or above 2^53, and for an unknown
+        dtype, engine or choice.
     """
 
     op: ClassVar[str] = ""
-    #: names of the dimensions that were derived from others, not given
+    #: names of the dimensions that were derived from others
     _derived: ClassVar[frozenset[str]] = frozenset()
     #: the engine that the operator's arithmetic runs on by default
     preferred_engine: ClassVar[str] = "vector"
@@ -81,7 +81,7 @@ class Operator(abc.ABC):
     dtype: str = dtype_of("fp32", doc="dtype of inputs and outputs")
     engine: str = choice("auto", ("auto", *ENGINES), doc="math engine; auto chooses by operator and dtype")
     name: str = _declare("label", "", doc="label in results")
-    count: int = _declare("count", 1, minimum=1, doc="how many such calls there are")
+    count: int = _declare("count", 1, minimum=1, doc="number of such calls")
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
@@ -91,27 +91,27 @@ class Operator(abc.ABC):
         self.check()
 
     def _check_shapes(self) -> None:
-        """Check that the dimensions that are arrays broadcast with each other."""
+        """Check that the dimensions that are arrays can be broadcast together."""
         shapes = {name: np.shape(value) for name, value in vars(self).items() if np.ndim(value)}
         try:
             np.broadcast_shapes(*shapes.values())
         except ValueError:
-            said = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             raise UsageError(
-                f"arrays of shapes that do not broadcast: {said}.",
+                f"the arrays cannot be broadcast together: {listed}.",
                 place=self.op,
-                remedy="Give arrays of one shape, or of shapes that numpy broadcasts.",
+                remedy="Give arrays of one shape, or of shapes that numpy can broadcast.",
             ) from None
 
     def check(self) -> None:  # noqa: B027 -- most operators have nothing to add
-        """Check what no single dimension shows, and fill in derived defaults; for subclasses."""
+        """Derive defaults and check the dimensions against each other; for subclasses."""
 
     @abc.abstractmethod
     def flop(self) -> Number:
-        """Return the floating-point operations of one call, a fused multiply-add counted as 2 [FLOP]."""
+        """Return the floating-point operations of one call [FLOP]. A fused multiply-add is 2."""
 
     def least_flop(self) -> Number:
-        """Return the FLOP that no known algorithm avoids, where that is fewer than the count of convention [FLOP]."""
+        """Return the FLOP that every known algorithm needs, where that is less than the conventional count [FLOP]."""
         return self.flop()
 
     @abc.abstractmethod
@@ -119,24 +119,24 @@ class Operator(abc.ABC):
         """Return the tensors that one call reads and writes."""
 
     def link_traffic(self) -> Mapping[str, Number]:
-        """Return the bytes that cross links off the device, by link name [B]."""
+        """Return the bytes that cross links to other devices or the host, by link name [B]."""
         return {}
 
     def composition(self) -> tuple[Operator, ...]:
-        """Return the operators that run one after another in the place of this one; none for a single kernel."""
+        """Return the operators that run one after another instead of this one; empty for a single kernel."""
         return ()
 
     def work(self) -> Work:
-        """Return the counted work: FLOP, traffic and working set."""
+        """Return FLOP, traffic and working set."""
         return Work.from_tensors(self.flop(), self.tensors())
 
     def params(self) -> dict[str, Any]:
         """Return the operator's dimensions by name, without dtype, name and count."""
-        skipped = _UNTOLD if self.engine != "auto" else _UNTOLD_AUTO
+        skipped = _NOT_DIMENSIONS if self.engine != "auto" else _NOT_DIMENSIONS | {"engine"}
         return {name: getattr(self, name) for name in self.dimensions() if name not in skipped}
 
     def given(self) -> tuple[str, ...]:
-        """Return the names of the parameters that were given and are not defaults: what people are shown."""
+        """Return the names of the parameters that tables show: those that were given and are not defaults."""
         rules = self.dimensions()
         return tuple(
             name
@@ -148,11 +148,11 @@ class Operator(abc.ABC):
     @classmethod
     @functools.cache
     def dimensions(cls) -> dict[str, Mapping[str, Any]]:
-        """Return every parameter that can be given, with its kind, rules, documentation and default."""
+        """Return every parameter with its kind, rules, documentation and default."""
         return {f.name: {**f.metadata, "default": f.default} for f in dataclasses.fields(cls)}
 
     def changed(self, **values: Any) -> Self:
-        """Return the operator with some parameters changed; what was derived from others is derived anew.
+        """Return the operator with some parameters changed; derived ones are derived again.
 
         Raises
         ------
@@ -163,7 +163,7 @@ class Operator(abc.ABC):
         return type(self)(**(given | values))
 
     def derive(self, **values: Any) -> None:
-        """Set the dimensions among ``values`` that were left to default to others; for `check`."""
+        """Set those dimensions among ``values`` that were not given; for `check`."""
         missing = {name: value for name, value in values.items() if _unset(getattr(self, name))}
         for name, value in missing.items():
             object.__setattr__(self, name, value)
@@ -171,7 +171,7 @@ class Operator(abc.ABC):
 
 
 def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
-    """Return a size as an int, or as a float64 array of whole numbers."""
+    """Return a size as an int, or an array of sizes as float64."""
     if value is None and rules["optional"]:
         return None
     if isinstance(value, (np.ndarray, list, tuple)):
@@ -191,7 +191,7 @@ def _in_range(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
     if value < rules["minimum"]:
         raise _bad_size(op, name, str(value), f"is below {rules['minimum']}", rules["minimum"])
     if value > LARGEST_SIZE:
-        raise _bad_size(op, name, str(value)[:24], "is above 2^53, the largest size that is counted exactly")
+        raise _bad_size(op, name, str(value)[:24], "is above 2^53, the largest exact size")
     return value
 
 
@@ -201,16 +201,16 @@ def _check_sizes(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> An
     except (TypeError, ValueError):
         raise _bad_size(op, name, repr(value)[:60], "is not an array of whole numbers") from None
     if array.size == 0:
-        raise _bad_size(op, name, "[]", "holds no size")
+        raise _bad_size(op, name, "[]", "contains no size")
     with np.errstate(invalid="ignore"):
-        good = (array >= rules["minimum"]) & (array <= LARGEST_SIZE) & (array == np.floor(array))
-    if not good.all():
-        _in_range(op, name, float(array[~good].flat[0]), rules)
+        valid = (array >= rules["minimum"]) & (array <= LARGEST_SIZE) & (array == np.floor(array))
+    if not valid.all():
+        _in_range(op, name, float(array[~valid].flat[0]), rules)
     return array
 
 
-def _bad_size(op: str, name: str, shown: str, why: str, least: int = 1) -> UsageError:
-    return UsageError(f"{name}={shown} {why}.", place=op, remedy=f"Write a whole number from {least} to 2^53.")
+def _bad_size(op: str, name: str, value: str, reason: str, least: int = 1) -> UsageError:
+    return UsageError(f"{name}={value} {reason}.", place=op, remedy=f"Write a whole number from {least} to 2^53.")
 
 
 def _check_flag(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> bool:
@@ -239,7 +239,7 @@ def _check_label(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> st
 
 def _check_count(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
     if np.ndim(value):
-        raise UsageError(f"{name} is one number, not a range.", place=op)
+        raise UsageError(f"{name} must be a single number.", place=op)
     return _check_size(op, name, value, rules)
 
 

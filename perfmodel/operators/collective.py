@@ -1,4 +1,4 @@
-"""What the collectives share: a message, the GPUs that take part, and the bytes that each sends to the others."""
+"""The base class of the collectives: a message, the participating GPUs, and the bytes that each GPU sends."""
 
 from __future__ import annotations
 
@@ -13,52 +13,51 @@ from perfmodel.operators.base import Operator, size
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Collective(Operator):
-    """An exchange among ``num_gpus`` GPUs of one node; counts are those of one GPU.
+    """An exchange among ``num_gpus`` GPUs of one node. All counts are for one GPU.
 
-    ``bytes`` is the size that nccl-tests prints: the whole buffer of a rank, the larger of what it holds before and
-    after. For an all-gather that is the gathered result, so that a rank brings bytes / num_gpus; for a
-    reduce-scatter it is what a rank brings, and it keeps bytes / num_gpus of the sum. Measured rows leave no other
-    reading: an all-gather of 512 MiB between two L40S takes 13.7 ms; a rank that brought 512 MiB would send
-    39 GB/s through a link of 31.5 GB/s.
+    ``bytes`` is the size that nccl-tests prints: the larger of a rank's send and receive buffers. An all-gather sends
+    bytes / num_gpus per rank and receives the gathered result; a reduce-scatter sends ``bytes`` and receives
+    bytes / num_gpus of the sum. Measurements confirm this reading: an all-gather of 512 MiB between two L40S takes
+    13.7 ms; if each rank sent 512 MiB, that would be 39 GB/s over a link of 31.5 GB/s.
 
-    The bytes cross the fastest link between the GPUs, which `link_traffic` calls "nvlink"; on a machine without
-    NVLink the analysis charges them to xGMI or PCIe.
+    The bytes cross the fastest link between the GPUs. `link_traffic` calls it "nvlink"; a prediction for a machine
+    without NVLink uses xGMI or PCIe.
 
     Parameters
     ----------
-    bytes : size of the message of a rank [B].
-    num_gpus : GPUs that take part; of one alone nothing crosses a link.
+    bytes : size of a rank's message [B].
+    num_gpus : number of participating GPUs; with a single one nothing crosses a link.
     """
 
     bytes: Number = size(doc="whole buffer of a rank in bytes, as nccl-tests counts it")
-    num_gpus: Number = size(doc="GPUs that take part")
+    num_gpus: Number = size(doc="participating GPUs")
 
     @abc.abstractmethod
     def peer_bytes(self, *, in_switch: bool = False) -> Number:
-        """Return the bytes that one GPU sends to the others, and receives from them [B].
+        """Return the bytes that one GPU sends to the others; it receives as many [B].
 
-        ``in_switch`` allows reductions in the switch between the GPUs, where that moves fewer bytes.
+        ``in_switch`` allows the switch between the GPUs to reduce where that moves fewer bytes.
         """
 
     def link_traffic(self) -> Mapping[str, Number]:
-        """Return the bytes that one GPU sends, in a ring or directly, under the name of the usual link [B]."""
+        """Return the bytes that one GPU sends in a ring or directly, under the name of the usual link [B]."""
         return {"nvlink": self.peer_bytes()}
 
     def share(self) -> Number:
-        """Return (num_gpus - 1) / num_gpus: the part of a message that concerns the other GPUs."""
+        """Return (num_gpus - 1) / num_gpus: the part of a message that goes to the other GPUs."""
         return (self.num_gpus - 1.0) / self.num_gpus
 
     def reduced_flop(self) -> Number:
-        """Return the additions of one GPU that reduces its part of the message from all ranks [FLOP].
+        """Return the additions of one GPU that reduces its part of the message over all ranks [FLOP].
 
-        It joins bytes / (num_gpus dtype size) elements of num_gpus ranks: num_gpus - 1 additions for each.
+        It adds bytes / (num_gpus x element size) elements of num_gpus ranks: num_gpus - 1 additions per element.
         """
         return self.share() * self.bytes / dtype_bytes(self.dtype)
 
     def buffer(self, parts: Number = 1.0) -> tuple[Number]:
-        """Return the shape of a buffer that holds one of ``parts`` equal parts of the message."""
+        """Return the shape of a buffer for one of ``parts`` equal parts of the message."""
         return (self.bytes / (dtype_bytes(self.dtype) * parts),)
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return the send and the receive buffer, each the whole message; a collective may shorten one."""
+        """Return the send and the receive buffer, both of the whole message; subclasses may shorten one."""
         return (Tensor.input("send", self.buffer(), self.dtype), Tensor.output("receive", self.buffer(), self.dtype))

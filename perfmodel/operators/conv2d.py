@@ -17,19 +17,19 @@ from perfmodel.operators.base import Operator, choice, size
 class Conv2d(Operator):
     """y[n, k, p, q] = sum over c / groups, r, s of x[n, c, h, w] weight[k, c / groups, r, s].
 
-    p = floor((h + 2 padding - dilation (r - 1) - 1) / stride) + 1, and q likewise from w and s. It is a matrix
+    p = floor((h + 2 padding - dilation (r - 1) - 1) / stride) + 1, and q in the same way from w and s. It is a matrix
     product of sizes (n p q) x k x (c / groups r s) for each group.
 
-    FLOP = 2 n k p q (c / groups) r s, the direct count, as in ``torch.utils.flop_counter``; products with the
-    padding are counted. Winograd's minimal filtering (Lavin and Gray 2016, arXiv 1509.09308) does 2.25 times fewer
-    multiplications for 3 x 3 filters with tiles F(2x2), and 4 times fewer with F(4x4), so that a library that chooses
-    it can be faster than the compute bound of this count: such a row is a different algorithm, not an error. Bounds
-    on memory and launch hold for it too; `least_flop` counts what even Winograd has to multiply.
+    FLOP = 2 n k p q (c / groups) r s, the direct count of ``torch.utils.flop_counter``, which includes products with
+    the padding. Winograd's minimal filtering (Lavin and Gray 2016, arXiv 1509.09308) needs 2.25 times fewer
+    multiplications for 3 x 3 filters with tiles F(2x2), and 4 times fewer with F(4x4). A library that chooses it can be
+    faster than the compute bound of the direct count: that is another algorithm, not an error. Its bounds on memory and
+    launch hold all the same; `least_flop` counts the multiplications that Winograd needs too.
 
-    PyTorch does fp32 convolutions in TF32 on Ampere and later unless told otherwise: then give ``dtype="tf32"``.
+    By default PyTorch computes fp32 convolutions in TF32 on Ampere and later; give ``dtype="tf32"`` for those.
 
-    Traffic reads x and the weights once and writes y once; of x only the rows and columns that a filter touches, for
-    a 1 x 1 filter of stride 2 a quarter. "im2col" also writes the unfolded matrix [n, c r s, p q] and reads it back.
+    Traffic reads x and the weights once and writes y once. Only the rows and columns of x that a filter touches count:
+    a quarter for a 1 x 1 filter of stride 2. "im2col" also writes the unfolded matrix [n, c r s, p q] and reads it.
 
     Parameters
     ----------
@@ -54,16 +54,16 @@ class Conv2d(Operator):
     padding: Number = size(0, minimum=0, doc="zeros on each side")
     dilation: Number = size(1, doc="distance between the taps of a filter")
     groups: Number = size(1, doc="independent groups of channels; divides c and k")
-    algorithm: str = choice("implicit_gemm", ("implicit_gemm", "im2col"), doc="unfold on the fly, or in memory")
+    algorithm: str = choice("implicit_gemm", ("implicit_gemm", "im2col"), doc="unfolds on the fly, or in memory")
 
     def check(self) -> None:
-        """Check that there is an output, and that the groups divide the channels."""
+        """Check that the output is not empty and that the groups divide the channels."""
         for name, value in (("c", self.c), ("k", self.k)):
             if np.any(np.mod(value, self.groups)):
                 raise UsageError(
                     f"groups={self.groups} does not divide {name}={value}.",
                     place=self.op,
-                    remedy="Each group has as many channels and filters as the others.",
+                    remedy="All groups have the same number of channels and filters.",
                 )
         for names, length, taps, out in (("h, r", self.h, self.r, self.p), ("w, s", self.w, self.s, self.q)):
             if np.any(np.less(out, 1)):
@@ -71,7 +71,7 @@ class Conv2d(Operator):
                     f"the output is empty: a filter of {taps} taps at dilation {self.dilation} does not fit {length} "
                     f"with padding {self.padding} ({names}).",
                     place=self.op,
-                    remedy="dilation (r - 1) + 1 is at most h + 2 padding, and likewise for s and w.",
+                    remedy="dilation (r - 1) + 1 is at most h + 2 padding, and the same holds for s and w.",
                 )
 
     @property
@@ -93,28 +93,28 @@ class Conv2d(Operator):
         return 2.0 * self.n * self.k * self.p * self.q * (self.c / self.groups) * self.r * self.s
 
     def winograd(self) -> NDArray[np.bool_]:
-        """Whether Winograd's kernels can do it: 3 x 3 filters of stride and dilation 1, in one group."""
+        """Return whether Winograd's algorithm applies: 3 x 3 filters, stride and dilation 1, one group."""
         unit = np.equal(self.stride, 1) & np.equal(self.dilation, 1) & np.equal(self.groups, 1)
         return np.asarray(unit & np.equal(self.r, 3) & np.equal(self.s, 3))
 
     def least_flop(self) -> Number:
-        """Return the FLOP of the multiplications that the most saving known algorithm does [FLOP].
+        """Return the FLOP of the multiplications that every known algorithm needs [FLOP].
 
-        A quarter of the direct count where Winograd's F(4x4, 3x3) can be used: 6 x 6 products for 4 x 4 outputs in
-        place of 16 x 9. What no honest measurement is faster than has to be made of this count.
+        A quarter of the direct count where Winograd's F(4x4, 3x3) applies: 6 x 6 products for 4 x 4 outputs instead of
+        16 x 9. A limit that no correct measurement may beat has to use this count.
         """
         return plain(np.where(self.winograd(), 0.25, 1.0) * self.flop())
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return x [n, c, rows and columns touched], the weights, y [n, k, p, q], and the unfolded matrix of im2col."""
-        # p windows of r rows touch at most p r of the h rows: fewer than all where the stride is above r.
+        """Return x [n, c, touched rows and columns], the weights, y [n, k, p, q], and the unfolded matrix of im2col."""
+        # p windows of r rows touch at most p r of the h rows: less than all where the stride is above r.
         rows, cols = np.minimum(self.h, self.p * self.r), np.minimum(self.w, self.q * self.s)
-        made = (
+        tensors = (
             Tensor.input("x", (self.n, self.c, rows, cols), self.dtype),
             Tensor.input("weight", (self.k, self.c / self.groups, self.r, self.s), self.dtype),
             Tensor.output("y", (self.n, self.k, self.p, self.q), self.dtype),
         )
         if self.algorithm == "implicit_gemm":
-            return made
+            return tensors
         unfolded = (self.n, 1.0 * self.c * self.r * self.s, 1.0 * self.p * self.q)
-        return (*made, Tensor.intermediate("unfolded", unfolded, self.dtype))
+        return (*tensors, Tensor.intermediate("unfolded", unfolded, self.dtype))

@@ -11,16 +11,16 @@ from perfmodel.operators.base import Operator, choice, dtype_of, size
 
 
 class Kind(NamedTuple):
-    """What an elementwise kind does: inputs, FLOP an element, and bytes an element of a saved mask."""
+    """An elementwise kind: number of inputs, FLOP per element, and whether it saves a mask of a byte per element."""
 
     inputs: int
     flop: int
     mask: bool = False
 
 
-#: FLOP an element: each arithmetic operation, comparison or special function (exp, tanh, erf, sqrt)
-#: counts as 1. So silu = x / (1 + exp(-x)) is 4 and gelu = 0.5 x (1 + erf(x / sqrt 2)) is 5. chain4 is the chain of
-#: four silu(gelu(x + y) z): 1 + 5 + 1 + 4 = 11.
+#: FLOP per element: each arithmetic operation, comparison or special function (exp, tanh, erf, sqrt) counts as 1, so
+#: that silu = x / (1 + exp(-x)) is 4 and gelu = 0.5 x (1 + erf(x / sqrt 2)) is 5. chain4 is the chain of four
+#: silu(gelu(x + y) z): 1 + 5 + 1 + 4 = 11.
 KINDS = MappingProxyType(
     {
         "add": Kind(2, 1),
@@ -59,14 +59,14 @@ ACTIVATIONS = ("relu", "gelu", "silu", "sigmoid", "tanh")
 class Elementwise(Operator):
     """``numel`` elements, each computed from the same element of every input.
 
-    FLOP = numel times the FLOP of the kind (see `KINDS`); traffic reads each input once and writes the
-    output once. Dropout also writes a mask of one byte an element, as training does.
+    FLOP = numel times the FLOP of the kind (see `KINDS`). Traffic reads each input once and writes the output once.
+    Dropout also writes a mask of one byte per element, as in training.
 
     Parameters
     ----------
     numel : elements of the output.
     kind : the operation.
-    num_inputs : tensors read; by default what the kind implies, 1 where the other operand is a scalar.
+    num_inputs : tensors that are read: by default the kind's operands, 1 if the other operand is a scalar.
     out_dtype : dtype of the output, by default ``dtype``; a cast is ``kind=cast`` with an ``out_dtype``.
     """
 
@@ -74,11 +74,11 @@ class Elementwise(Operator):
 
     numel: Number = size(doc="elements")
     kind: str = choice("add", tuple(KINDS), always_shown=True, doc="operation")
-    num_inputs: Number = size(None, doc="tensors read; default as the kind implies, 1 with a scalar operand")
-    out_dtype: str = dtype_of(doc="dtype of the output; default as dtype")
+    num_inputs: Number = size(None, doc="tensors read; default: the operands of the kind; 1 with a scalar operand")
+    out_dtype: str = dtype_of(doc="dtype of the output; default: dtype")
 
     def check(self) -> None:
-        """Fill in the number of inputs and the output dtype."""
+        """Derive the number of inputs and the output dtype."""
         self.derive(num_inputs=KINDS[self.kind].inputs, out_dtype=self.dtype)
 
     def flop(self) -> Number:
@@ -86,9 +86,9 @@ class Elementwise(Operator):
         return float(KINDS[self.kind].flop) * self.numel
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return the inputs as one stack [num_inputs, numel], the output [numel], and a dropout mask."""
-        made = (
+        """Return the inputs as one stack [num_inputs, numel], the output [numel], and for dropout its mask."""
+        tensors = (
             Tensor.input("x", (self.num_inputs, self.numel), self.dtype),
             Tensor.output("y", (self.numel,), self.out_dtype),
         )
-        return (*made, Tensor.output("mask", (self.numel,), "int8")) if KINDS[self.kind].mask else made
+        return (*tensors, Tensor.output("mask", (self.numel,), "int8")) if KINDS[self.kind].mask else tensors

@@ -16,26 +16,26 @@ from perfmodel.operators.base import Operator, size
 class Embedding(Operator):
     """y[tokens, dim] = table[index[tokens]] with a table of [vocab, dim] and 64-bit indices.
 
-    No FLOP. Compulsory traffic reads the indices, reads each row that is used once, and writes y.
+    No FLOP. Compulsory traffic reads the indices, reads each used row once, and writes y.
 
     Parameters
     ----------
-    tokens : rows looked up.
+    tokens : rows that are looked up.
     vocab : rows of the table.
     dim : columns of the table.
-    unique : different rows among those looked up; by default as many as there can be, min(tokens, vocab). Of
-        tokens drawn evenly at random vocab (1 - (1 - 1 / vocab)^tokens) are different on average.
+    unique : different rows among them; by default the most possible, min(tokens, vocab). Tokens drawn uniformly at
+        random are vocab (1 - (1 - 1 / vocab)^tokens) different ones on average.
     """
 
     op: ClassVar[str] = "embedding"
 
-    tokens: Number = size(doc="rows looked up")
+    tokens: Number = size(doc="rows that are looked up")
     vocab: Number = size(doc="rows of the table")
     dim: Number = size(doc="columns of the table")
-    unique: Number = size(None, doc="different rows looked up; default min(tokens, vocab)")
+    unique: Number = size(None, doc="different rows among them; default: min(tokens, vocab)")
 
     def check(self) -> None:
-        """Fill in the number of different rows; there are no more than tokens, nor than the table has."""
+        """Derive the number of different rows, which is at most tokens and at most vocab."""
         most = np.minimum(self.tokens, self.vocab)
         self.derive(unique=plain(most))
         if np.any(np.greater(self.unique, most)):
@@ -44,7 +44,7 @@ class Embedding(Operator):
             )
 
     def flop(self) -> Number:
-        """Return 0: a look-up computes nothing."""
+        """Return 0: a look-up moves data."""
         return 0.0 * self.tokens * self.vocab * self.dim
 
     def tensors(self) -> tuple[Tensor, ...]:

@@ -15,15 +15,15 @@ class Gemm(Operator):
     """``batch`` products C[m, n] = activation(A[m, k] B[k, n] + bias[n]).
 
     FLOP = batch (2 m n k + m n [bias] + f m n [activation]); a fused multiply-add is 2 FLOP. Traffic reads A, B
-    and the bias once and writes C once. Checked against ``torch.utils.flop_counter``, which leaves
-    out bias and activation.
+    and the bias once and writes C once. Tests compare it with ``torch.utils.flop_counter``, which does not count bias
+    and activation.
 
     Parameters
     ----------
     m, n, k : sizes of the product.
     batch : number of independent products, each with its own A and B.
     out_dtype : dtype of C and the bias; by default ``dtype``, or bf16 for 8- and 4-bit inputs.
-    bias : whether a bias of length n is added.
+    bias : adds a bias of length n.
     activation : "none" or an elementwise kind with one input, fused into the epilogue.
     """
 
@@ -34,12 +34,12 @@ class Gemm(Operator):
     n: Number = size(doc="columns of B and C")
     k: Number = size(doc="columns of A, rows of B")
     batch: Number = size(1, doc="independent products")
-    out_dtype: str = dtype_of(doc="dtype of C; default as dtype, bf16 for 8- and 4-bit inputs")
+    out_dtype: str = dtype_of(doc="dtype of C; default: dtype, or bf16 for 8- and 4-bit inputs")
     bias: bool = flag(False, doc="add a bias of length n")
     activation: str = choice("none", ("none", *ACTIVATIONS), doc="fused into the epilogue")
 
     def check(self) -> None:
-        """Fill in the output dtype: 8- and 4-bit products are written in 16 bits."""
+        """Derive the output dtype: products of 8 and 4 bits are written with 16 bits."""
         self.derive(out_dtype="bf16" if self.dtype in ("fp8", "int8", "fp4") else self.dtype)
 
     def flop(self) -> Number:

@@ -13,20 +13,19 @@ from perfmodel.operators.base import Operator, size
 class LayerNorm(Operator):
     """y = (x - mean) / sqrt(var + eps) * gamma + beta over the ``cols`` of each row.
 
-    FLOP = 4 an element: subtract, multiply by the reciprocal deviation, scale, shift; the statistics are
-    left out by the convention of reference case 4. Compulsory traffic reads x, gamma and beta once and
-    writes y once.
+    FLOP = 4 per element: subtract, multiply by the reciprocal deviation, scale, shift. By convention the statistics do
+    not count. Compulsory traffic reads x, gamma and beta once and writes y once.
 
     Parameters
     ----------
     rows : independent rows.
-    cols : elements normalised together.
+    cols : elements of a row.
     """
 
     op: ClassVar[str] = "layer_norm"
 
     rows: Number = size(doc="independent rows")
-    cols: Number = size(doc="elements normalised together")
+    cols: Number = size(doc="elements of a row")
 
     def flop(self) -> Number:
         """Return 4 rows cols [FLOP]."""

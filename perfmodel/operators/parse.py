@@ -1,11 +1,11 @@
-"""Operators as text: inline on the command line, in files, with ranges.
+"""Operators as text: on the command line, in files, with ranges.
 
     gemm m=4096 n=4096 k=4096 dtype=fp16 layer_norm rows=128 cols=4096
     m=64..8192        doubles from 64 to 8192
     m=64..512+64      steps by 64
     m=64/96/128       a list
 
-Several ranges on one operator span their product.
+Several ranges in one operator span their product.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from perfmodel.files import DOCUMENT_SUFFIXES, read_document
 from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.base import LARGEST_SIZE, Operator
 
-#: The most points that the ranges of one operator may span: beyond it a typing slip fills the memory.
+#: the most points that the ranges of one operator may span; with more, a typing error fills the memory
 MOST_POINTS = 1_000_000
-#: Keys under which a file may keep its list of operators.
+#: keys of a file under which its list of operators may stand
 _LIST_KEYS = ("operators", "ops", "operator", "op")
 
 
 def parse_operators(tokens: Sequence[str]) -> list[Operator]:
-    """Return the operators that some words of a command line describe.
+    """Return the operators in the words of a command line.
 
-    A word is an operator's name, a ``dimension=value`` of the operator before it, or a file with a list of
-    operators. An operator with ranges comes back as one operator with array dimensions.
+    A word is an operator's name, a ``dimension=value`` of the operator before it, or a file with a list of operators.
+    An operator with ranges becomes one operator with array dimensions.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def parse_operators(tokens: Sequence[str]) -> list[Operator]:
         key, equals, value = token.partition("=")
         if equals and key.isidentifier():
             if not name:
-                raise UsageError(f"{token!r} stands before any operator.", remedy="Write: gemm m=4096 n=4096 k=4096.")
+                raise UsageError(f"no operator comes before {token!r}.", remedy="Write: gemm m=4096 n=4096 k=4096.")
             if key in values:
                 raise UsageError(f"{key} is given twice.", place=name)
             values[key] = value
@@ -71,14 +71,13 @@ def parse_operators(tokens: Sequence[str]) -> list[Operator]:
 def read_operators(path: str | os.PathLike[str]) -> list[Operator]:
     """Return the operators of a TOML, YAML or JSON file.
 
-    The file is a list of ``{op = "gemm", m = 4096, ..., count = 1, name = "label"}``, or a table that keeps
-    that list under ``operators``; a table ``defaults`` beside it gives values to every operator that has
-    such a dimension.
+    The file is a list of ``{op = "gemm", m = 4096, ..., count = 1, name = "label"}``, or a table with that list as
+    ``operators``. A table ``defaults`` beside it sets the dimensions that it names in every operator that has them.
 
     Raises
     ------
     InputFileError
-        When the file cannot be read, or an entry is wrong; the message names the entry.
+        When the file cannot be read, or an entry is wrong; the message has the number of the entry.
     """
     document = read_document(path)
     place = os.fspath(path)
@@ -106,26 +105,26 @@ def _entries(document: Any, place: str) -> tuple[list[Any], Mapping[str, Any]]:
         if not keys and "op" in document:
             return [document], {}
         if len(keys) != 1 or extra or not isinstance(defaults, Mapping):
-            found = ", ".join(map(repr, extra or document)) or "an empty table"
+            content = ", ".join(map(repr, extra or document)) or "an empty table"
             raise InputFileError(
-                f"found {found} where a list of operators is needed.",
+                f"found {content} instead of a list of operators.",
                 place=place,
-                remedy="Write [[operators]] tables, each with op and its dimensions, and nothing else but [defaults].",
+                remedy="Write [[operators]] tables, each with op and its dimensions; [defaults] may stand beside them.",
             )
         document = document[keys[0]]
     if not isinstance(document, list) or not document:
         raise InputFileError(
-            "holds no list of operators.", place=place, remedy='Write a list of {op = "gemm", m = 4096, ...}.'
+            "contains no list of operators.", place=place, remedy='Write a list of {op = "gemm", m = 4096, ...}.'
         )
     return document, defaults
 
 
 def _from_entry(entry: Any, defaults: Mapping[str, Any], where: str) -> Operator:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("op"), str):
-        raise InputFileError("has no 'op' with the operator's name.", place=where)
+        raise InputFileError("the key 'op' with the operator's name is missing.", place=where)
     name = _operator_name(entry["op"])
-    known = load_operator(name).dimensions()
-    values = {key: value for key, value in defaults.items() if key in known}
+    dimensions = load_operator(name).dimensions()
+    values = {key: value for key, value in defaults.items() if key in dimensions}
     return build_operator(name, {**values, **{str(k): v for k, v in entry.items() if k != "op"}})
 
 
@@ -138,21 +137,21 @@ def build_operator(name: str, values: Mapping[str, Any]) -> Operator:
         When a dimension is unknown or missing, or a value is wrong.
     """
     kind = load_operator(name)
-    known = kind.dimensions()
+    dimensions = kind.dimensions()
     for key in values:
-        if key not in known:
-            raise unknown_name("dimension", key, known, place=name)
-    parsed = {key: _value(name, key, value, known[key]["kind"]) for key, value in values.items()}
-    missing = [key for key, rules in known.items() if key not in parsed and rules["default"] is MISSING]
+        if key not in dimensions:
+            raise unknown_name("dimension", key, dimensions, place=name)
+    parsed = {key: _value(name, key, value, dimensions[key]["kind"]) for key, value in values.items()}
+    missing = [key for key, rules in dimensions.items() if key not in parsed and rules["default"] is MISSING]
     if missing:
-        given = ", ".join(f"{key}=... ({known[key]['doc']})" for key in missing)
+        listed = ", ".join(f"{key}=... ({dimensions[key]['doc']})" for key in missing)
         verb = "is" if len(missing) == 1 else "are"
-        raise UsageError(f"{', '.join(missing)} {verb} missing.", place=name, remedy=f"Add {given}.")
+        raise UsageError(f"{', '.join(missing)} {verb} missing.", place=name, remedy=f"Add {listed}.")
     return kind(**_spread(name, parsed))
 
 
 def _value(op: str, key: str, value: Any, kind: str) -> Any:
-    """Turn the text of a value into what the dimension's kind needs; plain values pass through."""
+    """Return a value as its kind of dimension needs it: texts are parsed, other values stay as they are."""
     if kind == "size":
         if isinstance(value, list):
             return [_size(op, key, item) for item in value]
@@ -171,7 +170,7 @@ _FLAGS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no"
 
 
 def _sizes(op: str, key: str, text: str) -> Any:
-    """Return one size, or the list of sizes that a range or a list of them spans."""
+    """Return one size, or the list of sizes in a range or in a list."""
     if "/" in text:
         return [_size(op, key, part) for part in text.split("/")]
     if ".." not in text:
@@ -181,7 +180,7 @@ def _sizes(op: str, key: str, text: str) -> Any:
     first, last = _size(op, key, first_text), _size(op, key, last_text)
     if not 1 <= first <= last <= LARGEST_SIZE:
         raise UsageError(
-            f"{key}={text} spans nothing.", place=op, remedy="A range runs upwards within 1 to 2^53: m=64..8192."
+            f"{key}={text} is not a rising range within 1 to 2^53.", place=op, remedy=f"Write it as {key}=64..8192."
         )
     if plus:
         step = _size(op, key, step_text)
@@ -194,7 +193,7 @@ def _sizes(op: str, key: str, text: str) -> Any:
 
 
 def _size(op: str, key: str, value: Any) -> Any:
-    """Return the number in a text: plain, with an exponent, or with a unit of bytes where bytes are meant."""
+    """Return the number in a text: plain, with an exponent, or, for the dimension bytes, with a unit."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -214,7 +213,7 @@ def _size(op: str, key: str, value: Any) -> Any:
 
 
 def _spread(op: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Turn the lists among the dimensions into flat arrays that span the lists' product."""
+    """Return the dimensions with lists replaced by flat arrays that span the product of the lists."""
     axes = {key: value for key, value in values.items() if isinstance(value, list)}
     if not axes:
         return values
@@ -225,7 +224,7 @@ def _spread(op: str, values: dict[str, Any]) -> dict[str, Any]:
     try:
         grids = np.meshgrid(*(np.asarray(value, dtype=np.float64) for value in axes.values()), indexing="ij")
     except (TypeError, ValueError, OverflowError):
-        raise UsageError("a list of sizes holds something that is no number.", place=op) from None
+        raise UsageError("a list of sizes contains a value that is not a number.", place=op) from None
     return {**values, **{key: grid.ravel() for key, grid in zip(axes, grids, strict=True)}}
 
 

@@ -1,4 +1,4 @@
-"""Reduce-scatter: every GPU ends with its part of the sum of all messages."""
+"""Reduce-scatter: every GPU receives its part of the sum of all messages."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from perfmodel.operators.collective import Collective
 class ReduceScatter(Collective):
     """receive[bytes / n] = this rank's part of the sum over the ranks of send[bytes], n = ``num_gpus``.
 
-    ``bytes`` S is what each rank brings, as in nccl-tests. Each GPU sends S (n - 1) / n bytes: all but its own part.
-    FLOP = (n - 1) / n additions for each element. Memory: S bytes are read and S / n written.
+    ``bytes`` S is the size of each rank's message, as in nccl-tests. Each GPU sends S (n - 1) / n bytes: all but its
+    own part. FLOP = (n - 1) / n additions per element. Memory: S bytes are read and S / n are written.
     """
 
     op: ClassVar[str] = "reduce_scatter"
 
     def peer_bytes(self, *, in_switch: bool = False) -> Number:
-        """Return S (n - 1) / n; a switch that reduces saves no byte that a GPU has to send [B]."""
+        """Return S (n - 1) / n; a switch that reduces does not reduce what a GPU has to send [B]."""
         return self.bytes * self.share()
 
     def flop(self) -> Number:
-        """Return the additions, (n - 1) / n for each element [FLOP]."""
+        """Return the additions, (n - 1) / n per element [FLOP]."""
         return self.reduced_flop()
 
     def tensors(self) -> tuple[Tensor, ...]:

@@ -13,18 +13,18 @@ from perfmodel.operators.base import Operator, size
 class Reduction(Operator):
     """y[rows] = sum (or max, min, ...) over the ``cols`` of x[rows, cols].
 
-    FLOP = rows (cols - 1): one operation joins two elements. Traffic reads x once and writes y once.
+    FLOP = rows (cols - 1): one operation combines two elements. Traffic reads x once and writes y once.
 
     Parameters
     ----------
-    rows : independent rows, the elements of the result.
-    cols : elements reduced to one.
+    rows : independent rows; elements of the result.
+    cols : elements that are reduced to one.
     """
 
     op: ClassVar[str] = "reduction"
 
     rows: Number = size(doc="elements of the result")
-    cols: Number = size(doc="elements reduced to one")
+    cols: Number = size(doc="elements that are reduced to one")
 
     def flop(self) -> Number:
         """Return rows (cols - 1) [FLOP]."""

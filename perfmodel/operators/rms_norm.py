@@ -13,20 +13,20 @@ from perfmodel.operators.base import Operator, size
 class RmsNorm(Operator):
     """y = x / sqrt(mean(x^2) + eps) * gamma over the ``cols`` of each row (Zhang and Sennrich 2019).
 
-    FLOP = 4 an element: square and add for the mean, multiply by the reciprocal root, scale; here the statistics
-    count, unlike in layer_norm, so that both norms are 4 an element. Compulsory
-    traffic reads x and gamma once and writes y once.
+    FLOP = 4 per element: square and add for the mean, multiply by the reciprocal root, scale. The statistics count
+    here, unlike in layer_norm, so that both norms have 4 per element. Compulsory traffic reads x and gamma once and
+    writes y once.
 
     Parameters
     ----------
     rows : independent rows.
-    cols : elements normalised together.
+    cols : elements of a row.
     """
 
     op: ClassVar[str] = "rms_norm"
 
     rows: Number = size(doc="independent rows")
-    cols: Number = size(doc="elements normalised together")
+    cols: Number = size(doc="elements of a row")
 
     def flop(self) -> Number:
         """Return 4 rows cols [FLOP]."""

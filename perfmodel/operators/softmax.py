@@ -13,19 +13,18 @@ from perfmodel.operators.base import Operator, size
 class Softmax(Operator):
     """y = exp(x - max x) / sum exp(x - max x) over the ``cols`` of each row.
 
-    FLOP = 5 an element: maximum, subtract, exp, add, divide. Compulsory traffic reads x once and writes
-    y once.
+    FLOP = 5 per element: maximum, subtract, exp, add, divide. Compulsory traffic reads x once and writes y once.
 
     Parameters
     ----------
     rows : independent rows.
-    cols : elements normalised together.
+    cols : elements of a row.
     """
 
     op: ClassVar[str] = "softmax"
 
     rows: Number = size(doc="independent rows")
-    cols: Number = size(doc="elements normalised together")
+    cols: Number = size(doc="elements of a row")
 
     def flop(self) -> Number:
         """Return 5 rows cols [FLOP]."""

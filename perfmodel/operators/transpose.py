@@ -11,9 +11,9 @@ from perfmodel.operators.base import Operator, size
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Transpose(Operator):
-    """y[cols, rows] = x[rows, cols], written out, for each matrix of a batch.
+    """y[cols, rows] = x[rows, cols] in memory, for each matrix of a batch.
 
-    No FLOP; traffic reads x once and writes y once.
+    No FLOP. Traffic reads x once and writes y once.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Transpose(Operator):
     batch: Number = size(1, doc="number of matrices")
 
     def flop(self) -> Number:
-        """Return 0: data is moved, nothing is computed."""
+        """Return 0: data is moved, not computed."""
         return 0.0 * self.batch * self.rows * self.cols
 
     def tensors(self) -> tuple[Tensor, ...]:
