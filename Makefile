@@ -2,21 +2,28 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+DOCS_STAMP := .venv/.installed-docs
 OUT := out
 
-.PHONY: help demo test check lint types contracts bench accuracy clean
+.PHONY: help demo test check lint types contracts bench accuracy docs pages clean
 
 help:
 	@echo "make demo    the main job on this machine, in a minute"
 	@echo "make test    the tests"
-	@echo "make check   what CI runs: ruff, mypy, import contracts, tests, spec lint"
+	@echo "make check   what CI runs: ruff, mypy, import contracts, tests, spec lint, the documentation"
 	@echo "make bench   the benchmarks behind the claims of speed"
+	@echo "make docs    the documentation, into site/index.html"
+	@echo "make pages   runs the examples of README.md and docs/ again and writes what they print"
 	@echo "make accuracy  docs/accuracy.md: the model against public measurements (minutes; needs PERFMODEL_DATA)"
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "perfmodel needs Python 3.11 or later; set PYTHON=python3.x" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench,dev]'
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 demo: $(STAMP)
@@ -36,7 +43,7 @@ contracts: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 check: COVERAGE = --cov --cov-report=term
-check: lint types contracts test
+check: lint types contracts test docs
 	$(BIN)/perfmodel hardware lint
 
 bench: $(STAMP)
@@ -45,5 +52,11 @@ bench: $(STAMP)
 accuracy: $(STAMP)
 	$(BIN)/python scripts/accuracy.py
 
+docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+pages: $(STAMP)
+	$(BIN)/python scripts/pages.py
+
 clean:
-	rm -rf .venv $(OUT) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv $(OUT) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,10 +1,10 @@
-"""Write docs/accuracy.md, and its summary in README.md: how well the latency model does on public measurements.
+"""Write docs/accuracy.md, and some of its figures in README.md: how well the latency model does on public rows.
 
     python scripts/accuracy.py          (or: make accuracy)
 
-Rows on which the shipped constants were fitted and rows that they have not seen stand apart (`open_tables.FITTED`);
-then each machine is left out whole: its constants come from the other machines of its generation, or, where there are
-none, from those of its vendor and kind of memory, or else from all.
+Rows on which the shipped constants were fitted and rows that they have not seen stand apart (`open_tables.FITTED`).
+Then each machine is left out: its constants come from the other machines of its generation; where there are none, from
+those of its vendor and kind of memory, or else from all.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _of(*names: str) -> Keep:
     return lambda call: call.hardware in names
 
 
-#: what the summary shows: title, family, machines (all where empty), rows
+#: lines of the summary: title, family, machines (all where empty), rows
 SUMMARY: tuple[tuple[str, str, tuple[str, ...], Keep], ...] = (
     ("elementwise fp32, above 0.1 ms", "elementwise", (), _long),
     ("elementwise fp32, all sizes", "elementwise", (), _all),
@@ -86,11 +86,11 @@ def accuracy(calls: Calls, machines: Mapping[str, Hardware]) -> Accuracy:
 
 
 def left_out(opened: open_tables.OpenTables) -> dict[str, Hardware]:
-    """Return each machine with the constants that it would have, had nobody measured it.
+    """Return each machine with the constants that it would have if nobody had measured it.
 
-    They are fitted on the fitting half of the rows of the other machines of its generation, or, where there are
-    none, of other generations of its vendor and kind of memory, or else of all. The stated interval is that of the
-    shipped defaults.
+    They are fitted on the fitting half of the rows of the other machines of its generation; where there are none, of
+    other generations of its vendor and kind of memory, or else of all. The stated interval is that of the shipped
+    defaults.
     """
     data, families, origins = open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)
     tables: dict[str, dict[str, LatencyTable]] = defaultdict(dict)
@@ -103,7 +103,7 @@ def left_out(opened: open_tables.OpenTables) -> dict[str, Hardware]:
 def _left_out(
     family: Family, groups: Mapping[str, list[Any]], name: str, machines: Mapping[str, Hardware], origin: str
 ) -> LatencyTable:
-    """Return the table that `constants` would find for a machine, had it not been in the tables."""
+    """Return the table that `constants` would find for a machine that is in no table."""
     others = {key: rows for key, rows in groups.items() if key != name}
     known, table = typical(family), LatencyTable({})
     found = "generic"
@@ -168,8 +168,34 @@ SUMMARY_HEAD = (
 )  # fmt: skip
 
 
+#: lines of the summary that the README quotes, and what it calls them
+QUOTED = {
+    "elementwise fp32, all sizes": "elementwise",
+    "gemm bf16, H100 H200": "GEMM in bf16 on H100 and H200",
+    "gemm fp8": "GEMM in fp8",
+    "attention prefill": "attention prefill",
+    "attention decode": "attention decode",
+    "conv2d fp32": "convolution",
+    "all_reduce, in a node": "all-reduce",
+}
+
+
+def headline(rows: Sequence[Sequence[str]]) -> str:
+    """Return the figures that the README quotes, from lines of the summary."""
+    by_title = {row[0]: row for row in rows}
+    quoted = [
+        [name, by_title[title][1], by_title[title][2], by_title[title][3], by_title[title][6]]
+        for title, name in QUOTED.items()
+        if title in by_title
+    ]
+    return table(QUOTED_HEAD, quoted)
+
+
+QUOTED_HEAD = ("mean absolute error", "rows", "datasheet roofline", "predicted", "predicted, machine left out")
+
+
 def noise_floor(calls: Calls) -> list[list[str]]:
-    """Return how far two libraries are from each other on the same shape, machine and dtype."""
+    """Return how much two libraries differ on the same shape, machine and dtype."""
     times: dict[tuple[str, str, str], dict[str, dict[tuple[float, ...], float]]] = defaultdict(
         lambda: defaultdict(dict)
     )
@@ -212,7 +238,7 @@ def breakdown(found: Accuracy, keys: Sequence[str]) -> str:
 
 
 def models() -> str:
-    """Return the whole models' part: measured and predicted time of a forward pass."""
+    """Return the part on whole models: measured and predicted time of a forward pass."""
     rows = whole_models.comparison(open_tables.folder().parent)
     lines = [
         [row.hardware, row.model, f"{row.batch}", f"{row.seq}", format_si(row.measured_s, "s"),
@@ -224,14 +250,14 @@ def models() -> str:
 
 
 def page(opened: open_tables.OpenTables) -> tuple[str, str]:
-    """Return the page, and the summary for the README."""
+    """Return the page, and the figures for the README."""
     fitted, unseen = (open_tables.half(opened.calls, fitted=fit) for fit in (True, False))
     never = left_out(opened)
-    lines = table(SUMMARY_HEAD, summary(unseen, opened.machines, never))
+    rows = summary(unseen, opened.machines, never)
     excluded = [[name, machine or "any", reason, f"{rows}"] for name, machine, reason, rows in opened.excluded]
     text = TEXT.format(
         date=datetime.date.today().isoformat(),
-        summary=lines,
+        summary=table(SUMMARY_HEAD, rows),
         unseen=breakdown(accuracy(unseen, opened.machines), ("family", "hardware")),
         regimes=breakdown(accuracy(unseen, opened.machines), ("family", "regime")),
         dtypes=breakdown(accuracy(unseen, opened.machines), ("family", "dtype", "library")),
@@ -242,34 +268,36 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
         models=models(),
         excluded=table(("table", "machine", "reason", "rows"), excluded),
     )  # fmt: skip
-    return text, lines
+    return text, headline(rows)
 
 
 TEXT = """# How well the latency model does
 
-Written by `make accuracy` on {date}, from public measurements that nobody in this project made:
-sitar-lab/NeuSight @ 6945927d9afc (MIT; `neusight_*`, fp32, events round a PyTorch 2.1 call) and
-ai-dynamo/aiconfigurator @ 095f58a51c4c (Apache-2.0; `aic_*`, kernels inside SGLang and TensorRT-LLM, replayed from
-CUDA graphs; collectives in queues). The error of a row is predicted / measured - 1; the mean is that of its size.
-Each row is predicted in its own view of time, state of the caches and library. Each of them can be judged again with
-`perfmodel validate TABLE`.
+`make accuracy` wrote this page on {date}, from public measurements that nobody in this project made:
+
+- sitar-lab/NeuSight @ 6945927d9afc (MIT; `neusight_*`): fp32, events around a PyTorch 2.1 call;
+- ai-dynamo/aiconfigurator @ 095f58a51c4c (Apache-2.0; `aic_*`): kernels inside SGLang and TensorRT-LLM, replayed from
+  CUDA graphs; collectives in queues.
+
+The error of a row is predicted / measured - 1; the mean is the mean of its absolute value. Each row is predicted in its
+own view of time, cache state and library. `perfmodel validate TABLE` judges each table again.
 
 ## Summary
 
-Rows whose shapes were not fitted (half of all, chosen by a hash of the sizes). "Calibrated": with the constants that
-ship in `hardware_specs/`, fitted on the other half. "Machine left out": with constants fitted on other machines, those
-of its generation where there are any, else those of its vendor and kind of memory. The datasheet roofline stands beside
-them: the bound taken as a prediction.
+The rows below have shapes that were not fitted: a hash of the sizes puts half of all shapes aside. "Calibrated" uses
+the constants that ship in `hardware_specs/`, fitted on the other half. "Machine left out" uses constants fitted on
+other machines: on those of its generation where there are any, else on those of its vendor and kind of memory.
+"Datasheet roofline" is the error of the bound taken as a prediction.
 
-The constants have not seen these rows, but whoever chose the formulas has: rows and machines that nobody here has
-looked at may come out somewhat worse.
+The constants have not seen these rows, but the people who chose the formulas have. Rows and machines that nobody here
+has looked at may come out somewhat worse.
 
 {summary}
 
 ## Whole models
 
-Inference in fp32, eager PyTorch, TF32 off: the sum of the predicted kernels and a gap of 2 us after each, against the
-measured forward pass (`scripts/whole_models.py`). No row of these was fitted.
+Inference in fp32, eager PyTorch, TF32 off. The prediction is the sum of the predicted kernels and a gap of 2 us after
+each of them; the measurement is the forward pass (`scripts/whole_models.py`). No row of these was fitted.
 
 {models}
 
@@ -277,8 +305,8 @@ measured forward pass (`scripts/whole_models.py`). No row of these was fitted.
 
 {unseen}
 
-By regime: "launch" where starting the kernel, or the host, is over half of the predicted time; else "mid" below 0.1 ms
-and "large" above.
+By regime: "launch" where starting the kernel, or the host, takes over half of the predicted time; otherwise "mid" below
+0.1 ms and "large" above.
 
 {regimes}
 
@@ -288,7 +316,7 @@ By dtype and library:
 
 ## Rows that were fitted
 
-The same figures on the fitting half: that they hardly differ says that the constants are too few to learn rows by
+The same figures on the fitting half. They hardly differ from those above: the constants are too few to learn rows by
 heart.
 
 {fitted}
@@ -299,29 +327,30 @@ heart.
 
 ## Noise floor
 
-How far two libraries are from each other on the same shape, machine and dtype: mean and median of |first / second - 1|,
-and the median of first / second - 1. A formula that does not know the library cannot do much better than half of it.
+Two libraries differ on the same shape, machine and dtype by this much: mean and median of |first / second - 1|, and the
+median of first / second - 1. A formula that does not know the library cannot do much better than half of it.
 
 {noise}
 
 ## What is left out, and why
 
-Rows that their author flagged as faster than device memory; rows faster than what physics allows by more than a clock
-can boost; rows in number formats that perfmodel does not have; rows whose size contradicts itself; and rows that are no
-measurement of what their columns say. `perfmodel validate` leaves out only those that are flagged, or cannot be read.
+This page leaves out rows that their author flagged as faster than device memory; rows that are faster than physics
+allows, by more than a clock can boost; rows in number formats that perfmodel does not have; rows whose size contradicts
+itself; and rows that do not measure what their columns say. `perfmodel validate` leaves out only rows that are flagged
+or cannot be read.
 
 {excluded}
 """
 
 
 def main() -> None:
-    """Write the page and the README's summary."""
-    text, lines = page(open_tables.load())
+    """Write the page and the README's figures."""
+    text, figures = page(open_tables.load())
     PAGE.parent.mkdir(exist_ok=True)
     write_atomic(PAGE, text)
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    write_atomic(README, f"{before}{BEGIN}\n\n{lines}\n\n{END}{after}")
+    write_atomic(README, f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,157 @@
+"""The console examples of the pages: find them, run them, and write what they print.
+
+    python scripts/pages.py            (or: make pages)
+
+A ``console`` block holds commands (``$ perfmodel ...``) with what a terminal of 96 columns shows of stdout, or of
+stderr where a command prints nothing on stdout; ``$ echo $?`` shows the exit code of the command above it. An output
+that stands whole is written anew; one with ``...``, which stands for any text, is only checked. tests/test_pages.py
+checks both kinds.
+
+Commands of a page run one after another in a folder of their own that holds ``examples``. A page names a file from
+``PERFMODEL_DATA`` with a comment, ``<!-- trace.json.gz: traces/some_trace.json.gz -->``; its commands need that folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfmodel.cli.app import run
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 96
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+_FILE = re.compile(r"^<!-- ([\w.]+): ([\w./-]+) -->$", re.MULTILINE)
+_EXIT_CODE = "echo $?"
+
+
+def pages() -> list[Path]:
+    """Return the pages whose examples are checked."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One command of a page and the output below it; ``start`` and ``end`` are the output's place in the text."""
+
+    command: str
+    output: str
+    start: int
+    end: int
+    line: int
+
+    def matches(self, printed: str) -> bool:
+        """Whether the page shows what was printed; spaces and line ends do not count."""
+        return doctest.OutputChecker().check_output(self.output, printed, FLAGS)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the page shows the whole output."""
+        return "..." not in self.output
+
+
+def examples(text: str) -> Iterator[Example]:
+    """Return the commands of a page in their order."""
+    for block in _BLOCK.finditer(text):
+        for match in _COMMAND.finditer(block.group(1)):
+            start, end = (block.start(1) + offset for offset in match.span(2))
+            yield Example(match.group(1), match.group(2), start, end, text[:start].count("\n"))
+
+
+def files(text: str) -> dict[str, str]:
+    """Return the files that a page takes from ``PERFMODEL_DATA``: name on the page -> path in the folder."""
+    return dict(_FILE.findall(text))
+
+
+class _Terminal(io.StringIO):
+    """A terminal without colours that keeps what is printed."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(command: str) -> tuple[str, int]:
+    """Return what a command prints in a terminal, and its exit code."""
+    program, *arguments = shlex.split(command.replace("\\\n", " "))
+    if program != "perfmodel":
+        raise ValueError(f"{command!r} is no command of perfmodel")
+    out, err = _Terminal(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(arguments)
+    return out.getvalue() or err.getvalue(), code
+
+
+@contextlib.contextmanager
+def workplace(needed: dict[str, str], data: Path | None) -> Iterator[None]:
+    """Work in a new folder with the examples and the files that a page needs, in a terminal of `WIDTH` columns."""
+    before, settings = Path.cwd(), dict(os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "examples").symlink_to(ROOT / "examples")
+        for name, path in needed.items():
+            if data is None:
+                raise FileNotFoundError(f"{name} needs PERFMODEL_DATA")
+            (Path(folder) / name).symlink_to(data / path)
+        os.chdir(folder)
+        os.environ.update(COLUMNS=str(WIDTH), NO_COLOR="1")
+        os.environ.pop("PERFMODEL_HARDWARE", None)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+            os.environ.clear()
+            os.environ.update(settings)
+
+
+def outputs(text: str, data: Path | None) -> Iterator[tuple[Example, str]]:
+    """Run the examples of a page; return each with what it prints."""
+    code = 0
+    with workplace(files(text), data):
+        for example in examples(text):
+            if example.command == _EXIT_CODE:
+                shown = f"{code}\n"
+            else:
+                shown, code = printed(example.command)
+            yield example, shown
+
+
+def refreshed(text: str, data: Path | None) -> tuple[str, list[Example]]:
+    """Return a page with the outputs that stand whole written anew, and the abridged ones that no longer match."""
+    pairs = list(outputs(text, data))
+    for example, new in reversed(pairs):
+        if example.whole:
+            text = text[: example.start] + new.rstrip("\n") + "\n" + text[example.end :]
+    return text, [example for example, new in pairs if not example.whole and not example.matches(new)]
+
+
+def main() -> int:
+    """Rewrite the pages, or those that are named; exit with 1 where an abridged output has to be edited by hand."""
+    data = Path(os.environ["PERFMODEL_DATA"]) if "PERFMODEL_DATA" in os.environ else None
+    stale = False
+    for page in map(Path, sys.argv[1:]) if len(sys.argv) > 1 else pages():
+        text = page.read_text(encoding="utf-8")
+        if files(text) and data is None:
+            print(f"{page}: left as it is; set PERFMODEL_DATA")
+            continue
+        new, wrong = refreshed(text, data)
+        if new != text:
+            page.write_text(new, encoding="utf-8")
+            print(f"{page}: written")
+        for example in wrong:
+            stale = True
+            print(f"{page}:{example.line}: {example.command} prints something else now")
+    return int(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
