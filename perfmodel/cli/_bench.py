@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.cli._bench_files import BenchFormat, keeper, progress, write_result
-from perfmodel.cli._common import Format, context, status
+from perfmodel.cli._bench_files import keeper, progress
 from perfmodel.cli._device import base_machine, measured_machine, warn_if_busy
+from perfmodel.cli._output import Destination, context, status
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def wanted_operators(ops: Sequence[str] | None, op: Sequence[str] | None, preset
 
 
 def settings_of(
-    chosen: Preset | None, time_limit: float | None, min_time: float | None, error: str | None, **others: Any
+    chosen: Preset | None, time_limit: float | None, min_time: float | None, error: float | None, **others: Any
 ) -> Settings:
     """Return the settings of a run, from its options and else from its preset."""
     from perfmodel.measure.benchmark.settings import Settings, stopping_rule
@@ -78,18 +78,7 @@ def settings_of(
     limit = preset_limit if time_limit is None else time_limit
     if min_time is None and chosen:
         min_time = min(chosen.min_time_s, limit)
-    return Settings(rule=stopping_rule(limit, min_time, _fraction(error)), **others)
-
-
-def _fraction(text: str | None) -> float | None:
-    """Return a share written as 0.01 or 1 %."""
-    if text is None:
-        return None
-    number = text.strip().removesuffix("%")
-    try:
-        return float(number) * (0.01 if text.strip().endswith("%") else 1.0)
-    except ValueError:
-        raise UsageError(f"{text!r} is no share.", place="--error", remedy="Write 0.01 or 1%.") from None
+    return Settings(rule=stopping_rule(limit, min_time, error), **others)
 
 
 def compared_machine(
@@ -188,15 +177,6 @@ def report_maker(machine: Hardware, facts: Mapping[str, Any], notes: Sequence[st
     return lambda rows: Report("bench", columns, list(rows), facts, (*notes, *findings(rows)), title)
 
 
-def check_device(device: Device, on: Sequence[str] | None, format_: BenchFormat, output: Path | None) -> int:
-    """Judge a device against its specification; see `perfmodel.cli._check`."""
-    from perfmodel.cli._check import run_check
-
-    if format_ is BenchFormat.measurements:
-        raise UsageError("a check of the device has no measurements.", place="--check", remedy="Use another --format.")
-    return run_check(device, on, Format(format_), output)
-
-
 @dataclass(frozen=True)
 class Session:
     """A run that is ready to begin.
@@ -223,7 +203,7 @@ class Session:
         return len(self.before) + len(self.jobs)
 
     def measure(
-        self, format_: BenchFormat, output: Path | None
+        self, destination: Destination
     ) -> tuple[list[Mapping[str, Any]], KeyboardInterrupt | UnavailableError | None]:
         """Measure what is left and write the result; return all rows, and what cut them short."""
         from perfmodel.measure.benchmark.runner import collect, run
@@ -231,10 +211,10 @@ class Session:
         with progress(len(self.jobs)) as advance:
             rows, stopped = collect(
                 run(self.jobs, self.device, self.machine, self.settings, self.telemetry),
-                keeper(output, format_, self.make, advance, self.before),
+                keeper(destination, self.make, advance, self.before),
             )
         everything = [*self.before, *rows]
-        write_result(self.make(everything), format_, output)
+        destination.write(self.make(everything))
         return everything, stopped
 
 

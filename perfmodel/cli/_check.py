@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.cli._common import Format, context, emit, status
 from perfmodel.cli._device import base_machine
+from perfmodel.cli._output import Destination, context, status
 from perfmodel.errors import PerfModelError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -23,14 +22,14 @@ _BEYOND_CACHES = 2**29
 _RECORDS = ("examples", "records")
 
 
-def run_check(device: Device, on: Sequence[str] | None, format_: Format | None, output: Path | None) -> int:
+def run_check(device: Device, on: Sequence[str] | None, destination: Destination) -> int:
     """Judge a device, print the verdicts, and return the exit code: 1 when something is wrong, else 0.
 
     Parameters
     ----------
     device : the device, opened.
     on : the machine that it should be; None: by the device's name, a CPU by its arithmetic.
-    format_, output : as of every command.
+    destination : where the verdicts go.
 
     Raises
     ------
@@ -52,7 +51,7 @@ def run_check(device: Device, on: Sequence[str] | None, format_: Format | None, 
     records = tuple(_references(device, machine))
     readings = take_readings(device, open_telemetry(device), dtypes, lambda message: status(f"checking: {message}"))
     checks = judge(readings, machine, records)
-    emit(_report(checks, readings, machine, device), format_, output)
+    destination.write(_report(checks, readings, machine, device))
     return int(any(check.verdict == WRONG for check in checks))
 
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli._common import status
+from perfmodel.cli._options import only_machine
+from perfmodel.cli._output import status
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.kernels.device import Device
-    from perfmodel.measure.calibration.cpu_caches import CacheSize
     from perfmodel.measure.calibration.calibrate import Figures
+    from perfmodel.measure.calibration.cpu_caches import CacheSize
     from perfmodel.measure.calibration.plan import Effort
 
 DeviceOption = Annotated[
@@ -46,10 +47,8 @@ def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
     """
     from perfmodel.hardware_catalog import hardware
 
-    if on and len(on) > 1:
-        raise UsageError("one machine is measured at a time.", place="--on", remedy="Give --on once.")
-    if on:
-        return hardware(on[0])
+    if named := only_machine(on):
+        return hardware(named)
     if device.kind == "cpu":
         return None
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from perfmodel.core.units import parse_fraction
 from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.errors import UsageError
 from perfmodel.render import format_names, renderer
 
 _MACHINE = "a catalog name, alias or spec file"
@@ -39,6 +41,19 @@ def fraction_option(name: str, help_: str) -> Any:
     )
 
 
+def only_machine(on: Sequence[str] | None) -> str | None:
+    """Return the one machine that ``--on`` names, None without the option.
+
+    Raises
+    ------
+    UsageError
+        When the option is given several times: the last would otherwise win in silence.
+    """
+    if on and len(on) > 1:
+        raise UsageError("the command takes one machine.", place="--on", remedy="Give --on once.")
+    return on[0] if on else None
+
+
 FormatOption = Annotated[str | None, format_option()]
 OutputOption = Annotated[
     Path | None,
@@ -67,11 +82,11 @@ MeasuredMachinesOption = Annotated[
     ),
 ]
 MachineOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option("--on", metavar="HW", help=f"Machine: {_MACHINE}. Default: this machine.", show_default=False),
 ]
 ProfiledMachineOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--on",
         metavar="HW",

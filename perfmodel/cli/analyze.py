@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli._common import (
+from perfmodel.cli._options import (
+    CacheOption,
     FormatOption,
-    OnOption,
+    LibraryOption,
+    MachinesOption,
     OutputOption,
     PlotOption,
-    check_destination,
-    context,
-    emit,
-    status,
+    TimingOption,
+    WideOption,
 )
+from perfmodel.cli._output import Destination, check_plot, context, save_plot
+from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,48 +32,25 @@ def command(
         list[str],
         typer.Argument(
             metavar="OPS",
-            help="Operators inline (gemm m=4096 n=4096 k=4096 dtype=fp16; ranges m=64..8192, m=64..512+64, "
-            "m=64/96/128), or TOML, YAML or JSON files of them.",
+            help="Operators: a name and its dimensions (gemm m=4096 n=4096 k=4096 dtype=fp16), with ranges (m=64..8192 "
+            "doubles, m=64..512+64 steps, m=64/96/128 lists), or TOML, YAML or JSON files of them.",
         ),
     ],
-    on: OnOption = None,
+    on: MachinesOption = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show what each predicted time is the sum of; --plot draws that.")
+        bool, typer.Option("--explain", help="List the terms that add up to each predicted time; --plot draws them.")
     ] = False,
-    timing: Annotated[
-        str,
-        typer.Option(
-            "--timing",
-            metavar="VIEW",
-            help="Time to predict: 'kernel', on the device, as a profiler or a CUDA graph sees it; or 'event', between "
-            "events round a framework's call, its dispatch included.",
-        ),
-    ] = "kernel",
-    cache: Annotated[
-        str,
-        typer.Option(
-            "--cache",
-            metavar="STATE",
-            help="'cold': inputs come from device memory; 'warm': the same buffers again and again; "
-            "'rotating': five sets of weights take turns.",
-        ),
-    ] = "cold",
-    library: Annotated[
-        str,
-        typer.Option(
-            "--library",
-            metavar="NAME",
-            help="Whose kernels run, as in measurement tables: torch, sglang, trtllm, nccl. Default: whichever.",
-            show_default=False,
-        ),
-    ] = "",
+    timing: TimingOption = Timing.KERNEL,
+    cache: CacheOption = CacheState.COLD,
+    library: LibraryOption = "",
     format_: FormatOption = None,
     output: OutputOption = None,
+    wide: WideOption = False,
     plot: PlotOption = None,
 ) -> None:
-    """Bound and expected time of operators on one or more machines, without running anything.
+    """Predict the time of operators on one or more machines, and its physical bound, without running anything.
 
-    The expected time comes with its 80 % interval and what limits it; --explain shows the terms it is the sum of.
+    The predicted time has an 80 % interval and a limiter; --explain lists the terms that add up to it.
 
     Example: perfmodel analyze gemm m=4096 n=4096 k=4096 dtype=fp16 --on a100-sxm4-40gb
     """
@@ -81,10 +60,8 @@ def command(
     from perfmodel.prediction.result import prediction_report
     from perfmodel.prediction.summary import summarize
 
-    if output is not None:
-        check_destination(output)
-    if plot is not None:
-        check_destination(plot, ".png", ".svg", ".pdf")
+    destination = Destination.of("analyze", format_, output, wide=wide)
+    check_plot(plot)
     if not on:
         raise UsageError(
             "no machine is given.", remedy="Add --on a100-sxm4-80gb; `perfmodel hardware list` shows the names."
@@ -106,15 +83,13 @@ def command(
         from perfmodel.prediction.explain import explain_report
 
         report = replace(report, more={"terms": explain_report(predictions)})
-    emit(report, format_, output)
+    destination.write(report)
     if plot:
         _draw(list(zip(machines, results, strict=True)), explain, plot)
 
 
 def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: Path) -> None:
     """Draw the terms of the predictions, or where they stand under the machines' rooflines."""
-    from perfmodel.render.plots.figure import save_figure
-
     if explain:
         from perfmodel.render.plots.terms import terms_figure
 
@@ -123,5 +98,4 @@ def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot:
         from perfmodel.render.plots.roofline import roofline_figure
 
         figure = roofline_figure(results)
-    save_figure(figure, plot)
-    status(f"wrote {plot}")
+    save_plot(figure, plot)

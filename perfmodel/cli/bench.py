@@ -7,9 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli._bench_files import BenchFormat
-from perfmodel.cli._common import ComparedOnOption, OutputOption, PlotOption, check_destination, status
 from perfmodel.cli._device import DeviceOption, ThreadsOption
+from perfmodel.cli._options import (
+    CacheOption,
+    MachineOption,
+    OutputOption,
+    PlotOption,
+    WideOption,
+    format_option,
+    fraction_option,
+)
+from perfmodel.cli._output import Destination, check_plot, status
+from perfmodel.core.vocabulary import CacheState
 from perfmodel.errors import UsageError
 
 
@@ -27,7 +36,7 @@ def command(
         typer.Option("--op", metavar="NAME", help="The operator of the dimensions that follow.", show_default=False),
     ] = None,
     device: DeviceOption = None,
-    on: ComparedOnOption = None,
+    on: MachineOption = None,
     preset: Annotated[
         str | None,
         typer.Option("--preset", metavar="quick|full", help="A ready set of operators; default, without OPS: quick."),
@@ -42,20 +51,14 @@ def command(
             show_default=False,
         ),
     ] = None,
-    cache: Annotated[
-        str,
-        typer.Option(
-            "--cache",
-            metavar="flushed|warm|rotating",
-            help="Caches before each sample: flushed, as the last call left them, or copies of the inputs in turn.",
-        ),
-    ] = "flushed",
+    cache: CacheOption = CacheState.COLD,
     timing: Annotated[
         str,
         typer.Option(
             "--timing",
-            metavar="auto|event|graph",
-            help="Events round calls, or round the replay of a CUDA graph of several; auto: graphs below 50 us.",
+            metavar="INTERVAL",
+            help="Interval that a time covers. graph: a share of a replayed CUDA graph; event: between events around "
+            "the call, its dispatch included; auto: graph below 50 us, else event.",
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")] = 0,
@@ -76,10 +79,8 @@ def command(
         ),
     ] = None,
     error: Annotated[
-        str | None,
-        typer.Option(
-            "--error", metavar="SHARE", help="Sample until the mean's relative standard error is below; default: 1%."
-        ),
+        float | None,
+        fraction_option("--error", "Sample until the mean's relative standard error is below this. Default: 1%."),
     ] = None,
     samples: Annotated[bool, typer.Option("--samples", help="Keep the time of every sample in the record.")] = False,
     sustain: Annotated[
@@ -97,17 +98,9 @@ def command(
         bool, typer.Option("--check", help="Judge this device: bandwidth, compute, clocks, links; exit 1 if wrong.")
     ] = False,
     threads: ThreadsOption = None,
-    format_: Annotated[
-        BenchFormat | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="Output format; measurements is the table that validate and calibrate --from read. Default: table, "
-            "or by the suffix of --output (.csv.gz: measurements).",
-            show_default=False,
-        ),
-    ] = None,
+    format_: Annotated[str | None, format_option("bench")] = None,
     output: OutputOption = None,
+    wide: WideOption = False,
     plot: PlotOption = None,
 ) -> int:
     """Run reference kernels and compare the measured time with bound and prediction.
@@ -120,32 +113,31 @@ def command(
     Example: perfmodel bench --kernel my_module:my_function --op gemm m=4096 n=4096 k=4096 dtype=bf16
     """
     from perfmodel.cli import _bench, _bench_files
+    from perfmodel.cli._check import run_check
     from perfmodel.kernels.device import open_device
 
-    for path, suffixes in ((output, ()), (plot, (".png", ".svg", ".pdf"))):
-        if path is not None:
-            check_destination(path, *suffixes)
-    form = _bench_files.bench_format(format_, output)
+    destination = Destination.of("bench", format_, output, wide=wide)
+    check_plot(plot)
     opened = open_device(device, threads=threads)
     if check:
         _refuse_beside_check(ops or op or preset or kernel, resume, plot)
-        return _bench.check_device(opened, on, form, output)
+        return run_check(opened, on, Destination.of("bench --check", format_, output, wide=wide))
     if resume:
-        _bench_files.check_resumable(form, output)
+        _bench_files.check_resumable(destination)
     wanted = _bench.wanted_operators(ops, op, preset, opened)
     settings = _bench.settings_of(
         wanted.preset,
         time_limit,
         min_time,
         error,
-        cache=cache,
+        cache="flushed" if cache is CacheState.COLD else cache,
         seed=seed,
         timing=timing,
         keep_samples=samples,
         sustain_s=sustain,
     )
     session = _bench.open_session(opened, on, wanted, kernel or (), settings, output if resume else None)
-    rows, stopped = session.measure(form, output)
+    rows, stopped = session.measure(destination)
     if stopped:
         cause = "interrupted: " if isinstance(stopped, KeyboardInterrupt) else ""
         status(f"{cause}{len(rows)} of {session.planned} rows were measured and are kept")

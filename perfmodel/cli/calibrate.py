@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli._common import ComparedOnOption, Format, FormatOption, check_destination, context, emit, status
 from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, measured_machine, warn_if_busy
+from perfmodel.cli._options import FormatOption, MachineOption, WideOption, only_machine
+from perfmodel.cli._output import Destination, check_writable, context, status
 from perfmodel.errors import InputFileError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ def command(
         ),
     ] = None,
     device: DeviceOption = None,
-    on: ComparedOnOption = None,
+    on: MachineOption = None,
     threads: ThreadsOption = None,
     format_: FormatOption = None,
+    wide: WideOption = False,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="SPEC.toml", help="Write the machine's specification to this file."),
@@ -57,24 +59,25 @@ def command(
     from perfmodel.measure.report import calibration_report
 
     if output is not None:
-        check_destination(output, ".toml")
+        check_writable(output, ".toml")
+    destination = Destination.of("calibrate", format_, None, wide=wide)
     if from_:
         if device is not None or threads is not None:
             raise UsageError("--from measures nothing, so --device and --threads do not apply.", place="calibrate")
-        _from_measurements(from_, on, format_, output)
+        _from_measurements(from_, on, destination, output)
         return
     opened = open_device(device, threads=threads)
     base = base_machine(opened, on)
     warn_if_busy()
     machine, figures = measured_machine(opened, base, _DTYPES[opened.kind], THOROUGH)
     sheet, heading = (base, "datasheet") if base else (_arithmetic(), "arithmetic")
-    emit(calibration_report(machine, sheet, figures, context(hardware=[machine.name]), heading), format_)
+    destination.write(calibration_report(machine, sheet, figures, context(hardware=[machine.name]), heading))
     if output is not None:
         write_spec(machine, output)
         status(f"wrote {output}; use it with --on {output}")
 
 
-def _from_measurements(paths: list[Path], on: list[str] | None, format_: Format | None, output: Path | None) -> None:
+def _from_measurements(paths: list[Path], on: list[str] | None, destination: Destination, output: Path | None) -> None:
     """Fit the constants of the latency model to the rows of some files, and write the machine with them."""
     import dataclasses
     import datetime
@@ -84,9 +87,10 @@ def _from_measurements(paths: list[Path], on: list[str] | None, format_: Format 
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.write import write_spec
 
-    if not on or len(on) != 1:
-        raise UsageError("--from needs the one machine that was measured.", remedy="Add --on a100-sxm4-80gb.")
-    machine = hardware(on[0])
+    named = only_machine(on)
+    if named is None:
+        raise UsageError("--from needs the machine that was measured.", remedy="Add --on a100-sxm4-80gb.")
+    machine = hardware(named)
     calls, notes = _calls(paths, machine)
     status(f"fitting {sum(map(len, calls))} rows")
     source = ", ".join(path.name for path in paths)
@@ -101,7 +105,7 @@ def _from_measurements(paths: list[Path], on: list[str] | None, format_: Format 
     fitted = dataclasses.replace(
         machine, latency={**machine.latency, **{made.family.name: made.table for made in calibrations}}
     )
-    emit(calibration_report(machine, calibrations, notes, context()), format_)
+    destination.write(calibration_report(machine, calibrations, notes, context()))
     if output is not None:
         write_spec(fitted, output)
         status(f"wrote {output}; use it with --on {output}")

@@ -7,87 +7,74 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli._common import (
-    FormatOption,
-    OutputOption,
-    PlotOption,
-    check_destination,
-    context,
-    emit,
-    output_format,
-    status,
-)
-from perfmodel.core.units import parse_fraction
+from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption, fraction_option
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.errors import unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.comparison.compare import Comparison
 
-EXIT_BAD_FINDING = 1
-
 
 def command(
-    before: Annotated[Path, typer.Argument(metavar="A", help="JSON of bench (or nvbench, ...): before the change.")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="The same after the change.")],
+    before: Annotated[
+        Path, typer.Argument(metavar="A", help="Record before the change: JSON of bench, nvbench and others.")
+    ],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Record after the change.")],
     fail_on: Annotated[
-        str | None,
-        typer.Option(
+        float | None,
+        fraction_option(
             "--fail-on",
-            metavar="LIMIT",
-            help="Exit with 1 if a row is significantly slower by more than this (5%, 0.05), or lost its time.",
-            show_default=False,
+            "Exit with code 1 if a row is significantly slower by more than this (5%, 0.05), or lost its time.",
         ),
     ] = None,
     threshold: Annotated[
-        str | None,
-        typer.Option(
-            "--threshold",
-            metavar="SHARE",
-            help="Smallest change that matters; default: 2%, or the limit of --fail-on if that is smaller.",
-            show_default=False,
-        ),
+        float | None,
+        fraction_option("--threshold", "Smallest change that matters. Default: 2%, or --fail-on if that is smaller."),
     ] = None,
     repeat_before: Annotated[
         list[Path] | None,
         typer.Option(
             "--repeat-before",
             metavar="FILE",
-            help="Another run of the code of A; repeats show how far runs drift; may be repeated.",
+            help="Another run of the code of A; repeats show how much runs differ. May be repeated.",
             show_default=False,
         ),
     ] = None,
     repeat_after: Annotated[
         list[Path] | None,
-        typer.Option("--repeat-after", metavar="FILE", help="Another run of the code of B.", show_default=False),
+        typer.Option(
+            "--repeat-after", metavar="FILE", help="Another run of the code of B. May be repeated.", show_default=False
+        ),
     ] = None,
     drift: Annotated[
-        str | None,
-        typer.Option(
+        float | None,
+        fraction_option(
             "--drift",
-            metavar="SHARE",
-            help="Standard deviation of a run's medians from run to run; default: as repeats show, else 0.5% for a "
-            "GPU, 15% for a CPU.",
-            show_default=False,
+            "Standard deviation of a row's median from run to run. Default: measured from the repeats, else 0.5% for a "
+            "GPU and 15% for a CPU.",
         ),
     ] = None,
     across: Annotated[
         list[str] | None,
         typer.Option(
             "--across",
-            metavar="WHAT",
-            help="Compare although this differs: device, dtype, cache, timing, kernel, or all; may be repeated.",
+            metavar="SETTING",
+            help="Compare although this setting differs: device, dtype, cache, timing, kernel, or all. May be "
+            "repeated.",
             show_default=False,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="List the rows too that are the same.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List every row, also those that did not change.")] = False,
     plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,
+    wide: WideOption = False,
 ) -> int:
-    """What is significantly slower or faster in benchmark record B than in A; change is after / before - 1.
+    """Compare two benchmark records: the rows that are significantly slower or faster in B than in A.
 
-    Significance comes from the samples (bench --samples) or the intervals in the records, with an allowance for
-    drift from run to run. Tables list what changed; JSON and CSV every row.
+    The change is after / before - 1. Its significance follows from the samples (bench --samples) or the intervals in
+    the records, with an allowance for drift between runs. Tables list the rows that changed; JSON and CSV have every
+    row.
 
     Example: perfmodel compare before.json after.json --fail-on 5%
     """
@@ -95,30 +82,22 @@ def command(
     from perfmodel.comparison.report import compare_report, gate
     from perfmodel.records.runs import read_bench_run
 
-    limit = None if fail_on is None else parse_fraction(fail_on, "--fail-on")
-    least = min(THRESHOLD, THRESHOLD if limit is None else limit)
-    rules = Rules(
-        threshold=least if threshold is None else parse_fraction(threshold, "--threshold"),
-        limit=limit,
-        drift=None if drift is None else parse_fraction(drift, "--drift"),
-    )
+    least = THRESHOLD if fail_on is None else min(THRESHOLD, fail_on)
+    rules = Rules(threshold=least if threshold is None else threshold, limit=fail_on, drift=drift)
     chosen = _across(across or [])
-    if output is not None and str(output) != "-":
-        check_destination(output)
-        output_format(format_, output)
-    if plot is not None:
-        check_destination(plot, ".png", ".svg", ".pdf")
+    destination = Destination.of("compare", format_, output, wide=wide)
+    check_plot(plot)
     first = [read_bench_run(path) for path in (before, *(repeat_before or ()))]
     second = [read_bench_run(path) for path in (after, *(repeat_after or ()))]
     found = compare(first, second, rules, chosen)
-    more = context(fail_on=limit, across=chosen)
-    emit(compare_report(found, first, second, more, everything=everything), format_, output)
+    facts = context(fail_on=fail_on, across=chosen)
+    destination.write(compare_report(found, first, second, facts, everything=everything))
     if plot:
         _draw(found, plot)
-    broken = [] if limit is None else gate(found, limit)
+    broken = [] if fail_on is None else gate(found, fail_on)
     for sentence in broken:
         status(sentence)
-    return EXIT_BAD_FINDING if broken else 0
+    return BAD_FINDING if broken else 0
 
 
 def _across(given: list[str]) -> tuple[str, ...]:
@@ -134,7 +113,5 @@ def _across(given: list[str]) -> tuple[str, ...]:
 
 def _draw(found: Comparison, plot: Path) -> None:
     from perfmodel.render.plots.compare import compare_figure
-    from perfmodel.render.plots.figure import save_figure
 
-    save_figure(compare_figure(found), plot)
-    status(f"wrote {plot}")
+    save_plot(compare_figure(found), plot)

@@ -7,17 +7,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli._common import (
-    Format,
+from perfmodel.cli._options import (
+    EffortOption,
     FormatOption,
+    GroupEntriesOption,
     OutputOption,
     PlotOption,
-    check_destination,
-    context,
-    emit,
-    status,
+    ProfileArgument,
+    ProfiledMachineOption,
+    WholeTraceOption,
+    WideOption,
 )
-from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileArgument, profiled_machine
+from perfmodel.cli._output import (
+    BAD_FINDING,
+    Destination,
+    check_plot,
+    check_writable,
+    context,
+    save_plot,
+    status,
+    wrote,
+)
+from perfmodel.cli._profile import profiled_machine
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +38,9 @@ if TYPE_CHECKING:
 
 def command(
     profile: ProfileArgument,
-    on: MachineOption = None,
-    all_: AllOption = False,
-    by: ByOption = "shape",
+    on: ProfiledMachineOption = None,
+    by: GroupEntriesOption = "shape",
+    whole_trace: WholeTraceOption = False,
     plan_output: Annotated[
         Path | None,
         typer.Option(
@@ -39,15 +50,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    effort: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--effort",
-            metavar="KIND=DAYS[:RISK]",
-            help="Days of development and risk (low, medium, high) of a kind of change; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    effort: EffortOption = None,
     against: Annotated[
         Path | None,
         typer.Option(
@@ -60,6 +63,7 @@ def command(
     plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Where the wall time goes (compute, memory, launch, transfer, sync, idle), and what would bring it back.
 
@@ -69,26 +73,27 @@ def command(
     from perfmodel.profile.effort import parse_effort
 
     table = parse_effort(effort or ())
-    for path, suffixes in ((plan_output, (".toml",)), (plot, (".png", ".svg", ".pdf")), (output, ())):
-        if path is not None:
-            check_destination(path, *suffixes)
+    destination = Destination.of("diagnose", format_, output, wide=wide)
+    check_plot(plot)
+    if plan_output is not None:
+        check_writable(plan_output, ".toml")
     if against is not None and plan_output is not None:
         raise UsageError(
             "a plan is of one profile.", place="--plan-output", remedy="Write it without --against, of the later one."
         )
-    measured = _read(profile, by, all_)
+    measured = _read(profile, by, whole_trace)
     machine, found = profiled_machine(measured, on)
     made = diagnose(measured, machine, effort=table)
     if against is not None:
-        later = _read(against, by, all_)
+        later = _read(against, by, whole_trace)
         after = diagnose(later, profiled_machine(later, on)[0], effort=table)
-        _compare(made, after, (profile, against), plot, format_, output)
+        _compare(made, after, (profile, against), plot, destination)
         return
     if plot is not None:
         _draw(made, plot)
-    emit(made.report(_facts(made, profile, found)), format_, output)
+    destination.write(made.report(_facts(made, profile, found)))
     if plan_output is not None and not _write_plan(made, plan_output):
-        raise typer.Exit(1)
+        raise typer.Exit(BAD_FINDING)
 
 
 def _read(path: Path, by: str, all_steps: bool) -> Profile:
@@ -123,7 +128,7 @@ def _write_plan(made: Diagnosis, path: Path) -> bool:
         status(f"nothing saves 1 % or more: {path} is not written.")
         return False
     write_atomic(path, plan_toml(made.advice))
-    status(f"wrote {path}")
+    wrote(path)
     return True
 
 
@@ -132,8 +137,7 @@ def _compare(
     after: Diagnosis,
     paths: tuple[Path, Path],
     plot: Path | None,
-    format_: Format | None,
-    output: Path | None,
+    destination: Destination,
 ) -> None:
     """Report what changed from one diagnosis to the other, and draw it; tables list the entries that changed most."""
     from perfmodel.diagnosis.against import against
@@ -141,18 +145,14 @@ def _compare(
     found = against(before, after)
     if plot is not None:
         from perfmodel.render.plots.breakdown import against_plot
-        from perfmodel.render.plots.figure import save_figure
 
-        save_figure(against_plot(found), plot)
-        status(f"wrote {plot}")
+        save_plot(against_plot(found), plot)
     machines = [one.hardware.name for one in (before, after) if one.hardware]
     facts = context(before=str(paths[0]), after=str(paths[1]), hardware=list(dict.fromkeys(machines)))
-    emit(found.report(facts), format_, output)
+    destination.write(found.report(facts))
 
 
 def _draw(made: Diagnosis, path: Path) -> None:
     from perfmodel.render.plots.breakdown import breakdown_plot
-    from perfmodel.render.plots.figure import save_figure
 
-    save_figure(breakdown_plot(made), path)
-    status(f"wrote {path}")
+    save_plot(breakdown_plot(made), path)

@@ -7,21 +7,24 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli._common import FormatOption, OutputOption, context, emit, status
+from perfmodel.cli._options import FormatOption, OutputOption, WideOption
+from perfmodel.cli._output import BAD_FINDING, Destination, context, status
 from perfmodel.errors import UsageError
 
 app = typer.Typer(help="Machines: the catalog, one machine, checks of a spec file, and what this machine is.")
 
 
 @app.callback(invoke_without_command=True)
-def hardware_group(ctx: typer.Context, format_: FormatOption = None, output: OutputOption = None) -> None:
+def hardware_group(
+    ctx: typer.Context, format_: FormatOption = None, output: OutputOption = None, wide: WideOption = False
+) -> None:
     """Machines: list the catalog (also without a command), show one, lint spec files, detect this machine.
 
     Example: perfmodel hardware list
     """
     if ctx.invoked_subcommand is None:
-        _emit_catalog(format_, output)
-    elif format_ or output:
+        _write_catalog(Destination.of("hardware list", format_, output, wide=wide))
+    elif format_ or output or wide:
         raise UsageError(
             "--format and --output stand before the command.",
             remedy=f"Write: perfmodel hardware {ctx.invoked_subcommand} ... --format json",
@@ -29,12 +32,12 @@ def hardware_group(ctx: typer.Context, format_: FormatOption = None, output: Out
 
 
 @app.command("list")
-def list_(format_: FormatOption = None, output: OutputOption = None) -> None:
+def list_(format_: FormatOption = None, output: OutputOption = None, wide: WideOption = False) -> None:
     """All machines of the catalog: memory, bandwidth [B/s], dense peaks [FLOP/s] and ridge points [FLOP/B].
 
     Example: perfmodel hardware list --format json
     """
-    _emit_catalog(format_, output)
+    _write_catalog(Destination.of("hardware list", format_, output, wide=wide))
 
 
 @app.command()
@@ -42,6 +45,7 @@ def show(
     machine: Annotated[str, typer.Argument(metavar="NAME_OR_FILE", help="Catalog name, alias, or a spec file.")],
     format_: FormatOption = None,
     output: OutputOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Every figure of one machine with its source, the datasheet's beside the sustained one.
 
@@ -51,7 +55,8 @@ def show(
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.figures import machine_figures
 
-    emit(report(machine_figures(hardware(machine)), context=context()), format_, output)
+    destination = Destination.of("hardware show", format_, output, wide=wide)
+    destination.write(report(machine_figures(hardware(machine)), context=context()))
 
 
 @app.command()
@@ -61,6 +66,7 @@ def lint(
     ] = None,
     format_: FormatOption = None,
     output: OutputOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Check spec files: arithmetic, dense against sparse, units, known products, sources; exit 1 on an error.
 
@@ -70,14 +76,15 @@ def lint(
     from perfmodel.hardware_catalog.find import spec_files
     from perfmodel.hardware_catalog.lint import lint_files
 
+    destination = Destination.of("hardware lint", format_, output, wide=wide)
     result = lint_files(files or [path for _, path in sorted(spec_files().items())])
-    emit(report(result, context=context()), format_, output)
+    destination.write(report(result, context=context()))
     if result.num_errors:
-        raise typer.Exit(1)
+        raise typer.Exit(BAD_FINDING)
 
 
 @app.command()
-def detect(format_: FormatOption = None, output: OutputOption = None) -> None:
+def detect(format_: FormatOption = None, output: OutputOption = None, wide: WideOption = False) -> None:
     """What this machine is: its GPUs by NVML, its CPU by the operating system, and which spec fits.
 
     Example: perfmodel hardware detect
@@ -85,14 +92,15 @@ def detect(format_: FormatOption = None, output: OutputOption = None) -> None:
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog import detect as devices
 
+    destination = Destination.of("hardware detect", format_, output, wide=wide)
     detection = devices.detect()
     if not detection.gpus:
         status("NVML reports no NVIDIA GPU (this needs the package nvidia-ml-py and a driver).")
-    emit(report(detection, context=context()), format_, output)
+    destination.write(report(detection, context=context()))
 
 
-def _emit_catalog(format_: FormatOption, output: OutputOption) -> None:
+def _write_catalog(destination: Destination) -> None:
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog.find import load_catalog
 
-    emit(report(load_catalog(), context=context()), format_, output)
+    destination.write(report(load_catalog(), context=context()))

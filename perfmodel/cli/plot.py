@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._common import OnOption, status
+from perfmodel.cli._options import MeasuredMachinesOption
+from perfmodel.cli._output import status
 from perfmodel.errors import InputFileError, UsageError, nearest, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
-    from perfmodel.records.record import Record
+    from perfmodel.records.schema import Record
 
     Pairs = list[tuple[Hardware, list[dict[str, Any]]]]
 
@@ -42,7 +43,7 @@ def command(
             "`bench --sustain`.",
         ),
     ] = Kind.roofline,
-    on: OnOption = None,
+    on: MeasuredMachinesOption = None,
     dtype: Annotated[
         str | None, typer.Option("--dtype", help="Draw only this dtype's points and ceilings.", show_default=False)
     ] = None,
@@ -144,7 +145,7 @@ def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pai
             key = row.hardware if row.hardware in given else f"{row.hardware} {record.context.spec}"
             if key not in machines:
                 machines[key] = given.get(row.hardware) or machine_of(row.hardware, record, path)
-            point = row.as_point()
+            point = row.point()
             if measured > 1 and row.kernel:
                 point["kernel"] = f"{row.kernel} ({path.stem})"
             points.setdefault(key, []).append(point)

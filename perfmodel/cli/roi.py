@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli._common import (
-    Format,
+from perfmodel.cli._options import (
+    EffortOption,
     FormatOption,
+    GroupEntriesOption,
     OutputOption,
-    check_destination,
-    context,
-    emit,
-    output_format,
+    ProfileArgument,
+    ProfiledMachineOption,
+    WholeTraceOption,
+    WideOption,
+    fraction_option,
 )
-from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileArgument, profiled_machine
-from perfmodel.core.units import parse_fraction
+from perfmodel.cli._output import Destination, context
+from perfmodel.cli._profile import profiled_machine
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from perfmodel.core.report import Report
-    from perfmodel.investment.decide import Decision
     from perfmodel.investment.economics import Economics
-
-#: rows of the table of parts that stands below a ranking of diagnose's candidates
-_PARTS = 10
 
 
 def command(
@@ -41,7 +37,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    on: MachineOption = None,
+    on: ProfiledMachineOption = None,
     candidates: Annotated[
         str | None,
         typer.Option(
@@ -67,15 +63,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    effort: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--effort",
-            metavar="KIND=DAYS",
-            help="Days of a kind of change, for candidates without dev_days: fuse=3, cuda-graph=5:high; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    effort: EffortOption = None,
     gpus: Annotated[
         int | None, typer.Option("--gpus", metavar="N", help="GPUs that run this work.", show_default=False)
     ] = None,
@@ -116,24 +104,20 @@ def command(
         ),
     ] = None,
     discount_rate: Annotated[
-        str | None,
-        typer.Option(
-            "--discount-rate",
-            metavar="D",
-            help="What a year takes off the value of money (10%, 0.1); default 0.",
-            show_default=False,
-        ),
+        float | None,
+        fraction_option("--discount-rate", "Loss of the value of money in a year (10%, 0.1). Default: 0."),
     ] = None,
     sensitivity: Annotated[
         bool, typer.Option("--sensitivity", help="Add where each assumption flips the decision.", show_default=False)
     ] = False,
-    by: ByOption = "shape",
-    all_steps: AllOption = False,
+    by: GroupEntriesOption = "shape",
+    whole_trace: WholeTraceOption = False,
     top: Annotated[
         int | None, typer.Option("--top", metavar="N", help="Only the first N rows.", min=1, show_default=False)
     ] = None,
     format_: FormatOption = None,
     output: OutputOption = None,
+    wide: WideOption = False,
 ) -> None:
     """What is worth optimising first: overall speedup, upper bound and ROI a day of each candidate.
 
@@ -142,11 +126,12 @@ def command(
 
     Example: perfmodel roi profile.csv --plan plan.toml
     """
+    from perfmodel.core.report import report
     from perfmodel.formats import read_profile
     from perfmodel.investment.budget import check_days
-    from perfmodel.investment.decide import Question, decide
-    from perfmodel.investment.order import check_ranking
+    from perfmodel.investment.decision import decide
     from perfmodel.investment.plan import read_plan
+    from perfmodel.investment.ranking import check_ranking
     from perfmodel.profile.effort import parse_effort
 
     economics = _economics(gpus, price_per_gpu_hour, dev_day_cost, hours_per_year, horizon_years, discount_rate)
@@ -154,39 +139,28 @@ def command(
     # before a large profile is read
     check_ranking(rank_by, economics)
     check_days(days)
-    document = _is_document(format_, output)
-    if output is not None:
-        check_destination(output)
-    measured = read_profile(profile, by=by, all_steps=all_steps)
+    destination = Destination.of("roi", format_, output, wide=wide)
+    measured = read_profile(profile, by=by, all_steps=whole_trace)
     planned, machine = read_plan(plan) if plan else None, profiled_machine(measured, on)[0]
-    made = decide(measured, Question(planned, diagnosed, machine, economics, efforts, not as_claimed, rank_by, days))
+    decision = decide(
+        measured,
+        plan=planned,
+        diagnosed=diagnosed,
+        hardware=machine,
+        economics=economics,
+        effort=efforts,
+        cap=not as_claimed,
+        by=rank_by,
+        days=days,
+    )
     facts = context(
         profile=str(profile),
         **({"plan": str(plan)} if plan else {}),
         **({"hardware": [machine.name]} if machine else {}),
-        total_time_s=made.ranking.profile.total_time_s,
+        total_time_s=decision.ranking.profile.total_time_s,
         skipped_rows=dict(measured.skipped),
     )
-    emit(_report(made, facts, top, sensitivity, document), format_, output)
-
-
-def _report(made: Decision, facts: Mapping[str, Any], top: int | None, sensitivity: bool, document: bool) -> Report:
-    """Return the ranking, and below it what each part is worth and what flips the decision, where that is wanted."""
-    more = {}
-    if made.parts is not None:
-        more["parts"] = made.parts.report(top=top or _PARTS)
-    if sensitivity:
-        from perfmodel.investment import sensitivity as roi_sensitivity
-
-        more["sensitivity"] = roi_sensitivity.sensitivity_report(roi_sensitivity.sensitivity(made.ranking))
-    return made.ranking.report(context=facts, top=top, more=more, document=document)
-
-
-def _is_document(format_: Format | None, output: Path | None) -> bool:
-    """Whether the result is a page for others: Markdown."""
-    if output is not None and str(output) != "-":
-        format_ = output_format(format_, output)
-    return format_ is Format.markdown
+    destination.write(report(decision, context=facts, top=top, flips=sensitivity))
 
 
 def _diagnosed(candidates: str | None) -> bool | None:
@@ -204,7 +178,7 @@ def _economics(
     dev_day_cost: float | None,
     hours_per_year: float | None,
     horizon_years: float | None,
-    discount_rate: str | None,
+    discount_rate: float | None,
 ) -> Economics | None:
     """Return fleet and prices, or None where none is given."""
     from perfmodel.investment.economics import HOURS_PER_YEAR, Economics
@@ -224,5 +198,5 @@ def _economics(
         dev_day_cost,
         HOURS_PER_YEAR if hours_per_year is None else hours_per_year,
         1.0 if horizon_years is None else horizon_years,
-        0.0 if discount_rate is None else parse_fraction(discount_rate, "--discount-rate"),
+        0.0 if discount_rate is None else discount_rate,
     )

@@ -8,24 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli._common import (
-    FormatOption,
-    OutputOption,
-    PlotOption,
-    check_destination,
-    context,
-    emit,
-    output_format,
-    status,
-)
+from perfmodel.cli._options import FormatOption, MeasuredMachinesOption, OutputOption, PlotOption, WideOption
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.accuracy.measured import Measurements
     from perfmodel.accuracy.validate import Accuracy
     from perfmodel.core.hardware import Hardware
-
-EXIT_BAD_FINDING = 1
 
 
 def command(
@@ -37,16 +27,7 @@ def command(
             "timing, cache, implementation; or JSON records of bench.",
         ),
     ],
-    on: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--on",
-            metavar="HW",
-            help="Judge only the rows of this machine (a catalog name, alias or spec file), with its figures; may be "
-            "repeated. Default: each row's own machine, from the catalog.",
-            show_default=False,
-        ),
-    ] = None,
+    on: MeasuredMachinesOption = None,
     by: Annotated[
         str | None,
         typer.Option(
@@ -75,6 +56,7 @@ def command(
     plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,
+    wide: WideOption = False,
 ) -> int:
     """Error of the predicted times on measured rows, by group, beside that of the datasheet roofline.
 
@@ -84,13 +66,10 @@ def command(
     """
     from perfmodel.accuracy.report import Limit, accuracy_report, no_rows_reason
     from perfmodel.accuracy.validate import ALWAYS, judge
-    from perfmodel.records.as_measurements import read_calls
+    from perfmodel.records.calls import read_calls
 
-    if output is not None:
-        check_destination(output)
-        output_format(format_, output)
-    if plot is not None:
-        check_destination(plot, ".png", ".svg", ".pdf")
+    destination = Destination.of("validate", format_, output, wide=wide)
+    check_plot(plot)
     if worst < 0:
         raise UsageError(f"{worst} is below 0.", place="--worst", remedy="Give the number of rows to list.")
     keys = ALWAYS if by is None else _keys(by)
@@ -107,13 +86,13 @@ def command(
         context=context(tables=[table.place for table in read], by=list(keys), flagged=flagged),
         notes=[note for table in read for note in table.notes],
     )
-    emit(report, format_, output)
+    destination.write(report)
     if plot:
         _draw(accuracy, plot)
     broken = [finding for limit in limits for finding in limit.findings(report)]
     for finding in broken:
         status(finding)
-    return EXIT_BAD_FINDING if broken else 0
+    return BAD_FINDING if broken else 0
 
 
 def _keys(text: str) -> tuple[str, ...]:
@@ -152,7 +131,5 @@ def _finder(on: Sequence[str], read: Sequence[Measurements]) -> Callable[[str], 
 
 def _draw(accuracy: Accuracy, plot: Path) -> None:
     from perfmodel.render.plots.accuracy import accuracy_figure
-    from perfmodel.render.plots.figure import save_figure
 
-    save_figure(accuracy_figure(accuracy), plot)
-    status(f"wrote {plot}")
+    save_plot(accuracy_figure(accuracy), plot)

@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli._common import FormatOption, OutputOption, check_destination, context, emit
-from perfmodel.cli._profile import AllOption, ByOption, MachineOption, ProfileArgument, profiled_machine
+from perfmodel.cli._options import (
+    FormatOption,
+    GroupEntriesOption,
+    OutputOption,
+    ProfileArgument,
+    ProfiledMachineOption,
+    WholeTraceOption,
+    WideOption,
+)
+from perfmodel.cli._output import BAD_FINDING, Destination, context
+from perfmodel.cli._profile import profiled_machine
 
 
 def command(
@@ -21,11 +30,12 @@ def command(
             "targets, and what the kind needs (speedup or new_time, dtype, algorithm, factor).",
         ),
     ],
-    on: MachineOption = None,
-    by: ByOption = "shape",
-    all_steps: AllOption = False,
+    on: ProfiledMachineOption = None,
+    by: GroupEntriesOption = "shape",
+    whole_trace: WholeTraceOption = False,
     format_: FormatOption = None,
     output: OutputOption = None,
+    wide: WideOption = False,
 ) -> None:
     """What a path of changes makes of a run: total, throughput and bottleneck after each step, and doubtful claims.
 
@@ -33,15 +43,14 @@ def command(
 
     Example: perfmodel whatif examples/profile_gpt2.csv examples/gpt2_path.toml --on a100-sxm4-40gb
     """
+    from perfmodel.core.report import report
     from perfmodel.formats import read_profile
-    from perfmodel.investment.scenario import read_path
+    from perfmodel.investment.scenario import read_scenario
     from perfmodel.investment.what_if import what_if
-    from perfmodel.investment.what_if_report import what_if_report
 
-    if output is not None:
-        check_destination(output)
-    steps = read_path(path)
-    measured = read_profile(profile, by=by, all_steps=all_steps)
+    destination = Destination.of("whatif", format_, output, wide=wide)
+    steps = read_scenario(path)
+    measured = read_profile(profile, by=by, all_steps=whole_trace)
     machine = profiled_machine(measured, on)[0]
     if measured.timeline is not None:
         from perfmodel.diagnosis.diagnose import diagnose
@@ -55,6 +64,6 @@ def command(
         **({"hardware": [machine.name]} if machine else {}),
         total_time_s=made.profile.total_time_s,
     )
-    emit(what_if_report(made, facts), format_, output)
+    destination.write(report(made, context=facts))
     if any(step.flags for step in made.steps):
-        raise typer.Exit(1)
+        raise typer.Exit(BAD_FINDING)
