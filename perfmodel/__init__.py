@@ -36,7 +36,7 @@ _PUBLIC = {
     "sweep": "perfmodel.prediction.sweep",
     "predict_model": "perfmodel.prediction.whole_model",
     "read_model_config": "perfmodel.workloads.config",
-    "forward": "perfmodel.workloads.transformer",
+    "forward_pass": "perfmodel.workloads.transformer",
     "amdahl_speedup": "perfmodel.investment.amdahl",
     "amdahl_limit": "perfmodel.investment.amdahl",
     "gustafson_speedup": "perfmodel.investment.amdahl",
@@ -48,14 +48,14 @@ _PUBLIC = {
     "Economics": "perfmodel.investment.economics",
     "diagnose": "perfmodel.diagnosis.diagnose",
     "against": "perfmodel.diagnosis.against",
-    "read_path": "perfmodel.investment.scenario",
+    "read_scenario": "perfmodel.investment.scenario",
     "what_if": "perfmodel.investment.what_if",
     "fuse": "perfmodel.diagnosis.fusion",
     "limits": "perfmodel.diagnosis.limits",
     "breakdown_plot": "perfmodel.render.plots.breakdown",
     "timeline_plot": "perfmodel.render.plots.timeline",
-    "headroom": "perfmodel.investment.roi",
-    "rank": "perfmodel.investment.roi",
+    "headroom": "perfmodel.investment.headroom",
+    "rank_candidates": "perfmodel.investment.ranking",
     "Profile": "perfmodel.profile.profile",
     "ProfileEntry": "perfmodel.profile.profile",
     "hardware": "perfmodel.hardware_catalog",
@@ -90,11 +90,11 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.investment.amdahl import gustafson_speedup as gustafson_speedup
     from perfmodel.investment.amdahl import serial_fraction as serial_fraction
     from perfmodel.investment.economics import Economics as Economics
+    from perfmodel.investment.headroom import headroom as headroom
     from perfmodel.investment.plan import Plan as Plan
     from perfmodel.investment.plan import read_plan as read_plan
-    from perfmodel.investment.roi import headroom as headroom
-    from perfmodel.investment.roi import rank as rank
-    from perfmodel.investment.scenario import read_path as read_path
+    from perfmodel.investment.ranking import rank_candidates as rank_candidates
+    from perfmodel.investment.scenario import read_scenario as read_scenario
     from perfmodel.investment.what_if import what_if as what_if
     from perfmodel.operators import Operator as Operator
     from perfmodel.operators import load_operator as load_operator
@@ -127,7 +127,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.render.plots.roofline import roofline_plot as roofline_plot
     from perfmodel.render.plots.timeline import timeline_plot as timeline_plot
     from perfmodel.workloads.config import read_model_config as read_model_config
-    from perfmodel.workloads.transformer import forward as forward
+    from perfmodel.workloads.transformer import forward_pass as forward_pass
 else:
 
     def __getattr__(name: str) -> Any:

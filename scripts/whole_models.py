@@ -21,7 +21,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.whole_model import WholeModel, predict_model
 from perfmodel.workloads.config import read_model_config
-from perfmodel.workloads.transformer import forward
+from perfmodel.workloads.transformer import forward_pass
 
 TABLE = "e2e/neusight_e2e_fp32.csv"
 #: the table's name of a machine -> the catalog's, and of a model -> its configuration
@@ -84,7 +84,7 @@ def comparison(folder: Path, names: Iterable[str] = JUDGED, machine: Callable[[s
             batch, seq = int(row["batch_size"]), int(row["seq_len"])
             config = read_model_config(folder / "hf_configs" / CONFIGS[row["model"]])
             head = "classifier" if config.model_type == "bert" else "lm"
-            operators = forward(config, batch, seq, row["dtype"], head=head)
+            operators = forward_pass(config, batch, seq, row["dtype"], head=head)
             predicted = predict_model(operators, machine(name), library="torch")
             made.append(Row(name, row["model"], batch, seq, float(row["e2e_ms"]) / 1e3, predicted))
     return made

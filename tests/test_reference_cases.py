@@ -100,7 +100,7 @@ def test_case_6_four_candidates():
         pm.Candidate("C", ("c",), speedup=10.0, dev_days=5),  # 1 / (0.9 + 0.1/10) = 1.099
         pm.Candidate("A+B", ("a", "b"), speedup=1.5, dev_days=1),  # 1 / (0.2 + 0.8/1.5) = 1.364
     ]
-    rows = pm.rank(profile, candidates).rows
+    rows = pm.rank_candidates(profile, candidates).rows
     assert [row.name for row in rows] == ["A+B", "A", "B", "C"]
     assert [row.overall_speedup for row in rows] == pytest.approx([1.364, 1.333, 1.250, 1.099], abs=5e-4)
     assert [row.roi_per_day for row in rows] == pytest.approx([0.3636, 0.1667, 0.0833, 0.0198], abs=5e-5)
@@ -118,7 +118,7 @@ def test_case_7_a_fifth_less_time_is_a_quarter_more_throughput():
 
 def test_case_8_gpt2_step():
     profile = Profile([ProfileEntry("attention", 0.120), ProfileEntry("rest", 0.380)])
-    (row,) = pm.rank(profile, [pm.Candidate("flash", ("attention",), speedup=3.0)]).rows
+    (row,) = pm.rank_candidates(profile, [pm.Candidate("flash", ("attention",), speedup=3.0)]).rows
     assert row.fraction == pytest.approx(0.24)
     assert row.overall_speedup == pytest.approx(500 / 420)  # 120 / 3 = 40 ms remain: 420 ms, 1.190x
     assert row.time_saved_s == pytest.approx(0.080)

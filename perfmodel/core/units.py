@@ -176,6 +176,15 @@ def _digits(value: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def format_count(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun in the right form.
+
+    >>> format_count(1, "row"), format_count(2000, "row"), format_count(2, "entry", "entries")
+    ('1 row', '2,000 rows', '2 entries')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def format_binary(size_bytes: float) -> str:
     """Return a capacity in binary prefixes: ``format_binary(2**30) == "1 GiB"``.
 

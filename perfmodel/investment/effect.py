@@ -1,4 +1,4 @@
-"""What a candidate makes of its targets, and how far physics lets it: a wish ends where the machine's bound begins."""
+"""What a candidate does to its targets: no operator becomes faster than the machine allows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from perfmodel.profile.profile import Profile
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What a machine allows for the entries of a profile.
+class EntryBounds:
+    """The bounds of a profile's entries on one machine.
 
     Attributes
     ----------
-    hardware : the machine; None where none is named, and nothing is bounded.
-    limits : of each entry, by its name.
-    cap : whether a claim beyond the floor of its operators counts as the floor; else it counts as claimed.
+    hardware : the machine; None means that no machine is named and nothing is bounded.
+    limits : entry name -> its limit.
+    cap : whether a claim beyond the floor of its operators counts as the floor; False counts it as claimed.
     """
 
     hardware: Hardware | None = None
@@ -28,30 +28,30 @@ class Bounds:
     cap: bool = True
 
     @classmethod
-    def of(cls, profile: Profile, hardware: Hardware | None, *, cap: bool = True) -> Bounds:
+    def of(cls, profile: Profile, hardware: Hardware | None, *, cap: bool = True) -> EntryBounds:
         """Return the bounds of a profile's entries on a machine."""
         if hardware is None:
             return cls()
-        return cls(hardware, {one.entry.name: one for one in limits(profile, hardware)}, cap)
+        return cls(hardware, {limit.entry.name: limit for limit in limits(profile, hardware)}, cap)
 
     def floor_s(self, name: str) -> float:
-        """Return what an entry's unchanged operators cannot be faster than [s], at most its time; 0 if not known.
+        """Return the shortest time of an entry's unchanged operators [s], at most its time; 0 if not known.
 
-        Only shapes give a floor: what counters saw is the traffic of this kernel, and another may need less.
+        Only shapes give a floor. Counters give the traffic of the kernel that ran; another kernel may need less.
         """
-        found = self.limits.get(name)
-        if found is None or found.floor_time_s is None or found.basis != BY_MODEL:
+        limit = self.limits.get(name)
+        if limit is None or limit.floor_time_s is None or limit.basis != BY_MODEL:
             return 0.0
-        return min(found.floor_time_s, found.entry.time_s)
+        return min(limit.floor_time_s, limit.entry.time_s)
 
     def counted_floor_s(self, name: str) -> float:
-        """Return the floor that claims are counted with [s]: 0 where they count as claimed."""
+        """Return the floor that claims are limited to [s]; 0 if they count as claimed."""
         return self.floor_s(name) if self.cap else 0.0
 
     def attainable_s(self, name: str) -> float | None:
-        """Return the bound of an entry, every tensor crossing device memory once [s]; None where there is none."""
-        found = self.limits.get(name)
-        return found.attainable_time_s if found else None
+        """Return the bound of an entry [s], with every tensor crossing device memory once; None if it has none."""
+        limit = self.limits.get(name)
+        return limit.attainable_time_s if limit else None
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Effect:
     Attributes
     ----------
     candidate, targets : the candidate, and the entries that its targets name.
-    time_s : the time of the targets together [s].
-    ratio : new over old time of each target.
-    claimed_speedup, local_speedup : old over new time of the targets together, as claimed, and as counted.
-    max_local_speedup : what the bound of the targets allows; None where none of them has a bound, or the candidate
-        makes other operators of them.
-    floor_speedup : what the floor of the targets allows, whatever lies in the caches; infinite where it is not known.
+    time_s : the total time of the targets [s].
+    ratio : target -> new over old time.
+    claimed_speedup, local_speedup : old over new total time of the targets, as claimed, and as counted.
+    max_local_speedup : what the bound of the targets allows; None if none of them has a bound, or the candidate
+        replaces their operators by others.
+    floor_speedup : what the floor of the targets allows, even with all data in a cache; infinite if it is not known.
     efficiency : bound over measured time of the targets; None unless all of them have a bound.
     """
 
@@ -81,16 +81,25 @@ class Effect:
     efficiency: float | None
 
 
-def effect(candidate: Candidate, targets: tuple[str, ...], times_s: Mapping[str, float], bounds: Bounds) -> Effect:
+def candidate_effect(
+    candidate: Candidate, targets: tuple[str, ...], times_s: Mapping[str, float], bounds: EntryBounds
+) -> Effect:
     """Return what a candidate does to its targets.
 
-    All targets become faster by one factor; where that goes below the floor of one of them, it stays at its floor and
-    the others take up the rest. The sum of the floors is the shortest time of all together.
+    All targets become faster by the same factor. A target that would fall below its floor stays at its floor, and the
+    others take up the rest. The shortest total time is the sum of the floors.
+
+    Parameters
+    ----------
+    candidate : the change.
+    targets : the entries that it changes.
+    times_s : entry -> measured time [s].
+    bounds : the bounds of the entries on the machine.
 
     Raises
     ------
     UsageError, or InputFileError for a candidate from a file
-        When its targets take no time, so that a new time says nothing.
+        If the candidate states a new time and its targets take no time.
     """
     old = [times_s[name] for name in targets]
     time_s = math.fsum(old)
@@ -100,7 +109,7 @@ def effect(candidate: Candidate, targets: tuple[str, ...], times_s: Mapping[str,
     new = share_out(old, floors, time_s / claimed)
     new_s = math.fsum(new)
     bounded_s = math.fsum(bounds.attainable_s(name) or 0.0 for name in targets)
-    known = [name for name in targets if bounds.attainable_s(name) is not None]
+    bounded = [name for name in targets if bounds.attainable_s(name) is not None]
     floor_s = math.fsum(bounds.floor_s(name) for name in targets)
     capped = any(floors) and new_s > time_s / claimed * (1 + 1e-9)
     return Effect(
@@ -110,60 +119,60 @@ def effect(candidate: Candidate, targets: tuple[str, ...], times_s: Mapping[str,
         ratio={name: b / a if a else 1.0 for name, a, b in zip(targets, old, new, strict=True)},
         claimed_speedup=claimed,
         local_speedup=time_s / new_s if capped else claimed,
-        max_local_speedup=time_s / bounded_s if keeps and known and bounded_s else None,
+        max_local_speedup=time_s / bounded_s if keeps and bounded and bounded_s else None,
         floor_speedup=time_s / floor_s if keeps and floor_s else math.inf,
-        efficiency=min(bounded_s / time_s, 1.0) if time_s and len(known) == len(targets) else None,
+        efficiency=min(bounded_s / time_s, 1.0) if time_s and len(bounded) == len(targets) else None,
     )
 
 
 def _claimed_speedup(candidate: Candidate, time_s: float) -> float:
-    """Return the speedup of the targets: as given, or old over new time."""
+    """Return the speedup of the targets: as stated, or old over new time."""
     if candidate.speedup is not None:
         return candidate.speedup
     new_time_s = candidate.new_time_s or 0.0
     if time_s == 0:
-        raise candidate.error("its targets take no time, so there is no new_time to compare.", "Drop the candidate.")
+        raise candidate.error("its targets take no time, so its new_time has no speedup.", "Remove the candidate.")
     return time_s / new_time_s if new_time_s > 0 else math.inf
 
 
 def share_out(times_s: Sequence[float], floors_s: Sequence[float], total_s: float) -> list[float]:
-    """Return new times that add up to a total, each in proportion to its old time but not below its floor [s].
+    """Return new times with a given total, each in proportion to its old time but not below its floor [s].
 
-    Where the floors add up to more than the total, the floors.
+    If the floors add up to more than the total, the new times are the floors.
 
     >>> share_out([50.0, 30.0], [0.0, 0.0], 40.0), share_out([50.0, 30.0], [40.0, 0.0], 50.0)
     ([25.0, 15.0], [40.0, 10.0])
     """
-    held: set[int] = set()
+    at_floor: set[int] = set()
     while True:
-        free_s = math.fsum(time for index, time in enumerate(times_s) if index not in held)
-        left_s = total_s - math.fsum(floors_s[index] for index in held)
+        free_s = math.fsum(time for index, time in enumerate(times_s) if index not in at_floor)
+        left_s = total_s - math.fsum(floors_s[index] for index in at_floor)
         factor = max(left_s, 0.0) / free_s if free_s else 0.0
-        new = [floors_s[i] if i in held else time * factor for i, time in enumerate(times_s)]
+        new = [floors_s[i] if i in at_floor else time * factor for i, time in enumerate(times_s)]
         below = {i for i, time in enumerate(new) if time < floors_s[i]}
         if not below:
             return new
-        held |= below
+        at_floor |= below
 
 
 class Combination:
-    """Candidates done one after the other on the same profile: speedups of one entry multiply, down to its floor."""
+    """Candidates applied one after the other to one profile: speedups of an entry multiply, down to its floor."""
 
-    def __init__(self, times_s: Mapping[str, float], bounds: Bounds) -> None:
+    def __init__(self, times_s: Mapping[str, float], bounds: EntryBounds) -> None:
         self._times_s = times_s
         self._bounds = bounds
         self._ratio = dict.fromkeys(times_s, 1.0)
         self._changed: set[str] = set()
 
-    def add(self, made: Effect) -> None:
-        """Do one more candidate."""
-        for name, ratio in made.ratio.items():
+    def add(self, effect: Effect) -> None:
+        """Apply one more candidate."""
+        for name, ratio in effect.ratio.items():
             self._ratio[name] *= ratio
-        if not made.candidate.keeps_operators:
-            self._changed.update(made.targets)
+        if not effect.candidate.keeps_operators:
+            self._changed.update(effect.targets)
 
     def time_s(self) -> float:
-        """Return the time of the run [s]; an entry whose operators are still the same stays above its floor."""
+        """Return the time of the run [s]; an entry with unchanged operators stays at or above its floor."""
         return math.fsum(
             time * self._ratio[name]
             if name in self._changed

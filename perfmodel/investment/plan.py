@@ -1,27 +1,30 @@
-"""A plan: the candidates for optimisation, what each would make faster, and at what effort."""
+"""A plan: candidates for optimisation, read from a file or written from a diagnosis."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from perfmodel.diagnosis.result import Advice
 from perfmodel.errors import InputFileError, UsageError, nearest, unknown_name
 from perfmodel.files import read_document
-from perfmodel.investment import _values as values
+from perfmodel.investment import fields
 from perfmodel.profile.candidate import Candidate
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Candidates that fit together by name.
+    """Candidates with consistent names.
 
     Raises
     ------
     UsageError, or InputFileError for candidates from a file
-        On construction: no candidate, a name that stands twice, an unknown name in ``after`` or
-        ``excludes``, a candidate that excludes what it needs, or a cycle in ``after``.
+        On construction: no candidate, a name used twice, an unknown name in ``after`` or ``excludes``, a candidate that
+        excludes what it needs, or a cycle in ``after``.
     """
 
     candidates: tuple[Candidate, ...]
@@ -30,11 +33,11 @@ class Plan:
     def __post_init__(self) -> None:
         if not self.candidates:
             kind = InputFileError if self.source else UsageError
-            raise kind("holds no candidate.", place=self.source, remedy="Write at least one [[candidates]] table.")
+            raise kind("has no candidate.", place=self.source, remedy="Write at least one [[candidates]] table.")
         by_name: dict[str, Candidate] = {}
         for candidate in self.candidates:
             if candidate.name in by_name:
-                raise candidate.error(f"the name {candidate.name!r} stands twice.", "Give each candidate its own.")
+                raise candidate.error(f"the name {candidate.name!r} is used twice.", "Give each candidate its own.")
             by_name[candidate.name] = candidate
         for candidate in self.candidates:
             _check_names(candidate, by_name)
@@ -57,25 +60,13 @@ def _check_names(candidate: Candidate, by_name: Mapping[str, Candidate]) -> None
 
 
 def _check_order(by_name: Mapping[str, Candidate]) -> None:
-    """Walk ``after`` from each candidate without recursion and report the first cycle."""
-    done: set[str] = set()
-    for start in by_name:
-        path: list[str] = []
-        stack = [(start, iter(by_name[start].after))] if start not in done else []
-        path.extend(name for name, _ in stack)
-        while stack:
-            name, following = stack[-1]
-            other = next((item for item in following if item not in done), None)
-            if other is None:
-                done.add(name)
-                stack.pop()
-                path.pop()
-            elif other in path:
-                cycle = " after ".join(repr(item) for item in [*path[path.index(other) :], other])
-                raise by_name[other].error(f"the order is a cycle: {cycle}.", "Take one 'after' out.")
-            else:
-                stack.append((other, iter(by_name[other].after)))
-                path.append(other)
+    """Check that ``after`` forms no cycle."""
+    try:
+        TopologicalSorter({name: candidate.after for name, candidate in by_name.items()}).prepare()
+    except CycleError as error:
+        names = error.args[1][::-1]
+        cycle = " after ".join(map(repr, names))
+        raise by_name[names[0]].error(f"the order is a cycle: {cycle}.", "Remove one 'after'.") from None
 
 
 def read_plan(path: str | os.PathLike[str]) -> Plan:
@@ -84,13 +75,13 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     Raises
     ------
     InputFileError
-        When the file cannot be read or parsed, or a candidate is wrong; see `Candidate` and `Plan`.
+        If the file cannot be read or parsed, or a candidate is wrong; see `Candidate` and `Plan`.
     """
     return parse_plan(read_document(path), place=os.fspath(path))
 
 
 def parse_plan(document: Any, *, place: str = "plan") -> Plan:
-    """Return the plan that a parsed document holds: a table with the list ``candidates``.
+    """Return the plan in a parsed document: a table with the list ``candidates``.
 
     Keys of a candidate: name, targets, and one of speedup and new_time ("12 ms"); optional kind, dev_days, risk,
     after, excludes, claimed_total_time ("380 ms"). ``place`` names the file in messages.
@@ -98,12 +89,12 @@ def parse_plan(document: Any, *, place: str = "plan") -> Plan:
     Raises
     ------
     InputFileError
-        When a key is unknown, missing or of another type, or a candidate is wrong.
+        If a key is unknown, missing or of another type, or a candidate is wrong.
     """
     items = document.get("candidates") if isinstance(document, Mapping) else None
     if not isinstance(items, list):
         raise InputFileError(
-            "holds no list of candidates.", place=place, remedy="Write one [[candidates]] table for each."
+            "has no list of candidates.", place=place, remedy="Write one [[candidates]] table per candidate."
         )
     unknown = [key for key in document if key != "candidates"]
     if unknown:
@@ -115,31 +106,72 @@ def _candidate(item: Any, number: int, place: str) -> Candidate:
     """Return one table of the document as a candidate."""
     where = f"{place}: candidate {number}"
     if not isinstance(item, Mapping):
-        raise InputFileError(f"is no table, but {str(item)[:40]!r}.", place=where)
+        raise InputFileError(f"is not a table, but {str(item)[:40]!r}.", place=where)
     name = item.get("name")
     if isinstance(name, str) and name.strip():
         where += f" {name!r}"
-    fields: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in item.items():
         if key not in _KEYS:
             raise unknown_name("key", str(key), _KEYS, place=where, kind=InputFileError)
         attribute, convert = _KEYS[key]
-        fields[attribute] = convert(value, str(key), where)
-    if "name" not in fields or "targets" not in fields:
-        missing = "name" if "name" not in fields else "targets"
+        values[attribute] = convert(value, str(key), where)
+    if "name" not in values or "targets" not in values:
+        missing = "name" if "name" not in values else "targets"
         raise InputFileError(f"has no {missing}.", place=where, remedy=f"Add the key {missing!r}.")
-    return Candidate(**fields, place=where)
+    return Candidate(**values, place=where)
 
 
 _KEYS: dict[str, tuple[str, Callable[[Any, str, str], Any]]] = {
-    "name": ("name", values.text),
-    "targets": ("targets", values.texts),
-    "speedup": ("speedup", values.number),
-    "new_time": ("new_time_s", values.time),
-    "dev_days": ("dev_days", values.number),
-    "risk": ("risk", values.text),
-    "kind": ("kind", values.text),
-    "after": ("after", values.texts),
-    "excludes": ("excludes", values.texts),
-    "claimed_total_time": ("claimed_total_time_s", values.time),
+    "name": ("name", fields.text),
+    "targets": ("targets", fields.texts),
+    "speedup": ("speedup", fields.number),
+    "new_time": ("new_time_s", fields.seconds),
+    "dev_days": ("dev_days", fields.number),
+    "risk": ("risk", fields.text),
+    "kind": ("kind", fields.text),
+    "after": ("after", fields.texts),
+    "excludes": ("excludes", fields.texts),
+    "claimed_total_time": ("claimed_total_time_s", fields.seconds),
 }
+
+
+def plan_toml(advice: Iterable[Advice]) -> str:
+    """Return the candidates of a diagnosis as a plan file: TOML, each with its reason as a comment, times in full.
+
+    >>> from perfmodel.profile.candidate import Candidate
+    >>> advice = Advice("fuse", "memory", "Fuse them.", 1.0, "6 become 2", Candidate("a", ("b",), new_time_s=0.5))
+    >>> print(plan_toml([advice]))
+    # Candidates of perfmodel diagnose; days and risk are assumptions by kind of change.
+    <BLANKLINE>
+    [[candidates]]
+    # Fuse them.
+    # 6 become 2
+    name = "a"
+    targets = ["b"]
+    new_time = "0.5 s"
+    <BLANKLINE>
+    """
+    lines = ["# Candidates of perfmodel diagnose; days and risk are assumptions by kind of change.", ""]
+    for item in advice:
+        candidate = item.candidate
+        lines += ["[[candidates]]", f"# {_comment(item.text)}", f"# {_comment(item.basis)}"]
+        lines.append(f"name = {_quoted(candidate.name)}")
+        lines.append(f"targets = [{', '.join(_quoted(target) for target in candidate.targets)}]")
+        lines.append(f'new_time = "{candidate.new_time_s!r} s"')
+        for key in ("kind", "risk"):
+            if getattr(candidate, key):
+                lines.append(f"{key} = {_quoted(getattr(candidate, key))}")
+        if candidate.dev_days is not None:
+            lines.append(f"dev_days = {candidate.dev_days!r}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _quoted(value: str) -> str:
+    """Return a TOML basic string: JSON's escapes are among TOML's, but JSON does not escape DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _comment(value: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in value)

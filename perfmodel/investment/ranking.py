@@ -1,43 +1,61 @@
-"""A ranking of candidates as a result, and one candidate set against the whole profile."""
+"""Which change first: candidates ranked by their return, alone and together, by Amdahl's law on a measured profile.
+
+Each candidate is set against the whole profile alone (``overall_speedup``), and in ranking order together with those
+before it (``cumulative_*``), where speedups of one entry multiply. If a machine is named, no entry becomes faster than
+its operators allow there.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.report import Report
-from perfmodel.core.units import format_si
-from perfmodel.errors import UsageError
-from perfmodel.investment.amdahl import amdahl_limit, amdahl_speedup, roi_per_day, time_saved_fraction
-from perfmodel.investment.budget import Selection
+from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_count, format_si
+from perfmodel.errors import UsageError, unknown_name
+from perfmodel.investment.budget import Selection, best_set
 from perfmodel.investment.economics import Economics
-from perfmodel.investment.effect import Bounds, Effect
-from perfmodel.investment.order import PAYBACK, ROI, TIME
-from perfmodel.investment.report import RoiRow, ranking_report
-from perfmodel.investment.verdict import quadrant
+from perfmodel.investment.effect import Combination, Effect, candidate_effect
+from perfmodel.investment.plan import Plan
+from perfmodel.investment.roi import Baseline, RoiRow, roi_row
+from perfmodel.investment.verdict import (
+    DO_FIRST,
+    bound_notes,
+    bound_verdict,
+    ceiling_verdict,
+    claim_verdict,
+    decision,
+    exclusion_reason,
+    main_verdict,
+    money_notes,
+    ranking_notes,
+)
+from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
-#: `Ranking.ranked_by` without a plan
+ROI, PAYBACK, TIME = "roi", "payback", "time"
+#: what candidates can be ranked by
+RANKINGS = (ROI, PAYBACK, TIME)
+#: `Ranking.ranked_by` without a plan: entries ranked by what physics allows
 HEADROOM = "headroom"
 
 
 @dataclass(frozen=True)
-class Ranking:
-    """Candidates in the order in which to do them, and the assumptions that the figures rest on.
+class Ranking(Reportable):
+    """Candidates in the order in which to do them, and what the figures rest on.
 
     Attributes
     ----------
-    rows : the candidates, the first to do first.
-    profile, economics, hardware : what they were set against.
+    rows : the candidates, the one to do first at the top.
+    profile, economics, hardware : the baseline that they were compared with.
     title, decision : heading, and what to do in one sentence.
     notes : sentences for people.
     ranked_by : "roi", "payback" or "time"; "headroom" without a plan.
-    selection : the best set within a number of days, where one was asked for.
+    selection : the best set within a number of days, if days were given.
     """
 
     rows: tuple[RoiRow, ...]
@@ -50,126 +68,211 @@ class Ranking:
     ranked_by: str = ROI
     selection: Selection | None = None
 
-    def report(
-        self,
-        *,
-        context: Mapping[str, Any] | None = None,
-        top: int | None = None,
-        more: Mapping[str, Report] | None = None,
-        document: bool = False,
-    ) -> Report:
-        """Return the ranking as a report.
 
-        Parameters
-        ----------
-        context : facts for JSON.
-        top : only the first rows.
-        more : further tables.
-        document : put decision and assumptions above the table, as a page for others wants them; else below.
-        """
-        rows = [dataclasses.asdict(row) for row in self.rows[:top]]
-        notes = self.notes
-        if len(rows) < len(self.rows):
-            rest_s = math.fsum(row.time_s for row in self.rows[len(rows) :])
-            notes = (f"{len(self.rows) - len(rows)} more rows ({format_si(rest_s, 's')}) are not shown.", *notes)
-        title = self.title
-        if document:
-            listed = "\n".join(f"- {said}" for said in self.assumptions)
-            title = f"{title}\n\n**Decision:** {self.decision}\n\n{listed}"
-        elif self.decision:
-            notes = (self.decision, *notes)
-        facts = {**(context or {}), "decision": self.decision, "ranked_by": self.ranked_by}
-        shown = {"money": self.economics is not None, "bound": self.ranked_by != HEADROOM}
-        return ranking_report(rows, title=title, notes=notes, context=facts, more=more, **shown)
+def rank_candidates(
+    profile: Profile,
+    candidates: Plan | Sequence[Candidate],
+    economics: Economics | None = None,
+    *,
+    hardware: Hardware | None = None,
+    cap: bool = True,
+    by: str = ROI,
+    days: float | None = None,
+) -> Ranking:
+    """Rank candidates by return on investment: gain in throughput per day of development.
 
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the figures rest on: profile, machine, ranking, prices."""
-        device = f", measured on {self.profile.device}" if self.profile.device else ""
-        kind = f" ({self.profile.format}{device})" if self.profile.format or device else ""
-        machine = self.hardware.title or self.hardware.name if self.hardware else "none named, so nothing is bounded"
-        ranked = {ROI: "gain a day", PAYBACK: "payback", TIME: "time saved"}.get(self.ranked_by, "what is allowed")
-        said = [
-            f"Profile: {os.path.basename(self.profile.source) or 'made in Python'}{kind}, "
-            f"{format_si(self.profile.total_time_s, 's')}",
-            f"Machine for the bounds: {machine}",
-            f"Ranked by: {ranked}",
-        ]
-        if self.economics:
-            said.append(f"Prices: {self.economics}")
-        return tuple(said)
+    Alone: S = 1 / ((1 - p) + p / s), with p the share of the targets (Amdahl, see `perfmodel.investment.amdahl`).
+    Ranking: by ``roi_per_day``; if any candidate lacks dev_days, all by time saved. A candidate that another one comes
+    ``after`` stands before it. Together: each entry's time over the product of the local speedups of the candidates so
+    far. The combination leaves out a candidate that one before it excludes, one that needs a candidate that is left
+    out, and one that makes the run slower unless a gain needs it.
 
-    def _repr_html_(self) -> str:
-        """Show the ranking as a table in a notebook."""
-        return self.report()._repr_html_()
+    With ``hardware`` no unchanged operator becomes faster than its floor there, alone or together; a claim beyond the
+    floor is flagged, and counts as the floor. A candidate whose ``kind`` replaces the operators of its targets (another
+    dtype, another algorithm, a fused kernel) is not limited by their bounds.
 
+    Verdicts, in this order: "claim contradicts the profile" if claimed and computed total differ by over 1 %;
+    "claims ..., physics allows ..."; left out; slower; "does not pay back in a year" (net value below 0); "marginal"
+    (overall under 1 %); "do first" for the first candidate to which none of these applies, "worth doing" for the rest;
+    then "at most" if even removing the targets gives under 1.05x.
 
-@dataclass(frozen=True)
-class Setting:
-    """What every candidate is set against."""
+    Parameters
+    ----------
+    profile : the measured profile.
+    candidates : a plan, or candidates made in Python.
+    economics : fleet and prices for yearly saving, payback and net value.
+    hardware : the machine that the profile was measured on, for the bounds.
+    cap : False counts claims beyond the floor as claimed; they are still flagged.
+    by : "roi" (gain per day), "payback" (calendar days, needs prices), or "time" (time saved).
+    days : development days to spend: `perfmodel.investment.budget.best_set` picks the set that makes the run fastest
+        within them.
 
-    times_s: Mapping[str, float]
-    economics: Economics | None
-    bounds: Bounds = field(default_factory=Bounds)
-
-    @property
-    def total_s(self) -> float:
-        """The time of the whole run [s]."""
-        return math.fsum(self.times_s.values())
-
-
-def entry_times(profile: Profile) -> dict[str, float]:
-    """Return the time of each entry [s], and check that there is any."""
-    if not profile.total_time_s > 0:
-        raise UsageError("the profile has no time.", place=profile.source, remedy="Some entry needs a time above zero.")
-    return {entry.name: entry.time_s for entry in profile.entries}
-
-
-def estimate(made: Effect, setting: Setting) -> RoiRow:
-    """Set one candidate alone against the whole profile."""
-    candidate, economics, bounds = made.candidate, setting.economics, setting.bounds
-    fraction = min(made.time_s / setting.total_s, 1.0)
-    overall = float(amdahl_speedup(fraction, made.local_speedup))
-    days = candidate.dev_days
-    saved_s = made.time_s * float(time_saved_fraction(made.local_speedup))
-    bound = made.max_local_speedup
-    known = made.efficiency is not None
-    return RoiRow(
-        rank=0,
-        name=candidate.name,
-        targets=made.targets,
-        kind=candidate.kind,
-        time_s=made.time_s,
-        fraction=fraction,
-        claimed_local_speedup=made.claimed_speedup,
-        local_speedup=made.local_speedup,
-        attainable_time_s=math.fsum(bounds.attainable_s(name) or 0.0 for name in made.targets) if known else None,
-        efficiency=made.efficiency,
-        max_local_speedup=bound,
-        bounded_overall_speedup=None if bound is None else float(amdahl_speedup(fraction, bound)),
-        overall_speedup=overall,
-        time_saved_s=saved_s,
-        max_overall_speedup=float(amdahl_limit(fraction)),
-        total_time_s=setting.total_s - saved_s,
-        dev_days=days,
-        risk=candidate.risk,
-        roi_per_day=None if days is None else float(roi_per_day(overall, days)),
-        quadrant=quadrant(overall, days),
-        yearly_saving=economics.yearly_saving(overall) if economics else None,
-        payback_days=economics.payback_days(overall, days) if economics and days is not None else None,
-        net_value=economics.net_value(overall, days) if economics and days is not None else None,
-        claimed_total_time_s=candidate.claimed_total_time_s,
+    Raises
+    ------
+    UsageError, or InputFileError for a plan from a file
+        If the profile has no time, a plan is wrong (see `Plan`), a target names no entry, the ranking is unknown, or
+        a ranking by payback has no prices.
+    """
+    plan = candidates if isinstance(candidates, Plan) else Plan(tuple(candidates))
+    check_ranking(by, economics)
+    baseline = Baseline.of(profile, economics, hardware, cap=cap)
+    effects = {
+        item.name: candidate_effect(item, item.resolve(profile, baseline.times_s), baseline.times_s, baseline.bounds)
+        for item in plan.candidates
+    }
+    alone = {name: roi_row(effect, baseline) for name, effect in effects.items()}
+    ranked_by = TIME if any(row.dev_days is None for row in alone.values()) else by
+    selection = None if days is None else best_set(effects, baseline.times_s, baseline.bounds, days)
+    ordered = _ordered(alone, plan, ranked_by, selection)
+    rows = _with_opportunity(_combined(ordered, effects, baseline, selection), economics)
+    notes = (
+        *ranking_notes(rows, selected=selection is not None),
+        *bound_notes(effects, hardware, cap=cap),
+        *(selection.notes if selection else ()),
+        *money_notes(economics),
+        *profile.notes,
+    )
+    return Ranking(
+        rows=tuple(rows),
+        profile=profile,
+        title=f"ROI of {format_count(len(rows), 'candidate')} on {profile_summary(profile, hardware)}",
+        notes=notes,
+        economics=economics,
+        hardware=hardware,
+        decision=decision(rows, baseline.total_s, economics, days),
+        ranked_by=ranked_by,
+        selection=selection,
     )
 
 
-def profile_text(profile: Profile, hardware: Hardware | None = None) -> str:
-    """Return what a profile is, for a heading."""
+def check_ranking(by: str, economics: Economics | None) -> None:
+    """Check that a ranking is known, and has what it needs.
+
+    Raises
+    ------
+    UsageError
+        For an unknown ranking, and for "payback" without prices.
+    """
+    if by not in RANKINGS:
+        raise unknown_name("ranking", by, RANKINGS)
+    if by == PAYBACK and (economics is None or economics.dev_day_cost is None):
+        raise UsageError(
+            "ranking by payback needs prices.", remedy="Give --gpus, --price-per-gpu-hour and --dev-day-cost."
+        )
+
+
+def profile_summary(profile: Profile, hardware: Hardware | None = None) -> str:
+    """Return a profile's file, machine, time and number of entries, for a heading."""
     name = os.path.basename(profile.source) or "the profile"
     machine = f" on {hardware.name}" if hardware else ""
-    entries = counted(len(profile.entries), "entry", "entries")
+    entries = format_count(len(profile.entries), "entry", "entries")
     return f"{name}{machine}: {format_si(profile.total_time_s, 's')} in {entries}"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun in the right form."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+def _ordered(alone: Mapping[str, RoiRow], plan: Plan, by: str, selection: Selection | None) -> list[RoiRow]:
+    """Return the rows in ranking order: a selection at the top, and each candidate right after those it needs."""
+    by_name = {item.name: item for item in plan.candidates}
+
+    def key(name: str) -> tuple[bool, float, float, str]:
+        row = alone[name]
+        return (selection is not None and name not in selection.names, _figure(row, by), -row.time_saved_s, name)
+
+    names: dict[str, None] = {}
+    for wanted in sorted(alone, key=key):
+        stack = [wanted]
+        while stack:
+            waiting = [name for name in by_name[stack[-1]].after if name not in names]
+            if waiting:
+                stack.append(min(waiting, key=key))
+            else:
+                names.setdefault(stack.pop())
+    return [alone[name] for name in names]
+
+
+def _figure(row: RoiRow, by: str) -> float:
+    """Return the figure that ranks a candidate; the smallest comes first."""
+    if by == ROI:
+        return -(row.roi_per_day or 0.0)
+    if by == PAYBACK:
+        return math.inf if row.payback_days is None else row.payback_days
+    return -row.time_saved_s
+
+
+def _combined(
+    rows: Sequence[RoiRow], effects: Mapping[str, Effect], baseline: Baseline, selection: Selection | None
+) -> list[RoiRow]:
+    """Apply the candidates one after the other, and judge each."""
+    by_name = {name: effect.candidate for name, effect in effects.items()}
+    needed = _needed([by_name[row.name] for row in rows if row.overall_speedup >= 1], by_name)
+    horizon = baseline.economics.horizon_text if baseline.economics else "a year"
+    combination, days = Combination(baseline.times_s, baseline.bounds), 0.0
+    all_estimated = True
+    chosen: list[Candidate] = []
+    judged: list[RoiRow] = []
+    first_found = False
+    for number, row in enumerate(rows, start=1):
+        effect = effects[row.name]
+        reason = exclusion_reason(row, effect.candidate, chosen, needed)
+        if not reason and selection is not None:
+            reason = selection.why_not(row.name)
+        verdict = main_verdict(row, reason, needed=row.name in needed, first=not first_found, horizon=horizon)
+        first_found = first_found or verdict == DO_FIRST
+        parts = (claim_verdict(row), bound_verdict(effect), verdict, ceiling_verdict(row, verdict))
+        row = dataclasses.replace(row, rank=number, verdict="; ".join(part for part in parts if part))
+        if not reason:
+            chosen.append(effect.candidate)
+            combination.add(effect)
+            all_estimated = all_estimated and row.dev_days is not None
+            days += row.dev_days or 0.0
+            row = _with_cumulative(row, combination.time_s(), baseline.total_s, days if all_estimated else None)
+        judged.append(row)
+    return judged
+
+
+def _with_cumulative(row: RoiRow, time_s: float, total_s: float, days: float | None) -> RoiRow:
+    """Return a row with the time of the run after this candidate and all before it."""
+    return dataclasses.replace(
+        row,
+        cumulative_time_s=time_s,
+        cumulative_time_saved_s=total_s - time_s,
+        cumulative_speedup=total_s / time_s if time_s > 0 else math.inf,
+        cumulative_dev_days=days,
+    )
+
+
+def _needed(gains: Iterable[Candidate], by_name: Mapping[str, Candidate]) -> set[str]:
+    """Return the names of everything that some gain comes after, directly or not."""
+    needed: set[str] = set()
+    waiting = [name for candidate in gains for name in candidate.after]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting.extend(by_name[name].after)
+    return needed
+
+
+def _with_opportunity(rows: Sequence[RoiRow], economics: Economics | None) -> list[RoiRow]:
+    """Add what the days of each candidate would return if they were spent on the best other one.
+
+    The best other one has the highest ROI per day; the share min(1, days / its days) of its gain counts.
+    """
+    gains = [row for row in rows if row.roi_per_day and row.roi_per_day > 0]
+    best = sorted(gains, key=lambda row: _figure(row, ROI))[:2]
+    extended = []
+    for row in rows:
+        other = next((item for item in best if item.name != row.name), None)
+        if other is None or row.dev_days is None:
+            extended.append(row)
+            continue
+        share = min(1.0, row.dev_days / (other.dev_days or math.inf))
+        saving = economics.present_saving(other.overall_speedup) if economics else None
+        extended.append(
+            dataclasses.replace(
+                row,
+                next_best=other.name,
+                opportunity_gain=share * (other.overall_speedup - 1.0),
+                opportunity_cost=None if saving is None else share * saving,
+            )
+        )
+    return extended

@@ -1,118 +1,98 @@
-"""The decision matrix: its rows, and their columns with units as a report."""
+"""Rankings, decisions, sensitivities and scenarios as reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import dataclasses
+import math
+import os
+from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.core.report import Column, Report, short_name
+from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.core.units import format_count, format_si
+from perfmodel.investment.decision import Decision
+from perfmodel.investment.ranking import HEADROOM, PAYBACK, ROI, TIME, Ranking
+from perfmodel.investment.sensitivity import Sensitivity, sensitivity
+from perfmodel.investment.what_if import WhatIf
+
+#: rows of the table of parts below a ranking of a diagnosis' candidates
+_PARTS = 10
+_RANKED_BY = {ROI: "gain per day", PAYBACK: "payback", TIME: "time saved", HEADROOM: "what the bounds allow"}
 
 
-@dataclass(frozen=True)
-class RoiRow:
-    """One candidate against the profile; the attributes are the keys of the JSON rows.
-
-    Attributes
-    ----------
-    rank : 1 for what to do first.
-    name, targets, kind : the candidate and the entries that it makes faster.
-    time_s, fraction : time of the targets together [s], and as a share of the total.
-    claimed_local_speedup, local_speedup : of the targets, as claimed and as counted: no more than their floor allows;
-        infinite where they are removed.
-    attainable_time_s, efficiency : the bound of the targets on the machine [s], and bound over measured time; None
-        without a machine, and where a target has no bound.
-    max_local_speedup, bounded_overall_speedup : what that bound allows for the targets and for the whole run, as long
-        as they compute the same; None where it is not known or the candidate makes something else of them.
-    overall_speedup, time_saved_s : of the whole run, with this candidate alone [s].
-    max_overall_speedup : of the whole run if the targets took no time.
-    dev_days, risk : as the plan says.
-    roi_per_day : (overall_speedup - 1) / dev_days, or None without dev_days.
-    quadrant : "quick win", "big bet", "fill-in" or "avoid": low or high cost, high or low return.
-    yearly_saving, payback_days, net_value : money in the currency of the prices, and calendar days; None
-        without prices. ``net_value`` is the present value over the horizon, a year unless it is said.
-    next_best, opportunity_gain, opportunity_cost : the best of the other candidates, and what it would have brought in
-        the days spent here: gain in throughput, and present value in money.
-    claimed_total_time_s, total_time_s : the claim, and the total after this candidate alone [s].
-    cumulative_time_s, cumulative_time_saved_s, cumulative_speedup, cumulative_dev_days : after this candidate
-        and all before it; None for one that is left out of the combination.
-    verdict : what to do about it, see `perfmodel.investment.roi.rank`.
-    """
-
-    rank: int
-    name: str
-    targets: tuple[str, ...]
-    time_s: float
-    fraction: float
-    local_speedup: float
-    overall_speedup: float
-    time_saved_s: float
-    max_overall_speedup: float
-    total_time_s: float
-    dev_days: float | None = None
-    risk: str = ""
-    roi_per_day: float | None = None
-    yearly_saving: float | None = None
-    payback_days: float | None = None
-    net_value: float | None = None
-    claimed_total_time_s: float | None = None
-    cumulative_time_s: float | None = None
-    cumulative_time_saved_s: float | None = None
-    cumulative_speedup: float | None = None
-    cumulative_dev_days: float | None = None
-    verdict: str = ""
-    kind: str = ""
-    claimed_local_speedup: float | None = None
-    attainable_time_s: float | None = None
-    efficiency: float | None = None
-    max_local_speedup: float | None = None
-    bounded_overall_speedup: float | None = None
-    quadrant: str = ""
-    next_best: str = ""
-    opportunity_gain: float | None = None
-    opportunity_cost: float | None = None
-
-
-def ranking_report(
-    rows: Sequence[dict[str, Any]],
+@report.register
+def _(
+    ranking: Ranking,
     *,
-    title: str,
-    notes: tuple[str, ...],
-    context: Mapping[str, Any],
-    money: bool,
-    bound: bool = True,
+    context: Mapping[str, Any] | None = None,
+    top: int | None = None,
     more: Mapping[str, Report] | None = None,
 ) -> Report:
-    """Return the rows of a ranking as a report; see `RoiRow` for the keys.
+    """Return a ranking as a report; see `perfmodel.investment.roi.RoiRow` for the keys.
 
-    Tables for people show what the decision rests on; JSON and CSV have every key. Where a name is too long
-    for a table, the rows also get ``short_name``. ``money`` keeps the money longest where the terminal is narrow;
-    ``bound`` shows the bound of the local speedup beside it (without a plan they are the same).
+    Parameters
+    ----------
+    ranking : the ranking.
+    context : facts for JSON.
+    top : only the first rows.
+    more : further tables.
     """
-    shorten = any(short_name(row["name"]) != row["name"] for row in rows)
-    if shorten:
-        rows = [{**row, "short_name": short_name(row["name"])} for row in rows]
-    columns = _columns(shorten=shorten, money=money, bound=bound)
-    return Report("roi", columns, rows, context, notes, title, more or {})
+    rows = [dataclasses.asdict(row) for row in ranking.rows[:top]]
+    notes = ranking.notes
+    if len(rows) < len(ranking.rows):
+        rest_s = math.fsum(row.time_s for row in ranking.rows[len(rows) :])
+        notes = (f"{len(ranking.rows) - len(rows)} more rows ({format_si(rest_s, 's')}) are not shown.", *notes)
+    return Report(
+        "roi",
+        _ranking_columns(money=ranking.economics is not None, bound=ranking.ranked_by != HEADROOM),
+        rows,
+        {**(context or {}), "decision": ranking.decision, "ranked_by": ranking.ranked_by},
+        notes,
+        ranking.title,
+        more or {},
+        decision=ranking.decision,
+        assumptions=_assumptions(ranking),
+    )
 
 
-def _columns(*, shorten: bool, money: bool, bound: bool) -> tuple[Column, ...]:
+def _assumptions(ranking: Ranking) -> tuple[str, ...]:
+    """Return what the figures of a ranking rest on: profile, machine, order, prices."""
+    profile, hardware = ranking.profile, ranking.hardware
+    device = f", measured on {profile.device}" if profile.device else ""
+    kind = f" ({profile.format}{device})" if profile.format or device else ""
+    machine = hardware.title or hardware.name if hardware else "none named, so nothing is bounded"
+    lines = [
+        f"Profile: {os.path.basename(profile.source) or 'made in Python'}{kind}, "
+        f"{format_si(profile.total_time_s, 's')}",
+        f"Machine for the bounds: {machine}",
+        f"Ranked by: {_RANKED_BY[ranking.ranked_by]}",
+    ]
+    if ranking.economics:
+        lines.append(f"Prices: {ranking.economics}")
+    return tuple(lines)
+
+
+def _ranking_columns(*, money: bool, bound: bool) -> tuple[Column, ...]:
+    """Return the columns of a ranking.
+
+    ``money`` drops the columns of money last in a narrow terminal; ``bound`` shows the bound of the local speedup
+    (without a plan, the local speedup is the bound).
+    """
     return (
         Column("rank", "#"),
-        Column("name", shown=not shorten),
-        *((Column("short_name", "name"),) if shorten else ()),
+        Column("name", show=short_name),
         Column("targets", shown=False),
         Column("kind", shown=False),
         Column("time_s", "time", "s", drop=6),
         Column("fraction", "share", "fraction"),
-        Column("efficiency", "of bound", "fraction", drop=4),
+        Column("efficiency", unit="fraction", drop=4),
         Column("claimed_local_speedup", shown=False, unit="x"),
         Column("local_speedup", "local", "x", drop=5),
         Column("max_local_speedup", "local bound", "x", shown=bound, drop=4),
         Column("overall_speedup", "overall", "x"),
         Column("bounded_overall_speedup", shown=False, unit="x"),
         Column("time_saved_s", "saved", "s", drop=4 if money else 0),
-        Column("max_overall_speedup", "at most", "x", drop=3),
+        Column("max_overall_speedup", "ceiling", "x", drop=3),
         Column("total_time_s", shown=False, unit="s"),
         Column("dev_days", "days", drop=7 if money else 0),
         Column("risk", drop=8),
@@ -123,12 +103,97 @@ def _columns(*, shorten: bool, money: bool, bound: bool) -> tuple[Column, ...]:
         Column("net_value", "net"),
         Column("next_best", shown=False),
         Column("opportunity_gain", shown=False),
-        Column("opportunity_cost", "forgone", drop=9),
+        Column("opportunity_cost", "opportunity cost", drop=9),
         Column("attainable_time_s", shown=False, unit="s"),
         Column("claimed_total_time_s", shown=False, unit="s"),
         Column("cumulative_time_s", shown=False, unit="s"),
         Column("cumulative_time_saved_s", shown=False, unit="s"),
-        Column("cumulative_speedup", "together", "x", drop=7),
+        Column("cumulative_speedup", "cumulative", "x", drop=7),
         Column("cumulative_dev_days", shown=False),
         Column("verdict"),
+    )
+
+
+@report.register
+def _(
+    decision: Decision,
+    *,
+    context: Mapping[str, Any] | None = None,
+    top: int | None = None,
+    flips: bool = False,
+) -> Report:
+    """Return the ranking as a report, with the headroom of each part and where assumptions flip the decision.
+
+    Parameters
+    ----------
+    decision : what is worth doing.
+    context : facts for JSON.
+    top : only the first rows of each table.
+    flips : whether the report has the table of assumptions.
+    """
+    more = {}
+    if decision.parts is not None:
+        more["parts"] = report(decision.parts, top=top or _PARTS)
+    if flips:
+        more["sensitivity"] = report(sensitivity(decision.ranking))
+    return report(decision.ranking, context=context, top=top, more=more)
+
+
+@report.register
+def _(found: Sensitivity) -> Report:
+    """Return the assumptions as a table; the note names the one that flips the decision soonest."""
+    columns = (
+        Column("candidate", shown=False),
+        Column("assumption"),
+        Column("value", "now"),
+        Column("net_zero_value", "net value 0 at"),
+        Column("net_zero_factor", "factor", "x"),
+        Column("rank_change_value", "rank changes at"),
+        Column("rank_change_factor", "factor", "x"),
+        Column("instead", "then first"),
+    )
+    note = "No single assumption flips the decision."
+    if found.tightest is not None:
+        flip, factor, event = found.tightest
+        note = f"The tightest assumption: {flip.assumption}; at {factor:.3g}x of its value now, {event}."
+    name = f" for {found.flips[0].candidate!r}" if found.flips else ""
+    title = f"Sensitivity of the decision{name}, each assumption changed alone"
+    return Report("roi", columns, [dataclasses.asdict(flip) for flip in found.flips], notes=(note,), title=title)
+
+
+@report.register
+def _(result: WhatIf, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the steps of a scenario as rows; see `perfmodel.investment.what_if.StepResult` for the keys."""
+    last = result.steps[-1]
+    per_item = " per item" if any(step.kind == "batch" for step in result.steps) else ""
+    total = f"{format_si(result.profile.total_time_s, 's')} become {format_si(last.total_time_s, 's')}"
+    doubtful = sum(bool(step.flags) for step in result.steps)
+    suffix = f"; {doubtful} of them doubtful" if doubtful else ""
+    columns = (
+        Column("step", "#"),
+        Column("name"),
+        Column("kind", drop=6),
+        Column("targets", shown=False),
+        Column("time_before_s", "targets before", "s", drop=4),
+        Column("time_after_s", "targets after", "s", drop=4),
+        Column("total_time_s", "total", "s"),
+        Column("time_saved_s", "saved", "s", drop=5),
+        Column("step_speedup", "step", "x", drop=3),
+        Column("speedup", "cumulative", "x"),
+        Column("throughput_per_s", f"{result.scenario.item}/s", drop=1),
+        Column("bottleneck", drop=2),
+        Column("bottleneck_fraction", "share", "fraction", drop=2),
+        Column("max_further_speedup", "without it", "x", drop=7),
+        Column("max_overall_speedup", "overall ceiling", "x", drop=6),
+        Column("flags", "check", show=lambda flags: "doubtful" if flags else "ok"),
+        Column("basis", "basis of new time", drop=8),
+    )
+    flagged = tuple(f"Step {step.step}, {step.name}: {flag}." for step in result.steps for flag in step.flags)
+    return Report(
+        "whatif",
+        columns,
+        [dataclasses.asdict(step) for step in result.steps],
+        context or {},
+        (*flagged, *result.notes),
+        f"What if: {total}: {last.speedup:.3f}x{per_item} after {format_count(len(result.steps), 'step')}{suffix}",
     )

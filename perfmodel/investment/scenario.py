@@ -1,4 +1,4 @@
-"""A path: an ordered list of changes to a profiled run, as a file says it."""
+"""A scenario: an ordered list of changes to a profiled run, read from a file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, nearest, unknown_name
 from perfmodel.files import read_document
-from perfmodel.investment import _values as values
+from perfmodel.investment import fields
 from perfmodel.operators import Operator
 from perfmodel.operators.parse import build_operator
 
-#: kind of step -> the keys that it needs one of, beside its targets
+#: kind of step -> the keys of which it needs exactly one, beside its targets
 KINDS: Mapping[str, tuple[str, ...]] = {
     "scale": ("speedup", "new_time"),
     "dtype": ("dtype",),
@@ -32,18 +32,18 @@ class Step:
 
     Attributes
     ----------
-    name, kind : what people call it, and one of `KINDS`.
-    targets : entries of the profile that it changes: names or shell patterns; for "batch" by default all.
-    speedup : "scale", "fuse": old over new time of the targets together; above 0.
-    new_time_s : "scale": the new time of the targets together [s].
-    dtype, algorithm : "dtype", "algorithm": what the operators of the targets are changed to.
-    factor : "batch": how many times as many items a run has.
-    fixed : "batch": entries whose time does not depend on the batch, as that of an optimizer; launch gaps and waits of
-        a traced run are fixed anyway.
-    share : "checkpoint": which share of the targets' time is computed a second time.
+    name, kind : its name for people, and one of `KINDS`.
+    targets : entries of the profile that it changes: names or shell patterns; "batch" changes all by default.
+    speedup : "scale", "fuse": old over new total time of the targets, above 0.
+    new_time_s : "scale": the new total time of the targets [s].
+    dtype, algorithm : "dtype", "algorithm": the new dtype or algorithm of the targets' operators.
+    factor : "batch": new over old number of items of a run.
+    fixed : "batch": entries whose time does not depend on the batch, for example an optimizer; launch gaps and waits of
+        a traced run are always fixed.
+    share : "checkpoint": the share of the targets' time that is computed a second time.
     after : names of steps that have to come before.
-    claimed_total_time_s, claimed_speedup : what somebody says that the run takes after this step [s], and the speedup
-        of the whole run by this step alone; to be checked.
+    claimed_total_time_s, claimed_speedup : what somebody claims for the time of the run after this step [s], and for
+        the speedup of the run by this step alone; to be checked.
     place : file and position, for messages.
     """
 
@@ -63,45 +63,50 @@ class Step:
     place: str = ""
 
     def error(self, message: str, remedy: str = "") -> PerfModelError:
-        """Build an error about this step: of its file, where it came from one."""
+        """Build an error about this step, with its place in the file if it has one."""
         kind = InputFileError if self.place else UsageError
         return kind(message, place=self.place or f"step {self.name!r}", remedy=remedy)
 
-    def resolve(self, patterns: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
+    def resolve(self, patterns: Sequence[str], entries: Iterable[str]) -> tuple[str, ...]:
         """Return the entries that some patterns name, in the order of the patterns, each once.
 
         Raises
         ------
         InputFileError, or UsageError for a step made in Python
-            When a pattern matches no entry.
+            If a pattern matches no entry.
         """
-        known = list(names)
-        found: dict[str, None] = {}
+        names = list(entries)
+        resolved: dict[str, None] = {}
         for pattern in patterns:
-            matched = [pattern] if pattern in known else [name for name in known if fnmatch.fnmatchcase(name, pattern)]
+            matched = [pattern] if pattern in names else [name for name in names if fnmatch.fnmatchcase(name, pattern)]
             if not matched:
-                hint = nearest(pattern, known)
-                listed = ", ".join(map(repr, known[:8])) + (", ..." if len(known) > 8 else "")
-                raise self.error(f"{pattern!r} is no entry of the profile.", f"{hint} There are {listed}.".strip())
-            found.update(dict.fromkeys(matched))
-        return tuple(found)
+                raise self.error(*no_such_entry(pattern, names))
+            resolved.update(dict.fromkeys(matched))
+        return tuple(resolved)
+
+
+def no_such_entry(name: str, entries: Sequence[str]) -> tuple[str, str]:
+    """Return message and remedy of the error for a name that is no entry of the profile."""
+    listed = ", ".join(map(repr, entries[:8])) + (", ..." if len(entries) > 8 else "")
+    return f"{name!r} is no entry of the profile.", f"{nearest(name, entries)} The entries are {listed}.".strip()
 
 
 @dataclass(frozen=True)
-class Path:
-    """Steps in the order in which they are done, and what the profile does not say.
+class Scenario:
+    """Steps in the order in which they are done, and facts that the profile lacks.
 
     Attributes
     ----------
-    steps : one or more, each name once.
+    steps : one or more, each with a name of its own.
     items, item : how many items a run works on before the first step, and what they are ("sequences"), for throughput.
-    operators : entry -> operator that one call computes, and its calls, where the profile has only times.
+    operators : entry -> operator that one call computes, and its calls, if the profile has only times.
     source : the file, for messages.
 
     Raises
     ------
-    InputFileError, or UsageError for a path made in Python
-        On construction: no step, a name twice, or ``after`` that names an unknown step, a later one, or forms a cycle.
+    InputFileError, or UsageError for a scenario made in Python
+        On construction: no step, a name used twice, or ``after`` that names an unknown step, a later one, or forms a
+        cycle.
     """
 
     steps: tuple[Step, ...]
@@ -112,13 +117,16 @@ class Path:
 
     def __post_init__(self) -> None:
         if not self.steps:
-            kind = InputFileError if self.source else UsageError
-            raise kind("holds no step.", place=self.source, remedy="Write at least one [[steps]] table.")
+            raise self.error("has no step.", "Write at least one [[steps]] table.")
         names = [step.name for step in self.steps]
         for number, step in enumerate(self.steps):
             if names.index(step.name) != number:
-                raise step.error(f"the name {step.name!r} stands twice.", "Give each step its own.")
+                raise step.error(f"the name {step.name!r} is used twice.", "Give each step its own name.")
             self._check_after(step, names, number)
+
+    def error(self, message: str, remedy: str = "") -> PerfModelError:
+        """Build an error about this scenario, with its file if it has one."""
+        return (InputFileError if self.source else UsageError)(message, place=self.source, remedy=remedy)
 
     def _check_after(self, step: Step, names: Sequence[str], number: int) -> None:
         for other in step.after:
@@ -130,53 +138,53 @@ class Path:
             if place < number:
                 continue
             if other == step.name or self._reaches(other, step.name):
-                raise step.error(f"{step.name!r} and {other!r} wait for each other: a cycle.", "Take one 'after' out.")
-            raise step.error(f"comes after {other!r}, which stands below it.", "Write the steps in their order.")
+                raise step.error(f"{step.name!r} and {other!r} wait for each other: a cycle.", "Remove one 'after'.")
+            raise step.error(f"comes after {other!r}, which is listed below it.", "List the steps in their order.")
 
     def _reaches(self, start: str, goal: str) -> bool:
-        """Whether a step comes, directly or not, after another."""
+        """Whether the step ``start`` comes after ``goal``, directly or not."""
         by_name = {step.name: step for step in self.steps}
-        waiting, seen = [start], set[str]()
+        waiting, visited = [start], set[str]()
         while waiting:
             name = waiting.pop()
             if name == goal:
                 return True
-            if name not in seen and name in by_name:
-                seen.add(name)
+            if name not in visited and name in by_name:
+                visited.add(name)
                 waiting.extend(by_name[name].after)
         return False
 
 
-def read_path(path: str | os.PathLike[str]) -> Path:
-    """Read a path from a TOML, YAML or JSON file of ``[[steps]]``.
+def read_scenario(path: str | os.PathLike[str]) -> Scenario:
+    """Read a scenario from a TOML, YAML or JSON file of ``[[steps]]``.
 
     Raises
     ------
     InputFileError
-        When the file cannot be read, or a key or value is wrong.
+        If the file cannot be read, or a key or value is wrong.
     """
-    return parse_path(read_document(path), place=os.fspath(path))
+    return parse_scenario(read_document(path), place=os.fspath(path))
 
 
-def parse_path(document: Any, *, place: str = "path") -> Path:
-    """Return the path that a parsed document holds; ``place`` names the file in messages.
+def parse_scenario(document: Any, *, place: str = "scenario") -> Scenario:
+    """Return the scenario in a parsed document; ``place`` names the file in messages.
 
     Raises
     ------
     InputFileError
-        When a key is unknown, missing or of another type, or a value is out of its range.
+        If a key is unknown, missing or of another type, or a value is out of its range.
     """
     if not isinstance(document, Mapping) or not isinstance(document.get("steps"), list):
-        raise InputFileError("holds no list of steps.", place=place, remedy="Write one [[steps]] table for each.")
+        raise InputFileError("has no list of steps.", place=place, remedy="Write one [[steps]] table per step.")
     for key in document:
         if key not in ("steps", "items", "item", "operators"):
             allowed = ("steps", "items", "item", "operators")
             raise unknown_name("key", str(key), allowed, place=place, kind=InputFileError)
     items = document.get("items")
-    return Path(
+    return Scenario(
         tuple(_step(item, f"{place}: step {number}") for number, item in enumerate(document["steps"], start=1)),
-        None if items is None else values.positive(items, "items", place),
-        values.text(document.get("item", "items"), "item", place),
+        None if items is None else fields.positive(items, "items", place),
+        fields.text(document.get("item", "items"), "item", place),
         _operators(document.get("operators", []), place),
         place,
     )
@@ -184,63 +192,59 @@ def parse_path(document: Any, *, place: str = "path") -> Path:
 
 def _step(item: Any, place: str) -> Step:
     if not isinstance(item, Mapping):
-        raise InputFileError(f"is no table, but {str(item)[:40]!r}.", place=place)
-    fields: dict[str, Any] = {}
+        raise InputFileError(f"is not a table, but {str(item)[:40]!r}.", place=place)
+    values: dict[str, Any] = {}
     for key, value in item.items():
         if key not in _KEYS:
             raise unknown_name("key", str(key), _KEYS, place=place, kind=InputFileError)
         attribute, convert = _KEYS[key]
-        fields[attribute] = convert(value, str(key), place)
+        values[attribute] = convert(value, str(key), place)
     for key in ("name", "kind"):
-        if not fields.get(key):
+        if not values.get(key):
             raise InputFileError(f"has no {key}.", place=place, remedy=f"Add the key {key!r}.")
-    kind = fields["kind"]
+    kind = values["kind"]
     if kind not in KINDS:
         raise unknown_name("kind of step", kind, KINDS, place=place, kind=InputFileError)
     needed = KINDS[kind]
     if needed and sum(key in item for key in needed) != 1:
         raise InputFileError(f"a {kind!r} step needs {' or '.join(needed)}, one of them.", place=place)
-    if kind != "batch" and not fields.get("targets"):
+    if kind != "batch" and not values.get("targets"):
         raise InputFileError("has no targets.", place=place, remedy='Name what it changes: targets = ["kernel_a"].')
-    return Step(**fields, place=place)
+    return Step(**values, place=place)
 
 
 def _operators(items: Any, place: str) -> dict[str, tuple[Operator, int]]:
-    """Return the operators that the file gives to entries of the profile."""
+    """Return the operators that the file gives for entries of the profile."""
     if not isinstance(items, list):
-        raise InputFileError("operators is no list.", place=place, remedy="Write one [[operators]] table for each.")
-    made = {}
+        raise InputFileError("operators is not a list.", place=place, remedy="Write one [[operators]] table for each.")
+    operators = {}
     for number, item in enumerate(items, start=1):
         where = f"{place}: operator {number}"
-        if (
-            not isinstance(item, Mapping)
-            or not isinstance(item.get("entry"), str)
-            or not isinstance(item.get("op"), str)
-        ):
+        if not isinstance(item, Mapping) or not all(isinstance(item.get(key), str) for key in ("entry", "op")):
             raise InputFileError(
                 "needs entry and op.", place=where, remedy='entry = "attention", op = "attention", ...'
             )
-        calls = values.positive(item.get("calls", 1), "calls", where)
+        calls = fields.count(item.get("calls", 1), "calls", where)
         sizes = {key: value for key, value in item.items() if key not in ("entry", "op", "calls")}
         try:
-            made[item["entry"]] = build_operator(item["op"], sizes), int(calls)
+            operators[item["entry"]] = build_operator(item["op"], sizes), calls
         except UsageError as error:
             raise InputFileError(error.message, place=where, remedy=error.remedy) from None
-    return made
+    return operators
 
 
 _KEYS: dict[str, tuple[str, Callable[[Any, str, str], Any]]] = {
-    "name": ("name", values.text),
-    "kind": ("kind", values.text),
-    "targets": ("targets", values.texts),
-    "speedup": ("speedup", values.positive),
-    "new_time": ("new_time_s", values.duration),
-    "dtype": ("dtype", values.text),
-    "algorithm": ("algorithm", values.text),
-    "factor": ("factor", values.positive),
-    "fixed": ("fixed", values.texts),
-    "share": ("share", values.share),
-    "after": ("after", values.texts),
-    "claimed_total_time": ("claimed_total_time_s", values.duration),
-    "claimed_speedup": ("claimed_speedup", values.positive),
+    "name": ("name", fields.text),
+    "kind": ("kind", fields.text),
+    "targets": ("targets", fields.texts),
+    "speedup": ("speedup", fields.positive),
+    "new_time": ("new_time_s", fields.duration),
+    "dtype": ("dtype", fields.text),
+    "algorithm": ("algorithm", fields.text),
+    "factor": ("factor", fields.positive),
+    "fixed": ("fixed", fields.texts),
+    "share": ("share", fields.fraction),
+    "after": ("after", fields.texts),
+    "claimed_total_time": ("claimed_total_time_s", fields.duration),
+    "claimed_speedup": ("claimed_speedup", fields.positive),
 }

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfmodel.core.report import Column, Report
+from perfmodel.core.report import Reportable
 from perfmodel.investment.amdahl import time_saved_fraction
 from perfmodel.investment.economics import Economics
-from perfmodel.investment.order import PAYBACK, ROI, TIME
-from perfmodel.investment.ranking import Ranking
-from perfmodel.investment.report import RoiRow
+from perfmodel.investment.ranking import PAYBACK, ROI, TIME, Ranking
+from perfmodel.investment.roi import RoiRow
 
 SPEEDUP, DAYS, DAY_COST = "local speedup", "development days", "cost of a day"
 PRICE, GPUS, HOURS, HORIZON = "price per GPU-hour", "GPUs", "hours a year", "horizon [years]"
@@ -24,10 +21,10 @@ class Flip:
 
     Attributes
     ----------
-    candidate, assumption, value : what is looked at, and its value now.
-    net_zero_value, net_zero_factor : where the net value is 0, and that over the value now; None where it never is, or
-        without prices.
-    rank_change_value, rank_change_factor : where ``instead`` comes first; None where it never does.
+    candidate, assumption, value : the candidate, the assumption, and its value now.
+    net_zero_value, net_zero_factor : the value at which the net value is 0, and that over the value now; None if there
+        is no such value, or without prices.
+    rank_change_value, rank_change_factor : the value at which ``instead`` comes first; None if there is none.
     instead : the next candidate.
     """
 
@@ -41,38 +38,59 @@ class Flip:
     instead: str = ""
 
 
-def sensitivity(ranking: Ranking) -> tuple[Flip, ...]:
-    """Return for each assumption where the decision flips; empty where no candidate is to be done.
+@dataclass(frozen=True)
+class Sensitivity(Reportable):
+    """The assumptions behind a decision, and where each of them flips it; empty if no candidate is to be done."""
+
+    flips: tuple[Flip, ...]
+
+    @property
+    def tightest(self) -> tuple[Flip, float, str] | None:
+        """The assumption with the least room: its flip, the factor nearest to 1, and what happens there; or None."""
+        named = [
+            (flip, factor, event)
+            for flip in self.flips
+            for factor, event in (
+                (flip.net_zero_factor, "the net value is 0"),
+                (flip.rank_change_factor, f"{flip.instead!r} comes first"),
+            )
+            if factor
+        ]
+        return min(named, key=lambda item: abs(math.log(item[1])), default=None)
+
+
+def sensitivity(ranking: Ranking) -> Sensitivity:
+    """Return for each assumption where the decision flips; empty if no candidate is to be done.
 
     Each assumption is changed alone, in closed form. Net value V = A a - c with the yearly saving A = K u, u = p (1 - 1
     / s) for the share p of the time and the local speedup s, K the yearly cost of the fleet, a the years that the
     horizon is worth, c days x cost of a day. V = 0: price, GPUs and hours at the factor c / (A a); days and the cost of
     a day at its inverse; s at 1 / (1 - u0 / p) with u0 = c / (K a); the horizon as `Economics.break_even_years`. First
-    place is lost where the figure that ranks (gain a day, payback, or time saved) equals the next candidate's; price,
-    fleet and horizon move all candidates alike and leave the order.
+    place is lost where the figure that ranks (gain per day, payback, or time saved) equals the next candidate's. Price,
+    fleet and horizon change all candidates alike and leave the order.
     """
-    at = next((n for n, row in enumerate(ranking.rows) if _stands(row)), None)
+    at = next((index for index, row in enumerate(ranking.rows) if _is_done(row)), None)
     if at is None:
-        return ()
+        return Sensitivity(())
     first = ranking.rows[at]
-    rival = next((row for row in ranking.rows[at + 1 :] if _rivals(row, first)), None)
-    found = [_speedup(first, rival, ranking.economics, ranking.ranked_by)]
+    rival = next((row for row in ranking.rows[at + 1 :] if _is_rival(row, first)), None)
+    flips = [_speedup_flip(first, rival, ranking.economics, ranking.ranked_by)]
     if first.dev_days is not None:
-        found.append(_days(first, rival, ranking.economics, ranking.ranked_by))
-    found.extend(_money(first, ranking.economics))
-    return tuple(found)
+        flips.append(_days_flip(first, rival, ranking.economics, ranking.ranked_by))
+    flips.extend(_money_flips(first, ranking.economics))
+    return Sensitivity(tuple(flips))
 
 
-def _stands(row: RoiRow) -> bool:
+def _is_done(row: RoiRow) -> bool:
     return row.cumulative_time_s is not None and row.overall_speedup > 1
 
 
-def _rivals(row: RoiRow, first: RoiRow) -> bool:
-    """Whether a candidate could come first instead: one that saves something, excluded by the first or not."""
+def _is_rival(row: RoiRow, first: RoiRow) -> bool:
+    """Whether a candidate could come first instead: one that saves something, even if the first excludes it."""
     return row.overall_speedup > 1 and row.name != first.name and "needs" not in row.verdict
 
 
-def _speedup(first: RoiRow, rival: RoiRow | None, economics: Economics | None, by: str) -> Flip:
+def _speedup_flip(first: RoiRow, rival: RoiRow | None, economics: Economics | None, by: str) -> Flip:
     """Return the local speedups at which the net value is 0, and at which the rival comes first."""
     days = first.dev_days or 0.0
     zero = change = None
@@ -85,22 +103,23 @@ def _speedup(first: RoiRow, rival: RoiRow | None, economics: Economics | None, b
 
 def _equal_saving(first: RoiRow, rival: RoiRow, by: str) -> float:
     """Return the share of the run's time that the first has to save to be as good as the rival."""
-    theirs = float(time_saved_fraction(rival.overall_speedup))
+    rival_saving = float(time_saved_fraction(rival.overall_speedup))
     if by == TIME or first.dev_days is None or rival.dev_days is None:
-        return theirs
+        return rival_saving
     if by == PAYBACK:
-        return theirs * first.dev_days / rival.dev_days
+        return rival_saving * first.dev_days / rival.dev_days
     assert by == ROI
     return float(time_saved_fraction(1.0 + (rival.overall_speedup - 1.0) * first.dev_days / rival.dev_days))
 
 
 def _local(row: RoiRow, saved_fraction: float) -> float | None:
-    """Return the local speedup that saves a share of the run's time: 1 / (1 - u / p); None where that is too much."""
+    """Return the local speedup that saves a share of the run's time: 1 / (1 - u / p); None if no speedup does."""
     left = 1.0 - saved_fraction / row.fraction if row.fraction else 0.0
     return 1.0 / left if left > 0 else None
 
 
-def _days(first: RoiRow, rival: RoiRow | None, economics: Economics | None, by: str) -> Flip:
+def _days_flip(first: RoiRow, rival: RoiRow | None, economics: Economics | None, by: str) -> Flip:
+    """Return the days at which the net value is 0, and at which the rival comes first."""
     days = first.dev_days or 0.0
     zero = change = None
     if economics and economics.dev_day_cost:
@@ -112,8 +131,8 @@ def _days(first: RoiRow, rival: RoiRow | None, economics: Economics | None, by: 
     return _flip(first, DAYS, days, zero, change, rival)
 
 
-def _money(first: RoiRow, economics: Economics | None) -> list[Flip]:
-    """Return what only moves the net value."""
+def _money_flips(first: RoiRow, economics: Economics | None) -> list[Flip]:
+    """Return the flips of the assumptions that change only the net value."""
     if economics is None or not economics.dev_day_cost or first.dev_days is None:
         return []
     cost = first.dev_days * economics.dev_day_cost
@@ -140,36 +159,3 @@ def _flip(
 
     instead = rival.name if rival is not None and change is not None else ""
     return Flip(first.name, assumption, value, zero, factor(zero), change, factor(change), instead)
-
-
-def sensitivity_report(flips: Sequence[Flip]) -> Report:
-    """Return the assumptions as a table, the one that flips the decision soonest named below it."""
-    columns = (
-        Column("candidate", shown=False),
-        Column("assumption"),
-        Column("value", "now"),
-        Column("net_zero_value", "net value 0 at"),
-        Column("net_zero_factor", "of now", "x"),
-        Column("rank_change_value", "another first at"),
-        Column("rank_change_factor", "of now", "x"),
-        Column("instead", "then first"),
-    )
-    title = f"What flips the decision for {flips[0].candidate!r}, each assumption alone" if flips else "What flips it"
-    return Report("roi", columns, [dataclasses.asdict(flip) for flip in flips], notes=_tightest(flips), title=title)
-
-
-def _tightest(flips: Sequence[Flip]) -> tuple[str, ...]:
-    """Name the assumption with the least room: the factor nearest to 1."""
-    named = [
-        (abs(math.log(factor)), flip, factor, what)
-        for flip in flips
-        for factor, what in (
-            (flip.net_zero_factor, "the net value is 0"),
-            (flip.rank_change_factor, f"{flip.instead!r} comes first"),
-        )
-        if factor
-    ]
-    if not named:
-        return ("No single assumption flips the decision.",)
-    _, flip, factor, what = min(named, key=lambda item: item[0])
-    return (f"The least room: {flip.assumption} at {factor:.3g} of what is assumed, and {what}.",)

@@ -116,7 +116,7 @@ def predict_model(
 
     Parameters
     ----------
-    operators : scalar operators with their counts, as `perfmodel.workloads.transformer.forward` lists them.
+    operators : scalar operators with their counts, as `perfmodel.workloads.transformer.forward_pass` lists them.
     hardware : the machine.
     cache : "cold", every operator reads from device memory; "warm", what fits a cache lies there.
     library : whose kernels run, as for `perfmodel.predict`.

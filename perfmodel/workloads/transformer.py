@@ -24,7 +24,7 @@ LABELS = 2
 _KEPT = 2**20
 
 
-def forward(
+def forward_pass(
     config: ModelConfig,
     batch: int,
     seq: int,
@@ -68,7 +68,7 @@ def forward(
 def _check(config: ModelConfig, batch: int, seq: int, attention: str, head: str) -> None:
     for name, value in {"batch": batch, "seq": seq}.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="forward")
+            raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="forward_pass")
     if attention not in ATTENTION:
         raise unknown_name("attention", attention, ATTENTION)
     if head not in HEADS:

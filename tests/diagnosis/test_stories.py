@@ -12,7 +12,7 @@ from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
 from perfmodel.investment.plan import Plan
-from perfmodel.investment.roi import rank
+from perfmodel.investment.ranking import rank_candidates
 
 #: file -> the machine it ran on (the README of the data names it; the traces of 2021 do not)
 TRACES = {
@@ -85,7 +85,7 @@ def test_every_candidate_is_one_that_roi_ranks(story, name):
     if not made.candidates:
         return
     plan = Plan(made.candidates)
-    saved = {row.name: row.time_saved_s for row in rank(made.wall, plan).rows}
+    saved = {row.name: row.time_saved_s for row in rank_candidates(made.wall, plan).rows}
     for one in made.advice:
         assert saved[one.candidate.name] == pytest.approx(one.time_saved_s, rel=1e-6)
         assert 0.01 * made.total_s <= one.time_saved_s <= made.total_s

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import UsageError
-from perfmodel.investment import budget as roi_budget
-from perfmodel.investment.roi import rank
+from perfmodel.investment import budget
+from perfmodel.investment.ranking import rank_candidates
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 
@@ -23,7 +23,7 @@ FOUR = (
 
 
 def chosen(candidates, days, profile=ABC):
-    return rank(profile, candidates, days=days).selection
+    return rank_candidates(profile, candidates, days=days).selection
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_worked_example_within_some_days(days, names, time_s):
 
 
 def test_the_ranking_does_the_set_and_says_why_the_others_are_left_out():
-    ranking = rank(ABC, FOUR, days=4.5)
+    ranking = rank_candidates(ABC, FOUR, days=4.5)
     # fuse, A: 56.7 ms; fuse, B: 60 ms
     done = {row.name for row in ranking.rows if row.cumulative_time_s is not None}
     assert done == ranking.selection.names == {"fuse", "A 2x"}
@@ -54,7 +54,7 @@ def test_the_ranking_does_the_set_and_says_why_the_others_are_left_out():
     assert verdicts["C 10x"] == "left out: it takes 5 days"
     assert verdicts["B 3x"] == "left out: not among the best for 4.5 days"
     assert ranking.decision.startswith(
-        "Within 4.5 days do 'fuse', 'A 2x': 1.765x overall, 100 ms become 56.67 ms, in 3"
+        "Within 4.5 days do 'fuse', 'A 2x': 1.765x overall, from 100 ms to 56.67 ms, in 3"
     )
     assert any("Left out: 'B 3x'" in note for note in ranking.notes)
 
@@ -93,9 +93,9 @@ def test_without_days_a_candidate_cannot_be_chosen():
 
 
 def test_nothing_that_fits_is_said():
-    ranking = rank(ABC, FOUR, days=0.5)
+    ranking = rank_candidates(ABC, FOUR, days=0.5)
     assert ranking.selection.names == set()
-    assert ranking.decision == "Nothing is worth doing within 0.5 days."
+    assert ranking.decision == "No candidate is worth doing within 0.5 days."
 
 
 def test_removing_an_entry_is_no_fault_of_the_arithmetic():
@@ -113,7 +113,7 @@ def test_days_have_to_be_above_zero(days):
 def test_many_candidates_are_added_one_by_one_and_that_is_said():
     entries = tuple(ProfileEntry(f"e{n}", 1.0) for n in range(30))
     candidates = tuple(Candidate(f"c{n}", (f"e{n}",), 2.0 + n, dev_days=1) for n in range(30))
-    ranking = rank(Profile(entries), candidates, days=3)
+    ranking = rank_candidates(Profile(entries), candidates, days=3)
     # one day each, so the three with the largest speedups: 30 - 3 + 1/29 + 1/30 + 1/31
     assert ranking.selection.names == {"c27", "c28", "c29"}
     assert ranking.selection.time_s == pytest.approx(27 + 1 / 29 + 1 / 30 + 1 / 31)
@@ -173,7 +173,7 @@ def test_more_days_are_never_slower(candidates, days, more):
 def test_one_by_one_is_allowed_and_no_better_than_the_best(candidates, days):
     best = chosen(candidates, days)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(roi_budget, "EXACT_CANDIDATES", 0)
+        patch.setattr(budget, "EXACT_CANDIDATES", 0)
         greedy = chosen(candidates, days)
     assert greedy.time_s >= best.time_s * (1 - 1e-9)
     assert greedy.dev_days <= days
@@ -189,7 +189,7 @@ speedup = st.floats(1, 100)
 @given(speedup, speedup)
 def test_on_different_entries_saved_times_add_and_speedups_make_more_than_their_product(first, second):
     # with u and v saved alone: 1 / (1 - u - v) >= 1 / ((1 - u) (1 - v)), since (1 - u)(1 - v) = 1 - u - v + u v
-    rows = rank(ABC, [Candidate("a", ("a",), first), Candidate("b", ("b",), second)]).rows
+    rows = rank_candidates(ABC, [Candidate("a", ("a",), first), Candidate("b", ("b",), second)]).rows
     assert rows[-1].cumulative_time_saved_s == pytest.approx(sum(row.time_saved_s for row in rows), abs=1e-12)
     assert rows[-1].cumulative_speedup >= math.prod(row.overall_speedup for row in rows) * (1 - 1e-9)
 
@@ -197,6 +197,6 @@ def test_on_different_entries_saved_times_add_and_speedups_make_more_than_their_
 @given(speedup, speedup)
 def test_on_the_same_entry_they_make_at_most_their_product_and_save_less_than_their_sum(first, second):
     # (1 - p + p x)(1 - p + p y) - (1 - p + p x y) = -p (1 - p)(1 - x)(1 - y) <= 0, with x = 1 / s, y = 1 / t
-    rows = rank(ABC, [Candidate("a", ("a",), first), Candidate("b", ("a",), second)]).rows
+    rows = rank_candidates(ABC, [Candidate("a", ("a",), first), Candidate("b", ("a",), second)]).rows
     assert rows[-1].cumulative_speedup <= math.prod(row.overall_speedup for row in rows) * (1 + 1e-9)
     assert rows[-1].cumulative_time_saved_s <= sum(row.time_saved_s for row in rows) + 1e-12

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.diagnosis.limits import limit
 from perfmodel.investment.effect import share_out
-from perfmodel.investment.roi import headroom, rank
+from perfmodel.investment.headroom import headroom
+from perfmodel.investment.ranking import rank_candidates
 from perfmodel.profile.candidate import KINDS, Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 
@@ -72,15 +73,15 @@ def test_a_claim_beyond_the_floor_is_flagged_and_counts_as_the_floor(simple_gpu)
     measured = run(entry("copy", 1.04e-3, COPY), entry("rest", 1e-3))
     floor_s = limit(measured.entries[0], simple_gpu).floor_time_s
     candidate = Candidate("wish", ("copy",), 4.0, dev_days=1)
-    row = rank(measured, [candidate], hardware=simple_gpu).rows[0]
+    row = rank_candidates(measured, [candidate], hardware=simple_gpu).rows[0]
     assert row.claimed_local_speedup == 4.0
     assert row.local_speedup == pytest.approx(1.04e-3 / floor_s)
     assert row.total_time_s == pytest.approx(1e-3 + floor_s)
     assert row.verdict.startswith(f"claims 4x, physics allows {1.04e-3 / floor_s:.3g}x; do first")
-    claimed = rank(measured, [candidate], hardware=simple_gpu, cap=False).rows[0]
+    claimed = rank_candidates(measured, [candidate], hardware=simple_gpu, cap=False).rows[0]
     assert (claimed.local_speedup, claimed.total_time_s) == (4.0, pytest.approx(1.26e-3))
     assert "physics allows" in claimed.verdict
-    free = rank(measured, [candidate]).rows[0]
+    free = rank_candidates(measured, [candidate]).rows[0]
     assert (free.local_speedup, free.verdict) == (4.0, "do first")
 
 
@@ -88,7 +89,7 @@ def test_what_fits_in_a_cache_is_told_apart_from_what_nothing_beats(simple_gpu):
     # 4 MB in and 4 MB out: 8 us from memory at 1 TB/s; from the L2 of 4 TB/s it can take less, so 2x is no miracle
     small = pm.Elementwise(numel=10**6, kind="copy", dtype="fp32")
     measured = run(entry("copy", 10e-6, small))
-    row = rank(measured, [Candidate("resident", ("copy",), 2.0)], hardware=simple_gpu).rows[0]
+    row = rank_candidates(measured, [Candidate("resident", ("copy",), 2.0)], hardware=simple_gpu).rows[0]
     assert row.local_speedup == 2.0
     assert "claims 2x, beyond the bound of 1.25x unless its data stays in a cache" in row.verdict
 
@@ -96,7 +97,7 @@ def test_what_fits_in_a_cache_is_told_apart_from_what_nothing_beats(simple_gpu):
 @pytest.mark.parametrize("kind", [kind for kind, keeps in KINDS.items() if not keeps])
 def test_another_operator_is_not_held_against_the_bound_of_the_old_one(simple_gpu, kind):
     measured = run(entry("copy", 1e-3, COPY), entry("rest", 1e-3))
-    row = rank(measured, [Candidate("other", ("copy",), 4.0, kind=kind)], hardware=simple_gpu).rows[0]
+    row = rank_candidates(measured, [Candidate("other", ("copy",), 4.0, kind=kind)], hardware=simple_gpu).rows[0]
     assert (row.local_speedup, row.max_local_speedup) == (4.0, None)
     assert "claims" not in row.verdict
 
@@ -104,7 +105,7 @@ def test_another_operator_is_not_held_against_the_bound_of_the_old_one(simple_gp
 def test_what_counters_saw_is_no_floor(simple_gpu):
     # 0.8 GB in 1 ms: this kernel's traffic allows 1.25x; another kernel may move less
     measured = run(ProfileEntry("kernel", 1e-3, 1, flop=0.0, bytes=0.8e9))
-    row = rank(measured, [Candidate("tiled", ("kernel",), 4.0)], hardware=simple_gpu).rows[0]
+    row = rank_candidates(measured, [Candidate("tiled", ("kernel",), 4.0)], hardware=simple_gpu).rows[0]
     assert row.local_speedup == 4.0
     assert row.max_local_speedup == pytest.approx(1.25)
     assert "beyond the bound of 1.25x" in row.verdict
@@ -114,9 +115,9 @@ def test_one_target_at_its_floor_leaves_the_rest_to_the_others(simple_gpu):
     # 2 ms become 1 ms, but the copy stays at its 0.8 ms: the other has to go to 0.2 ms
     measured = run(entry("copy", 1e-3, COPY), entry("other", 1e-3))
     floor_s = limit(measured.entries[0], simple_gpu).floor_time_s
-    row = rank(measured, [Candidate("both", ("copy", "other"), 2.0)], hardware=simple_gpu).rows[0]
+    row = rank_candidates(measured, [Candidate("both", ("copy", "other"), 2.0)], hardware=simple_gpu).rows[0]
     assert row.local_speedup == 2.0
-    row = rank(measured, [Candidate("both", ("copy", "other"), 20.0)], hardware=simple_gpu).rows[0]
+    row = rank_candidates(measured, [Candidate("both", ("copy", "other"), 20.0)], hardware=simple_gpu).rows[0]
     assert row.total_time_s == pytest.approx(floor_s)  # all of the rest gone, and not more
 
 
@@ -124,10 +125,10 @@ def test_together_an_entry_stops_at_its_floor(simple_gpu):
     measured = run(entry("copy", 2e-3, COPY), entry("rest", 1e-3))
     floor_s = limit(measured.entries[0], simple_gpu).floor_time_s
     twice = [Candidate("a", ("copy",), 2.0), Candidate("b", ("copy",), 2.0)]
-    last = rank(measured, twice, hardware=simple_gpu).rows[-1]
+    last = rank_candidates(measured, twice, hardware=simple_gpu).rows[-1]
     assert last.cumulative_time_s == pytest.approx(1e-3 + floor_s)  # not 1 ms + 2 / 4 ms
     halved = [twice[0], Candidate("fp16", ("copy",), 2.0, kind="dtype")]
-    assert rank(measured, halved, hardware=simple_gpu).rows[-1].cumulative_time_s == pytest.approx(1.5e-3)
+    assert rank_candidates(measured, halved, hardware=simple_gpu).rows[-1].cumulative_time_s == pytest.approx(1.5e-3)
 
 
 def test_times_above_their_floors_keep_their_proportions():
@@ -160,7 +161,7 @@ def test_nothing_gets_faster_than_the_floor(shared_gpu, parts, wishes):
     floor_s = sum(min(limit(one, shared_gpu).floor_time_s, one.time_s) for one in measured.entries)
     candidates = [Candidate(f"c{n}", (f"e{at % len(parts)}",), s) for n, (at, s) in enumerate(wishes)]
     candidates.append(Candidate("all", ("*",), 100.0))
-    ranking = rank(measured, candidates, hardware=shared_gpu)
+    ranking = rank_candidates(measured, candidates, hardware=shared_gpu)
     assert ranking.rows[-1].cumulative_time_s >= floor_s * (1 - 1e-9)
     for row in ranking.rows:
         assert row.local_speedup <= row.claimed_local_speedup * (1 + 1e-9)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.investment.plan import Plan, parse_plan, read_plan
-from perfmodel.investment.roi import rank
+from perfmodel.investment.ranking import rank_candidates
 from perfmodel.profile.candidate import KINDS, Candidate
 from perfmodel.profile.effort import EFFORT
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -49,27 +49,27 @@ def test_every_key_is_read():
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ([], "holds no candidate"),
-        ([item(speedup=None)], "speedup is no number"),
+        ([], "has no candidate"),
+        ([item(speedup=None)], "speedup is not a number"),
         ([{"name": "a", "targets": ["kernel_a"]}], "neither speedup nor new_time"),
         ([item(new_time="1 ms")], "both speedup and new_time"),
         ([item(speedup=0)], "speedup is 0"),
         ([item(speedup=-2)], "speedup is -2"),
         ([item(speedup=math.nan)], "speedup is nan"),
         ([item(speedup=10**400)], "speedup is inf"),
-        ([item(speedup=True)], "speedup is no number"),
+        ([item(speedup=True)], "speedup is not a number"),
         ([item(dev_days=0)], "dev_days is 0"),
-        ([item(dev_days="two")], "dev_days is no number"),
+        ([item(dev_days="two")], "dev_days is not a number"),
         ([item(risk="hihg")], "Did you mean 'high'"),
         ([item(kind="algoritm")], "Did you mean 'algorithm'"),
         ([item(speedups=2)], "Did you mean 'speedup'"),
         ([item(targets=[])], "has no targets"),
-        ([item(targets=[1])], "no list of texts"),
+        ([item(targets=[1])], "not a list of texts"),
         ([{"targets": ["kernel_a"], "speedup": 2}], "has no name"),
         ([item(name=" ")], "no name"),
         ([{"name": "a", "speedup": 2}], "has no targets"),
-        (["a"], "is no table"),
-        ([item(), item()], "stands twice"),
+        (["a"], "is not a table"),
+        ([item(), item()], "is used twice"),
         ([item(after=["b"])], "no candidate"),
         ([item(name="fuse"), item(excludes=["fuze"])], "Did you mean 'fuse'"),
         ([item(excludes=["a"])], "excludes itself"),
@@ -173,7 +173,7 @@ drawn = st.builds(lambda base, changes: {**base, **changes}, st.fixed_dictionari
 @given(st.lists(drawn, max_size=4))
 def test_no_document_gives_anything_but_a_plan_or_a_message(items):
     with contextlib.suppress(PerfModelError):
-        ranking = rank(PROFILE, parse(*items))
+        ranking = rank_candidates(PROFILE, parse(*items))
         assert sorted(row.rank for row in ranking.rows) == list(range(1, len(items) + 1))
         ranking.report().as_json()
 

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from perfmodel.investment.economics import Economics
-from perfmodel.investment.roi import rank
-from perfmodel.investment.sensitivity import SPEEDUP, sensitivity, sensitivity_report
+from perfmodel.investment.ranking import rank_candidates
+from perfmodel.investment.sensitivity import SPEEDUP, Sensitivity, sensitivity
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 
@@ -16,7 +16,7 @@ MONEY = Economics(8, 10, 1000, 720, horizon_years=3, discount_rate=0.1)
 
 
 def flips(candidates=(A, B), economics=MONEY, **more):
-    return {flip.assumption: flip for flip in sensitivity(rank(ABC, candidates, economics, **more))}
+    return {flip.assumption: flip for flip in sensitivity(rank_candidates(ABC, candidates, economics, **more)).flips}
 
 
 def test_first_place_is_lost_where_the_gain_a_day_is_the_others():
@@ -42,7 +42,7 @@ def test_just_before_the_value_the_order_stands_and_just_after_it_does_not(by, a
     for shift, first in ((-worse * 1e-6, "A"), (worse * 1e-6, "B")):
         value = flip.rank_change_value * (1 + shift)
         changed = dataclasses.replace(A, **{"speedup" if assumption == SPEEDUP else "dev_days": value})
-        assert rank(ABC, [changed, B], MONEY, by=by).rows[0].name == first
+        assert rank_candidates(ABC, [changed, B], MONEY, by=by).rows[0].name == first
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_just_before_the_value_the_order_stands_and_just_after_it_does_not(by, a
 def test_with_that_value_the_net_value_is_nothing(assumption, field):
     flip = flips()[assumption]
     economics = dataclasses.replace(MONEY, **{field: flip.net_zero_value})
-    assert rank(ABC, [A], economics).rows[0].net_value == pytest.approx(0, abs=1e-6)
+    assert rank_candidates(ABC, [A], economics).rows[0].net_value == pytest.approx(0, abs=1e-6)
     assert flip.net_zero_factor == pytest.approx(flip.net_zero_value / flip.value)
     assert flip.rank_change_value is None  # moves all candidates alike
 
@@ -67,7 +67,7 @@ def test_the_candidates_own_assumptions_at_a_net_value_of_nothing():
     found = flips()
     for field, assumption in (("speedup", SPEEDUP), ("dev_days", "development days")):
         changed = dataclasses.replace(A, **{field: found[assumption].net_zero_value})
-        assert rank(ABC, [changed], MONEY).rows[0].net_value == pytest.approx(0, abs=1e-6)
+        assert rank_candidates(ABC, [changed], MONEY).rows[0].net_value == pytest.approx(0, abs=1e-6)
 
 
 def test_a_cost_that_no_speedup_brings_back_has_no_such_value():
@@ -77,13 +77,14 @@ def test_a_cost_that_no_speedup_brings_back_has_no_such_value():
 
 
 def test_the_table_names_the_assumption_with_the_least_room():
-    report = sensitivity_report(sensitivity(rank(ABC, [A, B], MONEY)))
-    assert report.notes == ("The least room: local speedup at 0.7 of what is assumed, and 'B' comes first.",)
+    report = sensitivity(rank_candidates(ABC, [A, B], MONEY)).report()
+    assert report.notes == ("The tightest assumption: local speedup; at 0.7x of its value now, 'B' comes first.",)
     assert report.as_json()["rows"][0]["candidate"] == "A"
 
 
 def test_where_nothing_is_to_be_done_there_is_no_decision_to_flip():
-    assert sensitivity(rank(ABC, [Candidate("slower", ("a",), 0.5)])) == ()
-    assert sensitivity_report(()).notes == ("No single assumption flips the decision.",)
-    alone = sensitivity(rank(ABC, [A]))
+    nothing = sensitivity(rank_candidates(ABC, [Candidate("slower", ("a",), 0.5)]))
+    assert nothing == Sensitivity(())
+    assert nothing.report().notes == ("No single assumption flips the decision.",)
+    alone = sensitivity(rank_candidates(ABC, [A])).flips
     assert [flip.rank_change_value for flip in alone] == [None, None]

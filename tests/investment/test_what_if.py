@@ -1,4 +1,4 @@
-"""Paths of changes, worked by hand on small profiles."""
+"""Scenarios worked by hand on small profiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
-from perfmodel.investment.scenario import parse_path, read_path
+from perfmodel.investment.scenario import parse_scenario, read_scenario
 from perfmodel.investment.what_if import what_if
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.elementwise import Elementwise
@@ -25,17 +25,17 @@ A100 = hardware("a100-sxm4-40gb")
 ABC = Profile((ProfileEntry("a", 50e-3), ProfileEntry("b", 30e-3), ProfileEntry("c", 20e-3)))
 
 
-def _path(*steps, **more):
-    return parse_path({"steps": list(steps), **more})
+def _scenario(*steps, **more):
+    return parse_scenario({"steps": list(steps), **more})
 
 
 def _step(kind, targets=("a",), name="step", **more):
     return {"name": name, "kind": kind, "targets": list(targets), **more}
 
 
-def test_the_gpt2_path_of_the_examples():
+def test_the_gpt2_scenario_of_the_examples():
     # reference case 8: 120 of 500 ms made 3x faster are 420 ms, 1.190x; 380 ms needs another 40 ms
-    made = what_if(read_profile(EXAMPLES / "profile_gpt2.csv"), read_path(EXAMPLES / "gpt2_path.toml"), A100).steps
+    made = what_if(read_profile(EXAMPLES / "profile_gpt2.csv"), read_scenario(EXAMPLES / "gpt2_path.toml"), A100).steps
     assert [step.total_time_s for step in made] == pytest.approx([0.42, 0.38, 0.42, 0.84])
     assert made[0].speedup == pytest.approx(500 / 420)
     assert "420 ms, not 380 ms" in made[0].flags[0]
@@ -49,7 +49,7 @@ def test_the_gpt2_path_of_the_examples():
 
 
 def test_steps_act_on_what_is_left():
-    made = what_if(ABC, _path(_step("scale", speedup=2, name="1"), _step("scale", speedup=5, name="2"))).steps
+    made = what_if(ABC, _scenario(_step("scale", speedup=2, name="1"), _step("scale", speedup=5, name="2"))).steps
     # a: 50 -> 25 -> 5 ms
     assert [step.total_time_s for step in made] == pytest.approx([75e-3, 55e-3])
     assert made[1].step_speedup == pytest.approx(75 / 55)
@@ -60,15 +60,15 @@ def test_steps_act_on_what_is_left():
 
 
 def test_removing_and_recomputing():
-    made = what_if(ABC, _path(_step("remove", name="1"), _step("checkpoint", ["b"], name="2", share=0.5))).steps
+    made = what_if(ABC, _scenario(_step("remove", name="1"), _step("checkpoint", ["b"], name="2", share=0.5))).steps
     assert [step.total_time_s for step in made] == pytest.approx([50e-3, 65e-3])
     assert made[1].time_saved_s == pytest.approx(-15e-3)
 
 
 def test_a_batch_without_operators_takes_its_time_but_for_what_is_fixed():
     # everything but c doubles: 100 + 60 + 20 = 180 ms for twice the items: 90 ms for those of before
-    path = _path({"name": "2x", "kind": "batch", "factor": 2, "fixed": ["c"]}, items=10)
-    (step,) = what_if(ABC, path).steps
+    scenario = _scenario({"name": "2x", "kind": "batch", "factor": 2, "fixed": ["c"]}, items=10)
+    (step,) = what_if(ABC, scenario).steps
     assert step.total_time_s == pytest.approx(180e-3)
     assert step.speedup == pytest.approx(100 / 90)
     assert step.throughput_per_s == pytest.approx(20 / 0.18)
@@ -77,7 +77,7 @@ def test_a_batch_without_operators_takes_its_time_but_for_what_is_fixed():
 def test_a_dtype_changes_the_time_by_the_ratio_of_predictions():
     op = Gemm(m=4096, n=4096, k=4096, dtype="fp32")
     profile = Profile((ProfileEntry("linear", 80e-3, calls=10, op=op), ProfileEntry("rest", 20e-3)))
-    (step,) = what_if(profile, _path(_step("dtype", ["linear"], dtype="bf16")), A100).steps
+    (step,) = what_if(profile, _scenario(_step("dtype", ["linear"], dtype="bf16")), A100).steps
     times = [predict(one, A100).predicted_time_s for one in (op, Gemm(m=4096, n=4096, k=4096, dtype="bf16"))]
     assert step.total_time_s == pytest.approx(80e-3 * times[1] / times[0] + 20e-3)
     assert step.step_speedup > 2  # from 19.5 to 312 TFLOP/s
@@ -88,7 +88,7 @@ def test_a_larger_batch_leaves_the_gaps_of_launching_and_waiting_and_copies_more
     # but for the latency of a copy: 40 ms in all become 10 + 20 + nearly 40
     copied = ProfileEntry("input", 20e-3, 1, "memcpy", op=Memcpy(bytes=10**8, direction="h2d"))
     gaps = (ProfileEntry("[launch gaps]", 8e-3), ProfileEntry("[sync: aten::item]", 2e-3), ProfileEntry("a", 10e-3))
-    made = what_if(Profile((copied, *gaps)), _path({"name": "2x", "kind": "batch", "factor": 2}), A100)
+    made = what_if(Profile((copied, *gaps)), _scenario({"name": "2x", "kind": "batch", "factor": 2}), A100)
     assert made.steps[0].total_time_s == pytest.approx(70e-3, rel=0.01)
 
 
@@ -97,7 +97,7 @@ def test_an_algorithm_and_a_batch_are_predicted_too():
     profile = Profile((ProfileEntry("attention", 10e-3, calls=1, op=Attention(**shape, algorithm="unfused")),))
     made = what_if(
         profile,
-        _path(
+        _scenario(
             _step("algorithm", ["attention"], name="flash", algorithm="flash"),
             _step("batch", ["attention"], name="batch", factor=4),
         ),
@@ -112,7 +112,7 @@ def test_fusing_makes_one_entry():
     ops = [Elementwise(numel=2**24, kind=kind) for kind in ("add", "relu")]
     profile = Profile(tuple(ProfileEntry(op.kind, 1e-3 * n, op=op, calls=1) for op, n in zip(ops, (3, 2), strict=True)))
     # 5 accesses become 3: 5 ms become 3
-    (step,) = what_if(profile, _path(_step("fuse", ["add", "relu"], name="fused")), A100).steps
+    (step,) = what_if(profile, _scenario(_step("fuse", ["add", "relu"], name="fused")), A100).steps
     assert step.total_time_s == pytest.approx(3e-3)
     assert step.bottleneck == "fused"
 
@@ -120,7 +120,9 @@ def test_fusing_makes_one_entry():
 def test_a_speedup_beyond_the_limit_is_flagged():
     op = Elementwise(numel=2**28, kind="copy")  # 2 GiB at 1555 GB/s: 1.38 ms at least
     profile = Profile((ProfileEntry("copy", 2e-3, calls=1, op=op),))
-    fast, fair = (what_if(profile, _path(_step("scale", ["copy"], speedup=s)), A100).steps[0].flags for s in (2.0, 1.2))
+    fast, fair = (
+        what_if(profile, _scenario(_step("scale", ["copy"], speedup=s)), A100).steps[0].flags for s in (2.0, 1.2)
+    )
     assert "beyond the limit of a100-sxm4-40gb" in fast[0]
     assert fair == ()
 
@@ -128,37 +130,37 @@ def test_a_speedup_beyond_the_limit_is_flagged():
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.2, 20)), min_size=1, max_size=6))
 def test_scaling_is_the_product_entry_by_entry(drawn):
     steps = [_step("scale", [name], name=str(n), speedup=s) for n, (name, s) in enumerate(drawn)]
-    made = what_if(ABC, _path(*steps)).steps
+    made = what_if(ABC, _scenario(*steps)).steps
     left = {entry.name: entry.time_s for entry in ABC.entries}
     for name, s in drawn:
         left[name] /= s
     assert made[-1].total_time_s == pytest.approx(sum(left.values()))
     assert made[-1].speedup == pytest.approx(0.1 / sum(left.values()))
-    # the path's own ceiling holds for every step
+    # the scenario's own ceiling holds for every step
     assert all(step.speedup <= step.max_overall_speedup * (1 + 1e-9) for step in made)
 
 
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ([], "no list of steps"),
-        ({"steps": []}, "holds no step"),
-        ({"steps": [3]}, "is no table"),
+        ([], "has no list of steps"),
+        ({"steps": []}, "has no step"),
+        ({"steps": [3]}, "is not a table"),
         ({"steps": [{"kind": "scale"}]}, "has no name"),
         ({"steps": [_step("scal", speedup=2)]}, "Did you mean 'scale'"),
         ({"steps": [_step("scale")]}, "needs speedup or new_time"),
         ({"steps": [_step("scale", speedup=0)]}, "It has to be above 0"),
         ({"steps": [_step("scale", speedup=-3)]}, "It has to be above 0"),
-        ({"steps": [_step("scale", speedup="3x")]}, "is no number"),
+        ({"steps": [_step("scale", speedup="3x")]}, "is not a number"),
         ({"steps": [_step("scale", new_time="12")]}, "without a unit"),
         ({"steps": [_step("scale", new_time="-12 ms")]}, "0 s or longer"),
         ({"steps": [_step("scale", [], speedup=2)]}, "has no targets"),
         ({"steps": [_step("scale", speedup=2, spedup=2)]}, "Did you mean 'speedup'"),
         ({"steps": [_step("checkpoint", share=2)]}, "up to 1"),
-        ({"steps": [_step("remove"), _step("remove")]}, "stands twice"),
+        ({"steps": [_step("remove"), _step("remove")]}, "is used twice"),
         ({"steps": [_step("remove", after=["other"])]}, "which is no step"),
         ({"steps": [_step("remove", after=["step"])]}, "a cycle"),
-        ({"steps": [_step("remove", after=["x"]), _step("remove", name="x")]}, "stands below it"),
+        ({"steps": [_step("remove", after=["x"]), _step("remove", name="x")]}, "is listed below it"),
         ({"steps": [_step("remove", after=["x"]), _step("remove", name="x", after=["step"])]}, "a cycle"),
         ({"steps": [_step("remove")], "items": 0}, "It has to be above 0"),
         ({"steps": [_step("remove")], "thing": 0}, "unknown key 'thing'"),
@@ -168,32 +170,32 @@ def test_scaling_is_the_product_entry_by_entry(drawn):
         ({"steps": [_step("remove")], "operators": [{"entry": "a", "op": "gemm", "q": 1}]}, "q"),
     ],
 )
-def test_a_wrong_path_is_one_message(document, said):
+def test_a_wrong_scenario_is_one_message(document, said):
     with pytest.raises(InputFileError, match=said):
-        parse_path(document)
+        parse_scenario(document)
 
 
 @pytest.mark.parametrize(
     ("step", "machine", "said"),
     [
         (_step("scale", ["z"], speedup=2), A100, "no entry of the profile"),
-        (_step("dtype", dtype="bf16"), A100, "nothing says what 'a' computes"),
-        (_step("fuse", ["a", "b"]), A100, "nothing says what 'a' computes"),
+        (_step("dtype", dtype="bf16"), A100, "the operator of 'a' is not known"),
+        (_step("fuse", ["a", "b"]), A100, "the operator of 'a' is not known"),
     ],
 )
-def test_a_path_that_does_not_fit_the_profile_is_one_message(step, machine, said):
+def test_a_scenario_that_does_not_fit_the_profile_is_one_message(step, machine, said):
     with pytest.raises(InputFileError, match=said):
-        what_if(ABC, _path(step), machine)
+        what_if(ABC, _scenario(step), machine)
 
 
-def test_predictions_need_a_machine_and_operators_may_come_with_the_path():
+def test_predictions_need_a_machine_and_operators_may_come_with_the_scenario():
     given_op = {"entry": "a", "op": "gemm", "m": 4096, "n": 4096, "k": 4096, "dtype": "fp32", "calls": 5}
-    path = _path(_step("dtype", dtype="tf32"), operators=[given_op])
+    scenario = _scenario(_step("dtype", dtype="tf32"), operators=[given_op])
     with pytest.raises(InputFileError, match="needs a machine"):
-        what_if(ABC, path)
-    assert what_if(ABC, path, A100).steps[0].step_speedup > 1.2
+        what_if(ABC, scenario)
+    assert what_if(ABC, scenario, A100).steps[0].step_speedup > 1.2
 
 
 def test_a_profile_without_time_is_refused():
     with pytest.raises(UsageError, match="has no time"):
-        what_if(Profile(()), _path(_step("remove")))
+        what_if(Profile(()), _scenario(_step("remove")))

@@ -15,7 +15,7 @@ from perfmodel.errors import UsageError
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.whole_model import ADDRESS_CLOCKS, address_time, dispatch_time, predict_model
 from perfmodel.workloads.config import ModelConfig
-from perfmodel.workloads.transformer import forward
+from perfmodel.workloads.transformer import forward_pass
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "whole_models.py"
 #: mean error of whole models with the constants that ship
@@ -55,36 +55,36 @@ def test_many_small_kernels_wait_for_the_host(simple_gpu):
 
 
 def test_a_small_model_is_host_bound_and_a_wide_one_is_not(simple_gpu):
-    assert predict_model(forward(SMALL, 1, 16), simple_gpu).limiter == "host"
-    assert predict_model(forward(WIDE, 4, 512), simple_gpu).limiter == "device"
+    assert predict_model(forward_pass(SMALL, 1, 16), simple_gpu).limiter == "host"
+    assert predict_model(forward_pass(WIDE, 4, 512), simple_gpu).limiter == "device"
 
 
 def test_host_time_does_not_grow_with_the_tensors(simple_gpu):
-    short, long = (predict_model(forward(SMALL, 2, seq), simple_gpu).host_s for seq in (16, 512))
+    short, long = (predict_model(forward_pass(SMALL, 2, seq), simple_gpu).host_s for seq in (16, 512))
     assert short == long
 
 
 def test_families_and_terms_add_to_the_device_time(simple_gpu):
-    made = predict_model(forward(WIDE, 2, 256), simple_gpu)
+    made = predict_model(forward_pass(WIDE, 2, 256), simple_gpu)
     assert sum(made.by_family().values()) == pytest.approx(made.kernels_s)
     assert sum(made.by_term().values()) == pytest.approx(made.kernels_s + made.gaps_s)
     assert list(made.by_term().values()) == sorted(made.by_term().values(), reverse=True)
 
 
 def test_more_sequences_take_longer(simple_gpu):
-    times = [predict_model(forward(WIDE, batch, 256), simple_gpu).time_s for batch in (1, 2, 4, 8)]
+    times = [predict_model(forward_pass(WIDE, batch, 256), simple_gpu).time_s for batch in (1, 2, 4, 8)]
     assert times == sorted(times)
     # Eight times the tokens: at most eight times as long, since weights are read once.
     assert times[-1] < 8.1 * times[0]
 
 
 def test_it_lies_within_its_interval(simple_gpu):
-    made = predict_model(forward(WIDE, 2, 256), simple_gpu)
+    made = predict_model(forward_pass(WIDE, 2, 256), simple_gpu)
     assert made.low_s < made.time_s < made.high_s
 
 
 def test_gap_can_be_left_out(simple_gpu):
-    operators = forward(WIDE, 2, 256)
+    operators = forward_pass(WIDE, 2, 256)
     without, made = predict_model(operators, simple_gpu, gap_s=0.0), predict_model(operators, simple_gpu)
     calls = sum(op.count for op in operators)
     assert made.time_s - without.time_s == pytest.approx(calls * KERNEL_GAP_S)
@@ -119,7 +119,7 @@ def test_a_sweep_is_no_model(simple_gpu):
 def test_a_bf16_decoder_takes_what_its_trace_shows(data_dir):
     """Qwen1.5-0.5B, 16 x 559 tokens, flash attention, no head, on an H100 whose elementwise rows nobody fitted."""
     config = ModelConfig("qwen2", 1024, 24, 16, 16, 64, 2816, 151936, 32768, "silu", True, 1024, qkv_bias=True)
-    operators = forward(config, 16, 559, "bf16", attention="flash", head="none")
+    operators = forward_pass(config, 16, 559, "bf16", attention="flash", head="none")
     # The traced version also copies queries, keys, values and the result between layouts, four kernels a layer.
     operators.append(pm.Transpose(rows=559, cols=1024, batch=16, dtype="bf16", name="copies", count=4 * 24))
     made = predict_model(operators, pm.hardware("h100-sxm5-80gb"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from perfmodel.errors import UsageError
 from perfmodel.workloads._pass import computes_addresses
 from perfmodel.workloads.config import ModelConfig, read_model_config
-from perfmodel.workloads.transformer import forward
+from perfmodel.workloads.transformer import forward_pass
 
 GPT2 = ModelConfig("gpt2", 64, 3, 4, 4, 16, 256, 1000, 128, "gelu_new", True, 64, 0, 0, True, True, True)
 LLAMA = ModelConfig("llama", 64, 3, 4, 2, 32, 160, 1000, 4096, "silu", False, 64)
@@ -39,7 +39,7 @@ def test_flop_are_two_a_weight_and_token_and_attention(config, attention):
     biases = config.layers * sum(linear.n * linear.bias for linear in config.layer_linears())
     pairs = seq**2 if attention == "unfused" else seq * (seq + 1) / 2  # flash leaves out what the mask hides
     scores = 4 * config.layers * batch * config.heads * pairs * config.head_dim
-    made = products(forward(config, batch, seq, attention=attention))
+    made = products(forward_pass(config, batch, seq, attention=attention))
     assert made == 2 * tokens * per_token + tokens * biases + scores
 
 
@@ -59,7 +59,7 @@ def test_the_matrices_that_run_are_the_parameters_but_embedding_and_norms(
     config = ModelConfig(
         "qwen3", hidden, layers, groups * kv_heads, kv_heads, head_dim, ffn, vocab, 64, "silu", tied, hidden
     )
-    weights = sum(op.count * op.n * op.k for op in forward(config, 1, 4, attention="flash") if op.op == "gemm")
+    weights = sum(op.count * op.n * op.k for op in forward_pass(config, 1, 4, attention="flash") if op.op == "gemm")
     # Two norms a layer and one at the end, and in each layer one over a head for queries and one for keys.
     norms = (2 * layers + 1) * hidden + 2 * layers * head_dim
     assert config.parameters == weights + norms + vocab * hidden * (not tied)
@@ -67,7 +67,7 @@ def test_the_matrices_that_run_are_the_parameters_but_embedding_and_norms(
 
 def test_flop_of_llama_8b_are_near_two_a_parameter(data_dir):
     config = read_model_config(data_dir / "hf_configs" / "meta-llama__Meta-Llama-3.1-8B.json")
-    made = products(forward(config, 1, 2048))
+    made = products(forward_pass(config, 1, 2048))
     # Attention adds 4 L h s a token, as in case 19 without its factor of 3 for training; the embedding's 0.525e9
     # parameters are looked up, not multiplied.
     expected = 2048 * (2 * (config.parameters - 128256 * 4096) + 4 * 32 * 4096 * 2048)
@@ -75,14 +75,14 @@ def test_flop_of_llama_8b_are_near_two_a_parameter(data_dir):
 
 
 def test_query_and_key_widths_follow_the_heads_not_the_hidden_size():
-    made = forward(LLAMA, 1, 8)
+    made = forward_pass(LLAMA, 1, 8)
     assert named(made, "layer.attention.query").n == 4 * 32
     assert named(made, "layer.attention.key").n == 2 * 32
     assert (named(made, "layer.attention.output").k, named(made, "layer.attention.output").n) == (128, 64)
 
 
 def test_layers_are_counted_and_named_once():
-    made = forward(GPT2, 2, 96)
+    made = forward_pass(GPT2, 2, 96)
     assert {op.count for op in made if op.name.startswith("layer.")} == {3}
     assert {op.count for op in made if not op.name.startswith("layer.")} == {1}
     names = [op.name for op in made]
@@ -91,7 +91,7 @@ def test_layers_are_counted_and_named_once():
 
 def test_one_sequence_needs_no_copies_for_the_products_but_one_to_merge_the_heads():
     def copies(batch):
-        return [op.name for op in forward(GPT2, batch, 96) if op.op == "transpose"]
+        return [op.name for op in forward_pass(GPT2, batch, 96) if op.op == "transpose"]
 
     assert copies(1) == ["layer.attention.merge_heads"]
     assert len(copies(2)) == 4
@@ -99,28 +99,28 @@ def test_one_sequence_needs_no_copies_for_the_products_but_one_to_merge_the_head
 
 def test_a_flash_layer_has_no_scores_in_memory():
     scores = 2 * 4 * 96 * 96
-    unfused = forward(GPT2, 2, 96)
-    flash = forward(GPT2, 2, 96, attention="flash")
+    unfused = forward_pass(GPT2, 2, 96)
+    flash = forward_pass(GPT2, 2, 96, attention="flash")
     assert any(t.numel == scores for op in unfused for t in op.tensors())
     assert not any(t.numel == scores for op in flash for t in op.tensors())
 
 
 def test_dtype_reaches_every_operator_but_norms_and_softmax_which_are_taken_in_fp32():
-    assert {op.dtype for op in forward(GPT2, 1, 8, "bf16")} == {"bf16"}
-    fp32 = {op.name.split(".")[-2] for op in forward(LLAMA, 1, 8, "bf16") if op.dtype == "fp32"}
+    assert {op.dtype for op in forward_pass(GPT2, 1, 8, "bf16")} == {"bf16"}
+    fp32 = {op.name.split(".")[-2] for op in forward_pass(LLAMA, 1, 8, "bf16") if op.dtype == "fp32"}
     assert fp32 == {"norm", "attention"}
-    softmax = named(forward(LLAMA, 1, 8, "bf16"), "layer.attention.softmax")
-    narrow = named(forward(LLAMA, 1, 8, "bf16"), "layer.attention.narrow")
+    softmax = named(forward_pass(LLAMA, 1, 8, "bf16"), "layer.attention.softmax")
+    narrow = named(forward_pass(LLAMA, 1, 8, "bf16"), "layer.attention.narrow")
     assert (softmax.dtype, narrow.dtype, narrow.out_dtype) == ("fp32", "fp32", "bf16")
 
 
 def test_a_mask_of_floats_is_read_for_each_head_once_it_outgrows_a_cache():
-    short, long = (named(forward(LLAMA, 1, seq), "layer.attention.mask_broadcast") for seq in (1024, 2048))
+    short, long = (named(forward_pass(LLAMA, 1, seq), "layer.attention.mask_broadcast") for seq in (1024, 2048))
     assert (short.num_inputs, long.num_inputs) == (1, 2)  # 4 MiB and 16 MiB
 
 
 def test_kernels_that_compute_addresses_are_told_from_plain_ones():
-    made = {op.name: computes_addresses(op) for op in forward(GPT2, 2, 96)}
+    made = {op.name: computes_addresses(op) for op in forward_pass(GPT2, 2, 96)}
     assert made["layer.attention.copy_query"]
     assert made["layer.attention.mask_broadcast"]
     assert not made["layer.attention.residual"]
@@ -141,7 +141,7 @@ def test_kernels_that_compute_addresses_are_told_from_plain_ones():
 )
 def test_bad_arguments_are_named(arguments, said):
     with pytest.raises(UsageError) as error:
-        forward(**({"config": GPT2, "batch": 1, "seq": 8} | arguments))
+        forward_pass(**({"config": GPT2, "batch": 1, "seq": 8} | arguments))
     assert said in str(error.value)
 
 
@@ -229,13 +229,13 @@ def test_the_list_is_the_graph_of_the_real_model(data_dir, graph, model, batch, 
     config = read_model_config(data_dir / "hf_configs" / f"neusight__{model}.json")
     expected = graph_kernels(data_dir / "profile_tables" / f"neusight_opgraph_{graph}.csv")
     assert sum(expected.values()) > 20
-    assert listed_kernels(forward(config, batch, seq, head=head)) == expected
+    assert listed_kernels(forward_pass(config, batch, seq, head=head)) == expected
 
 
 def test_the_language_models_head_of_bert_is_that_of_the_training_graph(data_dir):
     config = read_model_config(data_dir / "hf_configs" / "neusight__bert-large.json")
     expected = graph_kernels(data_dir / "profile_tables" / "neusight_opgraph_H100_80GB_HBM3_bert_large-train-512-2.csv")
-    listed = listed_kernels(forward(config, 2, 512))
+    listed = listed_kernels(forward_pass(config, 2, 512))
     # The graph also pools for its second task: a matrix, tanh, and two classes.
     assert expected - listed == Counter({("gemm", 1, 2, 1024, 1024): 1, ("tanh", 2048): 1, ("gemm", 1, 2, 2, 1024): 1})
     assert not listed - expected

@@ -8,8 +8,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.formats import read_profile
-from perfmodel.investment.candidates import joined, with_default_effort
-from perfmodel.investment.decide import Question, decide
+from perfmodel.investment.decision import decide, plan_with_advice, with_default_effort
 from perfmodel.investment.plan import Plan
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.effort import EFFORT, Effort
@@ -30,7 +29,7 @@ def bert(data_dir):
 
 
 def test_a_launch_bound_run_gets_a_cuda_graph_first(bert, h100):
-    made = decide(bert, Question(hardware=h100))
+    made = decide(bert, hardware=h100)
     low, high = bert.timeline.window_s
     assert made.ranking.profile.total_time_s == pytest.approx(high - low, rel=1e-6)  # the wall, not the 8 % of kernels
     assert made.ranking.rows[0].kind == "cuda-graph"
@@ -40,27 +39,27 @@ def test_a_launch_bound_run_gets_a_cuda_graph_first(bert, h100):
 
 def test_a_plan_of_a_trace_is_held_against_the_wall_time_and_the_bounds(bert, h100):
     plan = Plan((Candidate("faster products", ("aten::addmm*",), 1e6, dev_days=1),))
-    made = decide(bert, Question(plan=plan, hardware=h100))
+    made = decide(bert, plan=plan, hardware=h100)
     row = made.ranking.rows[0]
     assert made.parts is None
     assert row.local_speedup < 100 < row.claimed_local_speedup
     assert "physics allows" in row.verdict
     assert row.overall_speedup < 1.1  # all products together take less than a tenth of the wall
-    both = decide(bert, Question(plan=plan, hardware=h100, diagnosed=True))
+    both = decide(bert, plan=plan, hardware=h100, diagnosed=True)
     assert {"cuda-graph", ""} <= {one.kind for one in both.ranking.rows}
 
 
 def test_what_a_loader_in_the_background_is_worth(data_dir):
     # the same run with 4 workers takes 769.8 instead of 928.8 ms: 1.21x
     profile = read_profile(data_dir / "traces" / "kineto_resnet50_train_nw0_2021.pt.trace.json.gz")
-    first = decide(profile, Question()).ranking.rows[0]
+    first = decide(profile).ranking.rows[0]
     assert first.kind == "input-pipeline"
     assert first.overall_speedup == pytest.approx(1.21, rel=0.05)
 
 
 def test_effort_of_a_kind_is_said_and_can_be_another(bert, h100):
     dear = {**EFFORT, "cuda-graph": Effort(20.0, "high")}
-    row = decide(bert, Question(hardware=h100, effort=dear)).ranking.rows
+    row = decide(bert, hardware=h100, effort=dear).ranking.rows
     (graph,) = (one for one in row if one.kind == "cuda-graph")
     assert (graph.dev_days, graph.risk, graph.quadrant) == (20.0, "high", "big bet")
 
@@ -76,17 +75,17 @@ def test_candidates_without_days_have_those_of_their_kind():
 
 def test_a_name_that_stands_in_plan_and_diagnosis_is_told_apart():
     plan = Plan((Candidate("CUDA graph", ("a",), 2.0),))
-    both = joined(plan, [Candidate("CUDA graph", ("b",), 3.0)])
+    both = plan_with_advice(plan, [Candidate("CUDA graph", ("b",), 3.0)])
     assert [one.name for one in both.candidates] == ["CUDA graph", "CUDA graph (diagnose)"]
-    assert joined(None, []) is None
+    assert plan_with_advice(None, []) is None
 
 
 def test_without_any_candidate_the_parts_are_shown_and_a_budget_makes_no_sense():
-    made = decide(ABC, Question())
+    made = decide(ABC)
     assert [row.name for row in made.ranking.rows] == ["a", "b"]
     assert any("--plan" in note for note in made.ranking.notes)
     with pytest.raises(UsageError, match="no candidate"):
-        decide(ABC, Question(days=3))
+        decide(ABC, days=3)
 
 
 def test_an_entry_that_others_hide_may_be_named_in_a_plan():
@@ -108,6 +107,6 @@ def test_an_entry_that_others_hide_may_be_named_in_a_plan():
     timeline = Timeline(names=("a", "b"), gpu=gpu, window_s=(0.0, 1.0))
     traced = dataclasses.replace(ABC, entries=(ProfileEntry("a", 1.0, 1), ProfileEntry("b", 1.0, 1)), timeline=timeline)
     plan = Plan((Candidate("first", ("a",), 2.0), Candidate("hidden", ("b",), 2.0)))
-    rows = {row.name: row for row in decide(traced, Question(plan=plan)).ranking.rows}
+    rows = {row.name: row for row in decide(traced, plan=plan).ranking.rows}
     assert rows["first"].overall_speedup == pytest.approx(2.0)
     assert rows["hidden"].overall_speedup == 1.0

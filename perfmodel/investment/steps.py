@@ -1,4 +1,4 @@
-"""The kinds of steps of a path: what each makes of the run that the steps before it left."""
+"""What each kind of step of a scenario does to the run that the steps before it left."""
 
 from __future__ import annotations
 
@@ -17,22 +17,36 @@ from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.predict import predict
 from perfmodel.profile.profile import ProfileEntry
 
-#: which dimension of an operator grows with the number of items of a run
+#: dimensions that grow with the number of items of a run; the first one that an operator has is used
 _BATCH_DIMENSIONS = ("batch", "n", "rows", "numel", "tokens")
+
+Names = tuple[str, ...]
 
 
 @dataclass
 class Run:
-    """The run after the steps so far: its entries by name, what was touched, and the items it works on."""
+    """The run after the steps so far.
+
+    Attributes
+    ----------
+    entries : name -> entry.
+    hardware : the machine, or None.
+    touched : entries that a step has changed.
+    growth : new over old number of items that the run works on.
+    """
 
     entries: dict[str, ProfileEntry]
     hardware: Hardware | None
     touched: set[str] = field(default_factory=set)
-    grown: float = 1.0
+    growth: float = 1.0
 
-    def time_s(self, names: tuple[str, ...] = ()) -> float:
+    def time_s(self, names: Names = ()) -> float:
         """Return the time of some entries, or of all [s]."""
         return math.fsum(entry.time_s for name, entry in self.entries.items() if not names or name in names)
+
+    def set_time(self, name: str, time_s: float) -> None:
+        """Give an entry a new time [s]."""
+        self.entries[name] = dataclasses.replace(self.entries[name], time_s=time_s)
 
     def predicted_s(self, op: Operator, step: Step) -> float:
         """Return the predicted time of one call [s]."""
@@ -45,26 +59,31 @@ class Run:
         op = self.entries[name].op
         if op is None:
             raise step.error(
-                f"nothing says what {name!r} computes, so its new time cannot be predicted.",
+                f"the operator of {name!r} is not known, so its new time cannot be predicted.",
                 "Give it an [[operators]] table, or use kind = 'scale' with a speedup.",
             )
         return op
 
 
-def _scale(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[str, ...], str]:
+def apply_step(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
+    """Apply a step to a run; return the entries that replace its targets, and the basis of their new time."""
+    return _KINDS[step.kind](step, targets, run)
+
+
+def _scale(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
     time_s = run.time_s(targets)
     if step.new_time_s is not None:
-        factor, basis = (step.new_time_s / time_s if time_s else 0.0), "the path's new time"
+        factor, basis = (step.new_time_s / time_s if time_s else 0.0), "new time in the scenario"
     else:
         assert step.speedup is not None
-        factor, basis = 1.0 / step.speedup, "the path's speedup"
+        factor, basis = 1.0 / step.speedup, "speedup in the scenario"
     for name in targets:
-        run.entries[name] = dataclasses.replace(run.entries[name], time_s=run.entries[name].time_s * factor)
+        run.set_time(name, run.entries[name].time_s * factor)
     return targets, basis
 
 
-def _changed(change: Callable[[Operator], Operator], step: Step, targets: tuple[str, ...], run: Run) -> str:
-    """Change the operators of some entries, and their times by the ratio of the predictions."""
+def _change_operators(change: Callable[[Operator], Operator], step: Step, targets: Names, run: Run) -> str:
+    """Change the operators of some entries, and scale their times by the ratio of the predictions."""
     for name in targets:
         op, entry = run.operator(name, step), run.entries[name]
         try:
@@ -77,42 +96,43 @@ def _changed(change: Callable[[Operator], Operator], step: Step, targets: tuple[
     return f"ratio of the predictions on {run.hardware.name}"
 
 
-def _dtype(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[str, ...], str]:
-    return targets, _changed(lambda op: op.changed(dtype=step.dtype), step, targets, run)
+def _dtype(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
+    return targets, _change_operators(lambda op: op.changed(dtype=step.dtype), step, targets, run)
 
 
-def _algorithm(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[str, ...], str]:
+def _algorithm(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
     def change(op: Operator) -> Operator:
         if "algorithm" not in op.dimensions():
-            raise UsageError(f"{op.op} has one algorithm only.", remedy="Take it out of the targets.")
+            raise UsageError(f"{op.op} has only one algorithm.", remedy="Remove it from the targets.")
         return op.changed(algorithm=step.algorithm)
 
-    return targets, _changed(change, step, targets, run)
+    return targets, _change_operators(change, step, targets, run)
 
 
-def _batch(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[str, ...], str]:
-    """Scale the work of every target; what nothing says the work of takes the factor in time.
+def _batch(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
+    """Scale the work of every target; the time of a target without a known operator grows by the factor.
 
-    As many kernels are launched and as many values fetched as before: those gaps of a traced run keep their time.
+    The number of launches and of fetched values does not change: those gaps of a traced run keep their time.
     """
     assert step.factor is not None
+    factor = step.factor
     fixed = set(step.resolve(step.fixed, run.entries)) if step.fixed else set()
     fixed |= {name for name in targets if name == LAUNCH_GAPS or name.startswith(SYNC_GAPS)}
-    moving = tuple(name for name in targets if name not in fixed)
-    known = tuple(name for name in moving if run.entries[name].op is not None and run.hardware is not None)
-    if known:
-        _changed(lambda op: _with_batch(op, step.factor or 1.0), step, known, run)
-    for name in moving:
-        if name not in known:
-            run.entries[name] = dataclasses.replace(run.entries[name], time_s=run.entries[name].time_s * step.factor)
-    run.grown *= step.factor
-    basis = f"ratio of the predictions for {len(known)} entries" if known else ""
-    rest = f"time in proportion for {len(moving) - len(known)}" if len(moving) > len(known) else ""
+    growing = tuple(name for name in targets if name not in fixed)
+    predicted = tuple(name for name in growing if run.entries[name].op is not None and run.hardware is not None)
+    if predicted:
+        _change_operators(lambda op: _with_batch(op, factor), step, predicted, run)
+    for name in growing:
+        if name not in predicted:
+            run.set_time(name, run.entries[name].time_s * factor)
+    run.growth *= factor
+    basis = f"ratio of the predictions for {len(predicted)} entries" if predicted else ""
+    rest = f"in proportion for {len(growing) - len(predicted)}" if len(growing) > len(predicted) else ""
     return targets, ", ".join(part for part in (basis, rest) if part)
 
 
 def _with_batch(op: Operator, factor: float) -> Operator:
-    """Return an operator on ``factor`` times as many items: rows of a product, sequences, pixels or rows."""
+    """Return an operator on ``factor`` times as many items: rows of a product, sequences, images or rows."""
     dimension = next((name for name in _BATCH_DIMENSIONS if name in op.dimensions()), "")
     if isinstance(op, Memcpy):
         dimension = "bytes"
@@ -123,41 +143,42 @@ def _with_batch(op: Operator, factor: float) -> Operator:
     return op.changed(**{dimension: max(1, round(getattr(op, dimension) * factor))})
 
 
-def _checkpoint(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[str, ...], str]:
-    """Compute the targets once more in the backward pass, instead of keeping their activations."""
+def _checkpoint(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
+    """Compute the targets a second time in the backward pass, instead of keeping their activations."""
     name = f"recomputation ({step.name})"
     run.entries[name] = ProfileEntry(name, step.share * run.time_s(targets))
-    return (*targets, name), f"{100 * step.share:g} % of the targets' time once more"
+    return (*targets, name), f"{100 * step.share:g} % of the targets' time added"
 
 
-def _fuse(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[str, ...], str]:
-    """Make one entry of several."""
+def _fuse(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
+    """Replace several entries by one."""
+    if step.name in run.entries and step.name not in targets:
+        raise step.error(f"{step.name!r} is the name of another entry of the profile.", "Rename the step.")
     before_s = run.time_s(targets)
     if step.speedup is not None:
-        after_s, basis = before_s / step.speedup, "the path's speedup"
+        after_s, basis = before_s / step.speedup, "speedup in the scenario"
     else:
         operators = [run.operator(name, step) for name in targets]
         if run.hardware is None:
             raise step.error("a 'fuse' step without a speedup needs a machine.", "Name it with --on.")
         try:
-            made = fuse(operators, run.hardware, times_s=[run.entries[name].time_s for name in targets])
+            fusion = fuse(operators, run.hardware, times_s=[run.entries[name].time_s for name in targets])
         except UsageError as error:
             raise step.error(error.message, error.remedy) from None
-        after_s, basis = made.fused_time_s, f"{made.verdict}: {made.reason}"
+        after_s, basis = fusion.fused_time_s, f"{fusion.verdict}: {fusion.reason}"
     for name in targets:
         del run.entries[name]
     run.entries[step.name] = ProfileEntry(step.name, after_s)
     return (step.name,), basis
 
 
-def _remove(step: Step, targets: tuple[str, ...], run: Run) -> tuple[tuple[str, ...], str]:
+def _remove(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
     for name in targets:
-        run.entries[name] = dataclasses.replace(run.entries[name], time_s=0.0)
+        run.set_time(name, 0.0)
     return targets, "removed"
 
 
-#: kind -> what does it; returns the entries that it leaves of the targets, and where their time comes from
-DO: Mapping[str, Callable[[Step, tuple[str, ...], Run], tuple[tuple[str, ...], str]]] = {
+_KINDS: Mapping[str, Callable[[Step, Names, Run], tuple[Names, str]]] = {
     "scale": _scale,
     "dtype": _dtype,
     "algorithm": _algorithm,
