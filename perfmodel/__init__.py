@@ -1,17 +1,18 @@
-"""perfmodel: the bound, the time to expect, the time measured and what is worth optimising first.
+"""perfmodel: the bound, the predicted time, the measured time, and what is worth optimising first.
 
     import perfmodel as pm
 
-    a100 = pm.hardware("a100-sxm4-40gb")
-    p = pm.predict(pm.Gemm(m=4096, n=4096, k=4096, dtype="fp16"), a100)
+    p = pm.predict(pm.Gemm(m=4096, n=4096, k=4096, dtype="fp16"), "a100-sxm4-40gb")
     p.bound_time_s, p.predicted_time_s, p.limiter
 
-Names are loaded when first used: importing perfmodel imports neither numpy nor torch nor matplotlib.
+Names are loaded when they are first used: importing perfmodel imports neither numpy nor torch nor matplotlib.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ _PUBLIC = {
     "Hardware": "perfmodel.core.hardware",
     "Prediction": "perfmodel.prediction.result",
     "Report": "perfmodel.core.report",
+    "report": "perfmodel.core.report",
     "arithmetic_intensity": "perfmodel.core.roofline",
     "attainable_flop_per_s": "perfmodel.core.roofline",
     "ridge_point": "perfmodel.core.roofline",
@@ -31,10 +33,10 @@ _PUBLIC = {
     "load_operator": "perfmodel.operators",
     "operator_names": "perfmodel.operators",
     "parse_operators": "perfmodel.operators.parse",
-    "bound_time": "perfmodel.prediction.predict",
-    "predict": "perfmodel.prediction.predict",
+    "bound_time": "perfmodel.api",
+    "predict": "perfmodel.api",
     "sweep": "perfmodel.prediction.sweep",
-    "predict_model": "perfmodel.prediction.whole_model",
+    "predict_model": "perfmodel.api",
     "read_model_config": "perfmodel.workloads.config",
     "forward_pass": "perfmodel.workloads.transformer",
     "amdahl_speedup": "perfmodel.investment.amdahl",
@@ -46,34 +48,53 @@ _PUBLIC = {
     "Plan": "perfmodel.investment.plan",
     "read_plan": "perfmodel.investment.plan",
     "Economics": "perfmodel.investment.economics",
-    "diagnose": "perfmodel.diagnosis.diagnose",
+    "diagnose": "perfmodel.api",
     "against": "perfmodel.diagnosis.against",
     "read_scenario": "perfmodel.investment.scenario",
-    "what_if": "perfmodel.investment.what_if",
+    "what_if": "perfmodel.api",
     "fuse": "perfmodel.diagnosis.fusion",
     "limits": "perfmodel.diagnosis.limits",
     "breakdown_plot": "perfmodel.render.plots.breakdown",
     "timeline_plot": "perfmodel.render.plots.timeline",
-    "headroom": "perfmodel.investment.headroom",
-    "rank_candidates": "perfmodel.investment.ranking",
+    "headroom": "perfmodel.api",
+    "rank_candidates": "perfmodel.api",
     "Profile": "perfmodel.profile.profile",
     "ProfileEntry": "perfmodel.profile.profile",
     "hardware": "perfmodel.hardware_catalog",
     "hardware_names": "perfmodel.hardware_catalog",
     "read_profile": "perfmodel.formats",
     "read_profiles": "perfmodel.formats",
-    "roofline_plot": "perfmodel.render.plots.roofline",
+    "roofline_plot": "perfmodel.api",
 }
 
 
-if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complete
+#: old name -> name, for one release
+_RENAMED = {
+    "forward": "forward_pass",
+    "against": "compare_diagnoses",
+    "limits": "profile_limits",
+    "rank": "rank_candidates",
+    "fuse": "fuse_operators",
+    "read_path": "read_scenario",
+}
+
+
+if TYPE_CHECKING:  # what type checkers and editors see; operators that are not listed are typed as Any
+    from perfmodel.api import bound_time as bound_time
+    from perfmodel.api import diagnose as diagnose
+    from perfmodel.api import headroom as headroom
+    from perfmodel.api import predict as predict
+    from perfmodel.api import predict_model as predict_model
+    from perfmodel.api import rank_candidates as rank_candidates
+    from perfmodel.api import roofline_plot as roofline_plot
+    from perfmodel.api import what_if as what_if
     from perfmodel.core.hardware import Hardware as Hardware
     from perfmodel.core.report import Report as Report
+    from perfmodel.core.report import report as report
     from perfmodel.core.roofline import arithmetic_intensity as arithmetic_intensity
     from perfmodel.core.roofline import attainable_flop_per_s as attainable_flop_per_s
     from perfmodel.core.roofline import ridge_point as ridge_point
     from perfmodel.diagnosis.against import against as against
-    from perfmodel.diagnosis.diagnose import diagnose as diagnose
     from perfmodel.diagnosis.fusion import fuse as fuse
     from perfmodel.diagnosis.limits import limits as limits
     from perfmodel.errors import InputFileError as InputFileError
@@ -90,12 +111,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.investment.amdahl import gustafson_speedup as gustafson_speedup
     from perfmodel.investment.amdahl import serial_fraction as serial_fraction
     from perfmodel.investment.economics import Economics as Economics
-    from perfmodel.investment.headroom import headroom as headroom
     from perfmodel.investment.plan import Plan as Plan
     from perfmodel.investment.plan import read_plan as read_plan
-    from perfmodel.investment.ranking import rank_candidates as rank_candidates
     from perfmodel.investment.scenario import read_scenario as read_scenario
-    from perfmodel.investment.what_if import what_if as what_if
     from perfmodel.operators import Operator as Operator
     from perfmodel.operators import load_operator as load_operator
     from perfmodel.operators import operator_names as operator_names
@@ -115,36 +133,40 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test keeps it complet
     from perfmodel.operators.rms_norm import RmsNorm as RmsNorm
     from perfmodel.operators.softmax import Softmax as Softmax
     from perfmodel.operators.transpose import Transpose as Transpose
-    from perfmodel.prediction.predict import bound_time as bound_time
-    from perfmodel.prediction.predict import predict as predict
     from perfmodel.prediction.result import Prediction as Prediction
     from perfmodel.prediction.sweep import sweep as sweep
-    from perfmodel.prediction.whole_model import predict_model as predict_model
     from perfmodel.profile.candidate import Candidate as Candidate
     from perfmodel.profile.profile import Profile as Profile
     from perfmodel.profile.profile import ProfileEntry as ProfileEntry
     from perfmodel.render.plots.breakdown import breakdown_plot as breakdown_plot
-    from perfmodel.render.plots.roofline import roofline_plot as roofline_plot
     from perfmodel.render.plots.timeline import timeline_plot as timeline_plot
     from perfmodel.workloads.config import read_model_config as read_model_config
     from perfmodel.workloads.transformer import forward_pass as forward_pass
+
+    def __getattr__(name: str) -> Any: ...
 else:
 
     def __getattr__(name: str) -> Any:
         """Load a public name, or an operator class, when it is first used (PEP 562)."""
-        if name in _PUBLIC:
-            value = getattr(importlib.import_module(_PUBLIC[name]), name)
-        elif name[:1].isupper():
-            from perfmodel.operators import load_class
-
-            try:
-                value = load_class(name)
-            except KeyError:
-                raise AttributeError(f"module 'perfmodel' has no attribute {name!r}") from None
-        else:
-            raise AttributeError(f"module 'perfmodel' has no attribute {name!r}")
+        if name in _RENAMED and name not in _PUBLIC:
+            new = _RENAMED[name]
+            message = f"perfmodel.{name} is now perfmodel.{new}; the old name will be removed in the next release."
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            return getattr(sys.modules[__name__], new)
+        value = getattr(importlib.import_module(_PUBLIC[name]), name) if name in _PUBLIC else _operator_class(name)
         globals()[name] = value
         return value
+
+
+def _operator_class(name: str) -> Any:
+    if name[:1].isupper():
+        from perfmodel.operators import load_class
+
+        try:
+            return load_class(name)
+        except KeyError:
+            pass
+    raise AttributeError(f"module 'perfmodel' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

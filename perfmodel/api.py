@@ -6,16 +6,29 @@ The rooms below take a `Hardware`; they know no catalog. Here a name, an alias o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.core.hardware import Hardware
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from perfmodel.core.roofline import Bound
+    from perfmodel.diagnosis.limits import Limit
+    from perfmodel.diagnosis.result import Diagnosis
+    from perfmodel.investment.economics import Economics
+    from perfmodel.investment.plan import Plan
+    from perfmodel.investment.ranking import Ranking
+    from perfmodel.investment.scenario import Scenario
+    from perfmodel.investment.what_if import WhatIf
     from perfmodel.operators import Operator
     from perfmodel.prediction.result import Prediction
     from perfmodel.prediction.whole_model import WholeModel
+    from perfmodel.profile.candidate import Candidate
+    from perfmodel.profile.effort import Effort
+    from perfmodel.profile.profile import Profile
+    from perfmodel.render.plots.roofline import Point
 
 #: a machine, or how the catalog finds it: name, alias, path of a spec file
 Machine = Hardware | str | os.PathLike[str]
@@ -71,3 +84,75 @@ def predict_model(
     from perfmodel.prediction.whole_model import predict_model as predict_on
 
     return predict_on(operators, find_machine(hardware), cache=cache, library=library)
+
+
+def diagnose(
+    profile: Profile, hardware: Machine | None = None, *, effort: Mapping[str, Effort] | None = None
+) -> Diagnosis:
+    """Return where the time of a run goes and what would save it; see `perfmodel.diagnosis.diagnose.diagnose`."""
+    from perfmodel.diagnosis.diagnose import diagnose as diagnose_on
+
+    return diagnose_on(profile, _machine_or_none(hardware), **_given(effort=effort))
+
+
+def profile_limits(profile: Profile, hardware: Machine | None = None) -> tuple[Limit, ...]:
+    """Return what limits each entry of a profile; see `perfmodel.diagnosis.limits.profile_limits`."""
+    from perfmodel.diagnosis.limits import profile_limits as limits_on
+
+    return limits_on(profile, _machine_or_none(hardware))
+
+
+def headroom(
+    profile: Profile,
+    *,
+    local_speedup: float = 2.0,
+    economics: Economics | None = None,
+    hardware: Machine | None = None,
+) -> Ranking:
+    """Rank the entries of a profile by what they could be worth; see `perfmodel.investment.headroom.headroom`."""
+    from perfmodel.investment.headroom import headroom as headroom_on
+
+    machine = _machine_or_none(hardware)
+    return headroom_on(profile, local_speedup=local_speedup, economics=economics, hardware=machine)
+
+
+def rank_candidates(
+    profile: Profile,
+    candidates: Plan | Sequence[Candidate],
+    economics: Economics | None = None,
+    *,
+    hardware: Machine | None = None,
+    cap: bool = True,
+    by: str = "roi",
+    days: float | None = None,
+) -> Ranking:
+    """Rank candidates by return on investment; see `perfmodel.investment.ranking.rank_candidates`."""
+    from perfmodel.investment.ranking import rank_candidates as rank_on
+
+    machine = _machine_or_none(hardware)
+    return rank_on(profile, candidates, economics, hardware=machine, cap=cap, by=by, days=days)
+
+
+def what_if(profile: Profile, scenario: Scenario, hardware: Machine | None = None) -> WhatIf:
+    """Return a run after each step of a scenario; see `perfmodel.investment.what_if.what_if`."""
+    from perfmodel.investment.what_if import what_if as what_if_on
+
+    return what_if_on(profile, scenario, _machine_or_none(hardware))
+
+
+def roofline_plot(
+    hardware: Machine, points: Iterable[Point], *, dtype: str | None = None, title: str | None = None
+) -> Figure:
+    """Return a matplotlib figure of the roofline of a machine; see `perfmodel.render.plots.roofline.roofline_plot`."""
+    from perfmodel.render.plots.roofline import roofline_plot as plot_on
+
+    return plot_on(find_machine(hardware), points, dtype=dtype, title=title)
+
+
+def _machine_or_none(machine: Machine | None) -> Hardware | None:
+    return None if machine is None else find_machine(machine)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Return the options that are not None: the room's function has the default of the others."""
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,22 +1,26 @@
-"""The `perfmodel` program: finds the commands, runs one, and turns errors into messages and exit codes."""
+"""The `perfmodel` program: finds the commands, runs one, and turns errors into messages and exit codes.
+
+A command is a module of this package, or one that the entry-point group ``perfmodel.commands`` names, with a function
+``command`` or, for a group of commands, a typer program ``app``. The module's name is the command's.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-import pkgutil
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Annotated
 
 import typer
 
-import perfmodel.cli
 from perfmodel import __version__
+from perfmodel.cli._renamed import with_new_names
 from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
+from perfmodel.plugins import load_module, module_names, warn_of_plugin
 
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
@@ -25,27 +29,58 @@ _EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3
 _ANYWHERE = ("--debug", "--no-color")
 
 
-def build_app() -> typer.Typer:
-    """Return the program with every command of this package: one module each, named after the command."""
-    app = typer.Typer(
+def command_modules() -> Mapping[str, str]:
+    """Return every command with its module, without importing any."""
+    return {name: module for name, module in module_names("perfmodel.cli", "commands").items() if name != "app"}
+
+
+def build_app(only: str = "") -> typer.Typer:
+    """Return the program with all commands, or with one: the others then need not be imported."""
+    app = _new_app()
+    app.callback()(_program)
+    modules = command_modules()
+    for name in [only] if only else sorted(modules):
+        module = load_module(name, modules)
+        if module is None:
+            continue
+        if not modules[name].startswith("perfmodel."):
+            fault = _fault_of(name, module)
+            if fault:
+                warn_of_plugin(name, modules[name], fault)
+                continue
+        _add(app, name, module)
+    return app
+
+
+def _new_app() -> typer.Typer:
+    return typer.Typer(
         name="perfmodel",
-        help="The physical limit of a GPU operator, the time to expect, the time it takes, and what to optimise first.",
+        help="The physical bound of a GPU operator, its predicted and its measured time, and what to optimise first.",
         no_args_is_help=True,
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_program)
-    for found in pkgutil.iter_modules(perfmodel.cli.__path__):
-        if found.name.startswith("_") or found.name == "app":
-            continue
-        module = importlib.import_module(f"perfmodel.cli.{found.name}")
-        name = found.name.replace("_", "-")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
-        else:
-            app.command(name=name)(module.command)
-    return app
+
+
+def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name.replace("_", "-"))
+    else:
+        app.command(name=name.replace("_", "-"))(module.command)
+
+
+def _fault_of(name: str, module: ModuleType) -> str:
+    """Return why a plugin's module cannot be a command, "" where it can."""
+    if not hasattr(module, "app") and not hasattr(module, "command"):
+        return "it has neither a function command nor a typer program app"
+    trial = _new_app()
+    try:
+        _add(trial, name, module)
+        typer.main.get_command(trial)
+    except Exception as error:  # noqa: BLE001 -- whatever a plugin does, perfmodel goes on without it
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _show_version(wanted: bool) -> None:
@@ -67,15 +102,17 @@ def _program(
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; messages go to stderr.
 
-    0 done; 1 done, and the finding is bad; 2 wrong usage; 3 an input file is wrong; 4 a device or optional
-    dependency is missing; 70 a fault of perfmodel itself; 130 interrupted.
+    0 done; 1 done, with a bad finding; 2 wrong usage; 3 a wrong input file; 4 a missing device or optional
+    dependency; 70 a fault in perfmodel itself; 130 interrupted.
     """
     arguments = _hoist(arguments)
     debug = "--debug" in arguments[:2]
     if "--no-color" in arguments[:2]:
         os.environ["NO_COLOR"] = "1"
     try:
-        code = build_app()(args=arguments, prog_name="perfmodel", standalone_mode=False)
+        arguments = with_new_names(arguments)
+        app = build_app(_named_command(arguments))
+        code = app(args=arguments, prog_name="perfmodel", standalone_mode=False)
         sys.stdout.flush()
         if code == EXIT_INTERRUPTED:  # typer's own answer to Ctrl-C
             return _interrupted()
@@ -85,13 +122,19 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except (BrokenPipeError, SystemExit):
-        # The reader has what it wanted (`| head`); typer turns that into SystemExit while it prints help.
+        # The reader of the pipe has gone (`| head`); typer turns that into SystemExit while it prints help.
         _abandon_stdout()
         return 0
     except Exception as error:  # noqa: BLE001 -- no traceback reaches a user who did not ask for one
         if debug:
             traceback.print_exception(error)
         return _explain(error, arguments)
+
+
+def _named_command(arguments: Sequence[str]) -> str:
+    """Return the command that a command line begins with, "" for help, completion and misspelt names."""
+    first = next((word for word in arguments if word not in _ANYWHERE), "")
+    return next((name for name in (first, first.replace("-", "_")) if name in command_modules()), "")
 
 
 def _interrupted() -> int:
@@ -104,30 +147,30 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
     if isinstance(error, typer.TyperException):
         # Without a message typer has printed the help instead.
         if error.format_message():
-            said = " ".join(error.format_message().replace("Value error, ", "").split())
-            unknown = said.startswith("No such command")
+            message = " ".join(error.format_message().replace("Value error, ", "").split())
+            unknown = message.startswith("No such command")
             command = "" if unknown else next((f" {word}" for word in arguments if not word.startswith("-")), "")
-            _complain(f"{said} See: perfmodel{command} --help")
+            _complain(f"{message} See: perfmodel{command} --help")
         return 2
     if isinstance(error, PerfModelError):
         _complain(str(error))
         return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 2)
     if isinstance(error, OSError):
         _abandon_stdout()
-        _complain(f"the system refuses: {error.strerror or error}.")
+        _complain(f"the operating system reports: {error.strerror or error}.")
         return 2
     _complain(f"fault in perfmodel: {type(error).__name__}: {error}. Run again with --debug and report it.")
     return EXIT_INTERNAL
 
 
 def _abandon_stdout() -> None:
-    """Point stdout away from what cannot be written: the interpreter flushes it once more at exit."""
+    """Point stdout at the null device: the interpreter flushes it once more at exit, which would fail."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _hoist(arguments: Sequence[str]) -> list[str]:
-    """Move the options that may stand anywhere to the front, where the program's own options stand."""
+    """Move the program's own options, which may stand anywhere, to the front."""
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     before, after = list(arguments[:end]), list(arguments[end:])
     front = [option for option in _ANYWHERE if option in before]
