@@ -1,39 +1,31 @@
-"""Which format a profile has, told from its content, and the reader for it.
+"""Recognises the format of a profile from its content and reads it.
 
-A reader is a module of this package with ``NAME`` (what `Profile.format` says), ``sniff(head)`` (whether the first
-`HEAD_BYTES` of the file, unpacked where it is gzip, are of its format) and ``read(path, options)``. `READERS` lists
-them; the first that recognises the head reads the file.
+A format is a module, or a package, of ``perfmodel.formats``, or the module that an entry point of the group
+``perfmodel.formats`` names. A module is a reader if it has the attributes of `Reader`; a package with several formats
+lists its readers in ``READERS``. Other modules are helpers.
 """
 
 from __future__ import annotations
 
 import functools
 import gzip
-import importlib
 import os
 import stat
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, cast
 
-from perfmodel.errors import InputFileError, UsageError, unknown_name
+from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
 from perfmodel.files import read_text
+from perfmodel.plugins import load_module, module_names, warn_of_plugin
 from perfmodel.profile.profile import Profile
 
-#: modules of this package, the most particular format first; a plain table is what nothing else recognised
-READERS: tuple[str, ...] = (
-    "torch_trace.reader",
-    "nsys.sqlite",
-    "ncu",
-    "nvprof",
-    "key_averages",
-    "nsys.stats",
-)
-#: what `Reader.sniff` gets to see
+_PACKAGE = "perfmodel.formats"
+#: bytes at the start of a file that `Reader.sniff` sees
 HEAD_BYTES = 65536
-#: how entries of a trace are told apart
+#: what tells the entries of a trace apart
 GROUPINGS = ("shape", "op", "kernel")
 #: a trace above this size is read piece by piece
 STREAM_ABOVE_BYTES = 1_000_000_000
@@ -41,13 +33,13 @@ STREAM_ABOVE_BYTES = 1_000_000_000
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a reader may be asked for; each takes what concerns its format.
+    """Options for reading; each reader uses those that concern its format.
 
     Attributes
     ----------
-    by : what makes an entry of a trace: an operator with its "shape", an "op" by its name, or a "kernel".
-    all_steps : count what ran outside the profiler's steps too.
-    stream_above_bytes : unpacked size from which on a trace is read piece by piece [B].
+    by : what an entry of a trace is: a framework's operator with its "shape", an "op" by name, or a "kernel".
+    all_steps : also count what ran outside the profiler's steps.
+    stream_above_bytes : unpacked size above which a trace is read piece by piece [B].
 
     Raises
     ------
@@ -64,18 +56,101 @@ class ReadOptions:
             raise unknown_name("grouping", self.by, GROUPINGS, place="by")
 
 
+DEFAULTS = ReadOptions()
+
+
 class Reader(Protocol):
-    """What a module of `READERS` offers."""
+    """What the module of a format provides.
+
+    Attributes
+    ----------
+    NAME : name of the format, which `Profile.format` repeats.
+    PRECEDENCE : readers are asked in falling order, the most particular format first: 100 for a format with a magic
+        number or keys of its own, 50 to 90 for one recognised by the headers of its tables, 0 for the plain table.
+    """
 
     NAME: str
+    PRECEDENCE: int
 
     def sniff(self, head: bytes) -> bool:
-        """Whether a file that starts like this is of the format."""
+        """Whether a file with these first `HEAD_BYTES`, unpacked if it is gzip, has the format."""
         ...
 
     def read(self, path: str | os.PathLike[str], options: ReadOptions) -> Profile:
-        """Read the file."""
+        """Read the file; raise `InputFileError` if it is damaged."""
         ...
+
+
+_ATTRIBUTES = ("NAME", "PRECEDENCE", "sniff", "read")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A profile format and its reader.
+
+    Attributes
+    ----------
+    reader : the module that reads it.
+    plugin, module : the entry point that added it and the module which that names; empty for perfmodel's own.
+    """
+
+    reader: Reader
+    plugin: str = ""
+    module: str = ""
+
+    def recognises(self, head: bytes) -> bool:
+        """Whether the reader takes a file with this head; a plugin that fails here is skipped with a warning."""
+        try:
+            return bool(self.reader.sniff(head))
+        except Exception as error:
+            if not self.plugin:
+                raise
+            warn_of_plugin(self.plugin, self.module, f"sniff: {type(error).__name__}: {error}")
+            return False
+
+    def read(self, path: str | os.PathLike[str], options: ReadOptions) -> Profile:
+        """Read a file.
+
+        Raises
+        ------
+        InputFileError
+            When the file is damaged, or a plugin fails on it in any way.
+        """
+        try:
+            return self.reader.read(path, options)
+        except PerfModelError:
+            raise
+        except Exception as error:
+            if not self.plugin:
+                raise
+            raise InputFileError(
+                f"the plugin {self.plugin!r} ({self.module}) failed: {type(error).__name__}: {error}.",
+                place=os.fspath(path),
+                remedy="Update or uninstall the plugin.",
+            ) from error
+
+
+@functools.cache
+def formats() -> tuple[Format, ...]:
+    """Return all profile formats in the order in which they are tried."""
+    every = sorted(_discovered(), key=lambda one: (-one.reader.PRECEDENCE, one.reader.NAME))
+    return tuple(every)
+
+
+def _discovered() -> Iterator[Format]:
+    """Import the modules of perfmodel.formats and of its plugins, and yield the readers among them."""
+    modules = module_names(_PACKAGE, "formats")
+    for name, path in modules.items():
+        module = load_module(name, modules)
+        if module is None:
+            continue
+        own = path.startswith(f"{_PACKAGE}.")
+        for reader in getattr(module, "READERS", (module,)):
+            missing = [attribute for attribute in _ATTRIBUTES if not hasattr(reader, attribute)]
+            if not missing:
+                yield Format(cast(Reader, reader)) if own else Format(cast(Reader, reader), name, path)
+            elif not own:
+                warn_of_plugin(name, path, f"a profile format needs {', '.join(_ATTRIBUTES)}; {missing[0]} is missing")
 
 
 def read_profile(
@@ -90,39 +165,34 @@ def read_profile(
     Parameters
     ----------
     path : the file, plain or gzip.
-    by : what makes an entry of a trace: a framework's operator with its "shape", an "op" by its name, or a "kernel".
-    all_steps : of a trace with profiler steps, count what ran outside of them too.
-    stream_above_bytes : unpacked size from which on a trace is read piece by piece [B].
+    by : what an entry of a trace is: a framework's operator with its "shape", an "op" by name, or a "kernel".
+    all_steps : in a trace with profiler steps, also count what ran outside them.
+    stream_above_bytes : unpacked size above which a trace is read piece by piece [B].
 
     Raises
     ------
     InputFileError
-        When the file cannot be read, or is of no known format.
+        When the file cannot be read, or has no known format.
     UsageError
         For an unknown grouping.
     """
     options = ReadOptions(by, all_steps, stream_above_bytes=stream_above_bytes)
-    reader = find_reader(path)
-    if reader is None:
-        from perfmodel.formats.table import reader as table
-
-        return table.read_profile(path)
-    return reader.read(path, options)
+    return find_format(path).read(path, options)
 
 
 def read_profiles(
     paths: Sequence[str | os.PathLike[str]], *, by: str = "shape", all_steps: bool = False, processes: int = 1
 ) -> list[Profile]:
-    """Read the profiles of several ranks, in the order given; see `read_profile`.
+    """Read the profiles of several ranks, in the order of ``paths``; see `read_profile`.
 
     Parameters
     ----------
     paths : the files.
     by, all_steps : as for `read_profile`.
-    processes : read in so many processes side by side, each with the memory that one file takes. Starting them takes
-        about 0.6 s, as long as reading 25 MB of events, so that it pays for large files only: two processes on two
-        cores took 1.3 s for 100 MB in 4 files that one process read in 1.6 s, and 1.6 s for 50 MB in 2 files
-        instead of 0.8 s. Processes are spawned: a script needs ``if __name__ == "__main__"``.
+    processes : number of processes that read side by side, each with the memory that one file takes. Starting them
+        takes about 0.6 s, as long as reading 25 MB of events, so they pay for large files only: on two cores, two
+        processes took 1.3 s for 100 MB in 4 files where one took 1.6 s, and 1.6 s for 50 MB in 2 files where one took
+        0.8 s. Processes are spawned, so a script needs ``if __name__ == "__main__"``.
 
     Raises
     ------
@@ -141,32 +211,28 @@ def read_profiles(
     # a fork would copy locks that other threads hold
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(processes, len(paths)), mp_context=context) as pool:
-        return list(pool.map(functools.partial(_read_plain, by=by, all_steps=all_steps), paths))
+        return list(pool.map(functools.partial(_read_picklable, by=by, all_steps=all_steps), paths))
 
 
-def _read_plain(path: str | os.PathLike[str], *, by: str, all_steps: bool) -> Profile:
-    """Read a profile whose mappings can be sent to another process."""
+def _read_picklable(path: str | os.PathLike[str], *, by: str, all_steps: bool) -> Profile:
+    """Read a profile with plain mappings, which can be sent to another process."""
     profile = read_profile(path, by=by, all_steps=all_steps)
     entries = tuple(replace(entry, metrics=dict(entry.metrics)) for entry in profile.entries)
     return replace(profile, entries=entries, skipped=dict(profile.skipped))
 
 
-def find_reader(path: str | os.PathLike[str]) -> Reader | None:
-    """Return the first reader that recognises a file, or None: a plain table."""
+def find_format(path: str | os.PathLike[str]) -> Format:
+    """Return the first format that recognises a file; the plain table takes every file that no other does."""
     head = read_head(path)
-    for name in READERS:
-        reader = cast(Reader, importlib.import_module(f"perfmodel.formats.{name}"))
-        if reader.sniff(head):
-            return reader
-    return None
+    return next(one for one in formats() if one.recognises(head))
 
 
 def _check_seekable(path: str | os.PathLike[str]) -> None:
-    """Refuse pipes and devices: a reader looks at the beginning first, and then reads the whole."""
+    """Refuse pipes and devices, since a file is first recognised by its beginning and then read from the start."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
-        return  # reading it says what is wrong
+        return  # reading the file raises a better message
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise InputFileError(
             "is a pipe or a device, which cannot be read twice.",
@@ -176,7 +242,7 @@ def _check_seekable(path: str | os.PathLike[str]) -> None:
 
 
 def read_head(path: str | os.PathLike[str]) -> bytes:
-    """Return the first `HEAD_BYTES` of a file, unpacked where it is gzip, without a byte order mark.
+    """Return the first `HEAD_BYTES` of a file, unpacked if it is gzip, without a byte order mark.
 
     Raises
     ------
@@ -193,5 +259,5 @@ def read_head(path: str | os.PathLike[str]) -> bytes:
     except (OSError, EOFError, ValueError, zlib.error):
         head = b""
     if not head.strip():
-        read_text(path)  # says what is wrong
+        read_text(path)  # raises the message for what is wrong
     return head.removeprefix(b"\xef\xbb\xbf")

@@ -1,17 +1,22 @@
-"""What the names of kernels, copies and runtime calls say: the same in the traces of every profiler."""
+"""What the names of kernels, copies and runtime calls tell, in the output of every profiler."""
 
 from __future__ import annotations
 
 import re
 
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.profile import timeline
 
-#: names of the kernels of NVIDIA's and AMD's collectives, DeepEP's, NVSHMEM's and PyTorch's symmetric-memory ones
+#: why an entry has no operator where the profiler records kernel names but no shapes
+NO_SHAPES = "the profiler does not record shapes"
+
+#: collectives of NCCL, RCCL, MSCCL, NVSHMEM, DeepEP, vLLM and PyTorch's symmetric memory
 _COLLECTIVE = re.compile(
     r"\b(?:ms)?r?ccl(?:Dev)?Kernel|\bnccl|mscclKernel|nvshmem|symm_mem|cross_device_reduce|(?:one|two)_shot_all_reduce"
     r"|one_shot_allreduce|two_shot_allreduce|multimem_all_reduce|intranode::(?:dispatch|combine)|"
     r"internode::(?:dispatch|combine)"
 )
+_STARTS_AS_COPY = re.compile(r"[\[ ]*(?:cuda |hip )?(mem(?:cpy|set))", re.IGNORECASE)
 _MEMCPY = re.compile(r"\bmemcpy\b|copybuffer", re.IGNORECASE)
 _MEMSET = re.compile(r"\bmemset\b|fillbuffer", re.IGNORECASE)
 _DIRECTIONS = (
@@ -21,10 +26,10 @@ _DIRECTIONS = (
      timeline.DEVICE_TO_DEVICE),
 )  # fmt: skip
 _COPY = re.compile(r"mem(?:cpy|set)", re.IGNORECASE)
-#: kernels that round fp32 inputs to TF32 for the tensor cores: cuBLAS and cuDNN say tf32, CUTLASS the shape of its
+#: kernels that round fp32 inputs to TF32 for the tensor cores: cuBLAS and cuDNN write tf32, CUTLASS the shape of its
 #: matrix instruction, m16n8k8 with fp32 accumulation ("s1688gemm"); AMD calls the format xf32
 _TF32 = re.compile(r"tf32|xf32|(?<![a-z\d])s1688(?!.*(?:f16|bf16|half))", re.IGNORECASE)
-#: template arguments and parts of names of libraries -> PyTorch's name of the dtype
+#: template arguments and name parts of libraries -> PyTorch's name of the dtype
 _DTYPES = (
     (re.compile(r"\bc10::BFloat16\b|__nv_bfloat16|__hip_bfloat16"), "c10::BFloat16"),
     (re.compile(r"\bc10::Half\b|\b__half\b|hgemm"), "c10::Half"),
@@ -32,27 +37,41 @@ _DTYPES = (
     (re.compile(r"\bdouble\b|dgemm"), "double"),
     (re.compile(r"\blong\b"), "long"),
 )
-#: kernels that only move data know the size of an element: the dtype is one of that size
+#: kernels that only move data name the size of an element; the dtype is one of that size
 _OPAQUE = re.compile(r"OpaqueType<([1248])u?>")
 _OPAQUE_DTYPES = {"1": "char", "2": "c10::Half", "4": "float", "8": "double"}
 
 
-def gpu_category(category: str, name: str) -> int:
-    """Return the `GpuEvents.category` of an event: "kernel", "gpu_memcpy" or "gpu_memset" by its trace and its name."""
-    if "memcpy" in category:
-        return timeline.MEMCPY
-    if "memset" in category:
-        return timeline.MEMSET
+def event_kind(name: str, recorded_as: str = "") -> EventKind:
+    """Return the kind of a piece of GPU work.
+
+    Parameters
+    ----------
+    name : the name that the profiler gave it.
+    recorded_as : category in the trace ("kernel", "gpu_memcpy", "gpu_memset"). Without a category, work is a copy
+        if its name starts like one.
+
+    >>> event_kind("[CUDA memcpy HtoD]"), event_kind("ncclDevKernel_SendRecv(x)")
+    (<EventKind.MEMCPY: 'memcpy'>, <EventKind.COMMUNICATION: 'communication'>)
+    """
+    if not recorded_as and (copy := _STARTS_AS_COPY.match(name)):
+        recorded_as = copy.group(1).lower()
+    if "memcpy" in recorded_as:
+        return EventKind.MEMCPY
+    if "memset" in recorded_as:
+        return EventKind.MEMSET
     if _COLLECTIVE.search(name):
-        return timeline.COMMUNICATION
+        return EventKind.COMMUNICATION
     # ROCm writes some copies as kernels: "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBufferAligned"
     if name.startswith("__amd_rocclr_"):
-        return timeline.MEMCPY if _MEMCPY.search(name) else timeline.MEMSET if _MEMSET.search(name) else timeline.KERNEL
-    return timeline.KERNEL
+        if _MEMCPY.search(name):
+            return EventKind.MEMCPY
+        return EventKind.MEMSET if _MEMSET.search(name) else EventKind.KERNEL
+    return EventKind.KERNEL
 
 
 def copy_direction(name: str) -> int:
-    """Return the `GpuEvents.direction` of a copy by its name ("Memcpy HtoD (Pageable -> Device)"), or -1.
+    """Return the `GpuEvents.direction` of a copy from its name ("Memcpy HtoD (Pageable -> Device)"), or -1.
 
     >>> copy_direction("[CUDA memcpy Device-to-Host]") == timeline.DEVICE_TO_HOST
     True
@@ -61,12 +80,12 @@ def copy_direction(name: str) -> int:
 
 
 def copy_pinned(name: str) -> int:
-    """Return 1 where a copy's name says that the host's side is pinned, 0 for pageable, else -1."""
+    """Return 1 if a copy's name says that the host memory is pinned, 0 if pageable, -1 if it does not say."""
     return 1 if "Pinned" in name else 0 if "Pageable" in name else -1
 
 
 def api_category(name: str) -> int:
-    """Return the `ApiCalls.category` of a call by its name ("cudaLaunchKernel", "hipMemcpyAsync")."""
+    """Return the `ApiCalls.category` of a call from its name ("cudaLaunchKernel", "hipMemcpyAsync")."""
     if "Synchronize" in name:
         return timeline.SYNC
     if _COPY.search(name):
@@ -89,7 +108,7 @@ def uses_tf32(name: str) -> bool:
 
 
 def kernel_dtype(name: str) -> str:
-    """Return the dtype that a kernel works on, under PyTorch's name, as far as its own name says so, or empty.
+    """Return PyTorch's name of the dtype that a kernel works on, or "" if the kernel's name does not tell it.
 
     >>> kernel_dtype("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)")
     'float'
@@ -97,3 +116,8 @@ def kernel_dtype(name: str) -> str:
     if opaque := _OPAQUE.search(name):
         return _OPAQUE_DTYPES[opaque.group(1)]
     return next((dtype for pattern, dtype in _DTYPES if pattern.search(name)), "")
+
+
+def gpu_category(category: str, name: str) -> int:
+    """Return the code of `event_kind`."""
+    return event_kind(name, category).code

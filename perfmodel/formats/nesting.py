@@ -1,4 +1,4 @@
-"""Which range stands around which: the operators around an operator, around a call of the runtime, around a copy."""
+"""Finds the innermost range around each range or moment: the operator around an operator, or around a runtime call."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from perfmodel.profile.timeline import Floats, Ints
 
 
 def parents(start: Floats, end: Floats, thread: Ints) -> Ints:
-    """Return for each range the index of the innermost one around it on its thread, or -1.
+    """Return for each range the index of the innermost range around it on its thread, or -1.
 
-    A range stands inside another that started before it, or with it and ends later, and that still runs. A range that
-    outlasts the one it started in, by the rounding of times, is inside all the same.
+    A range is inside another one that started earlier, or at the same time and ends later, and that is still running.
+    It counts as inside even if it ends later than the outer one, since times are rounded.
     """
     order = np.lexsort((-end, start, thread))
     return _sweep(order, start, end, thread, start.size)
@@ -28,7 +28,7 @@ def innermost(start: Floats, end: Floats, thread: Ints, at: Floats, at_thread: I
 
 
 def _sweep(order: Ints, start: Floats, end: Floats, thread: Ints, ranges: int) -> Ints:
-    """Go through time on each thread with a stack of the ranges that run; the first ``ranges`` indices are ranges."""
+    """Walk through time thread by thread with a stack of running ranges; indices below ``ranges`` are ranges."""
     around = [-1] * start.size
     starts, ends, threads = start.tolist(), end.tolist(), thread.tolist()
     stack: list[int] = []
@@ -48,6 +48,6 @@ def _sweep(order: Ints, start: Floats, end: Floats, thread: Ints, ranges: int) -
 
 
 def self_time(duration: Floats, parent: Ints) -> Floats:
-    """Return each range's time outside the ranges directly inside it, never below 0."""
+    """Return each range's time outside its direct children, at least 0."""
     inner = np.bincount(parent[parent >= 0], weights=duration[parent >= 0], minlength=duration.size)
     return np.maximum(duration - inner, 0.0)

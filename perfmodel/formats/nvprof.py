@@ -1,7 +1,7 @@
-"""What ``nvprof`` prints, as CSV or as text: sums by kernel and by API call in one table, and the GPU's trace.
+"""Output of ``nvprof``, as CSV or as text: kernels and API calls in one table of sums, and the trace of the GPU.
 
-In CSV the units stand in a second header row and differ by column ("Time" in ms, "Avg" in us); in text they stand
-in each cell. The percentages of the GPU's work and of the API calls each add up to 100.
+In CSV the units are in a second header row and differ by column ("Time" in ms, "Avg" in us); in text each cell has
+its unit. The percentages of the GPU's work and those of the API calls each add up to 100.
 """
 
 from __future__ import annotations
@@ -11,28 +11,30 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from perfmodel.core.units import format_si
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
-from perfmodel.formats.detect import ReadOptions
+from perfmodel.formats.detect import DEFAULTS, ReadOptions
+from perfmodel.formats.kernel_names import NO_SHAPES, event_kind
 from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, column, seconds
-from perfmodel.formats.nsys.trace import gpu_trace
-from perfmodel.formats.table.columns import unit_s
-from perfmodel.formats.text.events import NO_SHAPES, category_word, device_notes
-from perfmodel.formats.text.numbers import NumberFormat
-from perfmodel.formats.text.percent import percent_notes
+from perfmodel.formats.nsys.timeline import device_notes
+from perfmodel.formats.nsys.trace import Tables, gpu_trace
+from perfmodel.formats.text.double_counting import percent_notes
+from perfmodel.formats.text.numbers import NumberFormat, unit_s
 from perfmodel.formats.text.stream import StreamTable, tables
-from perfmodel.profile import profile as categories
 from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.profile.timeline import Timeline
 
 NAME = "nvprof"
+PRECEDENCE = 70
 _BANNER = re.compile(r"^(?:==\d+==|=+) ?(?:NVPROF|Profiling (?:result|application))", re.MULTILINE)
 _SUM = {"time(%)", "time", "calls", "name"}
 _TRACE = {"start", "duration", "name"}
 _METRICS = {"kernel", "invocations", "metric name"}
-#: units as nvprof writes them; its sizes are binary: a memset of 1028 B is printed as 1.003906 KB
+#: nvprof's units of size are binary: it prints a memset of 1028 B as 1.003906 KB
 _UNITS = {"KB": "KiB", "MB": "MiB", "GB": "GiB"}
 _CELL = r"([\d.]+)([mun]?s)"
 _OTHER = r"[\d.]+[mun]?s"
@@ -41,12 +43,12 @@ _TEXT_ROW = re.compile(
     rf"\s*(?:([A-Za-z][A-Za-z /()]*):)?\s*([\d.]+)%\s+{_CELL}\s+(\d+)\s+{_OTHER}\s+{_OTHER}\s+{_OTHER}\s+(\S.*)"
 )
 _GPU, _API = "GPU activities", "API calls"
-#: nvprof writes points in every country, and no marks between thousands
+#: nvprof prints decimal points on every system, and no marks between thousands
 _NUMBERS = NumberFormat()
 
 
 def sniff(head: bytes) -> bool:
-    """Tell the output of nvprof by its banner or its headers."""
+    """Recognise the output of nvprof by its banner or its headers."""
     text = head.decode("utf-8", "replace")
     try:
         return bool(_BANNER.search(text)) or bool(tables(text, lambda cells: bool(_kind(cells)), place=""))
@@ -54,17 +56,16 @@ def sniff(head: bytes) -> bool:
         return True
 
 
-def read(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Profile:
+def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profile:
     """Read the output of ``nvprof``, ``nvprof --csv`` or ``nvprof --print-gpu-trace --csv``.
 
-    Entries are the kernels, copies and memsets of the GPU; a trace gives a time line too. The API calls of the
-    same table run beside them on the CPU and are left out; they are the entries, category "host", where nothing
-    of the GPU is there.
+    Entries are the kernels, copies and memsets of the GPU; a trace also gives a time line. API calls in the same table
+    run beside them on the CPU and are left out. Without GPU work they are the entries, category "host".
 
     Raises
     ------
     InputFileError
-        When the file cannot be read, holds no times, or a row is not whole.
+        When the file cannot be read, has no times, or a row is incomplete.
     """
     place = os.fspath(path)
     text = read_text(path)
@@ -74,42 +75,55 @@ def read(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Pr
         kind: [_with_units(table) for table in found if _kind(table.headers) == kind] for kind in (GPU_TRACE, API_TRACE)
     }
     if any(table.rows for table in traces[GPU_TRACE]):
-        entries, timeline, device = gpu_trace(traces, _NUMBERS, skipped, place, (options or ReadOptions()).by)
+        entries, timeline, device = gpu_trace(Tables(traces, _NUMBERS, skipped, place), options.by)
         return _profile(entries, device_notes(timeline), skipped, place, device=device, timeline=timeline)
     rows += [row for table in found if _kind(table.headers) == "sum" for row in _rows(table, skipped, place)]
     if not rows:
         raise _nothing(found, place)
-    gpu = [row for row in rows if row[0] == _GPU]
-    notes = [note for name in (_GPU, _API) for note in _percent_notes(rows, name)]
-    api_s = math.fsum(entry.time_s for kind, entry, _ in rows if kind != _GPU)
+    gpu = [row for row in rows if row.group == _GPU]
+    notes = [note for group in (_GPU, _API) for note in _percent_notes(rows, group)]
+    api_s = math.fsum(row.entry.time_s for row in rows if row.group != _GPU)
     if gpu and api_s:
         notes.append(f"Left out: API calls ({format_si(api_s, 's')}): they run on the CPU beside the kernels.")
     if not gpu:
-        notes.append("These are times of API calls on the CPU; no times of kernels are there.")
-    return _profile([entry for _, entry, _ in gpu or rows], tuple(notes), skipped, place)
+        notes.append("These are times of API calls on the CPU; the file has no times of kernels.")
+    return _profile([row.entry for row in gpu or rows], tuple(notes), skipped, place)
 
 
-#: of a row of sums: group, entry, percentage
-_Row = tuple[str, ProfileEntry, float | None]
+@dataclass(frozen=True)
+class _Row:
+    """One row of a table of sums; ``percent`` is its share of the group."""
+
+    group: str
+    entry: ProfileEntry
+    percent: float | None
 
 
 def _profile(
-    entries: Sequence[ProfileEntry], notes: tuple[str, ...], skipped: Counter[str], place: str, **more: object
+    entries: Sequence[ProfileEntry],
+    notes: tuple[str, ...],
+    skipped: Counter[str],
+    place: str,
+    *,
+    device: str = "",
+    timeline: Timeline | None = None,
 ) -> Profile:
-    profile = Profile.from_entries(entries, source=place, notes=notes, skipped=skipped, format=NAME, **more)  # type: ignore[arg-type]
+    profile = Profile.from_entries(
+        entries, source=place, notes=notes, skipped=skipped, format=NAME, device=device, timeline=timeline
+    )
     if not profile.total_time_s > 0:
         raise InputFileError("no row has a time above zero.", place=place, remedy="Was anything run on the GPU?")
     return profile
 
 
 def _kind(headers: Sequence[str]) -> str:
-    """Return what a table is by its header: "sum", a trace, "metrics", or an empty string."""
-    known = {header.strip().lower() for header in headers}
-    if known >= _SUM:
+    """Return what a table holds, from its headers: "sum", "metrics", one of the traces, or ""."""
+    names = {header.strip().lower() for header in headers}
+    if names >= _SUM:
         return "sum"
-    if known >= _TRACE and known & {"stream", "correlation_id", "context"}:
-        return GPU_TRACE if "stream" in known else API_TRACE
-    return "metrics" if known >= _METRICS else ""
+    if names >= _TRACE and names & {"stream", "correlation_id", "context"}:
+        return GPU_TRACE if "stream" in names else API_TRACE
+    return "metrics" if names >= _METRICS else ""
 
 
 def _with_units(table: StreamTable) -> StreamTable:
@@ -128,33 +142,31 @@ def _rows(table: StreamTable, skipped: Counter[str], place: str) -> list[_Row]:
     """Return the rows of a table of sums."""
     if table.rows and not any(unit_s(cell) for cell in table.rows[0][1] if cell):
         raise InputFileError(
-            f"line {table.line + 1}: the units that nvprof writes under its header are missing.",
+            f"line {table.line + 1}: the row of units below nvprof's header is missing.",
             place=place,
             remedy="Keep the second header row (,%,ms,,us,us,ms,).",
         )
     table = _with_units(table)
     time, name, calls = column(table, "time"), column(table, "name"), column(table, "calls")
     group, percent = column(table, "type"), column(table, "time", percent=True)
+    if time is None or name is None or calls is None:
+        return []
     banner = _API if "API" in table.banner else _GPU
-    found: list[_Row] = []
+    rows: list[_Row] = []
     for line, cells in table.rows:
-        if time is None or name is None or calls is None:
-            break
         time_s = seconds(_NUMBERS, cells[time.index], time, table, f"{place}, line {line}")
         if time_s is None:
-            skipped["a row without a time"] += 1
+            skipped["row without a time"] += 1
             continue
         kind = cells[group.index] if group is not None else banner
-        number = _NUMBERS.parse(cells[calls.index])
-        count = int(number) if number is not None and 0 <= number < 2**53 else None
         share = None if percent is None else _NUMBERS.parse(cells[percent.index])
-        found.append((kind, _entry(kind, cells[name.index], time_s, count), share))
-    return found
+        rows.append(_Row(kind, _entry(kind, cells[name.index], time_s, _NUMBERS.count(cells[calls.index])), share))
+    return rows
 
 
 def _text_rows(text: str) -> list[_Row]:
-    """Return the rows of nvprof's text; a group's name stands on its first row only."""
-    found: list[_Row] = []
+    """Return the rows of nvprof's text, in which only the first row of a group names the group."""
+    rows: list[_Row] = []
     group = _GPU
     for line in text.splitlines():
         if "API calls:" in line and line.startswith("=="):
@@ -166,30 +178,28 @@ def _text_rows(text: str) -> list[_Row]:
         share, value = _NUMBERS.parse(match.group(2)), _NUMBERS.parse(match.group(3))
         if value is not None:
             time_s = value * (unit_s(match.group(4)) or 1.0)
-            found.append((group, _entry(group, match.group(6), time_s, int(match.group(5)[:15])), share))
-    return found
+            rows.append(_Row(group, _entry(group, match.group(6), time_s, _NUMBERS.count(match.group(5))), share))
+    return rows
 
 
 def _entry(group: str, name: str, time_s: float, calls: int | None) -> ProfileEntry:
-    category = category_word(name) if group == _GPU else categories.HOST
-    unknown = "" if category == categories.HOST else NO_SHAPES
-    return ProfileEntry(name or "(unnamed)", time_s, calls, category, not_modelled=unknown)
+    kind = event_kind(name) if group == _GPU else EventKind.HOST
+    reason = "" if kind is EventKind.HOST else NO_SHAPES
+    return ProfileEntry(name or "(unnamed)", time_s, calls, kind, not_modelled=reason)
 
 
 def _percent_notes(rows: Sequence[_Row], group: str) -> tuple[str, ...]:
-    """Check the percentages of one group, which add up to 100 by themselves."""
-    mine = [(share, entry.time_s) for kind, entry, share in rows if kind == group]
-    if len(mine) < 2:
-        return ()
-    shares, times = zip(*mine, strict=True)
-    return percent_notes(shares, times, f"Time(%) of {group}")
+    """Check the percentages of one group, which add up to 100."""
+    members = [row for row in rows if row.group == group]
+    times_s = [row.entry.time_s for row in members]
+    return percent_notes([row.percent for row in members], times_s, f"Time(%) of {group}")
 
 
 def _nothing(found: Sequence[StreamTable], place: str) -> InputFileError:
     """Return the error for a file without times."""
     metrics = any(_kind(table.headers) == "metrics" for table in found)
     return InputFileError(
-        "holds metrics of kernels but no times." if metrics else "holds no table of nvprof's; was nothing profiled?",
+        "has metrics of kernels but no times." if metrics else "has no table of nvprof; was nothing profiled?",
         place=place,
         remedy="Run nvprof --csv without --metrics and --events.",
     )

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError
-from perfmodel.formats.table.columns import choose_columns, time_columns, unit_s
+from perfmodel.formats.table.columns import choose_columns, time_columns
+from perfmodel.formats.text.numbers import unit_s
 
 
 def choose(*headers, cells_with_unit=()):
@@ -90,7 +91,7 @@ def test_a_missing_column_lists_what_there_is():
 
 def test_a_choice_between_times_is_noted():
     columns = choose_columns(["name", "fwd_time_ms", "bwd_time_ms"], lambda _: False, place="")
-    assert columns.notes == ("Times are taken from column 'fwd_time_ms', not from 'bwd_time_ms'.",)
+    assert columns.notes == ("Times come from column 'fwd_time_ms', not from 'bwd_time_ms'.",)
 
 
 def test_ranges_may_nest_and_it_is_said():

@@ -99,7 +99,7 @@ def test_the_raw_page_has_its_units_in_a_second_row(read):
     # 4 instructions of Volta's tensor pipe x 512 FLOP
     assert f.metrics["flop_fp16_tensor"] == 2048.0
     assert (g.bytes, g.flop) == (pytest.approx(1.5e6), None)
-    assert profile.skipped == {"a metric that is no number": 2, "a metric without a value": 1}
+    assert profile.skipped == {"metric that is not a number": 2, "metric without a value": 1}
 
 
 def test_the_raw_page_without_units_and_ids(read):
@@ -142,7 +142,7 @@ def test_two_manners_in_one_file_are_an_error(read):
         + row(0, "f", "gpu__time_duration.sum", "ns", "1.234.567")
         + row(0, "f", "dram__bytes.sum", "byte", "1,234,567")
     )
-    with pytest.raises(InputFileError, match="written in two ways"):
+    with pytest.raises(InputFileError, match="different decimal marks"):
         read(text)
 
 
@@ -172,7 +172,7 @@ def test_a_launch_without_a_duration_is_counted(read):
     text = LONG + row(0, "f", "gpu__time_duration.sum", "us", "1") + row(1, "g", "dram__bytes.sum", "byte", "1")
     profile = read(text)
     assert [entry.name for entry in profile.entries] == ["f"]
-    assert profile.skipped == {"a launch without a duration": 1}
+    assert profile.skipped == {"launch without a duration": 1}
 
 
 FAILED = (
@@ -184,7 +184,7 @@ FAILED = (
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (FAILED, "no measured kernel: ncu said 'ERR_NVGPUCTRPERM.*as root"),
+        (FAILED, "no measured kernel: ncu reported 'ERR_NVGPUCTRPERM.*as root"),
         ("==PROF== Connected to process 1 (x)\n==WARNING== No kernels were profiled.\n", "'No kernels were profiled'"),
         ("==PROF== Connected to process 1 (x)\n==PROF== Disconnected from process 1\n", "the capture failed"),
         (LONG, "no measured kernel"),
@@ -195,7 +195,7 @@ FAILED = (
         (LONG + row(0, "f", "dram__bytes.sum", "byte", "1"), "no kernel has a duration.*gpu__time_duration.sum"),
         (LONG + row(0, "f", "gpu__time_duration.sum", "us", "n/a"), "no kernel has a duration"),
         (LONG + row(0, "f", "gpu__time_duration.sum", "us", "fast"), "line 2: the duration 'fast' is not a number"),
-        (LONG + row(0, "f", "gpu__time_duration.sum", "us", "-1"), "line 2: the duration '-1' us cannot be one"),
+        (LONG + row(0, "f", "gpu__time_duration.sum", "us", "-1"), "line 2: the duration '-1' us is negative"),
         (LONG + row(0, "f", "gpu__time_duration.sum", "us", "1")[:-12], "line 2 opens a quote"),
         (LONG + row(0, "f", "gpu__time_duration.sum", "us", "1")[:-5] + "\n", "line 2 has 14 cells"),
     ],

@@ -77,7 +77,7 @@ def test_a_stream_of_reports_counts_the_gpu_once_and_says_what_it_leaves_out(rea
     left_out = [note for note in profile.notes if note.startswith("Left out")]
     assert left_out == [
         "Left out: calls of the CUDA API (10 us): they run on the CPU beside the kernels.",
-        "Left out: ranges (NVTX) (2 us): they contain one another and the rest.",
+        "Left out: ranges (NVTX) (2 us): they contain one another and the kernels.",
     ]
 
 
@@ -150,7 +150,7 @@ GridXYZ,BlockXYZ,Name
 """
     profile = read(KERNELS + "\n" + by_grid)
     assert profile.total_time_s == pytest.approx(4e-6)
-    assert any("listed by grid and block" in note for note in profile.notes)
+    assert any("kernels by grid and block" in note for note in profile.notes)
     assert read(by_grid).total_time_s == pytest.approx(4e-6)
 
 
@@ -162,7 +162,7 @@ Category,Operation
 5.0,500,1,500.0,500.0,500,500,0.0,MEMORY_OPER,[CUDA memcpy Device-to-Host]
 """)
     assert times(profile) == {"f": 1.5e-6, "[CUDA memcpy Device-to-Host]": 0.5e-6}
-    assert any("API calls on the CPU (8 us)" in note for note in profile.notes)
+    assert any("API calls (8 us)" in note for note in profile.notes)
 
 
 def test_calls_of_the_operating_system_are_told_from_cuda(read):
@@ -170,7 +170,7 @@ def test_calls_of_the_operating_system_are_told_from_cuda(read):
     profile = read(system + "\n" + CALLS)
     assert {entry.name for entry in profile.entries} == {"cudaLaunchKernel", "cudaMemcpyAsync"}
     assert {entry.category for entry in profile.entries} == {"host"}
-    assert "calls of the operating system, of all threads" in read(system).notes[0]
+    assert "calls of the operating system, summed over all threads" in read(system).notes[0]
 
 
 def test_ranges_count_only_what_is_theirs(read):
@@ -222,7 +222,7 @@ def test_a_trace_is_taken_before_sums_of_the_same_kernels(read):
         (KERNELS.replace("3000", "-3000"), "line 2: the time '-3000' .* is negative"),
         (KERNELS.replace("3000", "3e30"), "over 30 years"),
         (KERNELS.replace("3000", "0").replace("1000,1,", "0,1,"), "no row has a time above zero"),
-        (KERNELS.replace("3000", "1.234.567").replace(",1000,1", ',"1,234,567",1'), "written in two ways"),
+        (KERNELS.replace("3000", "1.234.567").replace(",1000,1", ',"1,234,567",1'), "different decimal marks"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(read, text, message):

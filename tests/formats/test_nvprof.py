@@ -94,12 +94,12 @@ def test_calls_of_an_api_trace_launch_their_kernels(read):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (CSV.replace(",%,ms,,us,us,ms,\n", ""), "units that nvprof writes under its header are missing"),
+        (CSV.replace(",%,ms,,us,us,ms,\n", ""), "the row of units below nvprof's header is missing"),
         (CSV[:-10], "opens a quote"),
         (CSV[:-40], "line 8 has 5 cells, but there are 8 columns"),
         (CSV.replace("3.000000,3", "fast,3"), "'fast' .* is not a time"),
         (CSV.replace("3.000000,3", "-3.0,3"), "negative"),
-        (BANNER, "holds no table"),
+        (BANNER, "has no table"),
         (
             BANNER + '"Device","Kernel","Invocations","Metric Name","Min","Max","Avg"\n"a","b","1","c","1","1","1"\n',
             "no times",

@@ -67,7 +67,7 @@ def test_marks_between_thousands(read, number):
 
 @pytest.mark.parametrize("text", ["name;time_ms\na;1,234\n", "name;time_ms\na;12,5\n", 'name,time_ms\na,"0,123"\n'])
 def test_a_comma_that_may_be_a_decimal_mark_is_an_error(read, text):
-    with pytest.raises(InputFileError, match=r"line 2, column 'time_ms': .* is not a clear number"):
+    with pytest.raises(InputFileError, match=r"line 2, column 'time_ms': .* is ambiguous as a number"):
         read(text)
 
 
@@ -91,8 +91,8 @@ def test_an_average_counts_for_every_call(read):
 def test_rows_without_a_time_are_left_out_and_counted(read):
     profile = read("name,time_ms,calls\na,1,1\nb,,1\nc,n/a,1\nd,NaN,1\ne\n")
     assert times(profile) == {"a": 1e-3}
-    assert profile.skipped == {"a row without a time": 4}
-    assert profile.notes == ("Left out: 4 x a row without a time.",)
+    assert profile.skipped == {"row without a time": 4}
+    assert profile.notes == ("Left out: 4 x row without a time.",)
 
 
 def test_rows_of_one_name_are_summed(read):
@@ -136,7 +136,7 @@ def test_an_operator_called_sum_is_an_entry(read):
         ("name,time_ms\na,inf\n", "'inf' is not a time"),
         ("name,time_ms\na,1e999\n", "over 30 years"),
         ("name,avg_s,calls\na,1e6,1e6\n", "over 30 years"),
-        ("name,time_ms\nf(int, float),1\n", "line 2 has 3 cells.*Quote a name"),
+        ("name,time_ms\nf(int, float),1\n", "line 2 has 3 cells.*Quote names"),
         ('name,time_ms\na,1\n"b,2\n', "cannot be split"),
         ("name,time_ms\na,0\n", "all times are zero"),
         ("name,time_ms\n", "no row has a time"),
@@ -161,7 +161,7 @@ def test_what_is_wrong_is_said_with_its_line(read, text, message):
         ("[]", "no list of rows"),
         ("3", "no list of rows"),
         ('{"a": [{}], "b": [{}]}', "no list of rows"),
-        ("[1]", "row 1 is no table"),
+        ("[1]", "row 1 is not a table"),
         ('[{"name": "a", "time_ms": [1]}]', "row 1, column 'time_ms': '\\[1\\]' is not a time"),
         ('[{"name": "a", "time_ms": true}]', "is not a time"),
         ('[{"name": "a", "time_ms": 1e400}]', "over 30 years"),
@@ -175,7 +175,7 @@ def test_what_is_wrong_in_a_document_is_said(read, text, message):
 
 def test_several_units_in_one_column_are_said(read):
     assert read("op,time\na,12 ms\nb,3us\nc,1.5 s\nd,0\n").notes == (
-        "Times are given in several units (ms, us, s); each is converted.",
+        "Times have several units (ms, us, s); each is converted.",
     )
     assert read("op,time\na,12 ms\nb,3 ms\n").notes == ()
 
@@ -186,7 +186,7 @@ def test_several_units_in_one_column_are_said(read):
         ((75, 25), None),
         (("75.0%", "25.0%"), None),
         ((60, 60), "add up to 120: rows contain one another or count twice"),
-        ((30, 10), "add up to 40: rows are missing here, or are parts of others"),
+        ((30, 10), "add up to 40: rows are missing, or are parts of others"),
         ((25, 75), "A row with 25 in 'Time %' has 75 % of the times"),
         (("", ""), None),
     ],
@@ -217,7 +217,7 @@ def test_operators_and_kernels_of_other_times_are_kept_with_a_warning(read):
 def test_a_trace_is_no_table(tmp_path):
     (tmp_path / "x.json").write_text('{"traceEvents": []}')
     with pytest.raises(InputFileError, match="a trace of events, not a table"):
-        table.read_profile(tmp_path / "x.json")
+        table.read(tmp_path / "x.json")
 
 
 def test_a_missing_file_and_a_directory_are_errors(tmp_path):

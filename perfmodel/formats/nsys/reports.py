@@ -1,4 +1,4 @@
-"""The reports of ``nsys stats``: which one a header belongs to, its columns and their units."""
+"""The reports of ``nsys stats``: how their headers are recognised, their columns and units."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from functools import lru_cache
 
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError
-from perfmodel.formats.table.columns import unit_s
-from perfmodel.formats.table.reader import LONGEST_TIME_S
-from perfmodel.formats.text.numbers import MISSING, NumberFormat, number_format
+from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, NumberFormat, number_format, unit_s
 from perfmodel.formats.text.stream import StreamTable
 
 KERNEL_SUM, API_SUM, OS_SUM = "kernel sum", "api sum", "os sum"
 MEMORY_TIME, MEMORY_SIZE, GPU_SUM = "memory time", "memory size", "gpu sum"
 NVTX_SUM, GPU_TRACE, API_TRACE = "nvtx sum", "gpu trace", "api trace"
 
-#: report -> its rows in words
+#: report -> what its rows are
 SUMS = {
     KERNEL_SUM: "sums by kernel",
     API_SUM: "calls of the CUDA API",
@@ -27,92 +25,91 @@ SUMS = {
     MEMORY_SIZE: "sizes of copies",
     GPU_SUM: "sums by kernel, copy and call",
     NVTX_SUM: "ranges (NVTX)",
-    GPU_TRACE: "the GPU's trace",
-    API_TRACE: "the trace of API calls",
+    GPU_TRACE: "trace of the GPU",
+    API_TRACE: "trace of API calls",
 }
 _HEADER = re.compile(r"(.*?)\s*(?:\(([^()]*)\))?")
 _UNIT_IN_BANNER = re.compile(r"\((nanoseconds|microseconds|milliseconds|seconds|KiB|KB|MiB|MB|GiB|GB)\)")
-#: calls of CUDA's runtime and driver, which tell that table from the operating system's
+#: calls of CUDA's runtime and driver; a table of calls without any lists those of the operating system
 _CUDA_CALL = re.compile(r"\"?(?:cu|cuda|hip)[A-Z]")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a report: where it stands, its name in lower case, and the unit that stands behind it."""
+    """A column of a report: its position, its name in lower case, and the unit in its header."""
 
     index: int
     name: str
     unit: str
 
     def unit_s(self, table: StreamTable) -> float:
-        """Return its unit of time [s]: of the header, else of the banner, else nanoseconds, as nsys has it."""
+        """Return its unit of time [s], from the header, else the banner, else nanoseconds as in old reports."""
         return _unit_s(self.unit, table.banner)
 
     def size_bytes(self, table: StreamTable) -> float:
-        """Return its unit of size [B]; megabytes where nothing says otherwise."""
+        """Return its unit of size [B], from the header, else the banner, else megabytes."""
         return _size_bytes(self.unit, table.banner)
 
 
-# asked for each row of a trace
+# called for each row of a trace
 @lru_cache(maxsize=256)
 def _unit_s(unit: str, banner: str) -> float:
-    written = _UNIT_IN_BANNER.search(banner)
-    known = unit_s(unit) if unit else None
-    if known is None and written:
-        known = unit_s(written.group(1))
-    return 1e-9 if known is None else known
+    in_banner = _UNIT_IN_BANNER.search(banner)
+    scale = unit_s(unit) if unit else None
+    if scale is None and in_banner:
+        scale = unit_s(in_banner.group(1))
+    return 1e-9 if scale is None else scale
 
 
 @lru_cache(maxsize=256)
 def _size_bytes(unit: str, banner: str) -> float:
-    written = _UNIT_IN_BANNER.search(banner)
+    in_banner = _UNIT_IN_BANNER.search(banner)
     try:
-        return parse_quantity(f"1 {unit or (written.group(1) if written else 'MB')}", "B")
+        return parse_quantity(f"1 {unit or (in_banner.group(1) if in_banner else 'MB')}", "B")
     except PerfModelError:
         return 1e6
 
 
 def _columns(headers: Sequence[str]) -> list[Column]:
-    found = []
+    columns = []
     for index, header in enumerate(headers):
         match = _HEADER.fullmatch(" ".join(header.split()))
         name, unit = (match.group(1), match.group(2) or "") if match else (header, "")
-        found.append(Column(index, name.strip().lower(), unit))
-    return found
+        columns.append(Column(index, name.strip().lower(), unit))
+    return columns
 
 
 def column(table: StreamTable, *names: str, percent: bool = False) -> Column | None:
-    """Return the first column of one of these names: of percentages, or else of anything but percentages."""
-    fitting = [one for one in _columns(table.headers) if (one.unit == "%") == percent]
-    return next((one for name in names for one in fitting if one.name == name), None)
+    """Return the first column with one of these names, of percentages or of anything else."""
+    columns = [one for one in _columns(table.headers) if (one.unit == "%") == percent]
+    return next((one for name in names for one in columns if one.name == name), None)
 
 
 def kind_of(headers: Sequence[str]) -> str:
-    """Return the report that a header belongs to, or an empty string; banners tell some kinds apart later."""
-    names = [one.name for one in _columns(headers)]
-    units = {one.name: one.unit for one in _columns(headers)}
-    known = set(names)
-    if {"start", "duration"} <= known and "name" in known:
-        if "grdx" in known or {"corrid", "strm"} <= known:
+    """Return the report that a header belongs to, or ""; `report_kind` separates two reports with equal headers."""
+    columns = _columns(headers)
+    names, units = {one.name for one in columns}, {one.name: one.unit for one in columns}
+    if {"start", "duration", "name"} <= names:
+        if "grdx" in names or {"corrid", "strm"} <= names:
             return GPU_TRACE
-        return API_TRACE if {"result", "corrid"} <= known else ""
-    if "time" in known and units.get("time") == "%" and known & {"total time"}:
-        if "range" in known:
-            return NVTX_SUM if "instances" in known else ""
-        if "category" in known and "operation" in known:
+        return API_TRACE if {"result", "corrid"} <= names else ""
+    if units.get("time") == "%" and "total time" in names:
+        if "range" in names:
+            return NVTX_SUM if "instances" in names else ""
+        if "category" in names and "operation" in names:
             return GPU_SUM
-        if "operation" in known or ("operations" in known and "name" in known):
+        if "operation" in names or {"operations", "name"} <= names:
             return MEMORY_TIME
-        if "name" in known and known & {"num calls", "calls"}:
+        if "name" in names and names & {"num calls", "calls"}:
             return API_SUM
-        return KERNEL_SUM if "name" in known and "instances" in known else ""
-    if "total" in known and "time" not in known and known & {"count", "operations"} and known & {"operation", "name"}:
+        return KERNEL_SUM if {"name", "instances"} <= names else ""
+    if "total" in names and "time" not in names and names & {"count", "operations"} and names & {"operation", "name"}:
         return MEMORY_SIZE
     return ""
 
 
 def report_kind(table: StreamTable) -> str:
-    """Return the report of a table, where its header leaves several."""
+    """Return the report of a table; the CUDA API and the operating system have the same headers."""
     kind = kind_of(table.headers)
     name = column(table, "name")
     if kind == API_SUM and name is not None:
@@ -124,7 +121,7 @@ def report_kind(table: StreamTable) -> str:
 
 
 def numbers_of(reports: Iterable[StreamTable], place: str) -> NumberFormat:
-    """Return how the numbers of all reports are written."""
+    """Return how all reports write their numbers."""
     texts: list[str] = []
     for table in reports:
         numeric = [one.index for one in _columns(table.headers) if one.unit or one.name in ("instances", "num calls")]
@@ -133,12 +130,12 @@ def numbers_of(reports: Iterable[StreamTable], place: str) -> NumberFormat:
 
 
 def seconds(numbers: NumberFormat, text: str, time: Column, table: StreamTable, where: str) -> float | None:
-    """Return a time of a row [s], or None where it says nothing.
+    """Return a time of a row [s], or None for an empty cell.
 
     Raises
     ------
     InputFileError
-        When it is no number, negative, or over 30 years.
+        When it is negative, over 30 years, or not a number.
     """
     if text.strip().lower() in MISSING:
         return None

@@ -1,8 +1,7 @@
-"""What ``nsys stats`` prints, as CSV or as text: sums by kernel, copy, API call and range, and the GPU's trace.
+"""Output of ``nsys stats``, as CSV or as text: sums by kernel, copy, API call and range, and the trace of the GPU.
 
-Several reports may stand in one stream, between banners and progress. The kernels and copies of the GPU become
-the entries; calls of the API run beside them on the CPU, and ranges contain them, so they are entries only where
-nothing of the GPU is there.
+One stream may contain several reports, between banners and progress. Kernels and copies of the GPU become the
+entries. API calls run beside them on the CPU, and ranges contain them, so these are entries only without GPU work.
 """
 
 from __future__ import annotations
@@ -16,9 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.core.units import format_si
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
-from perfmodel.formats.detect import ReadOptions
+from perfmodel.formats.detect import DEFAULTS, ReadOptions
+from perfmodel.formats.kernel_names import NO_SHAPES, event_kind
 from perfmodel.formats.nsys.reports import (
     API_SUM,
     API_TRACE,
@@ -30,29 +31,27 @@ from perfmodel.formats.nsys.reports import (
     NVTX_SUM,
     OS_SUM,
     SUMS,
-    Column,
     column,
     kind_of,
     numbers_of,
     report_kind,
     seconds,
 )
-from perfmodel.formats.nsys.trace import gpu_trace
-from perfmodel.formats.text.events import NO_SHAPES, category_word, device_notes
+from perfmodel.formats.nsys.timeline import device_notes
+from perfmodel.formats.nsys.trace import Tables, gpu_trace
+from perfmodel.formats.text.double_counting import own_times, percent_notes
 from perfmodel.formats.text.numbers import NumberFormat
-from perfmodel.formats.text.percent import percent_notes
-from perfmodel.formats.text.ranges import own_times
 from perfmodel.formats.text.stream import StreamTable, tables
-from perfmodel.profile import profile as categories
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 NAME = "nsys stats"
-#: reports of the GPU's work, the first that is there is read
+PRECEDENCE = 50
+#: reports of the GPU's work in the order in which they are looked for
 _GPU = (KERNEL_SUM, MEMORY_TIME)
 
 
 def sniff(head: bytes) -> bool:
-    """Tell the reports of ``nsys stats`` by their headers."""
+    """Recognise the reports of ``nsys stats`` by their headers."""
     text = head.decode("utf-8-sig", "replace")
     try:
         return bool(tables(text, lambda cells: bool(kind_of(cells)), place=""))
@@ -60,37 +59,37 @@ def sniff(head: bytes) -> bool:
         return True
 
 
-def read(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Profile:
+def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profile:
     """Read the reports of ``nsys stats`` as a profile.
 
-    Entries are the kernels, copies and memsets of the GPU: of ``cuda_gpu_trace``, which also gives a time line,
-    else of ``cuda_gpu_kern_sum`` with ``cuda_gpu_mem_time_sum`` and ``_size_sum``, else of the rows of
+    Entries are the kernels, copies and memsets of the GPU: those of ``cuda_gpu_trace``, which also gives a time line,
+    else of ``cuda_gpu_kern_sum`` with ``cuda_gpu_mem_time_sum`` and ``_size_sum``, else the rows of
     ``cuda_api_gpu_sum`` that are not API calls. Without any of these they are the ranges of ``nvtx_sum`` with the
-    time that is their own, else the calls of ``cuda_api_sum`` or ``osrt_sum``, category "host". Units are those
-    of the headers (``--timeunit``); old reports without units are in nanoseconds. The notes say what was left
-    out and why, and where percentages do not fit the times.
+    time outside inner ranges, else the calls of ``cuda_api_sum`` or ``osrt_sum``, category "host". Units are those
+    of the headers (``--timeunit``); old reports without units are in nanoseconds. The notes say what was left out and
+    why, and where percentages do not fit the times.
 
     Raises
     ------
     InputFileError
-        When the file cannot be read, holds no such report, has a row that is not whole, or times that are none.
+        When the file cannot be read, has no such report, an incomplete row, or damaged times.
     """
     place = os.fspath(path)
     reports = _reports(read_text(path), place)
     skipped: Counter[str] = Counter()
     foreign = sum(table.foreign for table in _all(reports))
     if foreign:
-        skipped["a line that is no row"] = foreign
-    found = _Found(place, reports, numbers_of(_all(reports), place), skipped, (options or ReadOptions()).by)
-    profile = _from_gpu(found) or _from_host(found)
+        skipped["line that is not a row"] = foreign
+    stream = _Stream(place, reports, numbers_of(_all(reports), place), skipped, options.by)
+    profile = _from_gpu(stream) or _from_host(stream)
     if not profile.total_time_s > 0:
         raise InputFileError("no row has a time above zero.", place=place, remedy="Was anything traced on the GPU?")
     return profile
 
 
 @dataclass
-class _Found:
-    """What a stream holds, and what is said of it."""
+class _Stream:
+    """The reports of a stream, and what was noted and skipped while reading them."""
 
     place: str
     reports: dict[str, list[StreamTable]]
@@ -105,138 +104,132 @@ def _all(reports: dict[str, list[StreamTable]]) -> list[StreamTable]:
 
 
 def _reports(text: str, place: str) -> dict[str, list[StreamTable]]:
-    """Return the tables of a stream by the kind of report, none twice."""
-    found: dict[str, list[StreamTable]] = {}
+    """Return the tables of a stream by the kind of report, without duplicates."""
+    reports: dict[str, list[StreamTable]] = {}
     for table in tables(text, lambda cells: bool(kind_of(cells)), place=place):
-        several = found.setdefault(report_kind(table), [])
-        # the same report printed twice, by `nsys profile --stats` and again by `nsys stats`
+        several = reports.setdefault(report_kind(table), [])
+        # `nsys profile --stats` prints the reports that `nsys stats` prints again
         if all([cells for _, cells in table.rows] != [cells for _, cells in other.rows] for other in several):
             several.append(table)
-    if not found:
+    if not reports:
         raise InputFileError(
-            "holds no report of nsys stats that is known.",
+            "has no known report of nsys stats.",
             place=place,
             remedy="Make one: nsys stats --report cuda_gpu_kern_sum,cuda_gpu_mem_time_sum --format csv FILE.nsys-rep.",
         )
-    if not any(table.rows for table in _all(found)):
+    if not any(table.rows for table in _all(reports)):
         raise InputFileError("its reports have no rows.", place=place, remedy="Was anything traced on the GPU?")
-    return {kind: [table for table in several if table.rows] for kind, several in found.items()}
+    return {kind: [table for table in several if table.rows] for kind, several in reports.items()}
 
 
-def _from_gpu(found: _Found) -> Profile | None:
-    """Return the profile of the GPU's work, where there is any."""
-    reports = found.reports
+def _from_gpu(stream: _Stream) -> Profile | None:
+    """Return the profile of the GPU's work, or None without any."""
+    reports = stream.reports
     if reports.get(GPU_TRACE):
-        traced, timeline, device = gpu_trace(reports, found.numbers, found.skipped, found.place, found.by)
-        found.notes.extend(device_notes(timeline))
+        entries, timeline, device = gpu_trace(Tables(reports, stream.numbers, stream.skipped, stream.place), stream.by)
+        stream.notes.extend(device_notes(timeline))
         used: tuple[str, ...] = (GPU_TRACE, API_TRACE)
     else:
         used = tuple(kind for kind in _GPU if reports.get(kind)) or ((GPU_SUM,) if reports.get(GPU_SUM) else ())
-        traced, timeline, device = [entry for kind in used for entry in _sum(found, kind)], None, ""
-        traced = _with_sizes(found, traced)
-    if not traced:
+        entries, timeline, device = [entry for kind in used for entry in _sum(stream, kind)], None, ""
+        entries = _with_sizes(stream, entries)
+    if not entries:
         return None
     for kind in reports:
         if kind not in (*used, MEMORY_SIZE):
-            found.notes.append(_left_out(found, kind))
-    return _profile(found, traced, timeline=timeline, device=device)
+            stream.notes.append(_left_out(stream, kind))
+    return _profile(stream, entries, timeline=timeline, device=device)
 
 
-def _from_host(found: _Found) -> Profile:
+def _from_host(stream: _Stream) -> Profile:
     """Return the profile of ranges or calls on the CPU."""
-    for kind, what in (
+    for kind, rows in (
         (NVTX_SUM, "ranges of the program (NVTX)"),
         (API_SUM, "calls of the CUDA API on the CPU"),
-        (OS_SUM, "calls of the operating system, of all threads together"),
+        (OS_SUM, "calls of the operating system, summed over all threads"),
     ):
-        entries = _sum(found, kind) if found.reports.get(kind) else []
+        entries = _sum(stream, kind) if stream.reports.get(kind) else []
         if not entries:
             continue
-        found.notes.append(f"These are times of {what}; no times of kernels are there.")
+        stream.notes.append(f"These are times of {rows}; the file has no times of kernels.")
         if kind == NVTX_SUM:
             entries, notes = own_times(Profile.from_entries(entries).entries)
-            found.notes.extend(notes)
-        found.notes.extend(_left_out(found, other) for other in found.reports if other != kind)
-        return _profile(found, entries)
+            stream.notes.extend(notes)
+        stream.notes.extend(_left_out(stream, other) for other in stream.reports if other != kind)
+        return _profile(stream, entries)
     raise InputFileError(
-        "its reports hold no times of kernels, copies, ranges or calls.",
-        place=found.place,
+        "its reports have no times of kernels, copies, ranges or calls.",
+        place=stream.place,
         remedy="Add the report cuda_gpu_kern_sum.",
     )
 
 
-def _profile(found: _Found, entries: Sequence[ProfileEntry], **more: Any) -> Profile:
+def _profile(stream: _Stream, entries: Sequence[ProfileEntry], **more: Any) -> Profile:
     return Profile.from_entries(
-        entries, source=found.place, notes=tuple(found.notes), skipped=found.skipped, format=NAME, **more
+        entries, source=stream.place, notes=tuple(stream.notes), skipped=stream.skipped, format=NAME, **more
     )
 
 
-def _sum(found: _Found, kind: str) -> list[ProfileEntry]:
+def _sum(stream: _Stream, kind: str) -> list[ProfileEntry]:
     """Return the rows of all reports of one kind."""
-    several = found.reports[kind]
+    several = stream.reports[kind]
     plain = [table for table in several if column(table, "gridxyz") is None]
     if plain and len(plain) < len(several):
-        found.notes.append(
-            "Kernels are also listed by grid and block: those rows would count them twice, and are left out."
-        )
+        stream.notes.append("Left out: kernels by grid and block, since a report by name lists them too.")
         several = plain
     if len(several) > 1:
-        found.notes.append(f"{len(several)} different reports of one kind ({SUMS[kind]}) are added up.")
-    return [entry for table in several for entry in _rows(found, kind, table)]
+        stream.notes.append(f"{len(several)} different reports of one kind ({SUMS[kind]}) are added up.")
+    return [entry for table in several for entry in _rows(stream, kind, table)]
 
 
-def _rows(found: _Found, kind: str, table: StreamTable) -> list[ProfileEntry]:
+def _rows(stream: _Stream, kind: str, table: StreamTable) -> list[ProfileEntry]:
     """Return the rows of a table of sums."""
     total = column(table, "total time", "total")
     name = column(table, "range", "operation", "name")
     if total is None or name is None:
-        raise InputFileError(f"line {table.line}: no column of times or names.", place=found.place)
+        raise InputFileError(f"line {table.line}: no column of times or names.", place=stream.place)
     calls = column(table, "instances", "num calls", "calls", "count", "operations")
-    kind_column, percent = column(table, "category"), column(table, "time", percent=True)
+    category, percent = column(table, "category"), column(table, "time", percent=True)
     entries, percents = [], []
     for line, cells in table.rows:
-        time_s = seconds(found.numbers, cells[total.index], total, table, f"{found.place}, line {line}")
+        time_s = seconds(stream.numbers, cells[total.index], total, table, f"{stream.place}, line {line}")
         if time_s is None:
-            found.skipped["a row without a time"] += 1
+            stream.skipped["row without a time"] += 1
             continue
-        percents.append(None if percent is None else found.numbers.parse(cells[percent.index]))
-        category = _category(kind, cells[name.index], None if kind_column is None else cells[kind_column.index])
-        unknown = "" if category == categories.HOST else NO_SHAPES
-        count = _calls(found, cells, calls)
-        entries.append(ProfileEntry(cells[name.index] or "(unnamed)", time_s, count, category, not_modelled=unknown))
+        percents.append(None if percent is None else stream.numbers.parse(cells[percent.index]))
+        event = _kind(kind, cells[name.index], "" if category is None else cells[category.index])
+        reason = "" if event is EventKind.HOST else NO_SHAPES
+        count = None if calls is None else stream.numbers.count(cells[calls.index])
+        entries.append(ProfileEntry(cells[name.index] or "(unnamed)", time_s, count, event, not_modelled=reason))
     if percent is not None:
-        found.notes.extend(percent_notes(percents, [entry.time_s for entry in entries], table.headers[percent.index]))
-    if kind == GPU_SUM:
-        api_s = math.fsum(entry.time_s for entry in entries if entry.category == categories.HOST)
-        if api_s:
-            found.notes.append(
-                f"API calls on the CPU ({format_si(api_s, 's')}) stand in the same table and are left out."
-            )
-        entries = [entry for entry in entries if entry.category != categories.HOST]
-    return entries
+        stream.notes.extend(percent_notes(percents, [entry.time_s for entry in entries], table.headers[percent.index]))
+    return _without_api(stream, entries) if kind == GPU_SUM else entries
 
 
-def _category(kind: str, name: str, written: str | None) -> str:
-    """Return the category of a row, from the report that it stands in."""
-    if kind in (NVTX_SUM, API_SUM, OS_SUM) or (written is not None and "API" in written.upper()):
-        return categories.HOST
-    return category_word(name)
+def _without_api(stream: _Stream, entries: list[ProfileEntry]) -> list[ProfileEntry]:
+    """Return the GPU's part of the report that lists API calls in the same table."""
+    api_s = math.fsum(entry.time_s for entry in entries if entry.category == EventKind.HOST)
+    if api_s:
+        stream.notes.append(f"Left out: API calls ({format_si(api_s, 's')}): they run on the CPU beside the kernels.")
+    return [entry for entry in entries if entry.category != EventKind.HOST]
 
 
-def _calls(found: _Found, cells: Sequence[str], calls: Column | None) -> int | None:
-    number = None if calls is None else found.numbers.parse(cells[calls.index])
-    return int(number) if number is not None and 0 <= number < 2**53 else None
+def _kind(report: str, name: str, category: str) -> EventKind:
+    """Return the kind of work of a row."""
+    if report in (NVTX_SUM, API_SUM, OS_SUM) or "API" in category.upper():
+        return EventKind.HOST
+    return event_kind(name)
 
 
-def _with_sizes(found: _Found, entries: list[ProfileEntry]) -> list[ProfileEntry]:
-    """Add the bytes of the report of sizes to the copies of the same name."""
+def _with_sizes(stream: _Stream, entries: list[ProfileEntry]) -> list[ProfileEntry]:
+    """Add the bytes from the report of sizes to the copies of the same name."""
     sizes: dict[str, float] = {}
-    for table in found.reports.get(MEMORY_SIZE, ()):
+    for table in stream.reports.get(MEMORY_SIZE, ()):
         total, name = column(table, "total"), column(table, "operation", "name")
         if total is None or name is None:
             continue
         for _, cells in table.rows:
-            moved = (found.numbers.parse(cells[total.index]) or 0.0) * total.size_bytes(table)
+            moved = (stream.numbers.parse(cells[total.index]) or 0.0) * total.size_bytes(table)
             sizes[cells[name.index]] = sizes.get(cells[name.index], 0.0) + moved
     return [
         replace(entry, metrics=MappingProxyType({"copied_bytes": sizes[entry.name]})) if entry.name in sizes else entry
@@ -244,19 +237,19 @@ def _with_sizes(found: _Found, entries: list[ProfileEntry]) -> list[ProfileEntry
     ]
 
 
-def _left_out(found: _Found, kind: str) -> str:
-    """Say what a report holds that is not counted."""
-    why = {
+def _left_out(stream: _Stream, kind: str) -> str:
+    """Return the note on a report that is not counted."""
+    reason = {
         API_SUM: "they run on the CPU beside the kernels",
         API_TRACE: "they run on the CPU beside the kernels",
         OS_SUM: "they run on the CPU beside the kernels",
-        NVTX_SUM: "they contain one another and the rest",
-    }.get(kind, "they are in the other reports already")
+        NVTX_SUM: "they contain one another and the kernels",
+    }.get(kind, "other reports already count them")
     total_s = 0.0
-    for table in found.reports[kind]:
+    for table in stream.reports[kind]:
         time = column(table, "total time", "total", "duration")
         if time is not None and kind != MEMORY_SIZE:
             total_s += math.fsum(
-                found.numbers.parse(cells[time.index]) or 0.0 for _, cells in table.rows
+                stream.numbers.parse(cells[time.index]) or 0.0 for _, cells in table.rows
             ) * time.unit_s(table)
-    return f"Left out: {SUMS[kind]} ({format_si(total_s, 's')}): {why}."
+    return f"Left out: {SUMS[kind]} ({format_si(total_s, 's')}): {reason}."

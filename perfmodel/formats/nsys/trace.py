@@ -2,123 +2,155 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from perfmodel.formats.interned import Interned
 from perfmodel.formats.kernel_names import copy_direction
-from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, Column, column, seconds
-from perfmodel.formats.text.events import Names, build_timeline, entries_of
+from perfmodel.formats.nsys.reports import API_TRACE, GPU_TRACE, column, seconds
+from perfmodel.formats.nsys.timeline import GpuEvent, HostEvent, build_timeline, entries_of
 from perfmodel.formats.text.numbers import NumberFormat
 from perfmodel.formats.text.stream import StreamTable
 from perfmodel.profile.profile import ProfileEntry
-from perfmodel.profile.timeline import HostRanges, Timeline
+from perfmodel.profile.timeline import Timeline
 
 #: "NVIDIA A100 (0)": name and number
-_DEVICE = re.compile(r"(.*?)\s*\((\d+)\)")
+_DEVICE = re.compile(r"(.*?)\s*\((\d{1,9})\)")
 _PINNED = {"pinned": 1, "pageable": 0}
 
 
-def gpu_trace(
-    reports: Mapping[str, Sequence[StreamTable]], numbers: NumberFormat, skipped: Counter[str], place: str, by: str
-) -> tuple[list[ProfileEntry], Timeline, str]:
-    """Return the entries, the time line and the device of a trace.
+@dataclass(frozen=True)
+class Tables:
+    """Tables of a stream and what is needed to read their rows.
+
+    Attributes
+    ----------
+    by_report : tables of each kind of report.
+    numbers : how numbers are written.
+    skipped : reason -> number of rows that were skipped.
+    place : the file, for messages.
+    """
+
+    by_report: Mapping[str, Sequence[StreamTable]]
+    numbers: NumberFormat
+    skipped: Counter[str]
+    place: str
+
+
+def gpu_trace(tables: Tables, by: str) -> tuple[list[ProfileEntry], Timeline, str]:
+    """Return the entries, the time line and the device's name of a trace.
 
     ``by`` is that of `entries_of`; a trace names no operators, so "op" is the same as "kernel".
 
     Raises
     ------
     InputFileError
-        When a start or duration is no number, or negative.
+        When a start or a duration is negative, or not a number.
     """
-    names = Names()
-    api: dict[str, list[Any]] = {"start_s": [], "duration_s": [], "name": [], "thread": []}
+    names = Interned[str]()
+    api: list[HostEvent] = []
     calls: dict[str, int] = {}
-    for table in reports.get(API_TRACE, ()):
-        for row in _rows(table, numbers, skipped, place):
-            calls.setdefault(row["correlation"], len(api["start_s"]))
-            for key in ("start_s", "duration_s"):
-                api[key].append(row[key])
-            api["name"].append(names.number(row["name"]))
-            api["thread"].append(row["thread"])
-    gpu: dict[str, list[Any]] = {}
+    for table in tables.by_report.get(API_TRACE, ()):
+        for row in _rows(table, tables):
+            calls.setdefault(row.correlation, len(api))
+            api.append(HostEvent(row.start_s, row.duration_s, names[row.name], row.thread))
+    gpu: list[GpuEvent] = []
     devices: dict[str, int] = {}
-    for table in reports[GPU_TRACE]:
-        for row in _rows(table, numbers, skipped, place):
-            row["launch"] = calls.get(row["correlation"], -1)
-            row["name"] = names.number(row["name"])
-            row["device"] = _device_number(row["device"], devices)
-            for key, value in row.items():
-                gpu.setdefault(key, []).append(value)
-    timeline = build_timeline(names, gpu, api, HostRanges(), HostRanges())
-    known = [match.group(1) for name in devices if (match := _DEVICE.fullmatch(name))]
-    return *entries_of(timeline, by), known[0] if known else ""
+    for table in tables.by_report[GPU_TRACE]:
+        gpu.extend(_gpu_event(row, names, calls, devices) for row in _rows(table, tables))
+    timeline = build_timeline(names, gpu, api)
+    named = [match.group(1) for name in devices if (match := _DEVICE.fullmatch(name))]
+    return *entries_of(timeline, by), named[0] if named else ""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row of a trace; -1, NaN and "" mean unknown."""
+
+    start_s: float
+    duration_s: float
+    name: str
+    correlation: str
+    device: str
+    stream: int
+    thread: int
+    bytes: float
+    pinned: int
+
+
+#: column -> its headers in lower case, in nsys and in nvprof
+_TEXTS = {
+    "name": ("name",),
+    "correlation": ("corrid", "correlation_id"),
+    "device": ("device",),
+    "stream": ("strm", "stream"),
+    "thread": ("tid",),
+    "bytes": ("bytes", "size"),
+    "source": ("srcmemkd", "srcmemtype"),
+    "target": ("dstmemkd", "dstmemtype"),
+}
+
+
+def _rows(table: StreamTable, tables: Tables) -> Iterator[_Row]:
+    """Yield the rows of a trace that have a time."""
+    start, duration = column(table, "start"), column(table, "duration")
+    if start is None or duration is None:
+        return
+    columns = {key: column(table, *headers) for key, headers in _TEXTS.items()}
+    for line, cells in table.rows:
+        where = f"{tables.place}, line {line}"
+        start_s = seconds(tables.numbers, cells[start.index], start, table, where)
+        duration_s = seconds(tables.numbers, cells[duration.index], duration, table, where)
+        if start_s is None or duration_s is None:
+            tables.skipped["event without a time"] += 1
+            continue
+        texts = {key: "" if place is None else cells[place.index] for key, place in columns.items()}
+        size = tables.numbers.parse(texts["bytes"])
+        unit_bytes = 1.0 if columns["bytes"] is None else columns["bytes"].size_bytes(table)
+        memory = {_PINNED[side] for key in ("source", "target") if (side := texts[key].lower()) in _PINNED}
+        yield _Row(
+            start_s,
+            duration_s,
+            texts["name"] or "(unnamed)",
+            texts["correlation"],
+            texts["device"],
+            stream=_number(tables.numbers, texts["stream"]),
+            thread=_number(tables.numbers, texts["thread"]),
+            bytes=math.nan if size is None else size * unit_bytes,
+            # a copy with one pageable side is pageable
+            pinned=min(memory, default=-1),
+        )
+
+
+def _number(numbers: NumberFormat, text: str) -> int:
+    """Return the number of a stream or thread, or -1."""
+    number = numbers.count(text)
+    return -1 if number is None else number
+
+
+def _gpu_event(row: _Row, names: Interned[str], calls: Mapping[str, int], devices: dict[str, int]) -> GpuEvent:
+    """Return a row as an event; ``calls`` maps correlations to calls, ``devices`` names to numbers."""
+    return GpuEvent(
+        row.start_s,
+        row.duration_s,
+        names[row.name],
+        device=_device_number(row.device, devices),
+        stream=row.stream,
+        launch=calls.get(row.correlation, -1),
+        bytes=row.bytes,
+        direction=-1 if math.isnan(row.bytes) else copy_direction(row.name),
+        pinned=row.pinned,
+    )
 
 
 def _device_number(written: str, devices: dict[str, int]) -> int:
-    """Return the number of a device: as written, else in the order of appearance, -1 where none is written."""
+    """Return the number in a device's name, or its rank by first appearance; -1 without a name."""
     if not written:
         return -1
     if written not in devices:
         match = _DEVICE.fullmatch(written)
-        devices[written] = int(match.group(2)[:9]) if match else len(devices)
+        devices[written] = int(match.group(2)) if match else len(devices)
     return devices[written]
-
-
-def _rows(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], place: str) -> list[dict[str, Any]]:
-    """Return the rows of a trace that have a time."""
-    start, duration = column(table, "start"), column(table, "duration")
-    if start is None or duration is None:
-        return []
-    text = {
-        key: column(table, *spellings)
-        for key, spellings in (
-            ("name", ("name",)),
-            ("correlation", ("corrid", "correlation_id")),
-            ("device", ("device",)),
-            ("stream", ("strm", "stream")),
-            ("thread", ("tid",)),
-            ("bytes", ("bytes", "size")),
-            ("source", ("srcmemkd", "srcmemtype")),
-            ("target", ("dstmemkd", "dstmemtype")),
-        )
-    }
-    found = []
-    for line, cells in table.rows:
-        where = f"{place}, line {line}"
-        start_s = seconds(numbers, cells[start.index], start, table, where)
-        duration_s = seconds(numbers, cells[duration.index], duration, table, where)
-        if start_s is None or duration_s is None:
-            skipped["an event without a time"] += 1
-            continue
-        row = {key: cells[one.index] if one is not None else "" for key, one in text.items()}
-        found.append(_event(row, start_s, duration_s, numbers, text["bytes"], table))
-    return found
-
-
-def _event(
-    row: Mapping[str, str],
-    start_s: float,
-    duration_s: float,
-    numbers: NumberFormat,
-    size: Column | None,
-    table: StreamTable,
-) -> dict[str, Any]:
-    """Return one event with what its cells say."""
-    moved = numbers.parse(row["bytes"])
-    sides = {_PINNED[side] for side in (row["source"].lower(), row["target"].lower()) if side in _PINNED}
-    stream, thread = (numbers.parse(row[key]) for key in ("stream", "thread"))
-    return {
-        "start_s": start_s,
-        "duration_s": duration_s,
-        "name": row["name"] or "(unnamed)",
-        "correlation": row["correlation"],
-        "device": row["device"],
-        "stream": -1 if stream is None or not 0 <= stream < 2**53 else int(stream),
-        "thread": -1 if thread is None or not 0 <= thread < 2**53 else int(thread),
-        "bytes": float("nan") if moved is None or size is None else moved * size.size_bytes(table),
-        "direction": copy_direction(row["name"]) if row["bytes"] else -1,
-        # a copy with one pageable side is pageable
-        "pinned": min(sides) if sides else -1,
-    }

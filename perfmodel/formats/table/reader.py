@@ -1,7 +1,7 @@
 """Plain tables as profiles: a name, a time with its unit, and optionally calls.
 
-Delimited text (comma, tab, semicolon, bar), JSON (a list of objects, or ``{"rows": [...]}``), TOML and YAML
-(a list of tables). What is left out is counted and said in the notes; what is wrong is an error with its line.
+Reads delimited text (comma, tab, semicolon, bar), JSON (a list of objects, or ``{"rows": [...]}``), TOML and YAML
+(a list of tables). Skipped rows are counted and named in the notes; errors name their line.
 """
 
 from __future__ import annotations
@@ -20,48 +20,55 @@ from typing import Any
 from perfmodel.core.units import format_si
 from perfmodel.errors import InputFileError
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, read_text
-from perfmodel.formats.table.columns import Columns, choose_columns, find_name, percent_columns, time_columns, unit_s
-from perfmodel.formats.text.percent import percent_notes
-from perfmodel.formats.text.totals import may_be_total, without_total
-from perfmodel.formats.text.twice import without_kernels
+from perfmodel.formats.detect import DEFAULTS, ReadOptions
+from perfmodel.formats.table.columns import Columns, choose_columns, find_name, percent_columns, time_columns
+from perfmodel.formats.text.double_counting import may_be_total, percent_notes, without_kernels, without_total
+from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, unit_s, whole_count
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 NAME = "table"
+#: asked last: every file that no other format recognises is taken for a table
+PRECEDENCE = 0
 _DELIMITERS = ",\t;|"
-_MISSING = {"", "-", "--", "n/a", "na", "nan", "none", "null"}
 _CELL = re.compile(r"([+-]?[\d.,'_ \u00a0\u202f]+(?:[eE][+-]?\d+)?)([A-Za-zµμ]*)")
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([,'_ \u00a0\u202f])\d{3}(?:\1\d{3})*(\.\d*)?(?:[eE][+-]?\d+)?")
-#: about 30 years: a longer time has the wrong unit
-LONGEST_TIME_S = 1e9
+#: whole numbers in JSON have any size; above this one they do not convert to float64 (at most 1.8e308)
+_LARGEST_INTEGER = 1e300
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Headers and rows as written; each row with its place ("line 7") and its cells."""
+    """Headers and rows as written, each row with its place ("line 7") and its cells."""
 
     headers: list[str]
     rows: list[tuple[str, list[Any]]]
     delimiter: str = ""
 
 
-def read_profile(path: str | os.PathLike[str]) -> Profile:
+def sniff(head: bytes) -> bool:
+    """Accept anything, since this reader is asked last and its messages say what a table needs."""
+    return True
+
+
+def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profile:
     """Read a table of names and times as a profile.
 
-    Columns are recognised by their headers, case-insensitively, see `perfmodel.formats.table.columns`. The unit of
-    time (s, ms, us, ns) stands in the header or in the cells. Rows of one name are summed; rows without a
-    time are left out; a row "total" is never counted as an entry: what it holds beyond the other rows becomes
-    "(not itemised)"; of operators and their kernels, where both are listed, the operators count. The notes of
-    the profile say each of these, and where percentages do not fit the times.
+    Columns are recognised by their headers, in any case, see `perfmodel.formats.table.columns`. The unit of time (s,
+    ms, us, ns) is in the header or in the cells. Rows of one name are summed and rows without a time are skipped. A
+    row "total" never counts as an entry; time in it that the other rows do not hold becomes "(not itemised)". If the
+    table lists operators and their kernels, the operators count. The notes of the profile say each of these, and where
+    percentages do not fit the times.
 
     Parameters
     ----------
     path : a file of delimited text, or .json, .toml, .yaml.
+    options : have no effect on tables.
 
     Raises
     ------
     InputFileError
-        When the file cannot be read; has no names, no times or no unit; a time is negative, infinite, no
-        number or over 30 years; a row has more cells than there are columns; or all times are zero.
+        When the file cannot be read; has no names, no times or no unit; a time is negative, infinite, over 30 years
+        or not a number; a row has more cells than there are columns; or all times are zero.
     """
     place = os.fspath(path)
     table = _load(path, place)
@@ -69,19 +76,19 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     skipped: Counter[str] = Counter()
     timed = [(row[1], entry) for row in table.rows if (entry := _entry(row, table, columns, skipped, place))]
     entries, total_notes = without_total([entry for _, entry in timed])
-    entries, twice_notes = without_kernels(entries)
+    entries, kernel_notes = without_kernels(entries)
     notes = (
         *columns.notes,
         *_unit_notes(table, columns),
         *total_notes,
-        *twice_notes,
+        *kernel_notes,
         *_percent_notes(table, timed),
-        *(f"Left out: {n} x {reason}." for reason, n in skipped.items()),
+        *(f"Left out: {count} x {reason}." for reason, count in skipped.items()),
     )
     profile = Profile.from_entries(entries, source=place, notes=notes, skipped=skipped, format=NAME)
     if not profile.total_time_s > 0:
-        what = "all times are zero" if profile.entries else "no row has a time"
-        raise InputFileError(f"{what}.", place=place, remedy="A profile needs at least one time above zero.")
+        problem = "all times are zero" if profile.entries else "no row has a time"
+        raise InputFileError(f"{problem}.", place=place, remedy="A profile needs at least one time above zero.")
     return profile
 
 
@@ -93,7 +100,7 @@ def _load(path: str | os.PathLike[str], place: str) -> _Table:
 
 
 def _from_document(document: Any, place: str) -> _Table:
-    """Return the list of tables that a document holds."""
+    """Return the list of tables in a document."""
     if isinstance(document, Mapping):
         if "traceEvents" in document:
             raise InputFileError(
@@ -116,7 +123,9 @@ def _from_document(document: Any, place: str) -> _Table:
     for number, row in enumerate(document, start=1):
         if not isinstance(row, Mapping):
             raise InputFileError(
-                f"row {number} is no table with keys, but {str(row)[:40]!r}.", place=place, remedy="Give each row keys."
+                f"row {number} is not a table with keys, but {str(row)[:40]!r}.",
+                place=place,
+                remedy="Give each row keys.",
             )
     headers = list(dict.fromkeys(str(key) for row in document for key in row))
     rows = [{str(key): value for key, value in row.items()} for row in document]
@@ -124,32 +133,32 @@ def _from_document(document: Any, place: str) -> _Table:
 
 
 def _from_text(text: str, place: str) -> _Table:
-    """Split delimited text; the delimiter is the one under which the headers make sense."""
+    """Split delimited text at the delimiter under which its headers are best recognised."""
     lines = list(io.StringIO(text, newline=None))
     start = next((i for i, line in enumerate(lines) if line.strip() and not _is_comment(line)), None)
     if start is None:
         raise InputFileError("holds only comments and blank lines.", place=place)
-    # comments become blank lines, so that the line numbers stay right
+    # comments become blank lines, so that line numbers stay right
     body = [lines[start], *("\n" if line.lstrip().startswith("#") else line for line in lines[start + 1 :])]
-    delimiter = max(_DELIMITERS, key=lambda mark: _makes_sense(lines[start], mark))
+    delimiter = max(_DELIMITERS, key=lambda mark: _recognised(lines[start], mark))
     rows = _split(body, delimiter, start, place)
     _, headers = next(rows, (0, []))
     return _Table([header.strip() for header in headers], list(rows), delimiter)
 
 
 def _is_comment(line: str) -> bool:
-    """Tell a comment from a header that starts with '#', as "# of Calls,Name,Time (ms)" does."""
-    return line.lstrip().startswith("#") and max(_makes_sense(line, mark)[0] for mark in _DELIMITERS) < 2
+    """Whether a line is a comment, and not a header that starts with '#' as "# of Calls,Name,Time (ms)" does."""
+    return line.lstrip().startswith("#") and max(_recognised(line, mark)[0] for mark in _DELIMITERS) < 2
 
 
-def _makes_sense(line: str, delimiter: str) -> tuple[int, int]:
-    """Return how many of name and time the headers have under a delimiter, and how many headers there are."""
+def _recognised(line: str, delimiter: str) -> tuple[int, int]:
+    """Return how many of name and time a header has under a delimiter, and its number of cells."""
     headers = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
     return (find_name(headers) is not None) + bool(time_columns(headers)), len(headers)
 
 
 def _split(lines: Sequence[str], delimiter: str, offset: int, place: str) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each row that is not blank with its place."""
+    """Yield place and cells of each row that is not blank."""
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     while True:
         line = offset + reader.line_num + 1
@@ -170,19 +179,19 @@ def _split(lines: Sequence[str], delimiter: str, offset: int, place: str) -> Ite
 def _entry(
     row: tuple[str, list[Any]], table: _Table, columns: Columns, skipped: Counter[str], place: str
 ) -> ProfileEntry | None:
-    """Return a row as an entry, or None, counted, where it has no time."""
+    """Return a row as an entry; None, with a count in ``skipped``, if it has no time."""
     where, cells = row
     if any(str(cell).strip() for cell in cells[len(table.headers) :]):
         raise InputFileError(
             f"{where} has {len(cells)} cells, but there are {len(table.headers)} columns.",
             place=place,
-            remedy="Quote a name that holds the delimiter.",
+            remedy="Quote names that contain the delimiter.",
         )
     cells = [*cells, *([None] * (len(table.headers) - len(cells)))]
     context = f"{where}, column {columns.time.header!r}"
     value = _time_s(cells[columns.time.index], columns.time.unit_s, table.delimiter, context, place)
     if value is None:
-        skipped["a row without a time"] += 1
+        skipped["row without a time"] += 1
         return None
     calls = None if columns.calls is None else _calls(cells[columns.calls], f"{where}, calls", place)
     if columns.time.kind != "total":
@@ -192,29 +201,29 @@ def _entry(
 
 
 def _unit_notes(table: _Table, columns: Columns) -> tuple[str, ...]:
-    """Say where times are given in several units."""
+    """Return a note if times have several units."""
     index = columns.time.index
     cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
     matches = (match for match in map(_CELL.fullmatch, cells) if match is not None and unit_s(match.group(2)))
     units = dict.fromkeys(match.group(2) for match in matches)
-    return (f"Times are given in several units ({', '.join(units)}); each is converted.",) if len(units) > 1 else ()
+    return (f"Times have several units ({', '.join(units)}); each is converted.",) if len(units) > 1 else ()
 
 
 def _percent_notes(table: _Table, timed: Sequence[tuple[list[Any], ProfileEntry]]) -> tuple[str, ...]:
-    """Check the columns of percentages against the times; one that fits is enough."""
+    """Check the columns of percentages against the times; no note if one of them fits."""
     rows = [(cells, entry) for cells, entry in timed if not may_be_total(entry.name)]
-    found: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
     for index in percent_columns(table.headers):
         shares = [_percent(cells[index] if index < len(cells) else None) for cells, _ in rows]
         notes = percent_notes(shares, [entry.time_s for _, entry in rows], table.headers[index])
         if not notes and any(share is not None for share in shares):
             return ()
-        found = found or notes
-    return found
+        first = first or notes
+    return first
 
 
 def _percent(cell: Any) -> float | None:
-    """Return a percentage as it is written, None for anything else."""
+    """Return a percentage as written, None for anything else."""
     try:
         number = float(str(cell).strip().rstrip("%").replace(",", "."))
     except ValueError:
@@ -223,14 +232,14 @@ def _percent(cell: Any) -> float | None:
 
 
 def _unit_in_cells(table: _Table, index: int) -> bool:
-    """Tell whether any cell of a column is a number with a unit of time."""
+    """Whether any cell of a column is a number with a unit of time."""
     cells = (str(cells[index]).strip() for _, cells in table.rows if index < len(cells))
     return any(match is not None and unit_s(match.group(2)) is not None for match in map(_CELL.fullmatch, cells))
 
 
 def _time_s(cell: Any, column_unit_s: float | None, delimiter: str, where: str, place: str) -> float | None:
-    """Return the time in a cell [s], or None where it says nothing."""
-    if cell is None or (isinstance(cell, str) and cell.strip().lower() in _MISSING):
+    """Return the time in a cell [s], or None if it holds none."""
+    if cell is None or (isinstance(cell, str) and cell.strip().lower() in MISSING):
         return None
     number, unit = _number(cell, delimiter, where, place)
     if math.isnan(number):
@@ -241,15 +250,15 @@ def _time_s(cell: Any, column_unit_s: float | None, delimiter: str, where: str, 
         unit = column_unit_s or 1.0
     elif column_unit_s is not None and unit != column_unit_s:
         raise InputFileError(
-            f"{where}: {cell!r} has another unit than the header.", place=place, remedy="Name the unit once."
+            f"{where}: {cell!r} has another unit than the header.", place=place, remedy="Give the unit once."
         )
     return _plausible(number * unit, where, place)
 
 
 def _number(cell: Any, delimiter: str, where: str, place: str) -> tuple[float, float | None]:
-    """Return the number in a cell and the seconds of its unit, None where it has none."""
+    """Return the number in a cell and its unit of time [s], None without a unit."""
     if isinstance(cell, (int, float)) and not isinstance(cell, bool):
-        return (float(cell) if abs(cell) < 1e300 else math.copysign(math.inf, cell)), None
+        return (float(cell) if abs(cell) < _LARGEST_INTEGER else math.copysign(math.inf, cell)), None
     match = _CELL.fullmatch(cell.strip()) if isinstance(cell, str) else None
     unit = unit_s(match.group(2)) if match and match.group(2) else None
     if match is None or (match.group(2) and unit is None):
@@ -263,11 +272,11 @@ def _number(cell: Any, delimiter: str, where: str, place: str) -> tuple[float, f
         return float(text), unit
     except ValueError:
         remedy = "Write a decimal point, and no mark or ',' between thousands."
-        raise InputFileError(f"{where}: {text[:40]!r} is not a clear number.", place=place, remedy=remedy) from None
+        raise InputFileError(f"{where}: {text[:40]!r} is ambiguous as a number.", place=place, remedy=remedy) from None
 
 
 def _plausible(time_s: float, where: str, place: str) -> float:
-    """Return a time that can be one."""
+    """Return a time; raise if it is negative or over 30 years."""
     if time_s < 0:
         raise InputFileError(f"{where}: the time is negative ({format_si(time_s, 's')}).", place=place)
     if time_s > LONGEST_TIME_S:
@@ -276,10 +285,11 @@ def _plausible(time_s: float, where: str, place: str) -> float:
 
 
 def _calls(cell: Any, where: str, place: str) -> int | None:
-    """Return a number of calls, or None where the cell says nothing."""
-    if cell is None or (isinstance(cell, str) and cell.strip().lower() in _MISSING):
+    """Return a number of calls, or None if the cell holds none."""
+    if cell is None or (isinstance(cell, str) and cell.strip().lower() in MISSING):
         return None
     number, unit = _number(cell, ",", where, place)
-    if unit is not None or not (0 <= number < 2**53) or number != int(number):
+    calls = whole_count(number)
+    if unit is not None or calls is None or calls != number:
         raise InputFileError(f"{where}: {str(cell)[:40]!r} is not a whole number of calls.", place=place)
-    return int(number)
+    return calls

@@ -1,7 +1,7 @@
-"""Tables in a stream of text: what a profiler printed, between banners, progress and the program's own output.
+"""Finds tables in the output of a profiler, between its banners, its progress and what the program itself printed.
 
-A table is found by its header, never by its place. Cells stand between commas, tabs or bars, or in columns of
-blanks under a rule of dashes.
+A table is found by its header, never by its position. Cells are separated by commas, tabs or bars, or stand in columns
+under a rule of dashes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ _RULE = re.compile(r"\s*-{2,}(?:\s+-{2,})+\s*")
 _BORDER = re.compile(r"\s*[|+][\s|+:-]*")
 _GAP = re.compile(r"\s{2,}|\t")
 _NUMBER = re.compile(r"\s*\"?[+-]?[\d.,]+")
-#: a quoted name may hold line ends; more lines than this mean that the quote was never closed
+#: a quoted name may contain line ends, but over this many lines its closing quote is missing
 _LONGEST_CELL_LINES = 200
 
-
 IsHeader = Callable[[Sequence[str]], bool]
-Split = Callable[[str], list[str]]
+_Split = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,11 @@ class StreamTable:
 
     Attributes
     ----------
-    banner : the last line of text above it that says what it is.
-    headers : as written, without the blanks around them.
-    line : number of the header's line.
-    rows : number of the line and cells; as many cells as headers.
-    foreign : lines between its rows that are no rows.
+    banner : the last line of text above the table, which may name it.
+    headers : as written, stripped of blanks.
+    line : line number of the header.
+    rows : line number and cells of each row, as many cells as headers.
+    foreign : number of lines between its rows that are not rows.
     """
 
     banner: str
@@ -58,10 +57,10 @@ def tables(
     Parameters
     ----------
     text : the stream.
-    is_header : tells from the cells of a line whether it is a header of a table that is wanted.
+    is_header : whether the cells of a line are the header of a wanted table.
     place : the file, for messages.
-    least : how many cells a row under these headers must have; missing ones behind them are empty.
-    blank_ends : a blank line ends a table; else only the next header does.
+    least : how many cells a row under these headers needs; missing cells after them are empty.
+    blank_ends : whether a blank line ends a table. Otherwise only the next header does.
 
     Raises
     ------
@@ -69,9 +68,9 @@ def tables(
         When a row has too few or too many cells, or a quote is not closed: the file was cut off or edited.
     """
     # only these end a line: str.splitlines would also cut names at form feeds and the like
-    form = _Form(is_header, place, least, blank_ends)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    found, banner, number = [], "", 0
+    rules = _Rules(is_header, place, least, blank_ends)
+    result, banner, number = [], "", 0
     while number < len(lines):
         headers, split = _header(lines, number, is_header)
         if headers is None:
@@ -79,15 +78,15 @@ def tables(
                 banner = lines[number].strip()
             number += 1
             continue
-        table, number = _read(lines, number, headers, split, banner, form)
-        found.append(table)
+        table, number = _read(lines, number, headers, split, banner, rules)
+        result.append(table)
         banner = ""
-    return found
+    return result
 
 
 @dataclass(frozen=True)
-class _Form:
-    """What is asked of the tables of a stream."""
+class _Rules:
+    """The arguments of `tables`, by which rows are recognised."""
 
     is_header: IsHeader
     place: str
@@ -95,8 +94,8 @@ class _Form:
     blank_ends: bool
 
 
-def _header(lines: Sequence[str], number: int, is_header: IsHeader) -> tuple[tuple[str, ...] | None, Split]:
-    """Return the headers in a line and how to split the lines under it; None where it is no header."""
+def _header(lines: Sequence[str], number: int, is_header: IsHeader) -> tuple[tuple[str, ...] | None, _Split]:
+    """Return the headers in a line, or None, and the function that splits the lines below it."""
     line = lines[number]
     for split in (_commas, _tabs, _bars):
         cells = [cell.strip() for cell in split(line)]
@@ -121,17 +120,16 @@ def _delimited(line: str, delimiter: str) -> list[str]:
     try:
         return next(csv.reader([line], delimiter=delimiter, skipinitialspace=delimiter == ","), [])
     except csv.Error:
-        # a cell of over 128 kB, or a lone line end: no table of a profiler
+        # a cell of over 128 kB, or a lone line end: not a profiler's table
         return []
 
 
 def _bars(line: str) -> list[str]:
-    """Split between bars; the last cell is a name, which may hold some itself."""
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def _columns(rule: str, count: int) -> Split:
-    """Return how to split a line of columns: at gaps, or under the rule where cells are empty."""
+def _columns(rule: str, count: int) -> _Split:
+    """Return the function that splits a line of columns: at gaps, or below the rule if cells are empty."""
     spans = [match.span() for match in re.finditer("-+", rule)]
 
     def split(line: str) -> list[str]:
@@ -148,26 +146,26 @@ def _read(
     lines: Sequence[str],
     number: int,
     headers: tuple[str, ...],
-    split: Split,
+    split: _Split,
     banner: str,
-    form: _Form,
+    rules: _Rules,
 ) -> tuple[StreamTable, int]:
-    """Read the rows under a header; return the table and the number of the first line behind it."""
+    """Read the rows below a header; return the table and the number of the first line after it."""
     rows: list[tuple[int, list[str]]] = []
-    foreign, header_line, least = 0, number + 1, form.least(headers)
+    foreign, header_line, least = 0, number + 1, rules.least(headers)
     number += 1
-    while number < len(lines) and (lines[number].strip() or not form.blank_ends):
+    while number < len(lines) and (lines[number].strip() or not rules.blank_ends):
         line, taken = lines[number], 1
         if not line.strip() or _RULE.fullmatch(line) or _BORDER.fullmatch(line):
             number += 1
             continue
-        # headers start with a word, so the long tables of numbers are not tried for one at each row
-        if not _NUMBER.match(line) and _header(lines, number, form.is_header)[0] is not None:
+        # headers start with a word, so the rows of long tables, which start with a number, are not tried as headers
+        if not _NUMBER.match(line) and _header(lines, number, rules.is_header)[0] is not None:
             break
         if split in (_commas, _tabs):
-            line, taken = _whole(lines, number, form.place)
+            line, taken = _whole(lines, number, rules.place)
         cells = split(line)
-        if _is_row(line, cells, headers, least, number, form.place):
+        if _is_row(line, cells, headers, least, number, rules.place):
             rows.append((number + 1, [*(cell.strip() for cell in cells), *[""] * (len(headers) - len(cells))]))
         else:
             foreign += 1
@@ -176,7 +174,7 @@ def _read(
 
 
 def _whole(lines: Sequence[str], number: int, place: str) -> tuple[str, int]:
-    """Join the lines of one row: a quoted name may hold line ends."""
+    """Return one row, whose quoted names may span several lines, and the number of its lines."""
     line, taken = lines[number], 1
     while line.count('"') % 2:
         if number + taken >= len(lines) or taken > _LONGEST_CELL_LINES:
@@ -189,13 +187,13 @@ def _whole(lines: Sequence[str], number: int, place: str) -> tuple[str, int]:
 
 
 def _is_row(line: str, cells: Sequence[str], headers: Sequence[str], least: int, number: int, place: str) -> bool:
-    """Tell a row from a line of something else; raise for a row that is not whole."""
+    """Whether a line is a row; raise if it is an incomplete one."""
     if least <= len(cells) <= len(headers):
         return True
     if len(cells) > 1 and (_NUMBER.match(line) or line.lstrip().startswith('"')):
         raise InputFileError(
             f"line {number + 1} has {len(cells)} cells, but there are {len(headers)} columns.",
             place=place,
-            remedy="Was the file cut off, or a name with commas not quoted?",
+            remedy="Was the file cut off, or a name that contains commas not quoted?",
         )
     return False

@@ -26,6 +26,7 @@ from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import STEP_NAME
 
 NAME = "torch trace"
+PRECEDENCE = 100
 #: keys of a trace that stand before its events
 _KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
 

@@ -1,16 +1,16 @@
-"""Metrics of Nsight Compute: units as they are written, and the labels of its details page as metric names."""
+"""Metrics of Nsight Compute: its units in SI, and the metric names behind the labels of its details page."""
 
 from __future__ import annotations
 
 import re
 
 _PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-#: words that carry a decimal prefix ("Kbyte" is 1000 bytes, as nsight-compute's documentation has it)
+#: words that take a decimal prefix ("Kbyte" is 1000 bytes according to the documentation of Nsight Compute)
 _WORDS = re.compile(
     r"([numKkMGTP]?)(bytes?|B|seconds?|sec|s|[hH][zZ]|cycles?|inst|sectors?|requests?|warps?|ops?|flop)"
 )
 
-#: label on the details page, unit -> the metric behind it (the section files that come with Nsight Compute)
+#: label on the details page -> metric behind it, from the section files that come with Nsight Compute
 _LABELS = {
     "Duration": "gpu__time_duration.sum",
     "Elapsed Cycles": "sm__cycles_elapsed.max",
@@ -36,13 +36,13 @@ _RATE = {"Memory Throughput": "dram__bytes.sum.per_second"}
 
 
 def unit_scale(unit: str) -> float:
-    """Return what one of a written unit is in SI units: of two units, that of their quotient; 1 where not known.
+    """Return the SI value of a unit or of a quotient of two units; 1 for an unknown one.
 
     >>> unit_scale("Gbyte/second"), unit_scale("usecond"), unit_scale("cycle/second"), unit_scale("%")
     (1000000000.0, 1e-06, 1.0, 1.0)
     """
-    above, _, below = unit.strip().partition("/")
-    return _scale(above) / _scale(below)
+    numerator, _, denominator = unit.strip().partition("/")
+    return _scale(numerator) / _scale(denominator)
 
 
 def _scale(word: str) -> float:
@@ -51,7 +51,7 @@ def _scale(word: str) -> float:
 
 
 def metric_name(written: str, unit: str) -> str:
-    """Return a metric's own name: a label of the details page is replaced, anything else stays.
+    """Return the name of the metric behind a label of the details page; other names stay as they are.
 
     >>> metric_name("Duration", "us"), metric_name("dram__bytes.sum", "byte")
     ('gpu__time_duration.sum', 'dram__bytes.sum')

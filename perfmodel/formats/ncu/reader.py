@@ -1,7 +1,7 @@
 """CSV of Nsight Compute: the details page (a row for each metric) and the raw page (a column for each metric).
 
-The kernels become entries with the FLOP, the bytes and the readings that were collected. Kernels have no operator:
-the profiler does not know shapes.
+Kernels become entries with the FLOP, the bytes and the readings that were collected. They have no operator, since the
+profiler does not record shapes.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from types import MappingProxyType
 from perfmodel.diagnosis import counters
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
-from perfmodel.formats.detect import ReadOptions
-from perfmodel.formats.ncu_metrics import metric_name, unit_scale
-from perfmodel.formats.table.reader import LONGEST_TIME_S
-from perfmodel.formats.text.events import NO_SHAPES, category_word
-from perfmodel.formats.text.numbers import MISSING, NumberFormat, number_format
+from perfmodel.formats.detect import DEFAULTS, ReadOptions
+from perfmodel.formats.kernel_names import NO_SHAPES, event_kind
+from perfmodel.formats.ncu.metrics import metric_name, unit_scale
+from perfmodel.formats.text.numbers import LONGEST_TIME_S, MISSING, NumberFormat, number_format
 from perfmodel.formats.text.stream import StreamTable, tables
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 NAME = "ncu"
+PRECEDENCE = 80
 _LONG = ("Kernel Name", "Metric Name", "Metric Value")
 _METRIC = re.compile(r"(?:\w+\.)?[a-z0-9]+__[\w.]+")
-_SAID = re.compile(r"^==(ERROR|WARNING)==\s*(.*)$", re.MULTILINE)
+_MESSAGE = re.compile(r"^==(ERROR|WARNING)==\s*(.*)$", re.MULTILINE)
 _PROGRESS = re.compile(rb"^(?:\s*(?:\xef\xbb\xbf)?==(?:PROF|ERROR|WARNING)== |\s+Section: )", re.MULTILINE)
-#: readings that add up over the launches of a kernel; all others are averaged, each launch by its time
+#: readings that add up over the launches of a kernel; all others are averaged, weighted by the launches' times
 _ADDED = re.compile(r".*\.sum|gpu__time_duration\.\w+|(?:sm|smsp)__cycles_elapsed\.(?:avg|max|sum)")
 _NOTE = (
-    "Times are of Nsight Compute: kernels run alone, by default at base clocks and with flushed caches, so they are "
-    "not the times of the program."
+    "Nsight Compute runs each kernel alone, by default at base clocks and with cold caches, so its times differ from "
+    "those in the program."
 )
 
 
 @dataclass
 class _Launch:
-    """One measured launch of a kernel."""
+    """One measured launch of a kernel; ``shape`` is its grid and block."""
 
     name: str
     shape: str
@@ -50,7 +50,7 @@ class _Launch:
 
 
 def sniff(head: bytes) -> bool:
-    """Tell the CSV of ncu by its header, and a failed capture by ncu's own lines."""
+    """Recognise the CSV of ncu by its header, and a failed capture by ncu's own messages."""
     text = head.decode("utf-8-sig", "replace")
     try:
         return bool(_PROGRESS.search(head)) or bool(tables(text, _is_header, place="", least=_least))
@@ -58,26 +58,26 @@ def sniff(head: bytes) -> bool:
         return True
 
 
-def read(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Profile:
+def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profile:
     """Read the CSV of ``ncu --csv``, page details or raw.
 
-    One entry for each kernel, or for each grid and block where a kernel ran with several: time, launches, FLOP
-    and DRAM bytes as far as counters give them (`perfmodel.diagnosis.counters`), and ``metrics``: every reading
-    under ncu's own name in SI units (percentages 0..100), and what follows from them (`counters.derived`, and
-    ``flop_TYPE_ENGINE``). Launches of one entry are summed; readings that do not add up are averaged by time.
-    Numbers may be written in the English or the European way; units are those of each row or column.
+    An entry is a kernel, or a kernel with one grid and block if it ran with several. It has its time, its number of
+    launches, FLOP and DRAM bytes as far as counters give them (`perfmodel.diagnosis.counters`), and ``metrics``: every
+    reading under ncu's own name in SI units (percentages 0..100), and what is derived from them (`counters.derived`,
+    and ``flop_TYPE_ENGINE``). Launches of one entry are summed; readings that do not add up are averaged by time.
+    Numbers may have English or European decimal marks; units are those of each row or column.
 
     Raises
     ------
     InputFileError
-        When the file cannot be read, the capture failed, no kernel has a duration, or a row is not whole.
+        When the file cannot be read, the capture failed, no kernel has a duration, or a row is incomplete.
     """
     place = os.fspath(path)
     text = read_text(path)
-    found = tables(text, _is_header, place=place, least=_least, blank_ends=False)
+    pages = tables(text, _is_header, place=place, least=_least, blank_ends=False)
     skipped: Counter[str] = Counter()
-    numbers = number_format((value for table in found for value in _values(table)), place=place)
-    launches = [launch for table in found for launch in _launches(table, numbers, skipped, place)]
+    numbers = number_format((value for page in pages for value in _values(page)), place=place)
+    launches = [launch for page in pages for launch in _launches(page, numbers, skipped, place)]
     if not launches:
         raise _nothing(text, place)
     timed = [launch for launch in launches if counters.time_s(launch.readings) is not None]
@@ -88,7 +88,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Pr
             remedy="Collect it: ncu --metrics gpu__time_duration.sum,..., or a section set with SpeedOfLight.",
         )
     if len(timed) < len(launches):
-        skipped["a launch without a duration"] = len(launches) - len(timed)
+        skipped["launch without a duration"] = len(launches) - len(timed)
     devices = sorted({launch.device for launch in timed if launch.device and not launch.device.isdigit()})
     return Profile.from_entries(
         _entries(timed),
@@ -107,7 +107,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 
 def _least(headers: Sequence[str]) -> int:
-    """Return how many cells a row needs: rows without a rule end behind the value."""
+    """Return how many cells a row needs; rows without a rule end after the value."""
     return headers.index("Metric Value") + 1 if "Metric Value" in headers else len(headers)
 
 
@@ -121,27 +121,23 @@ def _values(table: StreamTable) -> Iterable[str]:
 
 
 def _nothing(text: str, place: str) -> InputFileError:
-    """Return the error for a file without a measured kernel: with what ncu said."""
+    """Return the error for a file without a measured kernel, with ncu's own messages."""
     if re.search(r"^\s+Section: ", text, re.MULTILINE):
         return InputFileError(
-            "is the text of Nsight Compute, not its CSV.",
+            "is the text output of Nsight Compute, not its CSV.",
             place=place,
             remedy="Run ncu --csv, or ncu --import FILE.ncu-rep --csv --page raw.",
         )
-    said = _SAID.findall(text)
-    words = "; ".join(what.strip().rstrip(".")[:200] for _, what in said[:2])
-    permission = "ERR_NVGPUCTRPERM" in text
-    return InputFileError(
-        f"holds no measured kernel{f': ncu said {words!r}' if words else '; the capture failed or was cut off'}.",
-        place=place,
-        remedy="Run ncu as root, or allow counters to all users: https://developer.nvidia.com/ERR_NVGPUCTRPERM."
-        if permission
-        else "Run ncu --csv again, and see that the program launches a kernel.",
-    )
+    messages = "; ".join(message.strip().rstrip(".")[:200] for _, message in _MESSAGE.findall(text)[:2])
+    reason = f": ncu reported {messages!r}" if messages else "; the capture failed or is cut off"
+    remedy = "Run ncu --csv again, and check that the program launches a kernel."
+    if "ERR_NVGPUCTRPERM" in text:
+        remedy = "Run ncu as root, or allow all users to read counters: https://developer.nvidia.com/ERR_NVGPUCTRPERM."
+    return InputFileError(f"holds no measured kernel{reason}.", place=place, remedy=remedy)
 
 
 def _launches(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], place: str) -> list[_Launch]:
-    """Return the launches of a table, of either page."""
+    """Return the launches on a page of either kind."""
     at = {header: index for index, header in reversed(list(enumerate(table.headers)))}
     launches: dict[tuple[str, ...], _Launch] = {}
     units: Mapping[int, str] = {}
@@ -176,7 +172,7 @@ def _add(
     """Add one reading to a launch, in SI units."""
     name = metric_name(written, unit)
     if text.lower() in MISSING:
-        skipped["a metric without a value"] += 1
+        skipped["metric without a value"] += 1
         return
     value = numbers.parse(text)
     is_time = name.startswith("gpu__time_duration.")
@@ -184,16 +180,16 @@ def _add(
         # settings of a launch are words, and some readings are lists
         if is_time:
             raise InputFileError(f"the duration {text[:40]!r} is not a number.", place=where)
-        skipped["a metric that is no number"] += 1
+        skipped["metric that is not a number"] += 1
         return
     value *= unit_scale(unit)
     if is_time and not 0 <= value <= LONGEST_TIME_S:
-        raise InputFileError(f"the duration {text[:40]!r} {unit} cannot be one.", place=where)
+        raise InputFileError(f"the duration {text[:40]!r} {unit} is negative or over 30 years.", place=where)
     launch.readings.setdefault(name, value)
 
 
 def _entries(launches: Sequence[_Launch]) -> list[ProfileEntry]:
-    """Return the launches by kernel, and by grid and block where a kernel has several."""
+    """Return an entry for each kernel, or for each grid and block of a kernel with several."""
     shapes: dict[str, set[str]] = {}
     for launch in launches:
         shapes.setdefault(launch.name, set()).add(launch.shape)
@@ -208,37 +204,37 @@ def _entry(name: str, launches: Sequence[_Launch]) -> ProfileEntry:
     """Return the launches of one kernel as an entry."""
     times = [counters.time_s(launch.readings) or 0.0 for launch in launches]
     flop = [counters.flop_by_engine(launch.readings, launch.capability) for launch in launches]
-    moved = [counters.memory_bytes(launch.readings).get("dram") for launch in launches]
+    dram = [counters.memory_bytes(launch.readings).get("dram") for launch in launches]
     readings = _together(launches, times)
     engines = {
-        f"flop_{engine}": math.fsum(one[engine] for one in flop)
+        f"flop_{engine}": math.fsum(counts[engine] for counts in flop)
         for engine in flop[0]
-        if all(engine in one for one in flop)
+        if all(engine in counts for counts in flop)
     }
     capability = launches[0].capability
-    more = {"compute_capability": float(capability)} if re.fullmatch(r"\d+\.\d+", capability) else {}
-    known = [one for one in moved if one is not None]
+    version = {"compute_capability": float(capability)} if re.fullmatch(r"\d+\.\d+", capability) else {}
+    counted = [size for size in dram if size is not None]
     return ProfileEntry(
         name,
         math.fsum(times),
         len(launches),
-        category_word(launches[0].name),
+        event_kind(launches[0].name),
         flop=_flop(engines),
-        bytes=math.fsum(known) if len(known) == len(moved) else None,
-        metrics=MappingProxyType(readings | counters.derived(readings) | engines | more),
+        bytes=math.fsum(counted) if len(counted) == len(dram) else None,
+        metrics=MappingProxyType(readings | counters.derived(readings) | engines | version),
         not_modelled=NO_SHAPES,
     )
 
 
 def _flop(engines: Mapping[str, float]) -> float | None:
-    """Return the FLOP of all engines; None where nothing was counted, or only engines that had nothing to do."""
+    """Return the FLOP of all engines; None if nothing was counted, or only engines that were idle."""
     total = math.fsum(engines.values())
     whole = any(name.endswith("_tensor") for name in engines) and any(name.endswith("_vector") for name in engines)
     return total if total > 0 or whole else None
 
 
 def _together(launches: Sequence[_Launch], times: Sequence[float]) -> dict[str, float]:
-    """Return the readings that all launches have: sums added, the rest averaged by time."""
+    """Return the readings that all launches have; sums are added, the others averaged by time."""
     names = [name for name in launches[0].readings if all(name in launch.readings for launch in launches)]
     weights = times if math.fsum(times) > 0 else [1.0] * len(launches)
     together = {}
@@ -254,17 +250,17 @@ def _together(launches: Sequence[_Launch], times: Sequence[float]) -> dict[str, 
 
 
 def _flop_notes(launches: Sequence[_Launch]) -> tuple[str, ...]:
-    """Say where FLOP are missing, and where they hold only a part."""
+    """Return notes on FLOP that are missing or incomplete."""
     counted = [counters.flop_by_engine(launch.readings, launch.capability) for launch in launches]
-    without = sum(not one for one in counted)
+    without = sum(not counts for counts in counted)
     notes = []
     if without:
         notes.append(
             f"{without} of {len(launches)} launches have no FLOP counters (sm__sass_..., sm__ops_path_tensor_...)."
         )
-    kinds = {name.rpartition("_")[2] for one in counted for name in one}
-    if kinds and "tensor" not in kinds:
+    engines = {name.rpartition("_")[2] for counts in counted for name in counts}
+    if engines and "tensor" not in engines:
         notes.append(
-            "FLOP are those of vector instructions: tensor counters (sm__ops_path_tensor_src_*) were not collected."
+            "FLOP are those of vector instructions alone: tensor counters (sm__ops_path_tensor_src_*) are missing."
         )
     return tuple(notes)
