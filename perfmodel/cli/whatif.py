@@ -1,4 +1,4 @@
-"""An ordered path of changes to a profiled run: what each step brings, and which claims do not hold."""
+"""A scenario of changes to a profiled run: what each step gains, and which claims do not hold."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from perfmodel.cli._profile import profiled_machine
 
 def command(
     profile: ProfileArgument,
-    path: Annotated[
+    scenario: Annotated[
         Path,
         typer.Argument(
-            metavar="PATH",
+            metavar="SCENARIO",
             help="Steps as TOML, YAML or JSON: name, kind (scale, dtype, algorithm, batch, checkpoint, fuse, remove), "
             "targets, and what the kind needs (speedup or new_time, dtype, algorithm, factor).",
         ),
@@ -37,11 +37,11 @@ def command(
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
-    """What a path of changes makes of a run: total, throughput and bottleneck after each step, and doubtful claims.
+    """Apply a scenario of changes to a run: total, throughput and bottleneck after each step, and doubtful claims.
 
     Exit code 1 when a step's claim contradicts the profile or the machine's limit.
 
-    Example: perfmodel whatif examples/profile_gpt2.csv examples/gpt2_path.toml --on a100-sxm4-40gb
+    Example: perfmodel whatif examples/profile_gpt2.csv examples/gpt2_scenario.toml --on a100-sxm4-40gb
     """
     from perfmodel.core.report import report
     from perfmodel.formats import read_profile
@@ -49,7 +49,7 @@ def command(
     from perfmodel.investment.what_if import what_if
 
     destination = Destination.of("whatif", format_, output, wide=wide)
-    steps = read_scenario(path)
+    steps = read_scenario(scenario)
     measured = read_profile(profile, by=by, all_steps=whole_trace)
     machine = profiled_machine(measured, on)[0]
     if measured.timeline is not None:
@@ -57,13 +57,13 @@ def command(
 
         # steps act on wall time: what overlaps counts once, and the gaps of the GPU are entries too
         measured = diagnose(measured, machine).wall
-    made = what_if(measured, steps, machine)
+    result = what_if(measured, steps, machine)
     facts = context(
         profile=str(profile),
-        path=str(path),
+        scenario=str(scenario),
         **({"hardware": [machine.name]} if machine else {}),
-        total_time_s=made.profile.total_time_s,
+        total_time_s=result.profile.total_time_s,
     )
-    destination.write(report(made, context=facts))
-    if any(step.flags for step in made.steps):
+    destination.write(report(result, context=facts))
+    if any(step.flags for step in result.steps):
         raise typer.Exit(BAD_FINDING)

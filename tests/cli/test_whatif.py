@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-GPT2 = (EXAMPLES / "profile_gpt2.csv", EXAMPLES / "gpt2_path.toml")
+GPT2 = (EXAMPLES / "profile_gpt2.csv", EXAMPLES / "gpt2_scenario.toml")
 
 
 def test_a_claim_that_does_not_hold_ends_with_1(perfmodel):
@@ -22,7 +22,7 @@ def test_markdown_says_the_decision_first(perfmodel):
     assert "500 ms become 840 ms" in perfmodel("whatif", *GPT2, "--format", "markdown").out.splitlines()[0]
 
 
-def test_a_wrong_path_ends_with_3(perfmodel, tmp_path):
+def test_a_wrong_scenario_ends_with_3(perfmodel, tmp_path):
     path = tmp_path / "path.toml"
     path.write_text('[[steps]]\nname = "a"\nkind = "scale"\nspeedup = 2\ntargets = ["attention"]\n')
     ran = perfmodel("whatif", GPT2[0], path)

@@ -35,7 +35,7 @@ def _step(kind, targets=("a",), name="step", **more):
 
 def test_the_gpt2_scenario_of_the_examples():
     # reference case 8: 120 of 500 ms made 3x faster are 420 ms, 1.190x; 380 ms needs another 40 ms
-    made = what_if(read_profile(EXAMPLES / "profile_gpt2.csv"), read_scenario(EXAMPLES / "gpt2_path.toml"), A100).steps
+    made = what_if(read_profile(EXAMPLES / "profile_gpt2.csv"), read_scenario(EXAMPLES / "gpt2_scenario.toml"), A100).steps
     assert [step.total_time_s for step in made] == pytest.approx([0.42, 0.38, 0.42, 0.84])
     assert made[0].speedup == pytest.approx(500 / 420)
     assert "420 ms, not 380 ms" in made[0].flags[0]
