@@ -19,7 +19,7 @@ from perfmodel.prediction.latency.model import constants
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
-from perfmodel.workloads._pass import computes_addresses
+from perfmodel.workloads.operator_list import computes_addresses
 
 #: Clocks of one SM that a kernel needs to find one element by its own address, and how sharply the larger of these and
 #: the traffic decides. From 15 kernels of public profiles: 5 in fp32 on an A100 and 1 on an H100 (op graphs of

@@ -1,4 +1,4 @@
-"""What the model types have in common that their configurations do not say."""
+"""Facts about model types that their configurations do not state."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Architecture:
-    """What all models of one ``model_type`` share and their configuration does not say.
+    """Facts that all models of one ``model_type`` share and their configuration does not state.
 
     Attributes
     ----------
-    causal : each token sees the earlier ones only.
-    learned_positions : a table of positions is added to the embedding; without it, keys and queries are rotated.
+    causal : each token attends only to the tokens before it and to itself.
+    learned_positions : a table of positions is added to the embedding; otherwise keys and queries are rotated.
     extra_positions : rows that this table has beyond ``positions``.
-    rms_norm : RMSNorm with a scale only, in place of LayerNorm with scale and shift.
+    rms_norm : RMSNorm with only a scale, instead of LayerNorm with scale and shift.
     gated : the MLP multiplies activation(gate x) by (up x) (SwiGLU).
-    fused_qkv : one matrix makes queries, keys and values.
-    qkv_bias, output_bias, mlp_bias : which matrices of a layer have a bias, where the configuration has no say.
-    qk_norm : queries and keys of a head are normalised.
-    norm_after : the norms follow the residual additions (BERT) in place of coming first; none is left for the end.
-    tied : the embedding is the matrix of the head as well, unless the configuration says otherwise.
+    fused_qkv : one matrix computes queries, keys and values.
+    qkv_bias, output_bias, mlp_bias : which matrices of a layer have a bias, unless the configuration states it.
+    qk_norm : the queries and keys of each head are normalised.
+    norm_after : the norms follow the residual additions (BERT) instead of coming first; there is no final norm.
+    tied : the embedding is also the matrix of the head, unless the configuration states otherwise.
     """
 
     causal: bool = True
@@ -45,7 +45,7 @@ ARCHITECTURES = MappingProxyType(
     {
         "bert": Architecture(causal=False, norm_after=True, **_PLAIN),
         "gpt2": Architecture(fused_qkv=True, **_PLAIN),
-        # OPT keeps two rows of its table of positions for padding.
+        # OPT reserves two rows of its table of positions for padding.
         "opt": Architecture(extra_positions=2, **_PLAIN),
         "llama": Architecture(),
         "mistral": Architecture(),

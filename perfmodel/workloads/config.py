@@ -1,4 +1,4 @@
-"""Reading model configurations as Hugging Face publishes them (``config.json``): shapes, and parameters counted."""
+"""Reading model configurations in Hugging Face's format (``config.json``): shapes and number of parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Linear(NamedTuple):
         return self.n * self.k + self.n * self.bias
 
 
-#: how different model types spell the same dimension
+#: dimension -> its keys in the configurations of different model types
 _SPELLINGS = {
     "hidden": ("hidden_size", "n_embd", "d_model"),
     "layers": ("num_hidden_layers", "n_layer", "num_layers"),
@@ -53,14 +53,14 @@ class ModelConfig:
     layers : transformer layers.
     heads, kv_heads, head_dim : query heads, key and value heads, size of a head; ``heads head_dim`` need not be
         ``hidden``.
-    ffn : width inside of the MLP.
-    vocab : tokens of the vocabulary.
+    ffn : width inside the MLP.
+    vocab : size of the vocabulary.
     positions : the longest sequence.
-    activation : of the MLP ("gelu", "gelu_new", "relu", "silu").
-    tied : the embedding is the matrix of the head as well.
-    embedding_dim : width of the embedding, where a projection to ``hidden`` follows; else ``hidden``.
+    activation : activation of the MLP ("gelu", "gelu_new", "relu", "silu").
+    tied : the embedding is also the matrix of the head.
+    embedding_dim : width of the embedding; a projection follows if it is not ``hidden``.
     token_types : rows of a table of token types, 0 for none.
-    window : keys that a query sees at most, 0 for all.
+    window : most keys that a query attends to, 0 for all.
     qkv_bias, output_bias, mlp_bias : which matrices of a layer have a bias.
     norm_after : the norms follow the residual additions.
     """
@@ -86,7 +86,7 @@ class ModelConfig:
 
     @property
     def architecture(self) -> Architecture:
-        """What all models of this type share."""
+        """The facts that all models of this type share."""
         return ARCHITECTURES[self.model_type]
 
     @property
@@ -95,7 +95,7 @@ class ModelConfig:
         return self.hidden * (1 if self.architecture.rms_norm else 2)
 
     def attention_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of one layer that make queries, keys and values."""
+        """Return the matrices of one layer that compute queries, keys and values."""
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
         if self.architecture.fused_qkv:
             return (Linear("query_key_value", queries + 2 * keys, self.hidden, self.qkv_bias),)
@@ -107,7 +107,7 @@ class ModelConfig:
         return Linear("output", self.hidden, self.heads * self.head_dim, self.output_bias)
 
     def mlp_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of one layer's MLP: gate where there is one, up, down."""
+        """Return the matrices of one layer's MLP: gate if there is one, up, down."""
         names = ("gate", "up") if self.architecture.gated else ("up",)
         into = tuple(Linear(name, self.ffn, self.hidden, self.mlp_bias) for name in names)
         return (*into, Linear("down", self.hidden, self.ffn, self.mlp_bias))
@@ -124,7 +124,7 @@ class ModelConfig:
         return (*self.projections()[1:], Linear("logits", self.vocab, self.embedding_dim))
 
     def projections(self) -> tuple[Linear, ...]:
-        """Return the matrices between an embedding of another width and ``hidden``: in and out."""
+        """Return the matrices between ``hidden`` and an embedding of another width: in and out."""
         if self.embedding_dim == self.hidden:
             return ()
         return (
@@ -134,13 +134,13 @@ class ModelConfig:
 
     @property
     def parameters(self) -> int:
-        """Parameters of the model with a language model's head, a tied matrix counted once."""
+        """Parameters of the model with a language model head; a tied matrix counts once."""
         shape = self.architecture
         rows = (self.positions + shape.extra_positions) * shape.learned_positions + self.token_types
         embedding = self.vocab * self.embedding_dim + rows * self.hidden
         layer = sum(linear.parameters for linear in self.layer_linears()) + 2 * self.norm_parameters
         layer += 2 * self.head_dim * shape.qk_norm
-        # BERT norms after the embedding and in its head, the others once at the end; norms after leave none.
+        # BERT has a norm after the embedding and one in its head; others have a final norm, unless norms come after
         norms = 2 if self.model_type == "bert" else int(not self.norm_after)
         head = sum(linear.parameters for linear in (*self.projections()[:1], *self.head_linears()))
         shared = self.vocab * self.embedding_dim * self.tied
@@ -153,39 +153,39 @@ def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
     Raises
     ------
     InputFileError
-        When the file cannot be read, lacks a dimension or holds one that cannot be, and for models that are not
-        one stack of like layers: mixtures of experts, latent attention, encoder and decoder together, windows on
-        some of the layers, and model types that are not known.
+        If the file cannot be read, a dimension is missing or impossible, and for models that are not one stack of equal
+        layers: mixtures of experts, latent attention, encoder with decoder, windows on some layers, and unknown model
+        types.
     """
     place = os.fspath(path)
     document = read_document(path)
     if not isinstance(document, dict):
-        raise InputFileError("is not a model's configuration: no keys.", place=place)
-    # Models that see or hear keep the shapes of their language model one level down.
+        raise InputFileError("is not a model configuration: it has no keys.", place=place)
+    # Multimodal models keep the shapes of their language model one level down.
     nested = document.get("text_config")
     raw = nested if isinstance(nested, dict) else document
-    _refuse(raw, place)
+    _check_supported(raw, place)
     kind = str(raw.get("model_type", ""))
     if kind not in ARCHITECTURES:
         raise unknown_name("model type", kind, ARCHITECTURES, place=place, kind=InputFileError)
     return _Reader(raw, place).config(kind, ARCHITECTURES[kind])
 
 
-def _refuse(raw: Mapping[str, Any], place: str) -> None:
-    """Refuse the models whose layers are not matrices, norms and attention alone."""
+def _check_supported(raw: Mapping[str, Any], place: str) -> None:
+    """Raise for a model whose layers contain more than matrices, norms and attention."""
     feed_forward = raw.get("ffn_config")
     parts = {**raw, **feed_forward} if isinstance(feed_forward, dict) else raw
-    found = {
+    unsupported = {
         "a mixture of experts": [key for key in _EXPERTS if parts.get(key)],
         "latent attention (MLA)": [key for key in ("kv_lora_rank",) if raw.get(key)],
         "an encoder with a decoder": [key for key in ("is_encoder_decoder",) if raw.get(key)],
     }
-    said = [f"{what} ({', '.join(keys)})" for what, keys in found.items() if keys]
-    if said:
+    reasons = [f"{what} ({', '.join(keys)})" for what, keys in unsupported.items() if keys]
+    if reasons:
         raise InputFileError(
-            f"the model has {' and '.join(said)}, which is not modelled.",
+            f"the model has {' and '.join(reasons)}, which is not modelled.",
             place=place,
-            remedy=f"Dense models can be read: {', '.join(ARCHITECTURES)}.",
+            remedy=f"Dense models are supported: {', '.join(ARCHITECTURES)}.",
         )
 
 
@@ -196,6 +196,7 @@ class _Reader:
         self.raw, self.place = raw, place
 
     def config(self, kind: str, shape: Architecture) -> ModelConfig:
+        """Return the shapes, with the architecture's facts as defaults."""
         hidden, heads = self.size("hidden"), self.size("heads")
         kv_heads = self.size("kv_heads", heads)
         if heads % kv_heads:
@@ -224,32 +225,35 @@ class _Reader:
         )
 
     def first(self, keys: tuple[str, ...]) -> Any:
-        """Return the value of the first key that is there and not null."""
+        """Return the value of the first key that is present and not null."""
         return next((self.raw[key] for key in keys if self.raw.get(key) is not None), None)
 
     def size(self, name: str, default: int | None = None) -> int:
+        """Return a dimension, checked."""
         keys = _SPELLINGS[name]
         value = self.first(keys)
         value = default if value is None else value
         if value is None:
-            raise self.wrong(f"no {name.replace('_', ' ')} ({', '.join(keys)})")
+            raise self.wrong(f"it has no {name.replace('_', ' ')} ({', '.join(keys)})")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise self.wrong(f"{name.replace('_', ' ')} = {value!r} is not a whole number above 0")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
+        """Return a switch."""
         value = self.raw.get(key)
         return default if value is None else bool(value)
 
     def window(self, kind: str) -> int:
-        """Return the window of attention; Qwen names one that it does not use."""
+        """Return the attention window; Qwen states one that it does not use."""
         used = self.flag("use_sliding_window", kind == "mistral")
         window = self.raw.get("sliding_window")
         if not used or not window:
             return 0
         if kind != "mistral":
-            raise self.wrong("has a window on some of its layers only, which is not modelled")
+            raise self.wrong("the model has a window on only some of its layers, which is not modelled")
         return int(window)
 
-    def wrong(self, found: str) -> InputFileError:
-        return InputFileError(f"{found}.", place=self.place, remedy="Is this the model's config.json?")
+    def wrong(self, problem: str) -> InputFileError:
+        """Build the error about a value of the configuration."""
+        return InputFileError(f"{problem}.", place=self.place, remedy="Is this the model's config.json?")

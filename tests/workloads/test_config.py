@@ -154,5 +154,5 @@ def test_bad_dimensions_are_named(read, change, said):
 def test_a_list_is_no_configuration(tmp_path):
     path = tmp_path / "config.json"
     path.write_text("[]")
-    with pytest.raises(InputFileError, match="not a model's configuration"):
+    with pytest.raises(InputFileError, match="not a model configuration"):
         read_model_config(path)
