@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from perfmodel.core.report import Report
 
 SUFFIXES = (".json",)
@@ -11,4 +9,4 @@ SUFFIXES = (".json",)
 
 def render(report: Report) -> str:
     """Return the report as JSON text; a number that is not finite becomes null."""
-    return json.dumps(report.as_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return report.json_text()

@@ -10,6 +10,6 @@ COMMANDS = ("bench",)
 
 def render(report: Report) -> str:
     """Return the rows that have a time as CSV, one column for each dimension."""
-    from perfmodel.records.measurement_table import measurement_csv
+    from perfmodel.records.measurements import measurement_csv
 
     return measurement_csv(report.rows)

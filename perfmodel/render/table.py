@@ -41,7 +41,7 @@ def render(report: Report, *, width: int = WIDTH, color: bool = False, wide: boo
     stream = io.StringIO()
     console = Console(
         file=stream,
-        width=max(width, grid.width) if wide else width,
+        width=max(width, grid.widest) if wide else width,
         force_terminal=color,
         no_color=not color,
         color_system="standard" if color else None,
@@ -135,14 +135,24 @@ class _Grid:
         """The least width of the table [characters]."""
         return sum(self.least) + _GAP * (len(self.least) - 1)
 
+    @property
+    def widest(self) -> int:
+        """The width at which no cell and no sentence is folded [characters]."""
+        table = sum(self.wanted) + _GAP * (len(self.wanted) - 1)
+        numbers = _longest(str(index + 1) for index in range(len(self.cells[0]) if self.cells else 0))
+        sentences = _longest(text for texts in self.sentences for text in texts)
+        return max(table, numbers + _GAP + sentences)
+
+    @property
+    def wanted(self) -> list[int]:
+        """The width of each column at which none of its cells is folded [characters]."""
+        return [_longest([column.heading, *texts]) for column, texts in zip(self.columns, self.cells, strict=True)]
+
     def widths(self, width: int) -> list[int]:
         """Return the width of each column: the least that it needs, and a share of what is left for text that folds."""
         sizes = list(self.least)
         left = width - self.width
-        more = [
-            _longest([column.heading, *texts]) - size
-            for column, texts, size in zip(self.columns, self.cells, self.least, strict=True)
-        ]
+        more = [wanted - size for wanted, size in zip(self.wanted, self.least, strict=True)]
         # Columns that need little more get it first, so that one long text does not fold all the others.
         for index in sorted(range(len(sizes)), key=lambda index: more[index]):
             given = max(0, min(more[index], left))
@@ -176,6 +186,8 @@ def _parts(report: Report, grid: _Grid, width: int) -> Iterable[RenderableType]:
     else:
         yield _table(grid, width)
         yield from _sentences(grid)
+    if report.decision or report.shown_notes:
+        yield ""
     if report.decision:
         yield Text(printable(report.decision))
     for note in report.shown_notes:
@@ -225,7 +237,8 @@ def _blocks(grid: _Grid) -> Iterable[RenderableType]:
     for texts in zip(*cells, strict=True):
         for column, text in zip(columns, texts, strict=True):
             yield Text(f"{column.heading:<{widest}}  {text}", overflow="fold")
-        yield ""
+        if len(cells[0]) > 1:
+            yield ""
 
 
 def _least(heading: str, texts: Sequence[str], *, whole: bool) -> int:

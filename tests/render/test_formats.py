@@ -1,4 +1,4 @@
-"""The four formats of every report."""
+"""Each output format, on whole documents: several tables, notes, Unicode, control characters, unknown values."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import io
 import json
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from perfmodel.core.report import Column, Report
 from perfmodel.render import csv as csv_format
@@ -22,92 +24,290 @@ COLUMNS = (
     Column("rate", "a wide heading", "FLOP/s", drop=1),
     Column("peaks", shown=False),
 )
-ROWS = [
-    {"name": "first | one", "time_s": 1.5e-6, "rate": 1e12, "peaks": {"fp16": 3.0, "fp32": None}},
-    {"name": "second", "time_s": math.nan, "rate": 2e12, "peaks": {"fp16": 4.0}, "list": ["a", "b"], "flag": True},
-]
-REPORT = Report("analyze", COLUMNS, ROWS, {"hardware": ["x"]}, notes=("A note.",), title="Title")
+#: a report with all that a format has to cope with
+WHOLE = Report(
+    "analyze",
+    (
+        Column("name", "kernel"),
+        Column("time_s", "time", "s"),
+        Column("share", unit="fraction"),
+        Column("parts", shown=False),
+        Column("limit", shown=False),
+        Column("range", show_row=lambda row: f"{row['low']} to {row['high']}"),
+        Column("why", prose=True, drop=1),
+    ),
+    [
+        {
+            "name": "fill<float*>(int) | `x` \\ 矩阵",
+            "time_s": 1.5e-6,
+            "share": 0.25,
+            "parts": {"fixed overhead": 1e-7, "hbm": None},
+            "limit": math.inf,
+            "low": 1,
+            "high": 2,
+            "why": "It moves a lot of data.",
+            "tags": ["a", "b"],
+            "good": True,
+        },
+        {
+            "name": "a\x1b[31m\nb\tc",
+            "time_s": math.nan,
+            "share": None,
+            "parts": None,
+            "limit": 3.0,
+            "low": 3,
+            "high": 4,
+            "why": None,
+            "tags": [],
+            "good": False,
+        },
+        {"name": "tiny", "time_s": 4e-10, "share": 4e-4, "low": 5, "high": 6, "why": "It moves a lot of data."},
+    ],
+    {"hardware": ["x"], "peak": math.nan},
+    notes=("A note about <b>.", "Two\nlines."),
+    title="Title <i>",
+    decision="Do 'fill<int>' first.",
+    assumptions=("Price: 2",),
+    more={
+        "terms": Report("analyze", (Column("term"), Column("time_s", "time", "s")), [{"term": "hbm", "time_s": 1.0}])
+    },
+)
+
+JSON = """\
+{
+  "schema_version": 2,
+  "command": "analyze",
+  "context": {
+    "hardware": [
+      "x"
+    ],
+    "peak": null
+  },
+  "rows": [
+    {
+      "name": "fill<float*>(int) | `x` \\\\ 矩阵",
+      "time_s": 1.5e-06,
+      "share": 0.25,
+      "parts": {
+        "fixed overhead": 1e-07,
+        "hbm": null
+      },
+      "limit": null,
+      "low": 1,
+      "high": 2,
+      "why": "It moves a lot of data.",
+      "tags": [
+        "a",
+        "b"
+      ],
+      "good": true
+    },
+    {
+      "name": "a\\u001b[31m\\nb\\tc",
+      "time_s": null,
+      "share": null,
+      "parts": null,
+      "limit": 3.0,
+      "low": 3,
+      "high": 4,
+      "why": null,
+      "tags": [],
+      "good": false
+    },
+    {
+      "name": "tiny",
+      "time_s": 4e-10,
+      "share": 0.0004,
+      "low": 5,
+      "high": 6,
+      "why": "It moves a lot of data."
+    }
+  ],
+  "terms": [
+    {
+      "term": "hbm",
+      "time_s": 1.0
+    }
+  ],
+  "notes": [
+    "A note about <b>.",
+    "Two\\nlines."
+  ]
+}
+"""
+
+CSV = """\
+name,time_s,share,parts.fixed_overhead,parts.hbm,limit,low,high,why,tags,good
+fill<float*>(int) | `x` \\ 矩阵,1.5e-06,0.25,1e-07,,,1,2,It moves a lot of data.,a;b,true
+"a\x1b[31m
+b\tc",,,,,3.0,3,4,,,false
+tiny,4e-10,0.0004,,,,5,6,It moves a lot of data.,,
+"""
+
+MARKDOWN = """\
+### Title &lt;i>
+
+**Decision:** Do 'fill&lt;int>' first.
+
+- Price: 2
+
+| kernel | time | share | range | why |
+|---|---:|---:|---|---|
+| fill&lt;float\\*>(int) \\| \\`x\\` \\\\ 矩阵 | 1.5 us | 25.0 % | 1 to 2 | It moves a lot of data. |
+| a\\\\x1b[31m\\\\nb\\\\tc | - | - | 3 to 4 | - |
+| tiny | 0 s | 0 % | 5 to 6 | It moves a lot of data. |
+
+A note about &lt;b>.
+
+Two lines.
+
+| term | time |
+|---|---:|
+| hbm | 1 s |
+"""
+
+TABLE = """\
+Title <i>
+#  kernel                            time   share  range
+1  fill<float*>(int) | `x` \\ 矩阵  1.5 us  25.0 %  1 to 2
+2  a\\x1b[31m\\nb\\tc                      -       -  3 to 4
+3  tiny                               0 s     0 %  5 to 6
+
+why
+1, 3  It moves a lot of data.
+
+Do 'fill<int>' first.
+A note about <b>.
+Two\\nlines.
+
+term  time
+hbm    1 s
+"""
 
 
-def test_json_is_whole_and_has_no_nan() -> None:
-    document = json.loads(json_format.render(REPORT), parse_constant=lambda name: 1 / 0)
-    assert document["rows"][0]["time_s"] == 1.5e-6
-    assert document["rows"][1]["time_s"] is None
-    assert document["notes"] == ["A note."]
+def test_json_is_the_whole_document() -> None:
+    assert json_format.render(WHOLE) == JSON
+    assert json.loads(JSON, parse_constant=lambda name: 1 / 0)
 
 
-def test_csv_spreads_mappings_over_columns() -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_format.render(REPORT))))
-    assert rows[0]["name"] == "first | one"
-    assert float(rows[0]["time_s"]) == 1.5e-6
-    assert (rows[0]["peaks.fp16"], rows[0]["peaks.fp32"]) == ("3.0", "")
-    assert (rows[1]["time_s"], rows[1]["list"], rows[1]["flag"]) == ("", "a;b", "true")
+def test_csv_is_the_first_table_with_every_key() -> None:
+    assert csv_format.render(WHOLE) == CSV
+    rows = list(csv.DictReader(io.StringIO(CSV)))
+    assert rows[0]["name"] == WHOLE.rows[0]["name"]
+    assert float(rows[0]["parts.fixed_overhead"]) == 1e-7
+    assert rows[1]["name"] == WHOLE.rows[1]["name"]
 
 
-def test_csv_of_no_rows_still_has_a_header() -> None:
-    assert csv_format.render(Report("x", COLUMNS, [])) == "name,time_s,rate,peaks\n"
+def test_markdown_is_a_page_of_all_tables() -> None:
+    assert markdown_format.render(WHOLE) == MARKDOWN
 
 
-def test_markdown_escapes_what_ends_a_cell() -> None:
-    text = markdown_format.render(REPORT)
-    assert "| first \\| one | 1.5 us | 1 TFLOP/s |" in text
-    assert text.startswith("### Title\n")
-    assert text.endswith("A note.\n")
+def test_a_table_for_people_has_sentences_below_it() -> None:
+    assert table_format.render(WHOLE, width=80) == TABLE
 
 
-def test_markdown_shows_the_templates_of_kernels() -> None:
-    name = "void fill<float*, 4>(`x`) <b>"
-    report = Report("x", (Column("name"),), [{"name": name}], title="Of f<int>", notes=("Do 'f<int>' first: 2 < 3.",))
-    text = markdown_format.render(report)
-    assert "| void fill&lt;float\\*, 4>(\\`x\\`) &lt;b> |" in text
-    assert "### Of f&lt;int>" in text
-    assert "Do 'f&lt;int>' first: 2 < 3." in text
+def test_wide_shows_every_column_on_lines_as_long_as_they_need() -> None:
+    lines = table_format.render(WHOLE, width=20, wide=True).splitlines()
+    assert lines[1].split() == ["#", "kernel", "time", "share", "parts", "limit", "range"]
+    assert "fixed overhead=1e-07 hbm=-" in lines[2]
+    assert lines[6:8] == ["why", "1, 3  It moves a lot of data."]
 
 
-def test_a_table_fits_the_terminal_by_leaving_out_what_may_be_dropped() -> None:
-    wide = table_format.render(REPORT, width=60)
-    assert "a wide heading" in wide
-    narrow = table_format.render(REPORT, width=26)
-    assert "a wide heading" not in narrow
-    assert "1.5 us" in narrow
+def test_nothing_to_list_is_said_in_each_format_for_people() -> None:
+    empty = Report("x", COLUMNS, [], title="T", notes=("A note.",))
+    assert table_format.render(empty, width=20) == "T\n(no rows)\n\nA note.\n"
+    assert markdown_format.render(empty) == "### T\n\n(no rows)\n\nA note.\n"
+    assert csv_format.render(empty) == "name,time_s,rate,peaks\n"
+    assert json.loads(json_format.render(empty))["rows"] == []
 
 
-def test_where_no_table_fits_each_row_is_a_block() -> None:
-    block = table_format.render(REPORT, width=12)
-    assert block.splitlines()[1].startswith("name")
-    assert "TFLOP/s" in block
-
-
-def test_a_pipe_gets_plain_text_that_is_not_cut() -> None:
-    text = table_format.render(REPORT)
-    assert "\x1b" not in text
-    assert "a wide heading" in text
-    assert "\x1b" in table_format.render(REPORT, width=80, color=True)
-
-
-def test_no_rows() -> None:
-    assert "(no rows)" in table_format.render(Report("x", COLUMNS, []), width=20)
-
-
-@given(st.integers(1, 150), st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=40))
-def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
-    text = table_format.render(Report("x", COLUMNS, [{**ROWS[0], "name": name}]), width=width)
-    assert max(map(len, text.splitlines())) <= width
-
-
-def test_a_decision_stands_above_a_page_and_below_a_table_and_only_a_page_lists_assumptions() -> None:
-    report = Report(
-        "roi", (Column("a"),), [{"a": 1}], notes=("A note.",), title="T", decision="Do it.", assumptions=("Price: 2",)
-    )
-    page = "### T\n\n**Decision:** Do it.\n\n- Price: 2\n\n| a |\n|---|\n| 1 |\n\nA note.\n"
-    assert markdown_format.render(report) == page
-    assert table_format.render(report) == "T\na\n1\nDo it.\nA note.\n"
+def test_a_key_that_is_a_mapping_in_some_row_has_the_same_columns_in_all_of_them() -> None:
+    rows = [{"time_s": None, "n": 1}, {"time_s": {"median": 1.0}, "n": 2}]
+    assert csv_format.render(Report("x", (), rows)) == "time_s.median,n\n,1\n1.0,2\n"
 
 
 def test_people_may_see_fewer_rows_than_json_and_csv() -> None:
     rows = [{"a": 1}, {"a": 2}]
-    report = Report("compare", (Column("a"),), rows, people_rows=rows[1:])
-    assert markdown_format.render(report) == "| a |\n|---|\n| 2 |\n"
-    assert table_format.render(report) == "a\n2\n"
+    report = Report("compare", (Column("a"),), rows, people_rows=rows[1:], unlisted="Rows left out: 1.")
+    assert markdown_format.render(report) == "| a |\n|---|\n| 2 |\n\nRows left out: 1.\n"
+    assert table_format.render(report) == "a\n2\n\nRows left out: 1.\n"
     assert csv_format.render(report) == "a\n1\n2\n"
-    assert json.loads(json_format.render(report))["rows"] == rows
+    document = json.loads(json_format.render(report))
+    assert document["rows"] == rows
+    assert "notes" not in document
+
+
+ROWS = [
+    {"name": "first | one", "time_s": 1.5e-6, "rate": 1e12},
+    {"name": "second", "time_s": 2.0, "rate": 2e12},
+]
+REPORT = Report("analyze", COLUMNS, ROWS, {"hardware": ["x"]}, notes=("A note.",), title="Title")
+
+
+# the narrowest table with all columns: "second", "1.5 us" and "1 TFLOP/s", two spaces between: 6 + 2 + 6 + 2 + 9 = 25
+@pytest.mark.parametrize(("width", "shown"), [(25, True), (24, False)])
+def test_a_table_that_is_too_wide_leaves_out_what_may_be_dropped(width: int, shown: bool) -> None:
+    text = table_format.render(REPORT, width=width)
+    assert ("1 TFLOP/s" in text) == shown
+    assert "1.5 us" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_where_no_table_fits_each_row_is_a_block_of_all_columns() -> None:
+    block = table_format.render(REPORT, width=12).splitlines()
+    assert block[:2] == ["Title", "name"]
+    assert sum("TFLOP/s" in line for line in block) == 2
+
+
+def test_long_words_are_folded_before_a_table_becomes_blocks() -> None:
+    columns = (Column("name"), Column("time_s", "time", "s"))
+    report = Report("x", columns, [{"name": "a" * 60, "time_s": 1e-3}])
+    assert table_format.render(report, width=80) == f"{'name':<60}  time\n{'a' * 60}  1 ms\n"
+    lines = table_format.render(report, width=40).splitlines()
+    assert lines == ["name" + " " * 32 + "time", "a" * 34 + "  1 ms", "a" * 26]
+    assert table_format.render(report, width=30).splitlines()[1] == "a" * 24 + "  1 ms"
+    assert table_format.render(report, width=29).splitlines()[1] == "a" * 29
+
+
+def test_a_merged_column_does_not_repeat_the_row_above() -> None:
+    columns = (Column("op", merge=True), Column("size", merge=True), Column("term"))
+    rows = [
+        {"op": "gemm", "size": "m=1", "term": "hbm"},
+        {"op": "gemm", "size": "m=1", "term": "host"},
+        {"op": "norm", "size": "m=1", "term": "host"},
+    ]
+    lines = table_format.render(Report("x", columns, rows)).splitlines()
+    assert [line.split() for line in lines[1:]] == [["gemm", "m=1", "hbm"], ["host"], ["norm", "m=1", "host"]]
+
+
+def test_sentences_are_under_the_rank_where_the_table_has_one() -> None:
+    columns = (Column("rank", "#"), Column("name"), Column("why", prose=True))
+    rows = [{"rank": 7, "name": "a", "why": "Because."}, {"rank": 9, "name": "b", "why": "Because not."}]
+    text = table_format.render(Report("x", columns, rows))
+    assert text == "#  name\n7  a\n9  b\n\nwhy\n7  Because.\n9  Because not.\n"
+
+
+def test_a_pipe_gets_plain_text_and_a_terminal_colours() -> None:
+    assert "\x1b" not in table_format.render(REPORT)
+    assert "\x1b" in table_format.render(REPORT, width=80, color=True)
+
+
+TEXT = st.text(st.characters(categories=["L", "N", "P", "Zs", "Cc"]), max_size=60)
+
+
+@given(st.integers(1, 150), TEXT, TEXT)
+def test_no_line_is_wider_than_the_terminal(width: int, name: str, why: str) -> None:
+    columns = (*COLUMNS, Column("why", prose=True))
+    report = Report("x", columns, [{**ROWS[0], "name": name, "why": why}], notes=(why,), title=name)
+    text = table_format.render(report, width=width)
+    assert max(map(cell_len, text.splitlines())) <= max(width, 2)
+
+
+@given(TEXT, st.floats(), st.one_of(st.none(), st.booleans(), st.integers()))
+def test_json_and_csv_keep_any_value(name: str, number: float, other: object) -> None:
+    report = Report("x", COLUMNS, [{"name": name, "time_s": number, "rate": other}])
+    (row,) = json.loads(json_format.render(report))["rows"]
+    assert row == {"name": name, "time_s": number if math.isfinite(number) else None, "rate": other}
+    (cells,) = csv.DictReader(io.StringIO(csv_format.render(report), newline=""))
+    assert cells["name"] == name
+    assert cells["time_s"] == (str(number) if math.isfinite(number) else "")
