@@ -1,4 +1,4 @@
-"""Docstrings of perfmodel for mkdocstrings: one-line entries become numpy's two lines.
+"""Docstrings of perfmodel for mkdocstrings: sections in numpy's two lines, lists as Markdown, examples.
 
 perfmodel writes ``name : meaning`` where numpydoc writes ``name : type`` with the meaning below. Types stand in the
 signatures, so that the reader of numpy's style would take each meaning for a type.
@@ -14,23 +14,31 @@ import griffe
 _SECTIONS = ("Parameters", "Attributes")
 _RULE = re.compile(r"-{3,}$")
 _ENTRY = re.compile(r"(\S[^:]*?) : (.*)$")
+_EXAMPLE = re.compile(r"^>>> ", re.MULTILINE)
+_LIST = re.compile(r"^(?![- \n])(.*\S)\n(?=- )", re.MULTILINE)
 
 
-class OneLineEntries(griffe.Extension):
+class PlainDocstrings(griffe.Extension):
     """Rewrite the docstrings of all objects when they are loaded."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of one object."""
         if obj.docstring is not None:
-            obj.docstring.value = two_lines(obj.docstring.value)
+            obj.docstring.value = rewritten(obj.docstring.value)
 
 
-def two_lines(docstring: str) -> str:
-    r"""Return a docstring with each ``name : meaning`` of a section as numpy's style wants it.
+def rewritten(docstring: str) -> str:
+    r"""Return a docstring as mkdocstrings understands it: its examples are a section, too.
 
-    >>> two_lines("Add.\n\nParameters\n----------\na, b : what is added,\n    both.\n")
-    'Add.\n\nParameters\n----------\na, b\n    what is added,\n    both.\n'
+    >>> rewritten("Add.\n\nParameters\n----------\na, b : what is added,\n    both.\n\n>>> 1 + 1\n2\n")
+    'Add.\n\nParameters\n----------\na, b\n    what is added,\n    both.\n\nExamples\n--------\n>>> 1 + 1\n2\n'
     """
+    lists = _LIST.sub(r"\1\n\n", _two_lines(docstring))
+    return _EXAMPLE.sub("Examples\n--------\n>>> ", lists, count=1)
+
+
+def _two_lines(docstring: str) -> str:
+    """Return a docstring with each ``name : meaning`` of a section on two lines."""
     lines: list[str] = []
     inside = False
     for line in docstring.split("\n"):

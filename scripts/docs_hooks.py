@@ -36,9 +36,14 @@ def part(request: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; a bar in a cell is escaped."""
+    """Return a Markdown table; a bar in a cell is escaped, but for one in code, where it needs no escape."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+    return "\n".join("| " + " | ".join(map(_escaped, row)) + " |" for row in lines)
+
+
+def _escaped(cell: str) -> str:
+    parts = cell.split("`")
+    return "`".join(part if number % 2 else part.replace("|", "\\|") for number, part in enumerate(parts))
 
 
 @functools.cache
@@ -179,12 +184,18 @@ ROOMS = {
 
 
 def api() -> str:
-    """Return a reference of every public name, for mkdocstrings to fill in."""
+    """Return a reference of every public name, for mkdocstrings to fill in; operators have a page of their own."""
+    from perfmodel.operators import load_operator, operator_names
+
+    classes = {load_operator(name).__name__: name for name in operator_names()}
     sections: dict[str, list[str]] = {title: [] for title in (*ROOMS, "More")}
+    links = ", ".join(f"[`{kind}`](operators.md#{name})" for kind, name in classes.items())
+    sections["Operators"].append(f"The page of each operator lists its dimensions: {links}.")
     for name, path in public_names():
-        module = path.removeprefix("perfmodel.")
-        title = next((title for title, rooms in ROOMS.items() if module.startswith(rooms)), "More")
-        sections[title].append(f"### perfmodel.{name} {{: #{name} }}\n\n::: {path}")
+        if name not in classes:
+            module = path.removeprefix("perfmodel.")
+            title = next((title for title, rooms in ROOMS.items() if module.startswith(rooms)), "More")
+            sections[title].append(f"::: {path}")
     return "\n\n".join("\n\n".join((f"## {title}", *parts)) for title, parts in sections.items() if parts)
 
 
