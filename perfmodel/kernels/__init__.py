@@ -1,5 +1,5 @@
-"""Reference kernels that can be run and timed. The only package that imports torch.
+"""Kernels that can be run and timed. The only package that imports torch.
 
-A kernel is one entry of ``KERNELS`` in ``kernels/<backend>/<operator>.py``; a new file is enough to add some.
-``kernels/reference/<operator>.py`` holds the float64 results that every kernel is checked against.
+A kernel is an entry of ``KERNELS`` in ``kernels/<backend>/<operator>.py``; a new file adds kernels.
+``kernels/reference/<operator>.py`` computes the operator in float64, and every kernel is checked against it.
 """

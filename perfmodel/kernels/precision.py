@@ -1,4 +1,4 @@
-"""How torch rounds: the dtypes that kernels run in, and products in float32 against tf32."""
+"""torch's dtypes and its rounding of float32 products."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import torch
 
-#: how tensors lie in memory. tf32 is float32 there; only the tensor cores round it. fp8 is e4m3, as products use it
+#: dtypes in memory. tf32 is float32 there: only the tensor cores round it. fp8 is e4m3, the format of products
 TORCH_DTYPES = MappingProxyType(
     {
         "fp64": torch.float64,
@@ -21,23 +21,23 @@ TORCH_DTYPES = MappingProxyType(
 )
 #: the oldest compute capability with 8-bit floating-point tensor cores (CUDA C++ Programming Guide)
 FP8_CAPABILITY = (8, 9)
-#: the dtypes that torch's ordinary calls compute in
+#: the dtypes of torch's ordinary calls
 COMPUTED = tuple(dtype for dtype in TORCH_DTYPES if dtype != "fp8")
 
 
 def unsupported_dtype(device_kind: str, *dtypes: str) -> str:
-    """Return why torch kernels cannot run in one of these dtypes on a device, or an empty string."""
+    """Return why torch kernels cannot run with one of these dtypes on a device, or an empty string."""
     for dtype in dtypes:
         if dtype not in COMPUTED:
-            return f"there is no torch kernel in {dtype} here; there are {', '.join(COMPUTED)}"
+            return f"there is no torch kernel for {dtype}, only for {', '.join(COMPUTED)}"
         if dtype == "tf32" and device_kind == "cpu":
-            return "tf32 is a mode of tensor cores, which a CPU does not have"
+            return "tf32 is a mode of tensor cores; a CPU has none"
     return ""
 
 
 @contextlib.contextmanager
 def rounding(dtype: str) -> Iterator[None]:
-    """Run without gradients, with float32 products in full float32, or in tf32 where ``dtype`` is tf32."""
+    """Run without gradients, with float32 products in full float32, or in tf32 if ``dtype`` is tf32."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     try:

@@ -122,7 +122,7 @@ def test_checker_catches_zeros_a_shift_nan_and_a_wrong_shape(op, dtype):
     broken = output.clone()
     broken.view(-1)[-1] = math.nan
     assert not check(op, inputs, broken).correct
-    assert "not of shape" in check(op, inputs, output[..., :1]).message
+    assert "instead of shape" in check(op, inputs, output[..., :1]).message
 
 
 def test_checker_catches_a_forgotten_bias_and_a_forgotten_mask():
@@ -196,11 +196,11 @@ def test_inputs_are_standard_normal():
 @pytest.mark.parametrize(
     ("op", "words"),
     [
-        (Gemm(m=8, n=8, k=8, dtype="fp8"), "no torch kernel in fp8"),
-        (Gemm(m=8, n=8, k=8, dtype="int8"), "no torch kernel in int8"),
+        (Gemm(m=8, n=8, k=8, dtype="fp8"), "no torch kernel for fp8"),
+        (Gemm(m=8, n=8, k=8, dtype="int8"), "no torch kernel for int8"),
         (Gemm(m=8, n=8, k=8, dtype="tf32"), "tensor cores"),
         (Elementwise(numel=8, kind="dropout"), "random"),
-        (Elementwise(numel=8, kind="add", num_inputs=3), "not one torch call"),
+        (Elementwise(numel=8, kind="add", num_inputs=3), "no single call for add of 3 tensors"),
         (Attention(heads=1, seq_q=8, head_dim=8, algorithm="unfused"), "unfused"),
         (Attention(heads=1, seq_q=8, head_dim=8, dtype="bf16", kv_dtype="fp16"), "fp16 keys"),
     ],
@@ -235,7 +235,7 @@ def test_a_backend_that_torch_refuses_is_skipped_with_a_reason(monkeypatch):
     monkeypatch.setattr(_sdpa, "_ON_CPU", ("EFFICIENT_ATTENTION", "CUDNN_ATTENTION"))
     op = Attention(heads=2, seq_q=8, head_dim=16)
     for backend in ("EFFICIENT_ATTENTION", "CUDNN_ATTENTION"):
-        assert _sdpa.supports(backend, op, CPU) == "torch says that this backend cannot take it"
+        assert _sdpa.supports(backend, op, CPU) == "torch reports that this backend does not support it"
     # and the question leaves torch's own choice as it was
     assert torch.backends.cuda.flash_sdp_enabled()
 

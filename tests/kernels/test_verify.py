@@ -87,7 +87,7 @@ def test_a_kernel_that_writes_to_its_input_is_wrong_although_its_output_fits_wha
 
 def test_a_copy_that_returns_its_input_is_wrong():
     verdict = _verdict(lambda x: lambda: x[0], Elementwise(numel=8, kind="copy"))
-    assert verdict.message == "its output lies in the memory of its input x"
+    assert verdict.message == "its output shares the memory of its input x"
 
 
 def test_inputs_of_8_bits_are_compared_too():

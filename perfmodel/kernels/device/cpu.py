@@ -1,4 +1,4 @@
-"""The CPU as a device: the monotonic clock, a cache flush by reading, memory that stays mapped."""
+"""The CPU as a device: monotonic clock, cache flush by reading, memory that stays mapped."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from perfmodel.kernels.precision import rounding
 
 #: mallopt parameters of glibc, from its malloc.h
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-#: tiny calls after a flush; the time of the next call has settled after two or three
+#: small calls after a flush; the time of the next call is stable after two or three
 _HOST_CALLS = 3
-#: for a machine that does not tell its cache: larger than the caches of most
+#: assumed where the system reports no cache size; larger than most caches
 _UNKNOWN_CACHE_BYTES = 64 * 2.0**20
 
 
 class CpuStopwatch:
-    """Wall time by the monotonic clock: torch's CPU kernels are done when their call returns."""
+    """Wall time of the monotonic clock: torch's CPU kernels have finished when their call returns."""
 
     def __init__(self) -> None:
         self._start_ns = self._stop_ns = 0
@@ -40,7 +40,7 @@ class CpuStopwatch:
         self._stop_ns = time.perf_counter_ns()
 
     def has_begun(self) -> bool:
-        """Return False: the host's time is the kernel's, there is nothing to be late for."""
+        """Return False: the host runs the kernel, so its time belongs to the interval."""
         return False
 
     def elapsed_s(self) -> float:
@@ -65,7 +65,7 @@ class CpuDevice:
         self.keeps_pages = keep_freed_pages()
 
     def synchronize(self) -> None:
-        """Return at once: a CPU kernel has ended when its call returns."""
+        """Do nothing: a CPU kernel has finished when its call returns."""
 
     def stopwatch(self) -> CpuStopwatch:
         """Return a stopwatch on the monotonic clock."""
@@ -73,33 +73,33 @@ class CpuDevice:
 
     @functools.cached_property
     def _eviction_buffer(self) -> torch.Tensor:
-        # Written once, since pages that never were all map to one zero page, which evicts nothing.
-        # Twice the cache, since a last-level cache may be a victim cache beside the cores' own.
+        # Written once: pages that were never written all map to one zero page, and reading that evicts nothing.
+        # Twice the cache: a last-level cache may be a victim cache beside the cores' own caches.
         return torch.ones(int(2 * self.cache_bytes) // 4)
 
     @functools.cached_property
-    def _few(self) -> torch.Tensor:
+    def _small(self) -> torch.Tensor:
         return torch.ones(2, 2)
 
     def flush_cache(self) -> None:
-        """Read a buffer of twice the last-level cache, then make a few calls on a handful of elements.
+        """Read a buffer of twice the last-level cache, then make a few small calls.
 
-        It is read, not written: evicting dirty lines would charge their write-back to the kernel that follows.
-        The calls bring the interpreter and torch's dispatcher back, which a running program keeps in its caches.
+        The buffer is not written: evicting dirty lines would charge their write-back to the kernel that follows. The
+        calls load the interpreter and torch's dispatcher again, which a running program keeps in its caches.
         """
         self._eviction_buffer.sum()
         for _ in range(_HOST_CALLS):
-            torch.mm(self._few, self._few).add_(self._few)
+            torch.mm(self._small, self._small).add_(self._small)
 
     def hold(self, time_s: float = HOLD_S) -> None:
-        """Do nothing: on a CPU the host's work is the kernel's."""
+        """Do nothing: the host itself runs the kernel."""
 
     def capture(self, calls: Sequence[Callable[[], Any]], *, keep_outputs: bool) -> Callable[[], Any]:
-        """Refuse: there are no graphs to replay on a CPU."""
-        raise UnavailableError("a CPU replays no CUDA graphs.", remedy="Use --timing auto.")
+        """Raise an error: a CPU has no CUDA graphs."""
+        raise UnavailableError("a CPU has no CUDA graphs.", remedy="Use --timing auto.")
 
     def free_memory_bytes(self) -> float:
-        """Return the memory that the system can still give [B]; infinite where it does not say."""
+        """Return the memory that the system can still allocate [B]; infinite where it does not report it."""
         with contextlib.suppress(OSError, ValueError, IndexError):
             for line in Path("/proc/meminfo").read_text().splitlines():
                 if line.startswith("MemAvailable:"):
@@ -107,20 +107,20 @@ class CpuDevice:
         return float("inf")
 
     def release_memory(self) -> None:
-        """Do nothing: freed memory is the process's to use again."""
+        """Do nothing: the process reuses freed memory."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether an exception means that memory ran out: torch's CPU allocator raises a RuntimeError."""
+        """Return whether an exception means that memory ran out: torch's CPU allocator raises a RuntimeError."""
         return isinstance(error, MemoryError) or (
             isinstance(error, RuntimeError) and "allocate memory" in str(error).lower()
         )
 
     def precision(self, dtype: str) -> contextlib.AbstractContextManager[None]:
-        """Run what is inside without gradients and in full float32."""
+        """Return a context without gradients and with full float32."""
         return rounding(dtype)
 
     def facts(self) -> dict[str, Any]:
-        """Return torch's version, the threads, and whether freed memory stays mapped."""
+        """Return torch's version, the number of threads, and whether freed memory stays mapped."""
         return {
             "torch": torch.__version__,
             "threads": torch.get_num_threads(),
@@ -130,7 +130,7 @@ class CpuDevice:
 
 
 def last_level_cache_bytes() -> float:
-    """Return the size of the largest cache that the system names for its first core [B]; 64 MiB where it names none."""
+    """Return the largest cache that the system reports for its first core [B]; 64 MiB where it reports none."""
     sizes = []
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         with contextlib.suppress(OSError, ValueError):
@@ -141,11 +141,10 @@ def last_level_cache_bytes() -> float:
 
 @functools.cache
 def keep_freed_pages() -> bool:
-    """Make freed memory stay with the process, as torch's allocator does on a GPU; return whether it worked.
+    """Keep freed memory in the process, as torch's allocator does on a GPU; return whether that is possible.
 
-    glibc returns large blocks to the system at once, so each call that allocates its output would pay page
-    faults for it, which here halves the apparent bandwidth of an elementwise operator. Other C libraries
-    have no ``mallopt``.
+    glibc returns large blocks to the system at once. Each call that allocates its output would then have page faults,
+    which halves the apparent bandwidth of an elementwise operator. Other C libraries have no ``mallopt``.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

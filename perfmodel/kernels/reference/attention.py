@@ -13,24 +13,24 @@ from perfmodel.operators.attention import Attention
 
 
 def hidden(op: Any, queries: torch.Tensor) -> torch.Tensor | None:
-    """Return which keys each of some queries must not see, [queries, keys], or None where all see all.
+    """Return which keys are masked for each query, [queries, keys], or None without a mask.
 
-    Query i is at place seq_kv - seq_q + i of the sequence: it sees the keys up to there, and with a window w
-    only the last w of those. The keys are the last ones of the sequence: those that some query sees.
+    Query i has position seq_kv - seq_q + i in the sequence. It attends to the keys up to there, with a window w only to
+    the last w of those. The keys are the last ones of the sequence: those that some query attends to.
     """
     if not op.causal:
         return None
-    place = queries[:, None] + int(op.seq_kv - op.seq_q)
+    position = queries[:, None] + int(op.seq_kv - op.seq_q)
     key = torch.arange(int(op.seq_kv - op.keys()), int(op.seq_kv), device=queries.device)[None, :]
-    beyond = key > place
-    return beyond | (key <= place - int(op.window)) if op.window else beyond
+    later = key > position
+    return later | (key <= position - int(op.window)) if op.window else later
 
 
 def reference(op: Attention, inputs: Mapping[str, torch.Tensor], selection: Selection) -> Reference:
     """Return the output for some batches, heads, queries and columns.
 
-    A rounding of the score s changes its weight p by p |s| relative roundings, so the intermediates that a kernel
-    rounds are of the size sqrt(sum p^2 v^2 (1 + |s|)^2).
+    A rounding of the score s changes its weight p by p |s| relative roundings, so that the rounded intermediates have
+    the size sqrt(sum p^2 v^2 (1 + |s|)^2).
     """
     batches, heads, queries, columns = selection
     key_heads = heads // int(op.heads // op.kv_heads)

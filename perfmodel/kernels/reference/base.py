@@ -1,4 +1,4 @@
-"""What a reference returns: the exact value, and how large the numbers were that a kernel rounds on the way."""
+"""The result of a reference: the exact value, and the size of the numbers that a kernel rounds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-#: one index tensor for each axis of the output: the part of it that is looked at
+#: one index tensor for each axis of the output: the part that is checked
 Selection = tuple[torch.Tensor, ...]
 
 
@@ -16,10 +16,10 @@ class Reference:
 
     Attributes
     ----------
-    value : the result itself.
+    value : the result.
     rounded : root sum square of the intermediate results that a kernel may round to the operator's dtype.
-    summed : sum of the magnitudes of the terms that are added up.
-    length : how many terms are added up.
+    summed : sum of the magnitudes of the terms that are added.
+    length : number of terms that are added.
     """
 
     value: torch.Tensor

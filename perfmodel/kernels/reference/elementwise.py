@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 from perfmodel.kernels.reference.base import Reference, Selection, exact
 from perfmodel.operators.elementwise import KINDS, Elementwise
 
-#: the other operand of a kind with two operands that is given one tensor
+#: the second operand of a kind with two operands when there is only one tensor
 SCALAR = 1.5
 FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
     {
@@ -45,7 +45,7 @@ FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
 
 
 def operands(op: Elementwise, x: torch.Tensor) -> list[torch.Tensor | float]:
-    """Return the operands in the stack of inputs, with the scalar where one operand is none of them."""
+    """Return the operands in the stack of inputs, and the scalar where the second operand is missing."""
     tensors: list[torch.Tensor | float] = list(x)
     return [*tensors, SCALAR] if op.kind in TWO_OPERANDS and len(tensors) == 1 else tensors
 
@@ -56,8 +56,8 @@ TWO_OPERANDS = tuple(kind for kind, rules in KINDS.items() if rules.inputs == 2)
 def reference(op: Elementwise, inputs: Mapping[str, torch.Tensor], selection: Selection) -> Reference:
     """Return the result for some elements.
 
-    An input's rounding within a chain of operations moves the result by the size of the inputs, or by that
-    relative to the result (exp).
+    Rounding an input within a chain of operations changes the result in proportion to the inputs, or to inputs times
+    result (exp).
     """
     (elements,) = selection
     x = exact(inputs["x"][:, elements])

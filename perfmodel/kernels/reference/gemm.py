@@ -20,7 +20,7 @@ ACTIVATIONS: Mapping[str, Callable[..., torch.Tensor]] = MappingProxyType(
 def reference(op: Gemm, inputs: Mapping[str, torch.Tensor], selection: Selection) -> Reference:
     """Return the product for some batches, rows and columns.
 
-    The partial sums that a kernel may round are of the size sqrt(sum a^2 b^2), those of independent terms.
+    The partial sums that a kernel may round have the size sqrt(sum a^2 b^2) of independent terms.
     """
     batches, rows, columns = selection
     a = exact(inputs["a"][batches][:, rows])
@@ -30,6 +30,6 @@ def reference(op: Gemm, inputs: Mapping[str, torch.Tensor], selection: Selection
     summed = a.abs() @ b.abs()
     bias = exact(inputs["bias"][columns]) if op.bias else torch.zeros((), dtype=torch.float64, device=a.device)
     total = product + bias
-    # The slopes of these activations are at most 1.13 (gelu), so errors pass through as they are.
+    # The slopes of these activations are at most 1.13 (gelu), so they leave errors unchanged.
     value = ACTIVATIONS[op.activation](total)
     return Reference(value, partial + product.abs() + bias.abs(), summed + bias.abs(), int(op.k))

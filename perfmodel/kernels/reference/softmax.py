@@ -11,10 +11,10 @@ from perfmodel.operators.softmax import Softmax
 
 
 def reference(op: Softmax, inputs: Mapping[str, torch.Tensor], selection: Selection) -> Reference:
-    """Return the softmax of some rows, some columns of them.
+    """Return the softmax in some rows and columns.
 
-    A rounding of x - max x changes the exponential by that much relatively, so the result y is off by y |x - max x|
-    relative roundings.
+    Rounding x - max x changes the exponential by the same relative amount, so that the error of the result y is
+    y |x - max x| relative roundings.
     """
     rows, columns = selection
     x = exact(inputs["x"][rows])

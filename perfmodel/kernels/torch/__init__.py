@@ -1,1 +1,1 @@
-"""Kernels made of torch calls: the library's own operator, and the composition of simple ones."""
+"""Kernels made of torch calls: the library's own operator, and compositions of simple operators."""

@@ -1,4 +1,4 @@
-"""Calls that do nothing but move memory, launch, or multiply: what a calibration measures."""
+"""Calls that only move memory, launch or multiply; calibration measures them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 
 import torch
 
-#: elements of one row of a sum: enough rows for every core and every SM, few enough for a short output
+#: elements per row of a sum: leaves enough rows for all cores or SMs, and a short output
 _COLUMNS = 2**16
-#: compute capability from which tensor cores multiply fp8, and from which cuBLASLt multiplies int8 (CUDA C++
-#: Programming Guide 13, section Compute Capabilities)
+#: lowest compute capabilities with fp8 tensor cores, and with int8 products of cuBLASLt (CUDA C++ Programming Guide 13,
+#: section Compute Capabilities)
 _FP8_FROM, _INT8_FROM = (8, 9), (7, 5)
-#: torch's products of these dtypes are calls of their own, beside torch.matmul
+#: torch has separate calls for products of these dtypes
 SPECIAL_PRODUCTS = ("fp8", "int8")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A call to be timed, and how much it does: bytes moved, in all directions, or FLOP."""
+    """A call to be timed and its amount of work: bytes moved in all directions, or FLOP."""
 
     call: Callable[[], Any]
     amount: float
 
 
 def memory_probes(kind: str, numel: int) -> dict[str, Callable[[], Probe]]:
-    """Return what makes the probe of each access pattern, on float32 buffers of ``numel`` elements.
+    """Return, by access pattern, functions that create the probes, on float32 buffers of ``numel`` elements.
 
-    Bytes of one element: read 4; write 4; copy 4 + 4; triad a = b + s c, 3 x 4 (J. D. McCalpin, "STREAM", 1995, where
-    the name is from; what a CPU's stores fetch first is not counted, as there).
+    Bytes per element: read 4; write 4; copy 4 + 4; triad a = b + s c, 3 x 4. The name and the count are those of
+    J. D. McCalpin, "STREAM", 1995: the lines that a CPU's stores fetch first do not count.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def memory_probes(kind: str, numel: int) -> dict[str, Callable[[], Probe]]:
 
     @functools.cache
     def buffer(name: str) -> torch.Tensor:
-        # Random, since a GPU compresses what is constant, and written, since pages never written all map to one.
+        # Random, since a GPU compresses constant data; written, since pages that never were all map to one page.
         return torch.randn(numel, device=kind)
 
     rows = functools.cache(lambda: buffer("b").view(-1, _COLUMNS))
@@ -55,21 +55,21 @@ def memory_probes(kind: str, numel: int) -> dict[str, Callable[[], Probe]]:
 
 
 def empty_launch() -> Callable[[], Any]:
-    """Return the launch of a kernel of one thread that ends at once; torch does nothing else for it."""
+    """Return the launch of a kernel with one thread that ends at once; torch adds no other work."""
     return functools.partial(torch.cuda._sleep, 1)
 
 
 def transfer_probes(sizes: list[int], *, direction: str, pinned: bool) -> list[Probe]:
-    """Return copies of some sizes [B] between host and GPU, in slices of one pair of buffers.
+    """Return copies of several sizes between host and GPU, all of them slices of one pair of buffers.
 
     Parameters
     ----------
-    sizes : bytes of each copy.
+    sizes : size of each copy [B].
     direction : "h2d" or "d2h".
-    pinned : whether the host's buffer is page-locked; the copy is then asynchronous.
+    pinned : whether the host's buffer is page-locked; copies are then asynchronous.
     """
     host = torch.empty(max(sizes), dtype=torch.uint8, pin_memory=pinned)
-    host.fill_(85)  # pages that were never written need not be in memory
+    host.fill_(85)  # pages that were never written may not be in memory
     device = torch.empty(max(sizes), dtype=torch.uint8, device="cuda")
     pairs = [(device[:size], host[:size]) for size in sizes]
     if direction == "d2h":
@@ -86,17 +86,17 @@ def special_unsupported(dtype: str, kind: str) -> str:
     if not hasattr(torch, name):
         return f"this torch has no torch.{name}"
     if kind == "cpu":
-        return "" if dtype == "int8" else "torch has no fast product in fp8 on a CPU"
+        return "" if dtype == "int8" else "torch has no fast fp8 product on a CPU"
     least = _FP8_FROM if dtype == "fp8" else _INT8_FROM
     if torch.cuda.get_device_capability() < least:
-        return f"products in {dtype} need compute capability {least[0]}.{least[1]}"
+        return f"{dtype} products need compute capability {least[0]}.{least[1]}"
     return ""
 
 
 def special_product(dtype: str, size: int, kind: str) -> Probe:
-    """Return a square product in fp8 (e4m3, to bf16) or int8 (to int32), by cuBLASLt on a GPU.
+    """Return a square product in fp8 (e4m3, output bf16) or int8 (output int32), on a GPU by cuBLASLt.
 
-    The second factor is stored by columns, as both want it; the data is random.
+    The second factor is stored by columns, as both require; the data is random.
     """
     flop = 2.0 * size**3
     if dtype == "int8":

@@ -1,4 +1,4 @@
-"""``torch.compile`` of the naive compositions: the kernels that inductor makes of them."""
+"""``torch.compile`` of the naive compositions: the kernels that inductor generates for them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 
 from perfmodel.kernels.device import Device
 
-#: what inductor compiles C++ with on a CPU, where CXX names nothing else
+#: compilers that inductor uses on a CPU unless CXX names another
 _COMPILERS = ("g++", "clang++")
 
 
 def compiled(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return a function as one compiled graph for one shape; it is compiled in its first call.
+    """Return a function that is compiled as one graph for one shape, in its first call.
 
-    What was compiled before is forgotten, since torch keeps only a few shapes of each function.
+    Earlier results of compilation are discarded, since torch keeps only a few shapes of each function.
     """
     torch.compiler.reset()
     return torch.compile(function, fullgraph=True, dynamic=False)

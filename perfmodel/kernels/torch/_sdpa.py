@@ -1,4 +1,4 @@
-"""F.scaled_dot_product_attention by a named backend, and the reason where torch says that it cannot take a shape."""
+"""F.scaled_dot_product_attention by a named backend, and torch's reason where the backend does not support a shape."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ BACKENDS: Mapping[str, str] = MappingProxyType(
         "math": "MATH",
     }
 )
-#: the backends that take a mask of the lower right corner as such, without a tensor for it
-_TAKE_CORNER = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION")
+#: the backends with a causal mask aligned to the lower right corner, without a mask tensor
+_WITH_CORNER = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION")
 _ON_CPU = ("", "FLASH_ATTENTION", "MATH")
-#: torch's warnings that tell no reason of the backend that was asked for
-_BESIDE_THE_POINT = ("not used because", "runtime disabled")
+#: parts of torch's warnings that are not about the requested backend
+_IRRELEVANT = ("not used because", "runtime disabled")
 
 
 def supports(backend: str, op: Attention, device: Device) -> str:
     """Return why a backend ("" for torch's own choice) cannot run an operator on a device, or an empty string."""
     if op.algorithm == "unfused":
-        return "the operator asks for the unfused algorithm"
+        return "the operator requires the unfused algorithm"
     if op.kv_dtype != op.dtype:
-        return f"scaled_dot_product_attention takes no {op.kv_dtype} keys with {op.dtype} queries"
+        return f"scaled_dot_product_attention does not support {op.kv_dtype} keys with {op.dtype} queries"
     if device.kind == "cpu" and backend not in _ON_CPU:
         return "torch has this backend only on GPUs"
     return unsupported_dtype(device.kind, op.dtype) or (_refusal(backend, op, device.kind) if backend else "")
 
 
 def prepare(backend: str, op: Attention, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """Return the call by a backend, without a mask tensor where torch can do without."""
+    """Return the call by a backend, without a mask tensor where torch does not need one."""
     q, k, v = inputs["q"], inputs["k"], inputs["v"]
     grouped = bool(op.heads != op.kv_heads)
     mask, causal = _mask(backend, op, q.device)
@@ -65,13 +65,13 @@ def prepare(backend: str, op: Attention, inputs: Mapping[str, torch.Tensor]) -> 
 
 
 def _mask(backend: str, op: Attention, device: torch.device) -> tuple[Any, bool]:
-    """Return attn_mask and is_causal, which in torch aligns the first query with the first key, not the last ones."""
+    """Return attn_mask and is_causal; torch's is_causal aligns the first query with the first key."""
     square = op.causal and op.seq_q == op.seq_kv and not op.window
     sees_all = not op.causal or (op.seq_q == 1 and not op.window)
     if square or sees_all:
         return None, bool(square and op.seq_q > 1)
-    if _takes_corner(backend, op, device):
-        # imports torch.compile and all that hangs on it: seconds, which a CPU need not wait for
+    if _supports_corner(backend, op, device):
+        # This imports torch.compile, which takes seconds; a CPU does not need it.
         from torch.nn.attention.bias import causal_lower_right
 
         return causal_lower_right(int(op.seq_q), int(op.seq_kv)), False
@@ -80,41 +80,41 @@ def _mask(backend: str, op: Attention, device: torch.device) -> tuple[Any, bool]
     return ~beyond, False
 
 
-def _takes_corner(backend: str, op: Attention, device: torch.device) -> bool:
-    """Whether the mask is that of the lower right corner, and the backend takes it as such."""
+def _supports_corner(backend: str, op: Attention, device: torch.device) -> bool:
+    """Return whether the mask is aligned to the lower right corner and the backend supports that without a tensor."""
     corner = op.causal and 1 < op.seq_q < op.seq_kv and not op.window
-    return bool(corner and device.type == "cuda" and backend in _TAKE_CORNER)
+    return bool(corner and device.type == "cuda" and backend in _WITH_CORNER)
 
 
 def _refusal(backend: str, op: Attention, device_kind: str) -> str:
-    """Ask torch whether a backend takes the operator's tensors, one sequence of the batch; return its reason if not."""
+    """Return torch's reason why a backend does not support the operator, for one sequence; empty if it does."""
     shapes = ((op.heads, op.seq_q), (op.kv_heads, op.keys()), (op.kv_heads, op.keys()))
     q, k, v = (
         torch.empty((1, int(h), int(s), int(op.head_dim)), dtype=TORCH_DTYPES[op.dtype], device=device_kind)
         for h, s in shapes
     )
-    with warnings.catch_warnings(record=True) as said, contextlib.suppress(RuntimeError):
+    with warnings.catch_warnings(record=True) as caught, contextlib.suppress(RuntimeError):
         warnings.simplefilter("always")
-        if _takes(backend, op, q, k, v):
+        if _is_supported(backend, op, q, k, v):
             return ""
-    reasons = [str(warning.message).partition(" (Triggered")[0].strip() for warning in said]
-    told = [reason for reason in reasons if not any(part in reason for part in _BESIDE_THE_POINT)]
-    return told[0] if told else "torch says that this backend cannot take it"
+    reasons = [str(warning.message).partition(" (Triggered")[0].strip() for warning in caught]
+    relevant = [reason for reason in reasons if not any(part in reason for part in _IRRELEVANT)]
+    return relevant[0] if relevant else "torch reports that this backend does not support it"
 
 
-def _takes(backend: str, op: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+def _is_supported(backend: str, op: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     grouped = bool(op.heads != op.kv_heads)
     mask, causal = _mask(backend, op, q.device)
     chosen = getattr(SDPBackend, backend)
     with sdpa_kernel(chosen):
-        if _takes_corner(backend, op, q.device):
-            asked = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, False, grouped)
+        if _supports_corner(backend, op, q.device):
+            parameters = torch.backends.cuda.SDPAParams(q, k, v, None, 0.0, False, grouped)
             flash = backend == "FLASH_ATTENTION"
-            ask = (
+            can_use = (
                 torch.backends.cuda.can_use_flash_attention
                 if flash
                 else torch.backends.cuda.can_use_efficient_attention
             )
-            return bool(ask(asked, True))
+            return bool(can_use(parameters, True))
         choice = torch._fused_sdp_choice(q, k, v, mask, 0.0, causal, enable_gqa=grouped)
         return bool(choice == chosen.value)

@@ -1,4 +1,4 @@
-"""Attention: F.scaled_dot_product_attention by each of its backends, and the composition that writes its scores."""
+"""Attention: F.scaled_dot_product_attention by each backend, and the composition that writes the scores to memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _supports_compiled(op: Attention, device: Device) -> str:
 
 
 def _composed(op: Attention, inputs: Mapping[str, torch.Tensor]) -> tuple[Function, tuple[torch.Tensor, ...]]:
-    """Return product, mask, softmax, product as a function, and what it takes."""
+    """Return product, mask, softmax and product as a function, and its arguments."""
     group, dtype, scale = int(op.heads // op.kv_heads), TORCH_DTYPES[op.dtype], 1 / math.sqrt(op.head_dim)
 
     def function(
@@ -51,20 +51,20 @@ def _composed(op: Attention, inputs: Mapping[str, torch.Tensor]) -> tuple[Functi
 
 
 def _naive(op: Attention, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """All scores are computed and cross memory several times."""
+    """The composition: all scores are computed and cross memory several times."""
     function, arguments = _composed(op, inputs)
     return lambda: function(*arguments)
 
 
 def _compiled(op: Attention, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """The composition compiled: scale and mask are fused, or all of it becomes scaled_dot_product_attention."""
+    """The compiled composition: scale and mask are fused, or all of it becomes scaled_dot_product_attention."""
     composed, arguments = _composed(op, inputs)
     function = compiled(composed)
     return lambda: function(*arguments)
 
 
 def _unfused(op: Attention) -> Operator:
-    # of keys that no query sees there is no tensor
+    # The tensors contain only the keys that some query attends to.
     return dataclasses.replace(op, algorithm="unfused", seq_kv=op.keys())
 
 
@@ -72,9 +72,9 @@ def _passes(op: Attention) -> tuple[Operator, ...]:
     """The three kernels of the unfused algorithm, and the scale, the mask and the copies of keys between them."""
     scores, group = op.batch * op.heads * op.seq_q * op.keys(), int(op.heads // op.kv_heads)
     between = ("mul", "add") if op.causal else ("mul",)
-    made = (*_unfused(op).composition(), *streamed(scores, op.dtype, *between))
+    passes = (*_unfused(op).composition(), *streamed(scores, op.dtype, *between))
     repeated = op.batch * op.heads * op.keys() * op.head_dim
-    return (*made, *streamed(repeated, op.dtype, "copy", "copy")) if group > 1 else made
+    return (*passes, *streamed(repeated, op.dtype, "copy", "copy")) if group > 1 else passes
 
 
 def _fused_passes(op: Attention) -> tuple[Operator, ...]:
@@ -87,10 +87,10 @@ def _workspace_bytes(op: Attention) -> float:
 
 
 def _library(name: str, backend: str) -> Kernel:
-    """Return scaled_dot_product_attention by one of its backends; "" leaves the choice to torch."""
+    """Return scaled_dot_product_attention by one of its backends; with "" torch chooses."""
     prepare, supports = functools.partial(_sdpa.prepare, backend), functools.partial(_sdpa.supports, backend)
-    made = Kernel(name, "attention", "torch", prepare, supports)
-    return dataclasses.replace(made, workspace_bytes=_workspace_bytes) if backend == "MATH" else made
+    kernel = Kernel(name, "attention", "torch", prepare, supports)
+    return dataclasses.replace(kernel, workspace_bytes=_workspace_bytes) if backend == "MATH" else kernel
 
 
 KERNELS = (

@@ -1,4 +1,4 @@
-"""Elementwise operators: torch's own fused call, the chain of simple calls it replaces, and that chain compiled."""
+"""Elementwise operators: torch's own fused call, the chain of simple calls it replaces, and the compiled chain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perfmodel.operators.elementwise import KINDS, Elementwise
 
 Function = Callable[..., torch.Tensor]
 
-#: kinds for which torch has one call that the reference spells as several, or writes without copying
+#: kinds that are one call in torch, but several in the reference, or no copy there
 _FUSED: Mapping[str, Function] = MappingProxyType({"copy": torch.clone, "fma": lambda x, y, z: torch.addcmul(z, x, y)})
 
 
@@ -28,7 +28,7 @@ def _silu(x: torch.Tensor) -> torch.Tensor:
     return x / (1 + torch.exp(-x))
 
 
-#: kinds that are several simple operations, spelt out; each operation is a pass over memory
+#: kinds as chains of simple operations, each of which is a pass over memory
 CHAINS: Mapping[str, Function] = MappingProxyType(
     {
         "gelu": lambda x: x * 0.5 * (torch.erf(x / math.sqrt(2.0)) + 1.0),
@@ -40,7 +40,7 @@ CHAINS: Mapping[str, Function] = MappingProxyType(
     }
 )
 _SILU = ("neg", "exp", "add")
-#: the passes of each chain: those over one tensor (erf costs as tanh does: one operation), and those over two
+#: the passes of each chain over one tensor (erf costs one operation, as tanh does), and those over two
 _PASSES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
     {
         "gelu": (("mul", "div", "tanh", "add"), ("mul",)),
@@ -59,10 +59,10 @@ def _supports_compiled(op: Elementwise, device: Device) -> str:
 
 def _supports(op: Elementwise, device: Device) -> str:
     if op.kind == "dropout":
-        return "the output of dropout is random, so there is no reference to check it against"
+        return "the output of dropout is random and cannot be checked against a reference"
     least = 1 if op.kind in TWO_OPERANDS else KINDS[op.kind].inputs
     if not least <= op.num_inputs <= KINDS[op.kind].inputs:
-        return f"{op.kind} of {op.num_inputs} tensors is not one torch call"
+        return f"torch has no single call for {op.kind} of {op.num_inputs} tensors"
     return unsupported_dtype(device.kind, op.dtype, op.out_dtype)
 
 
@@ -82,12 +82,12 @@ def _library(op: Elementwise, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _silu_mul(op: Elementwise, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """Two calls, the product in place: torch has none for both."""
+    """Two calls, the product in place: torch has no single call."""
     return _prepare(lambda x, y: F.silu(x).mul_(y), op, inputs)
 
 
 def _naive(op: Elementwise, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """The kind spelt out in simple calls, each reading and writing memory."""
+    """The kind as a chain of simple calls, each of which reads and writes memory."""
     return _prepare(CHAINS[op.kind], op, inputs)
 
 
@@ -101,7 +101,7 @@ def _is_chain(op: Elementwise) -> bool:
 
 
 def _has_call(op: Elementwise) -> bool:
-    """Whether torch has one call for the kind; for the others it has only those that they are made of."""
+    """Return whether torch has a single call for the kind."""
     return op.kind not in ("silu_mul", "chain4")
 
 
@@ -110,15 +110,15 @@ def _is_silu_mul(op: Elementwise) -> bool:
 
 
 def _silu_mul_passes(op: Elementwise) -> tuple[Operator, ...]:
-    made = (*streamed(op.numel, op.dtype, "silu"), *streamed(op.numel, op.dtype, "mul", tensors=2))
-    return made if op.out_dtype == op.dtype else (*made, _cast(op))
+    passes = (*streamed(op.numel, op.dtype, "silu"), *streamed(op.numel, op.dtype, "mul", tensors=2))
+    return passes if op.out_dtype == op.dtype else (*passes, _cast(op))
 
 
 def _composition(op: Elementwise) -> tuple[Operator, ...]:
-    """The passes over one tensor and over two; a missing operand of the kind is a scalar."""
+    """The passes over one tensor and over two tensors; a missing operand is a scalar."""
     single, double = _PASSES[op.kind]
-    made = (*streamed(op.numel, op.dtype, *single), *streamed(op.numel, op.dtype, *double, tensors=2))
-    return made if op.out_dtype == op.dtype else (*made, _cast(op))
+    passes = (*streamed(op.numel, op.dtype, *single), *streamed(op.numel, op.dtype, *double, tensors=2))
+    return passes if op.out_dtype == op.dtype else (*passes, _cast(op))
 
 
 def _cast(op: Elementwise) -> Elementwise:

@@ -1,4 +1,4 @@
-"""Matrix products: torch.matmul and its relatives, one built up panel by panel, and one with its epilogue compiled."""
+"""Matrix products: torch.matmul and its relatives, a sum of panels, and a product with a compiled epilogue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
 
-#: columns of A and rows of B in one panel of the naive product
+#: columns of A and rows of B per panel of the naive product
 PANEL = 256
 
 
@@ -29,16 +29,16 @@ def _supports_compiled(op: Gemm, device: Device) -> str:
 
 def _supports_scaled(op: Gemm, device: Device) -> str:
     if op.batch != 1:
-        return "torch._scaled_mm takes one product, not a batch"
+        return "torch._scaled_mm computes a single product, not a batch"
     if device.kind == "cuda" and torch.cuda.get_device_capability() < FP8_CAPABILITY:
         return f"8-bit products need compute capability {'.'.join(map(str, FP8_CAPABILITY))}"
     if device.kind == "cuda" and (op.k % 16 or op.n % 16):
-        return f"torch._scaled_mm takes multiples of 16, not k={op.k} and n={op.n}"
+        return f"torch._scaled_mm needs multiples of 16, not k={op.k} and n={op.n}"
     return unsupported_dtype(device.kind, op.out_dtype)
 
 
 def _library(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """torch.matmul, or torch.addmm and torch.baddbmm with a bias; then the activation as its own call."""
+    """torch.matmul, or with a bias torch.addmm or torch.baddbmm; then the activation as a separate call."""
     a, b, out = inputs["a"], inputs["b"], TORCH_DTYPES[op.out_dtype]
     bias = inputs.get("bias")
     activate = ACTIVATIONS[op.activation]
@@ -53,7 +53,7 @@ def _library(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _finished(product: Call, out: torch.dtype, activation: str) -> Call:
-    """Return the product followed by the cast and the activation, where there are any."""
+    """Return the product followed by the cast and the activation, if any."""
     if activation == "none":
         return lambda: product().to(out)
     activate = ACTIVATIONS[activation]
@@ -61,7 +61,7 @@ def _finished(product: Call, out: torch.dtype, activation: str) -> Call:
 
 
 def _scaled(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """torch._scaled_mm with scales of 1, summed as fast as tensor cores can; bias and activation their own calls."""
+    """torch._scaled_mm with scales of 1 and fast accumulation; bias and activation are separate calls."""
     a, b, out, bias = inputs["a"][0], inputs["b"][0], TORCH_DTYPES[op.out_dtype], inputs.get("bias")
     one, activate = torch.ones((), device=a.device), ACTIVATIONS[op.activation]
     fast = a.is_cuda
@@ -74,7 +74,7 @@ def _scaled(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _with_epilogue(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """Product, bias and activation, of which the last two are compiled into one pass over C."""
+    """Product, then bias and activation compiled into one pass over C."""
     out, activate = TORCH_DTYPES[op.out_dtype], ACTIVATIONS[op.activation]
     arguments = [inputs[name] for name in ("a", "b", "bias") if name in inputs]
 
@@ -86,7 +86,7 @@ def _with_epilogue(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _naive(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """C is built up in memory from panels of 256 columns of A; bias and activation are passes of their own."""
+    """C is summed in memory over panels of 256 columns of A; bias and activation are separate passes."""
     a_panels = torch.split(inputs["a"], PANEL, dim=2)
     b_panels = torch.split(inputs["b"], PANEL, dim=1)
     bias, activate, out = inputs.get("bias"), ACTIVATIONS[op.activation], TORCH_DTYPES[op.out_dtype]
@@ -103,7 +103,7 @@ def _naive(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _composition(op: Gemm) -> tuple[Operator, ...]:
-    """A product and, after the first, a sum for every panel; then bias and activation."""
+    """A product for every panel, a sum for every panel but the first, then bias and activation."""
     batch, m, n = op.batch, op.m, op.n
     whole, rest = divmod(int(op.k), PANEL)
     products = [Gemm(m=m, n=n, k=PANEL, batch=batch, dtype=op.dtype, count=whole)] if whole else []
@@ -119,7 +119,7 @@ def _is_8_bit(op: Gemm) -> bool:
 
 
 def _is_ordinary(op: Gemm) -> bool:
-    """Whether torch.matmul is the call: 8-bit products have one of their own."""
+    """Return whether torch.matmul computes it; there is a separate call for 8-bit products."""
     return op.dtype != "fp8"
 
 

@@ -1,4 +1,4 @@
-"""Layer normalisation: F.layer_norm, the same from primitive operations, and those compiled."""
+"""Layer normalisation: F.layer_norm, a composition of simple operations, and the compiled composition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _library(op: LayerNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _primitives(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
-    """Mean, difference, variance, reciprocal root, scale and shift, each its own pass over memory."""
+    """Mean, difference, variance, reciprocal root, scale and shift, each a separate pass over memory."""
     centred = x - x.mean(-1, keepdim=True)
     variance = (centred * centred).mean(-1, keepdim=True)
     return centred * torch.rsqrt(variance + EPS) * gamma + beta
@@ -48,7 +48,7 @@ def _compiled(op: LayerNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _composition(op: LayerNorm) -> tuple[Operator, ...]:
-    """Two means; a difference, a square, two scales and a shift of the whole; two operations on a column."""
+    """Two means; difference, square, two scales and shift of all elements; two operations on a column."""
     kinds = ("sub", "square", "mul", "mul", "add")
     return (*rowwise(op, reductions=2, kinds=kinds), *column(op, "add", "rsqrt"))
 

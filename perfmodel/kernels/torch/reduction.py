@@ -1,4 +1,4 @@
-"""Sums of rows: torch.sum. Calibration reads memory with it."""
+"""Sums of rows: torch.sum. Calibration also uses it to read memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Root-mean-square normalisation: F.rms_norm, the same from primitive operations, and those compiled."""
+"""Root-mean-square normalisation: F.rms_norm, a composition of simple operations, and the compiled composition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _library(op: RmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _primitives(x: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    """Square, mean, reciprocal root and two scales, each its own pass over memory."""
+    """Square, mean, reciprocal root and two scales, each a separate pass over memory."""
     mean_square = x.square().mean(-1, keepdim=True)
     return x * torch.rsqrt(mean_square + EPS) * gamma
 
@@ -47,7 +47,7 @@ def _compiled(op: RmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _composition(op: RmsNorm) -> tuple[Operator, ...]:
-    """One mean; a square and two scales of the whole; two operations on a column."""
+    """One mean; square and two scales of all elements; two operations on a column."""
     return (*rowwise(op, reductions=1, kinds=("square", "mul", "mul")), *column(op, "add", "rsqrt"))
 
 

@@ -1,4 +1,4 @@
-"""Softmax: torch.softmax, the same from primitive operations, and those compiled."""
+"""Softmax: torch.softmax, a composition of simple operations, and the compiled composition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _library(op: Softmax, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _primitives(x: torch.Tensor) -> torch.Tensor:
-    """Maximum, difference, exponential, sum and quotient, each its own pass over memory."""
+    """Maximum, difference, exponential, sum and quotient, each a separate pass over memory."""
     power = torch.exp(x - x.amax(-1, keepdim=True))
     return power / power.sum(-1, keepdim=True)
 
@@ -45,7 +45,7 @@ def _compiled(op: Softmax, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _composition(op: Softmax) -> tuple[Operator, ...]:
-    """A maximum and a sum; a difference, an exponential and a quotient of the whole."""
+    """A maximum and a sum; difference, exponential and quotient of all elements."""
     return rowwise(op, reductions=2, kinds=("sub", "exp", "div"))
 
 

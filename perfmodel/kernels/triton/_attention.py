@@ -1,7 +1,7 @@
-"""Code of flash attention, the forward pass: queries in blocks, keys and values streamed past them.
+"""Code of flash attention, forward pass: each block of queries reads all keys and values once.
 
 After Dao, "FlashAttention-2", arXiv 2307.08691, and Triton's tutorial 06: softmax statistics in float32, powers of two
-with the scale folded in, keys that every query of a block sees without a mask, and those on the diagonal with one.
+with the scale folded in, a mask only for keys on the diagonal.
 """
 
 # Triton compiles branches away, so that each side returns.
@@ -20,7 +20,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from perfmodel.kernels.triton._tune import config, tuned
 
-#: the declared space: queries and keys of a block; the last for what fits no other
+#: the search space: queries and keys of a block; the last one is for shapes that fit no other
 CONFIGS = (
     config(8, 2, BLOCK_M=128, BLOCK_N=128),
     config(8, 3, BLOCK_M=128, BLOCK_N=64),
@@ -28,16 +28,16 @@ CONFIGS = (
     config(4, 2, BLOCK_M=64, BLOCK_N=32),
 )
 _INTERPRETED = {"BLOCK_M": 32, "BLOCK_N": 32}
-#: shared memory for K and V of the pipeline and for Q, of the 227 KiB of a block on sm_90; the rest is the softmax's
+#: shared memory for Q and for K and V of the pipeline, of the 227 KiB per block on sm_90; the softmax uses the rest
 _SHARED_BYTES = 224 * 1024
-#: float32 accumulators of a thread: O and the scores, of its 255 registers
+#: float32 accumulators per thread for O and the scores, of its 255 registers
 _MOST_ACCUMULATORS = 144
-#: bytes of keys and values whose heads run side by side, so that they stay in an L2 of 50 MB
+#: bytes of keys and values of the heads that run together, so that they remain in an L2 of 50 MB
 _SECTION_BYTES = 2**24
 
 
 def _fits(configs: list[triton.Config], arguments: Mapping[str, Any], **given: Any) -> list[triton.Config]:
-    """Leave out blocks that fit neither shared memory nor the registers, or are larger than the sequence."""
+    """Drop blocks that exceed shared memory or registers, or are larger than the sequence."""
     known = {**arguments, **given}
     depth, queries = known["BLOCK_D"], known["seq_q"]
     element = known["q_ptr"].element_size()
@@ -58,7 +58,7 @@ def _keys(
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, UPCAST: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Take the keys from ``first`` to ``last`` into account; without a mask all of them are there and are seen."""
+    """Process the keys from ``first`` to ``last``; without MASKED all of them exist and none is masked."""
     depth = tl.arange(0, BLOCK_D)
     for start in tl.range(first, last, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
@@ -75,7 +75,7 @@ def _keys(
                 seen = seen & (key[None, :] <= place[:, None])
             if WINDOWED:
                 seen = seen & (key[None, :] > place[:, None] - window)
-            # Finite: a row that sees none of these keys gives them weights that a later key scales to zero.
+            # Finite: a row without any of these keys gives them weights that a later key scales to zero.
             scores = tl.where(seen, scores, -1.0e30)
         higher = tl.maximum(most, tl.max(scores, 1) * scale)
         weights = tl.exp2(scores * scale - higher[:, None])
@@ -99,7 +99,7 @@ def _keys(
 def _tile(
     base, stride, row, depth, rows, MASKED: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr
 ):  # fmt: skip
-    """Load rows of a head: zeros beyond the last row where MASKED, and beyond HEAD_DIM."""
+    """Load rows of a head, with zeros beyond HEAD_DIM and, if MASKED, beyond the last row."""
     at = base + row[:, None] * stride + depth[None, :]
     if MASKED:
         return tl.load(at, mask=(row < rows)[:, None] & (depth < HEAD_DIM)[None, :], other=0.0)
@@ -111,10 +111,10 @@ def _tile(
 
 @triton.jit
 def _place_of(program, blocks, heads_of_all, SECTION):
-    """Return which head, and which block of its queries, a program takes.
+    """Return the head of a program, and its block of queries.
 
-    Heads go in sections whose keys and values fit L2; within one, blocks that see the most keys go first, so that
-    none of those is left when the others have ended.
+    Heads run in sections whose keys and values fit the L2. Within a section, blocks with the most keys start first, so
+    that none of them remains when the others have finished.
     """
     section = program // (SECTION * blocks)
     inside = program % (SECTION * blocks)
@@ -130,7 +130,7 @@ def _flash(
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, TMA: tl.constexpr,
     UPCAST: tl.constexpr, PRECISION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Compute one block of queries of one head; heads of all sequences are numbered through."""
+    """Compute one block of queries of one head; heads are numbered over all sequences."""
     head, block = _place_of(tl.program_id(0), tl.cdiv(seq_q, BLOCK_M), heads_of_all, section)
     key_head = (head // heads) * (heads // group) + (head % heads) // group
     query = block * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -145,7 +145,7 @@ def _flash(
         base = 0
         k_tiles += tl.cast(key_head, tl.int64) * stride_kh
         v_tiles += tl.cast(key_head, tl.int64) * stride_vh
-    # the queries are the last of the sequence
+    # the queries are the last positions of the sequence
     ahead = seq_kv - seq_q
     place = query + ahead
     lowest = block * BLOCK_M + ahead
@@ -155,7 +155,7 @@ def _flash(
     if WINDOWED:
         first = max(0, lowest - window + 1) // BLOCK_N * BLOCK_N
         masked_until = max(first, tl.cdiv(lowest + BLOCK_M - window, BLOCK_N) * BLOCK_N)
-    # up to here every query sees every key
+    # up to here no key is masked for any query
     plain_until = (min(lowest + 1, seq_kv) if CAUSAL else seq_kv) // BLOCK_N * BLOCK_N
     most = tl.full((BLOCK_M,), -float("inf"), dtype=tl.float32)
     total = tl.zeros((BLOCK_M,), dtype=tl.float32)
@@ -182,7 +182,7 @@ def _flash(
 
 
 def _section(k: torch.Tensor, group: int) -> int:
-    """Return how many query heads share the L2: those whose keys and values fit `_SECTION_BYTES`."""
+    """Return the number of query heads that share the L2: their keys and values fit `_SECTION_BYTES`."""
     head_bytes = 2 * k.shape[2] * k.shape[3] * k.element_size()
     return max(1, _SECTION_BYTES // head_bytes) * group
 
@@ -204,12 +204,12 @@ def _launch(
 
 
 def _shape_descriptors(arguments: Mapping[str, Any]) -> None:
-    """Give the descriptors the tiles of a configuration, before it is launched."""
+    """Set the block shapes of the descriptors to those of a configuration, before it is launched."""
     for name in ("k_tiles", "v_tiles"):
         arguments[name].block_shape = [arguments["BLOCK_N"], arguments["HEAD_DIM"]]
 
 
-#: the same space, with the hook that descriptors need
+#: the same search space, with the hook for descriptors
 TMA_CONFIGS = tuple(
     triton.Config(c.kwargs, num_warps=c.num_warps, num_stages=c.num_stages, pre_hook=_shape_descriptors)
     for c in CONFIGS
@@ -223,7 +223,7 @@ def flash(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, causal: bool, window: int,
     modes: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    """Write the attention of contiguous q [batch, heads, seq_q, head_dim] over k and v to o; window 0 is none."""
+    """Write the attention of contiguous q [batch, heads, seq_q, head_dim] over k and v to o; 0 is no window."""
     _launch(q, k, v, k, v, o, False, causal, window, modes)
 
 
@@ -231,6 +231,6 @@ def flash_by_descriptor(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, o: torch.Tensor, causal: bool, window: int,
     modes: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    """Write the attention as `flash` does, its keys and values moved by the tensor memory accelerator."""
+    """Write the attention as `flash` does; the tensor memory accelerator moves keys and values."""
     k_tiles, v_tiles = (TensorDescriptor.from_tensor(t.view(-1, t.shape[-1]), [16, t.shape[-1]]) for t in (k, v))
     _launch(q, k_tiles, v_tiles, k, v, o, True, causal, window, modes)

@@ -1,7 +1,7 @@
 """Kernels that only read, write, multiply-add or do nothing: the ceilings of caches and of the vector engine.
 
-Their loops advance by an argument that the compiler does not know, so that no load is moved out of its loop. Checked
-in the machine code for compute capability 8.0, 9.0 and 10.0: every load of a loop is there, 16 bytes a thread.
+Their loops advance by an argument that the compiler does not know, so that it cannot hoist a load. Tests check the
+machine code for compute capability 8.0, 9.0 and 10.0: it contains every load of a loop, 16 bytes per thread.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import triton.language as tl
 from perfmodel.kernels.precision import TORCH_DTYPES
 from perfmodel.kernels.torch._bandwidth import Probe
 
-#: elements of a block, 4 KiB of float32, and blocks in flight per turn of a loop: 64 KiB a program
+#: elements of a block (4 KiB of float32), and blocks per turn of a loop (64 KiB per program)
 _BLOCK, _UNROLL = 1024, 16
-#: programs per SM of a kernel that streams; eight of four warps fill half an SM's warps
+#: programs per SM of a streaming kernel; eight of four warps fill half the warps of an SM
 _PROGRAMS_PER_SM = 8
-#: bytes of a ring in L1: less than the L1 of any GPU since Volta with 8 programs an SM, which all read the same ring
+#: bytes of the ring that all programs of an SM read from L1; smaller than the L1 of any GPU since Volta
 _RING_BYTES = 2**14
-#: bytes that a kernel which stays in a cache reads or writes in all, and FLOP of a chain: about a millisecond's worth
+#: bytes that a kernel reads from or writes to a cache, and FLOP of a chain: about a millisecond each
 _CACHED_BYTES, _CHAIN_FLOP = 2.0**33, 2.0**35
-#: two multiply-adds in one instruction for 16-bit numbers
+#: instructions with two multiply-adds of 16-bit numbers
 _PAIRED: Mapping[str, str] = MappingProxyType(
     {"fp16": "fma.rn.f16x2 $0, $1, $2, $3;", "bf16": "fma.rn.bf16x2 $0, $1, $2, $3;"}
 )
@@ -36,7 +36,7 @@ CHAINS = ("fp32", "fp64", "fp16", "bf16")
 
 @triton.jit
 def _read(x, out, turns, start, step, mask, BLOCK: tl.constexpr, UNROLL: tl.constexpr, CACHE: tl.constexpr):
-    """Sum blocks of x: program p begins at block p * start, and goes on by ``step`` blocks in a ring of mask + 1."""
+    """Sum blocks of x: program p starts at block p * start and advances by ``step`` blocks in a ring of mask + 1."""
     program = tl.program_id(0)
     offsets = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float32)
@@ -50,7 +50,7 @@ def _read(x, out, turns, start, step, mask, BLOCK: tl.constexpr, UNROLL: tl.cons
 
 @triton.jit
 def _write(x, turns, step, mask, BLOCK: tl.constexpr, UNROLL: tl.constexpr):
-    """Fill blocks of x: program p begins at block p, and goes on by ``step`` blocks in a ring of mask + 1."""
+    """Fill blocks of x: program p starts at block p and advances by ``step`` blocks in a ring of mask + 1."""
     program = tl.program_id(0)
     offsets = tl.arange(0, BLOCK)
     values = (offsets + program).to(tl.float32)
@@ -63,10 +63,10 @@ def _write(x, turns, step, mask, BLOCK: tl.constexpr, UNROLL: tl.constexpr):
 
 @triton.jit
 def _chain(out, factor, turns, BLOCK: tl.constexpr, UNROLL: tl.constexpr, PAIRED: tl.constexpr):
-    """Take x = factor x + c over and over; with factor -1, x goes to and fro between x and c - x and never settles."""
+    """Compute x = factor x + c repeatedly; with factor -1, x alternates between x and c - x and does not converge."""
     program = tl.program_id(0)
     offsets = program * BLOCK + tl.arange(0, BLOCK)
-    # the upper bits of a linear congruence: 0 to 1 in steps that leave no bit of a 16-bit number idle
+    # the upper bits of a linear congruential generator: values from 0 to 1 that use all bits of a 16-bit number
     c = (((offsets * 1103515245 + 12345) & 0x7FFFFFFF) * (1.0 / 2147483648.0)).to(out.dtype.element_ty)
     x = c * c
     factors = (x * 0 + factor).to(x.dtype)
@@ -94,14 +94,14 @@ def memory_probes(numel: int, programs: int, device: str = "cuda") -> dict[str, 
     """Return a read and a write of most of a float32 buffer of ``numel`` elements, each element at most once."""
     turns = numel // (_BLOCK * programs * _UNROLL)
     x = torch.randn(numel, device=device)
-    every = 2**31 - 1  # no ring: the blocks end before it
-    return {"read": _reading(x, programs, turns, every, ".cg"), "write": _writing(x, programs, turns, every)}
+    no_ring = 2**31 - 1  # larger than the number of blocks
+    return {"read": _reading(x, programs, turns, no_ring, ".cg"), "write": _writing(x, programs, turns, no_ring)}
 
 
 def l2_probes(ring_bytes: float, programs: int, device: str = "cuda", moved: float = _CACHED_BYTES) -> dict[str, Probe]:
-    """Return a read and a write that go round in a ring of the L2, the largest power of two within ``ring_bytes``.
+    """Return a read and a write of a ring in the L2, whose size is the largest power of two within ``ring_bytes``.
 
-    ``.cg`` keeps the loads out of L1; every program reaches every part of the ring.
+    ``.cg`` bypasses L1 for the loads; every program reaches every part of the ring.
     """
     blocks = _blocks_within(ring_bytes)
     turns = max(1, int(moved / (4.0 * _BLOCK * programs * _UNROLL)))
@@ -110,7 +110,7 @@ def l2_probes(ring_bytes: float, programs: int, device: str = "cuda", moved: flo
 
 
 def l1_probes(programs: int, device: str = "cuda", moved: float = _CACHED_BYTES) -> dict[str, Probe]:
-    """Return a read by which every program goes round in the same 16 KiB, which each L1 then holds."""
+    """Return a read of a ring of 16 KiB, which is the same for all programs and remains in each L1."""
     blocks = _blocks_within(_RING_BYTES)
     turns = max(1, int(moved / (4.0 * _BLOCK * programs * _UNROLL)))
     x = torch.randn(blocks * _BLOCK, device=device)
@@ -118,9 +118,9 @@ def l1_probes(programs: int, device: str = "cuda", moved: float = _CACHED_BYTES)
 
 
 def chain_probe(dtype: str, programs: int, device: str = "cuda", flop: float = _CHAIN_FLOP) -> Probe:
-    """Return a chain of multiply-adds in registers, 8 independent ones a thread: the rate of the vector engine.
+    """Return a chain of multiply-adds in registers, 8 independent ones per thread: the rate of the vector engine.
 
-    One multiply-add is 2 FLOP. 16-bit numbers go two to an instruction, as the data sheets count them.
+    One multiply-add is 2 FLOP. An instruction has two 16-bit numbers, as datasheets count them.
     """
     turns = max(1, int(flop / (2.0 * _BLOCK * programs * _UNROLL)))
     out = torch.empty(programs * _BLOCK, dtype=TORCH_DTYPES[dtype], device=device)
@@ -130,12 +130,12 @@ def chain_probe(dtype: str, programs: int, device: str = "cuda", flop: float = _
 
 
 def programs_that_fill(sms: int) -> int:
-    """Return how many programs of these kernels fill a GPU of ``sms`` SMs."""
+    """Return the number of programs of these kernels that fill a GPU with ``sms`` SMs."""
     return sms * _PROGRAMS_PER_SM
 
 
 def _blocks_within(size_bytes: float) -> int:
-    """Return the largest power of two of blocks that fits."""
+    """Return the largest power of two of blocks within a size."""
     return 1 << max(0, int(size_bytes / (4 * _BLOCK)).bit_length() - 1)
 
 

@@ -1,7 +1,7 @@
-"""Code of attention with few queries: keys split over blocks, each with its own softmax, then combined.
+"""Code of attention with few queries: the keys are split over blocks, each with its own softmax, then combined.
 
-After "Flash-Decoding for long-context inference" (Dao, Haziza, Massa, Sizov 2023). The queries of the heads that share
-a key head are rows of one tile, so that its keys and values are read once.
+After "Flash-Decoding for long-context inference" (Dao, Haziza, Massa, Sizov 2023). The queries of all heads that share
+a key head are the rows of one tile, so that its keys and values are read once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from perfmodel.kernels.triton._attention import _keys
 from perfmodel.kernels.triton._base import LAUNCH_OPTIONS, multiprocessors
 from perfmodel.kernels.triton._tune import config, tuned
 
-#: the declared space: keys of a step
+#: the search space: keys per step
 CONFIGS = (config(4, 3, BLOCK_N=64), config(4, 2, BLOCK_N=128), config(4, 4, BLOCK_N=32))
-#: blocks a multiprocessor, so that one loads while another computes
+#: blocks per multiprocessor, so that one loads while another computes
 _BLOCKS_EACH = 4
-#: keys of a split at least: fewer are not worth another pass over the partial results
+#: fewest keys per split; with fewer, the pass over the partial results costs more than it saves
 _LEAST_KEYS = 256
 
 
@@ -35,12 +35,12 @@ def _split(
     WINDOWED: tl.constexpr, DIRECT: tl.constexpr, UPCAST: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Take one split of the keys of one key head; DIRECT writes O itself, since there is only one split."""
+    """Process one split of the keys of one key head; with DIRECT there is only one split, and O is written here."""
     split = tl.program_id(0) % splits
     key_head = tl.program_id(0) // splits
     row = tl.arange(0, BLOCK_R)
     query = row % seq_q
-    # key heads of all sequences are numbered through, and so are query heads: group of them in a row each
+    # heads are numbered over all sequences; `group` consecutive query heads share a key head
     head = tl.cast(key_head, tl.int64) * group + row // seq_q
     inside = row < group * seq_q
     depth = tl.arange(0, BLOCK_D)
@@ -57,7 +57,7 @@ def _split(
     most = tl.full((BLOCK_R,), -float("inf"), dtype=tl.float32)
     total = tl.zeros((BLOCK_R,), dtype=tl.float32)
     acc = tl.zeros((BLOCK_R, BLOCK_D), dtype=tl.float32)
-    # One query that sees all: whole blocks of keys need no mask.
+    # One query without a mask: whole blocks of keys need no mask.
     plain_until = first
     if not CAUSAL:
         plain_until = first + max(last - first, 0) // BLOCK_N * BLOCK_N
@@ -73,7 +73,7 @@ def _split(
         o = (acc / total[:, None]).to(o_ptr.dtype.element_ty)
         tl.store(o_ptr + at[:, None] + depth[None, :], o, mask=mask)
     else:
-        # rows of the result, [heads of all, seq_q], and in each its splits
+        # row of the result, [heads of all sequences, seq_q], and split within it
         out = (head * seq_q + query) * splits + split
         tl.store(part_ptr + out[:, None] * HEAD_DIM + depth[None, :], acc / total[:, None], mask=mask)
         tl.store(log_sum_ptr + out, most + tl.log2(total), mask=inside)
@@ -84,7 +84,7 @@ def _combine(
     part_ptr, log_sum_ptr, o_ptr, splits,
     HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
-    """Weigh the partial results of one query by the sums of their exponentials."""
+    """Combine the partial results of one query, weighted by the sums of their exponentials."""
     row = tl.cast(tl.program_id(0), tl.int64)
     split = tl.arange(0, BLOCK_S)
     depth = tl.arange(0, BLOCK_D)
@@ -97,7 +97,7 @@ def _combine(
 
 
 def splits_of(blocks: int, keys: int) -> tuple[int, int]:
-    """Return how many splits fill the GPU, and the keys of each: none of them without keys.
+    """Return the number of splits that fill the GPU, and the keys of each; no split is empty.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def splits_of(blocks: int, keys: int) -> tuple[int, int]:
     keys : keys of a sequence.
     """
     wanted = min(triton.cdiv(_BLOCKS_EACH * multiprocessors(), blocks), max(1, keys // _LEAST_KEYS))
-    # whole steps of every declared size
+    # a multiple of every step in the search space
     span = triton.cdiv(triton.cdiv(keys, wanted), 128) * 128
     return triton.cdiv(keys, span), span
 

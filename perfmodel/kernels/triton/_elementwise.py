@@ -12,14 +12,14 @@ import triton.language as tl
 from perfmodel.kernels.triton._base import LAUNCH_OPTIONS
 from perfmodel.kernels.triton._tune import config, tuned
 
-#: the declared space: 8 to 32 elements a thread, so that each has 16 bytes or more of every input under way
+#: the search space: 8 to 32 elements per thread, so that each has at least 16 bytes of every input in flight
 CONFIGS = (
     config(4, 1, BLOCK=1024),
     config(4, 1, BLOCK=2048),
     config(8, 1, BLOCK=4096),
     config(4, 1, BLOCK=4096),
 )
-#: elements from which on a tensor counts as large, and is tuned for on its own
+#: tensors with at least this many elements are tuned separately
 _LARGE = 2**22
 
 
@@ -35,7 +35,7 @@ def _gelu(x):
 
 @triton.jit
 def _value(x, y, z, KIND: tl.constexpr):
-    """Return the kind's result; operands that it does not have are x again."""
+    """Return the result of the kind; missing operands are x."""
     if KIND == "add":
         return x + y
     elif KIND == "mul":
@@ -73,7 +73,7 @@ def _fused(
 
 
 def fused(kind: str, operands: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
-    """Write a kind of one to three operands to ``out``, all of one length."""
+    """Write the result of a kind with one to three operands of equal length to ``out``."""
     numel = out.numel()
     x, y, z = (*operands, operands[0], operands[0])[:3]
     modes = {"KIND": kind, "INPUTS": len(operands), "LARGE": numel >= _LARGE, "WIDE": numel >= 2**31 - 2**16}

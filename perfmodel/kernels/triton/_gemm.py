@@ -20,8 +20,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from perfmodel.kernels.triton._base import multiprocessors
 from perfmodel.kernels.triton._tune import config, tuned
 
-#: the declared space: rows, columns and depth of a tile; 128 bytes deep, which one swizzled line of shared memory
-#: holds, or 256 where few rows leave the tensor cores idle anyway
+#: the search space: rows, columns and depth of a tile. The depth is 128 bytes, one swizzled line of shared memory, or
+#: 256 where few rows leave the tensor cores idle anyway
 CONFIGS = (
     *(config(8, stages, BLOCK_M=128, BLOCK_N=256, BLOCK_K=k, GROUP_M=8) for k in (64, 128) for stages in (3, 4)),
     config(8, 3, BLOCK_M=256, BLOCK_N=128, BLOCK_K=64, GROUP_M=8),
@@ -34,16 +34,16 @@ CONFIGS = (
 )
 _INTERPRETED = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "GROUP_M": 2}
 _KEY = ("M", "N", "K", "BATCH")
-#: rows up to which a product is bound by reading B, so that tiles of few rows pay
+#: with at most this many rows, a product is bound by reading B, and tiles with few rows are faster
 _FEW_ROWS = 64
-#: tiles a multiprocessor: with more, larger tiles would do; with fewer, smaller ones would keep more of them busy
+#: tiles per multiprocessor: with more, larger tiles suffice; with fewer, smaller ones keep more multiprocessors busy
 _MOST_TILES, _FEWEST_TILES = 16, 0.5
-#: columns from which on a tile is stored by descriptor in two halves
+#: tiles with at least this many columns are stored by descriptor in two halves
 _HALVED = 32 if triton.knobs.runtime.interpret else 256
 
 
 def _fits(configs: list[triton.Config], arguments: Mapping[str, Any], **_: Any) -> list[triton.Config]:
-    """Leave out tiles of another dtype's depth, and those that are too many, too few, or of rows that are not there."""
+    """Drop tiles whose depth suits another dtype, whose number is too large or too small, or that exceed the rows."""
     m, n, batch = (arguments.get(name, 1) for name in ("M", "N", "BATCH"))
     element = (arguments["a_ptr"] if "a_ptr" in arguments else arguments["a_desc"].base).element_size()
     few = m <= _FEW_ROWS
@@ -64,7 +64,7 @@ def _fits(configs: list[triton.Config], arguments: Mapping[str, Any], **_: Any) 
 
 @triton.jit
 def _place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
-    """Return row and column of a tile, in groups of rows that use the same columns of B while those are in L2."""
+    """Return row and column of a tile; tiles run in groups of rows that share columns of B in the L2."""
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     in_group = GROUP_M * tiles_n
@@ -91,7 +91,7 @@ def _activated(x, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def _finished(acc, bias_ptr, columns, N, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr):
-    """Return the accumulator with the bias added and the activation applied, both in float32."""
+    """Return the accumulator after bias and activation, both in float32."""
     if HAS_BIAS:
         bias = tl.load(bias_ptr + columns, mask=columns < N, other=0.0)
         acc += bias.to(tl.float32)[None, :]
@@ -106,14 +106,14 @@ def _one_tile(
     EVEN_K: tl.constexpr, WIDE: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
     UPCAST: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Compute one tile of one product of the batch, and store it."""
+    """Compute and store one tile of one product of the batch."""
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     row, column = _place(tile % tiles, M, N, BLOCK_M, BLOCK_N, GROUP_M)
-    # products of a batch are apart by more than 32 bits reach sooner than the elements of one are
+    # offsets between products of a batch exceed 32 bits sooner than offsets within a product
     batch = tl.cast(tile // tiles, tl.int64)
     rows = row * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = column * BLOCK_N + tl.arange(0, BLOCK_N)
-    # Rows and columns beyond the edge load those of the first: cheaper than a mask in the loop, and never stored.
+    # Beyond the edge the first row and column are loaded, but not stored: cheaper than a mask in the loop.
     inside_m = tl.max_contiguous(tl.multiple_of(tl.where(rows < M, rows, 0), BLOCK_M), BLOCK_M)
     inside_n = tl.max_contiguous(tl.multiple_of(tl.where(columns < N, columns, 0), BLOCK_N), BLOCK_N)
     depth = tl.arange(0, BLOCK_K)
@@ -152,7 +152,7 @@ def _tiled(
     EVEN_K: tl.constexpr, WIDE: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
     UPCAST: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One block a tile."""
+    """One block per tile."""
     _one_tile(
         tl.program_id(0), a_ptr, b_ptr, c_ptr, bias_ptr, M, N, K,
         stride_ab, stride_am, stride_bb, stride_bk, stride_bn, stride_cb, stride_cm,
@@ -169,7 +169,7 @@ def _persistent(
     EVEN_K: tl.constexpr, WIDE: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
     UPCAST: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One block a multiprocessor, which takes every so many-th tile."""
+    """One block per multiprocessor; each computes every n-th tile."""
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N) * BATCH
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
         _one_tile(
@@ -180,14 +180,14 @@ def _persistent(
 
 
 def _shape_descriptors(arguments: Mapping[str, Any]) -> None:
-    """Give the descriptors the tiles of a configuration, before it is launched."""
+    """Set the block shapes of the descriptors to those of a configuration, before it is launched."""
     m, n, k = arguments["BLOCK_M"], arguments["BLOCK_N"], arguments["BLOCK_K"]
     arguments["a_desc"].block_shape = [m, k]
     arguments["b_desc"].block_shape = [n, k] if arguments["B_BY_COLUMNS"] else [k, n]
     arguments["c_desc"].block_shape = [m, n // 2] if n >= _HALVED else [m, n]
 
 
-#: the same space, with the hook that descriptors need
+#: the same search space, with the hook for descriptors
 TMA_CONFIGS = tuple(
     triton.Config(c.kwargs, num_warps=c.num_warps, num_stages=c.num_stages, pre_hook=_shape_descriptors)
     for c in CONFIGS
@@ -203,14 +203,14 @@ def _by_descriptor(
     B_BY_COLUMNS: tl.constexpr, HALVED: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
     UPCAST: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One block a multiprocessor; the tensor memory accelerator moves the tiles, zeros beyond the edges among them."""
+    """One block per multiprocessor; the tensor memory accelerator moves tiles, with zeros beyond the edges."""
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):
         row, column = _place(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, K, BLOCK_K):
             left = a_desc.load([row * BLOCK_M, k])
-            if B_BY_COLUMNS:  # noqa: SIM108 -- Triton wants both sides of a ternary alike
+            if B_BY_COLUMNS:  # noqa: SIM108 -- both sides of a ternary in Triton need one type
                 right = b_desc.load([column * BLOCK_N, k]).T
             else:
                 right = b_desc.load([k, column * BLOCK_N])
@@ -221,7 +221,7 @@ def _by_descriptor(
         columns = column * BLOCK_N + tl.arange(0, BLOCK_N)
         acc = _finished(acc, bias_ptr, columns, N, HAS_BIAS, ACTIVATION)
         if BLOCK_N >= HALVED:
-            # half of a wide tile at a time needs half the shared memory, which leaves room for a stage more
+            # storing a wide tile in halves needs half the shared memory, which leaves room for another stage
             pair = tl.permute(tl.reshape(acc, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
             first, second = tl.split(pair)
             c_desc.store([row * BLOCK_M, column * BLOCK_N], first.to(c_desc.dtype))
@@ -240,7 +240,7 @@ def _sizes(a: torch.Tensor, b: torch.Tensor) -> tuple[int, int, int, int]:
 
 
 def tiled(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, bias: torch.Tensor | None, **modes: Any) -> None:
-    """Write the product of a [batch, m, k] and b [batch, k, n] to c [batch, m, n], one block a tile."""
+    """Write the product of a [batch, m, k] and b [batch, k, n] to c [batch, m, n], with one block per tile."""
     m, n, k, batch = _sizes(a, b)
 
     def grid(meta: Mapping[str, int]) -> tuple[int]:
@@ -250,7 +250,7 @@ def tiled(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, bias: torch.Tensor 
 
 
 def persistent(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, bias: torch.Tensor | None, **modes: Any) -> None:
-    """Write the product as `tiled` does, with one block a multiprocessor."""
+    """Write the product as `tiled` does, with one block per multiprocessor."""
     m, n, k, batch = _sizes(a, b)
 
     def grid(meta: Mapping[str, int]) -> tuple[int]:
@@ -261,7 +261,7 @@ def persistent(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, bias: torch.Te
 
 
 def by_descriptor(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, bias: torch.Tensor | None, **modes: Any) -> None:
-    """Write the product of one batch as `tiled` does, its tiles moved by the tensor memory accelerator."""
+    """Write a single product as `tiled` does; the tensor memory accelerator moves the tiles."""
     m, n, k, _ = _sizes(a, b)
     by_columns = b.stride(2) != 1
     make = functools.partial(TensorDescriptor.from_tensor, block_shape=[16, 16])

@@ -1,4 +1,4 @@
-"""Code of the normalisations: a row is read once, held in registers for its statistics, and written once."""
+"""Code of the normalisations: a row is read once, kept in registers for its statistics, and written once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _normalised(
     start = row.to(tl.int64) if WIDE else row
     at = start[:, None] * cols + column[None, :]
     x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
-    # loaded before the statistics are awaited
+    # loaded early, so that the load overlaps with the statistics
     gamma = tl.load(gamma_ptr + column, mask=inside, other=0.0).to(tl.float32)
     if CENTRED:
         beta = tl.load(beta_ptr + column, mask=inside, other=0.0).to(tl.float32)
@@ -39,7 +39,7 @@ def _normalised(
 
 
 def normalised(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor | None, eps: float, y: torch.Tensor) -> None:
-    """Write the LayerNorm of x [rows, cols] to y, or without ``beta`` the RMSNorm."""
+    """Write the LayerNorm of x [rows, cols] to y; without ``beta`` the RMSNorm."""
     rows, cols = x.shape
     modes = {"CENTRED": beta is not None, "WIDE": is_wide(x), "BLOCK": max(16, triton.next_power_of_2(cols))}
     grid = lambda meta: (triton.cdiv(rows, meta["ROWS"]),)  # noqa: E731 -- Triton calls it with the configuration

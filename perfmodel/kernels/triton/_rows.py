@@ -1,4 +1,4 @@
-"""What the kernels over rows share: the declared space of row blocks, and which of it fits a row."""
+"""What the kernels over rows share: the search space of row blocks, and the part of it that suits a row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import triton
 
 from perfmodel.kernels.triton._tune import config
 
-#: the declared space: rows that one block takes together, and its warps
+#: the search space: rows per block, and warps
 ROW_CONFIGS = (
     config(4, 1, ROWS=1),
     config(8, 1, ROWS=1),
@@ -21,12 +21,12 @@ ROW_CONFIGS = (
     config(4, 1, ROWS=16),
 )
 INTERPRETED = {"ROWS": 2}
-#: elements a thread of a block: fewer leave it idle, more do not fit its registers
+#: elements per thread: with fewer it is idle, more do not fit its registers
 _LEAST_OF_A_THREAD, _MOST_OF_A_THREAD = 2, 32
 
 
 def row_fits(configs: list[triton.Config], arguments: Mapping[str, Any], **given: Any) -> list[triton.Config]:
-    """Leave out configurations that give a thread very few elements of a block of rows, or more than it can hold."""
+    """Drop configurations with too few elements per thread, or more than its registers can hold."""
     columns = {**arguments, **given}["BLOCK"]
 
     def of_a_thread(candidate: triton.Config) -> float:

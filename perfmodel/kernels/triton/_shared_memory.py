@@ -10,16 +10,16 @@ from triton.experimental.gluon import language as gl
 
 from perfmodel.kernels.torch._bandwidth import Probe
 
-#: elements of a slot (4 KiB of float32), slots (16 KiB a program), and reads in one turn of the loop
+#: elements of a slot (4 KiB of float32), slots (16 KiB per program), and reads in one turn of the loop
 _SLOT, _SLOTS, _UNROLL = 1024, 4, 16
 _WARPS = 4
-#: bytes that one call reads in all: about a millisecond's worth
+#: bytes that one call reads: about a millisecond
 _MOVED_BYTES = 2.0**33
 
 
 @gluon.jit
 def _read_shared(out, turns, mask, SLOT: gl.constexpr, SLOTS: gl.constexpr, UNROLL: gl.constexpr, WARPS: gl.constexpr):
-    """Sum slots of shared memory in turn; ``mask`` is an argument, so that no read leaves the loop."""
+    """Sum slots of shared memory in turn; ``mask`` is an argument, so that the compiler cannot hoist a read."""
     layout: gl.constexpr = gl.BlockedLayout([4], [32], [WARPS], [0])
     plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, order=[0])
     program = gl.program_id(0)
@@ -37,7 +37,7 @@ def _read_shared(out, turns, mask, SLOT: gl.constexpr, SLOTS: gl.constexpr, UNRO
 
 
 def shared_probe(programs: int, moved: float = _MOVED_BYTES) -> Probe:
-    """Return a read of shared memory by ``programs`` programs of four warps, 16 bytes a thread, no bank conflicts."""
+    """Return a read of shared memory by ``programs`` programs of four warps, 16 bytes per thread, no bank conflicts."""
     turns = max(1, int(moved / (4.0 * _SLOT * _UNROLL * programs)))
     out = torch.empty(programs * _SLOT, device="cuda")
     call = functools.partial(

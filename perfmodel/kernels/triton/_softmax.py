@@ -1,4 +1,4 @@
-"""Code of the softmax: rows that fit a block are read once, longer ones twice, their maximum and sum found online.
+"""Code of the softmax: rows that fit a block are read once; longer ones twice, with an online maximum and sum.
 
 The online recurrence is that of Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867.
 """
@@ -13,7 +13,7 @@ from perfmodel.kernels.triton._base import LAUNCH_OPTIONS, is_wide
 from perfmodel.kernels.triton._rows import INTERPRETED, ROW_CONFIGS, row_fits
 from perfmodel.kernels.triton._tune import config, tuned
 
-#: the declared space of long rows: elements of a row that are under way together
+#: the search space for long rows: elements of a row that are in flight together
 LONG_CONFIGS = (config(8, 1, BLOCK=4096), config(16, 1, BLOCK=8192), config(16, 1, BLOCK=16384))
 
 
@@ -28,7 +28,7 @@ def _one_pass(
     start = row.to(tl.int64) if WIDE else row
     at = start[:, None] * cols + column[None, :]
     x = tl.load(x_ptr + at, mask=mask, other=-float("inf")).to(tl.float32) * 1.4426950408889634
-    # a row beyond the last is all -inf, and nothing of it is stored
+    # rows beyond the last are all -inf and are not stored
     power = tl.exp2(x - tl.where((row < rows), tl.max(x, 1), 0.0)[:, None])
     total = tl.where((row < rows), tl.sum(power, 1), 1.0)
     tl.store(y_ptr + at, (power / total[:, None]).to(y_ptr.dtype.element_ty), mask=mask)
@@ -37,17 +37,17 @@ def _one_pass(
 @tuned(LONG_CONFIGS, ("cols",), {"BLOCK": 256})
 @triton.jit
 def _online(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
-    """Find the maximum and the sum of a row block by block, then read it again and write it."""
+    """Compute the maximum and the sum of a row block by block, then read the row again and write the result."""
     start = tl.program_id(0).to(tl.int64) * cols
     column = tl.arange(0, BLOCK)
-    # Each lane keeps its own maximum and sum, so that only the end of the row needs a reduction.
+    # Each lane has its own maximum and sum, so that only the end of the row needs a reduction.
     most = tl.full((BLOCK,), -float("inf"), dtype=tl.float32)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for first in range(0, cols, BLOCK):
         x = tl.load(x_ptr + start + first + column, mask=first + column < cols, other=-float("inf"))
         x = x.to(tl.float32) * 1.4426950408889634
         larger = tl.maximum(most, x)
-        # in the first block `most` is -inf: the sum is 0 then, and 0 times exp2(-inf) stays 0
+        # In the first block `most` is -inf and the sum is 0; 0 times exp2(-inf) is 0.
         total = tl.where(x > -float("inf"), total * tl.exp2(most - larger) + tl.exp2(x - larger), total)
         most = larger
     highest = tl.max(most, 0)

@@ -1,4 +1,4 @@
-"""Choosing a kernel's block sizes by measurement, over the configurations that the kernel declares."""
+"""Choosing a kernel's block sizes by measurement, among the configurations that it declares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import triton
 import triton.testing
 
-#: each configuration is timed for this long, after this long of warm-up [ms]
+#: time for measuring each configuration, and for its warm-up [ms]
 _REPEAT_MS, _WARM_UP_MS = 40, 10
 
 Prune = Callable[..., list[triton.Config]]
@@ -21,14 +21,14 @@ def _bench(call: Callable[[], Any], quantiles: Sequence[float]) -> Any:
 def tuned(
     configs: Sequence[triton.Config], key: Sequence[str], interpreted: Mapping[str, int], fits: Prune | None = None
 ) -> Callable[[Any], Any]:
-    """Return ``triton.autotune`` over some configurations; under the interpreter, which has no clock, one of its own.
+    """Return ``triton.autotune`` over some configurations; in the interpreter, a single configuration.
 
     Parameters
     ----------
-    configs : the declared space.
+    configs : the search space.
     key : arguments of the kernel; it is tuned again when one of them changes.
-    interpreted : the block sizes under the interpreter.
-    fits : leaves out configurations that make no sense for a shape, and keeps at least one.
+    interpreted : the block sizes in the interpreter.
+    fits : drops configurations that do not suit a shape, and keeps at least one.
     """
     space, prune = list(configs), {"early_config_prune": fits} if fits else None
     if triton.knobs.runtime.interpret:
@@ -38,5 +38,5 @@ def tuned(
 
 
 def config(num_warps: int, num_stages: int, **sizes: int) -> triton.Config:
-    """Return a configuration: block sizes, warps of a block, and depth of the software pipeline."""
+    """Return a configuration: block sizes, warps per block, and depth of the software pipeline."""
     return triton.Config(sizes, num_warps=num_warps, num_stages=num_stages)

@@ -1,4 +1,4 @@
-"""Flash attention in Triton: blocks of queries, the same with tiles by descriptor, and split keys for decode."""
+"""Flash attention in Triton: by blocks of queries, the same with descriptors, and with split keys for decode."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from perfmodel.kernels.triton._base import NARROW_LIMIT, TMA_CAPABILITY, product
 from perfmodel.operators.attention import Attention
 
 _DTYPES = ("fp32", "tf32", "bf16", "fp16")
-#: queries of one key head, over its heads, up to which the keys are split instead of the queries
+#: with at most this many queries per key head, counted over its query heads, keys are split instead of queries
 _FEW_QUERIES = 64
 _WIDEST_HEAD = 256
-#: where each variant's code is
+#: the module with the code of each variant
 _MODULES = MappingProxyType({"flash": "_attention", "flash_by_descriptor": "_attention", "decode": "_decode"})
 
 
@@ -31,11 +31,11 @@ def _is_many(op: Attention) -> bool:
 
 def _supports(op: Attention, device: Device) -> str:
     if op.algorithm == "unfused":
-        return "the operator asks for the unfused algorithm"
+        return "the operator requires the unfused algorithm"
     if op.kv_dtype != op.dtype:
-        return f"the Triton kernel takes no {op.kv_dtype} keys with {op.dtype} queries"
+        return f"the Triton kernel does not support {op.kv_dtype} keys with {op.dtype} queries"
     if op.head_dim > _WIDEST_HEAD:
-        return f"a head of {op.head_dim} does not fit one block; {_WIDEST_HEAD} does"
+        return f"head_dim={op.head_dim} does not fit one block; at most {_WIDEST_HEAD} does"
     if max(op.seq_q, op.seq_kv) * op.head_dim >= NARROW_LIMIT:
         return "offsets within one head need more than 32 bits"
     return unavailable(device, _DTYPES, op.dtype)
@@ -43,9 +43,9 @@ def _supports(op: Attention, device: Device) -> str:
 
 def _supports_descriptors(op: Attention, device: Device) -> str:
     if op.dtype not in ("bf16", "fp16"):
-        return f"the kernel with descriptors takes bf16 and fp16, not {op.dtype}"
+        return f"the kernel with descriptors supports bf16 and fp16, not {op.dtype}"
     if op.head_dim not in (64, 128):
-        return f"the kernel with descriptors takes heads of 64 or 128, not {op.head_dim}"
+        return f"the kernel with descriptors supports head_dim=64 and 128, not {op.head_dim}"
     return _supports(op, device) or unavailable(device, _DTYPES, op.dtype, least=TMA_CAPABILITY)
 
 

@@ -1,4 +1,4 @@
-"""Elementwise kinds in Triton: each one kernel, the chain of four among them."""
+"""Elementwise kinds in Triton: one kernel each, also for the chain of four."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from perfmodel.kernels.triton._base import torch_dtype, unavailable
 from perfmodel.operators.elementwise import KINDS, Elementwise
 
 DTYPES = ("fp32", "bf16", "fp16")
-#: the kinds that the code has
+#: the kinds that the kernel supports
 FUSED = ("add", "mul", "silu_mul", "chain4", "gelu", "silu", "relu", "copy")
 
 
 def _supports(op: Elementwise, device: Device) -> str:
     if op.kind not in FUSED:
-        return f"there is no Triton kernel for {op.kind}; there are {', '.join(FUSED)}"
+        return f"there is no Triton kernel for {op.kind}, only for {', '.join(FUSED)}"
     if op.num_inputs != KINDS[op.kind].inputs:
-        return f"the Triton kernel takes {KINDS[op.kind].inputs} tensors for {op.kind}, not {op.num_inputs}"
+        return f"the Triton kernel needs {KINDS[op.kind].inputs} tensors for {op.kind}, not {op.num_inputs}"
     return unavailable(device, DTYPES, op.dtype, op.out_dtype)
 
 

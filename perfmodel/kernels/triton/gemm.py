@@ -1,4 +1,4 @@
-"""Matrix products in Triton: one block a tile, one block a multiprocessor, and the latter with tiles by descriptor."""
+"""Matrix products in Triton: one block per tile, one block per multiprocessor, and the latter with descriptors."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from perfmodel.kernels.triton._base import (
     product_modes,
     torch_dtype,
     unavailable,
-    untaken,
+    unsupported_dtype,
 )
 from perfmodel.operators.gemm import Gemm
 
-#: inputs of 8 bits are written in 16 or 32, which the operator's default does
+#: products of 8-bit inputs are written with 16 or 32 bits, as by default in the operator
 _INPUTS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 _OUTPUTS = ("fp32", "tf32", "bf16", "fp16")
-#: tiles are at most this deep, so that a depth which is a multiple of it needs no mask
+#: the largest depth of a tile; if k is a multiple of it, no tile needs a mask
 _DEEPEST = 128
 
 
 def _supports(op: Gemm, device: Device) -> str:
-    return untaken(_OUTPUTS, op.out_dtype) or unavailable(device, _INPUTS, op.dtype)
+    return unsupported_dtype(_OUTPUTS, op.out_dtype) or unavailable(device, _INPUTS, op.dtype)
 
 
 def _supports_descriptors(op: Gemm, device: Device) -> str:
     if op.batch != 1:
-        return "the kernel with descriptors takes one product, not a batch"
+        return "the kernel with descriptors computes a single product, not a batch"
     for name, size, dtype in (("k", op.k, op.dtype), ("n", op.n, op.dtype), ("n", op.n, op.out_dtype)):
         if size * dtype_bytes(dtype) % TMA_ALIGNMENT_BYTES:
-            return f"rows of {name}={size} elements in {dtype} are no multiple of {TMA_ALIGNMENT_BYTES} bytes"
+            return f"rows of {name}={size} {dtype} elements are not a multiple of {TMA_ALIGNMENT_BYTES} bytes"
     return _supports(op, device) or unavailable(device, _INPUTS, op.dtype, least=TMA_CAPABILITY)
 
 

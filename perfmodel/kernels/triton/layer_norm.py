@@ -14,14 +14,14 @@ from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.rms_norm import RmsNorm
 
 DTYPES = ("fp32", "bf16", "fp16")
-#: columns of the widest row that one block holds in its registers: 32 of them in each of 1024 threads
+#: columns of the widest row that one block can keep in registers: 32 in each of 1024 threads
 WIDEST = 32768
 
 
 def supports(op: LayerNorm | RmsNorm, device: Device) -> str:
     """Return why the kernel cannot normalise these rows on a device, or an empty string."""
     if op.cols > WIDEST:
-        return f"a row of {op.cols} elements does not fit the registers of one block; {WIDEST} do"
+        return f"a row of {op.cols} elements does not fit the registers of one block; at most {WIDEST} do"
     return unavailable(device, DTYPES, op.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Softmax in Triton: one pass over memory where a row fits a block, else an online pass and a second one."""
+"""Softmax in Triton: one pass over memory if a row fits a block, otherwise an online pass and a second one."""
 
 from __future__ import annotations
 
