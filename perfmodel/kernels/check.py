@@ -66,10 +66,8 @@ def check(op: Operator, inputs: Mapping[str, torch.Tensor], output: Any, seed: i
     """
     shape, dtype = declared_output(op)
     if not isinstance(output, torch.Tensor) or tuple(output.shape) != shape:
-        actual = (
-            f"has shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"is {type(output).__name__}"
-        )
-        return Verdict(False, math.inf, "", f"the output {actual}; a tensor of shape {shape} is expected")
+        actual = f"shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"type {type(output).__name__}"
+        return Verdict(False, math.inf, "", f"the output has {actual} instead of shape {shape}")
     device = output.device
     selection = select(shape, float(op.flop()), seed, device)
     expected = find_reference(op.op)(op, inputs, selection)
