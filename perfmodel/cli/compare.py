@@ -79,7 +79,7 @@ def command(
     Example: perfmodel compare before.json after.json --fail-on 5%
     """
     from perfmodel.comparison.compare import THRESHOLD, Rules, compare
-    from perfmodel.comparison.report import compare_report, gate
+    from perfmodel.core.report import report
     from perfmodel.records.runs import read_bench_run
 
     least = THRESHOLD if fail_on is None else min(THRESHOLD, fail_on)
@@ -89,12 +89,12 @@ def command(
     check_plot(plot)
     first = [read_bench_run(path) for path in (before, *(repeat_before or ()))]
     second = [read_bench_run(path) for path in (after, *(repeat_after or ()))]
-    found = compare(first, second, rules, chosen)
+    comparison = compare(first, second, rules, chosen)
     facts = context(fail_on=fail_on, across=chosen)
-    destination.write(compare_report(found, first, second, facts, everything=everything))
+    destination.write(report(comparison, context=facts, everything=everything))
     if plot:
-        _draw(found, plot)
-    broken = [] if fail_on is None else gate(found, fail_on)
+        _draw(comparison, plot)
+    broken = [] if fail_on is None else comparison.gate_failures(fail_on)
     for sentence in broken:
         status(sentence)
     return BAD_FINDING if broken else 0
@@ -112,6 +112,6 @@ def _across(given: list[str]) -> tuple[str, ...]:
 
 
 def _draw(found: Comparison, plot: Path) -> None:
-    from perfmodel.render.plots.compare import compare_figure
+    from perfmodel.render.plots.comparison import compare_figure
 
     save_plot(compare_figure(found), plot)

@@ -1,1 +1,1 @@
-"""Two benchmark records against each other."""
+"""Comparison of two benchmark records."""

@@ -1,9 +1,9 @@
 """Two benchmark records: which rows changed, by how much, and which changes are more than noise and drift.
 
-Two causes make two runs of the same code differ. Samples scatter: the block bootstrap of each row's samples, or its
-statistics, say by how much their median is off (`perfmodel.comparison.noise`). And a run as a whole drifts: clocks
-settle a step apart, memory lies elsewhere, a neighbour is at work. One run cannot tell that from its own samples,
-however many, so an allowance is made for it, or repeated runs are asked.
+Two runs of the same code differ for two reasons. Samples scatter: the block bootstrap of each row's samples, or its
+statistics, give the error of their median (`perfmodel.comparison.noise`). And a run as a whole drifts: clocks settle a
+step apart, memory has another layout, a neighbour is busy. No number of samples of one run shows its drift, so an
+allowance is made for it, or repeated runs measure it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ import numpy as np
 
 from perfmodel.comparison.noise import Centre, student_quantile
 from perfmodel.comparison.pairing import BenchRun, Pair, Pairs, pair_rows
+from perfmodel.core.report import Reportable
 
 FASTER, SLOWER, SAME, UNCLEAR = "faster", "slower", "same", "unclear"
 VERDICTS = (SLOWER, FASTER, UNCLEAR, SAME)
 
-#: smallest change that matters, as a fraction, unless the caller says another
+#: default for the smallest change that matters, as a fraction
 THRESHOLD = 0.02
-#: half the width of an interval from which samples are said to tell nothing, unless there is a limit to judge by
+#: half the width of an interval above which the samples tell nothing, unless a gate sets a limit
 _TOO_WIDE = 0.10
 _CONFIDENCE = 0.95
-#: Standard deviation of ln(median) from run to run of the same code, for runs that nothing repeats. A GPU's clock moves
-#: in steps of 15 MHz, which is 0.8 % of 1.98 GHz: runs that settle a step apart differ by so much. CPU: two series
-#: of 12 and 10 runs of 13 kernels on an otherwise idle machine of 2 virtual CPUs, 2026-11-21: 9.4 and 15.8 % in the
-#: root mean square over the kernels.
+#: Standard deviation of ln(median) from run to run of the same code, without repeats. A GPU's clock moves in steps of
+#: 15 MHz, 0.8 % of 1.98 GHz: the difference between runs that settle a step apart. CPU: two series of 12 and 10 runs of
+#: 13 kernels on an otherwise idle machine with 2 virtual CPUs, 2026-11-21: 9.4 and 15.8 % in the root mean square over
+#: the kernels.
 _DRIFT = {"cuda": 0.005, "cpu": 0.15, "": 0.15}
-#: the same for repeats that lie close together, which a CPU of one's own can do: assumed
+#: the least drift of repeats that lie close together, as on a dedicated CPU: assumed
 _LEAST_DRIFT = {"cuda": 0.005, "cpu": 0.02, "": 0.02}
-#: runs that the assumed drift counts for beside repeats that were measured
+#: weight of the least drift beside measured repeats, in runs
 _PRIOR_FREEDOM = 4.0
 
 
@@ -43,9 +44,9 @@ class Rules:
     Attributes
     ----------
     threshold : smallest change that matters, as a fraction.
-    limit : the change that a gate asks about, as a fraction, or None.
-    drift : standard deviation of a run's medians from run to run, as a fraction; None takes what repeats say, or else
-        what is assumed for the kind of device.
+    limit : the slowdown at which a gate fails, as a fraction, or None without a gate.
+    drift : standard deviation of medians from run to run, as a fraction; None measures it from repeats, or else assumes
+        it for the kind of device.
     """
 
     threshold: float = THRESHOLD
@@ -57,8 +58,11 @@ class Rules:
 class Drift:
     """How much runs of the same code differ beyond the scatter of their samples.
 
-    ``variance`` is that of ln(median) of one run, for each side; ``freedom`` its degrees of freedom; ``basis`` says in
-    words where it comes from.
+    Attributes
+    ----------
+    variance : variance of ln(median) of one run, for each side.
+    freedom : its degrees of freedom.
+    basis : where it comes from, in words.
     """
 
     variance: tuple[float, float]
@@ -73,9 +77,9 @@ class Change:
     Attributes
     ----------
     pair : the rows.
-    before_s, after_s : medians; of repeats, their geometric mean [s].
-    change : after / before - 1; ``low`` and ``high`` are the ends of its interval, None where samples are too few.
-    noise, drift : standard errors of ln(after / before) by the scatter of the samples, and by drift.
+    before_s, after_s : medians; for repeats, their geometric mean [s].
+    change : after / before - 1; ``low`` and ``high`` are the ends of its interval, None if samples are too few.
+    noise, drift : standard errors of ln(after / before) from the scatter of the samples, and from drift.
     verdict : faster, slower, same or unclear.
     """
 
@@ -101,22 +105,39 @@ class Overall:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """All changes, what could not be compared, and the drift that was allowed for."""
+class Comparison(Reportable):
+    """The changes between two sides.
+
+    Attributes
+    ----------
+    changes : the rows with a time on both sides.
+    pairs : how the rows were paired, with those that could not be compared.
+    drift : the allowance for drift.
+    rules : what counts as a change.
+    before, after : the runs of each side.
+    """
 
     changes: tuple[Change, ...]
     pairs: Pairs
     drift: Drift
     rules: Rules
+    before: tuple[BenchRun, ...]
+    after: tuple[BenchRun, ...]
 
-    def beyond(self, limit: float) -> list[Change]:
-        """Return the rows that are slower by more than a limit: their interval is above 0, their change above it."""
-        return [change for change in self.changes if change.verdict == SLOWER and change.change > limit]
+    def gate_failures(self, limit: float) -> list[str]:
+        """Return a sentence for each row that is significantly slower by more than a limit, or has lost its time."""
+        slower = [
+            f"{change.pair.after.label}: slower by {format_change(change.change)} "
+            f"({format_interval(change.low, change.high)}), beyond {100 * limit:g} %."
+            for change in self.changes
+            if change.verdict == SLOWER and change.change > limit
+        ]
+        return [*slower, *(f"{row.label}: had a time before, now {now.outcome}." for row, now in self.pairs.lost)]
 
     def overall(self, changes: Sequence[Change] | None = None) -> Overall | None:
         """Return the geometric mean of the ratios of some rows, by default all; None without rows.
 
-        The noise of the rows is independent and averages out; drift is taken to move all rows of a run together.
+        The noise of the rows is independent and averages out; drift moves all rows of a run together.
         """
         changes = self.changes if changes is None else changes
         if not changes:
@@ -133,19 +154,19 @@ def compare(
 ) -> Comparison:
     """Return what changed from one side to the other.
 
-    With d = ln(after / before), and n1, n2 the standard errors of the two medians and s1, s2 their drift, the interval
-    is exp(d +- t sqrt(n1^2 + n2^2 + s1^2 + s2^2)) - 1. t is Student's for 95 % over all m rows together (Bonferroni:
-    each row at 1 - 0.05 / m), with the degrees of freedom after Welch and Satterthwaite.
+    With d = ln(after / before), n1, n2 the standard errors of the two medians and s1, s2 their drift, the interval is
+    exp(d +- t sqrt(n1^2 + n2^2 + s1^2 + s2^2)) - 1. t is Student's quantile for 95 % over all m rows together
+    (Bonferroni: each row at 1 - 0.05 / m), with the degrees of freedom of Welch and Satterthwaite.
 
     - slower, faster: the interval lies on one side of 0, and the change is beyond the threshold;
     - unclear: 0 is inside, and the scatter of the samples alone, t sqrt(n1^2 + n2^2) with t for 95 % of one row, hides
-      the limit of the gate (10 % without one) and is more than drift; or there is but one sample. More samples help;
-    - same: everything else, and equal times. Where the interval is wide for drift, this says that the runs differ no
-      more than two of the same code would.
+      the limit of the gate (10 % without one) and exceeds drift; or there is only one sample. More samples help;
+    - same: everything else, and equal times. If drift makes the interval wide, this means that the runs differ no more
+      than two runs of the same code would.
 
     Parameters
     ----------
-    before, after : the runs of each side; several are repeats, from which the drift is measured.
+    before, after : the runs of each side; several runs are repeats, and measure the drift.
     rules : what counts as a change.
     across : what may differ, see `pair_rows`.
 
@@ -155,10 +176,29 @@ def compare(
         As `pair_rows`.
     """
     rules = rules or Rules()
-    found = pair_rows(before, after, across)
-    drift = _drift(before, after, found.pairs, rules.drift)
-    tail = (1 - _CONFIDENCE) / 2 / max(1, len(found.pairs))
-    return Comparison(tuple(_change(pair, drift, tail, rules) for pair in found.pairs), found, drift, rules)
+    pairs = pair_rows(before, after, across)
+    drift = _drift(before, after, pairs.pairs, rules.drift)
+    tail = (1 - _CONFIDENCE) / 2 / max(1, len(pairs.pairs))
+    changes = tuple(_change(pair, drift, tail, rules) for pair in pairs.pairs)
+    return Comparison(changes, pairs, drift, rules, tuple(before), tuple(after))
+
+
+def format_change(change: float | None) -> str:
+    """Return a change in per cent with its sign and one decimal.
+
+    >>> format_change(0.0312), format_change(None)
+    ('+3.1 %', '-')
+    """
+    return "-" if change is None else f"{100 * change:+.1f} %"
+
+
+def format_interval(low: float | None, high: float | None) -> str:
+    """Return an interval of changes in per cent.
+
+    >>> format_interval(-0.01, 0.03), format_interval(None, None)
+    ('-1.0 to +3.0 %', 'unknown')
+    """
+    return "unknown" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f} %"
 
 
 def _change(pair: Pair, drift: Drift, tail: float, rules: Rules) -> Change:
@@ -184,7 +224,7 @@ def _change(pair: Pair, drift: Drift, tail: float, rules: Rules) -> Change:
 
 
 def _hides(noise: float, freedom: float, spread: float, rules: Rules) -> bool:
-    """Whether the scatter of the samples alone hides the limit of the gate, and drift is not to blame."""
+    """Whether the scatter of the samples alone hides the limit of the gate, and exceeds drift."""
     t = student_quantile((1 - _CONFIDENCE) / 2, freedom)
     limit = _TOO_WIDE if rules.limit is None else rules.limit
     return t * noise > max(math.log1p(limit), t * spread)
@@ -195,10 +235,10 @@ def _log_mean(centres: Sequence[Centre]) -> float:
 
 
 def _error(centres: Sequence[Centre]) -> tuple[float, float] | None:
-    """Return the variance of the mean ln(median) of some repeats and its degrees of freedom; None if not known."""
+    """Return the variance of the mean ln(median) of some repeats and its degrees of freedom; None if unknown."""
     known = [(centre.error**2, centre.freedom) for centre in centres if centre.error is not None]
     if len(known) < len(centres):
-        return (0.0, math.inf) if len(centres) > 1 else None  # repeats tell the whole of it
+        return (0.0, math.inf) if len(centres) > 1 else None  # the spread of repeats includes their noise
     count = len(centres)
     return sum(v for v, _ in known) / count**2, _freedom(known)
 
@@ -211,15 +251,15 @@ def _freedom(parts: Sequence[tuple[float, float]]) -> float:
 
 
 def _drift(before: Sequence[BenchRun], after: Sequence[BenchRun], pairs: Sequence[Pair], given: float | None) -> Drift:
-    """Return the drift that was asked for, else what repeats say, else what is assumed."""
+    """Return the requested drift, else that of the repeats, else the assumed one."""
     if given is not None:
-        return Drift((given**2, given**2), math.inf, f"{_percent(given)} a run, as asked for")
+        return Drift((given**2, given**2), math.inf, f"{_percent(given)} per run, as requested")
     repeats = max((len(pair.centres_before) + len(pair.centres_after) - 2 for pair in pairs), default=0)
     if repeats:
         return _repeated((_assumed(before, _LEAST_DRIFT), _assumed(after, _LEAST_DRIFT)), pairs, repeats)
     assumed = (_assumed(before, _DRIFT), _assumed(after, _DRIFT))
-    said = _percent(math.sqrt((assumed[0] ** 2 + assumed[1] ** 2) / 2))
-    return Drift((assumed[0] ** 2, assumed[1] ** 2), math.inf, f"{said} a run, assumed; repeats measure it")
+    mean = _percent(math.sqrt((assumed[0] ** 2 + assumed[1] ** 2) / 2))
+    return Drift((assumed[0] ** 2, assumed[1] ** 2), math.inf, f"{mean} per run, assumed; repeats measure it")
 
 
 def _assumed(runs: Sequence[BenchRun], drift: Mapping[str, float]) -> float:
@@ -227,25 +267,25 @@ def _assumed(runs: Sequence[BenchRun], drift: Mapping[str, float]) -> float:
 
 
 def _repeated(least: tuple[float, float], pairs: Sequence[Pair], repeats: int) -> Drift:
-    """Return the drift that repeats show: the spread of their medians beyond noise, averaged over the rows.
+    """Return the drift of repeats: the spread of their medians beyond noise, averaged over the rows.
 
-    What is assumed counts like `_PRIOR_FREEDOM` further runs: few repeats may lie close together by chance. The rows
-    of a run drift together, so they are no further degrees of freedom.
+    The least drift counts like `_PRIOR_FREEDOM` further runs, since few repeats may lie close together by chance. The
+    rows of a run drift together, so they add no degrees of freedom.
     """
-    shown = []
+    variances = []
     for pair in pairs:
         sides = (pair.centres_before, pair.centres_after)
         spare = sum(len(side) - 1 for side in sides)
         if spare:
             squares = sum(sum((math.log(c.time_s) - _log_mean(side)) ** 2 for c in side) for side in sides)
             noise = float(np.mean([(c.error or 0.0) ** 2 for side in sides for c in side]))
-            shown.append(max(0.0, squares / spare - noise))
-    seen = float(np.mean(shown))
+            variances.append(max(0.0, squares / spare - noise))
+    measured = float(np.mean(variances))
     freedom = _PRIOR_FREEDOM + repeats
-    variance = [(_PRIOR_FREEDOM * low**2 + repeats * seen) / freedom for low in least]
-    said = _percent(math.sqrt(max(variance)))
-    return Drift((variance[0], variance[1]), freedom, f"{said} a run, from repeats ({_percent(math.sqrt(seen))} alone)")
+    variance = [(_PRIOR_FREEDOM * low**2 + repeats * measured) / freedom for low in least]
+    total, alone = _percent(math.sqrt(max(variance))), _percent(math.sqrt(measured))
+    return Drift((variance[0], variance[1]), freedom, f"{total} per run, from repeats ({alone} without the prior)")
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"

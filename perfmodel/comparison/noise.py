@@ -1,4 +1,4 @@
-"""How well the median of some samples is known: from the samples themselves, or from their statistics."""
+"""The standard error of a median: from the samples themselves, or from their statistics."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: numbers drawn for one bootstrap, and the fewest and most resamples that they are spread over
+#: numbers drawn for one bootstrap, and the fewest and most resamples
 _DRAWN, _FEWEST, _MOST = 200_000, 100, 400
 #: half the width of a 95 % interval, in standard errors
 _HALF_95 = NormalDist().inv_cdf(0.975)
-#: standard error of a median over that of the mean, for normal noise: sqrt(pi / 2)
+#: standard error of the median over that of the mean, for normal noise: sqrt(pi / 2)
 _MEDIAN_OVER_MEAN = math.sqrt(math.pi / 2)
 #: width of the middle 50 % and of the middle 90 % of a normal distribution, in standard deviations
 _MIDDLE_50 = 2 * NormalDist().inv_cdf(0.75)
 _MIDDLE_90 = 2 * NormalDist().inv_cdf(0.95)
-#: standard errors that chance exceeds one time in twenty
+#: one-sided 5 % quantile of a normal distribution, in standard errors
 _CHANCE = NormalDist().inv_cdf(0.95)
-#: the expansion of `student_quantile` holds from here on
+#: the expansion of `student_quantile` holds from this many degrees of freedom up
 _LEAST_FREEDOM = 3.0
 
 
 @dataclass(frozen=True)
 class Centre:
-    """The middle of one row's samples, and how well it is known.
+    """The middle of one row's samples, with its standard error.
 
     Attributes
     ----------
-    time_s : the median [s]; the mean where a record has no median.
-    error : standard error of ln(time_s), which for small errors is the relative one; None where it is not known.
+    time_s : the median [s]; the mean if a record has no median.
+    error : standard error of ln(time_s), which for small errors is the relative error; None if it is not known.
     freedom : degrees of freedom of that error.
-    samples : how many there were.
-    basis : what the error was taken from, in words.
+    samples : number of samples.
+    basis : what the error was computed from, in words.
     """
 
     time_s: float
@@ -51,15 +51,15 @@ class Centre:
 def centre_of_samples(samples_s: Sequence[float] | Floats, seed: int = 0) -> Centre:
     """Return the median of samples in the order in which they were taken, with its bootstrap standard error.
 
-    Neighbours are alike where a clock drifts or a disturbance lasts, so whole blocks are drawn: the circular block
-    bootstrap (Politis and Romano 1992, "A circular block-resampling procedure for stationary data"). Few blocks
-    still say too little, by the share of n blocks' variance that their own mean takes away, n / (n - 1). The degrees
-    of freedom are the blocks less one.
+    Neighbouring samples correlate if a clock drifts or a disturbance lasts, so whole blocks are drawn: the circular
+    block bootstrap (Politis and Romano 1992, "A circular block-resampling procedure for stationary data"). The spread
+    of n blocks about their own mean is too small by n / (n - 1), which `inflation` corrects. The degrees of freedom are
+    the number of blocks less one.
 
     Parameters
     ----------
     samples_s : positive times [s], shape (n,), at least one.
-    seed : of the random numbers.
+    seed : seed of the random numbers.
     """
     values = np.asarray(samples_s, dtype=np.float64)
     count = values.size
@@ -77,11 +77,11 @@ def centre_of_samples(samples_s: Sequence[float] | Floats, seed: int = 0) -> Cen
 
 
 def neighbour_correlation(samples_s: Floats) -> float:
-    """Return the correlation of the ranks of neighbours, from 0 to 0.99.
+    """Return the correlation of the ranks of neighbouring samples, from 0 to 0.99.
 
-    Ranks stand in for the samples, so that a few slow ones do not hide that the others drift. What n independent
-    samples show by chance one time in twenty, 1.64 / sqrt(n), counts as 0. Beyond, (1 + 4 rho) / n is added, by which
-    few samples make it too small (Kendall 1954, Biometrika 41:403).
+    Ranks replace the samples, so that a few slow samples do not hide that the others drift. A correlation that n
+    independent samples exceed by chance one time in twenty, 1.64 / sqrt(n), counts as 0. To a larger one,
+    (1 + 4 rho) / n is added, the bias of few samples (Kendall 1954, Biometrika 41:403).
 
     >>> neighbour_correlation(np.array([1.0, 9.0, 2.0, 8.0]))
     0.0
@@ -96,7 +96,7 @@ def neighbour_correlation(samples_s: Floats) -> float:
 
 
 def block_length(rho: float, count: int) -> int:
-    """Return how many neighbours to draw together: 1 for samples that know nothing of each other.
+    """Return how many neighbours to draw together: 1 for independent samples.
 
     1.1447 (4 rho^2 / (1 - rho^2)^2 n)^(1/3) for noise whose neighbours correlate by rho: Andrews 1991,
     "Heteroskedasticity and autocorrelation consistent covariance matrix estimation", Econometrica 59:817, equations
@@ -107,58 +107,59 @@ def block_length(rho: float, count: int) -> int:
 
 
 def inflation(rho: float, length: int, count: int) -> float:
-    """Return by what a standard error from blocks of some length is too small, for AR(1) noise.
+    """Return the factor by which a standard error from blocks of some length is too small, for AR(1) noise.
 
     The mean of b neighbours has the variance s^2 v(b) / b with v(b) = 1 + 2 sum_k (1 - k / b) rho^k, k from 1 to
-    b - 1. Blocks of b know of v(b), and lose what the mean of all n takes: they show v(b) - v(n) b / n of v(n).
+    b - 1. Blocks of b see v(b), less the variance of the mean of all n: v(b) - v(n) b / n instead of v(n).
     """
-    shown = _variance_factor(rho, length) - _variance_factor(rho, count) * length / count
-    return math.sqrt(max(1.0, _variance_factor(rho, count) / max(shown, 0.05)))
+    seen = _variance_factor(rho, length) - _variance_factor(rho, count) * length / count
+    return math.sqrt(max(1.0, _variance_factor(rho, count) / max(seen, 0.05)))
 
 
 def _variance_factor(rho: float, count: int) -> float:
+    """Return v(count), see `inflation`."""
     k = np.arange(1, count)
     return 1.0 + 2.0 * float(((1 - k / count) * rho**k).sum())
 
 
 def centre_of_statistics(statistics: Mapping[str, Any]) -> Centre | None:
-    """Return the median of a record's statistics, with what they say about its error; None without median and mean.
+    """Return the median of a record's statistics, with its standard error; None without median and mean.
 
-    The best of these that is there, with n samples of standard deviation s (normal noise is taken where only a spread
-    is known, and that the samples were independent):
+    The first of these that the record has counts, with n independent samples of standard deviation s (normal noise is
+    assumed if only a spread is known):
 
     - ``median_low`` and ``median_high``, the ends of a 95 % interval: (high - low) / (2 x 1.96 median);
     - quartiles: s = (p75 - p25) / 1.35, and 1.25 s / (sqrt(n) median), after McGill, Tukey and Larsen 1978,
       "Variations of box plots", The American Statistician 32:12;
     - quantiles: s = (p95 - p05) / 3.29, and the same;
-    - ``stdev``: the same; without a median s / (sqrt(n) mean).
+    - ``stdev``: s itself, and the same; without a median s / (sqrt(n) mean).
 
     Parameters
     ----------
-    statistics : median, mean, stdev, p05, p25, p75, p95, median_low, median_high [s] and samples, as far as known.
+    statistics : median, mean, stdev, p05, p25, p75, p95, median_low, median_high [s], samples; all optional.
     """
-    known = {key: float(value) for key, value in statistics.items() if _is_number(value)}
-    time_s = known.get("median", known.get("mean"))
+    values = {key: float(value) for key, value in statistics.items() if _is_number(value)}
+    time_s = values.get("median", values.get("mean"))
     if time_s is None or time_s <= 0:
         return None
-    samples = int(known.get("samples", 1))
+    samples = int(values.get("samples", 1))
     if samples < 2:
         return Centre(time_s, None, 0.0, samples, "one sample")
     for low, high, basis, width in _SPREADS:
-        if low in known and high in known and "median" in known:
-            error = (known[high] - known[low]) / width / time_s
+        if low in values and high in values and "median" in values:
+            error = (values[high] - values[low]) / width / time_s
             if basis != _INTERVAL:
                 error *= _MEDIAN_OVER_MEAN / math.sqrt(samples)
             return Centre(time_s, error, samples - 1.0, samples, basis)
-    if "stdev" not in known:
+    if "stdev" not in values:
         return Centre(time_s, None, 0.0, samples, "no spread")
-    factor = _MEDIAN_OVER_MEAN if "median" in known else 1.0
-    error = factor * known["stdev"] / math.sqrt(samples) / time_s
+    factor = _MEDIAN_OVER_MEAN if "median" in values else 1.0
+    error = factor * values["stdev"] / math.sqrt(samples) / time_s
     return Centre(time_s, error, samples - 1.0, samples, "standard deviation")
 
 
 _INTERVAL = "interval of the median"
-#: keys of the lower and upper end, what they are called, and their distance in standard deviations
+#: keys of the lower and upper end, their name, and their distance in standard deviations
 _SPREADS = (
     ("median_low", "median_high", _INTERVAL, 2 * _HALF_95),
     ("p25", "p75", "quartiles", _MIDDLE_50),

@@ -9,18 +9,25 @@ from perfmodel.comparison.noise import Centre
 from perfmodel.errors import InputFileError, UsageError
 
 OK = "ok"
-#: what a row is known by
+#: the keys that identify a row
 IDENTITY = ("op", "name", "dimensions", "dtype", "kernel", "cache", "timing", "device")
-#: where two rows differ in nothing but these, one thing was measured in two ways: that needs to be asked for
+#: two rows that differ only in these are one thing measured in two ways; to compare them needs ``--across``
 SETTINGS = ("device", "dtype", "cache", "timing")
-#: what `--across` takes
+#: the values of ``--across``
 ACROSS = (*SETTINGS, "kernel")
 Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One row of a record: what was measured (``identity``, with the keys of `IDENTITY`), and its time or status."""
+    """One row of a record: what was measured (``identity``, with the keys of `IDENTITY`), and its time or status.
+
+    Attributes
+    ----------
+    identity : values of the keys of `IDENTITY`.
+    centre : the middle of its samples, or None.
+    status, reason : "ok", or why there is no time.
+    """
 
     identity: Mapping[str, str]
     centre: Centre | None
@@ -28,7 +35,7 @@ class BenchRow:
     reason: str = ""
 
     def key(self, without: Iterable[str] = ()) -> Key:
-        """Return what the row is known by, with some of the keys of `IDENTITY` left out."""
+        """Return the values that identify the row, without some of the keys of `IDENTITY`."""
         return tuple(self.identity.get(name, "") for name in IDENTITY if name not in without)
 
     @property
@@ -36,6 +43,11 @@ class BenchRow:
         """The row in a sentence: "gemm m=64 n=64 k=64 fp16 torch.matmul"."""
         words = (self.identity.get(name, "") for name in ("name", "dimensions", "dtype", "kernel"))
         return " ".join(word for word in words if word) or self.identity.get("op", "")
+
+    @property
+    def outcome(self) -> str:
+        """The status with its reason: "wrong: off by 3"."""
+        return f"{self.status}: {self.reason}" if self.reason else self.status
 
 
 @dataclass(frozen=True)
@@ -46,10 +58,10 @@ class BenchRun:
     ----------
     place : the file.
     rows : in the file's order.
-    kind : "cuda", "cpu", or "" where the record does not say.
-    busy : what it says about other work on a CPU while it was measured, or "".
-    facts : versions and clocks, which are noted where they differ.
-    free : settings that the tool chose row by row, and that may therefore differ.
+    kind : "cuda", "cpu", or "" if the record does not state it.
+    busy : what the record states about other work on the CPU during the run, or "".
+    facts : versions and clocks; differences between the sides are noted.
+    free : settings that the tool chose for each row, and that may therefore differ.
     """
 
     place: str
@@ -72,7 +84,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of two sides, and the rows that have no partner."""
+    """The pairs of two sides.
+
+    Attributes
+    ----------
+    pairs : rows with a time on both sides.
+    only_before, only_after : rows of one side alone.
+    lost : rows with a time before and only a status after: wrong, failed, out of memory.
+    """
 
     pairs: tuple[Pair, ...]
     only_before: tuple[BenchRow, ...]
@@ -81,12 +100,11 @@ class Pairs:
 
 
 def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Sequence[str] = ()) -> Pairs:
-    """Return the rows that both sides have, with those that only one has, and those that the second side lost.
+    """Return the rows that both sides have, those that only one side has, and those that lost their time.
 
-    Rows are paired by all of `IDENTITY`. What is left is paired without the keys of ``across``, and without what the
-    tool chose by itself in all records, where that names one row on each side. Rows of one side that are alike are
-    repeats of one measurement. A row is lost that has a time before, and after it only a status: wrong, failed, out
-    of memory.
+    Rows are paired by all keys of `IDENTITY`. The rest is paired without the keys of ``across``, and without settings
+    that the tool chose in all records, if that leaves one row on each side. Equal rows of one side are repeats of one
+    measurement.
 
     Parameters
     ----------
@@ -96,9 +114,9 @@ def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Seq
     Raises
     ------
     UsageError
-        When rows differ in device, dtype, cache or timing alone, and that was not asked for.
+        If rows differ only in device, dtype, cache or timing, and ``across`` does not name it.
     InputFileError
-        When no row of one side is on the other.
+        If no row of one side is on the other.
     """
     free = frozenset(SETTINGS).intersection(*(run.free for run in (*before, *after)))
     alike = tuple(name for name in SETTINGS if name in free or name in across)
@@ -107,7 +125,7 @@ def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Seq
     matched |= _relaxed(first, second, matched, alike)
     if "kernel" in across:  # last, since several kernels of one operator are not one to one
         matched |= _relaxed(first, second, matched, (*alike, "kernel"))
-    _refuse(first, second, matched, alike, across)
+    _check_settings(first, second, matched, alike, across)
     pairs, lost = [], []
     for key, other in matched.items():
         a, b = first[key], second[other]
@@ -118,7 +136,7 @@ def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Seq
     if not matched:
         places = f"{before[0].place} and {after[0].place}"
         raise InputFileError(
-            "no row of the one is in the other.",
+            "the records have no row in common.",
             place=places,
             remedy=f"The first has {_sample(first)}, the second {_sample(second)}.",
         )
@@ -130,19 +148,20 @@ def pair_rows(before: Sequence[BenchRun], after: Sequence[BenchRun], across: Seq
 
 @dataclass(frozen=True)
 class _Side:
-    """All rows of one side that are alike."""
+    """All equal rows of one side."""
 
     row: BenchRow
     centres: tuple[Centre, ...]
 
 
 def _by_key(runs: Sequence[BenchRun]) -> dict[Key, _Side]:
-    found: dict[Key, list[BenchRow]] = {}
+    """Return the rows of one side by their keys."""
+    groups: dict[Key, list[BenchRow]] = {}
     for run in runs:
         for row in run.rows:
-            found.setdefault(row.key(), []).append(row)
+            groups.setdefault(row.key(), []).append(row)
     sides = {}
-    for key, rows in found.items():
+    for key, rows in groups.items():
         measured = [row for row in rows if row.status == OK and row.centre is not None]
         centres = tuple(row.centre for row in measured if row.centre is not None)
         sides[key] = _Side(measured[0] if measured else rows[0], centres)
@@ -152,7 +171,7 @@ def _by_key(runs: Sequence[BenchRun]) -> dict[Key, _Side]:
 def _relaxed(
     first: Mapping[Key, _Side], second: Mapping[Key, _Side], matched: Mapping[Key, Key], across: Sequence[str]
 ) -> dict[Key, Key]:
-    """Return further matches without the keys of ``across``, where they are one to one."""
+    """Return further matches without the keys of ``across``, as far as they are one to one."""
     if not across:
         return {}
     taken = set(matched.values())
@@ -164,20 +183,21 @@ def _relaxed(
 
 
 def _grouped(rows: Iterable[tuple[Key, BenchRow]], without: Iterable[str]) -> dict[Key, list[Key]]:
+    """Return key without some parts -> full keys."""
     grouped: dict[Key, list[Key]] = {}
     for key, row in rows:
         grouped.setdefault(row.key(without), []).append(key)
     return grouped
 
 
-def _refuse(
+def _check_settings(
     first: Mapping[Key, _Side],
     second: Mapping[Key, _Side],
     matched: Mapping[Key, Key],
     alike: Sequence[str],
     across: Sequence[str],
 ) -> None:
-    """Raise where a row of each side is left that differ in settings alone, beyond those that may differ."""
+    """Raise if an unmatched row of each side differ only in settings, and in some that may not differ."""
     taken = set(matched.values())
     right = _grouped(((key, side.row) for key, side in second.items() if key not in taken), SETTINGS)
     for key, side in first.items():
@@ -186,33 +206,34 @@ def _refuse(
             continue
         other = second[right[short][0]].row
         differing = [name for name in SETTINGS if side.row.identity.get(name) != other.identity.get(name)]
-        unasked = [name for name in differing if name not in alike]
-        if unasked:
-            said = "; ".join(f"{name}: {_named(side.row, name)} and {_named(other, name)}" for name in differing)
-            asked = " ".join(f"--across {name}" for name in [*across, *unasked])
+        forbidden = [name for name in differing if name not in alike]
+        if forbidden:
+            listed = "; ".join(f"{name}: {_named(side.row, name)} and {_named(other, name)}" for name in differing)
+            options = " ".join(f"--across {name}" for name in [*across, *forbidden])
             raise UsageError(
-                f"{side.row.label} was measured in two ways ({said}).",
-                remedy=f"Measure both alike, or compare nevertheless with {asked}.",
+                f"{side.row.label} was measured in two ways ({listed}).",
+                remedy=f"Measure both in the same way, or compare them anyway with {options}.",
             )
 
 
 def _named(row: BenchRow, name: str) -> str:
-    return row.identity.get(name) or "not said"
+    return row.identity.get(name) or "not stated"
 
 
 def _sample(sides: Mapping[Key, _Side]) -> str:
+    """Return the first rows of one side, for a message."""
     labels = [side.row.label for side in sides.values()]
     return ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "") or "no row"
 
 
 def differing_facts(before: Sequence[BenchRun], after: Sequence[BenchRun]) -> list[str]:
     """Return a sentence for each version or clock in which the two sides differ."""
-    said = []
+    sentences = []
     for name in dict.fromkeys(name for run in (*before, *after) for name in run.facts):
         a, b = _values(before, name), _values(after, name)
         if a and b and set(a) != set(b):
-            said.append(f"{name}: {', '.join(a)} before, {', '.join(b)} after")
-    return said
+            sentences.append(f"{name}: {', '.join(a)} before, {', '.join(b)} after")
+    return sentences
 
 
 def _values(runs: Sequence[BenchRun], name: str) -> list[str]:

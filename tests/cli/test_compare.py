@@ -125,7 +125,7 @@ def test_rows_of_one_side_are_listed(perfmodel, written):
     assert "Only after (1): c m=64 fp16 torch.matmul." in ran.out
     ran = perfmodel("compare", a, written("d.json", record(rows=("d",))))
     assert ran.code == 3
-    assert "no row of the one is in the other" in ran.err
+    assert "the records have no row in common" in ran.err
 
 
 def test_repeats_are_read_for_each_side(perfmodel, written):

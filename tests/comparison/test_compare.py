@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from perfmodel.comparison.compare import FASTER, SAME, SLOWER, UNCLEAR, Rules, compare
 from perfmodel.comparison.noise import Centre, centre_of_samples, student_quantile
 from perfmodel.comparison.pairing import BenchRow, BenchRun
-from perfmodel.comparison.report import compare_report, gate
 
 ROWS = 4
 #: comparisons of each kind of noise, and how many of them may be wrong: 19 in 20 are to be right
@@ -132,7 +131,7 @@ def test_repeats_measure_the_drift():
     assert [change.verdict for change in found.changes] == [SAME]
     # Squares of ln about their mean: 0.0202 + 0.0232 over 3 + 3 - 2 = 4 are 0.0108, 10.4 % a run. With the 2 % that
     # are assumed for 4 more: sqrt((4 x 0.0108 + 4 x 0.0004) / 8) = 7.5 %.
-    assert found.drift.basis == "7.5 % a run, from repeats (10.4 % alone)"
+    assert found.drift.basis == "7.5 % per run, from repeats (10.4 % without the prior)"
     assert verdicts(before[0], after[0], drift=0.02) == [SLOWER]
     quiet = [exact([1.0]), exact([1.001]), exact([0.999])]
     assert [c.verdict for c in compare(quiet, [exact([1.12 * t]) for t in (1.0, 1.001, 0.999)]).changes] == [SLOWER]
@@ -172,20 +171,19 @@ def test_the_gate_fails_for_what_is_slower_beyond_the_limit_and_for_what_is_lost
     after = exact([1.04, 1.2, 1.0])
     lost = BenchRow({"op": "op3", "name": "op3"}, None, "wrong", "off by 3")
     found = compare([before], [BenchRun("b", (*after.rows, lost))], Rules(drift=0.001, limit=0.05))
-    said = gate(found, 0.05)
+    failures = found.gate_failures(0.05)
     assert [change.verdict for change in found.changes] == [SLOWER, SLOWER, SAME]
-    assert len(said) == 2
-    assert said[0].startswith("op1: slower by +20.0 % (")
-    assert said[1] == "op3: had a time before, now wrong: off by 3."
+    assert len(failures) == 2
+    assert failures[0].startswith("op1: slower by +20.0 % (")
+    assert failures[1] == "op3: had a time before, now wrong: off by 3."
 
 
 def test_the_report_lists_changes_to_people_and_everything_to_programs():
     found = compare([exact([1.0, 1.0, 1.0])], [exact([1.2, 0.7, 1.0])], Rules(drift=0.001))
-    arguments = (found, [exact([1.0])], [exact([1.0])])
-    report = compare_report(*arguments)
+    report = found.report()
     assert [row["verdict"] for row in report.shown_rows] == [SLOWER, FASTER]
     assert report.unlisted == "Rows that did not change: 1; pass --all to list them."
-    everything = compare_report(*arguments, everything=True)
+    everything = found.report(everything=True)
     assert [row["verdict"] for row in everything.shown_rows] == [SLOWER, FASTER, SAME]
     assert everything.unlisted == ""
     document = report.as_json()

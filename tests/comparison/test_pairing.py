@@ -12,7 +12,7 @@ CENTRE = Centre(1e-3, 0.001, 50.0, 51, "samples")
 
 
 def row(op="gemm", status="ok", **identity):
-    told = {"op": op, "name": op, "dtype": "fp16", "cache": "flushed", "timing": "kernel", "device": "GPU"} | identity
+    told = {"op": op, "name": op, "dtype": "fp16", "cache": "cold", "timing": "kernel", "device": "GPU"} | identity
     return BenchRow(told, CENTRE if status == "ok" else None, status, "why" if status != "ok" else "")
 
 
@@ -64,13 +64,13 @@ def test_across_all_pairs_each_kernel_with_itself_on_another_device():
 
 def test_a_remedy_names_no_setting_that_may_differ_anyway():
     before, after = (run(row(device=device), free=frozenset({"timing"})) for device in "AB")
-    with pytest.raises(UsageError, match=r"compare nevertheless with --across device\."):
+    with pytest.raises(UsageError, match=r"compare them anyway with --across device\."):
         pair_rows([before], [after])
 
 
 def test_kernels_are_paired_across_where_there_is_one_on_each_side():
     assert len(pair_rows([run(row(kernel="a"))], [run(row(kernel="b"))], ("kernel",)).pairs) == 1
-    with pytest.raises(InputFileError, match="no row of the one is in the other"):
+    with pytest.raises(InputFileError, match="the records have no row in common"):
         pair_rows([run(row(kernel="a"), row(kernel="c"))], [run(row(kernel="b"))], ("kernel",))
 
 
