@@ -54,8 +54,8 @@ _PUBLIC = {
     "what_if": "perfmodel.api",
     "fuse": "perfmodel.diagnosis.fusion",
     "limits": "perfmodel.diagnosis.limits",
-    "breakdown_plot": "perfmodel.render.plots.breakdown",
-    "timeline_plot": "perfmodel.render.plots.timeline",
+    "breakdown_plot": "perfmodel.render.plots.diagnosis.breakdown",
+    "timeline_plot": "perfmodel.render.plots.diagnosis.timeline",
     "headroom": "perfmodel.api",
     "rank_candidates": "perfmodel.api",
     "Profile": "perfmodel.profile.profile",
@@ -138,8 +138,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.profile.candidate import Candidate as Candidate
     from perfmodel.profile.profile import Profile as Profile
     from perfmodel.profile.profile import ProfileEntry as ProfileEntry
-    from perfmodel.render.plots.breakdown import breakdown_plot as breakdown_plot
-    from perfmodel.render.plots.timeline import timeline_plot as timeline_plot
+    from perfmodel.render.plots.diagnosis.breakdown import breakdown_plot as breakdown_plot
+    from perfmodel.render.plots.diagnosis.timeline import timeline_plot as timeline_plot
     from perfmodel.workloads.config import read_model_config as read_model_config
     from perfmodel.workloads.transformer import forward_pass as forward_pass
 

@@ -1,4 +1,4 @@
-"""What the commands that run on a device share: its options, and the machine that it is."""
+"""Options of the commands that run on a device, and the machine that the device is."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 
 from perfmodel.cli._options import only_machine
 from perfmodel.cli._output import status
-from perfmodel.errors import UsageError
+from perfmodel.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.kernels.device import Device
-    from perfmodel.measure.calibration.calibrate import Figures
     from perfmodel.measure.calibration.cpu_caches import CacheSize
-    from perfmodel.measure.calibration.plan import Effort
+    from perfmodel.measure.calibration.plan import CalibrationPlan
+    from perfmodel.measure.calibration.sustained import CalibratedMachine
 
 DeviceOption = Annotated[
     str | None,
@@ -28,7 +28,7 @@ ThreadsOption = Annotated[
 
 
 def warn_if_busy() -> str:
-    """Say on stderr that other processes disturb the measurement, where they do; return what was said."""
+    """Warn on stderr if other processes disturb the measurement; return the warning, or an empty string."""
     from perfmodel.measure.machine_facts import disturbance
 
     warning = disturbance()
@@ -38,7 +38,7 @@ def warn_if_busy() -> str:
 
 
 def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
-    """Return the machine with datasheet figures that a device is: by ``--on``, else by its name; None for a CPU.
+    """Return the machine, with datasheet figures, that ``--on`` or the name of the device gives; None for a CPU.
 
     Raises
     ------
@@ -55,8 +55,8 @@ def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
         return hardware(device.name)
     except UsageError:
         raise UsageError(
-            f"the catalog has no machine that calls itself {device.name!r}.",
-            remedy="Name the one that it is with --on, or write a specification file and give that.",
+            f"the catalog has no machine with the device name {device.name!r}.",
+            remedy="Name the machine with --on, or give it a specification file.",
         ) from None
 
 
@@ -75,31 +75,43 @@ def cpu_caches() -> list[CacheSize]:
 
 
 def measured_machine(
-    device: Device, base: Hardware | None, dtypes: Sequence[str], effort: Effort
-) -> tuple[Hardware, Figures]:
-    """Return a machine with ceilings measured now; without a base, this CPU as the system describes it."""
+    device: Device, base: Hardware | None, dtypes: Sequence[str], plan: CalibrationPlan
+) -> CalibratedMachine:
+    """Measure the ceilings of a machine; without a base, that of this CPU as the system describes it."""
     from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
     from perfmodel.hardware_catalog.detect import detect_cpu
     from perfmodel.measure.calibration.calibrate import calibrate
-    from perfmodel.measure.calibration.sustained import with_figures
+    from perfmodel.measure.calibration.sustained import CalibratedMachine, with_figures
 
     if base is not None:
         dtypes = [dtype for dtype in dtypes if dtype in base.dtypes()]
     figures = calibrate(
         device,
         dtypes,
-        effort,
+        plan,
         lambda message: status(f"calibrating: {message}"),
         cpu_caches() if device.kind == "cpu" else (),
     )
     if base is not None:
-        measured = base.kind == "cpu"
-        return with_figures(base, figures, memory_is_measured=measured), figures
-    base = cpu_hardware(
-        detect_cpu(),
+        machine = with_figures(base, figures, memory_is_measured=base.kind == "cpu")
+        return CalibratedMachine(machine, figures, base)
+    cpu = detect_cpu()
+    described = cpu_hardware(
+        cpu,
         bandwidth_bytes_per_s=figures.fastest_bytes_per_s,
         sustained_flop_per_s=figures.flop_per_s,
         launch_overhead_s=figures.call_overhead_s,
         source=figures.source,
     )
-    return with_figures(base, figures, memory_is_measured=True), figures
+    machine = with_figures(described, figures, memory_is_measured=True)
+    return CalibratedMachine(machine, figures, _arithmetic(cpu), "arithmetic")
+
+
+def _arithmetic(cpu: Cpu) -> Hardware | None:
+    """Return a CPU with the figures that follow from its arithmetic, None where its clock is not known."""
+    from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
+
+    try:
+        return cpu_hardware(cpu)
+    except UnavailableError:
+        return None

@@ -91,7 +91,7 @@ def command(
 def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: Path) -> None:
     """Draw the terms of the predictions, or where they stand under the machines' rooflines."""
     if explain:
-        from perfmodel.render.plots.terms import terms_figure
+        from perfmodel.render.plots.prediction import terms_figure
 
         figure = terms_figure([prediction for _, of_machine in results for prediction in of_machine])
     else:

@@ -31,7 +31,7 @@ _ANYWHERE = ("--debug", "--no-color")
 
 def command_modules() -> Mapping[str, str]:
     """Return every command with its module, without importing any."""
-    return {name: module for name, module in module_names("perfmodel.cli", "commands").items() if name != "app"}
+    return module_names("perfmodel.cli", "commands", ("app",))
 
 
 def build_app(only: str = "") -> typer.Typer:
@@ -41,14 +41,12 @@ def build_app(only: str = "") -> typer.Typer:
     modules = command_modules()
     for name in [only] if only else sorted(modules):
         module = load_module(name, modules)
-        if module is None:
-            continue
-        if not modules[name].startswith("perfmodel."):
-            fault = _fault_of(name, module)
-            if fault:
-                warn_of_plugin(name, modules[name], fault)
-                continue
-        _add(app, name, module)
+        own = modules[name].startswith("perfmodel.")
+        fault = "" if own or module is None else _fault_of(name, module)
+        if fault:
+            warn_of_plugin(name, modules[name], fault)
+        elif module is not None:
+            _add(app, name, module)
     return app
 
 
@@ -133,8 +131,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _named_command(arguments: Sequence[str]) -> str:
     """Return the command that a command line begins with, "" for help, completion and misspelt names."""
-    first = next((word for word in arguments if word not in _ANYWHERE), "")
-    return next((name for name in (first, first.replace("-", "_")) if name in command_modules()), "")
+    first = next((word for word in arguments if word not in _ANYWHERE), "").replace("-", "_")
+    return first if first in command_modules() else ""
 
 
 def _interrupted() -> int:

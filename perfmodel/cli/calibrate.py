@@ -10,7 +10,7 @@ import typer
 from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, measured_machine, warn_if_busy
 from perfmodel.cli._options import FormatOption, MachineOption, WideOption, only_machine
 from perfmodel.cli._output import Destination, check_writable, context, status
-from perfmodel.errors import InputFileError, UnavailableError, UsageError
+from perfmodel.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.accuracy.measured import MeasuredCalls
@@ -55,8 +55,8 @@ def command(
     """
     from perfmodel.hardware_catalog.write import write_spec
     from perfmodel.kernels.device import open_device
-    from perfmodel.measure.calibration.calibrate import THOROUGH
-    from perfmodel.measure.report import calibration_report
+    from perfmodel.core.report import report
+    from perfmodel.measure.calibration.plan import THOROUGH
 
     if output is not None:
         check_writable(output, ".toml")
@@ -69,9 +69,9 @@ def command(
     opened = open_device(device, threads=threads)
     base = base_machine(opened, on)
     warn_if_busy()
-    machine, figures = measured_machine(opened, base, _DTYPES[opened.kind], THOROUGH)
-    sheet, heading = (base, "datasheet") if base else (_arithmetic(), "arithmetic")
-    destination.write(calibration_report(machine, sheet, figures, context(hardware=[machine.name]), heading))
+    calibrated = measured_machine(opened, base, _DTYPES[opened.kind], THOROUGH)
+    machine = calibrated.machine
+    destination.write(report(calibrated, context=context(hardware=[machine.name])))
     if output is not None:
         write_spec(machine, output)
         status(f"wrote {output}; use it with --on {output}")
@@ -141,14 +141,3 @@ def _calls(paths: list[Path], machine: Hardware) -> tuple[list[MeasuredCalls], l
             remedy="Name the machine that was measured with --on.",
         )
     return calls, [*notes, *([f"Not used: rows of other machines: {found}."] if others else [])]
-
-
-def _arithmetic() -> Hardware | None:
-    """Return this CPU with what arithmetic alone says of it, or None where its clock is not known."""
-    from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
-    from perfmodel.hardware_catalog.detect import detect_cpu
-
-    try:
-        return cpu_hardware(detect_cpu())
-    except UnavailableError:
-        return None

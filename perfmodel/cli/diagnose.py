@@ -144,7 +144,7 @@ def _compare(
 
     found = against(before, after)
     if plot is not None:
-        from perfmodel.render.plots.breakdown import against_plot
+        from perfmodel.render.plots.diagnosis.breakdown import against_plot
 
         save_plot(against_plot(found), plot)
     machines = [one.hardware.name for one in (before, after) if one.hardware]
@@ -153,6 +153,6 @@ def _compare(
 
 
 def _draw(made: Diagnosis, path: Path) -> None:
-    from perfmodel.render.plots.breakdown import breakdown_plot
+    from perfmodel.render.plots.diagnosis.breakdown import breakdown_plot
 
     save_plot(breakdown_plot(made), path)

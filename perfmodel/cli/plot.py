@@ -78,7 +78,7 @@ def _roofline(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
 
 
 def _bandwidth(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
-    from perfmodel.render.plots.bandwidth import bandwidth_plot
+    from perfmodel.render.plots.records.bandwidth import bandwidth_plot
 
     if len(pairs) > 1:
         names = ", ".join(machine.name for machine, _ in pairs)
@@ -90,7 +90,7 @@ def _bandwidth(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
 
 
 def _sustain(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
-    from perfmodel.render.plots.sustain import sustain_plot
+    from perfmodel.render.plots.records.sustain import sustain_plot
 
     return sustain_plot(_of_dtype([point for _, points in pairs for point in points], dtype), title)
 

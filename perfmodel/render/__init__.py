@@ -21,11 +21,11 @@ from pathlib import Path
 
 from perfmodel.core.report import Report
 from perfmodel.errors import unknown_name
-from perfmodel.plugins import load_module, module_names, warn_of_plugin
+from perfmodel.plugins import load_attribute, load_module, module_names
 
 #: the format of what is printed, and of files without a suffix
 DEFAULT = "table"
-_PLOTS = "plots"
+_HELPERS = ("plots",)
 _PACKED = ".gz"
 
 
@@ -54,20 +54,16 @@ class Renderer:
 
 @functools.cache
 def renderers() -> Mapping[str, Renderer]:
-    """Return every output format by its name; a plugin that does not keep the rules is skipped with a warning."""
-    modules = dict(module_names(__name__, "renderers"))
-    modules.pop(_PLOTS, None)
-    found = {}
+    """Return every output format by its name; a plugin without a function ``render`` is skipped with a warning."""
+    modules = module_names(__name__, "renderers", _HELPERS)
+    formats = {}
     for name in sorted(modules):
-        module = load_module(name, modules)
-        function = getattr(module, "render", None)
-        if callable(function):
+        function, module = load_attribute(name, modules, "render"), load_module(name, modules)
+        if function is not None:
             suffixes, commands = getattr(module, "SUFFIXES", ()), getattr(module, "COMMANDS", ())
             options = frozenset(inspect.signature(function).parameters)
-            found[name] = Renderer(name, tuple(suffixes), tuple(commands), options, function)
-        elif module is not None:
-            warn_of_plugin(name, modules[name], "it has no function render(report)")
-    return found
+            formats[name] = Renderer(name, tuple(suffixes), tuple(commands), options, function)
+    return formats
 
 
 def format_names(command: str = "") -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from perfmodel.accuracy.validate import Accuracy
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
-from perfmodel.render.plots._roofline_styles import PALETTE
 from perfmodel.render.plots.figure import new_figure, printable
+from perfmodel.render.plots.palette import PALETTE
 
 Floats = NDArray[np.float64]
 #: rows that are drawn as points; of more, as many are taken at random, and of each family at least some

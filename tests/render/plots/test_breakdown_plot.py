@@ -18,7 +18,7 @@ from perfmodel.diagnosis.result import Evidence
 from perfmodel.errors import UsageError
 from perfmodel.formats import read_profile
 from perfmodel.profile.profile import Profile, ProfileEntry
-from perfmodel.render.plots.breakdown import _inside, against_plot, breakdown_plot
+from perfmodel.render.plots.diagnosis.breakdown import _inside, against_plot, breakdown_plot
 
 ROWS = {"a gemm": 6e-3, "a softmax": 3e-3, "unknown thing": 1e-3}
 

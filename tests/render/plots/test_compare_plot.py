@@ -10,7 +10,7 @@ from perfmodel.comparison.compare import Rules, compare
 from perfmodel.comparison.noise import Centre
 from perfmodel.comparison.pairing import BenchRow, BenchRun
 from perfmodel.errors import UsageError
-from perfmodel.render.plots.compare import COLORS, MOST_ROWS, compare_figure
+from perfmodel.render.plots.comparison import COLORS, MOST_ROWS, compare_figure
 
 
 def run(times, names=None, error=0.002, devices=None):

@@ -18,9 +18,9 @@ from matplotlib.text import Text
 
 import perfmodel as pm
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
-from perfmodel.render.plots import _roofline_points
-from perfmodel.render.plots._roofline_styles import COLORS, SHAPES
 from perfmodel.render.plots.figure import SlopeText, printable, spread
+from perfmodel.render.plots.palette import COLORS, SHAPES
+from perfmodel.render.plots.roofline import points as _roofline_points
 from perfmodel.render.plots.roofline import roofline_figure, roofline_plot, save_figure
 
 # Ridge points by hand: 312e12 / 1555e9 = 200.6 and 19.5e12 / 1555e9 = 12.54 FLOP/B.

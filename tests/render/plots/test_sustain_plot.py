@@ -9,7 +9,7 @@ import pytest
 from matplotlib.text import Text
 
 from perfmodel.errors import UsageError
-from perfmodel.render.plots.sustain import sustain_plot
+from perfmodel.render.plots.records.sustain import sustain_plot
 
 
 def row(kernel="torch.matmul", unit="FLOP/s", rate=7e14, count=20, **readings):

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.prediction.explain import MEANINGS
-from perfmodel.render.plots.terms import MOST_BARS, color, terms_figure
+from perfmodel.render.plots.prediction import MOST_BARS, color, terms_figure
 
 
 def made(terms, name="", low=0.8, high=1.3, **more):

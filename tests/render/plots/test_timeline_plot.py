@@ -18,11 +18,10 @@ from perfmodel.errors import UsageError
 from perfmodel.formats import read_profile
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import COMMUNICATION, KERNEL, ApiCalls, GpuEvents, HostRanges, Timeline
-from perfmodel.render.plots import _dimension_styles as styles
-from perfmodel.render.plots._annotation_rows import annotation_rows
-from perfmodel.render.plots._timeline_lanes import MOST_STREAMS, busiest_stretch, fractions, lanes
+from perfmodel.render.plots.diagnosis import styles
+from perfmodel.render.plots.diagnosis.lanes import MOST_STREAMS, annotation_rows, busiest_stretch, fractions, lanes
+from perfmodel.render.plots.diagnosis.timeline import timeline_plot
 from perfmodel.render.plots.figure import save_figure
-from perfmodel.render.plots.timeline import timeline_plot
 
 
 def run(kernels, window, *, names=("gemm",), category=None, stream=None, api=(), ops=(), annotations=()):

@@ -10,8 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from perfmodel.comparison.compare import FASTER, SAME, SLOWER, UNCLEAR, VERDICTS, Change, Comparison
-from perfmodel.comparison.report import signed
+from perfmodel.comparison.compare import (
+    FASTER,
+    SAME,
+    SLOWER,
+    UNCLEAR,
+    VERDICTS,
+    Change,
+    Comparison,
+    format_change,
+)
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.figure import new_figure, printable
 
@@ -60,7 +68,8 @@ def compare_figure(found: Comparison) -> Figure:
     )
     overall = found.overall()
     assert overall is not None
-    said = f"geometric mean {signed(overall.ratio - 1)} % ({signed(overall.low - 1)} to {signed(overall.high - 1)} %)"
+    mean, low, high = (format_change(ratio - 1) for ratio in (overall.ratio, overall.low, overall.high))
+    said = f"geometric mean {mean} ({low} to {high})"
     figure.text(0.5, 1 - 0.2 / height, f"Change of time, {title}: {said}", ha="center", va="center", fontsize=10)
     _legend(figure, found, changes)
     return figure
@@ -101,7 +110,7 @@ def _draw_row(axes: Axes, place: int, change: Change, low: float, high: float) -
     if change.change <= high:
         shape = _SHAPES[change.verdict]
         axes.plot([change.change], [place], shape, color=color, ms=5.5, zorder=4, clip_on=False, gid="change")
-    text = f"x {1 + change.change:.3g}" if change.change >= _AS_FACTOR else f"{signed(change.change)} %"
+    text = f"x {1 + change.change:.3g}" if change.change >= _AS_FACTOR else format_change(change.change)
     axes.annotate(text, (1, place), (8, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=8)
 
 

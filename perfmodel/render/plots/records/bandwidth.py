@@ -18,10 +18,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.errors import UsageError
-from perfmodel.render.plots._roofline_ceilings import Slope, slopes
-from perfmodel.render.plots._roofline_styles import CEILING_COLOR, DASHES, PALETTE, SHAPES
-from perfmodel.render.plots._series import add_legend, legend_height, row_label
+from perfmodel.render.plots.ceilings import Slope, slopes
 from perfmodel.render.plots.figure import label_right, new_figure, printable, spread
+from perfmodel.render.plots.palette import CEILING_COLOR, DASHES, PALETTE, SHAPES
+from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label
 
 #: all in inches
 _AXES, _TALL, _LEFT, _RIGHT, _TOP, _XLABEL = 6.6, 4.2, 0.95, 2.0, 0.72, 0.7

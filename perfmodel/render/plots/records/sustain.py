@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
-from perfmodel.render.plots._roofline_styles import PALETTE
-from perfmodel.render.plots._series import add_legend, legend_height, row_label
 from perfmodel.render.plots.figure import new_figure, printable
+from perfmodel.render.plots.palette import PALETTE
+from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label
 
 Floats = NDArray[np.float64]
 

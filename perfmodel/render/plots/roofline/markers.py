@@ -1,27 +1,101 @@
-"""The markers of a roofline plot, and the lines that join the kernels of one operator."""
+"""The markers of a roofline plot: shapes and colours, the lines that join the kernels of one operator, the legend."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from perfmodel.render.plots import _roofline_layout as layout
-from perfmodel.render.plots._roofline_ceilings import Place
-from perfmodel.render.plots._roofline_points import Mark
-from perfmodel.render.plots._roofline_styles import Styles
-from perfmodel.render.plots.figure import LabelPlacer
+from perfmodel.render.plots.ceilings import Place
+from perfmodel.render.plots.figure import LabelPlacer, printable
+from perfmodel.render.plots.palette import CEILING_COLOR, COLORS, DASHES, PALETTE, SHAPES
+from perfmodel.render.plots.roofline import layout
+from perfmodel.render.plots.roofline.points import Mark
 
+#: Hollow markers of points that kernels were measured for.
+_NEUTRAL = "0.35"
+_SIZE = 7.0
 #: Beyond so many markers an SVG or PDF draws them as one picture.
 _VECTOR_MARKERS = 2000
 #: Distance of two kernels' markers from which an arrow head fits between them [pt].
 _ROOM_FOR_HEAD = 16.0
 #: Ends a line within a series of points.
 _GAP = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Styles:
+    """A shape for each operator; a colour for each kernel, or for each operator where nothing was measured."""
+
+    ops: tuple[str, ...]
+    kernels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, panels: Iterable[Iterable[Mark]]) -> Styles:
+        """Give the operators and kernels of all panels their shapes and colours, in order of appearance."""
+        marks = [mark for panel in panels for mark in panel]
+        kernels = (measured.kernel for mark in marks for measured in mark.measured)
+        return cls(tuple(dict.fromkeys(mark.op for mark in marks)), tuple(dict.fromkeys(kernels)))
+
+    def color(self, op: str, kernel: str | None = None) -> str:
+        """Return the colour of a kernel's filled marker, or of an operator's hollow one."""
+        if kernel is not None:
+            index = self.kernels.index(kernel)
+            return PALETTE[index % len(PALETTE)]
+        return _NEUTRAL if self.kernels else COLORS[self.ops.index(op) % len(COLORS)]
+
+    def marker(self, op: str, kernel: str | None, size: float) -> Line2D:
+        """Return a marker without places: filled for a kernel, hollow without one."""
+        color = self.color(op, kernel)
+        return Line2D(
+            [],
+            [],
+            linestyle="",
+            marker=SHAPES[self.ops.index(op) % len(SHAPES)],
+            markersize=size,
+            markeredgecolor="white" if kernel is not None else color,
+            markerfacecolor=color if kernel is not None else "none",
+        )
+
+
+def legend_handles(styles: Styles, sustained: bool) -> list[Line2D]:
+    """Return the legend: shapes of operators, colours of kernels, and what hollow and dashed mean."""
+    made = []
+    for op in styles.ops:
+        handle = styles.marker(op, None, _SIZE)
+        handle.set_label(op)
+        made.append(handle)
+    # A kernel's colour is shown as a bar: a marker would look like an operator's.
+    made += [
+        Line2D([], [], color=styles.color("", kernel), linewidth=6, label=printable(kernel, 40), solid_capstyle="butt")
+        for kernel in styles.kernels
+    ]
+    if styles.ops:
+        made.append(_circle(False, "hollow: attainable"))
+    if styles.kernels:
+        made.append(_circle(True, "filled: achieved"))
+    if sustained:
+        made.append(Line2D([], [], color=CEILING_COLOR, linewidth=1.5, label="datasheet"))
+        made.append(Line2D([], [], color=CEILING_COLOR, linewidth=0.9, linestyle=DASHES, label="sustained"))
+    return made
+
+
+def _circle(filled: bool, label: str) -> Line2D:
+    return Line2D(
+        [],
+        [],
+        linestyle="",
+        marker="o",
+        markersize=_SIZE,
+        color=_NEUTRAL,
+        markerfacecolor=_NEUTRAL if filled else "none",
+        label=label,
+    )
 
 
 def draw_marks(axes: Axes, marks: Sequence[Mark], styles: Styles, placer: LabelPlacer) -> None:

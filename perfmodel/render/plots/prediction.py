@@ -16,8 +16,8 @@ from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.prediction.explain import MEANINGS, Explained, explain
 from perfmodel.prediction.result import Prediction
-from perfmodel.render.plots._roofline_styles import PALETTE
 from perfmodel.render.plots.figure import new_figure, printable
+from perfmodel.render.plots.palette import PALETTE
 
 #: bars that one figure has room for; of more points, as many are taken evenly
 MOST_BARS = 40

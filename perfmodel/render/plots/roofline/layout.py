@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from perfmodel.render.plots._roofline_points import Collected, Mark, Measurement
 from perfmodel.render.plots.figure import LabelPlacer, printable
+from perfmodel.render.plots.roofline.points import Collected, Mark, Measurement
 
 #: Up to so many points are named beside their marker, and up to so many are numbered.
 MOST_NAMES = 12

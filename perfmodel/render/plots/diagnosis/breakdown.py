@@ -16,9 +16,9 @@ from perfmodel.diagnosis.against_report import headline
 from perfmodel.diagnosis.decompose import COMPUTE, IDLE, LAUNCH, MEMORY, OTHER, SYNC, TRANSFER
 from perfmodel.diagnosis.result import Diagnosis, Evidence
 from perfmodel.errors import UsageError
-from perfmodel.render.plots import _dimension_styles as styles
+from perfmodel.render.plots.diagnosis import styles
+from perfmodel.render.plots.diagnosis.timeline import WIDTH, draw_block, timeline_block
 from perfmodel.render.plots.figure import new_figure, printable, spread
-from perfmodel.render.plots.timeline import WIDTH, draw_block, timeline_block
 
 #: all in inches: what stands left and right of the bars, a row, a bar, the labels above one, an axis, a title
 _LEFT, _RIGHT, _ROW, _BAR, _ABOVE, _BELOW, _TITLE = 3.9, 1.75, 0.185, 0.34, 0.32, 0.5, 0.34
@@ -50,8 +50,8 @@ class _Row:
 def breakdown_plot(diagnosis: Diagnosis, *, with_timeline: bool = True) -> Figure:
     """Return the dimensions of a diagnosis as one stacked bar, the largest evidence of each, and the time line.
 
-    All bars share one axis of time. The panels of `perfmodel.render.plots.timeline` follow where the profile has a time
-    line; ``with_timeline`` leaves them out.
+    All bars share one axis of time. Where the profile has a time line, the panels of `timeline_plot` follow;
+    ``with_timeline=False`` leaves them out.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""The lines of a roofline plot: compute ceilings and bandwidth slopes of one machine, with their names."""
+"""The ceilings of a machine as lines with names: compute ceilings and bandwidth slopes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.hardware import ENGINES, Hardware, Peak
 from perfmodel.core.units import format_si
-from perfmodel.render.plots._roofline_points import Mark
 
 Place = tuple[float, float]
 
@@ -41,41 +40,46 @@ class Slope:
         return (start, start * self.bytes_per_s), (end, end * self.bytes_per_s)
 
 
-def ceilings(hardware: Hardware, marks: Sequence[Mark], dtype: str | None = None) -> list[Ceiling]:
-    """Return the ceilings that the marks stand under; without marks, those of ``dtype`` or the main ones.
+def ceilings(hardware: Hardware, engines: Iterable[tuple[str, str]], dtype: str | None = None) -> list[Ceiling]:
+    """Return the compute ceilings of a machine. Peaks of one rate share a line, and the line names them all.
 
-    Peaks of one rate share a line, and the line names them all.
+    Parameters
+    ----------
+    hardware : the machine.
+    engines : engine and dtype of each operator that is drawn, as in its row: ("tensor fp16", "fp16"). Only their peaks
+        are returned.
+    dtype : the dtype whose peaks are returned where ``engines`` is empty; None: the best peak of each dtype.
     """
-    peaks = _used(hardware, marks) or _main(hardware, dtype)
-    made = []
+    peaks = _used(hardware, engines) or _main(hardware, dtype)
+    lines = []
     for rate in sorted({peak.flop_per_s for peak in peaks}):
         same = [peak for peak in peaks if peak.flop_per_s == rate]
-        made.append(Ceiling(f"{_names(same)}: {_rate(rate, same)}", rate))
+        lines.append(Ceiling(f"{_names(same)}: {_rate(rate, same)}", rate))
     for rate in sorted({peak.sustained_flop_per_s for peak in peaks if peak.sustained_flop_per_s}):
         same = [peak for peak in peaks if peak.sustained_flop_per_s == rate]
-        made.append(Ceiling(f"{_names(same)}: {_rate(rate, same)} sustained", rate, sustained=True))
-    return made
+        lines.append(Ceiling(f"{_names(same)}: {_rate(rate, same)} sustained", rate, sustained=True))
+    return lines
 
 
-def _used(hardware: Hardware, marks: Sequence[Mark]) -> list[Peak]:
-    """Return the peaks that the marks' arithmetic runs on; rows may lack the engine."""
-    found: list[Peak | None] = []
-    for engine_text, dtype in dict.fromkeys((mark.engine, mark.dtype) for mark in marks):
+def _used(hardware: Hardware, engines: Iterable[tuple[str, str]]) -> list[Peak]:
+    """Return the peaks of some engines; a row without an engine runs on the tensor engine where that has its dtype."""
+    peaks: list[Peak | None] = []
+    for engine_text, dtype in dict.fromkeys(engines):
         engine, _, engine_dtype = engine_text.partition(" ")
         if engine_dtype:
-            found.append(hardware.find_peak(engine_dtype, engine))
+            peaks.append(hardware.find_peak(engine_dtype, engine))
         else:
-            found.append(hardware.find_peak(dtype, "tensor") or hardware.find_peak(dtype, "vector"))
-    return list(dict.fromkeys(peak for peak in found if peak))
+            peaks.append(hardware.find_peak(dtype, "tensor") or hardware.find_peak(dtype, "vector"))
+    return list(dict.fromkeys(peak for peak in peaks if peak))
 
 
 def _main(hardware: Hardware, dtype: str | None) -> list[Peak]:
     """Return both engines' peaks of one dtype; or each dtype's best peak, and the vector engine's fp32."""
     if dtype:
-        found = [hardware.find_peak(canonical_dtype(dtype), engine) for engine in ENGINES]
-        return [peak for peak in found if peak]
-    found = [*(hardware.best_peak(name) for name in hardware.dtypes()), hardware.find_peak("fp32", "vector")]
-    return list(dict.fromkeys(peak for peak in found if peak))
+        peaks = [hardware.find_peak(canonical_dtype(dtype), engine) for engine in ENGINES]
+        return [peak for peak in peaks if peak]
+    peaks = [*(hardware.best_peak(name) for name in hardware.dtypes()), hardware.find_peak("fp32", "vector")]
+    return list(dict.fromkeys(peak for peak in peaks if peak))
 
 
 def _names(peaks: Sequence[Peak]) -> str:
@@ -92,17 +96,17 @@ def _rate(flop_per_s: float, peaks: Sequence[Peak]) -> str:
 
 def slopes(hardware: Hardware) -> list[Slope]:
     """Return the bandwidth ceilings of each memory level: the datasheet's, and the sustained one."""
-    made = []
+    lines = []
     for level in hardware.memory:
         name = level.technology or (level.name.upper() if len(level.name) <= 4 else level.name)
         main = level is hardware.main_memory
         if level.bandwidth_bytes_per_s:
             label = f"{name} {_bandwidth(level.bandwidth_bytes_per_s)}"
-            made.append(Slope(label, level.bandwidth_bytes_per_s, sustained=False, main=main))
+            lines.append(Slope(label, level.bandwidth_bytes_per_s, sustained=False, main=main))
         if level.sustained_bytes_per_s:
             label = f"{name} {_bandwidth(level.sustained_bytes_per_s)}"
-            made.append(Slope(label, level.sustained_bytes_per_s, sustained=True, main=main))
-    return made
+            lines.append(Slope(label, level.sustained_bytes_per_s, sustained=True, main=main))
+    return lines
 
 
 def _bandwidth(bytes_per_s: float) -> str:

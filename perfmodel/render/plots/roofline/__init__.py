@@ -20,11 +20,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.roofline import ridge_point
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
-from perfmodel.render.plots import _roofline_layout as layout
-from perfmodel.render.plots._roofline_ceilings import Ceiling, Slope, ceilings, slopes
-from perfmodel.render.plots._roofline_marks import draw_marks
-from perfmodel.render.plots._roofline_points import Collected, Point, collect
-from perfmodel.render.plots._roofline_styles import CEILING_COLOR, DASHES, Styles, legend_handles
+from perfmodel.render.plots.ceilings import Ceiling, Slope, ceilings, slopes
 from perfmodel.render.plots.figure import (
     LabelPlacer,
     SlopeText,
@@ -35,6 +31,10 @@ from perfmodel.render.plots.figure import (
     save_figure,
     spread,
 )
+from perfmodel.render.plots.palette import CEILING_COLOR, DASHES
+from perfmodel.render.plots.roofline import layout
+from perfmodel.render.plots.roofline.markers import Styles, draw_marks, legend_handles
+from perfmodel.render.plots.roofline.points import Collected, Point, collect
 
 __all__ = ["figure_format", "roofline_figure", "roofline_plot", "save_figure"]
 
@@ -95,7 +95,8 @@ def roofline_figure(
     panels = []
     for hardware, points in pairs:
         collected = collect(points, dtype)
-        roofs = ceilings(hardware, collected.marks, dtype)
+        engines = [(mark.engine, mark.dtype) for mark in collected.marks]
+        roofs = ceilings(hardware, engines, dtype)
         panels.append(_Panel(hardware, collected, roofs, slopes(hardware), layout.key_of(collected)))
     styles = Styles.of([panel.collected.marks for panel in panels])
     handles = legend_handles(styles, any(line.sustained for panel in panels for line in panel.lines))

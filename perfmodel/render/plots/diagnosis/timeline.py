@@ -19,9 +19,16 @@ from perfmodel.diagnosis import decompose
 from perfmodel.diagnosis.intervals import Floats
 from perfmodel.diagnosis.result import Diagnosis
 from perfmodel.profile.timeline import Timeline
-from perfmodel.render.plots import _dimension_styles as styles
-from perfmodel.render.plots._annotation_rows import Mark, annotation_rows
-from perfmodel.render.plots._timeline_lanes import Lane, Window, busiest_stretch, fractions, lanes
+from perfmodel.render.plots.diagnosis import styles
+from perfmodel.render.plots.diagnosis.lanes import (
+    Lane,
+    Mark,
+    Window,
+    annotation_rows,
+    busiest_stretch,
+    fractions,
+    lanes,
+)
 from perfmodel.render.plots.figure import new_figure
 
 #: all in inches: the figure, what stands left and right, a lane, a row of annotations, what an axis and a title need

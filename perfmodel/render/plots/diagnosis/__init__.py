@@ -1,0 +1,1 @@
+"""Plots of a diagnosis: where the time goes, and the run over time."""

@@ -1,0 +1,1 @@
+"""Plots of the rows of benchmark records."""
