@@ -1,28 +1,29 @@
-"""What `perfmodel bench` does around the measuring: its machine, its record, its session."""
+"""A run of `perfmodel bench`: its operators, the machine to compare with, its record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.cli._bench_files import keeper, progress
+from perfmodel.cli._bench_files import progress
 from perfmodel.cli._device import base_machine, measured_machine, warn_if_busy
 from perfmodel.cli._output import Destination, context, status
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
-    from perfmodel.core.report import Report
+    from perfmodel.core.vocabulary import CacheState
     from perfmodel.errors import UnavailableError
     from perfmodel.kernels.device import Device
-    from perfmodel.measure.benchmark.one_kernel import Job
+    from perfmodel.measure.benchmark.jobs import Job
     from perfmodel.measure.benchmark.presets import Preset
-    from perfmodel.measure.benchmark.resume import Earlier
-    from perfmodel.measure.benchmark.settings import Settings
+    from perfmodel.measure.benchmark.resume import EarlierRun
+    from perfmodel.measure.benchmark.settings import BenchSettings
     from perfmodel.measure.telemetry.nvml import Telemetry
     from perfmodel.operators import Operator
+    from perfmodel.records.schema import Record
 
     Rows = Sequence[Mapping[str, Any]]
 
@@ -32,7 +33,7 @@ _TIME_LIMIT_S = 5.0
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be measured: operators in groups, each with whether only the library's call of each point runs."""
+    """The operators to measure, in groups, each with whether only the library's call runs at each point."""
 
     groups: tuple[tuple[list[Operator], bool], ...]
     preset: Preset | None = None
@@ -70,21 +71,21 @@ def wanted_operators(ops: Sequence[str] | None, op: Sequence[str] | None, preset
 
 def settings_of(
     chosen: Preset | None, time_limit: float | None, min_time: float | None, error: float | None, **others: Any
-) -> Settings:
-    """Return the settings of a run, from its options and else from its preset."""
-    from perfmodel.measure.benchmark.settings import Settings, stopping_rule
+) -> BenchSettings:
+    """Return the settings of a run, from its options or else from its preset."""
+    from perfmodel.measure.benchmark.settings import BenchSettings, stopping_rule
 
     preset_limit = chosen.time_limit_s if chosen else _TIME_LIMIT_S
     limit = preset_limit if time_limit is None else time_limit
     if min_time is None and chosen:
         min_time = min(chosen.min_time_s, limit)
-    return Settings(rule=stopping_rule(limit, min_time, error), **others)
+    return BenchSettings(rule=stopping_rule(limit, min_time, error), **others)
 
 
 def compared_machine(
-    device: Device, on: Sequence[str] | None, operators: Sequence[Operator], earlier: Earlier | None
+    device: Device, on: Sequence[str] | None, operators: Sequence[Operator], earlier: EarlierRun | None
 ) -> Hardware:
-    """Return the machine to compare with: by --on, of the earlier record, by the GPU's name, or this CPU, now.
+    """Return the machine to compare with: by --on, of the earlier record, by the GPU's name, or this CPU, measured now.
 
     Raises
     ------
@@ -92,7 +93,7 @@ def compared_machine(
         When --on names another machine than the earlier record.
     """
     from perfmodel.hardware_catalog.read import parse_spec, to_hardware
-    from perfmodel.measure.calibration.calibrate import QUICK
+    from perfmodel.measure.calibration.plan import QUICK
 
     base = base_machine(device, on) if on or not earlier else None
     if earlier:
@@ -106,16 +107,16 @@ def compared_machine(
         return machine
     if base is not None:
         if (base.kind == "cpu") != (device.kind == "cpu"):
-            status(f"warning: the kernels run on {device.kind}, and are compared with {base.title}")
+            status(f"warning: the kernels run on {device.kind} but are compared with {base.title}")
         return base
-    status("no --on is given: calibrating this CPU first, a few seconds")
+    status("without --on: calibrating this CPU first, a few seconds")
     dtypes = ["fp32", *(op.dtype for op in operators if op.preferred_engine == "tensor")]
-    return measured_machine(device, None, dtypes, QUICK)[0]
+    return measured_machine(device, None, dtypes, QUICK).machine
 
 
 def runnable(wanted: Wanted, machine: Hardware) -> Wanted:
-    """Leave out the operators of a preset whose dtype the machine lacks, and say so."""
-    from perfmodel.measure.benchmark.runner import split_by_peak
+    """Leave out the operators of a preset whose dtype the machine lacks, with a message."""
+    from perfmodel.measure.benchmark.jobs import split_by_peak
 
     groups, reasons = [], dict[str, None]()
     for operators, library_only in wanted.groups:
@@ -128,23 +129,24 @@ def runnable(wanted: Wanted, machine: Hardware) -> Wanted:
 
 
 def planned_jobs(
-    wanted: Wanted, machine: Hardware, device: Device, kernels: Sequence[str], cache: str
+    wanted: Wanted, machine: Hardware, device: Device, kernels: Sequence[str], cache: CacheState
 ) -> tuple[list[Job], list[str]]:
-    """Return every kernel to run, those of a preset once each, and in sentences which the device cannot run."""
-    from perfmodel.measure.benchmark.resume import without_repeats
-    from perfmodel.measure.benchmark.runner import first_supported, plan, split_supported
+    """Return every kernel to run, those of a preset once each, and sentences on those that the device cannot run."""
+    from perfmodel.measure.benchmark.jobs import first_supported, plan, split_supported, without_repeats
 
-    if kernels:  # who names a kernel is told in a row that it cannot run
+    if kernels:  # a named kernel that cannot run gets a row with the reason
         return plan(wanted.operators, machine, kernels, cache), []
     jobs: list[Job] = []
     for operators, library_only in wanted.groups:
-        made = plan(operators, machine, (), cache)
-        jobs.extend(first_supported(made, device) if library_only else made)
+        planned = plan(operators, machine, (), cache)
+        jobs.extend(first_supported(planned, device) if library_only else planned)
     return split_supported(without_repeats(jobs) if wanted.preset else jobs, device)
 
 
-def record_context(device: Device, machine: Hardware, telemetry: Any, settings: Settings) -> Mapping[str, Any]:
-    """Return the context of the record, with the whole specification that was compared with."""
+def record_context(
+    device: Device, machine: Hardware, telemetry: Telemetry, settings: BenchSettings
+) -> Mapping[str, Any]:
+    """Return the context of the record, with the whole specification of the machine that is compared with."""
     import tomllib
 
     from perfmodel.hardware_catalog.detect import detect_cpu
@@ -158,23 +160,12 @@ def record_context(device: Device, machine: Hardware, telemetry: Any, settings: 
     return context(
         hardware=[machine.name],
         **facts,
-        cache=settings.cache,
+        cache=str(settings.cache),
         seed=settings.seed,
         time_limit_s=settings.rule.time_limit_s,
         settings=settings.facts(),
         spec=tomllib.loads(spec_text(machine)),
     )
-
-
-def report_maker(machine: Hardware, facts: Mapping[str, Any], notes: Sequence[str]) -> Callable[[Rows], Report]:
-    """Return a function that makes the report of some rows; ``notes`` hold for the whole run."""
-    from perfmodel.core.report import Report
-    from perfmodel.measure.benchmark.findings import findings
-    from perfmodel.measure.benchmark.rows import bench_columns
-
-    title = f"Measured on {facts['device']['name']}, compared with {machine.title}"
-    columns = bench_columns()
-    return lambda rows: Report("bench", columns, list(rows), facts, (*notes, *findings(rows)), title)
 
 
 @dataclass(frozen=True)
@@ -183,39 +174,58 @@ class Session:
 
     Attributes
     ----------
-    device, machine, settings, telemetry : what is measured, what it is compared with, how, and what it tells.
+    device, machine, settings, telemetry : what is measured, what it is compared with, how, and its readings.
     jobs : what is left to measure.
     before : the rows that an earlier run has measured.
-    make : makes the report of some rows.
+    facts : the context of the record.
+    notes : sentences on the whole run.
     """
 
     device: Device
     machine: Hardware
-    settings: Settings
+    settings: BenchSettings
     telemetry: Telemetry
     jobs: Sequence[Job]
     before: Rows
-    make: Callable[[Rows], Report]
+    facts: Mapping[str, Any]
+    notes: Sequence[str]
 
     @property
     def planned(self) -> int:
         """The number of rows when all is done."""
         return len(self.before) + len(self.jobs)
 
-    def measure(
-        self, destination: Destination
-    ) -> tuple[list[Mapping[str, Any]], KeyboardInterrupt | UnavailableError | None]:
-        """Measure what is left and write the result; return all rows, and what cut them short."""
+    def record(self, rows: Rows) -> Record:
+        """Return the record with the earlier rows and some new ones."""
+        from perfmodel.measure.benchmark.findings import findings
+        from perfmodel.records.schema import Record
+
+        rows = [*self.before, *rows]
+        title = f"Measured on {self.facts['device']['name']}, compared with {self.machine.title}"
+        return Record("bench", rows, self.facts, (*self.notes, *findings(rows)), title=title)
+
+    def measure(self, destination: Destination) -> tuple[Rows, KeyboardInterrupt | UnavailableError | None]:
+        """Measure what is left; write the record after every row; return all rows, and what cut them short.
+
+        A file that exists already keeps its content until the first row was measured.
+        """
+        from perfmodel.core.report import report
         from perfmodel.measure.benchmark.runner import collect, run
 
         with progress(len(self.jobs)) as advance:
-            rows, stopped = collect(
-                run(self.jobs, self.device, self.machine, self.settings, self.telemetry),
-                keeper(destination, self.make, advance, self.before),
-            )
-        everything = [*self.before, *rows]
-        destination.write(self.make(everything))
-        return everything, stopped
+
+            def keep(rows: list[dict[str, Any]]) -> None:
+                if destination.path is not None:
+                    destination.write(report(self.record(rows)), quiet=True)
+                advance(rows[-1])
+
+            rows, stopped = collect(run(self.jobs, self.device, self.machine, self.settings, self.telemetry), keep)
+        record = self.record(rows)
+        if record.values or destination.path is None:
+            destination.write(report(record))
+        else:
+            status(f"nothing was measured, so {destination.path} was not written")
+        return record.values, stopped
 
 
 def open_session(
@@ -223,10 +233,10 @@ def open_session(
     on: Sequence[str] | None,
     wanted: Wanted,
     kernels: Sequence[str],
-    settings: Settings,
+    settings: BenchSettings,
     resumed: Path | None,
 ) -> Session:
-    """Return a run that is ready to begin, going on with the record in ``resumed`` where there is one.
+    """Return a run that is ready to begin, continuing the record in ``resumed`` if there is one.
 
     Raises
     ------
@@ -248,14 +258,7 @@ def open_session(
     before: Rows = ()
     if earlier:
         earlier.check_same(facts)
-        jobs, before, facts = earlier.left(jobs), earlier.rows, earlier.continued(facts)
-        status(f"going on with {resumed}: {len(before)} rows are there, {len(jobs)} are left")
-    return Session(
-        device,
-        machine,
-        settings,
-        telemetry,
-        jobs,
-        before,
-        report_maker(machine, facts, (*([warning] if warning else ()), *left_out)),
-    )
+        jobs, before, facts = earlier.remaining(jobs), earlier.rows, earlier.continued(facts)
+        status(f"resuming {resumed}: {len(before)} rows are there, {len(jobs)} are left")
+    notes = (*([warning] if warning else ()), *left_out)
+    return Session(device, machine, settings, telemetry, jobs, before, facts, notes)

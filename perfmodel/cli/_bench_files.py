@@ -1,4 +1,4 @@
-"""How the result of `perfmodel bench` leaves the process: formats, files written after every row, bar, plots."""
+"""The files of `perfmodel bench`: the record, written after every row, the progress bar, and plots."""
 
 from __future__ import annotations
 
@@ -13,44 +13,37 @@ from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
-    from perfmodel.core.report import Report
 
     Rows = Sequence[Mapping[str, Any]]
 
 
-def check_resumable(destination: Destination) -> None:
-    """Check that there can be a record to go on with.
+@contextlib.contextmanager
+def claimed(destination: Destination, *, resume: bool, overwrite: bool) -> Iterator[None]:
+    """Keep the file of a result for this process until the end of the block, and its content safe.
 
     Raises
     ------
     UsageError
-        When no JSON file is named.
+        When --resume or --overwrite has no file to work on, the file exists and neither is given, or another process
+        writes it.
     """
-    if destination.path is None or destination.renderer.name != "json":
-        raise UsageError(
-            "a run goes on with the JSON record that it is to complete.", place="--resume", remedy="Give -o FILE.json."
-        )
+    from perfmodel.records.output_file import output_file
 
-
-def keeper(
-    destination: Destination,
-    make: Callable[[Rows], Report],
-    advance: Callable[[Mapping[str, Any]], None],
-    before: Rows,
-) -> Callable[[list[dict[str, Any]]], None]:
-    """Return what is done after each row: the record is written, where one is asked for, and the bar moves."""
-
-    def keep(rows: list[dict[str, Any]]) -> None:
-        if destination.path is not None:
-            destination.write(make([*before, *rows]), quiet=True)
-        advance(rows[-1])
-
-    return keep
+    if resume and (destination.path is None or destination.renderer.name != "json"):
+        raise UsageError("only a JSON record can be resumed.", place="--resume", remedy="Give -o FILE.json.")
+    if overwrite and (destination.path is None or resume):
+        remedy = "Leave one of the two out." if resume else "Give -o FILE."
+        raise UsageError("replaces the content of a file.", place="--overwrite", remedy=remedy)
+    if destination.path is None:
+        yield
+        return
+    with output_file(destination.path, keep=resume, replace=overwrite):
+        yield
 
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Show a progress bar on stderr; nothing where stderr is no terminal."""
+    """Show a progress bar on stderr if it is a terminal; yield the function that advances it by a row."""
     if not sys.stderr.isatty():
         yield lambda row: None
         return
@@ -66,7 +59,7 @@ def progress(total: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
 def draw(machine: Hardware, rows: Rows, path: Path, *, sustained: bool) -> None:
     """Draw the roofline, or the time series of a sustained run."""
     if sustained:
-        from perfmodel.render.plots.records.sustain import sustain_plot
+        from perfmodel.render.plots.sustain import sustain_plot
 
         save_plot(sustain_plot(rows), path)
     else:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from perfmodel.cli._device import base_machine
+from perfmodel.cli._device import base_machine, described_cpu
 from perfmodel.cli._output import Destination, context, status
-from perfmodel.errors import PerfModelError, UnavailableError, UsageError
+from perfmodel.errors import PerfModelError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
@@ -39,7 +39,7 @@ def run_check(device: Device, on: Sequence[str] | None, destination: Destination
     from perfmodel.measure.health.verdict import DeviceHealth
     from perfmodel.measure.telemetry.nvml import open_telemetry
 
-    machine = base_machine(device, on) or _this_cpu()
+    machine = base_machine(device, on) or described_cpu()
     if machine and (machine.kind == "cpu") != (device.kind == "cpu"):
         raise UsageError(
             f"the device that is checked is a {device.kind} device, which {machine.title} is not.",
@@ -52,17 +52,6 @@ def run_check(device: Device, on: Sequence[str] | None, destination: Destination
     health = DeviceHealth(device.name, device.kind, machine, readings, judge(readings, machine, references))
     destination.write(report(health, context=context()))
     return int(health.is_wrong)
-
-
-def _this_cpu() -> Hardware | None:
-    """Return this CPU as the operating system describes it, None where it gives no clock."""
-    from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
-    from perfmodel.hardware_catalog.detect import detect_cpu
-
-    try:
-        return cpu_hardware(detect_cpu())
-    except UnavailableError:
-        return None
 
 
 def _references(device: Device, machine: Hardware | None) -> Iterator[Reference]:

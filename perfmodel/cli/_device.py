@@ -95,23 +95,23 @@ def measured_machine(
     if base is not None:
         machine = with_figures(base, figures, memory_is_measured=base.kind == "cpu")
         return CalibratedMachine(machine, figures, base)
-    cpu = detect_cpu()
     described = cpu_hardware(
-        cpu,
+        detect_cpu(),
         bandwidth_bytes_per_s=figures.fastest_bytes_per_s,
         sustained_flop_per_s=figures.flop_per_s,
         launch_overhead_s=figures.call_overhead_s,
         source=figures.source,
     )
     machine = with_figures(described, figures, memory_is_measured=True)
-    return CalibratedMachine(machine, figures, _arithmetic(cpu), "arithmetic")
+    return CalibratedMachine(machine, figures, described_cpu(), "arithmetic")
 
 
-def _arithmetic(cpu: Cpu) -> Hardware | None:
-    """Return a CPU with the figures that follow from its arithmetic, None where its clock is not known."""
+def described_cpu() -> Hardware | None:
+    """Return this CPU with the figures that follow from its description, None where the system gives no clock."""
     from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
+    from perfmodel.hardware_catalog.detect import detect_cpu
 
     try:
-        return cpu_hardware(cpu)
+        return cpu_hardware(detect_cpu())
     except UnavailableError:
         return None

@@ -54,10 +54,10 @@ def command(
 
     Example: perfmodel analyze gemm m=4096 n=4096 k=4096 dtype=fp16 --on a100-sxm4-40gb
     """
+    from perfmodel.core.report import report
     from perfmodel.hardware_catalog import hardware
     from perfmodel.operators.parse import parse_operators
     from perfmodel.prediction.predict import predict
-    from perfmodel.prediction.result import prediction_report
     from perfmodel.prediction.summary import summarize
 
     destination = Destination.of("analyze", format_, output, wide=wide)
@@ -73,17 +73,17 @@ def command(
     ]
     predictions = [prediction for of_machine in results for prediction in of_machine]
     title = f"Bound and expected time on {', '.join(machine.title for machine in machines)}"
-    report = prediction_report(
+    table = report(
         predictions,
         context=context(timing=timing, cache=cache, library=library),
         title=title,
         notes=tuple(summarize(predictions)),
     )
     if explain:
-        from perfmodel.prediction.explain import explain_report
+        from perfmodel.prediction.explain import explain as explain_predictions
 
-        report = replace(report, more={"terms": explain_report(predictions)})
-    destination.write(report)
+        table = replace(table, more={"terms": report(explain_predictions(predictions))})
+    destination.write(table)
     if plot:
         _draw(list(zip(machines, results, strict=True)), explain, plot)
 
@@ -91,9 +91,9 @@ def command(
 def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: Path) -> None:
     """Draw the terms of the predictions, or where they stand under the machines' rooflines."""
     if explain:
-        from perfmodel.render.plots.prediction import terms_figure
+        from perfmodel.render.plots.prediction import terms_plot
 
-        figure = terms_figure([prediction for _, of_machine in results for prediction in of_machine])
+        figure = terms_plot([prediction for _, of_machine in results for prediction in of_machine])
     else:
         from perfmodel.render.plots.roofline import roofline_figure
 

@@ -1,4 +1,4 @@
-"""Reference kernels, run and compared with bound and prediction."""
+"""Running reference kernels and comparing them with bound and prediction."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def command(
         typer.Option(
             "--timing",
             metavar="INTERVAL",
-            help="Interval that a time covers. graph: a share of a replayed CUDA graph; event: between events around "
-            "the call, its dispatch included; auto: graph below 50 us, else event.",
+            help="Interval that a time covers. kernel: on the device alone; graph: a share of a replayed CUDA graph; "
+            "event: between events around the call, its dispatch included; auto: graph below 50 us, else kernel.",
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")] = 0,
@@ -92,7 +92,10 @@ def command(
         ),
     ] = 0.0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the record in -o FILE: keep its rows, measure the others.")
+        bool, typer.Option("--resume", help="Continue the record in -o FILE: keep its rows, measure the others.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace -o FILE; without it an existing file is left as it is.")
     ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Judge this device: bandwidth, compute, clocks, links; exit 1 if wrong.")
@@ -120,24 +123,23 @@ def command(
     check_plot(plot)
     opened = open_device(device, threads=threads)
     if check:
-        _refuse_beside_check(ops or op or preset or kernel, resume, plot)
+        _refuse_beside_check(ops or op or preset or kernel, resume or overwrite, plot)
         return run_check(opened, on, Destination.of("bench --check", format_, output, wide=wide))
-    if resume:
-        _bench_files.check_resumable(destination)
     wanted = _bench.wanted_operators(ops, op, preset, opened)
     settings = _bench.settings_of(
         wanted.preset,
         time_limit,
         min_time,
         error,
-        cache="flushed" if cache is CacheState.COLD else cache,
+        cache=cache,
         seed=seed,
         timing=timing,
         keep_samples=samples,
         sustain_s=sustain,
     )
-    session = _bench.open_session(opened, on, wanted, kernel or (), settings, output if resume else None)
-    rows, stopped = session.measure(destination)
+    with _bench_files.claimed(destination, resume=resume, overwrite=overwrite):
+        session = _bench.open_session(opened, on, wanted, kernel or (), settings, output if resume else None)
+        rows, stopped = session.measure(destination)
     if stopped:
         cause = "interrupted: " if isinstance(stopped, KeyboardInterrupt) else ""
         status(f"{cause}{len(rows)} of {session.planned} rows were measured and are kept")
@@ -148,8 +150,8 @@ def command(
 
 
 def _refuse_beside_check(what: Any, resume: bool, plot: Path | None) -> None:
-    """Refuse what a check of the device would pass over in silence: it measures what it needs."""
-    given = {"operators, kernels or a preset": what, "--resume": resume, "--plot": plot}
+    """Refuse options that a check of the device would ignore: it measures what it needs."""
+    given = {"operators, kernels or a preset": what, "--resume or --overwrite": resume, "--plot": plot}
     for name, value in given.items():
         if value:
             raise UsageError(

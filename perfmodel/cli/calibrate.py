@@ -53,9 +53,9 @@ def command(
 
     Example: perfmodel calibrate --from measurements.csv --on a100-sxm4-80gb -o my_gpu.toml
     """
+    from perfmodel.core.report import report
     from perfmodel.hardware_catalog.write import write_spec
     from perfmodel.kernels.device import open_device
-    from perfmodel.core.report import report
     from perfmodel.measure.calibration.plan import THOROUGH
 
     if output is not None:

@@ -112,6 +112,6 @@ def _across(given: list[str]) -> tuple[str, ...]:
 
 
 def _draw(found: Comparison, plot: Path) -> None:
-    from perfmodel.render.plots.comparison import compare_figure
+    from perfmodel.render.plots.comparison import comparison_plot
 
-    save_plot(compare_figure(found), plot)
+    save_plot(comparison_plot(found), plot)

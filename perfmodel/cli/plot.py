@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from perfmodel.cli._options import MeasuredMachinesOption
 from perfmodel.cli._output import status
 from perfmodel.errors import InputFileError, UsageError, nearest, unknown_name
+from perfmodel.render.plots.records import check_kind, kind_names
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
@@ -20,94 +20,55 @@ if TYPE_CHECKING:
     Pairs = list[tuple[Hardware, list[dict[str, Any]]]]
 
 
-class Kind(enum.StrEnum):
-    """The plots of a record."""
-
-    roofline = "roofline"
-    bandwidth = "bandwidth"
-    sustain = "sustain"
-
-
 def command(
     records: Annotated[
-        list[Path], typer.Argument(metavar="RECORD...", help="JSON written by `analyze` or `bench`; drawn together.")
+        list[Path],
+        typer.Argument(metavar="RECORD...", help="JSON records of `analyze` or `bench`; all are drawn into one plot."),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The plot to write: .png, .svg or .pdf.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Write the plot to FILE (.png, .svg or .pdf).")
     ],
     kind: Annotated[
-        Kind,
+        str,
         typer.Option(
             "--kind",
-            help="roofline; bandwidth: achieved B/s over the working set; sustain: rate and clocks over time, of "
-            "`bench --sustain`.",
+            metavar="KIND",
+            help=f"Kind of plot: {', '.join(kind_names())}. bandwidth: achieved B/s over the working set; sustain: "
+            "rate and clocks over time, of `bench --sustain`.",
+            parser=check_kind,
+            autocompletion=lambda: list(kind_names()),
         ),
-    ] = Kind.roofline,
+    ] = "roofline",
     on: MeasuredMachinesOption = None,
     dtype: Annotated[
-        str | None, typer.Option("--dtype", help="Draw only this dtype's points and ceilings.", show_default=False)
+        str | None,
+        typer.Option(
+            "--dtype", metavar="DTYPE", help="Draw only points and ceilings of this dtype.", show_default=False
+        ),
     ] = None,
     title: Annotated[
         str | None,
-        typer.Option("--title", help="A heading: above a roofline's machine, or in place of it.", show_default=False),
+        typer.Option("--title", metavar="TEXT", help="Heading of the plot.", show_default=False),
     ] = None,
 ) -> None:
-    """Plot of analyses and benchmark records: roofline [FLOP/s over FLOP/B], bandwidth over size, or rate over time.
+    """Draw records of analyze and bench: roofline [FLOP/s over FLOP/B], bandwidth over size, or rate over time.
 
-    The ceilings are those of the record's own specification, else of the catalog; --on gives other files.
+    A machine's ceilings come from --on, else from the specification in the record, else from the catalog.
 
     Example: perfmodel plot record.json -o roofline.png
     """
     from perfmodel.records.record import read_record
     from perfmodel.render.plots.figure import figure_format, save_figure
+    from perfmodel.render.plots.records import record_plot
 
     figure_format(output)
     read = {path: read_record(path) for path in records}
     pairs = pair_with_machines(read, on or [])
     if dtype is not None:
         _check_dtype(dtype, pairs)
-    save_figure(_DRAWN[kind](pairs, dtype, title), output)
+    save_figure(record_plot(kind, pairs, dtype=dtype, title=title), output)
     rows = sum(len(points) for _, points in pairs)
     status(f"wrote {output} (rows: {rows}, machines: {len(pairs)})")
-
-
-def _roofline(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
-    from perfmodel.render.plots.roofline import roofline_figure
-
-    return roofline_figure(pairs, dtype=dtype, title=title)
-
-
-def _bandwidth(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
-    from perfmodel.render.plots.records.bandwidth import bandwidth_plot
-
-    if len(pairs) > 1:
-        names = ", ".join(machine.name for machine, _ in pairs)
-        raise UsageError(
-            f"the records are of several machines: {names}.", place="--kind bandwidth", remedy="Draw one at a time."
-        )
-    ((machine, points),) = pairs
-    return bandwidth_plot(_of_dtype(points, dtype), machine, title)
-
-
-def _sustain(pairs: Pairs, dtype: str | None, title: str | None) -> Any:
-    from perfmodel.render.plots.records.sustain import sustain_plot
-
-    return sustain_plot(_of_dtype([point for _, points in pairs for point in points], dtype), title)
-
-
-_DRAWN: dict[Kind, Callable[[Pairs, str | None, str | None], Any]] = {
-    Kind.roofline: _roofline,
-    Kind.bandwidth: _bandwidth,
-    Kind.sustain: _sustain,
-}
-
-
-def _of_dtype(points: Sequence[dict[str, Any]], dtype: str | None) -> list[dict[str, Any]]:
-    """Return the points of a dtype, or all of them."""
-    from perfmodel.core.dtypes import canonical_dtype
-
-    wanted = canonical_dtype(dtype, place="--dtype") if dtype else None
-    return [point for point in points if wanted in (None, point["dtype"])]
 
 
 def _check_dtype(dtype: str, pairs: Pairs) -> None:
@@ -120,9 +81,9 @@ def _check_dtype(dtype: str, pairs: Pairs) -> None:
 
 
 def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pairs:
-    """Return each machine of the records with its rows, in order of appearance.
+    """Return each machine of the records with its rows, in order of appearance; with ``on`` only those machines.
 
-    Where several records hold measurements, the record's name is added to its kernels' names.
+    Where several records hold measurements, the record's name is added to the names of its kernels.
 
     Raises
     ------
@@ -141,6 +102,8 @@ def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pai
     for path, record in records.items():
         for row in record.rows:
             names.append(row.hardware)
+            if given and row.hardware not in given:
+                continue
             # Two records may describe one name differently: two computers, or two calibrations of one.
             key = row.hardware if row.hardware in given else f"{row.hardware} {record.context.spec}"
             if key not in machines:

@@ -130,6 +130,6 @@ def _finder(on: Sequence[str], read: Sequence[Measurements]) -> Callable[[str], 
 
 
 def _draw(accuracy: Accuracy, plot: Path) -> None:
-    from perfmodel.render.plots.accuracy import accuracy_figure
+    from perfmodel.render.plots.accuracy import accuracy_plot
 
-    save_plot(accuracy_figure(accuracy), plot)
+    save_plot(accuracy_plot(accuracy), plot)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from perfmodel.accuracy.validate import Accuracy
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
+from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
 from perfmodel.render.plots.palette import PALETTE
 
@@ -31,7 +32,8 @@ _ROW_INCHES = 0.24
 _WIDTH, _HEIGHT = 11.0, 4.9
 
 
-def accuracy_figure(accuracy: Accuracy) -> Figure:
+@plot.register
+def accuracy_plot(accuracy: Accuracy) -> Figure:
     """Return predicted over measured times beside the distribution of errors, one colour a family.
 
     Raises

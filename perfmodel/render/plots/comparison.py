@@ -21,6 +21,7 @@ from perfmodel.comparison.compare import (
     format_change,
 )
 from perfmodel.errors import UsageError
+from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
 
 #: rows that one figure has room for; of more, those that change most
@@ -39,7 +40,8 @@ _FURTHEST = 3.0
 _AS_FACTOR = 9.0
 
 
-def compare_figure(found: Comparison) -> Figure:
+@plot.register
+def comparison_plot(found: Comparison) -> Figure:
     """Return the changes of all rows that have a time on both sides, with their intervals, threshold and gate.
 
     Raises

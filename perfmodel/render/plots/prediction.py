@@ -16,6 +16,7 @@ from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.prediction.explain import MEANINGS, Explained, explain
 from perfmodel.prediction.result import Prediction
+from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
 from perfmodel.render.plots.palette import PALETTE
 
@@ -52,7 +53,7 @@ _BAR_INCHES = 0.42
 _AXES_INCHES = 6.6
 
 
-def terms_figure(predictions: Iterable[Prediction]) -> Figure:
+def terms_plot(predictions: Iterable[Prediction]) -> Figure:
     """Return a horizontal stacked bar for each point, with its total, its 80 % interval and its bound.
 
     Raises
@@ -83,6 +84,11 @@ def terms_figure(predictions: Iterable[Prediction]) -> Figure:
     handles.append(Line2D([], [], color="0.1", lw=0, marker="D", markersize=5, markerfacecolor="white", label="bound"))
     figure.legend(handles=handles, loc="lower center", ncols=columns, fontsize=8.5, frameon=False)
     return figure
+
+
+@plot.register(Prediction)
+def _(result: Prediction | Sequence[Prediction]) -> Figure:
+    return terms_plot([result] if isinstance(result, Prediction) else result)
 
 
 def _title(points: Sequence[Explained], found: int) -> str:

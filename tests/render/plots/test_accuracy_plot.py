@@ -13,7 +13,7 @@ from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.accuracy.validate import Accuracy
 from perfmodel.errors import UsageError
 from perfmodel.operators.elementwise import Elementwise
-from perfmodel.render.plots.accuracy import MOST_POINTS, accuracy_figure
+from perfmodel.render.plots.accuracy import MOST_POINTS, accuracy_plot
 from perfmodel.render.plots.figure import save_figure
 
 
@@ -55,7 +55,7 @@ def drawn_boxes(figure):
 
 
 def test_every_row_is_a_point_in_its_familys_colour(made):
-    figure = accuracy_figure(made(gemm=(30, 0.1), softmax=(20, 0.2)))
+    figure = accuracy_plot(made(gemm=(30, 0.1), softmax=(20, 0.2)))
     (points,) = [c for c in figure.axes[0].collections if c.get_gid() == "rows"]
     assert len(points.get_offsets()) == 50
     assert len(np.unique(points.get_facecolors(), axis=0)) == 2
@@ -65,7 +65,7 @@ def test_every_row_is_a_point_in_its_familys_colour(made):
 
 
 def test_the_axes_are_equal_and_hold_every_point(made):
-    left = accuracy_figure(made(gemm=(200, 0.5))).axes[0]
+    left = accuracy_plot(made(gemm=(200, 0.5))).axes[0]
     assert left.get_xlim() == left.get_ylim()
     points = next(c for c in left.collections if c.get_gid() == "rows").get_offsets()
     assert points.min() > left.get_xlim()[0]
@@ -74,7 +74,7 @@ def test_the_axes_are_equal_and_hold_every_point(made):
 
 def test_the_histogram_counts_each_family_whole(made):
     # errors of 5 %: nearly all rows lie within the range that 98 % of all rows set
-    right = accuracy_figure(made(gemm=(2000, 0.05), softmax=(500, 0.05))).axes[1]
+    right = accuracy_plot(made(gemm=(2000, 0.05), softmax=(500, 0.05))).axes[1]
     families = [patch for patch in right.patches if isinstance(patch, StepPatch)]
     assert len(families) == 2
     for stairs in families:
@@ -84,7 +84,7 @@ def test_the_histogram_counts_each_family_whole(made):
 
 
 def test_of_many_rows_a_share_is_drawn_and_every_family_has_some(made):
-    figure = accuracy_figure(made(gemm=(60_000, 0.1), softmax=(300, 0.1)))
+    figure = accuracy_plot(made(gemm=(60_000, 0.1), softmax=(300, 0.1)))
     (points,) = [c for c in figure.axes[0].collections if c.get_gid() == "rows"]
     _, counts = np.unique(points.get_facecolors(), axis=0, return_counts=True)
     assert sorted(counts) == [300, MOST_POINTS * 60_000 // 60_300]
@@ -93,7 +93,7 @@ def test_of_many_rows_a_share_is_drawn_and_every_family_has_some(made):
 
 @pytest.mark.parametrize("families", [1, 4, 15])
 def test_no_text_leaves_the_figure_or_hides_other_text(made, families):
-    figure = accuracy_figure(made(**{f"family_{i:02d}": (40, 0.05 * (i + 1)) for i in range(families)}))
+    figure = accuracy_plot(made(**{f"family_{i:02d}": (40, 0.05 * (i + 1)) for i in range(families)}))
     boxes = drawn_boxes(figure)
     width, height = figure.get_size_inches() * figure.dpi
     for index, (text, box) in enumerate(boxes):
@@ -105,17 +105,17 @@ def test_no_text_leaves_the_figure_or_hides_other_text(made, families):
 
 @pytest.mark.parametrize("spread", [0.0, 1e-6, 3.0])
 def test_perfect_and_hopeless_predictions_can_be_drawn(made, spread):
-    figure = accuracy_figure(made(gemm=(50, spread)))
+    figure = accuracy_plot(made(gemm=(50, spread)))
     assert figure.axes[1].get_xlim()[1] <= 1.0
 
 
 def test_one_row_is_enough_and_none_is_not(made):
-    assert len(accuracy_figure(made(gemm=(1, 0.1))).axes) == 2
+    assert len(accuracy_plot(made(gemm=(1, 0.1))).axes) == 2
     with pytest.raises(UsageError, match="at least one row"):
-        accuracy_figure(Accuracy((), ()))
+        accuracy_plot(Accuracy((), ()))
 
 
 def test_equal_data_give_equal_files(made, tmp_path):
     for name in ("a.svg", "b.svg"):
-        save_figure(accuracy_figure(made(gemm=(50, 0.1))), tmp_path / name)
+        save_figure(accuracy_plot(made(gemm=(50, 0.1))), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

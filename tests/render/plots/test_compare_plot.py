@@ -10,7 +10,7 @@ from perfmodel.comparison.compare import Rules, compare
 from perfmodel.comparison.noise import Centre
 from perfmodel.comparison.pairing import BenchRow, BenchRun
 from perfmodel.errors import UsageError
-from perfmodel.render.plots.comparison import COLORS, MOST_ROWS, compare_figure
+from perfmodel.render.plots.comparison import COLORS, MOST_ROWS, comparison_plot
 
 
 def run(times, names=None, error=0.002, devices=None):
@@ -40,7 +40,7 @@ def texts(figure):
 
 def test_dots_and_intervals_are_those_of_the_changes_and_the_largest_slowdown_is_on_top():
     found = comparison([1.0, 1.3, 0.8])
-    figure = compare_figure(found)
+    figure = comparison_plot(found)
     by_place = sorted(found.changes, key=lambda change: -change.change)
     assert [line.get_xdata()[0] for line in drawn(figure, "change")] == [change.change for change in by_place]
     for line, change in zip(drawn(figure, "interval"), by_place, strict=True):
@@ -51,14 +51,14 @@ def test_dots_and_intervals_are_those_of_the_changes_and_the_largest_slowdown_is
 
 
 def test_the_gate_is_a_line_and_the_threshold_a_band():
-    axes = compare_figure(comparison([1.0], limit=0.05)).axes[0]
+    axes = comparison_plot(comparison([1.0], limit=0.05)).axes[0]
     assert [line.get_xdata()[0] for line in axes.get_lines() if line.get_gid() == "limit"] == [0.05]
     (band,) = [patch for patch in axes.patches if patch.get_gid() == "threshold"]
     assert (band.get_x(), band.get_width()) == (pytest.approx(-0.02), pytest.approx(0.04))
 
 
 def test_a_change_or_interval_that_is_far_larger_than_the_others_ends_in_an_arrow():
-    figure = compare_figure(comparison([1.01] * 20 + [60.0]))
+    figure = comparison_plot(comparison([1.01] * 20 + [60.0]))
     high = figure.axes[0].get_xlim()[1]
     assert high < 3.5
     assert len(drawn(figure, "change")) == 20
@@ -68,7 +68,7 @@ def test_a_change_or_interval_that_is_far_larger_than_the_others_ends_in_an_arro
 
 def test_of_many_rows_those_that_change_most_are_drawn():
     ratios = [1.0] * 30 + list(np.linspace(1.1, 2.0, MOST_ROWS))
-    figure = compare_figure(comparison(ratios))
+    figure = comparison_plot(comparison(ratios))
     assert len(drawn(figure, "change")) == MOST_ROWS
     assert min(line.get_xdata()[0] for line in drawn(figure, "change")) == pytest.approx(0.1)
     assert any(f"{MOST_ROWS} of 90 rows" in text for text in texts(figure))
@@ -83,15 +83,15 @@ def test_of_many_rows_those_that_change_most_are_drawn():
     ],
 )
 def test_no_text_is_cut_off_or_lies_on_another(check_texts, ratios, names):
-    check_texts(compare_figure(comparison(ratios, names, limit=0.05)))
+    check_texts(comparison_plot(comparison(ratios, names, limit=0.05)))
 
 
 def test_rows_of_several_devices_say_which():
-    figure = compare_figure(comparison([1.0, 1.1], ["a", "a"], devices=["GPU 0", "GPU 1"]))
+    figure = comparison_plot(comparison([1.0, 1.1], ["a", "a"], devices=["GPU 0", "GPU 1"]))
     assert {"a, GPU 0", "a, GPU 1"} <= set(texts(figure))
 
 
 def test_nothing_to_compare_is_said():
     lost = BenchRun("b", (BenchRow({"op": "op0", "name": "op0"}, None, "failed"),))
     with pytest.raises(UsageError, match="needs a row"):
-        compare_figure(compare([run([1.0])], [lost]))
+        comparison_plot(compare([run([1.0])], [lost]))

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.prediction.explain import MEANINGS
-from perfmodel.render.plots.prediction import MOST_BARS, color, terms_figure
+from perfmodel.render.plots.prediction import MOST_BARS, color, terms_plot
 
 
 def made(terms, name="", low=0.8, high=1.3, **more):
@@ -44,7 +44,7 @@ def texts(figure):
 
 
 def test_bars_are_as_long_as_their_times():
-    figure = terms_figure([made({"math": 8e-6, "launch": 2e-6}), made({"math": 3e-6, "dram": 9e-6})])
+    figure = terms_plot([made({"math": 8e-6, "launch": 2e-6}), made({"math": 3e-6, "dram": 9e-6})])
     assert bars(figure) == {
         "math": pytest.approx([8.0, 3.0]),
         "dram": pytest.approx([0.0, 9.0]),
@@ -57,20 +57,20 @@ def test_bars_are_as_long_as_their_times():
 
 
 def test_times_that_differ_much_are_drawn_as_shares():
-    figure = terms_figure([made({"math": 8e-6, "launch": 2e-6}), made({"math": 1.0, "launch": 1.0})])
+    figure = terms_plot([made({"math": 8e-6, "launch": 2e-6}), made({"math": 1.0, "launch": 1.0})])
     assert bars(figure) == {"math": pytest.approx([80, 50]), "launch": pytest.approx([20, 50])}
     assert figure.axes[0].get_xlabel() == "share of the predicted time [%]"
 
 
 def test_bound_and_interval_stand_where_they_belong():
-    axes = terms_figure([made({"math": 8e-3, "launch": 2e-3})]).axes[0]
+    axes = terms_plot([made({"math": 8e-3, "launch": 2e-3})]).axes[0]
     (bound,) = [line for line in axes.lines if line.get_gid() == "bound"]
     assert bound.get_xdata() == pytest.approx([5.0])
     assert any(np.allclose(line.get_xdata(), [8.0, 13.0]) for line in axes.lines if len(line.get_xdata()) == 2)
 
 
 def test_a_prediction_without_an_interval_has_none():
-    figure = terms_figure([made({"math": 8e-6}, low=np.nan, high=np.nan)])
+    figure = terms_plot([made({"math": 8e-6}, low=np.nan, high=np.nan)])
     assert "8 us" in texts(figure)
     assert len(figure.axes[0].lines) == 1
 
@@ -85,7 +85,7 @@ def test_colours_are_the_same_everywhere_and_all_different():
 
 def test_of_a_long_sweep_an_even_part_is_drawn():
     sizes = np.arange(1, 101) * 1e6
-    figure = terms_figure([pm.predict(pm.Elementwise(numel=sizes), pm.hardware("a100-sxm4-80gb"))])
+    figure = terms_plot([pm.predict(pm.Elementwise(numel=sizes), pm.hardware("a100-sxm4-80gb"))])
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert len(labels) == MOST_BARS
     assert labels[0] == "elementwise fp32\nnumel=1000000 kind=add"
@@ -96,10 +96,10 @@ def test_of_a_long_sweep_an_even_part_is_drawn():
 def test_machines_are_named_where_there_are_several():
     op = pm.Elementwise(numel=1e6)
     machines = [pm.hardware(name) for name in ("a100-sxm4-80gb", "v100-pcie-32gb")]
-    both = terms_figure([pm.predict(op, machine) for machine in machines])
+    both = terms_plot([pm.predict(op, machine) for machine in machines])
     first_lines = [label.get_text().splitlines()[0] for label in both.axes[0].get_yticklabels()]
     assert first_lines == [f"elementwise fp32 on {machine.name}" for machine in machines]
-    one = terms_figure([pm.predict(op, machines[0])])
+    one = terms_plot([pm.predict(op, machines[0])])
     assert "on a100-sxm4-80gb as a sum (kernel time, cold caches)" in " ".join(texts(one))
 
 
@@ -107,7 +107,7 @@ def test_machines_are_named_where_there_are_several():
 def test_no_text_leaves_the_figure_or_hides_other_text(count):
     terms = {name: (index + 1) * 1e-6 for index, name in enumerate(MEANINGS)}
     points = [made(terms, name=f"a_rather_long_name_of_an_operator_{i}", high=1 + i / 10) for i in range(count)]
-    figure = terms_figure(points)
+    figure = terms_plot(points)
     FigureCanvasAgg(figure).draw()
     found = [t for t in figure.findobj(Text) if t.get_text().strip() and t.get_visible()]
     boxes = [(t.get_text(), t.get_window_extent()) for t in found]
@@ -121,4 +121,4 @@ def test_no_text_leaves_the_figure_or_hides_other_text(count):
 
 def test_nothing_to_draw_is_said():
     with pytest.raises(UsageError, match="needs a prediction"):
-        terms_figure([])
+        terms_plot([])

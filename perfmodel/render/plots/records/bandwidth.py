@@ -21,7 +21,8 @@ from perfmodel.errors import UsageError
 from perfmodel.render.plots.ceilings import Slope, slopes
 from perfmodel.render.plots.figure import label_right, new_figure, printable, spread
 from perfmodel.render.plots.palette import CEILING_COLOR, DASHES, PALETTE, SHAPES
-from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label
+from perfmodel.render.plots.records import Pairs
+from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label, rows_of_dtype
 
 #: all in inches
 _AXES, _TALL, _LEFT, _RIGHT, _TOP, _XLABEL = 6.6, 4.2, 0.95, 2.0, 0.72, 0.7
@@ -31,6 +32,23 @@ _UNEQUAL = 30.0
 #: a cache's bandwidth is shown up to this factor above what was achieved and above main memory's
 _NEAR = 3.0
 _POINTS_PER_INCH = 72.0
+
+
+def record_plot(pairs: Pairs, *, dtype: str | None, title: str | None) -> Figure:
+    """Return the bandwidth plot of the rows of one machine.
+
+    Raises
+    ------
+    UsageError
+        When the rows are of several machines, or none has a bandwidth.
+    """
+    if len(pairs) > 1:
+        names = ", ".join(machine.name for machine, _ in pairs)
+        raise UsageError(
+            f"the records are of several machines: {names}.", place="--kind bandwidth", remedy="Draw one at a time."
+        )
+    ((machine, rows),) = pairs
+    return bandwidth_plot(rows_of_dtype(rows, dtype), machine, title)
 
 
 @dataclass

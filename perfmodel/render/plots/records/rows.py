@@ -1,4 +1,4 @@
-"""What plots of a bench record's rows share: a name for each row, and a legend below the axes."""
+"""Rows of a bench record on a plot: which of them, a name for each, and a legend below the axes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.render.plots.figure import printable
+from perfmodel.render.plots.records import Rows
 
 LONGEST_LABEL = 72
 #: height of a row of the legend (8 pt and its spacing, 1.4 times that), width of a character of 8 pt text [inches]
 _LEGEND_ROW, _LETTER = 0.16, 0.07
 
 
+def rows_of_dtype(rows: Rows, dtype: str | None) -> Rows:
+    """Return the rows of a dtype; None returns all."""
+    wanted = canonical_dtype(dtype, place="--dtype") if dtype else None
+    return [row for row in rows if wanted in (None, row["dtype"])]
+
+
 def row_label(row: Mapping[str, Any], dimensions: str | None = None) -> str:
-    """Return "gemm m=64 n=64 k=64 fp16 torch.matmul" for a row, or with other words for its dimensions."""
-    told = str(row.get("dimensions") or "") if dimensions is None else dimensions
-    words = (row.get("name") or row.get("op"), told, row.get("dtype"), row.get("kernel"))
+    """Return "gemm m=64 n=64 k=64 fp16 torch.matmul" for a row; ``dimensions`` replaces its own."""
+    sizes = str(row.get("dimensions") or "") if dimensions is None else dimensions
+    words = (row.get("name") or row.get("op"), sizes, row.get("dtype"), row.get("kernel"))
     return printable(" ".join(str(word) for word in words if word), LONGEST_LABEL)
 
 
@@ -38,7 +46,7 @@ def legend_height(labels: Sequence[str], width_inches: float) -> float:
 def add_legend(figure: Figure, handles: Sequence[Line2D], width_inches: float) -> None:
     """Write the legend at the bottom of a figure."""
     labels = [str(handle.get_label()) for handle in handles]
-    made = figure.legend(
+    legend = figure.legend(
         handles=list(handles),
         loc="lower center",
         ncols=legend_columns(labels, width_inches),
@@ -48,5 +56,5 @@ def add_legend(figure: Figure, handles: Sequence[Line2D], width_inches: float) -
         labelspacing=0.35,
         columnspacing=1.4,
     )
-    for text in made.get_texts():
+    for text in legend.get_texts():
         text.set_parse_math(False)

@@ -18,7 +18,8 @@ from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.figure import new_figure, printable
 from perfmodel.render.plots.palette import PALETTE
-from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label
+from perfmodel.render.plots.records import Pairs
+from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label, rows_of_dtype
 
 Floats = NDArray[np.float64]
 
@@ -43,6 +44,11 @@ class _Series:
     time_s: Floats
     rate: Floats
     readings: Mapping[str, Floats]
+
+
+def record_plot(pairs: Pairs, *, dtype: str | None, title: str | None) -> Figure:
+    """Return the time series of the rows of all machines."""
+    return sustain_plot(rows_of_dtype([row for _, rows in pairs for row in rows], dtype), title)
 
 
 def sustain_plot(rows: Iterable[Mapping[str, Any]], title: str | None = None) -> Figure:
