@@ -2,10 +2,10 @@
 
     python scripts/pages.py            (or: make pages)
 
-A ``console`` block holds commands (``$ perfmodel ...``) with what a terminal of 96 columns shows of stdout, or of
-stderr where a command prints nothing on stdout; ``$ echo $?`` shows the exit code of the command above it. An output
-that stands whole is written anew; one with ``...``, which stands for any text, is only checked. tests/test_pages.py
-checks both kinds.
+A ``console`` block holds commands (``$ perfmodel ...``, or ``$ COLUMNS=120 perfmodel ...``) with what a terminal of 80
+columns shows of stdout, or of stderr where a command prints nothing on stdout; ``$ echo $?`` shows the exit code of the
+command above it. An output that stands whole is written anew; one with ``...``, which stands for any text, is only
+checked. tests/test_pages.py checks both kinds.
 
 Commands of a page run one after another in a folder of their own that holds ``examples``. A page names a file from
 ``PERFMODEL_DATA`` with a comment, ``<!-- trace.json.gz: traces/some_trace.json.gz -->``; its commands need that folder.
@@ -24,11 +24,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from perfmodel.cli.app import run
 
 ROOT = Path(__file__).resolve().parents[1]
-WIDTH = 96
+WIDTH = 80
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -83,19 +84,23 @@ class _Terminal(io.StringIO):
 
 def printed(command: str) -> tuple[str, int]:
     """Return what a command prints in a terminal, and its exit code."""
-    program, *arguments = shlex.split(command.replace("\\\n", " "))
+    width, program, *arguments = shlex.split(command.replace("\\\n", " "))
+    if not width.startswith("COLUMNS="):
+        width, program, arguments = f"COLUMNS={WIDTH}", width, [program, *arguments]
     if program != "perfmodel":
         raise ValueError(f"{command!r} is no command of perfmodel")
+    settings = {"COLUMNS": width.partition("=")[2], "NO_COLOR": "1"}
     out, err = _Terminal(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with mock.patch.dict(os.environ, settings), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        os.environ.pop("PERFMODEL_HARDWARE", None)
         code = run(arguments)
     return out.getvalue() or err.getvalue(), code
 
 
 @contextlib.contextmanager
 def workplace(needed: dict[str, str], data: Path | None) -> Iterator[None]:
-    """Work in a new folder with the examples and the files that a page needs, in a terminal of `WIDTH` columns."""
-    before, settings = Path.cwd(), dict(os.environ)
+    """Work in a new folder with the examples and the files that a page needs."""
+    before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "examples").symlink_to(ROOT / "examples")
         for name, path in needed.items():
@@ -103,14 +108,10 @@ def workplace(needed: dict[str, str], data: Path | None) -> Iterator[None]:
                 raise FileNotFoundError(f"{name} needs PERFMODEL_DATA")
             (Path(folder) / name).symlink_to(data / path)
         os.chdir(folder)
-        os.environ.update(COLUMNS=str(WIDTH), NO_COLOR="1")
-        os.environ.pop("PERFMODEL_HARDWARE", None)
         try:
             yield
         finally:
             os.chdir(before)
-            os.environ.clear()
-            os.environ.update(settings)
 
 
 def outputs(text: str, data: Path | None) -> Iterator[tuple[Example, str]]:
