@@ -95,7 +95,7 @@ def _option(parameter: Any, context: Any) -> tuple[str, str, str]:
         return f"`{parameter.metavar or parameter.name.upper()}`", parameter.help, required
     value = "" if isinstance(parameter.default, bool) else f" {parameter.metavar or _value(parameter, context)}"
     names = ", ".join(f"`{option}{value}`" for option in sorted(parameter.opts, key=len, reverse=True))
-    shown = parameter.show_default and parameter.default not in (None, False, "")
+    shown = parameter.show_default and not any(parameter.default is nothing for nothing in (None, False, ""))
     return names, parameter.help, f"`{parameter.default}`" if shown else "required" if parameter.required else ""
 
 
@@ -164,9 +164,28 @@ def machines() -> str:
 
 def terms() -> str:
     """Return a table of the terms that predictions are the sum of."""
-    from perfmodel.prediction.explain import MEANINGS
+    from perfmodel.prediction.latency.families import known_terms
 
-    return table(("Term", "Meaning"), [(f"`{name}`", meaning) for name, meaning in MEANINGS.items()])
+    rows = [(f"`{name}`", f"`{term.limiter}`", term.meaning) for name, term in known_terms().items()]
+    return table(("Term", "Limiter", "Meaning"), rows)
+
+
+def constants() -> str:
+    """Return a section for each latency family: what it serves, and its constants."""
+    from perfmodel.prediction.latency.families import family, family_names
+
+    return "\n\n".join(_family(family(name)) for name in family_names())
+
+
+def _family(family: Any) -> str:
+    from perfmodel.core.units import format_si
+
+    rows = [
+        (f"`{constant.name}`", constant.meaning, " to ".join(format_si(end, constant.unit) for end in ends))
+        for constant in family.all_constants
+        if (ends := (constant.low, constant.high))
+    ]
+    return f"#### {family.name}\n\n{table(('Constant', 'Meaning', 'Allowed'), rows)}"
 
 
 #: sections of the reference: title -> packages of perfmodel whose public names it holds
@@ -211,6 +230,7 @@ def public_names() -> list[tuple[str, str]]:
 PARTS: dict[str, Callable[..., str]] = {
     "api": api,
     "commands": commands,
+    "constants": constants,
     "machines": machines,
     "operators": operators,
     "options": options,
