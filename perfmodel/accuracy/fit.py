@@ -1,15 +1,14 @@
-"""Fitting the constants of a family to measured rows: robust, from few rows, and honest about what rows can tell.
+"""Fitting the constants of a family to measured rows: robust, from few rows, with the certainty of each constant.
 
-The fit is a maximum-a-posteriori estimate. Each constant c is lognormal about its default with the spread that
-machines have (`Constant.spread`), each row's log(predicted / measured) is spread about zero with heavy tails:
+The fit is a maximum-a-posteriori estimate. Each constant c is lognormal about its default with the spread over machines
+(`Constant.spread`); each row's log(predicted / measured) is distributed about zero with heavy tails:
 
     minimise  sum_i w_i r_i^2 / s^2  +  sum_j ((ln c_j - ln default_j) / spread_j)^2
 
 with s the robust scale of the residuals and w_i = 1 / sqrt(1 + (r_i / s)^2), which makes the sum behave like the
-absolute error for rows far off (pseudo-Huber; P. J. Huber, "Robust statistics", 1981, section 7.8), by
-Levenberg's damped Gauss-Newton steps with a numerical Jacobian. A constant that the rows say nothing about keeps
-its default, since only the second sum pulls at it; how little they say is the ratio of its posterior deviation to
-its spread.
+absolute error for outliers (pseudo-Huber; P. J. Huber, "Robust statistics", 1981, section 7.8), by Levenberg's damped
+Gauss-Newton steps with a numerical Jacobian. A constant that the rows do not determine keeps its default, since only
+the second sum depends on it; its certainty is the ratio of its posterior deviation to its spread.
 """
 
 from __future__ import annotations
@@ -22,32 +21,32 @@ from numpy.typing import NDArray
 
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.family import HOST_CONSTANTS, Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 
 Floats = NDArray[np.float64]
 
-#: above this share of its prior spread, a constant's posterior deviation says that the rows do not identify it
+#: a constant whose posterior deviation is more than this share of its prior spread is not identified by the rows
 UNIDENTIFIED = 0.7
-#: a constant that rows have moved by more than this share of its spread is kept, however uncertain
+#: a constant that the rows have moved by more than this share of its spread counts as identified, however uncertain
 FAR = 0.5
-#: no row is trusted better than this: shapes that a closed form cannot tell apart differ by as much
+#: least scale of the residuals: shapes that a closed form cannot distinguish differ by this much
 NOISE = 0.03
-#: rows of one machine are not independent (one clock, one library), so that beyond this many more rows add no weight
+#: rows of one machine are not independent (one clock, one library), so more rows than this add no weight
 MOST_EVIDENCE = 400.0
 
 
 @dataclass(frozen=True)
 class Group:
-    """Measured calls that share everything but their sizes.
+    """Measured calls that differ only in their sizes.
 
     Attributes
     ----------
-    op : one operator whose dimensions are arrays of the rows' length.
-    machine : on which it ran.
+    op : one operator whose dimensions are arrays with one value per row.
+    machine : the machine that it ran on.
     conditions : what the times mean.
     time_s : measured time of each row [s].
-    weight : how much each row counts.
+    weight : weight of each row.
     """
 
     op: Operator
@@ -60,22 +59,22 @@ class Group:
         return int(self.time_s.size)
 
     def take(self, chosen: NDArray[np.bool_]) -> Group:
-        """Return the rows that a mask chooses."""
+        """Return the rows that a mask selects."""
         sizes = {key: value[chosen] for key, value in self.op.params().items() if np.ndim(value)}
         return replace(self, op=replace(self.op, **sizes), time_s=self.time_s[chosen])
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Fitted constants and what the rows could tell.
+    """Fitted constants, and how well the rows determine them.
 
     Attributes
     ----------
-    values : constant -> fitted value, or the default where the rows do not identify it.
+    values : constant -> fitted value, or the default if the rows do not identify it.
     unidentified : the constants that the rows do not identify.
-    certainty : constant -> posterior over prior deviation; 0 is certain, 1 is nothing learnt.
+    certainty : constant -> posterior over prior deviation; 0 is certain, 1 means that the rows tell nothing.
     scale : robust scale of the residuals ln(predicted / measured).
-    rows : number of rows used.
+    rows : number of rows.
     """
 
     values: dict[str, float]
@@ -105,19 +104,19 @@ def fit(
     free: Sequence[str] | None = None,
     steps: int = 30,
 ) -> Fit:
-    """Return the constants of a family that explain the rows best.
+    """Return the constants of a family that fit the rows best.
 
     Parameters
     ----------
-    family : whose constants.
+    family : the family of the constants.
     groups : the rows; several machines share one set of constants, which makes it a set of defaults.
-    start : the defaults to start from and to be pulled towards; those of the constants where None.
-    free : names of the constants to fit; all where None.
+    start : the prior, where the fit starts too; None for the defaults of the constants.
+    free : names of the constants to fit; None for all.
     steps : most Gauss-Newton steps.
     """
     constants = family.all_constants
-    if not any(group.conditions.timing == "event" for group in groups):
-        constants = tuple(c for c in constants if c.name not in ("host", "hidden"))
+    if not any(group.conditions.timing.includes_host for group in groups):
+        constants = tuple(c for c in constants if c not in HOST_CONSTANTS)
     base = {c.name: c.default for c in family.all_constants} | dict(start or {})
     chosen = [c for c in constants if free is None or c.name in free]
     certainty: dict[str, float] = {}
@@ -130,14 +129,14 @@ def fit(
         if not problem.free:
             guess, scale = base, _scale(problem.residuals(problem.prior))
             break
-        # Where another path is always faster, a constant of a slower one has no slope: two starts see more than one.
+        # a constant of a path that is never the fastest has no slope; two starts find more than one
         point, scale = min(
             (_minimise(problem, problem.point(values), steps) for values in starts), key=lambda end: problem.total(*end)
         )
         certainty |= dict(zip((c.name for c in problem.free), problem.certainty(point, scale).tolist(), strict=True))
         guess = problem.values(point)
         starts = [guess]
-        # Two constants may be known together and neither alone: fixing one of them may identify the other.
+        # rows may determine two constants together but neither alone: fixing one of them may identify the other
         vague = problem.vaguest(point, certainty)
         if vague is None:
             break
@@ -164,9 +163,9 @@ class _Problem:
         return point
 
     def vaguest(self, point: Floats, certainty: Values) -> str | None:
-        """Return the constant that the rows tell least about, None where they tell enough of all.
+        """Return the constant that the rows determine least, or None if they determine all well enough.
 
-        One that the rows have moved far from its default is theirs, however wide its own deviation is.
+        A constant that the rows have moved far from its default counts as determined, however large its deviation.
         """
         moved = np.abs(point - self.prior) / self.spread
         vague = {
@@ -177,14 +176,16 @@ class _Problem:
         return max(vague, key=lambda name: vague[name]) if vague else None
 
     def values(self, point: Floats) -> dict[str, float]:
+        """Return all constants, with the free ones at a point."""
         fitted = {c.name: float(np.exp(x)) for c, x in zip(self.free, point, strict=True)}
         return {**self.base, **fitted}
 
     def residuals(self, point: Floats) -> Floats:
+        """Return ln(predicted / measured) of all rows."""
         return log_ratio(self.family, self.values(point), self.groups)
 
     def jacobian(self, point: Floats) -> Floats:
-        """Central differences: wave counts and split choices are steps, so the step has to span some of them."""
+        """Return the central differences; wave counts and split choices are steps, and each has to span some."""
         columns = []
         for index in range(len(point)):
             step = np.zeros_like(point)
@@ -195,11 +196,12 @@ class _Problem:
         return np.stack(columns, axis=1)
 
     def cost(self, residuals: Floats, point: Floats, scale: float) -> float:
+        """Return the sum that the fit minimises."""
         rows = 2.0 * self.weights * (np.sqrt(1.0 + (residuals / scale) ** 2) - 1.0)
         return float(rows.sum() + (((point - self.prior) / self.spread) ** 2).sum())
 
     def total(self, point: Floats, scale: float) -> float:
-        """Return the negative logarithm of the posterior at a point, the scale of its residuals included."""
+        """Return the negative logarithm of the posterior at a point, including the scale of its residuals."""
         return self.cost(self.residuals(point), point, scale) + 2.0 * float(self.weights.sum()) * float(np.log(scale))
 
     def curvature(self, jacobian: Floats, residuals: Floats, scale: float) -> tuple[Floats, Floats]:
@@ -208,6 +210,7 @@ class _Problem:
         return jacobian.T @ (robust[:, None] * jacobian), robust
 
     def certainty(self, point: Floats, scale: float) -> Floats:
+        """Return the posterior over the prior deviation of the free constants."""
         jacobian, residuals = self.jacobian(point), self.residuals(point)
         matrix, _ = self.curvature(jacobian, residuals, scale)
         covariance = np.linalg.inv(matrix + np.diag(1.0 / self.spread**2))
@@ -216,7 +219,7 @@ class _Problem:
 
 
 def _scale(residuals: Floats) -> float:
-    """Return the robust scale of residuals: 1.48 times their median size, at least the noise of any row."""
+    """Return the robust scale of residuals: 1.48 times their median absolute value, at least `NOISE`."""
     return max(NOISE, 1.4826 * float(np.median(np.abs(residuals))))
 
 

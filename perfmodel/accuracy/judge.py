@@ -1,4 +1,4 @@
-"""Measured calls set beside what the model says of them, each in its own view of time."""
+"""Measured calls beside their predictions, each under its own conditions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction, Text
 
 Floats = NDArray[np.float64]
-#: rows that are predicted at once: what a sweep needs for each stays bounded
+#: rows that are predicted at once, which bounds the memory of a sweep
 CHUNK = 50_000
 
 
 @dataclass(frozen=True)
 class JudgedCalls:
-    """Measured calls beside what the model says of them; arrays have the length of the calls.
+    """Measured calls beside their predictions; arrays have one value per call.
 
     Attributes
     ----------
-    calls : what was measured.
-    hardware : the machine that they were predicted on.
-    predicted_s, low_s, high_s : the time to expect and its 80 % interval [s].
+    calls : the measured calls.
+    hardware : the machine of the predictions.
+    predicted_s, low_s, high_s : the expected time and its 80 % interval [s].
     bound_s : the datasheet roofline [s].
     family, calibration, regime : as in `Prediction`.
     """
@@ -45,18 +45,18 @@ class JudgedCalls:
     regime: Text
 
     def label(self, key: str) -> Any:
-        """Return what a grouping key says of the calls: one label, or an array of them."""
+        """Return the label of the calls under a grouping key, or an array of labels."""
         if key in GROUPINGS:
             return GROUPINGS[key](self)
         value = self.calls.op.params().get(key, "")
         return str(value).lower() if isinstance(value, bool) else value
 
     def prediction(self, index: int) -> Prediction:
-        """Return the prediction of one row again, with its terms."""
+        """Return the prediction of one row with its terms."""
         return _predict(self.calls.one(index), self.hardware)
 
 
-#: what rows can be grouped by, beside the dimensions of their operators
+#: grouping key -> label of the calls; dimensions of operators are grouping keys too
 GROUPINGS: dict[str, Callable[[JudgedCalls], Any]] = {
     "family": lambda judged: judged.family,
     "hardware": lambda judged: judged.hardware.name,
@@ -66,16 +66,21 @@ GROUPINGS: dict[str, Callable[[JudgedCalls], Any]] = {
     "op": lambda judged: judged.calls.op.op,
     "implementation": lambda judged: judged.calls.implementation,
     "library": lambda judged: judged.calls.library,
-    "timing": lambda judged: judged.calls.timing,
-    "cache": lambda judged: judged.calls.cache,
+    "timing": lambda judged: str(judged.calls.timing),
+    "cache": lambda judged: str(judged.calls.cache),
     "table": lambda judged: os.path.basename(judged.calls.place),
 }
 
 
-def judged_calls(
+def judge_calls(
     tables: Iterable[Measurements], find: Callable[[str], Hardware], *, flagged: bool = False
 ) -> tuple[tuple[JudgedCalls, ...], tuple[Skipped, ...]]:
-    """Predict the rows of some tables; see `perfmodel.accuracy.validate.judge`."""
+    """Predict the rows of some tables; see `perfmodel.accuracy.validate.judge`.
+
+    Returns
+    -------
+    The judged calls, and the rows that are left out, by reason.
+    """
     skips = Skips()
     judged: list[JudgedCalls] = []
     for table in tables:
@@ -85,36 +90,36 @@ def judged_calls(
             if kept is None:
                 continue
             try:
-                judged.extend(_judged(kept, find(calls.hardware), skips))
+                judged.extend(_predicted_parts(kept, find(calls.hardware), skips))
             except UsageError as error:
                 skips.add(reason_of(error), calls.place, kept.line)
     return tuple(judged), skips.all()
 
 
 def _unflagged(calls: MeasuredCalls, skips: Skips) -> MeasuredCalls | None:
-    """Return the calls that nobody doubts, None where there are none."""
-    doubted = calls.flags != ""
-    for flag in np.unique(calls.flags[doubted]):
+    """Return the calls without a flag, or None if every call has one."""
+    flagged = calls.flags != ""
+    for flag in np.unique(calls.flags[flagged]):
         skips.add(f"flagged {flag}", calls.place, calls.line[calls.flags == flag])
-    if doubted.all():
+    if flagged.all():
         return None
-    return calls.take(~doubted) if doubted.any() else calls
+    return calls.take(~flagged) if flagged.any() else calls
 
 
-def _judged(calls: MeasuredCalls, hardware: Hardware, skips: Skips) -> list[JudgedCalls]:
-    """Predict calls a chunk at a time, so that the memory a sweep needs stays bounded."""
-    made = []
+def _predicted_parts(calls: MeasuredCalls, hardware: Hardware, skips: Skips) -> list[JudgedCalls]:
+    """Predict calls in chunks; rows without a prediction are skipped."""
+    parts = []
     for start in range(0, len(calls), CHUNK):
         part = calls.take(slice(start, start + CHUNK)) if len(calls) > CHUNK else calls
-        predicted = _predict(part, hardware)
-        good = np.isfinite(np.broadcast_to(predicted.predicted_time_s, len(part)))
-        if not good.all():
-            skips.add(f"no prediction on {hardware.name}", part.place, part.line[~good])
-            part = part.take(good)
-            predicted = _predict(part, hardware) if len(part) else predicted
+        prediction = _predict(part, hardware)
+        finite = np.isfinite(np.broadcast_to(prediction.predicted_time_s, len(part)))
+        if not finite.all():
+            skips.add(f"no prediction on {hardware.name}", part.place, part.line[~finite])
+            part = part.take(finite)
+            prediction = _predict(part, hardware) if len(part) else prediction
         if len(part):
-            made.append(_beside(part, hardware, predicted))
-    return made
+            parts.append(_judged(part, hardware, prediction))
+    return parts
 
 
 def _predict(calls: MeasuredCalls, hardware: Hardware) -> Prediction:
@@ -122,18 +127,20 @@ def _predict(calls: MeasuredCalls, hardware: Hardware) -> Prediction:
     return predict(calls.op, hardware, timing=conditions.timing, cache=conditions.cache, library=conditions.library)
 
 
-def _beside(calls: MeasuredCalls, hardware: Hardware, predicted: Prediction) -> JudgedCalls:
+def _judged(calls: MeasuredCalls, hardware: Hardware, prediction: Prediction) -> JudgedCalls:
+    """Return measured calls beside their prediction."""
+
     def whole(value: Any) -> Floats:
         return np.broadcast_to(np.asarray(value, dtype=np.float64), (len(calls),))
 
     return JudgedCalls(
         calls=calls,
         hardware=hardware,
-        predicted_s=whole(predicted.predicted_time_s),
-        low_s=whole(predicted.predicted_time_low_s),
-        high_s=whole(predicted.predicted_time_high_s),
-        bound_s=whole(predicted.bound_time_s),
-        family=predicted.family,
-        calibration=predicted.calibration,
-        regime=predicted.regime,
+        predicted_s=whole(prediction.predicted_time_s),
+        low_s=whole(prediction.predicted_time_low_s),
+        high_s=whole(prediction.predicted_time_high_s),
+        bound_s=whole(prediction.bound_time_s),
+        family=prediction.family,
+        calibration=prediction.calibration,
+        regime=prediction.regime,
     )

@@ -1,4 +1,4 @@
-"""Measured calls of operators: what a table of measurements holds, ready to be predicted in one sweep."""
+"""Measured calls of operators: the content of a table of measurements, ready to be predicted in one sweep."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.units import format_count
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import PerfModelError
 from perfmodel.operators.base import Operator
@@ -17,17 +18,16 @@ from perfmodel.prediction.conditions import Conditions
 
 @dataclass(frozen=True)
 class MeasuredCalls:
-    """Calls of one operator on one machine that differ in their sizes only.
+    """Calls of one operator on one machine that differ only in their sizes.
 
     Attributes
     ----------
-    hardware : the machine's name as the table has it.
-    op : one operator; each of its sizes that vary is an array of the rows' length.
+    hardware : the machine's name in the table.
+    op : one operator; each size that varies is an array with one value per row.
     time_s : measured time of each row [s].
-    timing : "event" (round a framework's call), "graph" (a replayed CUDA graph) or "kernel" (a profiler).
-    cache : "warm", "rotating" (several buffers in turn) or "flushed".
-    implementation : whose kernel, as the table has it: "library-version/detail".
-    flags : what the table's author says of each row, "" mostly.
+    timing, cache : the interval that was timed, and the state of the caches.
+    implementation : the kernel's origin in the table: "library-version/detail".
+    flags : doubts of the table's author about each row; usually "".
     place : the file.
     line : line of each row in it.
     """
@@ -35,12 +35,16 @@ class MeasuredCalls:
     hardware: str
     op: Operator
     time_s: NDArray[np.float64]
-    timing: str
-    cache: str
+    timing: Timing
+    cache: CacheState
     implementation: str
     flags: NDArray[np.str_]
     place: str
     line: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "timing", Timing(self.timing))
+        object.__setattr__(self, "cache", CacheState(self.cache))
 
     @property
     def library(self) -> str:
@@ -49,15 +53,15 @@ class MeasuredCalls:
 
     @property
     def conditions(self) -> Conditions:
-        """What these times mean."""
-        timing = Timing.EVENT if self.timing == Timing.EVENT else Timing.KERNEL
-        return Conditions(timing, CacheState(self.cache), self.library)
+        """The conditions that these times hold for; a replayed graph is timed on the device, as a kernel is."""
+        timing = self.timing if self.timing.includes_host else Timing.KERNEL
+        return Conditions(timing, self.cache, self.library)
 
     def __len__(self) -> int:
         return int(self.time_s.size)
 
     def take(self, chosen: NDArray[Any] | slice) -> MeasuredCalls:
-        """Return the rows that a mask, an index array or a slice chooses."""
+        """Return the rows that a mask, an index array or a slice selects."""
         sizes = {key: value[chosen] for key, value in self.op.params().items() if np.ndim(value)}
         return replace(
             self,
@@ -68,7 +72,7 @@ class MeasuredCalls:
         )
 
     def one(self, index: int) -> MeasuredCalls:
-        """Return one row, with sizes that are plain numbers."""
+        """Return one row, with plain numbers as sizes."""
         given = {key: value for key, value in self.op.params().items() if key not in self.op._derived}
         sizes = {key: value[index].item() for key, value in given.items() if np.ndim(value)}
         op = type(self.op)(**{**given, **sizes}, dtype=self.op.dtype)
@@ -81,29 +85,32 @@ class Skipped:
 
     Attributes
     ----------
-    reason : why, for people.
-    rows : how many.
-    place : file and line of the first.
+    reason : the reason, for people.
+    rows : number of rows.
+    place : file and line of the first one.
     """
 
     reason: str
     rows: int
     place: str
 
+    def __str__(self) -> str:
+        return f"{format_count(self.rows, 'row')}: {self.reason.rstrip('.')} (first: {self.place})"
+
 
 class Skips:
-    """Counts rows that are left out, by reason, so that nothing is dropped silently."""
+    """A count of rows that are left out, by reason, so that nothing is dropped silently."""
 
     def __init__(self) -> None:
         self._by_reason: dict[str, Skipped] = {}
 
     def add(self, reason: str, place: str, lines: NDArray[np.int64]) -> None:
-        """Count the rows on some lines of a file; none where there are none."""
+        """Count the rows on some lines of a file."""
         if lines.size:
             self._count(reason, int(lines.size), f"{place}:{lines.min()}")
 
     def update(self, others: Iterable[Skipped]) -> None:
-        """Count what was left out elsewhere."""
+        """Add the counts of another table."""
         for skipped in others:
             self._count(skipped.reason, skipped.rows, skipped.place)
 
@@ -114,12 +121,12 @@ class Skips:
         )
 
     def all(self) -> tuple[Skipped, ...]:
-        """Return the counts, in the order in which the reasons came up."""
+        """Return the counts, in the order in which the reasons appeared."""
         return tuple(self._by_reason.values())
 
 
 def reason_of(error: PerfModelError) -> str:
-    """Return why rows cannot be used, with the nearest name: the list of all names would bury other reasons."""
+    """Return why rows cannot be used, with the nearest name; the list of all names would hide other reasons."""
     place = f"{error.place}: " if error.place else ""
     hint = error.remedy.partition("Allowed:")[0]
     return f"{place}{error.message} {hint}".strip()
@@ -132,9 +139,9 @@ class Measurements:
     Attributes
     ----------
     place : the file.
-    calls : its calls, in groups that share everything but their sizes.
+    calls : its calls, in groups that differ only in their sizes.
     skipped : the rows that cannot be used, by reason.
-    notes : what else to know about the table, in sentences.
+    notes : further facts about the table, in sentences.
     """
 
     place: str
@@ -144,7 +151,7 @@ class Measurements:
 
 
 def library_of(implementation: str) -> str:
-    """Return the library's name of an implementation: what stands before the first hyphen or slash.
+    """Return the library's name of an implementation: the part before the first hyphen or slash.
 
     >>> library_of("sglang_custom_allreduce-0.5.10"), library_of("torch-2.1-cudnn"), library_of("cublas")
     ('sglang_custom_allreduce', 'torch', 'cublas')
@@ -154,9 +161,9 @@ def library_of(implementation: str) -> str:
 
 
 def shape_hash(op: Operator, rows: int) -> NDArray[np.float64]:
-    """Return a number in [0, 1) for each row, from its sizes alone: one shape has the same on every machine.
+    """Return a number in [0, 1) for each row, from its sizes alone: it is the same on every machine.
 
-    Splits by it keep all measurements of a shape on one side. The mixing step is that of splitmix64 (G. L. Steele,
+    A split by it keeps all measurements of a shape on one side. The mixing step is that of splitmix64 (G. L. Steele,
     D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", 2014).
     """
     state = np.zeros(rows, dtype=np.uint64)

@@ -1,23 +1,23 @@
-"""The accuracy of predictions as a report, its worst rows with their explanation, and limits that it must keep."""
+"""The accuracy of predictions, with its worst rows, and calibrations as reports."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from perfmodel.accuracy.calibration import FamilyCalibration, MachineCalibration
+from perfmodel.accuracy.fit import Fit
 from perfmodel.accuracy.judge import JudgedCalls
-from perfmodel.accuracy.measured import Skipped
 from perfmodel.accuracy.validate import ALWAYS, Accuracy
-from perfmodel.core.report import Column, Report
-from perfmodel.errors import UsageError, unknown_name
+from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_count, format_si
 from perfmodel.prediction.explain import explain
+from perfmodel.prediction.latency.family import Constant
 
-#: what a row of the report says about its group, beside its labels
+#: the figures of a group, beside its labels
 FIGURES = (
     Column("rows"),
     Column("mape", "MAPE", "fraction"),
@@ -44,134 +44,147 @@ WORST_COLUMNS = (
     Column("ratio", digits=3),
     Column("explanation"),
 )
-_LEGEND = (
-    "MAPE, median and p90 of |predicted / measured - 1|; bias: its mean with the sign; coverage: share of the rows in "
-    "their stated 80 % interval; roofline: MAPE of the datasheet roofline."
+CALIBRATION_COLUMNS = (
+    Column("family"),
+    Column("library"),
+    Column("constant"),
+    Column("before", show_row=lambda row: format_si(row["before"], row["unit"])),
+    Column("fitted", show_row=lambda row: format_si(row["fitted"], row["unit"])),
+    Column("unit", shown=False),
+    Column("identified"),
+    Column("certainty", "posterior / prior", "fraction", shown=False),
+    Column("meaning", drop=1),
 )
-_LIMIT = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([+-]?(?:\d+\.?\d*|\.\d+))\s*(%?)\s*")
-_BREAKS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+_LEGEND = (
+    "MAPE, median and p90 of |predicted / measured - 1|; bias: mean of predicted / measured - 1; coverage: share of "
+    "the rows inside their stated 80 % interval; roofline: MAPE of the datasheet roofline."
+)
 
 
-def accuracy_report(
+@report.register
+def _(
     accuracy: Accuracy,
-    by: Sequence[str] = ALWAYS,
     *,
+    by: Sequence[str] = ALWAYS,
     worst: int = 0,
     context: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
 ) -> Report:
-    """Return the accuracy by group, what was left out, and the worst rows.
+    """Return the accuracy by group, the rows that were left out, and the worst rows.
+
+    Parameters
+    ----------
+    accuracy : the judged rows.
+    by : grouping keys.
+    worst : number of worst rows to list.
+    context : facts for JSON.
+    notes : further sentences for people.
 
     Raises
     ------
     UsageError
-        When rows cannot be grouped by a key of ``by``.
+        If a key of ``by`` names no grouping.
     """
-    rows = accuracy.by(by)
     extra = tuple(Column(key) for key in dict.fromkeys(by) if key not in ALWAYS)
     labels = tuple(Column(key, shown=key in by or not by) for key in ALWAYS)
     skipped = [{"reason": s.reason, "rows": s.rows, "first": s.place} for s in accuracy.skipped]
-    more = {"worst": _worst_report(accuracy, worst)} if worst else {}
-    many = "s" if len(accuracy) != 1 else ""
+    left_out = [f"Left out: {skipped}." for skipped in accuracy.skipped]
     return Report(
         "validate",
         (*labels, *extra, *FIGURES),
-        rows,
+        accuracy.by(by),
         {"hardware": sorted({part.hardware.name for part in accuracy.judged}), **(context or {}), "skipped": skipped},
-        notes=(_LEGEND, *_left_out(accuracy), *notes),
-        title=f"Error of the predicted time on {len(accuracy):,} measured row{many}",
-        more=more,
+        notes=(_LEGEND, *left_out, *notes),
+        title=f"Error of the predicted time on {format_count(len(accuracy), 'measured row')}",
+        more={"worst": _worst_rows(accuracy, worst)} if worst else {},
     )
 
 
-def _left_out(accuracy: Accuracy) -> list[str]:
-    return [f"Left out: {_counted(skipped)}." for skipped in accuracy.skipped]
-
-
-def _counted(skipped: Skipped) -> str:
-    """Return how many rows are left out, why, and where the first is."""
-    many = "s" if skipped.rows != 1 else ""
-    return f"{skipped.rows:,} row{many}: {skipped.reason.rstrip('.')} (first: {skipped.place})"
-
-
-def _worst_report(accuracy: Accuracy, most: int) -> Report:
+def _worst_rows(accuracy: Accuracy, most: int) -> Report:
     rows = [_worst_row(judged, index) for judged, index in accuracy.worst(most)]
     return Report("validate", WORST_COLUMNS, rows, title="Worst rows")
 
 
 def _worst_row(judged: JudgedCalls, index: int) -> dict[str, Any]:
-    """Return one measured row beside its prediction, and what that is the sum of."""
-    prediction = judged.prediction(index)
-    (point,) = explain([prediction])
+    """Return one measured row beside its prediction and the terms of that."""
+    (point,) = explain([judged.prediction(index)])
     calls = judged.calls
     measured = float(calls.time_s[index])
-    kept = {key: point.row[key] for key in ("op", "dtype", "hardware", "timing", "cache")}
-    low, high = point.row["predicted_time_low_s"], point.row["predicted_time_high_s"]
     return {
         "place": f"{calls.place}:{calls.line[index]}",
         "row": f"{os.path.basename(calls.place)}:{calls.line[index]}",
-        **kept,
+        **{key: point.row[key] for key in ("op", "dtype", "hardware", "timing", "cache")},
         "dimensions": f"{point.row['op']} {point.row['dimensions']}",
         "implementation": calls.implementation,
         "measured_time_s": measured,
         "predicted_time_s": point.time_s,
-        "predicted_time_low_s": low,
-        "predicted_time_high_s": high,
+        "predicted_time_low_s": point.row["predicted_time_low_s"],
+        "predicted_time_high_s": point.row["predicted_time_high_s"],
         "ratio": point.time_s / measured,
         "explanation": point.largest(),
         "predicted_terms_s": dict(point.adds),
     }
 
 
-@dataclass(frozen=True)
-class Limit:
-    """A finding that fails a gate: ``mape>8%`` fails every group whose MAPE is above 8 %."""
+@report.register
+def _(
+    calibration: MachineCalibration, *, context: Mapping[str, Any] | None = None, notes: Sequence[str] = ()
+) -> Report:
+    """Return one row per constant; ``identified`` is false for one that keeps its value from before.
 
-    figure: str
-    relation: str
-    value: float
-    text: str
-
-    @classmethod
-    def parse(cls, text: str) -> Limit:
-        """Return the limit that a text like ``mape>8%`` or ``coverage_80<0.75`` states.
-
-        Raises
-        ------
-        UsageError
-            When it is not FIGURE, one of < <= > >=, and a number or a percentage.
-        """
-        figures = {column.key: column for column in FIGURES}
-        match = _LIMIT.fullmatch(text)
-        if match is None:
-            raise UsageError(
-                f"{text!r} is no limit.", place="--fail-on", remedy="Write mape>8%, p90_ape>0.2 or coverage_80<75%."
-            )
-        figure, relation, number, percent = match.groups()
-        if figure not in figures:
-            raise unknown_name("figure", figure, figures, place="--fail-on")
-        if percent and figures[figure].unit != "fraction":
-            raise UsageError(f"{figure} is no share: {text!r}.", place="--fail-on", remedy=f"Write {figure}<100.")
-        return cls(figure, relation, float(number) / (100.0 if percent else 1.0), text.strip())
-
-    def broken_by(self, row: Mapping[str, Any]) -> bool:
-        """Whether a group's figure is on the wrong side, or not known: what is not known passes no gate."""
-        value = row[self.figure]
-        return bool(np.isnan(value) or _BREAKS[self.relation](value, self.value))
-
-    def findings(self, report: Report) -> list[str]:
-        """Return a sentence for each group of a report that breaks the limit."""
-        column = next(column for column in FIGURES if column.key == self.figure)
-        names = [column.key for column in report.columns if column.key not in {figure.key for figure in FIGURES}]
-        return [
-            f"{' '.join(str(row[name]) for name in names)}: {self.figure} is {column.text(row[self.figure])}, "
-            f"and {self.text} fails."
-            for row in report.rows
-            if self.broken_by(row)
-        ]
+    Parameters
+    ----------
+    calibration : the calibration of a machine.
+    context : facts for JSON.
+    notes : further sentences for people.
+    """
+    hardware = calibration.before
+    summaries = [sentence for family in calibration.families for sentence in _summary(family)]
+    unused = [f"Not used: {format_count(rows, 'row')} {reason}." for reason, rows in calibration.unused.items()]
+    return Report(
+        "calibrate",
+        CALIBRATION_COLUMNS,
+        [row for family in calibration.families for row in _constant_rows(family)],
+        {**(context or {}), "hardware": [hardware.name]},
+        (*summaries, *notes, *unused),
+        f"Latency constants of {hardware.title}",
+    )
 
 
-def no_rows_reason(accuracy: Accuracy) -> str:
-    """Return why nothing could be judged: the reasons with the most rows first."""
-    ordered = sorted(accuracy.skipped, key=lambda skipped: -skipped.rows)
-    return "; ".join(_counted(skipped) for skipped in ordered[:3])
+def _constant_rows(calibration: FamilyCalibration) -> Iterator[dict[str, Any]]:
+    """Yield the shared constants that were fitted, then those of each library."""
+    constants = {constant.name: constant for constant in calibration.family.all_constants}
+    for name in calibration.fit.certainty:
+        yield _constant_row(calibration, constants[name], "", calibration.start[name], calibration.fit)
+    for library, own in calibration.table.libraries.items():
+        for name in own:
+            before = calibration.fit.values[name]
+            yield _constant_row(calibration, constants[name], library, before, calibration.library_fits[library])
+
+
+def _constant_row(
+    calibration: FamilyCalibration, constant: Constant, library: str, before: float, fit: Fit
+) -> dict[str, Any]:
+    return {
+        "family": calibration.family.name,
+        "library": library,
+        "constant": constant.name,
+        "before": before,
+        "fitted": fit.values[constant.name],
+        "unit": constant.unit,
+        "identified": constant.name not in fit.unidentified,
+        "certainty": fit.certainty[constant.name],
+        "meaning": constant.meaning,
+    }
+
+
+def _summary(calibration: FamilyCalibration) -> Iterator[str]:
+    """Yield the error of one family, and the constants that its rows do not identify."""
+    error = float(np.mean(np.abs(np.expm1(calibration.log_ratio))))
+    yield (
+        f"{calibration.family.name}: {format_count(calibration.rows, 'row')}; mean absolute error {error:.1%} on rows "
+        f"that were not fitted, {calibration.error_before:.1%} with the constants before."
+    )
+    unidentified = calibration.fit.unidentified
+    if unidentified:
+        yield f"{calibration.family.name}: the rows do not identify {', '.join(unidentified)}, which stay as before."

@@ -79,11 +79,10 @@ def command(
 
 def _from_measurements(paths: list[Path], on: list[str] | None, destination: Destination, output: Path | None) -> None:
     """Fit the constants of the latency model to the rows of some files, and write the machine with them."""
-    import dataclasses
     import datetime
 
     from perfmodel.accuracy.calibration import FEWEST_ROWS, calibrate_calls
-    from perfmodel.accuracy.calibration_report import calibration_report
+    from perfmodel.core.report import report
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.write import write_spec
 
@@ -95,19 +94,15 @@ def _from_measurements(paths: list[Path], on: list[str] | None, destination: Des
     status(f"fitting {sum(map(len, calls))} rows")
     source = ", ".join(path.name for path in paths)
     today = datetime.date.today().isoformat()
-    calibrations, unused = calibrate_calls(calls, machine, source, today)
-    if not calibrations:
-        why = "; ".join(f"{count} {reason}" for reason, count in unused.items())
+    calibration = calibrate_calls(calls, machine, source, today)
+    if not calibration.families:
+        why = "; ".join(f"{count} {reason}" for reason, count in calibration.unused.items())
         raise InputFileError(
             f"hold no family with {FEWEST_ROWS} rows to fit ({why}).", place=source, remedy="Measure more shapes."
         )
-    notes += [f"Not used: {count} rows {reason}." for reason, count in unused.items()]
-    fitted = dataclasses.replace(
-        machine, latency={**machine.latency, **{made.family.name: made.table for made in calibrations}}
-    )
-    destination.write(calibration_report(machine, calibrations, notes, context()))
+    destination.write(report(calibration, context=context(), notes=notes))
     if output is not None:
-        write_spec(fitted, output)
+        write_spec(calibration.hardware, output)
         status(f"wrote {output}; use it with --on {output}")
 
 

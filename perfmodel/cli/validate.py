@@ -64,8 +64,9 @@ def command(
 
     Example: perfmodel validate measurements.csv.gz --by family,regime --worst 5 --fail-on "mape>8%"
     """
-    from perfmodel.accuracy.report import Limit, accuracy_report, no_rows_reason
+    from perfmodel.accuracy.gate import Gate
     from perfmodel.accuracy.validate import ALWAYS, judge
+    from perfmodel.core.report import report
     from perfmodel.records.calls import read_calls
 
     destination = Destination.of("validate", format_, output, wide=wide)
@@ -73,23 +74,23 @@ def command(
     if worst < 0:
         raise UsageError(f"{worst} is below 0.", place="--worst", remedy="Give the number of rows to list.")
     keys = ALWAYS if by is None else _keys(by)
-    limits = [Limit.parse(text) for text in fail_on or []]
+    gates = [Gate.parse(text) for text in fail_on or []]
     read = [read_calls(path) for path in dict.fromkeys(tables)]
     accuracy = judge(read, _finder(on or [], read), flagged=flagged)
     if not len(accuracy):
         places = ", ".join(table.place for table in read)
-        raise InputFileError(f"holds no row that can be judged: {no_rows_reason(accuracy)}.", place=places)
-    report = accuracy_report(
+        raise InputFileError(f"holds no row that can be judged: {accuracy.main_reasons}.", place=places)
+    table = report(
         accuracy,
-        keys,
+        by=keys,
         worst=worst,
         context=context(tables=[table.place for table in read], by=list(keys), flagged=flagged),
         notes=[note for table in read for note in table.notes],
     )
-    destination.write(report)
+    destination.write(table)
     if plot:
         _draw(accuracy, plot)
-    broken = [finding for limit in limits for finding in limit.findings(report)]
+    broken = [finding for gate in gates for finding in gate.findings(table)]
     for finding in broken:
         status(finding)
     return BAD_FINDING if broken else 0

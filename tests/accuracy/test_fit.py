@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.accuracy.calibration import (
-    Fitted,
+    FittedConstants,
     calibrate_family,
     fit_libraries,
     intervals,
@@ -21,20 +21,22 @@ from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Terms
+from perfmodel.prediction.latency.constants import Constants
+from perfmodel.prediction.latency.family import Constant, Family
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.model import Constants
+from perfmodel.prediction.latency.terms import HBM, LAUNCH, Terms
 
-MACHINE = Machine("round", 100, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 0.0, np.inf)
+MACHINE = Machine(100, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 0.0, np.inf)
 RATE = Constant("rate", "", 0.8, 0.1, 1.0, 0.2, "share of the bandwidth")
 START = Constant("start", "s", 2e-6, 1e-7, 1e-4, 0.5, "start of a kernel", library=True)
 UNUSED = Constant("unused", "", 3.0, 1.0, 9.0, 0.5, "enters no formula")
 FAMILY = Family(
     "test",
     (RATE, START, UNUSED),
-    lambda op, machine, c, view: Terms(
-        {"dram": op.work().bytes / (c["rate"] * machine.bandwidth_bytes_per_s), "launch": c["start"]}
+    lambda op, machine, c, conditions: Terms(
+        {HBM: op.work().bytes / (c["rate"] * machine.bandwidth_bytes_per_s), LAUNCH: c["start"]}
     ),
+    (HBM, LAUNCH),
     dispatched=False,
 )
 
@@ -104,18 +106,18 @@ def test_a_library_has_its_own_constants_only_beside_another() -> None:
 def test_a_constant_that_only_some_libraries_identify_is_in_the_table_for_the_others() -> None:
     certain, vague = (fit(FAMILY, [group]) for group in (rows(60, 0.7, 2e-6), rows(60, 0.7, 2e-6)))
     vague = replace(vague, unidentified=("start", "unused"))
-    fitted = Fitted(vague, {"fast": certain, "slow": vague})
+    fitted = FittedConstants(vague, {"fast": certain, "slow": vague})
     assert "start" in fitted.own()["fast"]
     assert "start" not in fitted.own()["slow"]
     assert "start" in fitted.common(), "the slow one takes the shared value"
-    assert fitted.tells("start")
+    assert fitted.in_table("start")
 
 
 def test_the_stated_interval_holds_four_of_five_unseen_rows() -> None:
     start = Constants({c.name: c.default for c in FAMILY.constants}, dict.fromkeys(REGIMES, (0.5, 2.0)), "", "")
     made = calibrate_family(FAMILY, [rows(600, 0.7, 4e-6, noise=0.08)], start, "test", "2026-01-01")
     unseen = rows(2000, 0.7, 4e-6, noise=0.08, seed=7)
-    ratio, regime = residuals(FAMILY, [unseen], Fitted(made.fit))
+    ratio, regime = residuals(FAMILY, [unseen], FittedConstants(made.fit))
     low, high = (np.array([made.table.intervals[name][side] for name in REGIMES])[regime] for side in (0, 1))
     inside = (np.exp(-ratio) >= low) & (np.exp(-ratio) <= high)
     assert 0.75 < inside.mean() < 0.85

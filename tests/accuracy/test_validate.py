@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.accuracy.gate import Gate
 from perfmodel.accuracy.judge import JudgedCalls
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skipped
-from perfmodel.accuracy.report import Limit, accuracy_report
 from perfmodel.accuracy.validate import Accuracy, judge, score
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
@@ -28,7 +28,7 @@ def calls_of(times, sizes=None, kind="add", flags=None, name="simple", **more):
         op=Elementwise(numel=sizes, kind=kind),
         time_s=times,
         timing=more.get("timing", "kernel"),
-        cache="flushed",
+        cache="cold",
         implementation=more.get("implementation", "torch-2.1"),
         flags=np.array(flags if flags is not None else [""] * times.size),
         place=more.get("place", "t.csv"),
@@ -199,7 +199,7 @@ def test_what_is_left_out_is_counted_by_reason(simple_gpu):
 
 def test_the_report_names_the_worst_rows_and_what_they_are_made_of(simple_gpu):
     table = Measurements("dir/t.csv", (calls_of([1.0, 1e-5], place="dir/t.csv"),))
-    report = accuracy_report(judge([table], lambda _: simple_gpu), worst=1)
+    report = judge([table], lambda _: simple_gpu).report(worst=1)
     (row,) = report.more["worst"].rows
     assert (row["place"], row["row"]) == ("dir/t.csv:2", "t.csv:2")
     assert row["dimensions"] == "elementwise numel=1000000 kind=add"
@@ -210,7 +210,7 @@ def test_the_report_names_the_worst_rows_and_what_they_are_made_of(simple_gpu):
 
 
 @pytest.mark.parametrize(
-    ("text", "value", "broken"),
+    ("text", "value", "fails"),
     [
         ("mape>8%", 0.081, True),
         ("mape>8%", 0.08, False),
@@ -222,15 +222,17 @@ def test_the_report_names_the_worst_rows_and_what_they_are_made_of(simple_gpu):
         ("rows<100", 99, True),
     ],
 )
-def test_limits(text, value, broken):
-    limit = Limit.parse(text)
-    assert limit.broken_by({limit.figure: value}) is broken
+def test_gates(text, value, fails):
+    gate = Gate.parse(text)
+    assert gate.fails({gate.figure: value}) is fails
 
 
-@pytest.mark.parametrize("text", ["", "mape", "mape>", "mape=8%", "mape>8%x", "mpe>8%", "rows<10%", ">8%", "mape>nan"])
-def test_what_is_no_limit_is_refused(text):
+@pytest.mark.parametrize(
+    "text", ["", "mape", "mape>", "mape=8%", "mape>8%x", "mpe>8%", "rows<10%", ">8%", "mape>nan", "mape>8"]
+)
+def test_what_is_no_gate_is_refused(text):
     with pytest.raises(UsageError, match="--fail-on"):
-        Limit.parse(text)
+        Gate.parse(text)
 
 
 def test_the_model_beats_the_datasheet_roofline_on_open_rows(data_dir):

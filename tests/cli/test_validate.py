@@ -8,7 +8,6 @@ import io
 
 import pytest
 
-from perfmodel.accuracy.report import accuracy_report
 from perfmodel.accuracy.validate import judge
 from perfmodel.hardware_catalog import hardware
 from perfmodel.records.measurements import read_measurements
@@ -31,7 +30,7 @@ def table(tmp_path):
 def test_json_rows_have_the_keys_of_the_contract(perfmodel, table):
     ran = perfmodel("validate", table, "--format", "json")
     assert ran.code == 0
-    assert (ran.json["schema_version"], ran.json["command"]) == (1, "validate")
+    assert (ran.json["schema_version"], ran.json["command"]) == (2, "validate")
     assert [list(row) for row in ran.json["rows"]] == [KEYS] * 3
     assert [(row["family"], row["hardware"], row["rows"]) for row in ran.json["rows"]] == [
         ("elementwise", "v100-pcie-32gb", 9),
@@ -57,7 +56,7 @@ def test_figures_are_fractions_in_data_and_percentages_for_people(perfmodel, tab
 
 def test_the_table_fits_a_narrow_terminal(table):
     read = read_measurements(table)
-    report = accuracy_report(judge([read], hardware), ("family", "hardware"), worst=2)
+    report = judge([read], hardware).report(by=("family", "hardware"), worst=2)
     for width in (60, 80, 120):
         lines = table_format.render(report, width=width).splitlines()
         assert max(map(len, lines)) <= width
@@ -102,7 +101,7 @@ def test_a_gate_fails_with_1_and_says_which_group(perfmodel, table):
     assert (passed.code, passed.err) == (0, "")
     failed = perfmodel("validate", table, "--fail-on", "mape>1000%", "--fail-on", "rows<9")
     assert failed.code == 1
-    assert failed.err.splitlines() == ["layer_norm a100-pcie-40gb: rows is 1, and rows<9 fails."]
+    assert failed.err.splitlines() == ["layer_norm a100-pcie-40gb: rows is 1, so rows<9 fails."]
     assert failed.out == passed.out
 
 
