@@ -49,11 +49,11 @@ _PUBLIC = {
     "read_plan": "perfmodel.investment.plan",
     "Economics": "perfmodel.investment.economics",
     "diagnose": "perfmodel.api",
-    "against": "perfmodel.diagnosis.against",
+    "compare_diagnoses": "perfmodel.diagnosis.against",
     "read_scenario": "perfmodel.investment.scenario",
     "what_if": "perfmodel.api",
-    "fuse": "perfmodel.diagnosis.fusion",
-    "limits": "perfmodel.diagnosis.limits",
+    "fuse_operators": "perfmodel.api",
+    "profile_limits": "perfmodel.api",
     "breakdown_plot": "perfmodel.render.plots.diagnosis.breakdown",
     "timeline_plot": "perfmodel.render.plots.diagnosis.timeline",
     "headroom": "perfmodel.api",
@@ -82,9 +82,11 @@ _RENAMED = {
 if TYPE_CHECKING:  # what type checkers and editors see; operators that are not listed are typed as Any
     from perfmodel.api import bound_time as bound_time
     from perfmodel.api import diagnose as diagnose
+    from perfmodel.api import fuse_operators as fuse_operators
     from perfmodel.api import headroom as headroom
     from perfmodel.api import predict as predict
     from perfmodel.api import predict_model as predict_model
+    from perfmodel.api import profile_limits as profile_limits
     from perfmodel.api import rank_candidates as rank_candidates
     from perfmodel.api import roofline_plot as roofline_plot
     from perfmodel.api import what_if as what_if
@@ -94,9 +96,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.core.roofline import arithmetic_intensity as arithmetic_intensity
     from perfmodel.core.roofline import attainable_flop_per_s as attainable_flop_per_s
     from perfmodel.core.roofline import ridge_point as ridge_point
-    from perfmodel.diagnosis.against import against as against
-    from perfmodel.diagnosis.fusion import fuse as fuse
-    from perfmodel.diagnosis.limits import limits as limits
+    from perfmodel.diagnosis.against import compare_diagnoses as compare_diagnoses
     from perfmodel.errors import InputFileError as InputFileError
     from perfmodel.errors import PerfModelError as PerfModelError
     from perfmodel.errors import UnavailableError as UnavailableError

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from perfmodel.core.roofline import Bound
+    from perfmodel.diagnosis.fusion import Fusion
     from perfmodel.diagnosis.limits import Limit
     from perfmodel.diagnosis.result import Diagnosis
     from perfmodel.investment.economics import Economics
@@ -100,6 +101,21 @@ def profile_limits(profile: Profile, hardware: Machine | None = None) -> tuple[L
     from perfmodel.diagnosis.limits import profile_limits as limits_on
 
     return limits_on(profile, _machine_or_none(hardware))
+
+
+def fuse_operators(
+    operators: Sequence[Operator],
+    hardware: Machine,
+    *,
+    times_s: Sequence[float] = (),
+    uses: int = 1,
+    registers_per_thread: Sequence[float] = (),
+) -> Fusion:
+    """Return the saving of fusing consecutive operators; see `perfmodel.diagnosis.fusion.fuse_operators`."""
+    from perfmodel.diagnosis.fusion import fuse_operators as fuse_on
+
+    machine = find_machine(hardware)
+    return fuse_on(operators, machine, times_s=times_s, uses=uses, registers_per_thread=registers_per_thread)
 
 
 def headroom(

@@ -90,8 +90,8 @@ def test_a_name_and_its_machine_give_the_same() -> None:
         "predict": lambda machine: pm.predict(op, machine).predicted_time_s,
         "bound_time": lambda machine: pm.bound_time(op, machine).time_s,
         "predict_model": lambda machine: pm.predict_model([op], machine).predicted_time_s,
-        "diagnose": lambda machine: pm.diagnose(profile, machine).limits[0].attainable_s,
-        "profile_limits": lambda machine: pm.profile_limits(profile, machine)[0].attainable_s,
+        "diagnose": lambda machine: pm.diagnose(profile, machine).limits[0].attainable_time_s,
+        "profile_limits": lambda machine: pm.profile_limits(profile, machine)[0].attainable_time_s,
         "headroom": lambda machine: pm.headroom(profile, hardware=machine).rows[0].attainable_time_s,
         "rank_candidates": lambda machine: (
             pm.rank_candidates(profile, [pm.Candidate("c", ("aten::mm",), 2.0)], hardware=machine)

@@ -69,6 +69,7 @@ def command(
 
     Example: perfmodel diagnose trace.json.gz --on h100-sxm5-80gb --plan-output plan.toml
     """
+    from perfmodel.core.report import report
     from perfmodel.diagnosis.diagnose import diagnose
     from perfmodel.profile.effort import parse_effort
 
@@ -91,7 +92,7 @@ def command(
         return
     if plot is not None:
         _draw(made, plot)
-    destination.write(made.report(_facts(made, profile, found)))
+    destination.write(report(made, context=_facts(made, profile, found)))
     if plan_output is not None and not _write_plan(made, plan_output):
         raise typer.Exit(BAD_FINDING)
 
@@ -140,16 +141,17 @@ def _compare(
     destination: Destination,
 ) -> None:
     """Report what changed from one diagnosis to the other, and draw it; tables list the entries that changed most."""
-    from perfmodel.diagnosis.against import against
+    from perfmodel.core.report import report
+    from perfmodel.diagnosis.against import compare_diagnoses
 
-    found = against(before, after)
+    found = compare_diagnoses(before, after)
     if plot is not None:
         from perfmodel.render.plots.diagnosis.breakdown import against_plot
 
         save_plot(against_plot(found), plot)
     machines = [one.hardware.name for one in (before, after) if one.hardware]
     facts = context(before=str(paths[0]), after=str(paths[1]), hardware=list(dict.fromkeys(machines)))
-    destination.write(found.report(facts))
+    destination.write(report(found, context=facts))
 
 
 def _draw(made: Diagnosis, path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Where the wall time of a traced run goes, why, and what would bring it back."""
+"""Where the wall time of a run goes, why, and which changes would save time."""

@@ -1,24 +1,23 @@
-"""Two diagnoses, before and after: what each dimension and each entry contributed to the change."""
+"""Two diagnoses, before and after: how much each dimension and each entry contributed to the change."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
-from perfmodel.diagnosis.evidence.whereabouts import count_steps
+from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_si
 from perfmodel.diagnosis.result import Diagnosis
 from perfmodel.errors import UsageError
-from perfmodel.profile.profile import ProfileEntry
+from perfmodel.profile.profile import Profile, ProfileEntry
 
-if TYPE_CHECKING:
-    from perfmodel.core.report import Report
-
-#: what became of an entry
+#: how an entry of one side was matched on the other
 BOTH, RENAMED, APPEARED, VANISHED = "both", "renamed", "appeared", "vanished"
-#: what the times are of: the whole window, or one of the profiler's steps
+#: what the times refer to: the whole window, or one of the profiler's steps
 RUN, STEP = "run", "step"
+#: a framework operator with its shapes, and the data type that may follow them
 _SHAPED = re.compile(r"(.+\))(?: [\w/]+)?")
 
 
@@ -28,13 +27,13 @@ class Change:
 
     Attributes
     ----------
-    name : of the dimension or entry; of an entry that only the second side has, there.
-    before_s, after_s : its times [s]; None where that side does not tell, or lacks it.
-    share : what it contributed to the change of the whole: (after - before) / whole before. The shares of all
-        dimensions, and of a trace those of all entries, add up to whole after / whole before - 1. None without a whole.
+    name : of the dimension or entry; the name on the second side for an entry that only that side has.
+    before_s, after_s : its times [s]; None where that side cannot tell, or lacks it.
+    share : its contribution to the change of the total: (after - before) / total before. The shares of all dimensions,
+        and of a trace the shares of all entries, add up to total after / total before - 1. None without a total.
     status : "both", "renamed", "appeared" or "vanished".
     after_name : its name on the second side.
-    before_calls, after_calls : how often it ran, of entries; of the whole window, or None.
+    before_calls, after_calls : number of calls of an entry in the whole window, or None.
     """
 
     name: str
@@ -48,29 +47,29 @@ class Change:
 
     @property
     def change_s(self) -> float:
-        """After minus before [s]; what a side lacks counts as 0."""
+        """After minus before [s]; a missing side counts as 0."""
         return (self.after_s or 0.0) - (self.before_s or 0.0)
 
     @property
     def change(self) -> float | None:
-        """After / before - 1; None where a side lacks it, or there was no time before."""
+        """After / before - 1; None where a side lacks it, or where the time before is 0."""
         if self.after_s is None or not self.before_s:
             return None
         return self.after_s / self.before_s - 1.0
 
 
 @dataclass(frozen=True)
-class Against:
+class DiagnosisComparison(Reportable):
     """A run compared with an earlier one.
 
     Attributes
     ----------
     before, after : the diagnoses.
-    per : "run", or "step" where both traces say how many steps of the profiler they hold, and not the same number.
-    steps : number of the profiler's steps of each side; 0 where it does not say.
-    dimensions : in the order of the diagnosis; without those that neither side can tell.
-    entries : those of `Diagnosis.wall`, matched; the largest change of time first.
-    notes : what is not alike on both sides.
+    per : "step" where both traces mark steps of the profiler, but not equally many; else "run".
+    steps : number of the profiler's steps on each side; 0 where it marks none.
+    dimensions : in their usual order; without those that neither side can tell.
+    entries : the entries of `Diagnosis.wall`, matched; the largest change of time first.
+    notes : differences between the sides other than their times.
     """
 
     before: Diagnosis
@@ -83,17 +82,17 @@ class Against:
 
     @property
     def before_s(self) -> float:
-        """The whole before, of a run or of a step [s]."""
+        """The total before, of a run or of a step [s]."""
         return self.before.total_s / self.divisors[0]
 
     @property
     def after_s(self) -> float:
-        """The whole after, of a run or of a step [s]."""
+        """The total after, of a run or of a step [s]."""
         return self.after.total_s / self.divisors[1]
 
     @property
     def divisors(self) -> tuple[int, int]:
-        """What the times of the two diagnoses are divided by."""
+        """The numbers by which the times of the two diagnoses are divided."""
         return self.steps if self.per == STEP else (1, 1)
 
     @property
@@ -101,20 +100,21 @@ class Against:
         """Before / after; None where a side has no time."""
         return self.before_s / self.after_s if self.before_s and self.after_s else None
 
-    def report(self, context: Mapping[str, Any] | None = None) -> Report:
-        """Return the dimensions as rows, and the entries as a second table."""
-        from perfmodel.diagnosis.against_report import against_report
+    @property
+    def headline(self) -> str:
+        """The change of the total as text: "929 ms -> 770 ms, 1.21x as fast"."""
+        total = f"{format_si(self.before_s, 's', 3)} -> {format_si(self.after_s, 's', 3)}"
+        per = " per step" if self.per == STEP else ""
+        return f"{total}{per}" + (f", {self.speedup:.3g}x as fast" if self.speedup else "")
 
-        return against_report(self, context)
 
-
-def against(before: Diagnosis, after: Diagnosis) -> Against:
+def compare_diagnoses(before: Diagnosis, after: Diagnosis) -> DiagnosisComparison:
     """Return what changed from one diagnosis to another, dimension by dimension and entry by entry.
 
-    Entries are matched by name; then, since versions rename kernels, by what they compute, where that names one entry
-    on each side: the operator with its shapes, data type and launching operator; the operator alone; the framework's
-    operator with its shapes, whatever its data type. Where both traces hold steps of the profiler, and not the same
-    number, times are those of one step.
+    Entries are matched by name. Since versions rename kernels, the others are matched by their work, where that
+    identifies one entry on each side: the operator with its shapes, data type and launching operator; the operator
+    alone; the framework operator with its shapes, whatever its data type. Where both traces mark steps of the profiler,
+    but not equally many, times are those of one step.
 
     Parameters
     ----------
@@ -123,57 +123,87 @@ def against(before: Diagnosis, after: Diagnosis) -> Against:
     Raises
     ------
     UsageError
-        When only one of them has a time line: its whole is wall time, that of the other the sum of its rows.
+        When only one of them has a time line: its total is wall time, the other's is the sum of its rows.
     """
     if (before.decomposition is None) != (after.decomposition is None):
         traced, summed = (before, after) if before.decomposition else (after, before)
         raise UsageError(
-            f"{_place(traced)} is a trace, {_place(summed)} has sums only.",
-            remedy="Wall time and the sum of rows do not compare: give two traces, or two tables.",
+            f"{_place(traced)} is a trace, but {_place(summed)} has only sums.",
+            remedy="Wall time cannot be compared with a sum of rows: give two traces, or two tables.",
         )
-    steps = (count_steps(before.profile), count_steps(after.profile))
+    steps = (_count_steps(before.profile), _count_steps(after.profile))
     per = STEP if all(steps) and steps[0] != steps[1] else RUN
     divisors = steps if per == STEP else (1, 1)
-    whole = before.total_s / divisors[0]
-
-    def changed(name: str, times_s: Sequence[float | None], **more: Any) -> Change:
-        first, second = (None if time is None else time / by for time, by in zip(times_s, divisors, strict=True))
-        share = ((second or 0.0) - (first or 0.0)) / whole if whole else None
-        return Change(name, first, second, share, **more)
-
-    dimensions = [
-        changed(part.dimension, (part.time_s, after.part(part.dimension).time_s))
-        for part in before.parts
-        if not (part.time_s is None and after.part(part.dimension).time_s is None)
-    ]
-    entries = [
-        changed(
-            (first or second).name,  # type: ignore[union-attr]
-            (first.time_s if first else None, second.time_s if second else None),
-            status=_status(first, second),
-            after_name=second.name if second else "",
-            before_calls=first.calls if first else None,
-            after_calls=second.calls if second else None,
+    total_s = before.total_s / divisors[0]
+    dimensions = []
+    for part in before.parts:
+        times_s = _Times.of(part.time_s, after.part(part.dimension).time_s, divisors)
+        if not times_s.unknown:
+            dimensions.append(Change(part.dimension, *times_s, times_s.share(total_s)))
+    entries = []
+    for first, second in match_entries(before.wall.entries, after.wall.entries):
+        times_s = _Times.of(first.time_s if first else None, second.time_s if second else None, divisors)
+        entries.append(
+            Change(
+                first.name if first else second.name if second else "",
+                *times_s,
+                times_s.share(total_s),
+                status=_status(first, second),
+                after_name=second.name if second else "",
+                before_calls=first.calls if first else None,
+                after_calls=second.calls if second else None,
+            )
         )
-        for first, second in match_entries(before.wall.entries, after.wall.entries)
-    ]
     entries.sort(key=lambda change: -abs(change.change_s))
-    return Against(before, after, per, steps, tuple(dimensions), tuple(entries), tuple(_notes(before, after, steps)))
+    notes = _notes(before, after, steps)
+    return DiagnosisComparison(before, after, per, steps, tuple(dimensions), tuple(entries), notes)
 
 
-def match_entries(
-    before: Iterable[ProfileEntry], after: Iterable[ProfileEntry]
-) -> list[tuple[ProfileEntry | None, ProfileEntry | None]]:
-    """Return pairs of entries of two profiles, those of one side alone paired with None; see `against`."""
+def _count_steps(profile: Profile) -> int:
+    return profile.timeline.count_steps() if profile.timeline else 0
+
+
+class _Times(NamedTuple):
+    """A time before and after, of a run or of a step [s]; None where it is unknown."""
+
+    before_s: float | None
+    after_s: float | None
+
+    @classmethod
+    def of(cls, before_s: float | None, after_s: float | None, divisors: tuple[int, int]) -> _Times:
+        """Return times of whole runs divided by the numbers of steps."""
+        return cls(
+            None if before_s is None else before_s / divisors[0], None if after_s is None else after_s / divisors[1]
+        )
+
+    @property
+    def unknown(self) -> bool:
+        """Whether neither time is known."""
+        return self.before_s is None and self.after_s is None
+
+    def share(self, total_s: float) -> float | None:
+        """Return the contribution to the change of a total before [s]."""
+        return ((self.after_s or 0.0) - (self.before_s or 0.0)) / total_s if total_s else None
+
+
+class Match(NamedTuple):
+    """One entry on both sides; None on the side that lacks it."""
+
+    before: ProfileEntry | None
+    after: ProfileEntry | None
+
+
+def match_entries(before: Iterable[ProfileEntry], after: Iterable[ProfileEntry]) -> list[Match]:
+    """Return the entries of two profiles in pairs; see `compare_diagnoses`."""
     left, right = ({entry.name: entry for entry in side} for side in (before, after))
-    pairs: list[tuple[ProfileEntry | None, ProfileEntry | None]] = [
-        (left.pop(name), right.pop(name)) for name in [name for name in left if name in right]
-    ]
+    matches = [Match(left.pop(name), right.pop(name)) for name in [name for name in left if name in right]]
     for key in (_work_and_launcher, _work, _shapes):
-        first, second = (_alone(side.values(), key) for side in (left, right))
-        for shared in [one for one in first if one in second]:
-            pairs += [(left.pop(first[shared].name), right.pop(second[shared].name))]
-    return [*pairs, *((entry, None) for entry in left.values()), *((None, entry) for entry in right.values())]
+        first, second = (_unique(side.values(), key) for side in (left, right))
+        shared = [value for value in first if value in second]
+        matches += [Match(left.pop(first[value].name), right.pop(second[value].name)) for value in shared]
+    only_before = (Match(entry, None) for entry in left.values())
+    only_after = (Match(None, entry) for entry in right.values())
+    return [*matches, *only_before, *only_after]
 
 
 def _work_and_launcher(entry: ProfileEntry) -> str:
@@ -185,18 +215,18 @@ def _work(entry: ProfileEntry) -> str:
 
 
 def _shapes(entry: ProfileEntry) -> str:
-    """Return the framework's operator with its shapes, without the data type that may stand behind them."""
+    """Return the framework operator with its shapes, without the data type."""
     shaped = _SHAPED.fullmatch(entry.name) if entry.launched_by else None
     return shaped.group(1) if shaped else ""
 
 
-def _alone(entries: Iterable[ProfileEntry], key: Callable[[ProfileEntry], str]) -> dict[str, ProfileEntry]:
-    """Return the entries by a key, without those whose key is empty or that of another."""
+def _unique(entries: Iterable[ProfileEntry], key: Callable[[ProfileEntry], str]) -> dict[str, ProfileEntry]:
+    """Return key -> entry for the entries with a key of their own; an empty key is none."""
     groups: dict[str, list[ProfileEntry]] = {}
     for entry in entries:
         if key(entry):
             groups.setdefault(key(entry), []).append(entry)
-    return {shared: group[0] for shared, group in groups.items() if len(group) == 1}
+    return {value: group[0] for value, group in groups.items() if len(group) == 1}
 
 
 def _status(first: ProfileEntry | None, second: ProfileEntry | None) -> str:
@@ -209,21 +239,21 @@ def _place(diagnosis: Diagnosis) -> str:
     return diagnosis.profile.source or "the profile"
 
 
-def _notes(before: Diagnosis, after: Diagnosis, steps: tuple[int, int]) -> list[str]:
-    """Say in what the two sides differ besides their times."""
-    said = []
-    devices = [one.profile.device or "not said" for one in (before, after)]
+def _notes(before: Diagnosis, after: Diagnosis, steps: tuple[int, int]) -> tuple[str, ...]:
+    """Return sentences about differences between the sides other than their times."""
+    notes = []
+    devices = [side.profile.device or "unknown" for side in (before, after)]
     if devices[0] != devices[1]:
-        said.append(f"Different devices: {devices[0]} before, {devices[1]} after.")
-    counts = [len(one.decomposition.devices) if one.decomposition else 0 for one in (before, after)]
+        notes.append(f"Different devices: {devices[0]} before, {devices[1]} after.")
+    counts = [len(side.decomposition.devices) if side.decomposition else 0 for side in (before, after)]
     if counts[0] != counts[1]:
-        said.append(f"{counts[0]} GPUs before, {counts[1]} after; times are means over the GPUs.")
-    formats = [one.profile.format or "not said" for one in (before, after)]
+        notes.append(f"{counts[0]} GPUs before, {counts[1]} after; times are means over the GPUs.")
+    formats = [side.profile.format or "unknown" for side in (before, after)]
     if formats[0] != formats[1]:
-        said.append(f"Different formats: {formats[0]} before, {formats[1]} after; the names of entries may differ.")
+        notes.append(f"Different formats: {formats[0]} before, {formats[1]} after; the names of entries may differ.")
     if bool(steps[0]) != bool(steps[1]):
-        said.append("Only one trace holds steps of the profiler: the windows may hold unequal amounts of work.")
+        notes.append("Only one trace marks steps of the profiler: the windows may contain different amounts of work.")
     unknown = [part.dimension for part in before.parts if part.time_s is None]
     if unknown and before.decomposition is None:
-        said.append(f"Without a time line not known: {', '.join(unknown)}. Times are of the rows listed.")
-    return said
+        notes.append(f"Unknown without a time line: {', '.join(unknown)}. Times are those of the listed rows.")
+    return tuple(notes)

@@ -1,7 +1,7 @@
-"""What hardware counters say: FLOP, bytes by memory level, occupancy, coalescing, stalls. Pure arithmetic.
+"""FLOP, bytes by memory level, occupancy, coalescing and stalls from hardware counters. Pure arithmetic.
 
-Counters go by the names of NVIDIA's Nsight Compute and are given in SI units (s, B, 1/s); percentages stay
-0..100 under the profiler's own names. Everything derived here is a fraction, a count, or in SI units.
+Counters have the names of NVIDIA's Nsight Compute and are in SI units (s, B, 1/s); percentages under the profiler's
+names are 0..100. Every derived value is a fraction, a count, or in SI units.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-#: threads of a warp that one memory request serves (CUDA C++ Programming Guide, "SIMT Architecture")
+#: threads of a warp, all of which one memory request serves (CUDA C++ Programming Guide, "SIMT Architecture")
 LANES = 32
-#: bytes of a sector, the smallest piece that L1 and L2 move (Nsight Compute documentation, "Memory Tables")
+#: bytes of a sector, the smallest unit that L1 and L2 move (Nsight Compute documentation, "Memory Tables")
 SECTOR_BYTES = 32
-#: FLOP of one warp-wide tensor instruction on Volta, as NERSC's roofline scripts count it (roofline-on-nvidia-gpus):
-#: a convention for that architecture only; elsewhere the FLOP of an instruction differ by its shape
+#: FLOP of one warp-wide tensor instruction on Volta, as NERSC's roofline scripts count it (roofline-on-nvidia-gpus).
+#: This holds only for that architecture; on others the FLOP of an instruction depend on its shape
 VOLTA_TENSOR_FLOP = 512.0
 
-#: FLOP of one thread's instruction. Half precision is packed: HADD2, HMUL2 and HFMA2 work on two values, as in
+#: FLOP of one instruction of one thread. Half precision is packed: HADD2, HMUL2 and HFMA2 process two values, as in
 #: Nsight Compute's own derived metrics (..._hadd_pred_on_x2, ..._hfma_pred_on_x4).
 _VECTOR = {
     "fp64": {"dadd": 1.0, "dmul": 1.0, "dfma": 2.0},
@@ -25,7 +25,7 @@ _VECTOR = {
     "fp16": {"hadd": 2.0, "hmul": 2.0, "hfma": 4.0},
 }
 _TENSOR = re.compile(r"sm__ops_path_tensor_src_([a-z0-9_]+?)((?:_dst_[a-z0-9]+)?)((?:_sparsity_(?:on|off))?)\.sum")
-#: seconds, and what else tells them
+#: counters of the duration [s], and of elapsed cycles
 _TIMES = ("gpu__time_duration.sum", "gpu__time_duration.avg", "gpu__time_duration.max")
 _CYCLES = ("sm__cycles_elapsed.avg", "sm__cycles_elapsed.max", "smsp__cycles_elapsed.avg", "smsp__cycles_elapsed.max")
 
@@ -35,8 +35,8 @@ def ideal_sectors_per_request(element_bytes: float, lanes: int = LANES) -> float
 
     Parameters
     ----------
-    element_bytes : size of what each thread reads or writes [B].
-    lanes : threads that take part.
+    element_bytes : size of the element that each thread reads or writes [B].
+    lanes : participating threads.
 
     Returns
     -------
@@ -49,9 +49,9 @@ def ideal_sectors_per_request(element_bytes: float, lanes: int = LANES) -> float
 
 
 def coalescing(sectors_per_request: float, element_bytes: float) -> float:
-    """Return the share of the moved sectors that a fully coalesced access needs, at most 1.
+    """Return the share of the moved sectors that a fully coalesced access would need, at most 1.
 
-    Fewer sectors than the ideal (broadcasts, inactive threads) waste nothing: 1.
+    With fewer sectors than the ideal (broadcasts, inactive threads) nothing is wasted, and the share is 1.
 
     >>> coalescing(3.2, 4), coalescing(32, 4)
     (1.0, 0.125)
@@ -62,7 +62,7 @@ def coalescing(sectors_per_request: float, element_bytes: float) -> float:
 def useful_warps(warps: float, stall_fraction: float) -> float:
     """Return the warps that can issue: warps x (1 - stall fraction).
 
-    Little's law seen from the scheduler: more resident warps help only as far as they are not all waiting.
+    This is Little's law from the scheduler's view: more resident warps help only if not all of them wait.
 
     >>> round(useful_warps(32, 0.9), 6), round(useful_warps(16, 0.3), 6)
     (3.2, 11.2)
@@ -71,7 +71,7 @@ def useful_warps(warps: float, stall_fraction: float) -> float:
 
 
 def time_s(counters: Mapping[str, float]) -> float | None:
-    """Return how long a kernel ran [s]: its duration, or cycles by cycles a second; None where neither is there."""
+    """Return the duration of a kernel [s], measured or as cycles / (cycles per second); None without such counters."""
     for name in _TIMES:
         if name in counters:
             return counters[name]
@@ -83,47 +83,46 @@ def time_s(counters: Mapping[str, float]) -> float | None:
 
 
 def flop_by_engine(counters: Mapping[str, float], compute_capability: str = "") -> dict[str, float]:
-    """Return the FLOP that a kernel did by data type and engine, as in ``{"fp32_vector": 2e9}``.
+    """Return the FLOP of a kernel by data type and engine, for example ``{"fp32_vector": 2e9}``.
 
-    Vector: add + mul + 2 x fma of executed thread instructions, with predicate on; half precision counts both
-    values of its packed instructions, so that code which uses one of them is counted double. Tensor:
-    ``sm__ops_path_tensor_src_*`` counts operations already (a multiply-add is two); a parent counter includes its
-    ``_dst_`` and ``_sparsity_`` children, which are added only where there is no parent. On compute capability 7.0,
-    which lacks these, instructions of the tensor pipe count 512 FLOP each.
+    Vector: add + mul + 2 x fma of executed thread instructions with the predicate on. Half precision counts both
+    values of packed instructions, so code that uses only one of them is counted double. Tensor:
+    ``sm__ops_path_tensor_src_*`` counts operations (a multiply-add is two); a parent counter includes its ``_dst_`` and
+    ``_sparsity_`` children, so these are added only where the parent is missing. Compute capability 7.0 lacks these
+    counters; there each instruction of the tensor pipe counts as 512 FLOP.
 
     Sources: Nsight Compute's roofline sections; NERSC roofline-on-nvidia-gpus, ``run.survey``.
 
     Parameters
     ----------
-    counters : by name, for one launch: ``.sum``, or ``.sum.per_cycle_elapsed`` with the elapsed cycles.
-    compute_capability : "7.0" for Volta, else not used.
+    counters : name -> value for one launch: ``.sum``, or ``.sum.per_cycle_elapsed`` and the elapsed cycles.
+    compute_capability : "7.0" for Volta; other values have no effect.
 
     Returns
     -------
-    Only what was counted: an empty dict where there is no counter, 0.0 where there is one that stayed at zero.
+    Only counted keys: the dict is empty without counters, and a counter of zero gives 0.0.
     """
-    found: dict[str, float] = {}
+    flop: dict[str, float] = {}
     for dtype, weights in _VECTOR.items():
         parts = [_vector(counters, op, weight) for op, weight in weights.items()]
-        known = [part for part in parts if part is not None]
-        # an fma counter alone is enough to see most of the work; adds and multiplications alone are not
+        # The fma counter alone covers most of the work; adds and multiplications alone do not.
         if parts[2] is not None:
-            found[f"{dtype}_vector"] = sum(known)
-    found.update(_tensor(counters))
+            flop[f"{dtype}_vector"] = sum(part for part in parts if part is not None)
+    flop.update(_tensor(counters))
     pipe = counters.get("sm__inst_executed_pipe_tensor.sum")
-    if pipe is not None and compute_capability == "7.0" and not any(key.endswith("_tensor") for key in found):
-        found["fp16_tensor"] = pipe * VOLTA_TENSOR_FLOP
-    return found
+    if pipe is not None and compute_capability == "7.0" and not any(key.endswith("_tensor") for key in flop):
+        flop["fp16_tensor"] = pipe * VOLTA_TENSOR_FLOP
+    return flop
 
 
 def _vector(counters: Mapping[str, float], op: str, flop_each: float) -> float | None:
-    """Return the FLOP of one kind of instruction, or None where it was not counted."""
+    """Return the FLOP of one kind of instruction, or None where the counter is missing."""
     for unit in ("sm", "smsp"):
         stem = f"{unit}__sass_thread_inst_executed_op_{op}_pred_on"
         count = _total(counters, f"{stem}.sum")
         if count is not None:
             return count * flop_each
-        # derived__..._x2 and _x4 are FLOP already; the sections give them for each cycle
+        # derived__..._x2 and _x4 are already FLOP; the sections give them per cycle.
         for factor in (4, 2):
             derived = counters.get(f"derived__{stem}_x{factor}")
             if derived is not None:
@@ -133,7 +132,7 @@ def _vector(counters: Mapping[str, float], op: str, flop_each: float) -> float |
 
 
 def _total(counters: Mapping[str, float], name: str) -> float | None:
-    """Return a sum, or what its value for each elapsed cycle comes to."""
+    """Return a sum, measured or as its rate per elapsed cycle times the cycles; None without such counters."""
     if name in counters:
         return counters[name]
     rate, cycles = counters.get(f"{name}.per_cycle_elapsed"), _cycles(counters)
@@ -141,7 +140,7 @@ def _total(counters: Mapping[str, float], name: str) -> float | None:
 
 
 def _cycles(counters: Mapping[str, float]) -> float | None:
-    """Return how many cycles a kernel took."""
+    """Return the elapsed cycles of a kernel, or None."""
     for name in _CYCLES:
         if name in counters:
             return counters[name]
@@ -152,9 +151,9 @@ def _cycles(counters: Mapping[str, float]) -> float | None:
 
 
 def _tensor(counters: Mapping[str, float]) -> dict[str, float]:
-    """Return the operations of the tensor cores by source type, no counter and its children added twice."""
+    """Return the operations of the tensor cores by source type, without adding a counter to its own children."""
     # source -> destination -> sparsity -> operations
-    seen: dict[str, dict[str, dict[str, float]]] = {}
+    operations: dict[str, dict[str, dict[str, float]]] = {}
     for name in counters:
         match = _TENSOR.match(name)
         if match is None or name[match.end() :] not in ("", ".per_cycle_elapsed"):
@@ -162,40 +161,42 @@ def _tensor(counters: Mapping[str, float]) -> dict[str, float]:
         value = _total(counters, match.group(0))
         if value is not None:
             source, destination, sparsity = match.groups()
-            seen.setdefault(source, {}).setdefault(destination, {})[sparsity] = value
+            operations.setdefault(source, {}).setdefault(destination, {})[sparsity] = value
     whole = {
         source: {dst: by[""] if "" in by else sum(by.values()) for dst, by in kinds.items()}
-        for source, kinds in seen.items()
+        for source, kinds in operations.items()
     }
     return {f"{source}_tensor": by[""] if "" in by else sum(by.values()) for source, by in whole.items()}
 
 
 def memory_bytes(counters: Mapping[str, float]) -> dict[str, float]:
-    """Return the bytes that a kernel moved at each level, "dram", "l2", "l1", as far as they were counted.
+    """Return the bytes that a kernel moved at the levels "hbm", "l2" and "l1", for the levels that were counted.
 
-    DRAM: ``dram__bytes.sum``, or read and write added, or the rate times the duration. L2 and L1: bytes, or
-    sectors of 32 B. Where of L1 only loads and stores of global memory were counted, it is their sum.
+    Device memory: ``dram__bytes.sum``, or read plus write, or the rate times the duration. L2 and L1: bytes, or
+    sectors of 32 B. L1 is the sum of global loads and stores where only these were counted.
     """
-    found: dict[str, float] = {}
+    moved: dict[str, float] = {}
     parts = [_first(counters, f"dram__bytes_{op}.sum", f"dram__bytes_op_{op}.sum") for op in ("read", "write")]
-    dram = _first(counters, "dram__bytes.sum")
-    dram = _sum(parts) if dram is None else dram
-    if dram is not None:
-        found["dram"] = dram
+    hbm_bytes = _first(counters, "dram__bytes.sum")
+    hbm_bytes = _sum(parts) if hbm_bytes is None else hbm_bytes
+    if hbm_bytes is not None:
+        moved["hbm"] = hbm_bytes
     for level, unit in (("l2", "lts"), ("l1", "l1tex")):
-        moved = _first(counters, f"{unit}__t_bytes.sum")
+        level_bytes = _first(counters, f"{unit}__t_bytes.sum")
         sectors = _first(counters, f"{unit}__t_sectors.sum")
-        if moved is None and sectors is None and level == "l1":
+        if level_bytes is None and sectors is None and level == "l1":
             sectors = _sum(
                 [_first(counters, f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum") for op in ("ld", "st")]
             )
-        if moved is not None or sectors is not None:
-            found[level] = moved if moved is not None else (sectors or 0.0) * SECTOR_BYTES
-    return found
+        if level_bytes is None and sectors is not None:
+            level_bytes = sectors * SECTOR_BYTES
+        if level_bytes is not None:
+            moved[level] = level_bytes
+    return moved
 
 
 def _first(counters: Mapping[str, float], *names: str) -> float | None:
-    """Return the first counter that is there, as a sum or as a rate times the duration."""
+    """Return the first of some counters that was collected, as a sum or as a rate times the duration; else None."""
     for name in names:
         if name in counters:
             return counters[name]
@@ -207,24 +208,25 @@ def _first(counters: Mapping[str, float], *names: str) -> float | None:
 
 
 def _sum(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    """Return the sum, or None if a value is missing."""
+    present = [value for value in values if value is not None]
+    return sum(present) if len(present) == len(values) else None
 
 
-#: derived name -> counters that give it as a percentage, the best first
+#: derived name -> counters that hold it as a percentage, the preferred one first
 _FRACTIONS = {
     "achieved_occupancy": ("sm__warps_active.avg.pct_of_peak_sustained_active",),
     "theoretical_occupancy": ("sm__maximum_warps_per_active_cycle_pct",),
     "sm_utilization": ("sm__throughput.avg.pct_of_peak_sustained_elapsed",),
     "memory_utilization": ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",),
-    "dram_utilization": (
+    "hbm_utilization": (
         "dram__throughput.avg.pct_of_peak_sustained_elapsed",
         "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     ),
     "l1_hit_rate": ("l1tex__t_sector_hit_rate.pct",),
     "l2_hit_rate": ("lts__t_sector_hit_rate.pct",),
 }
-#: derived name -> counters that give it as it is
+#: derived name -> counters that hold it in its own unit
 _AS_IS = {
     "active_warps_per_sm": ("sm__warps_active.avg.per_cycle_active",),
     "active_warps_per_scheduler": ("smsp__warps_active.avg.per_cycle_active",),
@@ -243,37 +245,37 @@ _LATENCY = ("smsp__average_warp_latency_per_inst_issued.ratio", "smsp__average_w
 
 
 def derived(counters: Mapping[str, float]) -> dict[str, float]:
-    """Return what the counters of a kernel say in the model's terms, as far as they were collected.
+    """Return a kernel's counters in the model's terms, for the counters that were collected.
 
     Keys: ``achieved_occupancy``, ``theoretical_occupancy``, ``sm_utilization``, ``memory_utilization``,
-    ``dram_utilization``, ``l1_hit_rate``, ``l2_hit_rate`` (fractions); ``load_sectors_per_request``,
-    ``store_sectors_per_request`` (of global memory; compare `ideal_sectors_per_request`);
+    ``hbm_utilization``, ``l1_hit_rate``, ``l2_hit_rate`` (fractions); ``load_sectors_per_request``,
+    ``store_sectors_per_request`` (global memory; compare `ideal_sectors_per_request`);
     ``active_warps_per_sm``, ``active_warps_per_scheduler``, ``eligible_warps_per_scheduler``; ``stall_fraction``
-    (1 - eligible / active warps) and ``useful_warps`` by it; ``stalled_on_REASON``, the share of a warp's
+    (1 - eligible / active warps) and ``useful_warps`` for it; ``stalled_on_REASON``, the share of a warp's
     latency; ``active_threads_per_warp``, ``registers_per_thread``, ``shared_bytes_per_block`` [B],
-    ``shared_bank_conflicts`` (a count); ``dram_bytes``, ``l2_bytes``, ``l1_bytes`` [B].
+    ``shared_bank_conflicts`` (a count); ``hbm_bytes``, ``l2_bytes``, ``l1_bytes`` [B].
     """
-    found = {f"{level}_bytes": moved for level, moved in memory_bytes(counters).items()}
+    values = {f"{level}_bytes": moved for level, moved in memory_bytes(counters).items()}
     for name, sources in _FRACTIONS.items():
-        value = _first(counters, *sources)
-        if value is not None:
-            found[name] = value / 100.0
+        percentage = _first(counters, *sources)
+        if percentage is not None:
+            values[name] = percentage / 100.0
     for name, sources in _AS_IS.items():
         value = _first(counters, *sources)
         if value is not None:
-            found[name] = value
+            values[name] = value
     for name, op in (("load", "ld"), ("store", "st")):
         sectors = counters.get(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum")
         requests = counters.get(f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum")
         if sectors is not None and requests:
-            found[f"{name}_sectors_per_request"] = sectors / requests
-    return found | _stalls(counters, found)
+            values[f"{name}_sectors_per_request"] = sectors / requests
+    return values | _stalls(counters, values)
 
 
-def _stalls(counters: Mapping[str, float], found: Mapping[str, float]) -> dict[str, float]:
-    """Return how far the warps wait, and for what."""
+def _stalls(counters: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
+    """Return the share of warps that cannot issue, and the shares of the reasons."""
     stalls: dict[str, float] = {}
-    active, eligible = found.get("active_warps_per_scheduler"), found.get("eligible_warps_per_scheduler")
+    active, eligible = values.get("active_warps_per_scheduler"), values.get("eligible_warps_per_scheduler")
     if active and eligible is not None:
         stalls["stall_fraction"] = max(0.0, 1.0 - eligible / active)
         stalls["useful_warps"] = useful_warps(active, stalls["stall_fraction"])
@@ -285,7 +287,7 @@ def _stalls(counters: Mapping[str, float], found: Mapping[str, float]) -> dict[s
     if latency:
         for name, value in counters.items():
             match = _STALL.fullmatch(name)
-            # "..._not_issued" is a part of the reason without it
+            # "..._not_issued" is already part of the reason without that suffix.
             if match and not match.group(1).endswith("_not_issued"):
                 stalls[f"stalled_on_{match.group(1)}"] = value / latency
     return stalls

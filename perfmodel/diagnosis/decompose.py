@@ -1,40 +1,44 @@
-"""The wall time of a traced run, divided into compute, memory, launch, transfer, sync and idle, without overlap."""
+"""The wall time of a traced run, divided into compute, memory, launch, transfer, sync and idle time without overlap."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.diagnosis import limits as limit_names
+from perfmodel.core.vocabulary import Dimension, EventKind, Limiter
 from perfmodel.diagnosis.gaps import Gaps, find_gaps
-from perfmodel.diagnosis.intervals import Floats, covered_s, owned_from_s, union
+from perfmodel.diagnosis.intervals import covered_s, owned_from_s, union
 from perfmodel.errors import UsageError
-from perfmodel.profile.timeline import COMMUNICATION, DEVICE_TO_DEVICE, MEMCPY, MEMSET, Timeline
+from perfmodel.profile.timeline import CopyDirection, Floats, Ints, Timeline
 
-Ints = NDArray[np.int64]
-
-#: the dimensions, in the order in which they are shown; "other kernels" where nothing tells what limits a kernel
-COMPUTE, MEMORY, OTHER = "compute", "memory", "other kernels"
-LAUNCH, TRANSFER, SYNC, IDLE = "launch", "transfer", "sync", "idle"
-DIMENSIONS = (COMPUTE, MEMORY, OTHER, LAUNCH, TRANSFER, SYNC, IDLE)
+#: the dimensions of work that a GPU does in kernels
+KERNEL_DIMENSIONS = (Dimension.COMPUTE, Dimension.MEMORY, Dimension.OTHER)
+_MEMORIES = (Limiter.HBM, Limiter.DRAM, Limiter.LLC, Limiter.L3, Limiter.L2, Limiter.L1, Limiter.SHARED)
+_DIMENSIONS: Mapping[Limiter, Dimension] = {
+    Limiter.COMPUTE: Dimension.COMPUTE,
+    Limiter.LINK: Dimension.TRANSFER,
+    **dict.fromkeys(_MEMORIES, Dimension.MEMORY),
+}
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The wall time of each GPU of a run, without overlap.
+    """The wall time of each GPU of a run, divided without overlap.
 
     Attributes
     ----------
-    wall_s : length of the window [s], of each GPU.
+    wall_s : length of the window of each GPU [s].
     devices : numbers of the GPUs.
-    share_s : what each event of the time line adds to the busy time of its GPU [s]; where kernels overlap, the earlier
-        has the time; communication and copies have what no kernel covers.
-    busy_s, hidden_communication_s, hidden_copy_s : busy time of all GPUs together, and what of communication and
-        copies kernels hide [s].
+    share_s : the time that each event adds to the busy time of its GPU [s]. Where kernels overlap, the time belongs to
+        the earlier one; communication and copies have the time that no kernel covers.
+    busy_s, hidden_communication_s, hidden_copy_s : total over all GPUs of the busy time, and of the time of
+        communication and copies that other work covers [s].
+    event_dimension : the `Dimension` of each event of the time line.
     gaps : device -> the times in which it ran nothing.
     time_s : dimension -> time [s], the mean over the GPUs; the sum is ``wall_s``.
     """
@@ -42,11 +46,19 @@ class Decomposition:
     wall_s: float
     devices: tuple[int, ...]
     share_s: Floats
+    event_dimension: NDArray[np.str_]
     busy_s: float
     hidden_communication_s: float
     hidden_copy_s: float
     gaps: Mapping[int, Gaps]
-    time_s: Mapping[str, float] = field(default_factory=dict)
+    time_s: Mapping[Dimension, float] = field(default_factory=dict)
+
+
+class _Hidden(NamedTuple):
+    """Time of one GPU's communication and copies that other work covers [s]."""
+
+    communication_s: float
+    copy_s: float
 
 
 def decompose(timeline: Timeline, limiter: NDArray[np.str_]) -> Decomposition:
@@ -55,7 +67,7 @@ def decompose(timeline: Timeline, limiter: NDArray[np.str_]) -> Decomposition:
     Parameters
     ----------
     timeline : the traced run.
-    limiter : what limits each event of ``timeline.gpu``, as `perfmodel.diagnosis.limits` names it; shape (events,).
+    limiter : the `Limiter` of each event of ``timeline.gpu``; shape (events,).
 
     Raises
     ------
@@ -64,79 +76,84 @@ def decompose(timeline: Timeline, limiter: NDArray[np.str_]) -> Decomposition:
     """
     low, high = timeline.window_s
     gpu = timeline.gpu
-    inside = (gpu.end_s > low) & (gpu.start_s < high)
+    inside = timeline.overlaps_window()
     if not inside.any():
         raise UsageError(
-            "the time line holds no event of a GPU.", remedy="Trace with the GPU's activities switched on."
+            "the time line contains no GPU event.", remedy="Record the trace with GPU activities switched on."
         )
     devices = np.unique(gpu.device[inside])
-    share_s, gaps = np.zeros(len(gpu)), {}
-    hidden = np.zeros(2)
+    share_s, gaps, hidden = np.zeros(len(gpu)), {}, []
     for device in devices:
         events = np.flatnonzero(inside & (gpu.device == device))
-        hidden += _share(timeline, events, share_s)
+        hidden.append(_fill_shares(timeline, events, share_s))
         gaps[int(device)] = find_gaps(timeline, events, timeline.window_s)
-    made = Decomposition(
+    undivided = Decomposition(
         wall_s=high - low,
         devices=tuple(int(device) for device in devices),
         share_s=share_s,
+        event_dimension=_event_dimensions(timeline, limiter),
         busy_s=float(share_s.sum()),
-        hidden_communication_s=float(hidden[0]),
-        hidden_copy_s=float(hidden[1]),
+        hidden_communication_s=math.fsum(part.communication_s for part in hidden),
+        hidden_copy_s=math.fsum(part.copy_s for part in hidden),
         gaps=gaps,
     )
-    return replace(made, time_s=_dimensions(timeline, made, limiter))
+    return replace(undivided, time_s=_dimension_times(undivided))
 
 
 def moves_data(timeline: Timeline) -> NDArray[np.bool_]:
-    """Return which events are copies between host and device; one inside the device is work of its memory."""
+    """Return which events are copies between host and device; a copy inside a device is work of its memory."""
     gpu = timeline.gpu
-    found: NDArray[np.bool_] = (gpu.category == MEMCPY) & (gpu.direction != DEVICE_TO_DEVICE)
-    return found
+    return np.asarray(gpu.are(EventKind.MEMCPY) & (gpu.direction != CopyDirection.DEVICE_TO_DEVICE))
 
 
-def event_dimensions(timeline: Timeline, limiter: NDArray[np.str_]) -> NDArray[np.str_]:
-    """Return the dimension that each event of the GPUs belongs to; ``limiter`` as for `decompose`."""
-    category = timeline.gpu.category
-    moved = moves_data(timeline) | (category == COMMUNICATION)
-    in_memory = (limiter == limit_names.MEMORY) | (category == MEMSET) | (category == MEMCPY)
-    found: NDArray[np.str_] = np.select(
-        [moved, in_memory, limiter == limit_names.COMPUTE], [TRANSFER, MEMORY, COMPUTE], OTHER
+def dimension_of(limiter: Limiter) -> Dimension:
+    """Return the dimension of GPU work with a limiter."""
+    return _DIMENSIONS.get(limiter, Dimension.OTHER)
+
+
+def _event_dimensions(timeline: Timeline, limiter: NDArray[np.str_]) -> NDArray[np.str_]:
+    """Return the dimension of each GPU event."""
+    gpu = timeline.gpu
+    transfers = moves_data(timeline) | gpu.are(EventKind.COMMUNICATION)
+    in_memory = np.isin(limiter, _MEMORIES) | gpu.are(EventKind.MEMSET) | gpu.are(EventKind.MEMCPY)
+    dimensions: NDArray[np.str_] = np.select(
+        [transfers, in_memory, limiter == Limiter.COMPUTE],
+        [Dimension.TRANSFER, Dimension.MEMORY, Dimension.COMPUTE],
+        Dimension.OTHER,
     )
-    return found
+    return dimensions
 
 
-def _share(timeline: Timeline, events: Ints, share_s: Floats) -> Floats:
-    """Fill in what each event of one GPU adds to its busy time; return what is hidden of communication and copies."""
+def _fill_shares(timeline: Timeline, events: Ints, share_s: Floats) -> _Hidden:
+    """Fill ``share_s`` for the events of one GPU, and return the hidden time of its communication and copies."""
     gpu = timeline.gpu
     low, high = timeline.window_s
-    moves = moves_data(timeline)[events]
-    talks = gpu.category[events] == COMMUNICATION
+    copies = moves_data(timeline)[events]
+    communicates = gpu.are(EventKind.COMMUNICATION)[events]
     covered = np.empty((0, 2))
     hidden = []
-    for chosen in (~moves & ~talks, talks, moves):
-        mine = events[chosen]
-        start_s, end_s = np.maximum(gpu.start_s[mine], low), np.minimum(gpu.end_s[mine], high)
+    for chosen in (~copies & ~communicates, communicates, copies):
+        group = events[chosen]
+        start_s, end_s = np.maximum(gpu.start_s[group], low), np.minimum(gpu.end_s[group], high)
         owned_s = owned_from_s(start_s, end_s)
         under_s = covered_s(covered, owned_s, end_s)
-        share_s[mine] = np.maximum(end_s - owned_s, 0.0) - under_s
+        share_s[group] = np.maximum(end_s - owned_s, 0.0) - under_s
         hidden.append(float(under_s.sum()))
-        own = union(start_s, end_s)
-        covered = union(*np.concatenate((covered, own)).T)
-    return np.array(hidden[1:])
+        covered = union(*np.concatenate((covered, union(start_s, end_s))).T)
+    return _Hidden(communication_s=hidden[1], copy_s=hidden[2])
 
 
-def _dimensions(timeline: Timeline, made: Decomposition, limiter: NDArray[np.str_]) -> dict[str, float]:
+def _dimension_times(decomposition: Decomposition) -> dict[Dimension, float]:
     """Return the time of each dimension [s], the mean over the GPUs."""
-    kind = event_dimensions(timeline, limiter)
-    parts = {
-        **{name: made.share_s[kind == name].sum() for name in (COMPUTE, MEMORY, OTHER)},
-        LAUNCH: sum(gaps.launch_s.sum() for gaps in made.gaps.values()),
-        TRANSFER: made.share_s[kind == TRANSFER].sum(),
-        SYNC: sum(gaps.sync_s.sum() for gaps in made.gaps.values()),
-        IDLE: sum(gaps.idle_s.sum() for gaps in made.gaps.values()),
+    all_gaps = decomposition.gaps.values()
+    times_s = {
+        dimension: float(decomposition.share_s[decomposition.event_dimension == dimension].sum())
+        for dimension in Dimension
     }
-    count = len(made.devices)
-    total = math.fsum(float(value) for value in parts.values())
-    assert math.isclose(total, made.wall_s * count, rel_tol=1e-6), (total, made.wall_s * count)
-    return {name: float(value) / count for name, value in parts.items()}
+    times_s[Dimension.LAUNCH] = sum(float(gaps.launch_s.sum()) for gaps in all_gaps)
+    times_s[Dimension.SYNC] = sum(float(gaps.sync_s.sum()) for gaps in all_gaps)
+    times_s[Dimension.IDLE] = sum(float(part.sum()) for gaps in all_gaps for part in gaps.idle_s.values())
+    count = len(decomposition.devices)
+    total_s = math.fsum(times_s.values())
+    assert math.isclose(total_s, decomposition.wall_s * count, rel_tol=1e-6), (total_s, decomposition.wall_s * count)
+    return {dimension: time_s / count for dimension, time_s in times_s.items()}

@@ -1,4 +1,4 @@
-"""From a profile to a diagnosis: dimensions with evidence, then advice."""
+"""From a profile to a diagnosis: the dimensions with their evidence, then the advice."""
 
 from __future__ import annotations
 
@@ -11,133 +11,112 @@ from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis import tables
-from perfmodel.diagnosis.advice.advise import advise
-from perfmodel.diagnosis.case import Case
-from perfmodel.diagnosis.decompose import (
-    COMPUTE,
-    DIMENSIONS,
-    IDLE,
-    LAUNCH,
-    MEMORY,
-    OTHER,
-    SYNC,
-    TRANSFER,
-    decompose,
-    event_dimensions,
-)
+from perfmodel.core.vocabulary import Dimension, Limiter
+from perfmodel.diagnosis.advice.collect import collect_advice
+from perfmodel.diagnosis.decompose import KERNEL_DIMENSIONS, decompose, dimension_of
 from perfmodel.diagnosis.evidence.busy import kernel_evidence, transfer_evidence
 from perfmodel.diagnosis.evidence.gaps import idle_evidence, launch_evidence, sync_evidence
-from perfmodel.diagnosis.limits import UNKNOWN, Limit, limits
+from perfmodel.diagnosis.limits import Basis, Limit, profile_limits
+from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Diagnosis, Evidence, Part
+from perfmodel.diagnosis.untraced import untraced_notes, untraced_parts
 from perfmodel.diagnosis.wall import wall_profile
 from perfmodel.profile.effort import EFFORT, Effort
 from perfmodel.profile.profile import Profile
 from perfmodel.profile.timeline import Timeline
 
-#: evidence of less than this share of the wall is rounding, or nobody's concern
-_LEAST_TOLD = 1e-6
+#: evidence for less than this share of the wall time is left out: it is rounding, or too small to matter
+_LEAST_EVIDENCE = 1e-6
+#: limiters from names alone are noted where they concern at least this share of the kernel time
+_LEAST_BY_NAME = 0.01
+
+_EVIDENCE: Mapping[Dimension, Callable[[MeasuredRun], tuple[Evidence, ...]]] = {
+    **{dimension: partial(kernel_evidence, dimension=dimension) for dimension in KERNEL_DIMENSIONS},
+    Dimension.LAUNCH: launch_evidence,
+    Dimension.TRANSFER: transfer_evidence,
+    Dimension.SYNC: sync_evidence,
+    Dimension.IDLE: idle_evidence,
+}
 
 
 def diagnose(profile: Profile, hardware: Hardware | None = None, *, effort: Mapping[str, Effort] = EFFORT) -> Diagnosis:
-    """Return where the time of a run goes, and what would bring it back.
+    """Return where the time of a run goes, and which changes would save time.
 
     The wall time of a trace is divided without overlap into compute, memory, other kernels, launch, transfer, sync
-    and idle (`perfmodel.diagnosis.decompose`); for several GPUs it is the mean. A profile without a time
-    line has the parts that a table of times can tell, the others are unknown.
+    and idle (`perfmodel.diagnosis.decompose`); for several GPUs it is the mean over them. For a profile without a time
+    line, only the dimensions that a table of times can tell are known.
 
     Parameters
     ----------
     profile : any profile.
-    hardware : the machine that it was measured on. Without it names and kinds tell what limits a kernel, and advice
-        that needs a prediction (fusion, data types, bounds) is not given.
-    effort : kind of advice -> days of development and risk.
+    hardware : the machine that it was measured on. Without it, limiters follow from names and kinds of events, and
+        there is no advice that needs a prediction (fusion, data types, bounds).
+    effort : kind of change -> days of development and risk.
     """
-    found = limits(profile, hardware)
+    limits = profile_limits(profile, hardware)
     timeline = profile.timeline
-    if timeline is None or not _has_gpu_work(timeline):
-        return _of_table(profile, hardware, found, effort)
-    limiter = _limiters(timeline, found)
-    divided = decompose(timeline, limiter)
-    case = Case(
+    if timeline is None or not timeline.overlaps_window().any():
+        return _diagnose_untraced(profile, hardware, limits, effort)
+    decomposition = decompose(timeline, _event_limiters(timeline, limits))
+    run = MeasuredRun(
         profile,
-        wall_profile(profile, divided),
-        divided.wall_s,
-        {one.entry.name: one for one in found},
+        wall_profile(profile, decomposition),
+        decomposition.wall_s,
+        {limit.entry.name: limit for limit in limits},
         hardware,
-        divided,
-        event_dimensions(timeline, limiter),
+        decomposition,
         effort,
     )
-    parts = tuple(_part(case, dimension) for dimension in DIMENSIONS)
-    advice, left = advise(replace(case, evidence={part.dimension: part.evidence for part in parts}))
-    return Diagnosis(profile, hardware, divided, found, case.wall, parts, advice, left, _notes(case))
+    parts = tuple(_part(run, dimension) for dimension in Dimension)
+    advice, not_advised = collect_advice(replace(run, evidence={part.dimension: part.evidence for part in parts}))
+    return Diagnosis(profile, hardware, decomposition, limits, run.wall, parts, advice, not_advised, _notes(run))
 
 
-def _has_gpu_work(timeline: Timeline) -> bool:
-    low, high = timeline.window_s
-    return bool(((timeline.gpu.end_s > low) & (timeline.gpu.start_s < high)).any())
+def _event_limiters(timeline: Timeline, limits: tuple[Limit, ...]) -> NDArray[np.str_]:
+    """Return the limiter of each GPU event: that of the entry that counts it."""
+    # the last element stands for the entry -1
+    by_entry = np.array([*(limit.limiter for limit in limits), Limiter.UNKNOWN])
+    entry_of = timeline.gpu.entry
+    return by_entry[entry_of] if entry_of.size else np.full(len(timeline.gpu), Limiter.UNKNOWN)
 
 
-def _limiters(timeline: Timeline, found: tuple[Limit, ...]) -> NDArray[np.str_]:
-    """Return what limits each event: what limits the entry that counts it."""
-    named = np.array([*(one.limiter for one in found), UNKNOWN])
-    linked = timeline.gpu.entry
-    return named[linked] if linked.size else np.full(len(timeline.gpu), UNKNOWN)
+def _part(run: MeasuredRun, dimension: Dimension) -> Part:
+    time_s = run.divided.time_s[dimension]
+    least_s = _LEAST_EVIDENCE * run.total_s
+    evidence = tuple(item for item in _EVIDENCE[dimension](run) if (item.time_s or 0.0) >= least_s)
+    return Part(dimension, time_s, time_s / run.total_s, evidence)
 
 
-_EVIDENCE: Mapping[str, Callable[[Case], tuple[Evidence, ...]]] = {
-    **{name: partial(kernel_evidence, dimension=name) for name in (COMPUTE, MEMORY, OTHER)},
-    LAUNCH: launch_evidence,
-    TRANSFER: transfer_evidence,
-    SYNC: sync_evidence,
-    IDLE: idle_evidence,
-}
-
-
-def _part(case: Case, dimension: str) -> Part:
-    time_s = case.divided.time_s[dimension]
-    evidence = _EVIDENCE[dimension](case)
-    told = tuple(one for one in evidence if (one.time_s or 0.0) >= _LEAST_TOLD * case.total_s)
-    return Part(dimension, time_s, time_s / case.total_s, told)
-
-
-def _of_table(
-    profile: Profile, hardware: Hardware | None, found: tuple[Limit, ...], effort: Mapping[str, Effort]
+def _diagnose_untraced(
+    profile: Profile, hardware: Hardware | None, limits: tuple[Limit, ...], effort: Mapping[str, Effort]
 ) -> Diagnosis:
-    by_name = {one.entry.name: one for one in found}
-    none = np.empty(0, dtype=np.str_)
-    case = Case(profile, profile, profile.total_time_s, by_name, hardware, None, none, effort)
-    parts = tables.table_parts(case)
-    advice, left = advise(case)
-    notes = (*tables.table_notes(case), *_machine_notes(case))
-    return Diagnosis(profile, hardware, None, found, profile, parts, advice, left, notes)
+    by_name = {limit.entry.name: limit for limit in limits}
+    run = MeasuredRun(profile, profile, profile.total_time_s, by_name, hardware, None, effort)
+    advice, not_advised = collect_advice(run)
+    notes = (*untraced_notes(run), *_machine_notes(run))
+    return Diagnosis(profile, hardware, None, limits, profile, untraced_parts(run), advice, not_advised, notes)
 
 
-def _notes(case: Case) -> tuple[str, ...]:
-    """Say what the figures are of, and what was hidden behind other work."""
-    said = []
-    if case.gpus > 1:
-        said.append(f"Times are the mean over {case.gpus} GPUs.")
-    hidden = case.divided.hidden_communication_s, case.divided.hidden_copy_s
-    for what, time_s in zip(("communication", "copies"), hidden, strict=True):
+def _notes(run: MeasuredRun) -> tuple[str, ...]:
+    """Return notes that say what the times refer to, and how much time other work hides."""
+    notes = []
+    if run.num_gpus > 1:
+        notes.append(f"Times are the mean over {run.num_gpus} GPUs.")
+    divided = run.divided
+    for what, time_s in (("communication", divided.hidden_communication_s), ("copies", divided.hidden_copy_s)):
         if time_s > 0:
-            said.append(
-                f"{format_si(time_s / case.gpus, 's')} of {what} is hidden behind kernels and counted as theirs."
-            )
-    return (*said, *_machine_notes(case))
+            notes.append(f"Kernels hide {format_si(time_s / run.num_gpus, 's')} of {what}; it counts as kernel time.")
+    return (*notes, *_machine_notes(run))
 
 
-def _machine_notes(case: Case) -> tuple[str, ...]:
-    """Say how far it is known what limits the kernels."""
-    kernels = [one for one in case.limits.values() if one.limiter in ("compute", "memory")]
-    time_s = sum(one.entry.time_s for one in kernels)
-    if not time_s:
+def _machine_notes(run: MeasuredRun) -> tuple[str, ...]:
+    """Return a note where the limiter of much kernel time is only a guess from names."""
+    kernels = [
+        limit for limit in run.limits.values() if dimension_of(limit.limiter) in (Dimension.COMPUTE, Dimension.MEMORY)
+    ]
+    time_s = sum(limit.entry.time_s for limit in kernels)
+    by_name_s = sum(limit.entry.time_s for limit in kernels if limit.basis == Basis.NAME)
+    if not time_s or by_name_s < _LEAST_BY_NAME * time_s:
         return ()
-    by_name = sum(one.entry.time_s for one in kernels if one.basis == "name")
-    if by_name < 0.01 * time_s:
-        return ()
-    return (
-        f"For {100 * by_name / time_s:.0f} % of the kernel time only names tell what limits it"
-        f"{'' if case.hardware else ': no machine is named to compare with (--on)'}.",
-    )
+    remedy = "" if run.hardware else " Pass --on HW to compare with a machine."
+    return (f"The limiter is only a guess from names for {100 * by_name_s / time_s:.0f} % of the kernel time.{remedy}",)

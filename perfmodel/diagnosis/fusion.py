@@ -1,4 +1,4 @@
-"""What fusing neighbouring operators saves, and when not to: the intermediate that no longer crosses memory."""
+"""The saving of fusing consecutive operators, whose intermediates then stay out of memory, and when not to fuse."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from perfmodel.operators import Operator
 from perfmodel.prediction.predict import predict
 
 FUSE, EPILOGUE, KEEP = "fuse", "only as an epilogue", "do not fuse"
-#: registers of a thread above which an SM of 65,536 registers runs 16 warps or fewer, a quarter of its 64
+#: with more registers per thread than this, an SM of 65,536 registers runs 16 warps or fewer, a quarter of its 64
 #: (65,536 / (32 x 128) = 16): too few to keep the memory busy
 MANY_REGISTERS = 128
-#: registers that every kernel needs for its addresses and indices, and a fused one once: the fewest of any of
-#: PyTorch's elementwise kernels (16, in traces of PyTorch 2 on an H100)
+#: registers for addresses and indices, which every kernel needs, and a fused kernel only once: the smallest number of
+#: any of PyTorch's elementwise kernels (16, in traces of PyTorch 2 on an H100)
 _COMMON_REGISTERS = 16
 
 
 @dataclass(frozen=True)
 class Fusion:
-    """Two or more operators in a row as one kernel.
+    """Two or more consecutive operators as one kernel.
 
     Attributes
     ----------
-    verdict : "fuse", "only as an epilogue" or "do not fuse"; ``reason`` says why.
-    bytes_saved : traffic of the intermediates that the fused kernel leaves out [B].
-    time_s, fused_time_s : of one call each after the other, and of the fused kernel [s].
+    verdict, reason : "fuse", "only as an epilogue" or "do not fuse", and the reason.
+    bytes_saved : traffic of the intermediates that the fused kernel avoids [B].
+    time_s, fused_time_s : time of one call of each operator, one after another, and of the fused kernel [s].
     """
 
     verdict: str
@@ -40,11 +40,11 @@ class Fusion:
 
     @property
     def speedup(self) -> float:
-        """Time apart over time fused."""
+        """Time of the separate operators over time of the fused kernel."""
         return self.time_s / self.fused_time_s
 
 
-def fuse(
+def fuse_operators(
     operators: Sequence[Operator],
     hardware: Hardware,
     *,
@@ -52,58 +52,57 @@ def fuse(
     uses: int = 1,
     registers_per_thread: Sequence[float] = (),
 ) -> Fusion:
-    """Return what fusing operators that follow each other saves.
+    """Return the saving of fusing consecutive operators.
 
-    The output of each is an input of the next. Apart, it is written once and read once; fused it is not read again,
-    and not written either where nothing else uses it: bytes saved = (2 or 1) x its size. Memory-bound kernels keep the
-    bandwidth that they reach, so the fused time is their time x (bytes left / bytes apart), but no less than that of
-    the longest computation among them. (The accounting is reference practice, e.g. "6 accesses become 2" for
-    three operators on tensors of one size; here with every tensor's own size.)
+    The output of each operator is an input of the next. Separate operators write and read it once each; a fused kernel
+    does not read it, and writes it only if another operator needs it: bytes saved = (2 or 1) x its size. Memory-bound
+    kernels keep the bandwidth that they reach, so the fused time is their time x (remaining bytes / all bytes), but at
+    least the time of the longest computation among them. (This accounting is reference practice, e.g. "6 accesses
+    become 2" for three operators on tensors of one size; here each tensor has its own size.)
 
     Parameters
     ----------
     operators : two or more, scalar, in the order in which they run.
     hardware : the machine.
-    times_s : measured time of one call of each [s]; without it, predicted.
-    uses : how many operators read each intermediate; 2 where a residual connection reads it again.
-    registers_per_thread : of each kernel, where a profile says it. The fused one is taken to need those of the largest,
-        and of each other those above the 16 that any kernel has: an estimate from above, since not all live at once.
+    times_s : measured time of one call of each operator [s]; empty for predicted times.
+    uses : number of operators that read each intermediate; 2 where a residual connection reads it again.
+    registers_per_thread : of each kernel, where a profile records it. The fused kernel is assumed to need the registers
+        of the largest kernel, plus those above 16 of each other kernel: an upper estimate, since not all live at once.
 
     Raises
     ------
     UsageError
-        When fewer than two operators are given, or the output of one is no input of the next.
+        When fewer than two operators are given, or an operator does not produce an input of the next.
     """
     if len(operators) < 2:
-        raise UsageError("fusion needs two operators or more.", remedy="Give those that follow each other.")
-    made = [predict(op, hardware) for op in operators]
-    times = [float(time) for time in times_s] or [float(one.predicted_time_s) for one in made]
-    apart = [float(op.work().bytes) for op in operators]
+        raise UsageError("fusion needs two or more operators.", remedy="Give consecutive operators.")
+    predictions = [predict(op, hardware) for op in operators]
+    time_s = sum([float(time) for time in times_s] or [float(each.predicted_time_s) for each in predictions])
+    all_bytes = sum(float(op.work().bytes) for op in operators)
     saved = (2.0 if uses <= 1 else 1.0) * sum(_intermediate_bytes(a, b) for a, b in itertools.pairwise(operators))
     computing = [
         op
-        for op, one in zip(operators, made, strict=True)
-        if one.arithmetic_intensity_flop_per_byte >= one.ridge_point_flop_per_byte
+        for op, each in zip(operators, predictions, strict=True)
+        if each.arithmetic_intensity_flop_per_byte >= each.ridge_point_flop_per_byte
     ]
-    left = 1.0 - saved / sum(apart)
-    longest_computation = max((float(one.alone_s.get("math", 0.0)) for one in made), default=0.0)
-    fused = max(sum(times) * left, longest_computation)
-    verdict, reason = _verdict(operators, computing, uses, saved, _together(registers_per_thread))
-    return Fusion(verdict, reason, saved, sum(times), fused)
+    longest_computation_s = max((float(each.alone_s.get("math", 0.0)) for each in predictions), default=0.0)
+    fused_s = max(time_s * (1.0 - saved / all_bytes), longest_computation_s)
+    verdict, reason = _verdict(operators, computing, uses, saved, _fused_registers(registers_per_thread))
+    return Fusion(verdict, reason, saved, time_s, fused_s)
 
 
 def follows(first: Operator, second: Operator) -> bool:
-    """Whether the output of one operator can be an input of another: of the same size and dtype."""
+    """Whether the output of one operator can be an input of another: same size and dtype."""
     return any(
-        float(made.size_bytes) == size and made.dtype == dtype
-        for made in first.tensors()
-        if made.writes and not made.reads
+        float(output.size_bytes) == size and output.dtype == dtype
+        for output in first.tensors()
+        if output.writes and not output.reads
         for size, dtype in reads(second)
     )
 
 
 def reads(op: Operator) -> list[tuple[float, str]]:
-    """Return size [B] and dtype of each input of an operator; an elementwise one stacks its inputs in one tensor."""
+    """Return size [B] and dtype of each input; an elementwise operator has all its inputs stacked in one tensor."""
     sizes = []
     for tensor in op.tensors():
         if tensor.reads and not tensor.writes:
@@ -114,41 +113,43 @@ def reads(op: Operator) -> list[tuple[float, str]]:
 
 def _intermediate_bytes(first: Operator, second: Operator) -> float:
     if not follows(first, second):
-        raise UsageError(f"no output of {first.op} has the size and dtype of an input of {second.op}.")
+        raise UsageError(f"{first.op} has no output with the size and dtype of an input of {second.op}.")
     sizes = [size for size, _ in reads(second)]
     return next(
         float(t.size_bytes) for t in first.tensors() if t.writes and not t.reads and float(t.size_bytes) in sizes
     )
 
 
-def _together(registers: Sequence[float]) -> float:
-    """Return the registers of a thread of kernels in one; 0 where they are not known."""
-    ordered = sorted(registers)
-    return sum(max(one - _COMMON_REGISTERS, 0.0) for one in ordered[:-1]) + ordered[-1] if ordered else 0.0
+def _fused_registers(registers: Sequence[float]) -> float:
+    """Return the registers per thread of several kernels fused into one; 0 where they are unknown."""
+    if not registers:
+        return 0.0
+    *others, largest = sorted(registers)
+    return largest + sum(max(each - _COMMON_REGISTERS, 0.0) for each in others)
 
 
 def _verdict(
     operators: Sequence[Operator], computing: Sequence[Operator], uses: int, saved: float, registers: float
 ) -> tuple[str, str]:
-    """Return whether to fuse, and why."""
-    gain = f"{format_si(saved, 'B')} less to move in each call"
+    """Return the verdict and its reason."""
+    gain = f"{format_si(saved, 'B')} less traffic per call"
     if len(computing) == len(operators):
-        return KEEP, "all of them are compute-bound: the traffic that fusion saves hides behind their arithmetic"
+        return KEEP, "all operators are compute-bound: arithmetic hides the traffic that fusion would save"
     if computing and operators[0] not in computing:
         return KEEP, (
-            f"{computing[0].op} is compute-bound and reads the whole result several times: computed inside it, "
-            "the operators before it would run once for each tile"
+            f"{computing[0].op} is compute-bound and reads its whole input several times: fused into it, the operators "
+            "before it would run once for each tile"
         )
     if computing:
         return EPILOGUE, (
-            f"{computing[0].op} is compute-bound: a kernel of your own would have to match the library's; use its "
-            f"epilogue (bias, activation) instead, {gain}"
+            f"{computing[0].op} is compute-bound, and a hand-written kernel would have to match the library's: use the "
+            f"library's epilogue (bias, activation) instead, {gain}"
         )
     if registers > MANY_REGISTERS:
         return KEEP, (
-            f"in one kernel they need about {registers:.0f} registers a thread: above {MANY_REGISTERS} an SM "
+            f"the fused kernel needs about {registers:.0f} registers per thread: above {MANY_REGISTERS}, an SM "
             "holds a quarter of its warps or fewer, too few to hide memory latency"
         )
     if uses > 1:
-        return FUSE, f"memory-bound; the intermediate is used again, so it is still written: {gain}"
-    return FUSE, f"memory-bound, one after the other: {gain}, if nothing else reads the intermediate"
+        return FUSE, f"memory-bound; another operator reads the intermediate, so it is still written: {gain}"
+    return FUSE, f"memory-bound and consecutive: {gain} if no other operator reads the intermediate"

@@ -1,4 +1,4 @@
-"""Sets of time intervals as arrays of shape (n, 2): union, difference, and how much of one lies in another [s]."""
+"""Sets of time intervals as arrays of shape (n, 2) [s]: union, complement, difference, overlap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Floats = NDArray[np.float64]
 
 
 def union(start_s: Floats, end_s: Floats) -> Floats:
-    """Return the intervals that some of the given ones cover: ordered, apart, none empty. Shape (m, 2) [s].
+    """Return the union of intervals: disjoint, ordered by start, none empty. Shape (m, 2) [s].
 
     >>> union(np.array([4.0, 0.0, 1.0]), np.array([5.0, 2.0, 3.0])).tolist()
     [[0.0, 3.0], [4.0, 5.0]]
@@ -26,7 +26,7 @@ def union(start_s: Floats, end_s: Floats) -> Floats:
 
 
 def complement(covered: Floats, window_s: tuple[float, float]) -> Floats:
-    """Return what a union leaves open of a window. Shape (m, 2) [s].
+    """Return the part of a window that a union does not cover. Shape (m, 2) [s].
 
     >>> complement(np.array([[1.0, 2.0], [4.0, 9.0]]), (0.0, 6.0)).tolist()
     [[0.0, 1.0], [2.0, 4.0]]
@@ -54,12 +54,14 @@ def minus(left: Floats, right: Floats) -> Floats:
 
 
 def covered_s(covered: Floats, start_s: Floats, end_s: Floats) -> Floats:
-    """Return how much of each interval a union covers [s]: the difference of the covered length up to its two ends.
+    """Return how much of each interval a union covers [s].
+
+    This is the covered length up to the end of the interval minus the covered length up to its start.
 
     Parameters
     ----------
     covered : a union, shape (m, 2) [s].
-    start_s, end_s : ends of the intervals, shape (n,) [s]; one that ends before it starts has length 0.
+    start_s, end_s : ends of the intervals, shape (n,) [s]; an interval that ends before it starts has length 0.
 
     >>> covered_s(np.array([[1.0, 2.0], [4.0, 9.0]]), np.array([0.0, 1.5]), np.array([5.0, 1.75])).tolist()
     [2.0, 0.25]
@@ -68,26 +70,27 @@ def covered_s(covered: Floats, start_s: Floats, end_s: Floats) -> Floats:
         return np.zeros(np.shape(start_s))
     lengths = covered[:, 1] - covered[:, 0]
     before = np.concatenate(([0.0], np.cumsum(lengths)))
-    # the covered length rises inside an interval and is flat between two
-    at = covered.ravel()
-    value = np.column_stack((before[:-1], before[1:])).ravel()
-    found: Floats = np.interp(np.maximum(start_s, end_s), at, value) - np.interp(start_s, at, value)
-    return found
-
-
-def shares_s(start_s: Floats, end_s: Floats) -> Floats:
-    """Return what each event adds to the union of those before it [s]: where they overlap, the earlier one has it.
-
-    The events are ordered by start. The sum is the length of their union.
-
-    >>> shares_s(np.array([0.0, 1.0, 2.0]), np.array([3.0, 2.0, 5.0])).tolist()
-    [3.0, 0.0, 2.0]
-    """
-    return np.maximum(end_s - owned_from_s(start_s, end_s), 0.0)
+    # The covered length rises inside an interval and is constant between two.
+    times = covered.ravel()
+    lengths_so_far = np.column_stack((before[:-1], before[1:])).ravel()
+    at_end = np.interp(np.maximum(start_s, end_s), times, lengths_so_far)
+    overlap_s: Floats = at_end - np.interp(start_s, times, lengths_so_far)
+    return overlap_s
 
 
 def owned_from_s(start_s: Floats, end_s: Floats) -> Floats:
-    """Return from when on each event is the only one of those up to it that still runs [s]; ordered by start."""
+    """Return when each event starts to add to the union of the events before it [s].
+
+    That is its start, or the end of all earlier events if that is later: an overlap belongs to the earlier event. What
+    each event adds, end - owned_from where that is positive, sums to the length of the union.
+
+    Parameters
+    ----------
+    start_s, end_s : shape (n,) [s], ordered by start.
+
+    >>> owned_from_s(np.array([0.0, 1.0, 2.0]), np.array([3.0, 2.0, 5.0])).tolist()
+    [0.0, 3.0, 3.0]
+    """
     if not start_s.size:
         return start_s
     reached = np.concatenate(([-np.inf], np.maximum.accumulate(end_s)[:-1]))

@@ -1,21 +1,31 @@
-"""How far each part of a profile is from its physical limit: measured time against what the machine allows."""
+"""How far each entry of a profile is from its physical limit: the measured time against the bound of the machine."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import math
 import re
 from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.vocabulary import CacheState, EventKind, Limiter
 from perfmodel.errors import UsageError
+from perfmodel.prediction.ceilings import PEER_LINKS
 from perfmodel.prediction.predict import floor_time, predict
-from perfmodel.profile.profile import COMMUNICATION, HOST, MEMCPY, MEMSET, Profile, ProfileEntry
+from perfmodel.prediction.result import Prediction
+from perfmodel.profile.profile import Profile, ProfileEntry
 
-#: what limits a part of a profile while it runs
-COMPUTE, MEMORY, TRANSFER, UNKNOWN = "compute", "memory", "transfer", "unknown"
-#: how that is known: from the model, from hardware counters, from what kind of work it is, or from the name alone
-BY_MODEL, BY_COUNTERS, BY_KIND, BY_NAME = "model", "counters", "kind", "name"
+
+class Basis(enum.StrEnum):
+    """The evidence for a limiter."""
+
+    MODEL = "model"
+    COUNTERS = "counters"  # hardware counters
+    KIND = "kind"  # the kind of event: a copy is limited by the link
+    NAME = "name"  # the name of the kernel or operator, nothing else
+    NONE = ""
+
 
 # Names as the libraries choose them: cuBLAS, CUTLASS, cuDNN, rocBLAS ("Cijk_"), MIOpen, FlashAttention, Inductor.
 _COMPUTE_NAME = re.compile(
@@ -30,11 +40,11 @@ _MEMORY_NAME = re.compile(
     r"maximum|minimum|eq|ne|lt|le|gt|ge|bitwise_\w+|logical_\w+|masked_fill|zero|lerp|addcmul|addcdiv)(_|\.\w+)?(\(|$)",
     re.IGNORECASE,
 )
-#: operators whose counts give a bound, and that the latency model says nothing of: libraries usually make two passes
-#: over the inputs of a batch norm, whose statistics need every image before the first result; and the constants of
-#: convolutions were fitted on forward ones, whose algorithms (Winograd) the gradients do not all have
+#: operators that have a bound from their counts, but no prediction: libraries usually make two passes over the inputs
+#: of a batch norm, whose statistics need every image before the first result; and the constants for convolutions were
+#: fitted on forward convolutions, whose algorithms (Winograd) not all gradients have
 _NOT_PREDICTED = re.compile(r"batch_norm|convolution_backward")
-#: the metric in which a reader of counters puts the FLOP of one data type and engine
+#: metrics that hold the counted FLOP of one data type and engine
 _COUNTED_FLOP = re.compile(r"flop_([a-z0-9]+)_(vector|tensor)")
 
 
@@ -44,21 +54,20 @@ class Limit:
 
     Attributes
     ----------
-    entry : the part of the profile.
-    limiter : "compute", "memory", "transfer" or "unknown".
-    basis : "model", "counters", "kind", "name", or empty where the limiter is unknown.
-    attainable_time_s : the bound of all calls together [s], every tensor crossing device memory once; where the
-        measurement beats that, ``floor_time_s``. None where neither shapes nor counters give one.
-    floor_time_s : what no call is faster than, the data in the caches already [s], of all calls; or None.
-    predicted_time_s, predicted_low_s, predicted_high_s : time to expect of all calls, with its 80 % interval [s]; None
-        without an operator, and where only its bound is known (`_NOT_PREDICTED`: batch norms, gradients of
-        convolutions).
-    why_unknown : why there is no bound, or empty.
+    entry : the entry of the profile.
+    limiter : compute, device memory (hbm), link or unknown.
+    basis : the evidence for the limiter.
+    attainable_time_s : the bound of all calls together [s], with every tensor crossing device memory once;
+        ``floor_time_s`` where the measurement is faster. None where neither shapes nor counters give a bound.
+    floor_time_s : the shortest possible time of all calls [s], with the data already in the caches; or None.
+    predicted_time_s, predicted_low_s, predicted_high_s : expected time of all calls with its 80 % interval [s]; None
+        without an operator, and for operators that only have a bound (batch norms, gradients of convolutions).
+    why_unknown : the reason why there is no bound, or empty.
     """
 
     entry: ProfileEntry
-    limiter: str = UNKNOWN
-    basis: str = ""
+    limiter: Limiter = Limiter.UNKNOWN
+    basis: Basis = Basis.NONE
     attainable_time_s: float | None = None
     floor_time_s: float | None = None
     predicted_time_s: float | None = None
@@ -68,66 +77,70 @@ class Limit:
 
     @property
     def efficiency(self) -> float | None:
-        """Attainable over measured time, from 0 to 1; None where there is no bound or no time."""
+        """Attainable over measured time, from 0 to 1; None without a bound or a measured time."""
         if self.attainable_time_s is None or not self.entry.time_s:
             return None
         return min(self.attainable_time_s / self.entry.time_s, 1.0)
 
     @property
     def max_local_speedup(self) -> float:
-        """Measured over attainable time: more is gained only by another operator; infinite where it is not known."""
+        """Measured over attainable time: only another operator could gain more. Infinite where it is unknown."""
         efficiency = self.efficiency
         return 1.0 / efficiency if efficiency else math.inf
 
 
-def limits(profile: Profile, hardware: Hardware | None = None) -> tuple[Limit, ...]:
-    """Return the limit of each entry of a profile, in its order.
+def profile_limits(profile: Profile, hardware: Hardware | None = None) -> tuple[Limit, ...]:
+    """Return the limit of each entry of a profile, in the order of the entries.
 
     Parameters
     ----------
     profile : the measured profile.
-    hardware : the machine that it was measured on; without it only kinds and names tell what limits a part.
+    hardware : the machine that it was measured on; without it only the kinds and names of entries give the limiter.
     """
     return tuple(limit(entry, hardware) for entry in profile.entries)
 
 
 def limit(entry: ProfileEntry, hardware: Hardware | None) -> Limit:
-    """Return how far one entry is from what a machine allows.
+    """Return how far one entry is from its limit on a machine.
 
-    With an operator: the roofline bound of all its calls (`perfmodel.prediction.predict`). With FLOP and bytes that
-    counters saw: max(sum of FLOP / peak over the data types, bytes / bandwidth), since then the traffic is what the
-    kernel really had. Else the
-    kind of work, or the name, tells which ceiling it works against, and there is no bound.
+    With FLOP and bytes from counters, the bound is max(sum of FLOP / peak over the data types, bytes / bandwidth),
+    since counters measure the kernel's real traffic. With an operator, it is the roofline bound of all calls
+    (`perfmodel.prediction.predict`). Otherwise there is no bound, and the kind of event or its name gives the limiter.
     """
     if hardware is not None and entry.flop is not None and entry.bytes is not None:
         return _by_counters(entry, hardware)
     if hardware is not None and entry.op is not None and entry.calls:
         return _by_model(entry, hardware)
     reason = entry.not_modelled or _why_unknown(entry, hardware)
-    if entry.category in (MEMCPY, COMMUNICATION):
-        return Limit(entry, TRANSFER, BY_KIND, why_unknown=reason)
-    if entry.category == MEMSET:
-        return Limit(entry, MEMORY, BY_KIND, why_unknown=reason)
-    limiter = UNKNOWN if entry.category == HOST else _by_name(entry)
-    return Limit(entry, limiter, BY_NAME if limiter != UNKNOWN else "", why_unknown=reason)
+    if entry.category in (EventKind.MEMCPY, EventKind.COMMUNICATION):
+        return Limit(entry, Limiter.LINK, Basis.KIND, why_unknown=reason)
+    if entry.category == EventKind.MEMSET:
+        return Limit(entry, _memory_of(hardware), Basis.KIND, why_unknown=reason)
+    limiter = Limiter.UNKNOWN if entry.category == EventKind.HOST else _by_name(entry, hardware)
+    return Limit(entry, limiter, Basis.NONE if limiter == Limiter.UNKNOWN else Basis.NAME, why_unknown=reason)
 
 
 def _why_unknown(entry: ProfileEntry, hardware: Hardware | None) -> str:
     if hardware is None:
-        return "no machine is named to compare with"
+        return "no machine is given to compare with"
     if entry.op is None:
-        return "neither shapes nor counters say what it computes"
-    return "the profile does not say how often it was called"
+        return "neither shapes nor counters describe its work"
+    return "the profile does not record its number of calls"
 
 
-def _by_name(entry: ProfileEntry) -> str:
-    """Return what names say: that of the launching operator first, since kernels' names hold many words."""
+def _memory_of(hardware: Hardware | None) -> Limiter:
+    """Return the name of a machine's main memory; that of a GPU where the machine is unknown."""
+    return Limiter.HBM if hardware is None else Limiter(hardware.main_memory.name)
+
+
+def _by_name(entry: ProfileEntry, hardware: Hardware | None) -> Limiter:
+    """Return the limiter by name; the launching operator first, since the names of kernels contain many words."""
     for name in (entry.launched_by, *entry.kernels[:1], entry.name):
         if _COMPUTE_NAME.search(name) and not re.search(r"norm", name, re.IGNORECASE):
-            return COMPUTE
+            return Limiter.COMPUTE
         if _MEMORY_NAME.search(name):
-            return MEMORY
-    return UNKNOWN
+            return _memory_of(hardware)
+    return Limiter.UNKNOWN
 
 
 def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
@@ -135,35 +148,41 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
     assert entry.calls
     op = dataclasses.replace(entry.op, count=1)
     try:
-        made = predict(op, hardware)
-        floor = float(floor_time(op, hardware, "warm"))
+        prediction = predict(op, hardware)
+        floor_s = float(floor_time(op, hardware, CacheState.WARM))
     except UsageError as error:
-        return dataclasses.replace(
-            limit(dataclasses.replace(entry, op=None), hardware), entry=entry, why_unknown=str(error)
-        )
-    # a call may compute its operator several times: both gradients of a convolution
+        without_op = limit(dataclasses.replace(entry, op=None), hardware)
+        return dataclasses.replace(without_op, entry=entry, why_unknown=str(error))
+    # One call may compute its operator several times, as both gradients of a convolution.
     calls = entry.calls * entry.op.count
-    bound = float(made.bound_time_s) * calls
-    ridge = made.ridge_point_flop_per_byte
-    links = entry.category in (MEMCPY, COMMUNICATION) or str(made.limiter) in ("pcie", "nvlink", "xgmi")
-    computes = float(made.arithmetic_intensity_flop_per_byte) >= ridge  # False where there is no ridge
-    expected = (made.predicted_time_s, made.predicted_time_low_s, made.predicted_time_high_s)
-    told = not _NOT_PREDICTED.search(entry.launched_by)
-    predicted_s, low_s, high_s = (float(time_s) * calls if told else None for time_s in expected)
+    bound_s = float(prediction.bound_time_s) * calls
+    expected = (prediction.predicted_time_s, prediction.predicted_time_low_s, prediction.predicted_time_high_s)
+    is_predicted = not _NOT_PREDICTED.search(entry.launched_by)
+    predicted_s, low_s, high_s = (float(time_s) * calls if is_predicted else None for time_s in expected)
     return Limit(
         entry,
-        TRANSFER if links else COMPUTE if computes else MEMORY,
-        BY_MODEL,
-        attainable_time_s=bound if bound <= entry.time_s else min(floor * calls, entry.time_s),
-        floor_time_s=floor * calls,
+        _roofline_limiter(entry, prediction, hardware),
+        Basis.MODEL,
+        attainable_time_s=bound_s if bound_s <= entry.time_s else min(floor_s * calls, entry.time_s),
+        floor_time_s=floor_s * calls,
         predicted_time_s=predicted_s,
         predicted_low_s=low_s,
         predicted_high_s=high_s,
     )
 
 
+def _roofline_limiter(entry: ProfileEntry, prediction: Prediction, hardware: Hardware) -> Limiter:
+    """Return the limiter of an operator in device memory, by its arithmetic intensity, or the link."""
+    on_link = prediction.limiter == Limiter.LINK or str(prediction.limiter) in PEER_LINKS
+    if on_link or entry.category in (EventKind.MEMCPY, EventKind.COMMUNICATION):
+        return Limiter.LINK
+    # False for a dtype without a ridge point
+    computes = float(prediction.arithmetic_intensity_flop_per_byte) >= prediction.ridge_point_flop_per_byte
+    return Limiter.COMPUTE if computes else _memory_of(hardware)
+
+
 def _by_counters(entry: ProfileEntry, hardware: Hardware) -> Limit:
-    """Return the roofline over what the counters saw."""
+    """Return the roofline bound for the FLOP and bytes that counters measured."""
     assert entry.flop is not None
     assert entry.bytes is not None
     bandwidth = hardware.main_memory.bandwidth_bytes_per_s
@@ -172,26 +191,26 @@ def _by_counters(entry: ProfileEntry, hardware: Hardware) -> Limit:
     time_s = max(compute_s, memory_s)
     return Limit(
         entry,
-        COMPUTE if compute_s > memory_s else MEMORY,
-        BY_COUNTERS,
+        Limiter.COMPUTE if compute_s > memory_s else _memory_of(hardware),
+        Basis.COUNTERS,
         attainable_time_s=min(time_s, entry.time_s),
         floor_time_s=min(time_s, entry.time_s),
     )
 
 
 def _counted_compute_s(entry: ProfileEntry, hardware: Hardware) -> float:
-    """Return the shortest time for the FLOP that were counted [s]: those of each data type and engine at their peak.
+    """Return the shortest time for the counted FLOP [s], those of each data type and engine at their peak.
 
-    The metrics "flop_fp16_tensor", "flop_fp32_vector" say which ran where; what they leave, and what the machine
-    lists no peak for, counts at the fastest peak of the machine.
+    The metrics "flop_fp16_tensor", "flop_fp32_vector" divide the FLOP by data type and engine. FLOP without such a
+    metric, and those of a data type without a peak, count at the fastest peak of the machine.
     """
     assert entry.flop is not None
     fastest = max((peak.flop_per_s for peak in hardware.peaks), default=math.inf)
-    total_s, left = 0.0, entry.flop
+    total_s, uncounted = 0.0, entry.flop
     for key, flop in entry.metrics.items():
         match = _COUNTED_FLOP.fullmatch(key)
         if match:
             peak = hardware.find_peak(match.group(1), match.group(2))
             total_s += flop / (peak.flop_per_s if peak else fastest)
-            left -= flop
-    return total_s + max(left, 0.0) / fastest
+            uncounted -= flop
+    return total_s + max(uncounted, 0.0) / fastest

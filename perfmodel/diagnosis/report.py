@@ -1,4 +1,4 @@
-"""A diagnosis as a report: one row a dimension, and the candidates as a second table."""
+"""The reports of the room: a diagnosis with its candidates, and two diagnoses compared."""
 
 from __future__ import annotations
 
@@ -6,111 +6,228 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.core.report import Column, Report, short_name
+from perfmodel.core.report import Column, Report, report, short_name
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.result import Advice, Diagnosis, Evidence, Part
+from perfmodel.diagnosis.against import APPEARED, RENAMED, STEP, VANISHED, Change, DiagnosisComparison
+from perfmodel.diagnosis.result import Advice, Diagnosis, Part
 
-#: evidence that a table for people shows of each dimension, and how long a name may be there
+#: pieces of evidence that people see for each dimension, and the longest name there [characters]
 _SHOWN, _LONGEST = 2, 44
+#: entries of a comparison that people see; JSON has all
+_MOST_ENTRIES = 12
 
 
-def diagnosis_report(made: Diagnosis, context: Mapping[str, Any] | None = None) -> Report:
-    """Return the dimensions as rows with the contract's keys, the candidates under ``candidates``.
+@report.register
+def _diagnosis_report(result: Diagnosis, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the report of a diagnosis.
 
-    JSON has all evidence as a list of {what, time_s, count, detail}; tables and CSV have the first two as text.
+    The rows are the dimensions, with the keys dimension, time_s [s], fraction, evidence (a list of {what, time_s,
+    count, detail}) and advice, and with the best candidate for the dimension and its saving: candidate, time_saved_s.
+    ``candidates`` has one row for each piece of advice, with the keys that `roi` needs.
     """
-    rows = [_row(made, part) for part in made.parts]
     columns = (
         Column("dimension"),
         Column("time_s", "time", "s"),
         Column("fraction", "share", "fraction"),
-        Column("evidence_text", "mostly", drop=2),
+        Column("evidence", "largest parts", drop=2, show_row=_evidence_text),
         Column("advice", shown=False),
-        Column("advice_text", "advice", drop=1),
+        Column("candidate", "best candidate", drop=1, show=short_name),
+        Column("time_saved_s", "saves", "s", digits=3, drop=1),
     )
-    candidates = {"candidates": _candidates(made)} if made.advice else {}
-    notes = (*made.notes, *(f"Leave it: {text}" for text in made.left_alone), *made.profile.notes)
-    return Report("diagnose", columns, rows, context or {}, notes, _title(made), more=candidates)
+    return Report(
+        "diagnose",
+        columns,
+        [_dimension_row(result, part) for part in result.parts],
+        context or {},
+        (*result.notes, *result.not_advised, *result.profile.notes),
+        _title(result),
+        more={"candidates": _candidates(result)} if result.advice else {},
+    )
 
 
-def _title(made: Diagnosis) -> str:
-    if not made.total_s:
-        return "Where the time goes is not listed: there are calls of the CPU alone"
-    on = f" on {made.hardware.title or made.hardware.name}" if made.hardware else ""
-    what = "wall time" if made.decomposition else "listed time, without a time line"
-    return f"Where {format_si(made.total_s, 's')} go{on} ({what})"
+def _title(diagnosis: Diagnosis) -> str:
+    if not diagnosis.total_s:
+        return "The profile lists only calls of the CPU, so the GPU time is unknown"
+    on = f" on {diagnosis.hardware.title or diagnosis.hardware.name}" if diagnosis.hardware else ""
+    kind = "wall time" if diagnosis.decomposition else "listed time, without a time line"
+    return f"Where {format_si(diagnosis.total_s, 's')} go{on} ({kind})"
 
 
-def _row(made: Diagnosis, part: Part) -> dict[str, Any]:
-    best = next((one for one in made.advice if one.dimension == part.dimension), None)
-    short = f"{best.candidate.name}: saves {format_si(best.time_saved_s, 's', 3)}" if best else ""
+def _dimension_row(diagnosis: Diagnosis, part: Part) -> dict[str, Any]:
+    best = next((item for item in diagnosis.advice if item.dimension == part.dimension), None)
     return {
         "dimension": part.dimension,
         "time_s": part.time_s,
         "fraction": part.fraction,
-        "evidence": [dataclasses.asdict(one) for one in part.evidence],
-        "evidence_text": _shown(part),
+        "evidence": [dataclasses.asdict(item) for item in part.evidence],
         "advice": best.text if best else "",
-        "advice_text": short,
+        "candidate": best.candidate.name if best else "",
+        "time_saved_s": best.time_saved_s if best else None,
     }
 
 
-def _shown(part: Part) -> str:
-    unknown = ["unknown without a time line"] if part.time_s is None else []
-    return "; ".join([*unknown, *(_line(one, whole=number == 0) for number, one in enumerate(part.evidence[:_SHOWN]))])
+def _evidence_text(row: Mapping[str, Any]) -> str:
+    """Return the largest pieces of evidence as text, the first one with its detail."""
+    unknown = ["unknown without a time line"] if row["time_s"] is None else []
+    texts = [_piece(item, with_detail=place == 0) for place, item in enumerate(row["evidence"][:_SHOWN])]
+    return "; ".join([*unknown, *texts])
 
 
-def _line(one: Evidence, *, whole: bool) -> str:
-    """Return one piece of evidence in a few words, with its detail where it is shown whole."""
-    name = one.what if len(one.what) <= _LONGEST else f"{one.what[: _LONGEST - 3]}..."
-    time = f" {format_si(one.time_s, 's', 3)}" if one.time_s is not None else ""
-    count = f" in {one.count}" if one.count and one.count > 1 else ""
-    return f"{name}{time}{count}{f' ({one.detail})' if one.detail and whole else ''}"
+def _piece(evidence: Mapping[str, Any], *, with_detail: bool) -> str:
+    name, time_s, count, detail = (evidence[key] for key in ("what", "time_s", "count", "detail"))
+    name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+    time = f" {format_si(time_s, 's', 3)}" if time_s is not None else ""
+    times = f" in {count}" if count and count > 1 else ""
+    return f"{name}{time}{times}{f' ({detail})' if detail and with_detail else ''}"
 
 
-def _candidates(made: Diagnosis) -> Report:
-    """Return the advice as rows, each with what `roi` needs."""
-    rows = [_advice_row(made, rank, one) for rank, one in enumerate(made.advice, start=1)]
+def _candidates(diagnosis: Diagnosis) -> Report:
+    """Return the advice as a table, each row with the keys that `roi` needs."""
     columns = (
         Column("rank", "#"),
         Column("kind", drop=4),
-        Column("name", shown=False),
-        Column("short_name", "candidate"),
+        Column("name", "candidate", show=short_name),
         Column("dimension", shown=False),
         Column("time_saved_s", "saves", "s"),
-        Column("overall_speedup", "overall", "x"),
+        Column("overall_speedup", "overall speedup", "x"),
         Column("targets", shown=False),
-        Column("target_time_s", "of", "s", drop=3),
+        Column("target_time_s", "time of targets", "s", drop=3),
         Column("new_time_s", shown=False, unit="s"),
         Column("dev_days", "days", drop=2),
         Column("risk", drop=2),
-        Column("advice", shown=False),
-        Column("basis", "why", drop=1),
+        Column("advice", "what to do", prose=True),
+        Column("basis", "how the saving was estimated", prose=True),
     )
     notes = (
-        *(f"{rank}. {one.candidate.name}: {one.text}." for rank, one in enumerate(made.advice, start=1)),
-        "Each saving is estimated for the candidate alone; `perfmodel roi` counts those on the same time jointly. "
-        "Days and risk are assumptions by kind of change (--effort KIND=DAYS:RISK).",
+        "Each saving is an estimate for the candidate alone; `perfmodel roi` combines candidates for the same time. "
+        "Days and risk are assumptions for the kind of change (--effort KIND=DAYS:RISK).",
     )
-    return Report("diagnose", columns, rows, {}, notes, "What would bring time back")
+    rows = [_advice_row(diagnosis, rank, item) for rank, item in enumerate(diagnosis.advice, start=1)]
+    return Report("diagnose", columns, rows, {}, notes, "Changes that save time")
 
 
-def _advice_row(made: Diagnosis, rank: int, one: Advice) -> dict[str, Any]:
-    target_s = sum(entry.time_s for entry in made.wall.entries if entry.name in one.candidate.targets)
-    left_s = made.total_s - one.time_saved_s
+def _advice_row(diagnosis: Diagnosis, rank: int, advice: Advice) -> dict[str, Any]:
+    candidate = advice.candidate
+    left_s = diagnosis.total_s - advice.time_saved_s
     return {
         "rank": rank,
-        "kind": one.kind,
-        "name": one.candidate.name,
-        "short_name": short_name(one.candidate.name),
-        "dimension": one.dimension,
-        "time_saved_s": one.time_saved_s,
-        "overall_speedup": made.total_s / left_s if left_s > 0 else None,
-        "targets": list(one.candidate.targets),
-        "target_time_s": target_s,
-        "new_time_s": one.candidate.new_time_s,
-        "dev_days": one.candidate.dev_days,
-        "risk": one.candidate.risk,
-        "advice": one.text,
-        "basis": one.basis,
+        "kind": advice.kind,
+        "name": candidate.name,
+        "dimension": advice.dimension,
+        "time_saved_s": advice.time_saved_s,
+        "overall_speedup": diagnosis.total_s / left_s if left_s > 0 else None,
+        "targets": list(candidate.targets),
+        "target_time_s": sum(entry.time_s for entry in diagnosis.wall.entries if entry.name in candidate.targets),
+        "new_time_s": candidate.new_time_s,
+        "dev_days": candidate.dev_days,
+        "risk": candidate.risk,
+        "advice": advice.text,
+        "basis": advice.basis,
     }
+
+
+_TIMES = (
+    Column("before_s", "before", "s"),
+    Column("after_s", "after", "s"),
+    Column("change_s", "after - before", "s", drop=1),
+    Column("change", unit="fraction"),
+    Column("share", "share of total before", "fraction", drop=2),
+)
+_DIMENSION_COLUMNS = (Column("dimension"), *_TIMES)
+_ENTRY_COLUMNS = (
+    Column("name", "entry"),
+    Column("status", drop=3),
+    *_TIMES,
+    Column("after_name", shown=False),
+    Column("before_calls", "calls before", drop=4),
+    Column("after_calls", "calls after", drop=4),
+)
+_SUMMARY_COLUMNS = (
+    Column("per"),
+    Column("before_s", "before", "s"),
+    Column("after_s", "after", "s"),
+    Column("speedup"),
+    Column("before_steps", "steps before"),
+    Column("after_steps", "steps after"),
+)
+
+
+@report.register
+def _comparison_report(result: DiagnosisComparison, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the report of a comparison of two diagnoses.
+
+    Row keys: dimension, before_s, after_s, change_s = after - before [s], change = after / before - 1, share =
+    change_s / total before, which adds up to the change of the total. ``summary`` has the total: per ("run" or "step"),
+    before_s, after_s [s], speedup = before / after, before_steps, after_steps. ``entries`` has the same keys as the
+    rows, by name, with status (both, renamed, appeared, vanished), after_name, before_calls, after_calls.
+    """
+    before, after = result.before.profile.source, result.after.profile.source
+    entries = [_entry_row(change) for change in result.entries]
+    hidden = len(entries) - _MOST_ENTRIES
+    summary = {
+        "per": result.per,
+        "before_s": result.before_s,
+        "after_s": result.after_s,
+        "speedup": result.speedup,
+        "before_steps": result.steps[0] or None,
+        "after_steps": result.steps[1] or None,
+    }
+    return Report(
+        "diagnose",
+        _DIMENSION_COLUMNS,
+        [{"dimension": change.name, **_times(change)} for change in result.dimensions],
+        {"before": before, "after": after, **(context or {})},
+        notes=(*_comparison_notes(result), *result.notes),
+        title=f"From {before} (before) to {after} (after): {result.headline}",
+        more={
+            "summary": Report("diagnose", _SUMMARY_COLUMNS, [summary]),
+            "entries": Report(
+                "diagnose",
+                _ENTRY_COLUMNS,
+                entries,
+                title="Entries that changed most",
+                people_rows=entries[:_MOST_ENTRIES],
+                unlisted=f"Entries that changed less: {hidden}; JSON has them." if hidden > 0 else "",
+            ),
+        },
+    )
+
+
+def _times(change: Change) -> dict[str, Any]:
+    return {
+        "before_s": change.before_s,
+        "after_s": change.after_s,
+        "change_s": change.change_s,
+        "change": change.change,
+        "share": change.share,
+    }
+
+
+def _entry_row(change: Change) -> dict[str, Any]:
+    return {
+        "name": change.name,
+        "status": change.status,
+        **_times(change),
+        "after_name": change.after_name,
+        "before_calls": change.before_calls,
+        "after_calls": change.after_calls,
+    }
+
+
+def _comparison_notes(result: DiagnosisComparison) -> list[str]:
+    """Return notes that say what the times refer to, how entries were matched, and what one run each cannot tell."""
+    notes = []
+    if result.per == STEP:
+        notes.append(f"Times are those of one step: {result.steps[0]} steps before, {result.steps[1]} after.")
+    elif all(result.steps):
+        first, second = (format_si(side.total_s / result.steps[0], "s") for side in (result.before, result.after))
+        notes.append(f"{result.steps[0]} steps on both sides: {first} per step before, {second} after.")
+    counts = {status: sum(change.status == status for change in result.entries) for status in (APPEARED, VANISHED)}
+    notes.append(f"{len(result.entries)} entries: {counts[APPEARED]} only after, {counts[VANISHED]} only before.")
+    renamed = [change for change in result.entries if change.status == RENAMED]
+    if renamed:
+        pairs = "; ".join(f"{change.name} -> {change.after_name}" for change in renamed[:2])
+        rest = f" and {len(renamed) - 2} more" if len(renamed) > 2 else ""
+        notes.append(f"Matched as the same work under two names: {pairs}{rest}.")
+    notes.append("Each side is a single run, so the variation between runs of the same code is unknown.")
+    return notes

@@ -1,32 +1,28 @@
-"""A diagnosis: the dimensions of a run's time with the evidence behind each, and what would bring time back."""
+"""A diagnosis: the dimensions of a run's time with their evidence, and the changes that would save time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Reportable
+from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis.decompose import Decomposition
 from perfmodel.diagnosis.limits import Limit
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
-if TYPE_CHECKING:
-    from perfmodel.core.report import Report
-
 
 @dataclass(frozen=True)
 class Evidence:
-    """One thing behind the time of a dimension: a kernel, a group of gaps, a call that waits.
+    """One contribution to the time of a dimension: a kernel, a group of gaps, a call that waits.
 
     Attributes
     ----------
     what : its name.
-    time_s : its part of the dimension's time [s], the mean over the GPUs; None for what is told beside it, as the
-        time that a call took on the CPU.
-    count : how often, all GPUs together, or None.
+    time_s : its part of the dimension's time [s], the mean over the GPUs; None for a contribution without one.
+    count : number of occurrences on all GPUs together, or None.
     detail : one sentence for people.
     """
 
@@ -42,12 +38,12 @@ class Part:
 
     Attributes
     ----------
-    dimension : one of `perfmodel.diagnosis.decompose.DIMENSIONS`.
-    time_s, fraction : its time [s] and share of the whole; None where the profile cannot tell.
-    evidence : what is behind it, the longest first.
+    dimension : the dimension.
+    time_s, fraction : its time [s] and share of the total; None where the profile cannot tell.
+    evidence : the contributions to its time, the longest first.
     """
 
-    dimension: str
+    dimension: Dimension
     time_s: float | None
     fraction: float | None
     evidence: tuple[Evidence, ...] = ()
@@ -55,20 +51,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Advice:
-    """One change worth looking at.
+    """One change that is worth considering.
 
     Attributes
     ----------
-    kind : which sort of change, a key of `perfmodel.profile.effort.EFFORT`.
-    dimension : the dimension that it makes shorter.
-    text : what to do, a sentence for people.
-    time_saved_s : estimated gain over the whole run [s]; ``basis`` says how it was estimated.
-    basis : where the estimate comes from, with its figures.
-    candidate : the same as a candidate that `roi` accepts; its targets are entries of `Diagnosis.wall`.
+    kind : the kind of change, a key of `perfmodel.profile.effort.EFFORT`.
+    dimension : the dimension that becomes shorter.
+    text : the change, in words for people.
+    time_saved_s : estimated saving over the whole run [s].
+    basis : how the saving was estimated, with the figures.
+    candidate : the change as a candidate for `roi`; its targets are entries of `Diagnosis.wall`.
     """
 
     kind: str
-    dimension: str
+    dimension: Dimension
     text: str
     time_saved_s: float
     basis: str
@@ -76,21 +72,21 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """Where the time of a run goes, and what would bring it back.
+class Diagnosis(Reportable):
+    """Where the time of a run goes, and which changes would save time.
 
     Attributes
     ----------
-    profile : as it was read.
-    hardware : the machine that the parts were compared with, or None.
-    decomposition : of the time line; None for a profile without one.
-    limits : of each entry of ``profile``, in its order.
-    wall : the profile whose entries add up to the wall time (see `perfmodel.diagnosis.wall`); ``profile``
-        itself without a time line.
-    parts : one for each dimension, in the order of `DIMENSIONS`; their times add up to ``total_s``.
-    advice : sorted by the time saved.
-    left_alone : what looks like a candidate and is none, with the reason.
-    notes : how the machine was found, what is missing.
+    profile : the profile as it was read.
+    hardware : the machine that the entries were compared with, or None.
+    decomposition : the division of the time line; None for a profile without one.
+    limits : the limit of each entry of ``profile``, in the order of the entries.
+    wall : the profile whose entries add up to the wall time (see `perfmodel.diagnosis.wall`); ``profile`` itself where
+        there is no time line.
+    parts : one for each `Dimension`, in their order; the times add up to ``total_s``.
+    advice : the changes, the largest saving first.
+    not_advised : changes that look worthwhile and are not, each with the reason.
+    notes : how the machine was found, and missing information.
     """
 
     profile: Profile
@@ -100,25 +96,19 @@ class Diagnosis:
     wall: Profile
     parts: tuple[Part, ...]
     advice: tuple[Advice, ...] = ()
-    left_alone: tuple[str, ...] = ()
+    not_advised: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def total_s(self) -> float:
-        """What the fractions are of [s]: the wall time of a trace, else the time of all dimensions that are known."""
+        """The time that the fractions refer to [s]: the wall time of a trace, else the sum of the known parts."""
         return self.decomposition.wall_s if self.decomposition else math.fsum(part.time_s or 0.0 for part in self.parts)
-
-    def part(self, dimension: str) -> Part:
-        """Return the part of a dimension."""
-        return next(part for part in self.parts if part.dimension == dimension)
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """The candidates of all advice, for `perfmodel.Plan` and `roi`."""
         return tuple(item.candidate for item in self.advice)
 
-    def report(self, context: Mapping[str, Any] | None = None) -> Report:
-        """Return the dimensions as rows, and the candidates as a second table."""
-        from perfmodel.diagnosis.report import diagnosis_report
-
-        return diagnosis_report(self, context)
+    def part(self, dimension: str) -> Part:
+        """Return the part of a dimension."""
+        return next(part for part in self.parts if part.dimension == dimension)

@@ -1,4 +1,4 @@
-"""A traced run as a profile whose entries add up to its wall time, so that speedups are of what the clock shows."""
+"""A traced run as a profile whose entries add up to its wall time, so that speedups refer to elapsed time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from perfmodel.core.vocabulary import Dimension, EventKind
+from perfmodel.diagnosis.call_sites import wait_labels
 from perfmodel.diagnosis.decompose import Decomposition
-from perfmodel.diagnosis.evidence.waits import calls_of
-from perfmodel.profile.profile import HOST, Profile, ProfileEntry
+from perfmodel.diagnosis.gaps import IdleReason
+from perfmodel.profile.profile import Profile, ProfileEntry
 
 LAUNCH_GAPS = "[launch gaps]"
-#: how the names of `sync_name` begin
+#: prefix of the names that `sync_name` returns
 SYNC_GAPS = "[sync: "
-INPUT, AWAY = "[idle: input pipeline]", "[idle: host away]"
-BUSY, QUEUED = "[idle: host busy]", "[idle: held up]"
-BEFORE = "[GPU work that began before the window]"
+_IDLE = "[idle: "
+BEFORE_WINDOW = "[GPU work that began before the window]"
 
 
 def sync_name(label: str) -> str:
@@ -29,73 +30,91 @@ def sync_name(label: str) -> str:
     return f"{SYNC_GAPS}{label}]"
 
 
+def idle_name(reason: IdleReason) -> str:
+    """Return the name of the entry for idle time with a reason.
+
+    >>> idle_name(IdleReason.INPUT)
+    '[idle: input pipeline]'
+    """
+    return f"{_IDLE}{reason}]"
+
+
+def gap_dimension(name: str) -> Dimension | None:
+    """Return the dimension of an entry that stands for gaps, by its name; None for an entry of GPU work."""
+    if name == LAUNCH_GAPS:
+        return Dimension.LAUNCH
+    if name.startswith(SYNC_GAPS):
+        return Dimension.SYNC
+    return Dimension.IDLE if name.startswith(_IDLE) else None
+
+
 def wall_profile(profile: Profile, decomposition: Decomposition) -> Profile:
     """Return a profile whose entries add up to the wall time of a traced run.
 
-    Each entry of the profile keeps its name, and has as its time what it adds to the busy time of its GPU
-    (`Decomposition.share_s`): communication and copies what nothing hides. The times in which a GPU runs nothing are
-    entries of their own: "[launch gaps]", "[sync: aten::item]", "[idle: input pipeline]", "[idle: host away]",
-    "[idle: host busy]", "[idle: held up]". With several GPUs times, calls, FLOP and bytes are means over them.
+    Each entry of the profile keeps its name. Its time becomes the time that it adds to the busy time of its GPU
+    (`Decomposition.share_s`): for communication and copies, the time that no kernel hides. The times in which a GPU
+    runs nothing become entries of their own: "[launch gaps]", "[sync: aten::item]", "[idle: input pipeline]" and the
+    other reasons for idling (`perfmodel.diagnosis.gaps.IdleReason`). With several GPUs, times, calls, FLOP and bytes
+    are means over them.
 
     Parameters
     ----------
-    profile : with a time line whose events know their entries.
-    decomposition : of that time line.
+    profile : a profile with a time line whose events refer to their entries.
+    decomposition : the decomposition of that time line.
     """
-    timeline, count = profile.timeline, len(decomposition.devices)
+    timeline, num_gpus = profile.timeline, len(decomposition.devices)
     assert timeline is not None
-    linked, share_s = timeline.gpu.entry, decomposition.share_s
-    if not linked.size:
-        linked = np.full(share_s.size, -1, dtype=np.int64)
-    mine = linked >= 0
-    times = np.bincount(linked[mine], weights=share_s[mine], minlength=len(profile.entries)) / count
-    entries = [_scaled(entry, float(time), count) for entry, time in zip(profile.entries, times, strict=True)]
-    rest_s = float(share_s[~mine].sum()) / count
+    entry_of, share_s = timeline.gpu.entry, decomposition.share_s
+    if not entry_of.size:
+        entry_of = np.full(share_s.size, -1, dtype=np.int64)
+    counted = entry_of >= 0
+    times = np.bincount(entry_of[counted], weights=share_s[counted], minlength=len(profile.entries)) / num_gpus
+    entries = [_scaled(entry, float(time), num_gpus) for entry, time in zip(profile.entries, times, strict=True)]
+    rest_s = float(share_s[~counted].sum()) / num_gpus
     if rest_s > 0:
-        entries.append(_gap(BEFORE, rest_s, int(np.count_nonzero(share_s[~mine] > 0)), "it began before the window"))
-    entries.extend(_gaps(profile, decomposition))
-    made = replace(profile, entries=tuple(entry for entry in entries if entry.time_s > 0))
-    assert math.isclose(made.total_time_s, decomposition.wall_s, rel_tol=1e-6)
-    return made
+        events = int(np.count_nonzero(share_s[~counted] > 0))
+        entries.append(_gap(BEFORE_WINDOW, rest_s, events, "it began before the window"))
+    entries.extend(_gap_entries(profile, decomposition))
+    wall = replace(profile, entries=tuple(entry for entry in entries if entry.time_s > 0))
+    assert math.isclose(wall.total_time_s, decomposition.wall_s, rel_tol=1e-6)
+    return wall
 
 
-def _scaled(entry: ProfileEntry, time_s: float, count: int) -> ProfileEntry:
-    """Return an entry with its share of the wall, of one GPU of several."""
-    if count == 1:
+def _scaled(entry: ProfileEntry, time_s: float, num_gpus: int) -> ProfileEntry:
+    """Return an entry with its share of the wall time, the mean over the GPUs."""
+    if num_gpus == 1:
         return replace(entry, time_s=time_s)
     return replace(
         entry,
         time_s=time_s,
-        calls=None if entry.calls is None else max(1, round(entry.calls / count)),
-        flop=None if entry.flop is None else entry.flop / count,
-        bytes=None if entry.bytes is None else entry.bytes / count,
+        calls=None if entry.calls is None else max(1, round(entry.calls / num_gpus)),
+        flop=None if entry.flop is None else entry.flop / num_gpus,
+        bytes=None if entry.bytes is None else entry.bytes / num_gpus,
     )
 
 
 def _gap(name: str, time_s: float, calls: int, reason: str) -> ProfileEntry:
-    return ProfileEntry(name, time_s, calls, category=HOST, not_modelled=reason)
+    return ProfileEntry(name, time_s, calls, category=EventKind.HOST, not_modelled=reason)
 
 
-#: entry -> the part of `Gaps` that it sums
-GAP_PARTS = {LAUNCH_GAPS: "launch_s", INPUT: "input_s", AWAY: "away_s", BUSY: "busy_s", QUEUED: "queued_s"}
-
-
-def _gaps(profile: Profile, decomposition: Decomposition) -> list[ProfileEntry]:
-    """Return the entries of the times in which a GPU runs nothing, the longest first."""
-    timeline, count = profile.timeline, len(decomposition.devices)
+def _gap_entries(profile: Profile, decomposition: Decomposition) -> list[ProfileEntry]:
+    """Return the entries for the times in which a GPU runs nothing, the longest first."""
+    timeline, num_gpus = profile.timeline, len(decomposition.devices)
     assert timeline is not None
     times: defaultdict[str, float] = defaultdict(float)
     calls: Counter[str] = Counter()
     for gaps in decomposition.gaps.values():
-        for name, part in GAP_PARTS.items():
-            length_s = getattr(gaps, part)
-            times[name] += float(length_s.sum())
-            calls[name] += int(np.count_nonzero(length_s))
+        parts = {LAUNCH_GAPS: gaps.launch_s} | {idle_name(reason): part_s for reason, part_s in gaps.idle_s.items()}
+        for name, part_s in parts.items():
+            times[name] += float(part_s.sum())
+            calls[name] += int(np.count_nonzero(part_s))
         waited = np.flatnonzero(gaps.sync_s)
-        labels = calls_of(timeline, gaps.sync_call[waited])
+        labels = wait_labels(timeline, gaps.sync_call[waited])
         for label, sync_s in zip(labels, gaps.sync_s[waited].tolist(), strict=True):
             times[sync_name(label)] += sync_s
             calls[sync_name(label)] += 1
-    reason = "the GPU runs nothing"
-    made = [_gap(name, time_s / count, max(1, round(calls[name] / count)), reason) for name, time_s in times.items()]
-    return sorted(made, key=lambda entry: -entry.time_s)
+    entries = [
+        _gap(name, time_s / num_gpus, max(1, round(calls[name] / num_gpus)), "the GPU runs nothing")
+        for name, time_s in times.items()
+    ]
+    return sorted(entries, key=lambda entry: -entry.time_s)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.diagnosis.limits import BY_MODEL, Limit, limits
+from perfmodel.diagnosis.limits import Basis, Limit, profile_limits
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile
 
@@ -32,7 +32,7 @@ class EntryBounds:
         """Return the bounds of a profile's entries on a machine."""
         if hardware is None:
             return cls()
-        return cls(hardware, {limit.entry.name: limit for limit in limits(profile, hardware)}, cap)
+        return cls(hardware, {limit.entry.name: limit for limit in profile_limits(profile, hardware)}, cap)
 
     def floor_s(self, name: str) -> float:
         """Return the shortest time of an entry's unchanged operators [s], at most its time; 0 if not known.
@@ -40,7 +40,7 @@ class EntryBounds:
         Only shapes give a floor. Counters give the traffic of the kernel that ran; another kernel may need less.
         """
         limit = self.limits.get(name)
-        if limit is None or limit.floor_time_s is None or limit.basis != BY_MODEL:
+        if limit is None or limit.floor_time_s is None or limit.basis != Basis.MODEL:
             return 0.0
         return min(limit.floor_time_s, limit.entry.time_s)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.diagnosis.fusion import fuse
+from perfmodel.diagnosis.fusion import fuse_operators
 from perfmodel.diagnosis.wall import LAUNCH_GAPS, SYNC_GAPS
 from perfmodel.errors import UsageError
 from perfmodel.investment.scenario import Step
@@ -162,7 +162,7 @@ def _fuse(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
         if run.hardware is None:
             raise step.error("a 'fuse' step without a speedup needs a machine.", "Name it with --on.")
         try:
-            fusion = fuse(operators, run.hardware, times_s=[run.entries[name].time_s for name in targets])
+            fusion = fuse_operators(operators, run.hardware, times_s=[run.entries[name].time_s for name in targets])
         except UsageError as error:
             raise step.error(error.message, error.remedy) from None
         after_s, basis = fusion.fused_time_s, f"{fusion.verdict}: {fusion.reason}"

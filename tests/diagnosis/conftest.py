@@ -5,23 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.profile.timeline import (
-    COMMUNICATION,
-    COPY,
-    HOST_TO_DEVICE,
-    KERNEL,
-    LAUNCH,
-    MEMCPY,
-    OTHER,
-    SYNC,
-    ApiCalls,
-    GpuEvents,
-    HostRanges,
-    Timeline,
-)
+from perfmodel.core.vocabulary import EventKind
+from perfmodel.profile.timeline import ApiCalls, CallKind, CopyDirection, GpuEvents, HostRanges, Timeline
 
-_API = {"launch": LAUNCH, "sync": SYNC, "copy": COPY, "other": OTHER}
-_GPU = {"kernel": KERNEL, "copy": MEMCPY, "communication": COMMUNICATION}
+_GPU = {"kernel": EventKind.KERNEL, "copy": EventKind.MEMCPY, "communication": EventKind.COMMUNICATION}
 US = 1e-6
 
 
@@ -57,20 +44,20 @@ def timeline(window, gpu=(), api=(), ops=(), annotations=()):
         gpu=GpuEvents(
             *span(gpu),
             column(gpu, lambda row: number(row[2])),
-            column(gpu, lambda row: _GPU[row[3]]),
+            column(gpu, lambda row: _GPU[row[3]].code),
             column(gpu, lambda row: row[5] if len(row) > 5 else 7),
             column(gpu, lambda row: row[6] if len(row) > 6 else 0),
             column(gpu, lambda row: row[4]),
             np.full(len(gpu), -1),
             np.full(len(gpu), np.nan),
-            np.where(is_copy, HOST_TO_DEVICE, -1).astype(np.int64),
+            np.where(is_copy, CopyDirection.HOST_TO_DEVICE, CopyDirection.UNKNOWN).astype(np.int64),
             np.full(len(gpu), -1),
         ),
         api=ApiCalls(
             *span(api),
             column(api, lambda row: number(row[2])),
             column(api, lambda row: row[4] if len(row) > 4 else 1),
-            column(api, lambda row: _API[row[3]]),
+            column(api, lambda row: CallKind[row[3].upper()]),
             np.full(len(api), -1),
         ),
         ops=ranges(ops),

@@ -103,7 +103,7 @@ def test_no_counter_is_not_zero_flop():
     ],
 )
 def test_dram_bytes_from_every_set_of_counters(dram):
-    assert counters.memory_bytes(dram) == {"dram": pytest.approx(3e6)}
+    assert counters.memory_bytes(dram) == {"hbm": pytest.approx(3e6)}
 
 
 def test_sectors_are_32_bytes_and_half_of_the_traffic_is_none():
@@ -114,7 +114,7 @@ def test_sectors_are_32_bytes_and_half_of_the_traffic_is_none():
 
 
 def test_a_level_that_moved_nothing_moved_zero():
-    assert counters.memory_bytes({"dram__bytes.sum": 0.0}) == {"dram": 0.0}
+    assert counters.memory_bytes({"dram__bytes.sum": 0.0}) == {"hbm": 0.0}
 
 
 def test_what_warps_wait_for_is_a_share_of_their_latency():

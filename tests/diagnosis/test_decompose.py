@@ -26,14 +26,14 @@ def test_kernels_go_to_what_limits_them(traced):
             (30, 60, "odd", "kernel", -1),
         ],
     )
-    parts, _ = _parts(line, ["compute", "memory", "unknown"])
+    parts, _ = _parts(line, ["compute", "hbm", "unknown"])
     assert parts == {"compute": 10, "memory": 20, "other kernels": 30}
 
 
 def test_only_the_exposed_part_of_a_copy_is_transfer(traced):
     # the copy runs from 5 to 25 on another stream; a kernel covers it until 10
     line = traced((0, 25), gpu=[(0, 10, "gemm", "kernel", -1), (5, 25, "h2d", "copy", -1, 9)])
-    parts, made = _parts(line, ["compute", "transfer"])
+    parts, made = _parts(line, ["compute", "link"])
     assert parts == {"compute": 10, "transfer": 15}
     assert made.hidden_copy_s == pytest.approx(5 * US)
 
@@ -48,7 +48,7 @@ def test_kernels_hide_communication_and_communication_hides_copies(traced):
             (18, 30, "h2d", "copy", -1, 9),
         ],
     )
-    parts, made = _parts(line, ["transfer", "compute", "transfer"])
+    parts, made = _parts(line, ["link", "compute", "link"])
     assert parts == {"compute": 5, "transfer": 25}
     assert made.hidden_communication_s == pytest.approx(5 * US)
     assert made.share_s == pytest.approx([15 * US, 5 * US, 10 * US])
@@ -63,11 +63,11 @@ def test_events_are_cut_at_the_window(traced):
 def test_several_gpus_are_averaged(traced):
     # one works 10 of 20, the other all of it: 15 in the mean, and 5 of idling
     line = traced((0, 20), gpu=[(0, 10, "a", "kernel", -1, 7, 0), (0, 20, "a", "kernel", -1, 7, 1)])
-    parts, made = _parts(line, ["memory", "memory"])
+    parts, made = _parts(line, ["hbm", "hbm"])
     assert parts == {"memory": 15, "idle": 5}
     assert made.devices == (0, 1)
 
 
 def test_a_time_line_without_a_gpu_is_refused(traced):
-    with pytest.raises(UsageError, match="no event of a GPU"):
+    with pytest.raises(UsageError, match="no GPU event"):
         decompose(traced((0, 10), api=[(0, 5, "cudaLaunchKernel", "launch")]), np.array([], dtype=np.str_))

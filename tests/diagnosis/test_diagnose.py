@@ -65,7 +65,7 @@ def test_late_launches_and_the_graph_that_replays_them(traced):
     advice = best(made, "cuda-graph")
     assert advice.time_saved_s == pytest.approx(9 * (45 * US - KERNEL_GAP_S))
     # reference case 9's formulas: 9 (50 + 5), 50 + 8 x 50 + 5, 50 + 9 x 5 + 8 x 2, 50 + 9 x 5 us
-    for text in ("495 us waiting for each", "455 us queued ahead", "111 us replayed", "95 us fused"):
+    for text in ("495 us with a wait after each", "455 us queued ahead", "111 us replayed", "95 us fused"):
         assert text in advice.basis
     assert advice.candidate.targets == ("[launch gaps]",)
     assert (advice.candidate.dev_days, advice.candidate.risk) == (2.0, "medium")
@@ -120,8 +120,8 @@ def test_a_chain_that_fills_the_registers_is_left(traced, simple_gpu):
     ]
     made = diagnose(profile_of(_in_a_row(traced, [300, 200, 300] * 100), entries, [0, 1, 2] * 100), simple_gpu)
     assert not [one for one in made.advice if one.kind == "fuse"]
-    (left,) = made.left_alone
-    assert left.startswith("add + relu + mul (100 times): do not fuse; in one kernel they need about 268 registers")
+    (rejected,) = made.not_advised
+    assert rejected.startswith("add + relu + mul (100 times): do not fuse; the fused kernel needs about 268 registers")
 
 
 def test_a_chain_ends_at_a_copy_of_a_copy_and_at_products(traced, simple_gpu):
@@ -136,7 +136,7 @@ def test_a_chain_ends_at_a_copy_of_a_copy_and_at_products(traced, simple_gpu):
     # relu (fp32) feeds copy_, copy_ does not feed copy_, and the product only has an epilogue
     (fused,) = [one for one in made.advice if one.kind == "fuse"]
     assert set(fused.candidate.targets) == {"aten::relu", "aten::copy_"}
-    assert any(text.startswith("mm + relu (10 times): only as an epilogue") for text in made.left_alone)
+    assert any(text.startswith("mm + relu (10 times): only as an epilogue") for text in made.not_advised)
 
 
 def test_unfused_attention_is_recognised(traced, simple_gpu):
@@ -226,7 +226,7 @@ def test_warps_that_wait_are_told(simple_gpu):
     metrics = {"active_warps_per_scheduler": 32.0, "stall_fraction": 0.9, "achieved_occupancy": 0.5}
     entry = ProfileEntry("k", 4e-3, 1, "kernel", flop=1.0, bytes=1e9, metrics=metrics | {"stalled_on_barrier": 0.6})
     advice = best(diagnose(Profile((entry,)), simple_gpu), "occupancy")
-    assert "of 32 warps a scheduler 3.2 can issue; they wait mostly on barrier (60 %)" in advice.basis
+    assert "3.2 of 32 warps per scheduler can issue; the most frequent stall is barrier (60 %)" in advice.basis
     assert advice.time_saved_s == pytest.approx(3e-3)
 
 
@@ -265,7 +265,7 @@ def test_efforts_are_overridden_and_checked():
 
 
 def test_the_plan_that_is_written_reads_back(traced, tmp_path):
-    from perfmodel.investment.plan_toml import plan_toml
+    from perfmodel.investment.plan import plan_toml
 
     starts = [50 * i for i in range(10)]
     line = traced(
@@ -279,11 +279,11 @@ def test_the_plan_that_is_written_reads_back(traced, tmp_path):
     odd = replace(odd, name='a "b" \\ \x7f \u00e9 \t', targets=tuple(entry.name for entry in made.wall.entries))
     made = replace(made, advice=(replace(made.advice[0], candidate=odd, text="two\nlines"),))
     path = tmp_path / "plan.toml"
-    path.write_text(plan_toml(made), encoding="utf-8")
+    path.write_text(plan_toml(made.advice), encoding="utf-8")
     assert read_plan(path).candidates == (replace(odd, place=""),)
 
 
 def test_calls_of_the_cpu_alone_have_no_time_of_a_gpu():
     made = diagnose(Profile((ProfileEntry("cudaLaunchKernel", 1e-3, 10, "host"),)))
     assert made.total_s == 0.0
-    assert made.report().title == "Where the time goes is not listed: there are calls of the CPU alone"
+    assert made.report().title == "The profile lists only calls of the CPU, so the GPU time is unknown"

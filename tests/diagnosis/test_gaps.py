@@ -11,12 +11,12 @@ US = 1e-6
 
 
 def _parts(line):
-    """Return launch, sync, input, away (or busy elsewhere) and queued time of all gaps [us], each gap a tuple."""
+    """Return launch, sync, input, untraced and host work, and delayed time of each gap [us]."""
     gaps = find_gaps(line, np.arange(len(line.gpu)), line.window_s)
     lengths = gaps.end_s - gaps.start_s
-    total = gaps.launch_s + gaps.sync_s + gaps.idle_s
+    total = gaps.launch_s + gaps.sync_s + sum(gaps.idle_s.values())
     assert total == pytest.approx(lengths)
-    columns = (gaps.launch_s, gaps.sync_s, gaps.input_s, gaps.away_s + gaps.busy_s, gaps.queued_s)
+    columns = (gaps.launch_s, gaps.sync_s, gaps.input_s, gaps.untraced_s + gaps.host_work_s, gaps.delayed_s)
     return [tuple(round(float(value) / US, 6) for value in row) for row in zip(*columns, strict=True)]
 
 
@@ -141,7 +141,7 @@ def test_a_call_that_takes_long_is_no_launching(traced):
     )
     assert _parts(line) == [(115, 0, 0, 5980, 0)]
     gaps = find_gaps(line, np.arange(2), line.window_s)
-    assert gaps.busy_s.sum() == pytest.approx(5980 * US)
+    assert gaps.host_work_s.sum() == pytest.approx(5980 * US)
 
 
 def test_a_launch_that_loads_a_module_is_no_launching(traced):
@@ -174,4 +174,4 @@ def test_between_two_queued_kernels_is_launch_time(traced):
         api=[(-50, -48, "cudaLaunchKernel", "launch"), (-45, -44, "cudaLaunchKernel", "launch")],
     )
     assert _parts(line) == [(1.5, 0, 0, 0, 0)]
-    assert find_gaps(line, np.arange(2), line.window_s).ahead.tolist() == [True]
+    assert find_gaps(line, np.arange(2), line.window_s).launched_ahead.tolist() == [True]

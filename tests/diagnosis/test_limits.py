@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from perfmodel.diagnosis.limits import limit, limits
+from perfmodel.diagnosis.limits import limit, profile_limits
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.memcpy import Memcpy
@@ -17,7 +17,7 @@ def test_the_bound_of_an_operator_counts_all_calls(simple_gpu):
     # 3 x 4 B x 10^8 = 1.2 GB at 1 TB/s: 1.2 ms a call, 2.4 ms for two of 4 ms
     entry = ProfileEntry("add", 4e-3, 2, "kernel", op=Elementwise(numel=10**8, kind="add"))
     found = limit(entry, simple_gpu)
-    assert (found.limiter, found.basis) == ("memory", "model")
+    assert (found.limiter, found.basis) == ("hbm", "model")
     assert found.attainable_time_s == pytest.approx(2.4e-3)
     assert found.efficiency == pytest.approx(0.6)
     assert found.max_local_speedup == pytest.approx(1 / 0.6)
@@ -50,7 +50,7 @@ def test_a_large_product_is_compute_bound(simple_gpu):
 def test_a_copy_to_the_device_is_transfer(simple_gpu):
     # 10 GB/s: 10 MB take 1 ms
     found = limit(ProfileEntry("h2d", 2e-3, 1, "memcpy", op=Memcpy(bytes=10**7, direction="h2d")), simple_gpu)
-    assert (found.limiter, found.attainable_time_s) == ("transfer", pytest.approx(1e-3))
+    assert (found.limiter, found.attainable_time_s) == ("link", pytest.approx(1e-3))
 
 
 def test_counted_flop_run_each_at_their_own_peak(simple_gpu):
@@ -90,11 +90,11 @@ def test_no_part_is_faster_than_it_was_measured(simple_gpu):
         ("aten::addmm", "compute"),
         ("void flash::flash_fwd_kernel<Traits>", "compute"),
         ("volta_scudnn_128x64_stridedB_splitK", "compute"),
-        ("std::enable_if<!T7, void>::type internal::gemvx::kernel<int>", "memory"),
-        ("void at::native::vectorized_elementwise_kernel<4>", "memory"),
-        ("aten::mul", "memory"),
-        ("aten::add_(16x559x1024)", "memory"),
-        ("void cudnn::bn_bw_1C11_kernel_new<float>", "memory"),
+        ("std::enable_if<!T7, void>::type internal::gemvx::kernel<int>", "hbm"),
+        ("void at::native::vectorized_elementwise_kernel<4>", "hbm"),
+        ("aten::mul", "hbm"),
+        ("aten::add_(16x559x1024)", "hbm"),
+        ("void cudnn::bn_bw_1C11_kernel_new<float>", "hbm"),
         ("my_kernel", "unknown"),
     ],
 )
@@ -107,4 +107,4 @@ def test_names_tell_where_nothing_else_does(name, limiter):
 
 def test_regions_of_the_program_have_no_limit(simple_gpu):
     profile = Profile((ProfileEntry("forward", 1.0, 1, "host"), ProfileEntry("nccl", 1.0, 1, "communication")))
-    assert [one.limiter for one in limits(profile, simple_gpu)] == ["unknown", "transfer"]
+    assert [one.limiter for one in profile_limits(profile, simple_gpu)] == ["unknown", "link"]

@@ -117,11 +117,11 @@ def test_qwen_prefill_is_busy_and_its_rotary_embedding_can_be_fused(story):
     )
     waiting_s = sum(made.part(name).time_s for name in ("launch", "sync", "idle"))
     assert waiting_s == pytest.approx(2.986935791e-3, rel=1e-3)
-    assert all(one.detail.split(";")[0].endswith("by the model") for one in made.part("compute").evidence)
+    assert all(one.detail.startswith("limited by compute (from the model)") for one in made.part("compute").evidence)
     fused = [one for one in made.advice if one.kind == "fuse"]
     assert fused
     assert all("attention" not in one.candidate.name and "mm" not in one.candidate.name for one in fused)
-    assert any(text.startswith("mm + ") and "epilogue" in text for text in made.left_alone)
+    assert any(text.startswith("mm + ") and "epilogue" in text for text in made.not_advised)
 
 
 def test_resnet_without_workers_waits_for_its_input(story):
@@ -143,7 +143,7 @@ def test_alexnet_spends_its_time_starting_up(story):
     made = story("alexnet")
     assert _share(made, "idle") > 0.99
     first, second = made.part("idle").evidence[:2]
-    assert first.what == second.what == "host busy"
+    assert first.what == second.what == "host work"
     assert first.time_s == pytest.approx(30.43, rel=0.01)
     assert "cudaDeviceGetStreamPriorityRange" in first.detail
     assert "cudaFree under aten::cudnn_convolution" in second.detail
@@ -154,8 +154,8 @@ def test_a_decode_step_that_was_asked_for_is_held_up(story):
     made = story("sglang")
     # 463 ms between two decode steps, while the host sat in a copy that waits
     assert made.part("idle").time_s == pytest.approx(0.4632, rel=0.01)
-    assert made.part("idle").evidence[0].what == "held up"
-    assert "hipMemcpyWithStream" in made.left_alone[0]
+    assert made.part("idle").evidence[0].what == "delayed start"
+    assert "hipMemcpyWithStream" in made.not_advised[0]
     assert made.advice == ()
 
 

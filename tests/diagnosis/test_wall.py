@@ -21,7 +21,7 @@ US = 1e-6
 def _wall(line, entry, entries=2):
     line = replace(line, gpu=replace(line.gpu, entry=np.array(entry)))
     made = tuple(ProfileEntry(f"e{i}", 1.0, 4, "kernel", flop=8.0) for i in range(entries))
-    divided = decompose(line, np.full(len(line.gpu), "memory"))
+    divided = decompose(line, np.full(len(line.gpu), "hbm"))
     return wall_profile(Profile(made, timeline=line), divided), divided
 
 
@@ -47,7 +47,7 @@ def test_several_gpus_give_the_mean(traced):
     by_name = {entry.name: entry for entry in wall.entries}
     assert by_name["e0"].time_s == pytest.approx(5 * US)
     assert by_name["e1"].time_s == pytest.approx(10 * US)
-    assert by_name["[idle: host away]"].time_s == pytest.approx(5 * US)
+    assert by_name["[idle: untraced host code]"].time_s == pytest.approx(5 * US)
     assert (by_name["e0"].calls, by_name["e0"].flop) == (2, 4.0)
 
 
@@ -97,7 +97,7 @@ def test_any_run_adds_up_to_its_wall(events, calls, ops):
     assert wall.total_time_s == pytest.approx(4000 * US)
     assert all(value >= -1e-12 for value in divided.time_s.values())
     for gaps in divided.gaps.values():
-        parts = np.stack((gaps.launch_s, gaps.sync_s, gaps.input_s, gaps.away_s, gaps.busy_s, gaps.queued_s))
+        parts = np.stack((gaps.launch_s, gaps.sync_s, gaps.input_s, gaps.untraced_s, gaps.host_work_s, gaps.delayed_s))
         assert (parts >= -1e-12).all()
         assert parts.sum(axis=0) == pytest.approx(gaps.end_s - gaps.start_s)
     line = replace(line, gpu=replace(line.gpu, entry=np.array(entry)))

@@ -1,1 +1,1 @@
-"""What a diagnosis advises, one file a kind of evidence."""
+"""Rules that advise a change; one file per kind of evidence."""

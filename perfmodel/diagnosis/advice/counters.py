@@ -1,39 +1,43 @@
-"""Advice from hardware counters: accesses that waste sectors, warps that wait."""
+"""Advice from hardware counters: memory accesses that waste sectors, and warps that wait."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from perfmodel.core.dtypes import DTYPE_BYTES
-from perfmodel.diagnosis.case import Case
+from perfmodel.core.vocabulary import Dimension
+from perfmodel.diagnosis.advice.suggest import suggest
 from perfmodel.diagnosis.counters import coalescing, ideal_sectors_per_request, useful_warps
-from perfmodel.diagnosis.decompose import COMPUTE, MEMORY
+from perfmodel.diagnosis.decompose import dimension_of
 from perfmodel.diagnosis.limits import Limit
+from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
 from perfmodel.profile import effort
+from perfmodel.profile.profile import REGISTERS
 
-#: an access of which more than half of the moved sectors is needed is left alone
+#: accesses that waste a smaller share of the moved sectors than this are not worth a change
 _WASTEFUL = 0.5
-#: a kernel whose warps wait more than this, or with less of its warps than this, may lack parallelism
+#: a kernel may lack parallelism if its warps wait for more than this share of the time, or if it has less than this
+#: share of the warps that fit
 _STALLED, _OCCUPIED = 0.7, 0.5
-#: elements are taken to have 4 B where the profile does not say; wider ones make more sectors normal
+#: assumed size of an element where the profile does not tell it [B]; wider elements need more sectors
 _ELEMENT_BYTES = 4.0
 _COUNTER = "l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
 
 
-def counter_advice(case: Case) -> Iterator[Advice | None]:
+def counter_advice(run: MeasuredRun) -> Iterator[Advice | None]:
     """Yield advice for entries with counters of Nsight Compute."""
-    for limit in case.limits.values():
+    for limit in run.limits.values():
         if limit.entry.metrics:
-            yield _coalesce(case, limit)
-            yield _occupancy(case, limit)
+            yield _coalesce(run, limit)
+            yield _occupancy(run, limit)
 
 
 def wasted_share(metrics: Mapping[str, float], element_bytes: float = _ELEMENT_BYTES) -> float:
     """Return the share of the sectors of global loads and stores that coalesced accesses would not move.
 
-    Of each direction: sectors x (1 - coalescing), see `perfmodel.diagnosis.counters.coalescing`; 0 where they were
-    not counted.
+    For loads and for stores that is sectors x (1 - coalescing), see `perfmodel.diagnosis.counters.coalescing`; 0
+    where the profile has no such counters.
 
     >>> counts = {"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 32.0}
     >>> wasted_share(counts | {"l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 1.0})
@@ -49,55 +53,68 @@ def wasted_share(metrics: Mapping[str, float], element_bytes: float = _ELEMENT_B
     return wasted / total if total else 0.0
 
 
-def _allowed_s(limit: Limit) -> float:
-    """Return what physics allows to save of an entry [s]: down to its bound where one is known."""
+def _above_bound_s(limit: Limit) -> float:
+    """Return how much of an entry's time lies above its bound [s]; all of it where the bound is unknown."""
     return limit.entry.time_s - (limit.attainable_time_s or 0.0)
 
 
-def _coalesce(case: Case, limit: Limit) -> Advice | None:
-    """Return the advice to let neighbouring threads touch neighbouring elements."""
+def _coalesce(run: MeasuredRun, limit: Limit) -> Advice | None:
+    """Return the advice to let neighbouring threads access neighbouring elements."""
     entry, metrics = limit.entry, limit.entry.metrics
     size = DTYPE_BYTES[entry.op.dtype] if entry.op is not None else _ELEMENT_BYTES
     worst = max(metrics.get("load_sectors_per_request", 0.0), metrics.get("store_sectors_per_request", 0.0))
     wasted = wasted_share(metrics, size)
-    if wasted < _WASTEFUL or limit.limiter == "compute":
+    if wasted < _WASTEFUL or dimension_of(limit.limiter) == Dimension.COMPUTE:
         return None
-    basis = (
-        f"{worst:.3g} sectors a request, where {ideal_sectors_per_request(size):.3g} suffice for elements of "
-        f"{size:.0f} B: {100 * wasted:.0f} % of the sectors are wasted; at most this share of the time"
+    return suggest(
+        run,
+        effort.COALESCE,
+        Dimension.MEMORY,
+        name=f"coalesce {entry.name}",
+        text="let neighbouring threads access neighbouring elements; where reads and writes need different orders, go "
+        "through a tile in shared memory",
+        targets=(entry.name,),
+        saved_s=min(wasted * entry.time_s, _above_bound_s(limit)),
+        basis=f"{worst:.3g} sectors per request, where {ideal_sectors_per_request(size):.3g} suffice for elements of "
+        f"{size:.0f} B: {100 * wasted:.0f} % of the sectors are wasted, and at most this share of the time",
     )
-    text = (
-        "let neighbouring threads touch neighbouring elements; where the other side needs another order, through a "
-        "tile in shared memory"
-    )
-    saved_s = min(wasted * entry.time_s, _allowed_s(limit))
-    return case.advise(effort.COALESCE, MEMORY, f"coalesce {entry.name}", text, (entry.name,), saved_s, basis)
 
 
-def _occupancy(case: Case, limit: Limit) -> Advice | None:
-    """Return the advice to have more warps that can issue; only where a bound says what that could bring."""
+def _occupancy(run: MeasuredRun, limit: Limit) -> Advice | None:
+    """Return the advice to have more warps that can issue; only where a bound limits the possible saving."""
     entry, metrics = limit.entry, limit.entry.metrics
     occupancy, stalled = metrics.get("achieved_occupancy"), metrics.get("stall_fraction")
-    few = occupancy is not None and occupancy < _OCCUPIED
-    waiting = stalled is not None and stalled > _STALLED
-    if limit.attainable_time_s is None or not (few or waiting):
+    has_few_warps = occupancy is not None and occupancy < _OCCUPIED
+    is_stalled = stalled is not None and stalled > _STALLED
+    if limit.attainable_time_s is None or not (has_few_warps or is_stalled):
         return None
-    reasons = {key.removeprefix("stalled_on_"): value for key, value in metrics.items() if "stalled_on_" in key}
-    words = [f"{100 * occupancy:.0f} % of the warps are resident"] if occupancy is not None else []
+    computes = dimension_of(limit.limiter) == Dimension.COMPUTE
+    return suggest(
+        run,
+        effort.OCCUPANCY,
+        Dimension.COMPUTE if computes else Dimension.MEMORY,
+        name=f"occupancy of {entry.name}",
+        text="increase the number of warps that can issue: fewer registers, less shared memory per block, smaller "
+        "blocks, more independent work per thread; more resident warps alone do not help if all of them wait",
+        targets=(entry.name,),
+        saved_s=_above_bound_s(limit),
+        basis=f"{'; '.join(_warp_readings(metrics))}; the saving is an upper limit, the time above the bound",
+    )
+
+
+def _warp_readings(metrics: Mapping[str, float]) -> list[str]:
+    """Return what the counters say about a kernel's warps."""
+    texts = []
+    occupancy, stalled = metrics.get("achieved_occupancy"), metrics.get("stall_fraction")
     warps = metrics.get("active_warps_per_scheduler")
+    if occupancy is not None:
+        texts.append(f"{100 * occupancy:.0f} % of the warps are resident")
     if stalled is not None and warps:
-        words.append(f"of {warps:.3g} warps a scheduler {useful_warps(warps, stalled):.3g} can issue")
+        texts.append(f"{useful_warps(warps, stalled):.3g} of {warps:.3g} warps per scheduler can issue")
+    reasons = {key.removeprefix("stalled_on_"): value for key, value in metrics.items() if "stalled_on_" in key}
     if reasons:
         most = max(reasons, key=lambda key: reasons[key])
-        words.append(f"they wait mostly on {most.replace('_', ' ')} ({100 * reasons[most]:.0f} %)")
-    if metrics.get("registers_per_thread"):
-        words.append(f"{metrics['registers_per_thread']:.0f} registers a thread")
-    text = (
-        "give its schedulers warps that can issue: fewer registers, less shared memory a block, smaller blocks, more "
-        "independent work a thread; more resident warps alone do not help where all of them wait"
-    )
-    dimension = COMPUTE if limit.limiter == "compute" else MEMORY
-    basis = f"{'; '.join(words)}; at most down to the bound"
-    return case.advise(
-        effort.OCCUPANCY, dimension, f"occupancy of {entry.name}", text, (entry.name,), _allowed_s(limit), basis
-    )
+        texts.append(f"the most frequent stall is {most.replace('_', ' ')} ({100 * reasons[most]:.0f} %)")
+    if metrics.get(REGISTERS):
+        texts.append(f"{metrics[REGISTERS]:.0f} registers per thread")
+    return texts

@@ -1,19 +1,27 @@
-"""Which neighbours to fuse, and which to leave: memory-bound operators in a row whose intermediate fits."""
+"""Advice on which neighbouring operators to fuse, and which not: memory-bound operators whose intermediate fits."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.case import LEAST_GAIN, Case
-from perfmodel.diagnosis.decompose import MEMORY
-from perfmodel.diagnosis.fusion import FUSE, Fusion, follows, fuse, reads
+from perfmodel.core.vocabulary import Dimension
+from perfmodel.diagnosis.advice.suggest import LEAST_SAVING, suggest
+from perfmodel.diagnosis.execution_order import (
+    call_s,
+    entries_in_order,
+    is_compute_bound,
+    is_memory_bound,
+    modelled,
+)
+from perfmodel.diagnosis.fusion import FUSE, Fusion, follows, fuse_operators, reads
 from perfmodel.diagnosis.limits import Limit
+from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
-from perfmodel.diagnosis.sequence import call_s, compute_bound, memory_bound, modelled, sequences
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.layer_norm import LayerNorm
@@ -24,168 +32,182 @@ from perfmodel.profile import effort
 from perfmodel.profile.profile import REGISTERS
 from perfmodel.profile.timeline import Ints
 
-#: operators in one chain, chains that become candidates, and neighbours that are listed as better left
-_LONGEST, _CANDIDATES, _LEFT = 8, 5, 3
-#: operators behind a chain in which a second reader of its intermediates is looked for
+#: most operators in one chain, most chains that become candidates, most neighbours listed as not worth fusing
+_LONGEST, _CANDIDATES, _REJECTED = 8, 5, 3
+#: number of operators after a chain among which a second reader of its intermediates is searched
 _LOOK_AHEAD = 6
-_ASSUMED = "assuming that an intermediate is read again only where its size and dtype say so"
+_ASSUMPTION = "assuming that only operators with inputs of the same size and dtype read an intermediate again"
 
-#: what compilers fuse: elementwise operators, and what reduces or normalises rows
+#: operators that compilers fuse: elementwise ones, and those that reduce or normalise rows
 _FUSIBLE = (Elementwise, LayerNorm, RmsNorm, Softmax, Reduction)
 
 Chain = tuple[int, ...]
 
 
-def _siblings(first: Operator | None, second: Operator | None) -> bool:
-    """Whether two operators copy: no copy is made of a copy, so they work side by side (of queries, keys, values)."""
-    return all(isinstance(op, Elementwise) and op.kind == "copy" for op in (first, second))
-
-
 class Neighbours:
-    """Chains of memory-bound operators of a run, and neighbours of which one computes; with their counts."""
+    """The chains of memory-bound operators in a run, and the pairs of neighbours with a compute-bound operator.
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
+    Attributes
+    ----------
+    chains : entries of a chain -> number of occurrences.
+    mixed : two neighbouring entries, one of them compute-bound -> number of occurrences.
+    after : chain -> the entries that ran after its first occurrence.
+    """
+
+    def __init__(self, run: MeasuredRun) -> None:
+        self.run = run
         self.chains: Counter[Chain] = Counter()
-        self.mixed: Counter[tuple[int, int]] = Counter()
+        self.mixed: Counter[Chain] = Counter()
         self.after: dict[Chain, list[int]] = {}
         self._limits: dict[int, Limit | None] = {}
-        self._follows: dict[tuple[int, int], bool] = {}
-        for items in sequences(case):
-            if items.size > 1:
-                self._walk(items)
+        self._follows: dict[Chain, bool] = {}
+        for entries in entries_in_order(run):
+            if entries.size > 1:
+                self._walk(entries)
 
     def limit(self, index: int) -> Limit | None:
-        """Return `modelled`, looked up once."""
+        """Return `modelled` for an entry; each is computed once."""
         if index not in self._limits:
-            self._limits[index] = modelled(self.case, index)
+            self._limits[index] = modelled(self.run, index)
         return self._limits[index]
 
     def _fits(self, first: int, second: int) -> bool:
-        """Whether two modelled neighbours could hand over their intermediate."""
+        """Whether the output of one modelled entry can be an input of the next."""
         if (first, second) not in self._follows:
-            a, b = self.limit(first), self.limit(second)
-            # an operator that stands for others only by its counts (both gradients of a convolution) hands nothing over
-            known = a and b and a.predicted_time_s is not None and b.predicted_time_s is not None
-            ops = (a.entry.op, b.entry.op) if a and b and known else (None, None)
-            self._follows[first, second] = bool(ops[0] and ops[1] and follows(ops[0], ops[1]) and not _siblings(*ops))
+            limits = (self.limit(first), self.limit(second))
+            # An operator without a prediction stands for others only by its counts (both gradients of a convolution),
+            # so its tensors are not those that are passed on.
+            ops = [limit.entry.op for limit in limits if limit is not None and limit.predicted_time_s is not None]
+            before, after = ops if len(ops) == 2 else (None, None)
+            fits = before is not None and after is not None and follows(before, after)
+            self._follows[first, second] = fits and not (_is_copy(before) and _is_copy(after))
         return self._follows[first, second]
 
-    def _walk(self, items: Ints) -> None:
+    def _walk(self, entries: Ints) -> None:
         """Count the chains and the mixed neighbours of one stream."""
-        # few different pairs of neighbours stand for the many of a run
-        width = len(self.case.profile.entries) + 1
-        code = (items[:-1] + 1) * width + items[1:] + 1
-        pairs, which, counts = np.unique(code, return_inverse=True, return_counts=True)
-        neighbours = [(int(pair) // width - 1, int(pair) % width - 1) for pair in pairs]
-        for pair, count in zip(neighbours, counts.tolist(), strict=True):
-            if self._fits(*pair) and any(compute_bound(self.limit(index)) for index in pair):
+        # The many pairs of neighbours in a run are few different ones.
+        width = len(self.run.profile.entries) + 1
+        code = (entries[:-1] + 1) * width + entries[1:] + 1
+        codes, which, counts = np.unique(code, return_inverse=True, return_counts=True)
+        pairs = [(int(pair) // width - 1, int(pair) % width - 1) for pair in codes]
+        for pair, count in zip(pairs, counts.tolist(), strict=True):
+            if self._fits(*pair) and any(is_compute_bound(self.limit(index)) for index in pair):
                 self.mixed[pair] += count
-        joins = np.array([self._fits(*pair) and all(map(self._pointwise, pair)) for pair in neighbours])[which]
-        # runs of pairs that join: from the item before the first to that behind the last
+        joins = np.array([self._fits(*pair) and all(map(self._is_fusible, pair)) for pair in pairs])[which]
+        # A run of joining pairs extends from the entry before the first pair to the entry after the last.
         edges = np.flatnonzero(np.diff(np.concatenate(([False], joins, [False])).astype(np.int8)))
         for begin, last in edges.reshape(-1, 2).tolist():
-            self._split(items[begin : last + 1].tolist(), items[last + 1 : last + 1 + _LOOK_AHEAD].tolist())
+            self._split(entries[begin : last + 1].tolist(), entries[last + 1 : last + 1 + _LOOK_AHEAD].tolist())
 
-    def _split(self, run: list[int], behind: list[int]) -> None:
-        """Count the chains of one run: a chain ends where its first operator comes again, or at `_LONGEST`."""
+    def _split(self, joined: list[int], after: list[int]) -> None:
+        """Count the chains of joined entries: a chain ends where its first entry comes again, or at `_LONGEST`."""
         begin = 0
-        for end in range(1, len(run) + 1):
-            if end < len(run) and run[end] != run[begin] and end - begin < _LONGEST:
+        for end in range(1, len(joined) + 1):
+            if end < len(joined) and joined[end] != joined[begin] and end - begin < _LONGEST:
                 continue
             if end - begin > 1:
-                chain = tuple(run[begin:end])
+                chain = tuple(joined[begin:end])
                 self.chains[chain] += 1
-                self.after.setdefault(chain, (run[end:] + behind)[:_LOOK_AHEAD])
+                self.after.setdefault(chain, (joined[end:] + after)[:_LOOK_AHEAD])
             begin = end
 
-    def _pointwise(self, index: int) -> bool:
-        """Whether an entry is one that a generated kernel can take in: memory-bound, and no library's algorithm."""
+    def _is_fusible(self, index: int) -> bool:
+        """Whether a generated kernel can include an entry: it is memory-bound, and no algorithm of a library."""
         limit = self.limit(index)
-        return memory_bound(limit) and limit is not None and isinstance(limit.entry.op, _FUSIBLE)
+        return limit is not None and is_memory_bound(limit) and isinstance(limit.entry.op, _FUSIBLE)
 
     def fused(self, chain: Sequence[int], uses: int = 1) -> Fusion:
-        """Return what fusing a chain brings to one pass of it."""
-        parts = [one for one in map(self.limit, chain) if one is not None]
-        ops = [one.entry.op for one in parts if one.entry.op is not None]
-        said = [one.entry.metrics.get(REGISTERS) for one in parts]
-        registers = [one for one in said if one is not None]
-        assert self.case.hardware is not None
-        return fuse(
-            ops,
-            self.case.hardware,
-            times_s=[call_s(one) for one in parts],
+        """Return what fusing a chain saves in one occurrence."""
+        limits = [limit for limit in map(self.limit, chain) if limit is not None]
+        readings = [limit.entry.metrics.get(REGISTERS) for limit in limits]
+        registers = [reading for reading in readings if reading is not None]
+        assert self.run.hardware is not None
+        return fuse_operators(
+            self.ops(chain),
+            self.run.hardware,
+            times_s=[call_s(limit) for limit in limits],
             uses=uses,
-            registers_per_thread=registers if len(registers) == len(parts) else (),
+            registers_per_thread=registers if len(registers) == len(limits) else (),
         )
 
     def ops(self, indices: Sequence[int]) -> list[Operator]:
         """Return the operators of some entries, of those that are modelled."""
-        parts = [self.limit(index) for index in indices]
-        return [one.entry.op for one in parts if one is not None and one.entry.op is not None]
+        limits = [limit for limit in map(self.limit, indices) if limit is not None]
+        return [limit.entry.op for limit in limits if limit.entry.op is not None]
 
     def names(self, indices: Sequence[int]) -> str:
-        """Return what a chain is called: "mul + add"."""
-        entries = [self.case.profile.entries[index] for index in indices]
+        """Return the name of a chain: "mul + add"."""
+        entries = [self.run.profile.entries[index] for index in indices]
         return " + ".join((entry.launched_by or entry.name).removeprefix("aten::") for entry in entries)
 
 
-def fusion_advice(case: Case, neighbours: Neighbours) -> Iterator[Advice | None]:
-    """Yield the chains whose fusion saves most, all their occurrences together."""
+def _is_copy(op: Operator | None) -> bool:
+    """Whether an operator copies; consecutive copies (of queries, keys, values) do not read each other's output."""
+    return isinstance(op, Elementwise) and op.kind == "copy"
+
+
+class _Judged(NamedTuple):
+    """A chain that is worth fusing, with the saving over the run [s]."""
+
+    saved_s: float
+    chain: Chain
+    count: int
+    fusion: Fusion
+
+
+def fusion_advice(run: MeasuredRun, neighbours: Neighbours) -> Iterator[Advice | None]:
+    """Yield the chains whose fusion saves most, all occurrences together."""
     judged = []
     for chain, count in neighbours.chains.items():
         uses = 2 if _read_again(neighbours.ops(chain), neighbours.ops(neighbours.after[chain])) else 1
-        made = neighbours.fused(chain, uses)
-        if made.verdict == FUSE:
-            judged.append(((made.time_s - made.fused_time_s) * count / case.gpus, chain, count, made))
-    judged.sort(key=lambda one: -one[0])
-    for saved_s, chain, count, made in judged[:_CANDIDATES]:
-        basis = (
-            f"{times(count)} {format_si(made.time_s, 's')} become {format_si(made.fused_time_s, 's')}: "
-            f"{made.reason}; {_ASSUMED}"
-        )
-        entries = dict.fromkeys(case.profile.entries[index].name for index in chain)
-        yield case.advise(
+        fusion = neighbours.fused(chain, uses)
+        if fusion.verdict == FUSE:
+            judged.append(_Judged((fusion.time_s - fusion.fused_time_s) * count / run.num_gpus, chain, count, fusion))
+    judged.sort(key=lambda item: -item.saved_s)
+    for saved_s, chain, count, fusion in judged[:_CANDIDATES]:
+        name = neighbours.names(chain)
+        yield suggest(
+            run,
             effort.FUSE,
-            MEMORY,
-            f"fuse {neighbours.names(chain)}",
-            f"one kernel for {neighbours.names(chain)} (torch.compile, Triton): {format_si(made.bytes_saved, 'B')} "
-            f"less traffic, {times(count)}",
-            tuple(entries),
-            saved_s,
-            basis,
+            Dimension.MEMORY,
+            name=f"fuse {name}",
+            text=f"compute {name} in one kernel (torch.compile, Triton): {format_si(fusion.bytes_saved, 'B')} less "
+            f"traffic, {times(count)}",
+            targets=tuple(dict.fromkeys(run.profile.entries[index].name for index in chain)),
+            saved_s=saved_s,
+            basis=f"{times(count)} {format_si(fusion.time_s, 's')} become {format_si(fusion.fused_time_s, 's')}: "
+            f"{fusion.reason}; {_ASSUMPTION}",
         )
 
 
-def _read_again(chain: Sequence[Operator], behind: Sequence[Operator]) -> bool:
-    """Whether something behind a chain reads a tensor of an intermediate's size that nothing else has made since."""
+def _read_again(chain: Sequence[Operator], after: Sequence[Operator]) -> bool:
+    """Whether a later operator reads a tensor of an intermediate's size that nothing else has written since."""
     for place, op in enumerate(chain[:-1]):
-        made = [(float(tensor.size_bytes), tensor.dtype) for tensor in op.tensors() if tensor.writes]
-        for tensor in made:
-            later = [*chain[place + 1 :], *behind]
-            # the next operator reads it, that is the chain
-            for index, reader in enumerate(later):
-                if index and tensor in reads(reader):
+        written = [(float(tensor.size_bytes), tensor.dtype) for tensor in op.tensors() if tensor.writes]
+        for intermediate in written:
+            # The next operator reads the intermediate; that is the chain itself.
+            for index, reader in enumerate([*chain[place + 1 :], *after]):
+                if index and intermediate in reads(reader):
                     return True
-                if any((float(t.size_bytes), t.dtype) == tensor for t in reader.tensors() if t.writes):
+                if any((float(t.size_bytes), t.dtype) == intermediate for t in reader.tensors() if t.writes):
                     break
     return False
 
 
-def fusion_left(case: Case, neighbours: Neighbours) -> list[str]:
-    """Return neighbours that look like a fusion and are none, with the reason; those that take longest, each once."""
+def fusion_not_advised(run: MeasuredRun, neighbours: Neighbours) -> list[str]:
+    """Return neighbours that are not worth fusing although one can feed the next, the longest-running first."""
     listed: dict[str, tuple[float, str]] = {}
-    # chains are left alone where their registers do not fit
-    for pair, count in (*neighbours.mixed.items(), *neighbours.chains.items()):
-        made, name = neighbours.fused(pair), neighbours.names(pair)
-        time_s = made.time_s * count / case.gpus
-        if made.verdict != FUSE and time_s >= max(LEAST_GAIN * case.total_s, listed.get(name, (0.0, ""))[0]):
-            listed[name] = (time_s, f"{name} ({times(count)}): {made.verdict}; {made.reason}.")
-    return [text for _, text in sorted(listed.values(), key=lambda one: -one[0])[:_LEFT]]
+    # The registers of a chain may not fit, so chains are checked, too.
+    for chain, count in (*neighbours.mixed.items(), *neighbours.chains.items()):
+        fusion, name = neighbours.fused(chain), neighbours.names(chain)
+        time_s = fusion.time_s * count / run.num_gpus
+        if fusion.verdict != FUSE and time_s >= max(LEAST_SAVING * run.total_s, listed.get(name, (0.0, ""))[0]):
+            listed[name] = (time_s, f"{name} ({times(count)}): {fusion.verdict}; {fusion.reason}.")
+    return [text for _, text in sorted(listed.values(), key=lambda item: -item[0])[:_REJECTED]]
 
 
 def times(count: int) -> str:
-    """Return a count as people say it.
+    """Return a count as text.
 
     >>> times(1), times(3)
     ('once', '3 times')

@@ -1,4 +1,4 @@
-"""Advice for the times in which the GPU waits for the host: graphs, fewer waits, background loading, other work."""
+"""Advice for times in which the GPU waits for the host: graphs, fewer waits, background loading, less host work."""
 
 from __future__ import annotations
 
@@ -6,146 +6,180 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.core.units import format_si
+from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis import wall
-from perfmodel.diagnosis.case import Case
-from perfmodel.diagnosis.decompose import IDLE, LAUNCH, SYNC
-from perfmodel.diagnosis.evidence.gaps import AWAY, BUSY, launch_intervals_s
-from perfmodel.diagnosis.gaps import INPUT_PIPELINE
+from perfmodel.diagnosis.advice.suggest import suggest
+from perfmodel.diagnosis.evidence.gaps import launch_intervals_s
+from perfmodel.diagnosis.gaps import IdleReason, is_input_pipeline
 from perfmodel.diagnosis.intervals import covered_s, union
-from perfmodel.diagnosis.result import Advice
+from perfmodel.diagnosis.measured_run import MeasuredRun
+from perfmodel.diagnosis.result import Advice, Evidence
 from perfmodel.prediction import launching
 from perfmodel.profile import effort
 from perfmodel.profile.timeline import Ints
 
-#: calls that start a process up, or go past the caching allocator: they do not belong into a measured step
+#: parts of the names of calls for start-up, and of calls that bypass the caching allocator: neither belongs in a
+#: measured step
 _START_UP = (
     *("Malloc", "Free", "HostAlloc", "StreamCreate", "GetStreamPriorityRange", "GetDeviceProperties"),
     *("ModuleLoad", "LibraryLoad", "LaunchKernel"),
 )
+#: pieces of evidence that the basis of an advice lists
+_LISTED = 3
 
 
-def host_advice(case: Case) -> Iterator[Advice | None]:
+def host_advice(run: MeasuredRun) -> Iterator[Advice | None]:
     """Yield advice for launch, sync and idle time of a traced run."""
-    yield _graph(case)
-    yield from _fewer_waits(case)
-    yield _input(case)
-    yield _busy(case)
-    yield _away(case)
+    yield _graph(run)
+    yield from _fewer_waits(run)
+    yield _input(run)
+    yield _host_work(run)
+    yield _untraced(run)
 
 
-def _graph(case: Case) -> Advice | None:
-    """Return the advice to replay late launches from a graph: each gap shrinks to that between a graph's kernels."""
+def _graph(run: MeasuredRun) -> Advice | None:
+    """Return the advice to replay late launches from a graph: each gap shrinks to the gap between a graph's kernels."""
     saved_s, late = 0.0, []
-    for gaps in case.all_gaps():
-        mine = (gaps.launch_s > 0) & ~gaps.ahead & (gaps.after >= 0) & ~_from_graph(case, gaps.after)
-        saved_s += float(np.maximum(gaps.launch_s[mine] - launching.KERNEL_GAP_S, 0.0).sum())
-        late.append(gaps.after[mine])
+    for gaps in run.all_gaps():
+        is_late = (gaps.launch_s > 0) & ~gaps.launched_ahead & (gaps.after >= 0) & ~_from_graph(run, gaps.after)
+        saved_s += float(np.maximum(gaps.launch_s[is_late] - launching.KERNEL_GAP_S, 0.0).sum())
+        late.append(gaps.after[is_late])
     events = np.concatenate(late)
-    interval_s = launch_intervals_s(case, case.timeline.gpu.launch[events])
+    interval_s = launch_intervals_s(run, run.timeline.gpu.launch[events])
     if not events.size or not interval_s.size:
         return None
-    count = round(events.size / case.gpus)
-    launch_s, kernel_s = float(np.median(interval_s)), float(case.timeline.gpu.duration_s[events].mean())
-    shown = {
-        "waiting for each": launching.serialised_time_s(count, kernel_s, launch_s),
+    count = round(events.size / run.num_gpus)
+    launch_s, kernel_s = float(np.median(interval_s)), float(run.timeline.gpu.duration_s[events].mean())
+    times_s = {
+        "with a wait after each": launching.serialised_time_s(count, kernel_s, launch_s),
         "queued ahead": launching.pipelined_time_s(count, kernel_s, launch_s),
         "replayed from a graph": launching.graph_time_s(count, kernel_s, launch_s),
         "fused into one": launching.fused_time_s(count, kernel_s, launch_s),
     }
-    worked_out = ", ".join(f"{format_si(float(time_s), 's')} {how}" for how, time_s in shown.items())
-    basis = (
-        f"{count} kernels of {format_si(kernel_s, 's')} (mean) were launched too late, one every "
-        f"{format_si(launch_s, 's')} (median): {worked_out}"
+    listed = ", ".join(f"{format_si(float(time_s), 's')} {how}" for how, time_s in times_s.items())
+    return suggest(
+        run,
+        effort.CUDA_GRAPH,
+        Dimension.LAUNCH,
+        name="CUDA graph",
+        text=f"replay the {count} late launches from a CUDA graph (torch.compile(mode='reduce-overhead'), constant "
+        "shapes), fuse the kernels, or give each kernel more work (a larger batch)",
+        targets=(wall.LAUNCH_GAPS,),
+        saved_s=saved_s / run.num_gpus,
+        basis=f"{count} kernels of {format_si(kernel_s, 's')} (mean) were launched late, one every "
+        f"{format_si(launch_s, 's')} (median); the model predicts {listed}",
     )
-    text = (
-        f"replay the {count} late launches from a CUDA graph (torch.compile(mode='reduce-overhead')), fuse them, or "
-        "give each more work (a larger batch); shapes have to stay the same"
-    )
-    return case.advise(effort.CUDA_GRAPH, LAUNCH, "CUDA graph", text, (wall.LAUNCH_GAPS,), saved_s / case.gpus, basis)
 
 
-def _from_graph(case: Case, events: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return which events were launched by the replay of a graph already."""
-    timeline = case.timeline
-    is_graph = np.array([*("GraphLaunch" in name for name in timeline.names), False])
+def _from_graph(run: MeasuredRun, events: Ints) -> NDArray[np.bool_]:
+    """Return which events the replay of a graph launched already."""
+    timeline = run.timeline
     if not len(timeline.api):
         return np.zeros(events.shape, dtype=bool)
+    # the last element stands for the call -1
+    is_graph = np.array([*("GraphLaunch" in name for name in timeline.names), False])
     call = np.where(events >= 0, timeline.gpu.launch[np.maximum(events, 0)], -1)
-    found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = is_graph[
-        np.where(call >= 0, timeline.api.name[np.maximum(call, 0)], -1)
-    ]
-    return found
+    return np.asarray(is_graph[np.where(call >= 0, timeline.api.name[np.maximum(call, 0)], -1)])
 
 
-def _fewer_waits(case: Case) -> Iterator[Advice | None]:
-    """Yield the advice to wait once a step: of n waits, n - steps and their restarts go."""
-    for one in case.evidence[SYNC]:
-        count = (one.count or 0) / case.gpus
-        if count <= case.steps:
+def _fewer_waits(run: MeasuredRun) -> Iterator[Advice | None]:
+    """Yield the advice to wait once per step: of n waits, n - steps and their restarts become unnecessary."""
+    for item in run.evidence[Dimension.SYNC]:
+        count, time_s = (item.count or 0) / run.num_gpus, item.time_s or 0.0
+        if count <= run.num_steps:
             continue
-        saved_s = (one.time_s or 0.0) * (1.0 - case.steps / count)
-        steps = f"{case.steps} steps" if case.steps > 1 else "one step"
-        basis = f"{count:.0f} waits in {steps} cost the GPU {format_si(one.time_s or 0.0, 's')}; {one.detail}"
-        text = (
-            f"collect what {one.what} fetches on the GPU and wait once a step, or copy it with non_blocking=True and "
-            "look at it a step later"
-        )
-        yield case.advise(
-            effort.BATCH_SYNCS, SYNC, f"batch {one.what}", text, (wall.sync_name(one.what),), saved_s, basis
+        steps = f"{run.num_steps} steps" if run.num_steps > 1 else "one step"
+        detail = f"; {item.detail}" if item.detail else ""
+        yield suggest(
+            run,
+            effort.BATCH_SYNCS,
+            Dimension.SYNC,
+            name=f"batch {item.what}",
+            text=f"collect the values that {item.what} fetches on the GPU and wait once per step, or copy them with "
+            "non_blocking=True and read them one step later",
+            targets=(wall.sync_name(item.what),),
+            saved_s=time_s * (1.0 - run.num_steps / count),
+            basis=f"{count:.0f} waits in {steps} leave the GPU idle for {format_si(time_s, 's')}{detail}",
         )
 
 
-def _input(case: Case) -> Advice | None:
-    """Return the advice to load the input beside the computation: what the GPU waited for it is hidden."""
-    lost_s = case.gaps_s("input_s")
+def _input(run: MeasuredRun) -> Advice | None:
+    """Return the advice to load the input in the background, which hides the time that the GPU waits for it."""
+    lost_s = run.idle_s(IdleReason.INPUT)
     if lost_s <= 0:
         return None
-    load_s = _input_s(case)
-    # loading hides behind the rest of the run when the workers together are no slower than it
-    workers = math.ceil(load_s / (case.total_s - lost_s))
-    basis = (
-        f"loading takes {format_si(load_s, 's')} of {format_si(case.total_s, 's')}, of which the GPU waits "
-        f"{format_si(lost_s, 's')}; {workers} worker{'s' if workers > 1 else ''} or more hide it"
+    load_s = _input_s(run)
+    # Loading hides behind the rest of the run if all workers together are at least as fast as the rest.
+    workers = math.ceil(load_s / (run.total_s - lost_s))
+    return suggest(
+        run,
+        effort.INPUT_PIPELINE,
+        Dimension.IDLE,
+        name="load input in the background",
+        text=f"load in the background: DataLoader(num_workers={max(workers, 2)}, prefetch_factor=2, pin_memory=True)",
+        targets=(wall.idle_name(IdleReason.INPUT),),
+        saved_s=lost_s,
+        basis=f"loading takes {format_si(load_s, 's')} of {format_si(run.total_s, 's')}, and the GPU waits for "
+        f"{format_si(lost_s, 's')} of it; {workers} worker{'s' if workers > 1 else ''} or more hide it",
     )
-    text = f"load in the background: DataLoader(num_workers={max(workers, 2)}, prefetch_factor=2, pin_memory=True)"
-    return case.advise(effort.INPUT_PIPELINE, IDLE, "input in the background", text, (wall.INPUT,), lost_s, basis)
 
 
-def _input_s(case: Case) -> float:
+def _input_s(run: MeasuredRun) -> float:
     """Return how long the input pipeline ran in the window [s]."""
-    timeline = case.timeline
-    is_input = np.array([bool(INPUT_PIPELINE.search(name)) for name in timeline.names], dtype=bool)
-    low, high = (np.array([value]) for value in timeline.window_s)
-    total_s = 0.0
+    timeline = run.timeline
+    is_input = is_input_pipeline(timeline)
+    low_s, high_s = (np.array([value]) for value in timeline.window_s)
+    longest_s = 0.0
     for ranges in (timeline.ops, timeline.annotations):
         if len(ranges):
-            mine = is_input[ranges.name]
-            loading = union(ranges.start_s[mine], ranges.end_s[mine])
-            total_s = max(total_s, float(covered_s(loading, low, high)[0]))
-    return total_s
+            chosen = is_input[ranges.name]
+            loading = union(ranges.start_s[chosen], ranges.end_s[chosen])
+            longest_s = max(longest_s, float(covered_s(loading, low_s, high_s)[0]))
+    return longest_s
 
 
-def _busy(case: Case) -> Advice | None:
-    """Return the advice to take work of the host out of the way of launching."""
-    places = [one for one in case.evidence[IDLE] if one.what == BUSY]
-    if not places:
+def _idle_evidence(run: MeasuredRun, reason: IdleReason) -> list[Evidence]:
+    return [item for item in run.evidence[Dimension.IDLE] if item.what == reason]
+
+
+def _listed(evidence: list[Evidence]) -> str:
+    return "; ".join(f"{format_si(item.time_s or 0.0, 's')} {item.detail}" for item in evidence[:_LISTED])
+
+
+def _host_work(run: MeasuredRun) -> Advice | None:
+    """Return the advice to move host work out of the path of launches."""
+    evidence = _idle_evidence(run, IdleReason.HOST_WORK)
+    if not evidence:
         return None
-    where = places[0].detail
-    listed = "; ".join(f"{format_si(one.time_s or 0.0, 's')} {one.detail}" for one in places[:3])
-    text = "move this work of the CPU to another thread, to the GPU, or out of the step"
-    if any(word in where for word in _START_UP):
-        text = "start-up and allocations: warm up before measuring, and keep memory in the caching allocator"
-    return case.advise(
-        effort.HOST_WORK, IDLE, "host work out of the way", text, (wall.BUSY,), case.gaps_s("busy_s"), listed
+    text = "move this CPU work to another thread, to the GPU, or out of the step"
+    if any(word in evidence[0].detail for word in _START_UP):
+        text = "this is start-up and allocation: warm up before the measurement, and use the caching allocator"
+    return suggest(
+        run,
+        effort.HOST_WORK,
+        Dimension.IDLE,
+        name="move host work",
+        text=text,
+        targets=(wall.idle_name(IdleReason.HOST_WORK),),
+        saved_s=run.idle_s(IdleReason.HOST_WORK),
+        basis=_listed(evidence),
     )
 
 
-def _away(case: Case) -> Advice | None:
-    """Return the advice to look at what the host did outside the framework, between two pieces of GPU work."""
-    saved_s = sum(float(gaps.away_s[(gaps.before >= 0) & (gaps.after >= 0)].sum()) for gaps in case.all_gaps())
-    places = [one for one in case.evidence[IDLE] if one.what == AWAY]
-    listed = "; ".join(f"{format_si(one.time_s or 0.0, 's')} {one.detail}" for one in places[:3])
-    text = "the host runs nothing that the trace sees: record Python (with_stack=True), look for I/O, logging, locks"
-    return case.advise(effort.HOST_WORK, IDLE, "host away", text, (wall.AWAY,), saved_s / case.gpus, listed)
+def _untraced(run: MeasuredRun) -> Advice | None:
+    """Return the advice to find out what the host did outside the framework, between two pieces of GPU work."""
+    saved_s = sum(float(gaps.untraced_s[(gaps.before >= 0) & (gaps.after >= 0)].sum()) for gaps in run.all_gaps())
+    return suggest(
+        run,
+        effort.HOST_WORK,
+        Dimension.IDLE,
+        name="find untraced host code",
+        text="the trace shows no activity of the host here: record Python (with_stack=True), and look for I/O, logging "
+        "and locks",
+        targets=(wall.idle_name(IdleReason.UNTRACED),),
+        saved_s=saved_s / run.num_gpus,
+        basis=_listed(_idle_evidence(run, IdleReason.UNTRACED)),
+    )

@@ -1,1 +1,1 @@
-"""What stands behind each number of a diagnosis."""
+"""The kernels, copies and gaps that account for the time of each dimension."""

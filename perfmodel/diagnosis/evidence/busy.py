@@ -1,96 +1,138 @@
-"""What is behind the busy time of a GPU: kernels, copies and messages, the longest first."""
+"""The kernels, copies and messages that account for the busy time of a GPU, the longest first."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.case import Case
+from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.decompose import moves_data
-from perfmodel.diagnosis.limits import Limit
+from perfmodel.diagnosis.limits import Basis, Limit
+from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Evidence
-from perfmodel.diagnosis.wall import BEFORE
-from perfmodel.profile.timeline import COMMUNICATION, DEVICE_TO_HOST, HOST_TO_DEVICE, Ints
+from perfmodel.diagnosis.wall import BEFORE_WINDOW
+from perfmodel.profile.timeline import CopyDirection, Ints
 
-_DIRECTION = {HOST_TO_DEVICE: "host to device", DEVICE_TO_HOST: "device to host", -1: "unknown direction"}
-_PINNED = {1: "pinned", 0: "pageable", -1: "pinned or not is unknown"}
-
-
-def kernel_evidence(case: Case, dimension: str) -> tuple[Evidence, ...]:
-    """Return the entries whose events belong to a dimension, with their limiter and what tells it."""
-    gpu, share_s = case.timeline.gpu, case.divided.share_s
-    mine = np.flatnonzero((case.kind == dimension) & (share_s > 0))
-    entry = gpu.entry[mine] if gpu.entry.size else np.full(mine.size, -1)
-    times = np.bincount(entry + 1, weights=share_s[mine], minlength=len(case.profile.entries) + 1)
-    counts = np.bincount(entry + 1, minlength=len(case.profile.entries) + 1)
-    found = []
-    for index in np.flatnonzero(times).tolist():
-        name = case.profile.entries[index - 1].name if index else BEFORE
-        detail = said_of(case.limits[name]) if index else "it is counted in no entry"
-        found.append(Evidence(name, float(times[index]) / case.gpus, int(counts[index]), detail))
-    return tuple(sorted(found, key=lambda one: -(one.time_s or 0.0)))
+_DIRECTIONS = {
+    CopyDirection.HOST_TO_DEVICE: "host to device",
+    CopyDirection.DEVICE_TO_HOST: "device to host",
+    CopyDirection.UNKNOWN: "unknown direction",
+}
+_PINNED = {1: "pinned", 0: "pageable", -1: "unknown whether pinned"}
+_BASES = {
+    Basis.MODEL: "from the model",
+    Basis.COUNTERS: "from hardware counters",
+    Basis.KIND: "from its kind",
+    Basis.NAME: "from its name",
+}
+#: copies are reported as partly hidden where they took longer than their exposed time by this factor
+_HIDDEN = 1.001
 
 
-def said_of(limit: Limit) -> str:
-    """Return what is known of an entry's limit, for people.
+def kernel_evidence(run: MeasuredRun, dimension: Dimension) -> tuple[Evidence, ...]:
+    """Return the entries with events in a dimension, each with its limiter and the basis for it."""
+    share_s = run.divided.share_s
+    events = np.flatnonzero((run.divided.event_dimension == dimension) & (share_s > 0))
+    # index 0 stands for events without an entry
+    index = _entry_of(run, events) + 1
+    size = len(run.profile.entries) + 1
+    times = np.bincount(index, weights=share_s[events], minlength=size)
+    counts = np.bincount(index, minlength=size)
+    evidence = []
+    for place in np.flatnonzero(times).tolist():
+        name = run.profile.entries[place - 1].name if place else BEFORE_WINDOW
+        detail = limit_text(run.limits[name]) if place else "no entry counts it"
+        evidence.append(Evidence(name, float(times[place]) / run.num_gpus, int(counts[place]), detail))
+    return longest_first(evidence)
 
+
+def longest_first(evidence: list[Evidence]) -> tuple[Evidence, ...]:
+    """Return evidence in the order of its time, the longest first."""
+    return tuple(sorted(evidence, key=lambda item: -(item.time_s or 0.0)))
+
+
+def _entry_of(run: MeasuredRun, events: Ints) -> Ints:
+    """Return the entry that counts each event, or -1."""
+    entry = run.timeline.gpu.entry
+    return entry[events] if entry.size else np.full(events.size, -1)
+
+
+def limit_text(limit: Limit) -> str:
+    """Return the limiter of an entry as text, with the basis for it and the efficiency.
+
+    >>> from perfmodel.core.vocabulary import Limiter
     >>> from perfmodel.profile.profile import ProfileEntry
-    >>> said_of(Limit(ProfileEntry("gemm", 2.0), "compute", "model", attainable_time_s=1.0))
-    'compute-bound by the model; at 50 % of its bound'
+    >>> limit_text(Limit(ProfileEntry("gemm", 2.0), Limiter.COMPUTE, Basis.MODEL, attainable_time_s=1.0))
+    'limited by compute (from the model), efficiency 50 %'
     """
-    words = {"model": "by the model", "counters": "by hardware counters", "kind": "by its kind", "name": "by its name"}
-    said = "what limits it is not known" if not limit.basis else f"{limit.limiter}-bound {words[limit.basis]}"
-    if limit.efficiency is not None:
-        return f"{said}; at {100 * limit.efficiency:.0f} % of its bound"
-    return said
+    text = f"limited by {limit.limiter} ({_BASES[limit.basis]})" if limit.basis else "limiter unknown"
+    return text if limit.efficiency is None else f"{text}, efficiency {100 * limit.efficiency:.0f} %"
 
 
-def transfer_evidence(case: Case) -> tuple[Evidence, ...]:
+def transfer_evidence(run: MeasuredRun) -> tuple[Evidence, ...]:
     """Return exposed copies by direction and kind of host memory, and exposed communication by entry."""
-    found = [*_copies(case), *_messages(case)]
-    return tuple(sorted(found, key=lambda one: -(one.time_s or 0.0)))
+    return longest_first([*_copies(run), *_messages(run)])
 
 
-def copy_groups(case: Case) -> dict[tuple[int, int], Ints]:
-    """Return the copies between host and device in the window by direction and pinned."""
-    gpu = case.timeline.gpu
-    copies = np.flatnonzero(moves_data(case.timeline) & (gpu.end_s > case.timeline.window_s[0]))
-    copies = copies[gpu.start_s[copies] < case.timeline.window_s[1]]
-    groups = {}
-    for direction in np.unique(gpu.direction[copies]).tolist():
-        for pinned in np.unique(gpu.pinned[copies]).tolist():
-            mine = copies[(gpu.direction[copies] == direction) & (gpu.pinned[copies] == pinned)]
-            if mine.size:
-                groups[direction, pinned] = mine
-    return groups
+class CopyGroup(NamedTuple):
+    """Copies between host and device of one direction and one kind of host memory.
+
+    Attributes
+    ----------
+    direction : of the copies.
+    pinned : 1 for pinned host memory, 0 for pageable, -1 where it is unknown.
+    events : indices of the GPU events.
+    """
+
+    direction: CopyDirection
+    pinned: int
+    events: Ints
 
 
-def _copies(case: Case) -> list[Evidence]:
-    gpu, share_s = case.timeline.gpu, case.divided.share_s
-    found = []
-    for (direction, pinned), mine in copy_groups(case).items():
-        took_s, exposed_s = float(gpu.duration_s[mine].sum()), float(share_s[mine].sum())
-        moved = float(np.nansum(gpu.bytes[mine]))
-        rate = f", {format_si(moved, 'B')} at {format_si(moved / took_s, 'B/s')}" if moved and took_s else ""
-        # of the time that is exposed, in the mean over the GPUs
-        hidden = f"; {format_si((took_s - exposed_s) / case.gpus, 's')} hidden" if took_s > exposed_s * 1.001 else ""
-        detail = f"{_PINNED[pinned]}{rate}{hidden}"
-        found.append(Evidence(f"copies {_DIRECTION[direction]}", exposed_s / case.gpus, int(mine.size), detail))
-    return found
-
-
-def _messages(case: Case) -> list[Evidence]:
-    gpu, share_s = case.timeline.gpu, case.divided.share_s
-    low, high = case.timeline.window_s
-    talks = np.flatnonzero((gpu.category == COMMUNICATION) & (gpu.end_s > low) & (gpu.start_s < high))
-    entry = gpu.entry[talks] if gpu.entry.size else np.full(talks.size, -1)
-    found = []
-    for index in np.unique(entry).tolist():
-        mine = talks[entry == index]
-        name = case.profile.entries[index].name if index >= 0 else BEFORE
-        took_s, exposed_s = float(gpu.duration_s[mine].sum()), float(share_s[mine].sum())
-        detail = (
-            f"communication: {format_si(exposed_s / case.gpus, 's')} exposed of {format_si(took_s / case.gpus, 's')}"
+def copy_groups(run: MeasuredRun) -> list[CopyGroup]:
+    """Return the copies between host and device in the window, grouped by direction and kind of host memory."""
+    gpu = run.timeline.gpu
+    copies = np.flatnonzero(moves_data(run.timeline) & run.timeline.overlaps_window())
+    if not copies.size:
+        return []
+    kinds = np.unique(np.column_stack((gpu.direction[copies], gpu.pinned[copies])), axis=0)
+    return [
+        CopyGroup(
+            CopyDirection(direction),
+            pinned,
+            copies[(gpu.direction[copies] == direction) & (gpu.pinned[copies] == pinned)],
         )
-        found.append(Evidence(name, exposed_s / case.gpus, int(mine.size), detail))
-    return found
+        for direction, pinned in kinds.tolist()
+    ]
+
+
+def _copies(run: MeasuredRun) -> list[Evidence]:
+    gpu, share_s = run.timeline.gpu, run.divided.share_s
+    evidence = []
+    for direction, pinned, events in copy_groups(run):
+        duration_s, exposed_s = float(gpu.duration_s[events].sum()), float(share_s[events].sum())
+        moved = float(np.nansum(gpu.bytes[events]))
+        rate = f", {format_si(moved, 'B')} at {format_si(moved / duration_s, 'B/s')}" if moved and duration_s else ""
+        hidden_s = (duration_s - exposed_s) / run.num_gpus
+        hidden = f"; {format_si(hidden_s, 's')} hidden" if duration_s > exposed_s * _HIDDEN else ""
+        detail = f"{_PINNED[pinned]}{rate}{hidden}"
+        name = f"copies {_DIRECTIONS[direction]}"
+        evidence.append(Evidence(name, exposed_s / run.num_gpus, int(events.size), detail))
+    return evidence
+
+
+def _messages(run: MeasuredRun) -> list[Evidence]:
+    gpu, share_s = run.timeline.gpu, run.divided.share_s
+    messages = np.flatnonzero(gpu.are(EventKind.COMMUNICATION) & run.timeline.overlaps_window())
+    entry = _entry_of(run, messages)
+    evidence = []
+    for index in np.unique(entry).tolist():
+        events = messages[entry == index]
+        name = run.profile.entries[index].name if index >= 0 else BEFORE_WINDOW
+        duration_s = float(gpu.duration_s[events].sum()) / run.num_gpus
+        exposed_s = float(share_s[events].sum()) / run.num_gpus
+        detail = f"communication: {format_si(exposed_s, 's')} of {format_si(duration_s, 's')} exposed"
+        evidence.append(Evidence(name, exposed_s, int(events.size), detail))
+    return evidence

@@ -204,7 +204,7 @@ def _entry(name: str, launches: Sequence[_Launch]) -> ProfileEntry:
     """Return the launches of one kernel as an entry."""
     times = [counters.time_s(launch.readings) or 0.0 for launch in launches]
     flop = [counters.flop_by_engine(launch.readings, launch.capability) for launch in launches]
-    dram = [counters.memory_bytes(launch.readings).get("dram") for launch in launches]
+    dram = [counters.memory_bytes(launch.readings).get("hbm") for launch in launches]
     readings = _together(launches, times)
     engines = {
         f"flop_{engine}": math.fsum(counts[engine] for counts in flop)

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from perfmodel.diagnosis.against import against
+from perfmodel.diagnosis.against import compare_diagnoses
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.diagnosis.result import Evidence
 from perfmodel.errors import UsageError
@@ -61,16 +61,16 @@ def test_the_figure_says_what_the_time_is_of():
 
 def test_evidence_of_one_name_is_told_apart_by_its_detail():
     made = table()
-    idle = tuple(Evidence("host busy", 1e-3, 1, detail) for detail in ("cudaFree", "cudaMalloc"))
+    idle = tuple(Evidence("host work", 1e-3, 1, detail) for detail in ("cudaFree", "cudaMalloc"))
     parts = tuple(
         dataclasses.replace(part, evidence=idle) if part.dimension == "memory" else part for part in made.parts
     )
     said = texts(breakdown_plot(dataclasses.replace(made, parts=parts)))
-    assert {"host busy: cudaFree", "host busy: cudaMalloc"} <= set(said)
+    assert {"host work: cudaFree", "host work: cudaMalloc"} <= set(said)
 
 
 def test_before_and_after_share_one_axis():
-    figure = against_plot(against(table(), table({"a gemm": 2e-3, "a softmax": 3e-3, "new thing": 1e-3})))
+    figure = against_plot(compare_diagnoses(table(), table({"a gemm": 2e-3, "a softmax": 3e-3, "new thing": 1e-3})))
     assert bars(figure, "dimension") == pytest.approx([6e-3, 3e-3, 1e-3, 2e-3, 3e-3, 1e-3])
     assert figure.axes[0].get_xlim() == pytest.approx((0.0, 10e-3))
     said = texts(figure)
@@ -87,7 +87,7 @@ def test_nothing_to_draw_is_said():
     with pytest.raises(UsageError, match="no time"):
         breakdown_plot(empty)
     with pytest.raises(UsageError, match="no time"):
-        against_plot(against(empty, empty))
+        against_plot(compare_diagnoses(empty, empty))
 
 
 @given(st.lists(st.floats(-1.0, 20.0), min_size=1, max_size=8), st.floats(0.1, 1.0))

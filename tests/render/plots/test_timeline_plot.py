@@ -87,7 +87,7 @@ def test_lanes_hold_kernels_by_what_limits_them_and_gaps_by_their_reason():
     assert [lane.label for lane in found] == ["GPU, stream 7", "GPU waits"]
     assert lengths(found[0]) == pytest.approx({"compute": 2.0, "memory": 3.0})
     assert sum(lengths(found[1]).values()) == pytest.approx(5.0)  # 3 to 6 and 8 to 10
-    assert lengths(found[1]) == pytest.approx({"host away": 5.0})  # no call of the runtime is known
+    assert lengths(found[1]) == pytest.approx({"untraced host code": 5.0})  # no call of the runtime is known
 
 
 def test_communication_has_its_own_colour():

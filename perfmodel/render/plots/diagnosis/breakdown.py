@@ -10,11 +10,11 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from perfmodel.diagnosis import limits, wall
-from perfmodel.diagnosis.against import BOTH, STEP, Against, Change
-from perfmodel.diagnosis.against_report import headline
-from perfmodel.diagnosis.decompose import COMPUTE, IDLE, LAUNCH, MEMORY, OTHER, SYNC, TRANSFER
+from perfmodel.core.vocabulary import Dimension
+from perfmodel.diagnosis.against import BOTH, STEP, Change, DiagnosisComparison
+from perfmodel.diagnosis.decompose import dimension_of
 from perfmodel.diagnosis.result import Diagnosis, Evidence
+from perfmodel.diagnosis.wall import gap_dimension
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.diagnosis import styles
 from perfmodel.render.plots.diagnosis.timeline import WIDTH, draw_block, timeline_block
@@ -78,7 +78,7 @@ def breakdown_plot(diagnosis: Diagnosis, *, with_timeline: bool = True) -> Figur
     return figure
 
 
-def against_plot(found: Against) -> Figure:
+def against_plot(found: DiagnosisComparison) -> Figure:
     """Return two runs on one axis of time: the dimensions before and after, then the entries that changed most.
 
     Raises
@@ -92,7 +92,7 @@ def against_plot(found: Against) -> Figure:
     rows = _change_rows(found)
     bars = 2 * (_ABOVE + _BAR)
     figure = new_figure(WIDTH, _TITLE + bars + 0.12 + _ROW * len(rows) + _BELOW + 0.1)
-    _title(figure, f"before and after: {headline(found)}")
+    _title(figure, f"before and after: {found.headline}")
     axes = _axes(figure, _TITLE, bars + 0.12 + _ROW * len(rows))
     for place, label in enumerate(("before", "after")):
         times = [(change.name, (change.before_s, change.after_s)[place]) for change in found.dimensions]
@@ -213,14 +213,14 @@ def _evidence_row(one: Evidence, dimension: str, total_s: float, *, told: bool) 
     return _Row(label or styles.shortened(one.what, _LONGEST), text, dimension, ((time_s, 0.6),))
 
 
-def _change_rows(found: Against) -> list[_Row]:
+def _change_rows(found: DiagnosisComparison) -> list[_Row]:
     """Return a row for each dimension, then those of the entries that changed most; each with two bars."""
     timed = [change for change in found.dimensions if change.before_s or change.after_s]
     rows = [_change_row(change, change.name, heading=True) for change in timed]
     styled = _entry_styles(found.after) | _entry_styles(found.before)
-    rows.append(_Row("changed most (pale: before)", "", OTHER, (), True))
+    rows.append(_Row("changed most (pale: before)", "", Dimension.OTHER, (), True))
     shown = [change for change in found.entries if change.change_s][:_MOST_ENTRIES]
-    return rows + [_change_row(change, styled.get(change.name, OTHER), heading=False) for change in shown]
+    return rows + [_change_row(change, styled.get(change.name, Dimension.OTHER), heading=False) for change in shown]
 
 
 def _change_row(change: Change, style: str, *, heading: bool) -> _Row:
@@ -239,14 +239,9 @@ def _relative(change: float) -> str:
 
 def _entry_styles(diagnosis: Diagnosis) -> dict[str, str]:
     """Return the dimension of each entry of the wall time, by its name."""
-    known = {limits.COMPUTE: COMPUTE, limits.MEMORY: MEMORY, limits.TRANSFER: TRANSFER}
-    found = {limit.entry.name: known.get(limit.limiter, OTHER) for limit in diagnosis.limits}
-    for entry in diagnosis.wall.entries:
-        if entry.name in wall.GAP_PARTS:
-            found[entry.name] = LAUNCH if entry.name == wall.LAUNCH_GAPS else IDLE
-        elif entry.name.startswith(wall.sync_name("")[:-1]):
-            found[entry.name] = SYNC
-    return found
+    dimensions: dict[str, str] = {limit.entry.name: dimension_of(limit.limiter) for limit in diagnosis.limits}
+    gaps = {entry.name: gap_dimension(entry.name) for entry in diagnosis.wall.entries}
+    return dimensions | {name: dimension for name, dimension in gaps.items() if dimension is not None}
 
 
 def _rows(axes: Axes, rows: Sequence[_Row], top: float) -> None:

@@ -8,16 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.diagnosis import decompose
-from perfmodel.diagnosis.gaps import INPUT_PIPELINE, Gaps
-from perfmodel.diagnosis.intervals import Floats, covered_s, minus, union
-from perfmodel.diagnosis.limits import UNKNOWN
+from perfmodel.core.vocabulary import Dimension, EventKind
+from perfmodel.diagnosis.gaps import Gaps, IdleReason, is_input_pipeline
+from perfmodel.diagnosis.intervals import covered_s, minus, union
 from perfmodel.diagnosis.result import Diagnosis
 from perfmodel.errors import UsageError
-from perfmodel.profile.timeline import COMMUNICATION, COPY, LAUNCH, SYNC, Timeline
+from perfmodel.profile.timeline import CallKind, Floats, Ints, Timeline
 from perfmodel.render.plots.diagnosis import styles
 
-Ints = NDArray[np.int64]
 Window = tuple[float, float]
 
 #: of more streams or threads the busiest are drawn, the others share a lane
@@ -26,7 +24,11 @@ MOST_STREAMS, MOST_THREADS = 6, 4
 _ZOOM_EVENTS, _ZOOM_SHARE = 70, 0.35
 #: rows that are drawn, and ranges of one row: the longest
 _MOST_ROWS, _MOST_RANGES = 3, 400
-_API_STYLES = {LAUNCH: decompose.LAUNCH, SYNC: decompose.SYNC, COPY: decompose.TRANSFER}
+_API_STYLES = {
+    CallKind.LAUNCH: Dimension.LAUNCH,
+    CallKind.SYNC: Dimension.SYNC,
+    CallKind.COPY: Dimension.TRANSFER,
+}
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,11 @@ def lanes(diagnosis: Diagnosis) -> list[Lane]:
 
 def event_styles(diagnosis: Diagnosis) -> NDArray[np.str_]:
     """Return the style of each event of the GPU: what limits a kernel, else communication or transfer."""
-    timeline = diagnosis.profile.timeline
+    timeline, decomposition = diagnosis.profile.timeline, diagnosis.decomposition
     assert timeline is not None
-    gpu = timeline.gpu
-    limiter = np.array([*(limit.limiter for limit in diagnosis.limits), UNKNOWN])
-    entry = gpu.entry if gpu.entry.size else np.full(len(gpu), -1)  # -1 is the last: not known
-    found = decompose.event_dimensions(timeline, limiter[entry])
-    return np.where(gpu.category == COMMUNICATION, styles.COMMUNICATION, found)
+    assert decomposition is not None
+    communicates = timeline.gpu.are(EventKind.COMMUNICATION)
+    return np.where(communicates, styles.COMMUNICATION, decomposition.event_dimension)
 
 
 def _streams(timeline: Timeline, device: int, kind: NDArray[np.str_], *, several: bool) -> list[Lane]:
@@ -123,12 +123,12 @@ def _exclusive(start_s: Floats, end_s: Floats, kind: NDArray[np.str_]) -> dict[s
 def _gap_layers(gaps: Gaps) -> dict[str, Floats]:
     """Return the parts of each gap one after another: how long each was is known, how they alternated is not."""
     parts = {
-        decompose.SYNC: gaps.sync_s,
-        styles.INPUT: gaps.input_s,
-        styles.BUSY: gaps.busy_s,
-        styles.AWAY: gaps.away_s,
-        decompose.LAUNCH: gaps.launch_s,
-        styles.QUEUED: gaps.queued_s,
+        Dimension.SYNC: gaps.sync_s,
+        IdleReason.INPUT: gaps.input_s,
+        IdleReason.HOST_WORK: gaps.host_work_s,
+        IdleReason.UNTRACED: gaps.untraced_s,
+        Dimension.LAUNCH: gaps.launch_s,
+        IdleReason.DELAYED: gaps.delayed_s,
     }
     layers, from_s = {}, gaps.start_s
     for style, part_s in parts.items():
@@ -146,7 +146,7 @@ def _threads(timeline: Timeline) -> list[Lane]:
     # A thread that asks for work matters more than one that only computes.
     asked = np.concatenate((np.ones(len(api)), np.full(len(ops), 1e-6)))
     chosen, rest = _busiest(np.concatenate((api.thread, ops.thread)), asked, MOST_THREADS)
-    is_input = np.array([bool(INPUT_PIPELINE.search(name)) for name in timeline.names], dtype=bool)
+    is_input = is_input_pipeline(timeline)
     groups = [((thread,), f"CPU thread {_short(thread)}") for thread in chosen]
     made = []
     for threads, label in groups + ([(tuple(rest), f"{len(rest)} CPU threads")] if rest else []):
@@ -161,7 +161,7 @@ def _threads(timeline: Timeline) -> list[Lane]:
             np.concatenate((ops.start_s[waits], noted.start_s[named])),
             np.concatenate((ops.end_s[waits], noted.end_s[named])),
         )
-        behind = {styles.OPERATOR: minus(union(ops.start_s[mine], ops.end_s[mine]), inputs), styles.INPUT: inputs}
+        behind = {styles.OPERATOR: minus(union(ops.start_s[mine], ops.end_s[mine]), inputs), IdleReason.INPUT: inputs}
         made.append(Lane(label, layers, {style: part for style, part in behind.items() if part.size}))
     return made
 
@@ -186,7 +186,7 @@ def busiest_stretch(timeline: Timeline) -> Window | None:
     """
     low, high = timeline.window_s
     gpu = timeline.gpu
-    inside = (gpu.end_s > low) & (gpu.start_s < high) & (gpu.category != COMMUNICATION)
+    inside = (gpu.end_s > low) & (gpu.start_s < high) & ~gpu.are(EventKind.COMMUNICATION)
     start_s, end_s = np.maximum(gpu.start_s[inside], low), np.minimum(gpu.end_s[inside], high)
     events = min(_ZOOM_EVENTS, start_s.size // 2)
     if events < 2:

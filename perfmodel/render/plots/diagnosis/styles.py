@@ -9,26 +9,27 @@ from matplotlib.colors import to_rgb
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.decompose import COMPUTE, IDLE, LAUNCH, MEMORY, OTHER, SYNC, TRANSFER
+from perfmodel.core.vocabulary import Dimension
+from perfmodel.diagnosis.gaps import IdleReason
 from perfmodel.render.plots.figure import printable
 
 #: further styles of time lines: parts of transfer and idle, and what a CPU thread does
-COMMUNICATION, INPUT, BUSY, AWAY, QUEUED = "communication", "input pipeline", "host busy", "host away", "held up"
+COMMUNICATION = "communication"
 OPERATOR, OTHER_CALL = "operator", "other API call"
 #: Okabe and Ito's colours, which colour-blind people tell apart (as the other plots use them), Tol's indigo, and greys
-COLORS = {
-    COMPUTE: "#0072B2",
-    MEMORY: "#D55E00",
-    OTHER: "#56B4E9",
-    LAUNCH: "#009E73",
-    TRANSFER: "#E69F00",
+COLORS: dict[str, str] = {
+    Dimension.COMPUTE: "#0072B2",
+    Dimension.MEMORY: "#D55E00",
+    Dimension.OTHER: "#56B4E9",
+    Dimension.LAUNCH: "#009E73",
+    Dimension.TRANSFER: "#E69F00",
     COMMUNICATION: "#F0E442",
-    SYNC: "#CC79A7",
-    IDLE: "0.72",
-    INPUT: "#332288",
-    BUSY: "0.5",
-    QUEUED: "0.68",
-    AWAY: "0.84",
+    Dimension.SYNC: "#CC79A7",
+    Dimension.IDLE: "0.72",
+    IdleReason.INPUT: "#332288",
+    IdleReason.HOST_WORK: "0.5",
+    IdleReason.DELAYED: "0.68",
+    IdleReason.UNTRACED: "0.84",
     OPERATOR: "0.91",
     OTHER_CALL: "0.35",
 }

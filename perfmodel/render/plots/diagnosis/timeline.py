@@ -15,10 +15,10 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from perfmodel.diagnosis import decompose
-from perfmodel.diagnosis.intervals import Floats
+from perfmodel.core.vocabulary import Dimension
+from perfmodel.diagnosis.gaps import IdleReason
 from perfmodel.diagnosis.result import Diagnosis
-from perfmodel.profile.timeline import Timeline
+from perfmodel.profile.timeline import Floats, Timeline
 from perfmodel.render.plots.diagnosis import styles
 from perfmodel.render.plots.diagnosis.lanes import (
     Lane,
@@ -43,16 +43,16 @@ _LEAST_SHARE = 0.1
 #: width of a character of the labels inside of lanes [inches], and the shortest label worth writing [characters]
 _LETTER, _SHORTEST, _LABEL_SIZE = 0.053, 5, 6.0
 _LEGEND_NAMES = {
-    decompose.COMPUTE: "compute-bound kernel",
-    decompose.MEMORY: "memory-bound kernel",
-    decompose.OTHER: "other kernel",
-    decompose.TRANSFER: "copy",
-    decompose.LAUNCH: "launch",
-    decompose.SYNC: "sync",
-    styles.INPUT: "input pipeline",
-    styles.BUSY: "idle: host busy",
-    styles.AWAY: "idle: host away",
-    styles.QUEUED: "idle: held up",
+    Dimension.COMPUTE: "compute-bound kernel",
+    Dimension.MEMORY: "memory-bound kernel",
+    Dimension.OTHER: "other kernel",
+    Dimension.TRANSFER: "copy",
+    Dimension.LAUNCH: "launch",
+    Dimension.SYNC: "sync",
+    IdleReason.INPUT: "input pipeline",
+    IdleReason.HOST_WORK: "idle: host work",
+    IdleReason.UNTRACED: "idle: untraced host code",
+    IdleReason.DELAYED: "idle: delayed start",
     styles.OPERATOR: "CPU in an operator",
 }
 
