@@ -115,18 +115,19 @@ def load_plugins(group: str, name: str) -> list[ModuleType]:
 
 @functools.cache
 def plugin_folders(group: str) -> tuple[Path, ...]:
-    """Return the folders of the packages that the entry points of a group name; the packages are not imported."""
+    """Return the folders of the packages that the entry points of a group name. Nothing of them is imported."""
     folders = []
     for plugin in plugins(group):
+        top, *inner = plugin.module.split(".")
         try:
-            spec = importlib.util.find_spec(plugin.module)
-        except Exception as error:  # noqa: BLE001 -- a parent package may fail in any way
-            warn_of_plugin(plugin.name, plugin.module, f"{type(error).__name__}: {error}")
-            continue
-        if spec is None or not spec.submodule_search_locations:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError):
+            spec = None
+        paths = [Path(path, *inner) for path in (spec and spec.submodule_search_locations) or ()]
+        found = [path for path in paths if path.is_dir()]
+        if not found:
             warn_of_plugin(plugin.name, plugin.module, "there is no such package")
-            continue
-        folders += [Path(path) for path in spec.submodule_search_locations]
+        folders += found
     return tuple(folders)
 
 

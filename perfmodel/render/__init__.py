@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,30 +47,49 @@ class Renderer:
     options: frozenset[str]
     function: Callable[..., str]
 
+    def writes(self, command: str) -> bool:
+        """Whether the format can write what a command reports."""
+        return not self.commands or command in self.commands
+
     def render(self, report: Report, **offered: object) -> str:
         """Return a report in this format, with those of the offered keywords that the format uses."""
         return self.function(report, **{name: value for name, value in offered.items() if name in self.options})
 
 
+def _modules() -> Mapping[str, str]:
+    return module_names(__name__, "renderers", _HELPERS)
+
+
+def _is_plugin(name: str) -> bool:
+    return not _modules()[name].startswith(f"{__name__}.")
+
+
 @functools.cache
-def renderers() -> Mapping[str, Renderer]:
-    """Return every output format by its name; a plugin without a function ``render`` is skipped with a warning."""
-    modules = module_names(__name__, "renderers", _HELPERS)
-    formats = {}
-    for name in sorted(modules):
-        function, module = load_attribute(name, modules, "render"), load_module(name, modules)
-        if function is not None:
-            suffixes, commands = getattr(module, "SUFFIXES", ()), getattr(module, "COMMANDS", ())
-            options = frozenset(inspect.signature(function).parameters)
-            formats[name] = Renderer(name, tuple(suffixes), tuple(commands), options, function)
-    return formats
+def _load(name: str) -> Renderer | None:
+    """Import a format; None, with a warning, for a plugin without a function ``render``."""
+    function, module = load_attribute(name, _modules(), "render"), load_module(name, _modules())
+    if function is None:
+        return None
+    suffixes, commands = getattr(module, "SUFFIXES", ()), getattr(module, "COMMANDS", ())
+    options = frozenset(inspect.signature(function).parameters)
+    return Renderer(name, tuple(suffixes), tuple(commands), options, function)
+
+
+def _loaded(command: str, *, plugins: bool) -> Iterator[Renderer]:
+    """Import perfmodel's own formats, or those of plugins, and yield the ones that a command can write."""
+    for name in sorted(_modules()):
+        made = _load(name) if _is_plugin(name) is plugins else None
+        if made is not None and made.writes(command):
+            yield made
 
 
 def format_names(command: str = "") -> tuple[str, ...]:
-    """Return the names of the formats that a command can write; without a command, those that every command can."""
-    return tuple(
-        name for name, renderer in renderers().items() if not renderer.commands or command in renderer.commands
-    )
+    """Return the names of the formats that a command can write; without a command, those that every command can.
+
+    Plugins are listed without importing them.
+    """
+    own = (made.name for made in _loaded(command, plugins=False))
+    return tuple(sorted([*own, *filter(_is_plugin, _modules())]))
 
 
 def renderer(name: str, command: str = "") -> Renderer:
@@ -82,25 +101,31 @@ def renderer(name: str, command: str = "") -> Renderer:
         When there is no such format, or it cannot write what the command reports.
     """
     allowed = format_names(command)
-    if name not in allowed:
+    made = _load(name) if name in allowed else None
+    if made is None or not made.writes(command):
         raise unknown_name("format", name, allowed, place="--format")
-    return renderers()[name]
+    return made
 
 
 def format_of_suffix(path: Path, command: str = "") -> str | None:
     """Return the format that the suffix of a file names, None where it names none; ``.gz`` behind it is passed over.
 
-    The longest suffix decides: ``.csv.gz`` may name another format than ``.csv``.
+    The longest suffix decides: ``.csv.gz`` may name another format than ``.csv``. Plugins are asked only where none of
+    perfmodel's own formats has the suffix.
     """
     name = path.name.lower()
-    suffixes = {suffix: made for made in format_names(command) for suffix in renderers()[made].suffixes}
-    for candidate in (name, name.removesuffix(_PACKED)):
-        for suffix in sorted(suffixes, key=len, reverse=True):
-            if candidate.endswith(suffix):
-                return suffixes[suffix]
-    return DEFAULT if "." not in path.name else None
+    for plugins in (False, True):
+        suffixes = {suffix: made.name for made in _loaded(command, plugins=plugins) for suffix in made.suffixes}
+        for candidate in (name, name.removesuffix(_PACKED)):
+            for suffix in sorted(suffixes, key=len, reverse=True):
+                if candidate.endswith(suffix):
+                    return suffixes[suffix]
+        if "." not in path.name:
+            return DEFAULT
+    return None
 
 
 def known_suffixes(command: str = "") -> list[str]:
     """Return the suffixes of files that a command can write."""
-    return [suffix for name in format_names(command) for suffix in renderers()[name].suffixes]
+    every = (*_loaded(command, plugins=False), *_loaded(command, plugins=True))
+    return [suffix for made in every for suffix in made.suffixes]
