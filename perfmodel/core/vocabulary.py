@@ -14,6 +14,10 @@ from perfmodel.errors import unknown_name
 class Vocabulary(enum.StrEnum):
     """A closed set of words."""
 
+    def __repr__(self) -> str:
+        """Return the word in quotes, as for any string."""
+        return repr(self.value)
+
     @classmethod
     def parse(cls, text: str, *, place: str = "") -> Self:
         """Return the member that a text names.
@@ -23,10 +27,13 @@ class Vocabulary(enum.StrEnum):
         UsageError
             When the text names none; the message lists the allowed words and the nearest one.
         """
+        if isinstance(text, cls):
+            return text
         try:
             return cls(text)
         except ValueError:
-            raise unknown_name(cls.__name__.lower(), text, [str(member) for member in cls], place=place) from None
+            words = "".join(f" {c.lower()}" if c.isupper() else c for c in cls.__name__).strip()
+            raise unknown_name(words, text, [str(member) for member in cls], place=place) from None
 
 
 class Limiter(Vocabulary):
@@ -40,6 +47,7 @@ class Limiter(Vocabulary):
     L2 = "l2"
     L1 = "l1"
     SHARED = "shared"
+    REGISTERS = "registers"
     LINK = "link"  # PCIe, NVLink, xGMI: anything that leaves the device
     LAUNCH = "launch"
     HOST = "host"

@@ -21,7 +21,7 @@ def test_json_rows_have_the_keys_of_the_contract(perfmodel):
     ran = perfmodel("analyze", *GEMM, *ON, "--format", "json")
     assert ran.code == 0
     document = ran.json
-    assert (document["schema_version"], document["command"]) == (1, "analyze")
+    assert (document["schema_version"], document["command"]) == (2, "analyze")
     assert document["context"]["hardware"] == ["a100-sxm4-40gb"]
     assert document["context"]["perfmodel"]
     (row,) = document["rows"]

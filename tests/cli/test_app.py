@@ -93,7 +93,7 @@ def test_a_full_device_is_one_message():
 
 
 def test_a_fault_shows_no_traceback_but_debug_does(perfmodel, monkeypatch, capsys):
-    def broken():
+    def broken(_only):
         raise RuntimeError("boom")
 
     monkeypatch.setattr(app, "build_app", broken)
@@ -104,7 +104,7 @@ def test_a_fault_shows_no_traceback_but_debug_does(perfmodel, monkeypatch, capsy
 
 
 def test_an_interrupt_exits_130(perfmodel, monkeypatch):
-    def interrupted():
+    def interrupted(_only):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(app, "build_app", interrupted)

@@ -19,11 +19,11 @@ def record(factor=1.0, rows=("a", "b"), device=None, **changes):
         statistics = {"median": time_s, "median_low": 0.999 * time_s, "median_high": 1.001 * time_s, "samples": 100}
         made.append(
             {"op": "gemm", "name": name, "dimensions": "m=64", "dtype": "fp16", "kernel": "torch.matmul"}
-            | {"cache": "flushed", "timing": "kernel", "status": "ok", "time_s": statistics}
+            | {"cache": "cold", "timing": "kernel", "hardware": "h", "status": "ok", "time_s": statistics}
             | changes
         )
     context = {"perfmodel": "0.1.0", "device": {"kind": "cuda", "name": "A GPU", "driver": "580"} | (device or {})}
-    return {"schema_version": 1, "command": "bench", "context": context, "rows": made}
+    return {"schema_version": 2, "command": "bench", "context": context, "rows": made}
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def written(tmp_path):
 def test_json_rows_have_the_keys_of_the_contract(perfmodel, written):
     ran = perfmodel("compare", written("a.json", record()), written("b.json", record(1.1)), "--format", "json")
     assert ran.code == 0
-    assert (ran.json["schema_version"], ran.json["command"]) == (1, "compare")
+    assert (ran.json["schema_version"], ran.json["command"]) == (2, "compare")
     assert [list(row)[:8] for row in ran.json["rows"]] == [KEYS] * 2
     slower, same = ran.json["rows"]
     assert (slower["verdict"], same["verdict"]) == ("slower", "same")

@@ -1,4 +1,4 @@
-"""`perfmodel analyze --explain`, and the views of time that it can be asked for."""
+"""`perfmodel analyze --explain`, and the conditions that a time may be predicted for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NORM = ("elementwise", "numel=1000000", "--on", "v100-pcie-32gb")
 def test_the_terms_stand_below_the_predictions(perfmodel):
     ran = perfmodel("analyze", *NORM, "--explain")
     assert ran.code == 0
-    assert "What the predicted times are the sum of" in ran.out
+    assert "Terms that add up to the predicted times" in ran.out
     assert "traffic to device memory" in ran.out
     assert "traffic to device memory" not in perfmodel("analyze", *NORM).out
 
@@ -36,11 +36,24 @@ def test_events_round_a_call_see_the_host_too(perfmodel):
     assert "host" not in kernel["rows"][0]["predicted_terms_s"]
 
 
-@pytest.mark.parametrize("option", [("--timing", "graph"), ("--cache", "hot")])
-def test_unknown_views_are_wrong_usage(perfmodel, option):
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--timing", "grph"), "--timing: unknown timing 'grph'. Did you mean 'graph'?"),
+        (("--cache", "hot"), "--cache: unknown cache state 'hot'. Allowed: cold, rotating, warm."),
+    ],
+)
+def test_unknown_conditions_are_wrong_usage(perfmodel, option, message):
     ran = perfmodel("analyze", *NORM, *option)
     assert (ran.code, ran.out) == (2, "")
-    assert f"unknown {option[0][2:]} {option[1]!r}" in ran.err
+    assert message in ran.err
+
+
+def test_a_share_of_a_replayed_graph_has_no_dispatch(perfmodel):
+    kernel, graph = (
+        perfmodel("analyze", *NORM, "--timing", timing, "-f", "json").json["rows"][0] for timing in ("kernel", "graph")
+    )
+    assert (graph["timing"], graph["predicted_time_s"]) == ("graph", kernel["predicted_time_s"])
 
 
 def test_the_plot_of_an_explanation_is_of_its_terms(perfmodel, tmp_path):

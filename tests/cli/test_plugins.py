@@ -85,7 +85,7 @@ def test_a_plugin_does_not_replace_a_command(tmp_path: Path) -> None:
 def test_an_output_format_of_a_plugin_is_listed_and_takes_its_suffix(tmp_path: Path) -> None:
     _install(tmp_path, "renderers", {"names": RENDERER, "broken": "1 / 0", "empty": ""})
     ran = _run(tmp_path, "hardware", "list", "--format", "names")
-    assert (ran.returncode, ran.stdout) == (0, "90: a10 a100-pcie-40gb\n")
+    assert (ran.returncode, ran.stdout) == (0, "90: a100-pcie-40gb a100-pcie-80gb\n")
     assert [line.split("is skipped: ")[1] for line in ran.stderr.splitlines()] == [
         "ZeroDivisionError: division by zero",
         "the module has no render",

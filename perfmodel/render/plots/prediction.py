@@ -1,4 +1,4 @@
-"""What predicted times are the sum of, as stacked bars: one a point, the same colour for the same term everywhere."""
+"""Predicted times as stacked bars of their terms: one bar for each point, one colour for each term."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from matplotlib.ticker import MaxNLocator
 
 from perfmodel.core.units import format_si
 from perfmodel.errors import UsageError
-from perfmodel.prediction.explain import MEANINGS, Explained, explain
+from perfmodel.prediction.explain import NEGLIGIBLE, Explained, explain
+from perfmodel.prediction.latency.families import known_terms
 from perfmodel.prediction.result import Prediction
 from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
-from perfmodel.render.plots.palette import PALETTE
 
-#: bars that one figure has room for; of more points, as many are taken evenly
+#: bars that one figure has room for; of more points, so many are drawn, evenly spaced
 MOST_BARS = 40
-#: times that differ by more than this factor are drawn as shares: the shortest would not be seen
+#: times that differ by more than this factor are drawn as shares: the shortest would not be visible
 _MOST_UNEQUAL = 25.0
-#: Okabe and Ito's colours, related ones for what belongs together: blue arithmetic, orange traffic, green starts
+#: a colour for each term, the same in every figure: blue for arithmetic, orange for traffic, green for starts
 _COLORS = {
     "math": "#0072B2",
     "softmax": "#5B5EA6",
     "tile waste": "#56B4E9",
     "wave quantisation": "#A6D8F2",
-    "dram": "#D55E00",
+    "hbm": "#D55E00",
+    "dram": "#9C4500",
     "l2": "#E69F00",
-    "nvlink": "#8C3B00",
-    "pcie": "#8C3B00",
-    "xgmi": "#8C3B00",
+    "nvlink": "#6B2E1F",
+    "pcie": "#A8323E",
+    "xgmi": "#D98880",
     "rope and kv write": "#F2A97E",
-    "synchronisation": "#F0C987",
+    "synchronisation": "#F5D76E",
     "contention": "#999999",
     "split-k": "#CC79A7",
     "quantisation": "#E5BCD3",
@@ -46,6 +47,12 @@ _COLORS = {
     "host": "#80CEB9",
     "bound": "#000000",
 }
+#: for the other terms, in the order of `known_terms`
+_MORE_COLORS = (
+    *("#7F3C8D", "#1F3A93", "#8C7A00", "#2F6B4F", "#C9A0DC", "#4D4D4D", "#8BB8A8", "#B8860B"),
+    *("#FF9DA7", "#6C8EBF", "#BFBF7A", "#79604B", "#3B9AB2", "#E377C2", "#5A7D2A", "#D4C4A8"),
+)
+_REST, _REST_COLOR = "rest", "0.85"
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 #: width of a character of 8.5 pt text [inches]
 _LETTER = 0.074
@@ -56,6 +63,8 @@ _AXES_INCHES = 6.6
 def terms_plot(predictions: Iterable[Prediction]) -> Figure:
     """Return a horizontal stacked bar for each point, with its total, its 80 % interval and its bound.
 
+    Terms too short to be listed share a grey segment, "rest", so that each bar is as long as its predicted time.
+
     Raises
     ------
     UsageError
@@ -64,9 +73,9 @@ def terms_plot(predictions: Iterable[Prediction]) -> Figure:
     points = explain(predictions)
     if not points:
         raise UsageError("a plot of terms needs a prediction.")
-    found = len(points)
-    if found > MOST_BARS:
-        points = [points[index] for index in np.linspace(0, found - 1, MOST_BARS).round().astype(int)]
+    total = len(points)
+    if total > MOST_BARS:
+        points = [points[index] for index in np.linspace(0, total - 1, MOST_BARS).round().astype(int)]
     labels = _labels(points)
     names = _names(points)
     left = 0.35 + _LETTER * max(len(line) for label in labels for line in label.splitlines())
@@ -78,7 +87,7 @@ def terms_plot(predictions: Iterable[Prediction]) -> Figure:
     axes = figure.add_axes((left / width, below / height, _AXES_INCHES / width, _BAR_INCHES * len(points) / height))
     _draw(axes, points, names)
     axes.set_yticks(range(len(points)), labels, fontsize=8, parse_math=False)
-    figure.suptitle(_title(points, found), fontsize=10.5, y=1 - 0.22 / height, parse_math=False)
+    figure.suptitle(_title(points, total), fontsize=10.5, y=1 - 0.22 / height, parse_math=False)
     handles: list[Patch | Line2D] = [Patch(color=color(name, names), label=name) for name in names]
     handles.append(Line2D([], [], color="0.1", lw=1.2, marker="|", markersize=7, label="80 % interval"))
     handles.append(Line2D([], [], color="0.1", lw=0, marker="D", markersize=5, markerfacecolor="white", label="bound"))
@@ -91,38 +100,48 @@ def _(result: Prediction | Sequence[Prediction]) -> Figure:
     return terms_plot([result] if isinstance(result, Prediction) else result)
 
 
-def _title(points: Sequence[Explained], found: int) -> str:
-    """Return what is drawn: the machine, the view of time, and how many of the points."""
+def _title(points: Sequence[Explained], total: int) -> str:
+    """Return the heading: the machine, the timing and the caches, and how many of the points are drawn."""
     row = points[0].row
     on = "" if len({point.row["hardware"] for point in points}) > 1 else f" on {printable(row['hardware'], 40)}"
-    said = f", {len(points)} of {found} points" if found > len(points) else ""
-    return f"Predicted time{on} as a sum ({row['timing']} time, {row['cache']} caches{said})"
+    part = f", {len(points)} of {total} points" if total > len(points) else ""
+    return f"Predicted time{on} as a sum ({row['timing']} time, {row['cache']} caches{part})"
 
 
 def color(name: str, names: Sequence[str]) -> str:
-    """Return the colour of a term: its own, or one by its place among those without one."""
+    """Return the colour of a term; ``names`` are the terms of the figure."""
+    if name == _REST:
+        return _REST_COLOR
     if name in _COLORS:
         return _COLORS[name]
-    others = [other for other in names if other not in _COLORS]
-    return PALETTE[-1 - others.index(name) % len(PALETTE)]
+    others = [term for term in dict.fromkeys([*known_terms(), *names]) if term not in _COLORS]
+    return _MORE_COLORS[others.index(name) % len(_MORE_COLORS)]
 
 
 def _names(points: Sequence[Explained]) -> list[str]:
-    """Return the terms of all points in the order of `MEANINGS`, then the others as they come."""
-    found = dict.fromkeys(name for point in points for name in point.adds)
-    known = [name for name in MEANINGS if name in found]
-    return [*known, *(name for name in found if name not in known)]
+    """Return the terms of all points in the order of `known_terms`, then the others, then the rest."""
+    present = dict.fromkeys(str(name) for point in points for name in point.adds)
+    known = [str(name) for name in known_terms() if name in present]
+    rest = [_REST] if any(_rest_s(point) for point in points) else []
+    return [*known, *(name for name in present if name not in known), *rest]
+
+
+def _rest_s(point: Explained) -> float:
+    """Return the time of the terms that are not listed [s]; 0 where it is below the smallest listed one."""
+    rest_s = point.time_s - sum(point.adds.values())
+    return rest_s if rest_s > NEGLIGIBLE * point.time_s else 0.0
 
 
 def _labels(points: Sequence[Explained]) -> list[str]:
-    """Return two lines for each bar: operator, dtype, the machine where there are several; and the dimensions."""
+    """Return two lines for each bar: operator, dtype, and the machine where there are several; then the dimensions."""
     machines = {point.row["hardware"] for point in points}
-    made = []
+    labels = []
     for point in points:
         row = point.row
         on = f" on {printable(row['hardware'], 24)}" if len(machines) > 1 else ""
-        made.append(f"{printable(row['name'] or row['op'], 40)} {row['dtype']}{on}\n{printable(row['dimensions'], 76)}")
-    return made
+        first = f"{printable(row['name'] or row['op'], 40)} {row['dtype']}{on}"
+        labels.append(f"{first}\n{printable(row['dimensions'], 76)}")
+    return labels
 
 
 def _draw(axes: Axes, points: Sequence[Explained], names: Sequence[str]) -> None:
@@ -142,7 +161,8 @@ def _draw(axes: Axes, points: Sequence[Explained], names: Sequence[str]) -> None
     axes.set_ylim(len(points) - 0.35, -0.55)
     start = np.zeros(len(points))
     for name in names:
-        widths = np.array([point.adds.get(name, 0.0) for point in points]) / scale
+        times = [_rest_s(point) if name == _REST else point.adds.get(name, 0.0) for point in points]
+        widths = np.array(times) / scale
         shade = color(name, names)
         axes.barh(places, widths, 0.62, left=start, color=shade, edgecolor="white", linewidth=0.5, gid=name)
         _write_shares(axes, places, start, widths, totals / scale, shade)
@@ -166,14 +186,14 @@ def _draw(axes: Axes, points: Sequence[Explained], names: Sequence[str]) -> None
 def _total(point: Explained) -> str:
     low, high = point.row["predicted_time_low_s"], point.row["predicted_time_high_s"]
     total = format_si(point.time_s, "s", 3)
-    known = low is not None and high is not None and np.isfinite([low, high]).all()
-    return f"{total} ({format_si(low, 's', 3)} to {format_si(high, 's', 3)})" if known else total
+    has_interval = low is not None and high is not None and np.isfinite([low, high]).all()
+    return f"{total} ({format_si(low, 's', 3)} to {format_si(high, 's', 3)})" if has_interval else total
 
 
 def _write_shares(
     axes: Axes, places: np.ndarray, start: np.ndarray, widths: np.ndarray, totals: np.ndarray, shade: str
 ) -> None:
-    """Write its share into each segment that is long enough for it, in a colour that reads on it."""
+    """Write its share into each segment that is long enough for it, black or white, whichever is easier to read."""
     across = axes.get_xlim()[1]
     bright = float(np.dot(to_rgb(shade), (0.299, 0.587, 0.114)))
     for place, begin, width, total in zip(places, start, widths, totals, strict=True):

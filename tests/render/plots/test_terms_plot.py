@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
-from perfmodel.prediction.explain import MEANINGS
+from perfmodel.prediction.latency.families import known_terms
 from perfmodel.render.plots.prediction import MOST_BARS, color, terms_plot
 
 
@@ -44,10 +46,10 @@ def texts(figure):
 
 
 def test_bars_are_as_long_as_their_times():
-    figure = terms_plot([made({"math": 8e-6, "launch": 2e-6}), made({"math": 3e-6, "dram": 9e-6})])
+    figure = terms_plot([made({"math": 8e-6, "launch": 2e-6}), made({"math": 3e-6, "hbm": 9e-6})])
     assert bars(figure) == {
         "math": pytest.approx([8.0, 3.0]),
-        "dram": pytest.approx([0.0, 9.0]),
+        "hbm": pytest.approx([0.0, 9.0]),
         "launch": pytest.approx([2.0, 0.0]),
     }
     assert figure.axes[0].get_xlabel() == "time of one call [us]"
@@ -76,11 +78,26 @@ def test_a_prediction_without_an_interval_has_none():
 
 
 def test_colours_are_the_same_everywhere_and_all_different():
-    assert {"math", "dram", "l2", "launch", "host"} <= set(MEANINGS)
-    names = ["math", "mystery", "dram", "riddle"]
+    assert {"math", "hbm", "l2", "launch", "host"} <= set(known_terms())
+    names = ["math", "mystery", "hbm", "riddle"]
     shades = [color(name, names) for name in names]
     assert len(set(shades)) == 4
-    assert color("dram", ["dram"]) == shades[2]
+    assert color("hbm", ["hbm"]) == shades[2]
+
+
+def test_no_two_known_terms_look_alike():
+    names = [*map(str, known_terms()), "rest"]
+    shades = {name: np.array(to_rgb(color(name, names))) for name in names}
+    for one, other in itertools.combinations(names, 2):
+        assert np.linalg.norm(shades[one] - shades[other]) > 0.1, (one, other)
+
+
+def test_terms_that_are_not_listed_are_the_rest_of_the_bar():
+    small = {f"small {i}": 4e-9 for i in range(10)}  # 0.4 of 1000 each: below the share that is listed
+    figure = terms_plot([made({"math": 9.96e-6, **small})])
+    assert bars(figure) == {"math": pytest.approx([9.96]), "rest": pytest.approx([0.04])}
+    assert "rest" in texts(figure)
+    assert "rest" not in texts(terms_plot([made({"math": 1e-6, "tiny": 4e-10})]))
 
 
 def test_of_a_long_sweep_an_even_part_is_drawn():
@@ -105,7 +122,7 @@ def test_machines_are_named_where_there_are_several():
 
 @pytest.mark.parametrize("count", [1, 2, 12, 40])
 def test_no_text_leaves_the_figure_or_hides_other_text(count):
-    terms = {name: (index + 1) * 1e-6 for index, name in enumerate(MEANINGS)}
+    terms = {name: (index + 1) * 1e-6 for index, name in enumerate(known_terms())}
     points = [made(terms, name=f"a_rather_long_name_of_an_operator_{i}", high=1 + i / 10) for i in range(count)]
     figure = terms_plot(points)
     FigureCanvasAgg(figure).draw()
