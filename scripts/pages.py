@@ -4,7 +4,7 @@
 
 A ``console`` block holds commands (``$ perfmodel ...``, or ``$ COLUMNS=120 perfmodel ...``) with what a terminal of 80
 columns shows of stdout, or of stderr where a command prints nothing on stdout; ``$ echo $?`` shows the exit code of the
-command above it. An output that stands whole is written anew; one with ``...``, which stands for any text, is only
+command above it. An output that stands whole is written anew; one with the word ``...``, which stands for any text, is only
 checked. tests/test_pages.py checks both kinds.
 
 Commands of a page run one after another in a folder of their own that holds ``examples``. A page names a file from
@@ -58,8 +58,8 @@ class Example:
 
     @property
     def whole(self) -> bool:
-        """Whether the page shows the whole output."""
-        return "..." not in self.output
+        """Whether the page shows the whole output; dots within a word are part of a shortened name."""
+        return "..." not in self.output.split()
 
 
 def examples(text: str) -> Iterator[Example]:
