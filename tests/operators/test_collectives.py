@@ -109,7 +109,8 @@ def test_other_operators_cross_the_links_that_they_name() -> None:
 
 def test_the_preferred_link_without_any_is_named_for_the_error() -> None:
     assert peer_link(()) == "nvlink"
-    assert not reduces_in_switch({"pcie": 63e9})
+    assert not reduces_in_switch(pm.hardware("l40s").links)
+    assert reduces_in_switch(pm.hardware("h100-sxm5-80gb").links)
 
 
 def test_no_measured_row_beats_its_link_but_rings_alone_would_be_beaten(data_dir: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfmodel as pm
+from perfmodel import operators
 from perfmodel.errors import UsageError
 from perfmodel.operators import class_names, load_operator, operator_names
 from perfmodel.operators.elementwise import KINDS
@@ -83,8 +85,24 @@ def test_counts_by_hand(op: str, params: dict[str, Any], flop: float, read: floa
     assert (work.flop, work.bytes_read, work.bytes_written) == (flop, read, written)
 
 
-def test_every_operator_is_counted_by_hand_here() -> None:
-    assert {op for op, *_ in COUNTS} == set(operator_names())
+def test_every_operator_is_counted_by_hand() -> None:
+    """Here, or in a file of its own, as a new operator is."""
+    own_files = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    assert set(own_operators()) <= {op for op, *_ in COUNTS} | own_files
+
+
+def own_operators() -> list[str]:
+    """The operators of perfmodel itself, without those of plugins that happen to be installed."""
+    folder = Path(operators.__file__).parent
+    return sorted(name for name in operator_names() if (folder / f"{name}.py").is_file())
+
+
+def test_each_module_is_an_operator_or_a_helper() -> None:
+    modules = {path.stem for path in Path(operators.__file__).parent.glob("*.py")} - {"__init__"}
+    assert modules == {*own_operators(), *operators.HELPERS}
+    for name in own_operators():
+        kind = load_operator(name)
+        assert (kind.op, kind.__module__) == (name, f"perfmodel.operators.{name}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
