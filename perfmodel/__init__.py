@@ -35,7 +35,7 @@ _PUBLIC = {
     "parse_operators": "perfmodel.operators.parse",
     "bound_time": "perfmodel.api",
     "predict": "perfmodel.api",
-    "sweep": "perfmodel.prediction.sweep",
+    "sweep": "perfmodel.api",
     "predict_model": "perfmodel.api",
     "read_model_config": "perfmodel.workloads.config",
     "forward_pass": "perfmodel.workloads.transformer",
@@ -89,6 +89,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.api import profile_limits as profile_limits
     from perfmodel.api import rank_candidates as rank_candidates
     from perfmodel.api import roofline_plot as roofline_plot
+    from perfmodel.api import sweep as sweep
     from perfmodel.api import what_if as what_if
     from perfmodel.core.hardware import Hardware as Hardware
     from perfmodel.core.report import Report as Report
@@ -134,7 +135,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.operators.softmax import Softmax as Softmax
     from perfmodel.operators.transpose import Transpose as Transpose
     from perfmodel.prediction.result import Prediction as Prediction
-    from perfmodel.prediction.sweep import sweep as sweep
     from perfmodel.profile.candidate import Candidate as Candidate
     from perfmodel.profile.profile import Profile as Profile
     from perfmodel.profile.profile import ProfileEntry as ProfileEntry
@@ -148,7 +148,7 @@ else:
 
     def __getattr__(name: str) -> Any:
         """Load a public name, or an operator class, when it is first used (PEP 562)."""
-        if name in _RENAMED and name not in _PUBLIC:
+        if name in _RENAMED:
             new = _RENAMED[name]
             message = f"perfmodel.{name} is now perfmodel.{new}; the old name will be removed in the next release."
             warnings.warn(message, DeprecationWarning, stacklevel=2)

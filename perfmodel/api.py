@@ -6,7 +6,7 @@ The rooms below take a `Hardware`; they know no catalog. Here a name, an alias o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.core.hardware import Hardware
@@ -76,6 +76,23 @@ def bound_time(op: Operator, hardware: Machine) -> Bound:
     from perfmodel.prediction.predict import bound_time as bound_on
 
     return bound_on(op, find_machine(hardware))
+
+
+def sweep(
+    op: Operator,
+    hardware: Machine,
+    *,
+    chunk: int | None = None,
+    timing: str = "kernel",
+    cache: str = "cold",
+    library: str = "",
+) -> Iterator[Prediction]:
+    """Yield the predictions of an operator whose dimensions are arrays, in chunks; see `perfmodel.prediction.sweep`."""
+    from perfmodel.prediction.sweep import CHUNK
+    from perfmodel.prediction.sweep import sweep as sweep_on
+
+    size = CHUNK if chunk is None else chunk
+    return sweep_on(op, find_machine(hardware), chunk=size, timing=timing, cache=cache, library=library)
 
 
 def predict_model(

@@ -89,7 +89,8 @@ def test_a_name_and_its_machine_give_the_same() -> None:
     calls = {
         "predict": lambda machine: pm.predict(op, machine).predicted_time_s,
         "bound_time": lambda machine: pm.bound_time(op, machine).time_s,
-        "predict_model": lambda machine: pm.predict_model([op], machine).predicted_time_s,
+        "predict_model": lambda machine: pm.predict_model([op], machine).time_s,
+        "sweep": lambda machine: [part.predicted_time_s for part in pm.sweep(op, machine)],
         "diagnose": lambda machine: pm.diagnose(profile, machine).limits[0].attainable_time_s,
         "profile_limits": lambda machine: pm.profile_limits(profile, machine)[0].attainable_time_s,
         "headroom": lambda machine: pm.headroom(profile, hardware=machine).rows[0].attainable_time_s,

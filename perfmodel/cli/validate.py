@@ -32,9 +32,9 @@ def command(
         str | None,
         typer.Option(
             "--by",
-            metavar="KEYS",
-            help="Group by family, hardware, dtype, regime, calibration, op, implementation, library, timing, cache, "
-            "table, or a dimension (bias, kind), separated by commas; 'all' for no groups. Default: family,hardware.",
+            metavar="KEY,KEY",
+            help="Group the rows by these keys: family, hardware, dtype, regime, calibration, op, implementation, "
+            "library, timing, cache, table, or a dimension (bias, kind); none: one group. Default: family,hardware.",
             show_default=False,
         ),
     ] = None,
@@ -97,11 +97,11 @@ def command(
 
 
 def _keys(text: str) -> tuple[str, ...]:
-    """Return the grouping keys of a list with commas; "all" is none."""
+    """Return the grouping keys of a list with commas; "none" groups nothing."""
     keys = tuple(dict.fromkeys(part.strip().replace("-", "_") for part in text.split(",") if part.strip()))
     if not keys:
-        raise UsageError("names no key.", place="--by", remedy="Write --by family,hardware, or --by all.")
-    return tuple(key for key in keys if key != "all")
+        raise UsageError("names no key.", place="--by", remedy="Write --by family,hardware, or --by none.")
+    return tuple(key for key in keys if key != "none")
 
 
 def _finder(on: Sequence[str], read: Sequence[Measurements]) -> Callable[[str], Hardware]:
