@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perfmodel.core.vocabulary import EventKind
-from perfmodel.profile import timeline
+from perfmodel.profile.timeline import CallKind, CopyDirection
 
 #: why an entry has no operator where the profiler records kernel names but no shapes
 NO_SHAPES = "the profiler does not record shapes"
@@ -20,10 +20,10 @@ _STARTS_AS_COPY = re.compile(r"[\[ ]*(?:cuda |hip )?(mem(?:cpy|set))", re.IGNORE
 _MEMCPY = re.compile(r"\bmemcpy\b|copybuffer", re.IGNORECASE)
 _MEMSET = re.compile(r"\bmemset\b|fillbuffer", re.IGNORECASE)
 _DIRECTIONS = (
-    (re.compile(r"HtoD|Host-to-Device|HostToDevice", re.IGNORECASE), timeline.HOST_TO_DEVICE),
-    (re.compile(r"DtoH|Device-to-Host|DeviceToHost", re.IGNORECASE), timeline.DEVICE_TO_HOST),
+    (re.compile(r"HtoD|Host-to-Device|HostToDevice", re.IGNORECASE), CopyDirection.HOST_TO_DEVICE),
+    (re.compile(r"DtoH|Device-to-Host|DeviceToHost", re.IGNORECASE), CopyDirection.DEVICE_TO_HOST),
     (re.compile(r"[DP]to[DP]|(?:Device|Peer)-to-(?:Device|Peer)|(?:Device|Peer)To(?:Device|Peer)", re.IGNORECASE),
-     timeline.DEVICE_TO_DEVICE),
+     CopyDirection.DEVICE_TO_DEVICE),
 )  # fmt: skip
 _COPY = re.compile(r"mem(?:cpy|set)", re.IGNORECASE)
 #: kernels that round fp32 inputs to TF32 for the tensor cores: cuBLAS and cuDNN write tf32, CUTLASS the shape of its
@@ -70,13 +70,13 @@ def event_kind(name: str, recorded_as: str = "") -> EventKind:
     return EventKind.KERNEL
 
 
-def copy_direction(name: str) -> int:
-    """Return the `GpuEvents.direction` of a copy from its name ("Memcpy HtoD (Pageable -> Device)"), or -1.
+def copy_direction(name: str) -> CopyDirection:
+    """Return the direction of a copy from its name ("Memcpy HtoD (Pageable -> Device)").
 
-    >>> copy_direction("[CUDA memcpy Device-to-Host]") == timeline.DEVICE_TO_HOST
-    True
+    >>> copy_direction("[CUDA memcpy Device-to-Host]")
+    <CopyDirection.DEVICE_TO_HOST: 1>
     """
-    return next((code for pattern, code in _DIRECTIONS if pattern.search(name)), -1)
+    return next((direction for pattern, direction in _DIRECTIONS if pattern.search(name)), CopyDirection.UNKNOWN)
 
 
 def copy_pinned(name: str) -> int:
@@ -84,13 +84,13 @@ def copy_pinned(name: str) -> int:
     return 1 if "Pinned" in name else 0 if "Pageable" in name else -1
 
 
-def api_category(name: str) -> int:
-    """Return the `ApiCalls.category` of a call from its name ("cudaLaunchKernel", "hipMemcpyAsync")."""
+def call_kind(name: str) -> CallKind:
+    """Return what a call of the runtime does, from its name ("cudaLaunchKernel", "hipMemcpyAsync")."""
     if "Synchronize" in name:
-        return timeline.SYNC
+        return CallKind.SYNC
     if _COPY.search(name):
-        return timeline.COPY
-    return timeline.LAUNCH if "Launch" in name else timeline.OTHER
+        return CallKind.COPY
+    return CallKind.LAUNCH if "Launch" in name else CallKind.OTHER
 
 
 def is_graph_launch(name: str) -> bool:
@@ -116,8 +116,3 @@ def kernel_dtype(name: str) -> str:
     if opaque := _OPAQUE.search(name):
         return _OPAQUE_DTYPES[opaque.group(1)]
     return next((dtype for pattern, dtype in _DTYPES if pattern.search(name)), "")
-
-
-def gpu_category(category: str, name: str) -> int:
-    """Return the code of `event_kind`."""
-    return event_kind(name, category).code

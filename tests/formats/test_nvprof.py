@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError
 from perfmodel.formats import nvprof
-from perfmodel.profile.timeline import HOST_TO_DEVICE, LAUNCH
+from perfmodel.profile.timeline import CallKind, CopyDirection
 
 BANNER = "==123== NVPROF is profiling process 123, command: ./a.out\n==123== Profiling result:\n"
 CSV = (
@@ -80,7 +80,7 @@ def test_a_trace_has_units_by_column_and_binary_sizes(read):
     assert gpu.duration_s == pytest.approx([1.888e-6, 10e-6])
     # 1.003906 KB of 1024 B are 1028 B
     assert gpu.bytes[0] == pytest.approx(1028, abs=0.01)
-    assert (gpu.direction[0], gpu.pinned[0], gpu.stream.tolist()) == (HOST_TO_DEVICE, 0, [7, 22])
+    assert (gpu.direction[0], gpu.pinned[0], gpu.stream.tolist()) == (CopyDirection.HOST_TO_DEVICE, 0, [7, 22])
     assert profile.device == "GeForce RTX 2080 Ti"
 
 
@@ -88,7 +88,7 @@ def test_calls_of_an_api_trace_launch_their_kernels(read):
     api = '"Start","Duration","Name","Correlation_ID"\nms,us,,\n0.150000,9.0,"cudaLaunchKernel",316\n'
     profile = read(TRACE + "\n" + api)
     assert profile.timeline.gpu.launch.tolist() == [-1, 0]
-    assert profile.timeline.api.category.tolist() == [LAUNCH]
+    assert profile.timeline.api.category.tolist() == [CallKind.LAUNCH]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from perfmodel.formats.interned import Interned
 from perfmodel.formats.nsys.timeline import GpuEvent, HostEvent, build_timeline, device_notes, entries_of
 from perfmodel.formats.text.numbers import LONGEST_TIME_S
 from perfmodel.profile.profile import Profile
-from perfmodel.profile.timeline import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, SYNC, Timeline
+from perfmodel.profile.timeline import CallKind, CopyDirection, Timeline
 
 NAME = "nsys sqlite"
 PRECEDENCE = 100
@@ -45,17 +45,14 @@ _COPY_NAMES = {
     8: "Device-to-Device",
     9: "Host-to-Host",
     10: "Peer-to-Peer",
-} | {
     11: "Unified Host-to-Device",
     12: "Unified Device-to-Host",
     13: "Unified Device-to-Device",
 }
-_DIRECTIONS = {1: HOST_TO_DEVICE, 2: DEVICE_TO_HOST, 8: DEVICE_TO_DEVICE, 10: DEVICE_TO_DEVICE} | {
-    3: HOST_TO_DEVICE,
-    4: DEVICE_TO_HOST,
-    11: HOST_TO_DEVICE,
-    12: DEVICE_TO_HOST,
-    13: DEVICE_TO_DEVICE,
+_DIRECTIONS = {
+    **dict.fromkeys((1, 3, 11), CopyDirection.HOST_TO_DEVICE),
+    **dict.fromkeys((2, 4, 12), CopyDirection.DEVICE_TO_HOST),
+    **dict.fromkeys((8, 10, 13), CopyDirection.DEVICE_TO_DEVICE),
 }
 _PAGEABLE, _PINNED = 0, 1
 #: NVTX events that are ranges with a start and an end: PushPop and StartEnd (ENUM_NSYS_EVENT_TYPE)
@@ -223,7 +220,7 @@ class _Reader:
             size, kind, *memory = row[6:]
             name = self.names[f"[CUDA memcpy {_COPY_NAMES.get(kind, 'of unknown direction')}]"]
             pinned = 0 if _PAGEABLE in memory else 1 if _PINNED in memory else -1
-            add(row, name, size, _DIRECTIONS.get(kind, -1), pinned)
+            add(row, name, size, _DIRECTIONS.get(kind, CopyDirection.UNKNOWN), pinned)
         for row in self._timed(_MEMSET, *common, "bytes"):
             add(row, self.names["[CUDA memset]"], row[6])
         return events
@@ -261,7 +258,7 @@ class _Reader:
         alone = int(np.count_nonzero(timeline.gpu.launch < 0))
         if alone:
             self.notes.append(f"{alone} of {len(timeline.gpu)} events of the GPU have no API call in the file.")
-        waiting = timeline.api.category == SYNC
+        waiting = timeline.api.category == CallKind.SYNC
         if waiting.any():
             wait_s = format_si(float(timeline.api.duration_s[waiting].sum()), "s")
             self.notes.append(f"Calls that wait for the GPU took {wait_s}, summed over the CPU's threads.")

@@ -15,22 +15,12 @@ from numpy.typing import NDArray
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.interned import Interned
-from perfmodel.formats.kernel_names import NO_SHAPES, api_category, event_kind
+from perfmodel.formats.kernel_names import NO_SHAPES, call_kind, event_kind
 from perfmodel.formats.nesting import innermost, parents
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.profile.profile import ProfileEntry
-from perfmodel.profile.timeline import (
-    DEVICE_TO_DEVICE,
-    DEVICE_TO_HOST,
-    HOST_TO_DEVICE,
-    ApiCalls,
-    GpuEvents,
-    HostRanges,
-    Ints,
-    Timeline,
-)
+from perfmodel.profile.timeline import ApiCalls, CopyDirection, GpuEvents, HostRanges, Ints, Timeline
 
-_DIRECTIONS = {HOST_TO_DEVICE: "h2d", DEVICE_TO_HOST: "d2h", DEVICE_TO_DEVICE: "d2d"}
 _MEMORY = {1: " pinned", 0: " pageable"}
 #: above this a float64 no longer holds every whole number of bytes
 _LARGEST_SIZE = 2**53
@@ -124,7 +114,7 @@ def _api_calls(names: Interned[str], events: NDArray[Any], ops: HostRanges) -> t
     rank = np.empty(events.size, dtype=np.int64)
     rank[order] = np.arange(events.size)
     columns = _columns(events[order])
-    categories = np.array([api_category(name) for name in names], dtype=np.int64)
+    categories = np.array([call_kind(name) for name in names], dtype=np.int64)
     op = innermost(ops.start_s, ops.end_s, ops.thread, columns["start_s"], columns["thread"])
     return ApiCalls(**columns, category=categories[columns["name"]], op=op), rank
 
@@ -228,9 +218,9 @@ def _entry(timeline: Timeline, name: str, group: _Group, events: Ints) -> Profil
     kind_s = np.bincount(gpu.category[events], weights=gpu.duration_s[events], minlength=len(EventKind))
     # a memset or a copy beside kernels belongs to the same operator
     kind = EventKind.KERNEL if kind_s[EventKind.KERNEL.code] > 0 else EventKind.from_code(int(kind_s.argmax()))
-    copy = None
-    if group.bytes > 0 and group.direction in _DIRECTIONS:
-        copy = Memcpy(bytes=group.bytes, direction=_DIRECTIONS[group.direction], pinned=group.pinned != 0)
+    direction, copy = CopyDirection(group.direction).word, None
+    if group.bytes > 0 and direction:
+        copy = Memcpy(bytes=group.bytes, direction=direction, pinned=group.pinned != 0)
     return ProfileEntry(
         name,
         float(gpu.duration_s[events].sum()),

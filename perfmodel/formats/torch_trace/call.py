@@ -1,4 +1,4 @@
-"""One call of a framework's operator as a trace describes it: shapes, dtypes, values of its arguments."""
+"""One call of a framework's operator as a trace describes it: shapes, dtypes and values of its arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from perfmodel.formats.kernel_names import kernel_dtype
 
-#: PyTorch's names of dtypes in traces, and those of collectives in their metadata
+#: PyTorch's names of dtypes in traces, and those in the metadata of collectives
 DTYPES = {
     "double": "fp64",
     "float": "fp32",
@@ -38,18 +38,26 @@ DTYPES = {
     "long long": "int64",
 }
 _LISTS = ("TensorList", "GenericList")
+#: longer lists of tensors are named by their number and elements
+_LONGEST_LIST = 4
+#: sizes from 2^53 are damage: no tensor has as many elements, and float64 no longer holds every whole number
+_LARGEST_SIZE = 2**53
 
 
 class NotModelledError(Exception):
-    """Why a call has no operator of the model: a phrase for people."""
+    """Why a call has no operator of the model, as a phrase for people."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One tensor: its dims, its dtype in the model's names (or the trace's in brackets), its different elements.
+    """One tensor.
 
-    ``distinct`` is less than the number of elements where the tensor is expanded: an axis of stride 0 is the same
-    element over and over.
+    Attributes
+    ----------
+    dims : its sizes.
+    dtype : its dtype under the model's name, or the trace's name in brackets if the model does not have it.
+    distinct : number of different elements; less than all of them if the tensor is expanded, since an axis of stride 0
+        repeats the same elements.
     """
 
     dims: tuple[int, ...]
@@ -66,59 +74,57 @@ class Shape:
         return "x".join(map(str, self.dims))
 
 
+Argument = Shape | tuple[Shape, ...] | None
+
+
 @dataclass(frozen=True)
 class Call:
     """The name of an operator and its arguments in order.
 
     Attributes
     ----------
-    name : as the trace has it ("aten::addmm").
-    arguments : of each argument the tensor, the list of tensors, or None for anything else.
-    values : of each argument what the trace says of its value ("1", "[1, 1]", "True"), or "".
+    name : name in the trace ("aten::addmm").
+    arguments : for each argument its tensor, its list of tensors, or None for anything else.
+    values : for each argument its value in the trace ("1", "[1, 1]", "True"), or "".
     kernels : names of the kernels that it launched.
-    has_shapes, has_values : whether the trace holds shapes, and values, at all.
+    has_shapes, has_values : whether the trace has any shapes, and any values.
     """
 
     name: str
-    arguments: tuple[Shape | tuple[Shape, ...] | None, ...] = ()
+    arguments: tuple[Argument, ...] = ()
     values: tuple[str, ...] = ()
     kernels: tuple[str, ...] = ()
     has_shapes: bool = False
     has_values: bool = False
 
+    def argument(self, index: int) -> Argument:
+        """Return an argument, or None if there are fewer."""
+        return self.arguments[index] if index < len(self.arguments) else None
+
     def tensor(self, index: int) -> Shape:
-        """Return the tensor that an argument is.
+        """Return an argument that has to be a tensor.
 
         Raises
         ------
         NotModelledError
-            When it is none, or of a dtype that the model does not have.
+            When it is not a tensor, or the model does not have its dtype.
         """
-        found = self.arguments[index] if index < len(self.arguments) else None
-        if not isinstance(found, Shape):
-            raise NotModelledError(f"argument {index} of {self.name} is no tensor")
-        return known(found)
+        argument = self.argument(index)
+        if not isinstance(argument, Shape):
+            raise NotModelledError(f"argument {index} of {self.name} is not a tensor")
+        return modelled(argument)
 
     def optional(self, index: int) -> Shape | None:
-        """Return the tensor that an argument is, or None."""
-        found = self.arguments[index] if index < len(self.arguments) else None
-        return found if isinstance(found, Shape) else None
-
-    def tensors(self, index: int) -> tuple[Shape, ...]:
-        """Return the list of tensors that an argument is; one tensor is a list of one."""
-        found = self.arguments[index] if index < len(self.arguments) else None
-        if isinstance(found, Shape):
-            found = (found,)
-        if not found:
-            raise NotModelledError(f"argument {index} of {self.name} is no list of tensors")
-        return tuple(known(one) for one in found)
+        """Return an argument if it is a tensor, else None."""
+        argument = self.argument(index)
+        return argument if isinstance(argument, Shape) else None
 
     def all_tensors(self) -> tuple[Shape, ...]:
-        """Return every argument that is a tensor, with those in lists."""
-        made: list[Shape] = []
+        """Return every tensor among the arguments and in their lists."""
+        tensors: list[Shape] = []
         for argument in self.arguments:
-            made.extend((argument,) if isinstance(argument, Shape) else argument or ())
-        return tuple(made)
+            tensors.extend((argument,) if isinstance(argument, Shape) else argument or ())
+        return tuple(tensors)
 
     def value(self, index: int) -> str:
         """Return the text of an argument's value, or "".
@@ -126,53 +132,53 @@ class Call:
         Raises
         ------
         NotModelledError
-            When the trace holds no values.
+            When the trace has no values.
         """
         if not self.has_values:
-            raise NotModelledError("the trace does not hold the values of arguments (Concrete Inputs)")
+            raise NotModelledError("the trace has no values of arguments (Concrete Inputs)")
         return self.values[index].strip() if index < len(self.values) else ""
 
     def ints(self, index: int) -> tuple[int, ...]:
-        """Return the whole numbers of an argument ("[1, 1]", "2"), none where it is empty."""
+        """Return the whole numbers of an argument ("[1, 1]", "2"); none if it is empty."""
         text = self.value(index).strip("[]() ")
         try:
             return tuple(int(part) for part in text.split(",")) if text else ()
         except ValueError:
-            raise NotModelledError(f"argument {index} of {self.name} is no list of whole numbers") from None
+            raise NotModelledError(f"argument {index} of {self.name} is not a list of whole numbers") from None
 
     def true(self, index: int) -> bool:
         """Whether an argument is true."""
         return self.value(index).lower() in ("true", "1")
 
 
-def known(shape: Shape) -> Shape:
-    """Return a shape whose dtype the model has, and that holds elements.
+def modelled(shape: Shape) -> Shape:
+    """Return the shape if the model has its dtype and it has elements.
 
     Raises
     ------
     NotModelledError
-        For another.
+        Otherwise.
     """
     if shape.dtype not in DTYPES.values():
-        raise NotModelledError(f"the dtype {shape.dtype or 'that is not said'}")
+        raise NotModelledError(f"the dtype is {shape.dtype}" if shape.dtype else "the trace does not say the dtype")
     if shape.numel < 1:
-        raise NotModelledError("a tensor without elements")
+        raise NotModelledError("a tensor has no elements")
     return shape
 
 
 def parse_call(name: str, texts: Sequence[bytes], kernels: tuple[str, ...] = ()) -> Call:
-    """Return a call from the texts of its dims, strides, dtypes and values in the trace."""
+    """Return a call from the JSON texts of its dims, strides, dtypes and values."""
     dims, strides, types, values = (_decoded(text) for text in texts)
-    # traces of 2021 hold no dtypes, and no trace holds those of lists of tensors; the kernel that took longest may
-    unsaid = kernel_dtype(kernels[0]) if kernels else ""
+    # traces of 2021 have no dtypes, and no trace has those of lists of tensors; the longest kernel's name may
+    by_kernel = kernel_dtype(kernels[0]) if kernels else ""
     arguments = tuple(
         _argument(
-            one,
+            sizes,
             strides[index] if index < len(strides) else None,
-            types[index] if index < len(types) else unsaid,
-            unsaid,
+            types[index] if index < len(types) else by_kernel,
+            by_kernel,
         )
-        for index, one in enumerate(dims)
+        for index, sizes in enumerate(dims)
     )
     shown = tuple(value if isinstance(value, str) else str(value) for value in values)
     has_shapes = any(argument is not None for argument in arguments)
@@ -180,28 +186,28 @@ def parse_call(name: str, texts: Sequence[bytes], kernels: tuple[str, ...] = ())
 
 
 def _decoded(text: bytes) -> list[Any]:
-    """Return the list that a text holds, empty for anything else."""
+    """Return the list in a JSON text, an empty one for anything else."""
     try:
-        found = msgspec.json.decode(text) if text else []
+        value = msgspec.json.decode(text) if text else []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    return found if isinstance(found, list) else []
+    return value if isinstance(value, list) else []
 
 
-def _argument(dims: Any, strides: Any, kind: Any, unsaid: str) -> Shape | tuple[Shape, ...] | None:
-    """Return an argument as a tensor, a list of tensors, or None; numbers have no dims, and are none."""
+def _argument(dims: Any, strides: Any, kind: Any, by_kernel: str) -> Argument:
+    """Return an argument as a tensor, a list of tensors, or None; a number has no dims and is None."""
     if not isinstance(dims, list) or not dims:
         return None
-    if all(isinstance(one, list) for one in dims):
+    if all(isinstance(sizes, list) for sizes in dims):
         inner = strides if isinstance(strides, list) and len(strides) == len(dims) else [None] * len(dims)
-        dtype = unsaid if kind in _LISTS else kind
-        shapes = tuple(_shape(one, stride, dtype) for one, stride in zip(dims, inner, strict=True))
+        dtype = by_kernel if kind in _LISTS else kind
+        shapes = tuple(_shape(sizes, stride, dtype) for sizes, stride in zip(dims, inner, strict=True))
         return tuple(shape for shape in shapes if shape is not None) or None
     return _shape(dims, strides, kind)
 
 
 def _shape(dims: Any, strides: Any, kind: Any) -> Shape | None:
-    if not all(isinstance(size, int) and 0 <= size < 2**53 for size in dims):
+    if not all(type(size) is int and 0 <= size < _LARGEST_SIZE for size in dims):
         return None
     dtype = DTYPES.get(kind.lower(), f"({kind})" if kind else "") if isinstance(kind, str) else ""
     if not isinstance(strides, list) or len(strides) != len(dims):
@@ -213,7 +219,7 @@ def _shape(dims: Any, strides: Any, kind: Any) -> Shape | None:
 def describe(call: Call) -> str:
     """Return the name, the shapes and the dtypes of a call: "aten::mm(16x2048, 2048x512) bf16".
 
-    The bias of an addmm is marked; dtypes stand once where all tensors have the same.
+    The bias of an addmm is marked; dtypes appear once if all tensors have the same.
     """
     shapes = []
     for argument in call.arguments:
@@ -226,14 +232,14 @@ def describe(call: Call) -> str:
     bias = call.optional(0)
     if call.name == "aten::addmm" and bias is not None and len(bias.dims) == 1:
         shapes[0] = f"bias {shapes[0]}"
-    # those of lists are not in the trace, and kernels that only move data know no more than their size
-    alone = [argument for argument in call.arguments if isinstance(argument, Shape)]
-    dtypes = list(dict.fromkeys(shape.dtype for shape in alone if shape.dtype))
+    # the trace has no dtypes of lists, and the names of kernels that only move data tell no more than the size
+    single = [argument for argument in call.arguments if isinstance(argument, Shape)]
+    dtypes = list(dict.fromkeys(shape.dtype for shape in single if shape.dtype))
     return f"{call.name}({', '.join(shapes)}) {'/'.join(dtypes)}".strip()
 
 
 def _list_text(shapes: tuple[Shape, ...]) -> str:
-    """Return a list of tensors: "[2x3, 4x3]"; a long one by its length and its elements."""
-    if len(shapes) <= 4:
+    """Return a list of tensors as "[2x3, 4x3]", a long one as its number of tensors and elements."""
+    if len(shapes) <= _LONGEST_LIST:
         return f"[{', '.join(shape.text() for shape in shapes)}]"
     return f"[{len(shapes)} tensors, {sum(shape.numel for shape in shapes)} elements]"

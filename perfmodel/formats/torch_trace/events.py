@@ -1,7 +1,7 @@
 """Events of a Chrome trace as PyTorch's profiler writes them, decoded with only the fields that are used.
 
-Typed decoding with msgspec is faster than parsing everything and holds a fraction of it. Shapes stay undecoded: most
-calls of an operator share them, so that the text alone tells calls apart, and each different text is parsed once.
+Typed decoding with msgspec is faster than parsing everything and keeps a fraction of it. Shapes stay undecoded: most
+calls of an operator share them, so the text alone distinguishes calls, and each different text is parsed once.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import msgspec
 from perfmodel.errors import InputFileError
 
 _Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-#: what is no JSON, but stands in real traces: PyTorch writes bandwidths and occupancies of 0/0 and 1/0 like this
+#: not JSON, but in real traces: PyTorch writes bandwidths and occupancies of 0/0 and 1/0 like this
 _NOT_JSON = re.compile(rb"(?<=[:\[,])(\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _NOTHING = msgspec.Raw(b"")
 
 
 class Arguments(msgspec.Struct, gc=False):
-    """What an event says about itself; shapes as they stand in the file."""
+    """The arguments of an event; shapes stay as text."""
 
     correlation: _Int = -1
     external_id: _Int = msgspec.field(name="External id", default=-1)
     old_external_id: _Int = msgspec.field(name="external id", default=-1)
-    # ROCm writes a stream's address as text where it was called, and its number where it ran
+    # ROCm writes a stream's address as text at the call, and its number at the kernel
     stream: _Int | float | str | None = -1
     device: _Int | float | str | None = -1
     bytes: float | str | None = None
@@ -44,7 +44,7 @@ class Arguments(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event; what is missing is None. Times are in microseconds."""
+    """One event; missing fields are None. Times are in microseconds."""
 
     cat: str | None = None
     ph: str | None = None
@@ -57,9 +57,9 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Header(msgspec.Struct):
-    """What stands beside the events; read leniently, since nothing depends on it."""
+    """The document's other keys; any value is accepted, since nothing depends on it."""
 
-    deviceProperties: Any = None  # noqa: N815 -- the file's names
+    deviceProperties: Any = None  # noqa: N815 -- the names in the file
     distributedInfo: Any = None  # noqa: N815
 
 
@@ -79,12 +79,12 @@ _EVENT = msgspec.json.Decoder(Event)
 def decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Header, list[Event]]:
     """Decode a whole trace: an object with ``traceEvents``, or a bare list of events.
 
-    An event with a field of a wrong type is left out and counted in ``skipped``.
+    An event with a field of a wrong type is skipped and counted in ``skipped``.
 
     Raises
     ------
     InputFileError
-        When the text is no JSON, or holds no list of events.
+        When the text is not JSON, or has no list of events.
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -112,7 +112,7 @@ def _decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[He
 
 
 def _decode_leniently(data: bytes, skipped: Counter[str], place: str) -> tuple[Header, list[Event]]:
-    """Decode event by event, since at least one has a field of a wrong type."""
+    """Decode event by event, since a field of at least one has a wrong type."""
     try:
         document = _RAW_DOCUMENT.decode(data)
     except msgspec.ValidationError:
@@ -123,12 +123,12 @@ def _decode_leniently(data: bytes, skipped: Counter[str], place: str) -> tuple[H
 
 
 def decode_events(data: bytes, skipped: Counter[str]) -> list[Event]:
-    """Decode a list of events; one with a field of a wrong type is left out and counted.
+    """Decode a list of events; one with a field of a wrong type is skipped and counted.
 
     Raises
     ------
     msgspec.DecodeError
-        When the text is no JSON list.
+        When the text is not a JSON list.
     """
     try:
         return _EVENTS.decode(data)
@@ -142,31 +142,31 @@ def _one_by_one(texts: list[msgspec.Raw], skipped: Counter[str]) -> list[Event]:
         try:
             events.append(_EVENT.decode(text))
         except msgspec.ValidationError:
-            skipped["an event with a field of the wrong type"] += 1
+            skipped["event with a field of the wrong type"] += 1
     return events
 
 
 def without_nan(data: bytes) -> bytes | None:
-    """Return the text with null for nan and inf, which are no JSON; None where there are none."""
+    """Return the text with null for nan and inf, which are not JSON; None if it has none."""
     cleaned, found = _NOT_JSON.subn(rb"\1null", data)
     return cleaned if found else None
 
 
 def not_json(error: Exception, place: str) -> InputFileError:
-    """Return the error for a trace whose text is no JSON."""
-    said = " ".join(str(error).split()).rstrip(".")
-    if "truncated" in said:
+    """Return the error for a trace whose text is not JSON."""
+    reason = " ".join(str(error).split()).rstrip(".")
+    if "truncated" in reason:
         remedy = "Was the profiler stopped, or the copy cut off? Export the trace again."
         return InputFileError("is cut off: the JSON ends in the middle.", place=place, remedy=remedy)
     if isinstance(error, RecursionError):
         return InputFileError("is nested too deeply to be read.", place=place)
-    return InputFileError(f"is not valid JSON: {said}.", place=place, remedy="Export the trace again.")
+    return InputFileError(f"is not valid JSON: {reason}.", place=place, remedy="Export the trace again.")
 
 
 def no_events(place: str) -> InputFileError:
-    """Return the error for JSON that is no trace."""
+    """Return the error for JSON that is not a trace."""
     return InputFileError(
-        'holds no list "traceEvents".',
+        'has no list "traceEvents".',
         place=place,
         remedy="Export the trace with torch.profiler's export_chrome_trace, or tensorboard_trace_handler.",
     )

@@ -1,4 +1,4 @@
-"""Bytes of a trace file: whole, or piece by piece where it is too large to be held at once."""
+"""Reads a trace file, whole or, if it is too large for that, piece by piece."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from perfmodel.formats.torch_trace.events import (
 _GZIP = b"\x1f\x8b"
 #: unpacked bytes that are decoded at a time
 BLOCK_BYTES = 16_000_000
-#: events are a few kB: text of this length that holds no boundary between two of them is broken
+#: events are a few kB, so text of this length without a boundary between two of them is damaged
 _LONGEST_BYTES = 10 * BLOCK_BYTES
 _START = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*(,)\s*\{")
-#: how far from the end of a block a boundary between two events is looked for, and how often
+#: how far from the end of a block a boundary between two events is searched, and how many commas are tried
 _TAIL_BYTES, _ATTEMPTS = 65536, 64
 
 
@@ -47,8 +47,8 @@ class Source:
 
     Attributes
     ----------
-    header : what stands beside the events; complete once `events` has been used up.
-    skipped : reason -> number of events that were left out.
+    header : the document's other keys; complete once `events` is exhausted.
+    skipped : reason -> number of skipped events.
     """
 
     def __init__(self, path: str | os.PathLike[str], stream_above_bytes: int) -> None:
@@ -63,7 +63,7 @@ class Source:
         Raises
         ------
         InputFileError
-            When the file cannot be read, is half a gzip file, is no JSON, or holds no events.
+            When the file cannot be read, is an incomplete gzip file, is not JSON, or has no events.
         """
         with _file_errors(self.place):
             data = self._whole()
@@ -78,7 +78,7 @@ class Source:
         yield events
 
     def _whole(self) -> bytes | None:
-        """Return all bytes, unpacked, or None where they are more than the limit."""
+        """Return all bytes, unpacked, or None if they are more than the limit."""
         size = self.path.stat().st_size
         with self.path.open("rb") as stream:
             packed = stream.read(2) == _GZIP
@@ -99,7 +99,7 @@ class Source:
         return cast(IO[bytes], gzip.open(self.path, "rb")) if packed else self.path.open("rb")
 
     def _pieces(self, stream: IO[bytes]) -> Iterator[list[Event]]:
-        """Cut the list of events between events, a block at a time."""
+        """Yield the events, decoded a block at a time."""
         rest = self._to_first_event(stream)
         ended = False
         while not ended:
@@ -111,8 +111,8 @@ class Source:
                 if events:
                     yield events
                 elif len(rest) > _LONGEST_BYTES:
-                    raise InputFileError("holds an event that does not end.", place=self.place)
-        # what follows the last event: the end of the list, and a few keys
+                    raise InputFileError("has an event that does not end.", place=self.place)
+        # after the last event come the end of the list and a few keys
         opening = b"[" if isinstance(self.header, _Bare) else b'{"traceEvents":['
         tail, events = decode_document(opening + rest, self.skipped, self.place)
         for name in Header.__struct_fields__:
@@ -120,7 +120,7 @@ class Source:
         yield events
 
     def _to_first_event(self, stream: IO[bytes]) -> bytes:
-        """Read what stands before the events, and return what was read of them."""
+        """Read the keys before the events, and return the start of the events."""
         data = stream.read(BLOCK_BYTES)
         if data[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
             self.header = _Bare()
@@ -134,10 +134,10 @@ class Source:
         return data[found.end() :]
 
     def _cut(self, text: bytes) -> tuple[list[Event], bytes]:
-        """Decode whole events from the start of a text; return them, and the text after them.
+        """Decode complete events from the start of a text; return them and the text after them.
 
-        A comma between braces may stand inside an event, or inside a name. But then what precedes it has a brace or a
-        quote open, and is no list: the last comma before which everything can be decoded is between two events.
+        A comma between braces may be inside an event, or inside a name. But then the text before it has an open brace
+        or quote and is not a list, so the last comma before which everything decodes is between two events.
         """
         commas = [match.start(1) for match in _BETWEEN.finditer(text, max(0, len(text) - _TAIL_BYTES))]
         for comma in reversed(commas[-_ATTEMPTS:]):
@@ -152,11 +152,11 @@ class Source:
 
 
 class _Bare(Header):
-    """The header of a trace that is a bare list: none."""
+    """The header of a trace that is only a list of events."""
 
 
 def _unpacked(data: bytes, limit: int) -> bytes | None:
-    """Return what a gzip file of one or more members holds, or None where that is more than the limit."""
+    """Return the content of a gzip file with one or more members, or None if it is more than the limit."""
     parts, size = [], 0
     while data:
         member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
@@ -172,20 +172,20 @@ def _unpacked(data: bytes, limit: int) -> bytes | None:
 
 def _blank(data: bytes, place: str) -> InputFileError:
     if b"\0" in data:
-        return InputFileError("holds nothing but NUL bytes.", place=place, remedy="Was the disk full? Export it again.")
+        return InputFileError("has nothing but NUL bytes.", place=place, remedy="Was the disk full? Export it again.")
     return InputFileError("the file is empty.", place=place, remedy="Is the path right?")
 
 
 @contextlib.contextmanager
 def _file_errors(place: str) -> Iterator[None]:
-    """Turn what reading a file may raise into one message."""
+    """Turn the errors of reading a file into one message."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        reason = str(error).rstrip(".") or "it ends in the middle"
+        reason = str(error).rstrip(".") or "it is cut off"
         raise InputFileError(
-            f"is not a whole gzip file: {reason}.", place=place, remedy="Was it cut off on its way? Copy it again."
+            f"is not a whole gzip file: {reason}.", place=place, remedy="Copy or export it again."
         ) from None
     except (OSError, ValueError) as error:
-        read_text(place)  # says what is wrong with the file
+        read_text(place)  # raises the message for what is wrong
         raise InputFileError(f"cannot be read: {error}.", place=place) from None

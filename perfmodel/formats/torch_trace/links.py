@@ -1,37 +1,45 @@
-"""The time line of a trace: which operator and which call started each piece of GPU work, and what is looked at."""
+"""Links the events of a trace: which call and which operator launched each piece of GPU work, and what is counted."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.kernel_names import is_graph_launch
 from perfmodel.formats.nesting import innermost, parents
-from perfmodel.formats.torch_trace.columns import Columns, Gathered
+from perfmodel.formats.torch_trace.columns import (
+    ApiColumns,
+    EventColumns,
+    GpuColumns,
+    OpColumns,
+    RangeColumns,
+    Recorded,
+)
 from perfmodel.profile.timeline import (
-    COPY,
-    MEMCPY,
-    MEMSET,
     STEP_NAME,
-    SYNC,
     ApiCalls,
+    CallKind,
     Floats,
     GpuEvents,
     HostRanges,
     Ints,
+    Spans,
     Timeline,
 )
 
-#: annotations that torch.profiler.profile's step() leaves around each step of a schedule
-#: ROCm ends a step's range on the GPU with the first kernels of the step: a range of less than this part of the
-#: step's time on the CPU does not cover the step
+#: ROCm ends a step's range on the GPU with the first kernels of the step: such ranges cover 0.1 % of the step's time on
+#: the CPU in a trace of an MI300, complete ones 74 % and 88 % in traces of an H100
 _LEAST_GPU_STEP = 0.1
-#: an event that ends this long before the one around it on its stream is inside it; less is rounding [us]
-_NESTED_US = 1.0
-#: operators of old versions that list two of a convolution's three tensors, and the one around them that lists all
+#: Traces of 2021 have whole microseconds. Start and duration are rounded by up to 0.5 us each, so if one piece of work
+#: follows another and takes 1 us or more, it may seem to end up to 1 us before the other. Only a piece that ends
+#: earlier than that is inside the other one.
+_ROUNDING_US = 1.0
+#: operators of 2021 that list two of a convolution's three tensors, and the operator around them that lists all three
 _PARTS = ("aten::cudnn_convolution_backward_input", "aten::cudnn_convolution_backward_weight")
 _WHOLE = "aten::cudnn_convolution_backward"
 
@@ -42,13 +50,13 @@ class Traced:
 
     Attributes
     ----------
-    call : of each operator, the number of the text of its shapes; of a part that does not list all of its tensors, that
-        of the operator around it.
-    op_collective, gpu_collective : of each operator and GPU event, the number of its collective, or -1.
-    registers : registers of a thread of each GPU event, NaN where the trace does not say.
+    call : for each operator, index into `Recorded.calls`; a part that does not list all of its tensors has that of the
+        operator around it.
+    op_collective, gpu_collective : for each operator and each GPU event, index into `Recorded.collectives`, or -1.
+    registers : registers of a thread of each GPU event, NaN if the trace does not say.
     in_graph : whether a GPU event was launched with a graph of others.
-    counted : whether a GPU event is counted: whether it starts in the window.
-    steps : what the window was taken from: "the profiler's steps on the GPU", "... on the CPU", or empty.
+    counted : whether a GPU event counts, that is, starts in the window.
+    steps : what gave the window: "the profiler's steps on the GPU", "... on the CPU", or "".
     """
 
     timeline: Timeline
@@ -61,145 +69,136 @@ class Traced:
     steps: str = ""
 
 
-def build(gathered: Gathered, *, all_steps: bool) -> Traced:
-    """Link the events of a trace, and choose what is looked at.
+def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Traced:
+    """Link the events of a trace and choose the window that counts.
 
-    The window is that of the profiler's steps on the GPU, from the start of the first to the end of the last; where
-    the trace has steps on the CPU only, it lasts to the end of what they launched; without steps, or with
-    ``all_steps``, from the first event to the last.
+    The window is that of the profiler's steps on the GPU, from the start of the first to the end of the last. If the
+    trace has steps on the CPU only, it lasts until the end of the work that they launched. Without steps, or with
+    ``all_steps``, it lasts from the first event to the last.
     """
-    kinds = {kind: gathered.columns(kind) for kind in ("gpu", "api", "ops", "annotations", "gpu_annotations", "python")}
-    _move_steps(kinds, gathered.names)
-    kinds["gpu"] = _without_nested(kinds["gpu"], gathered)
-    _to_seconds(kinds)
-    names = gathered.texts()
-    gpu, api, ops = kinds["gpu"], kinds["api"], kinds["ops"]
-    links = _link(gpu, api, ops)
-    op_stacks, api_stacks = _stacks(kinds["python"], api, links.api_op, names)
-    window, steps = _window(kinds, gathered.names, links.launch, all_steps=all_steps)
+    recorded = _with_steps_as_annotations(recorded)
+    recorded = replace(recorded, gpu=_without_nested(recorded.gpu, skipped))
+    zero_us = min((float(columns.start_us[0]) for columns in recorded.kinds() if len(columns)), default=0.0)
+    ops = _ranges(recorded.ops, zero_us)
+    api = _api_calls(recorded.api, recorded.ops, ops, zero_us)
     timeline = Timeline(
-        names=names,
-        gpu=_gpu_events(gpu, api, links),
-        api=ApiCalls(
-            api["start"], api["duration"], api["name"], api["thread"], category=api["category"], op=links.api_op
-        ),
-        ops=_ranges(ops),
-        annotations=_ranges(kinds["annotations"]),
-        stacks=op_stacks,
-        api_stacks=api_stacks,
-        window_s=window,
+        names=recorded.names,
+        gpu=_gpu_events(recorded, api, zero_us),
+        api=api,
+        ops=ops,
+        annotations=_ranges(recorded.annotations, zero_us),
     )
-    graphs = np.array([*(is_graph_launch(name) for name in names), False])
-    # the last name is none: that of a launch that is not known
-    in_graph = graphs[_take(api["name"], links.launch)]
+    steps_on_gpu = _spans(recorded.gpu_annotations, zero_us)
+    window, steps = _window(timeline, None if all_steps else steps_on_gpu)
+    op_stacks, api_stacks = _stacks(recorded.python, timeline, zero_us)
+    timeline = replace(timeline, window_s=window, stacks=op_stacks, api_stacks=api_stacks)
+    # the last one stands for a launch that is not in the trace
+    graphs = np.array([*(is_graph_launch(name) for name in recorded.names), False])
     return Traced(
         timeline,
-        _whole_calls(ops, timeline.ops.parent, names),
-        ops["collective"],
-        gpu["collective"],
-        gpu["registers"],
-        in_graph,
-        timeline.in_window(),
+        call=_whole_calls(recorded.ops.call, ops, recorded.names),
+        op_collective=recorded.ops.collective,
+        gpu_collective=recorded.gpu.collective,
+        registers=recorded.gpu.registers,
+        in_graph=graphs[_take(api.name, timeline.gpu.launch)],
+        counted=timeline.in_window(),
         steps=steps,
     )
 
 
-def _whole_calls(ops: Columns, parent: Ints, names: tuple[str, ...]) -> Ints:
-    """Return the number of each operator's call, see `Traced`."""
-    call = np.asarray(ops["call"])
-    part, whole = (np.array([name in wanted for name in names], dtype=bool) for wanted in (_PARTS, (_WHOLE,)))
-    if not part.any():
+def _whole_calls(call: Ints, ops: HostRanges, names: tuple[str, ...]) -> Ints:
+    """Return `Traced.call`."""
+    is_part = np.array([name in _PARTS for name in names], dtype=bool)
+    is_whole = np.array([name == _WHOLE for name in names], dtype=bool)
+    if not is_part.any():
         return call
-    around = np.maximum(parent, 0)
-    return np.where(part[ops["name"]] & (parent >= 0) & whole[ops["name"][around]], call[around], call)
+    around = np.maximum(ops.parent, 0)
+    return np.where(is_part[ops.name] & (ops.parent >= 0) & is_whole[ops.name[around]], call[around], call)
 
 
-def _to_seconds(kinds: dict[str, Columns]) -> None:
-    """Turn times into seconds since the first event of the trace, and add the ends."""
-    base = min((float(columns["start"][0]) for columns in kinds.values() if columns["start"].size), default=0.0)
-    for columns in kinds.values():
-        columns["start"], columns["duration"] = (columns["start"] - base) * 1e-6, columns["duration"] * 1e-6
-        columns["end"] = columns["start"] + columns["duration"]
+def _start_s(columns: EventColumns, zero_us: float) -> Floats:
+    """Return the starts [s] since the first event of the trace."""
+    return (columns.start_us - zero_us) * 1e-6
 
 
-@dataclass(frozen=True)
-class _Links:
-    """Of each GPU event the call that launched it and the operator, of each call the operator; -1 for none."""
-
-    launch: Ints
-    op: Ints
-    api_op: Ints
+def _spans(columns: EventColumns, zero_us: float) -> Spans:
+    return Spans(_start_s(columns, zero_us), columns.duration_us * 1e-6, columns.name)
 
 
-def _link(gpu: Columns, api: Columns, ops: Columns) -> _Links:
-    """Link GPU events to calls by correlation, and calls to operators by time on the thread, else by external id."""
-    ids = _first_of_each(ops["external"])
-    api_op = innermost(ops["start"], ops["end"], ops["thread"], api["start"], api["thread"])
-    api_op = np.where(api_op >= 0, api_op, _look_up(ids, api["external"]))
-    launch = _look_up(_first_of_each(api["correlation"]), gpu["correlation"])
-    op = _take(api_op, launch)
-    return _Links(launch, np.where(op >= 0, op, _look_up(ids, gpu["external"])), api_op)
+def _ranges(columns: RangeColumns, zero_us: float) -> HostRanges:
+    spans = _spans(columns, zero_us)
+    parent = parents(spans.start_s, spans.end_s, columns.thread)
+    return HostRanges(spans.start_s, spans.duration_s, spans.name, columns.thread, parent=parent)
 
 
-def _gpu_events(gpu: Columns, api: Columns, links: _Links) -> GpuEvents:
-    """Return the GPU events; where a copy does not say its bytes, the call that started it may (ROCm)."""
-    unsaid = np.isnan(gpu["bytes"]) & ((gpu["category"] == MEMCPY) | (gpu["category"] == MEMSET))
+def _api_calls(columns: ApiColumns, op_columns: OpColumns, ops: HostRanges, zero_us: float) -> ApiCalls:
+    """Return the calls with the operator around each by time on the thread, else by external id."""
+    spans = _spans(columns, zero_us)
+    op = innermost(ops.start_s, ops.end_s, ops.thread, spans.start_s, columns.thread)
+    op = np.where(op >= 0, op, _look_up(_first_of_each(op_columns.external), columns.external))
+    return ApiCalls(spans.start_s, spans.duration_s, spans.name, columns.thread, category=columns.category, op=op)
+
+
+def _gpu_events(recorded: Recorded, api: ApiCalls, zero_us: float) -> GpuEvents:
+    """Return the GPU events, each with the call that has its correlation, and the operator of that call.
+
+    If a copy does not say its bytes, the call that started it may (ROCm).
+    """
+    gpu, spans = recorded.gpu, _spans(recorded.gpu, zero_us)
+    launch = _look_up(_first_of_each(recorded.api.correlation), gpu.correlation)
+    op = _take(api.op, launch)
+    is_copy = (gpu.category == EventKind.MEMCPY.code) | (gpu.category == EventKind.MEMSET.code)
+    size = np.where(np.isnan(gpu.bytes) & is_copy, _take(recorded.api.bytes, launch, np.nan), gpu.bytes)
     return GpuEvents(
-        start_s=gpu["start"],
-        duration_s=gpu["duration"],
-        name=gpu["name"],
-        category=gpu["category"],
-        stream=gpu["stream"],
-        device=gpu["device"],
-        launch=links.launch,
-        op=links.op,
-        bytes=np.where(unsaid, _take(api["bytes"], links.launch, np.nan), gpu["bytes"]),
-        direction=gpu["direction"],
-        pinned=gpu["pinned"],
+        spans.start_s,
+        spans.duration_s,
+        spans.name,
+        category=gpu.category,
+        stream=gpu.stream,
+        device=gpu.device,
+        launch=launch,
+        op=np.where(op >= 0, op, _look_up(_first_of_each(recorded.ops.external), gpu.external)),
+        bytes=size,
+        direction=gpu.direction,
+        pinned=gpu.pinned,
     )
 
 
-def _ranges(columns: Columns) -> HostRanges:
-    parent = parents(columns["start"], columns["end"], columns["thread"])
-    return HostRanges(columns["start"], columns["duration"], columns["name"], columns["thread"], parent=parent)
+def _with_steps_as_annotations(recorded: Recorded) -> Recorded:
+    """Return the events with the profiler's steps among the annotations; traces of 2021 list them as operators."""
+    ops = recorded.ops
+    is_step = _is_step(ops.name, recorded.names)
+    if not is_step.any():
+        return recorded
+    steps = ops.take(is_step)
+    as_ranges = RangeColumns(steps.start_us, steps.duration_us, steps.name, steps.thread)
+    annotations = RangeColumns.joined([recorded.annotations, as_ranges])
+    return replace(recorded, annotations=annotations, ops=ops.take(~is_step))
 
 
-def _move_steps(kinds: dict[str, Columns], names: dict[str, int]) -> None:
-    """Count the profiler's steps among the annotations; traces of 2021 list them among the operators."""
-    ops, annotations = kinds["ops"], kinds["annotations"]
-    is_step = _steps_among(ops["name"], names)
-    if is_step.any():
-        joined = {key: np.concatenate([annotations[key], ops[key][is_step]]) for key in annotations}
-        order = np.argsort(joined["start"], kind="stable")
-        kinds["annotations"] = {key: column[order] for key, column in joined.items()}
-        kinds["ops"] = {key: column[~is_step] for key, column in ops.items()}
+def _is_step(name: Ints, names: tuple[str, ...]) -> NDArray[np.bool_]:
+    return np.isin(name, [number for number, text in enumerate(names) if text.startswith(STEP_NAME)])
 
 
-def _steps_among(name: Ints, names: dict[str, int]) -> NDArray[np.bool_]:
-    numbers = [number for text, number in names.items() if text.startswith(STEP_NAME)]
-    return np.isin(name, numbers)
-
-
-def _without_nested(gpu: Columns, gathered: Gathered) -> Columns:
-    """Leave out events inside another one of their stream: one stream does one thing at a time, so it counts once."""
-    if not gpu["start"].size:
+def _without_nested(gpu: GpuColumns, skipped: Counter[str]) -> GpuColumns:
+    """Remove events inside another one of their stream, which does one thing at a time, so that time counts once."""
+    if not len(gpu):
         return gpu
-    known = gpu["stream"] >= 0
-    order = np.lexsort((-gpu["duration"], gpu["start"], gpu["stream"], gpu["device"]))
-    ends = (gpu["start"] + gpu["duration"])[order]
-    queue = np.cumsum(_changes(gpu["stream"][order]) | _changes(gpu["device"][order]))
+    order = np.lexsort((-gpu.duration_us, gpu.start_us, gpu.stream, gpu.device))
+    ends = gpu.end_us[order]
+    queue = np.cumsum(_changes(gpu.stream[order]) | _changes(gpu.device[order]))
     # the latest end so far on each stream: streams are set apart by more than the whole trace lasts
-    apart = queue * (ends.max() - gpu["start"].min() + 2 * _NESTED_US)
+    apart = queue * (ends.max() - gpu.start_us.min() + 2 * _ROUNDING_US)
     latest = np.maximum.accumulate(ends + apart) - apart
     before = np.concatenate([[-np.inf], latest[:-1]])
     before[np.concatenate([[True], queue[1:] != queue[:-1]])] = -np.inf
     nested = np.zeros(order.size, dtype=bool)
-    nested[order] = ends < before - _NESTED_US
-    nested &= known
+    nested[order] = ends < before - _ROUNDING_US
+    nested &= gpu.stream >= 0
     if not nested.any():
         return gpu
-    gathered.skipped["a piece of GPU work inside another one of its stream"] += int(nested.sum())
-    return {key: column[~nested] for key, column in gpu.items()}
+    skipped["piece of GPU work inside another one of its stream"] += int(nested.sum())
+    return gpu.take(~nested)
 
 
 def _changes(values: Ints) -> NDArray[np.bool_]:
@@ -208,8 +207,8 @@ def _changes(values: Ints) -> NDArray[np.bool_]:
 
 def _first_of_each(values: Ints) -> tuple[Ints, Ints]:
     """Return the different values that are not negative, and the first index of each."""
-    found, first = np.unique(values, return_index=True)
-    return found[found >= 0], first[found >= 0].astype(np.int64)
+    different, first = np.unique(values, return_index=True)
+    return different[different >= 0], first[different >= 0].astype(np.int64)
 
 
 def _look_up(table: tuple[Ints, Ints], wanted: Ints) -> Ints:
@@ -217,8 +216,8 @@ def _look_up(table: tuple[Ints, Ints], wanted: Ints) -> Ints:
     values, indices = table
     if not values.size:
         return np.full(wanted.size, -1, dtype=np.int64)
-    place = np.minimum(np.searchsorted(values, wanted), values.size - 1)
-    return np.where(values[place] == wanted, indices[place], -1)
+    position = np.minimum(np.searchsorted(values, wanted), values.size - 1)
+    return np.where(values[position] == wanted, indices[position], -1)
 
 
 def _take(values: NDArray[Any], index: Ints, missing: float = -1) -> NDArray[Any]:
@@ -228,66 +227,76 @@ def _take(values: NDArray[Any], index: Ints, missing: float = -1) -> NDArray[Any
     return np.where(index >= 0, values[np.maximum(index, 0)], missing).astype(values.dtype)
 
 
-def _window(
-    kinds: dict[str, Columns], names: dict[str, int], launch: Ints, *, all_steps: bool
-) -> tuple[tuple[float, float], str]:
-    """Return start and end of what is looked at [s], and what they were taken from."""
-    used = [c for kind, c in kinds.items() if kind in ("gpu", "api", "ops", "annotations") and c["start"].size]
-    whole = (min(float(c["start"][0]) for c in used), max(float(c["end"].max()) for c in used)) if used else (0.0, 0.0)
-    if all_steps:
+def _window(timeline: Timeline, steps_on_gpu: Spans | None) -> tuple[tuple[float, float], str]:
+    """Return the window [s] and what gave it; without ``steps_on_gpu`` steps are ignored."""
+    gpu, api = timeline.gpu, timeline.api
+    spans = [part for part in (gpu, api, timeline.ops, timeline.annotations) if len(part)]
+    whole = (0.0, 0.0)
+    if spans:
+        whole = (min(float(part.start_s[0]) for part in spans), max(float(part.end_s.max()) for part in spans))
+    if steps_on_gpu is None:
         return whole, ""
-    cpu, gpu = (_span(kinds[kind], names) for kind in ("annotations", "gpu_annotations"))
-    if gpu is not None and (cpu is None or gpu[2] >= _LEAST_GPU_STEP * cpu[2]):
-        return gpu[:2], "the profiler's steps on the GPU"
-    if cpu is None:
+    on_cpu, on_gpu = (_steps(part, timeline.names) for part in (timeline.annotations, steps_on_gpu))
+    if on_gpu is not None and (on_cpu is None or on_gpu.busy_s >= _LEAST_GPU_STEP * on_cpu.busy_s):
+        return (on_gpu.start_s, on_gpu.end_s), "the profiler's steps on the GPU"
+    if on_cpu is None:
         return whole, ""
-    begun = _take(kinds["api"]["start"], launch, np.nan).astype(np.float64)
-    launched = (begun >= cpu[0]) & (begun <= cpu[1])
-    last = float(kinds["gpu"]["end"][launched].max()) if launched.any() else cpu[1]
-    return (cpu[0], max(cpu[1], last)), "the profiler's steps on the CPU, and what they launched"
+    begin = _take(api.start_s, gpu.launch, np.nan)
+    launched = (begin >= on_cpu.start_s) & (begin <= on_cpu.end_s)
+    last_s = float(gpu.end_s[launched].max()) if launched.any() else on_cpu.end_s
+    return (on_cpu.start_s, max(on_cpu.end_s, last_s)), "the profiler's steps on the CPU and what they launched"
 
 
-def _span(columns: Columns, names: dict[str, int]) -> tuple[float, float, float] | None:
-    """Return start and end of the profiler's steps and the time inside them [s], or None without steps."""
-    steps = _steps_among(columns["name"], names)
-    if not steps.any():
+@dataclass(frozen=True)
+class _Steps:
+    """From the start of the first step to the end of the last, and the time inside steps [s]."""
+
+    start_s: float
+    end_s: float
+    busy_s: float
+
+
+def _steps(spans: Spans, names: tuple[str, ...]) -> _Steps | None:
+    """Return the profiler's steps, or None without any."""
+    is_step = _is_step(spans.name, names)
+    if not is_step.any():
         return None
-    return (
-        float(columns["start"][steps].min()),
-        float(columns["end"][steps].max()),
-        float(columns["duration"][steps].sum()),
+    return _Steps(
+        float(spans.start_s[is_step].min()),
+        float(spans.end_s[is_step].max()),
+        float(spans.duration_s[is_step].sum()),
     )
 
 
-def _stacks(
-    python: Columns, api: Columns, api_op: Ints, names: tuple[str, ...]
-) -> tuple[dict[int, tuple[str, ...]], dict[int, tuple[str, ...]]]:
-    """Return the Python calls around the operators, and the calls of the runtime, that wait or copy."""
-    waiting = np.flatnonzero((api["category"] == SYNC) | (api["category"] == COPY))
-    if not waiting.size or not python["start"].size:
+_Stacks = dict[int, tuple[str, ...]]
+
+
+def _stacks(columns: RangeColumns, timeline: Timeline, zero_us: float) -> tuple[_Stacks, _Stacks]:
+    """Return the Python calls around the operators, and around the runtime calls, that wait or copy."""
+    api = timeline.api
+    waiting = np.flatnonzero((api.category == CallKind.SYNC) | (api.category == CallKind.COPY))
+    if not waiting.size or not len(columns):
         return {}, {}
-    start, end, thread = python["start"], python["end"], python["thread"]
-    around = innermost(start, end, thread, api["start"][waiting], api["thread"][waiting]).tolist()
-    parent, name = parents(start, end, thread).tolist(), python["name"].tolist()
-    known: dict[int, tuple[str, ...]] = {-1: ()}
+    python = _ranges(columns, zero_us)
+    around = innermost(python.start_s, python.end_s, python.thread, api.start_s[waiting], api.thread[waiting]).tolist()
+    parent, name = python.parent.tolist(), python.name.tolist()
+    stacks: dict[int, tuple[str, ...]] = {-1: ()}
     api_stacks = {
-        call: _stack(inner, parent, name, names, known)
+        call: _stack(inner, parent, name, timeline.names, stacks)
         for call, inner in zip(waiting.tolist(), around, strict=True)
         if inner >= 0
     }
-    by_op = {int(api_op[call]): stack for call, stack in reversed(api_stacks.items()) if api_op[call] >= 0}
+    by_op = {int(api.op[call]): stack for call, stack in reversed(api_stacks.items()) if api.op[call] >= 0}
     return by_op, api_stacks
 
 
-def _stack(
-    inner: int, parent: list[int], name: list[int], names: tuple[str, ...], known: dict[int, tuple[str, ...]]
-) -> tuple[str, ...]:
-    """Return the names from the outermost range to ``inner``; ``known`` keeps what was found before."""
+def _stack(inner: int, parent: list[int], name: list[int], names: tuple[str, ...], stacks: _Stacks) -> tuple[str, ...]:
+    """Return the names from the outermost range to ``inner``; ``stacks`` keeps those of earlier calls."""
     path = []
-    while inner not in known:
+    while inner not in stacks:
         path.append(inner)
         inner = parent[inner]
     for index in reversed(path):
-        known[index] = (*known[inner], names[name[index]])
+        stacks[index] = (*stacks[inner], names[name[index]])
         inner = index
-    return known[inner]
+    return stacks[inner]

@@ -1,4 +1,4 @@
-"""Operators of a framework as operators of the model: by name, shapes and dtypes, as a trace has them."""
+"""Maps calls of a framework's operators to operators of the model, by name, shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from perfmodel.operators import Operator
 
 Mapping = Callable[[Call], Operator]
 
-#: operators whose arguments broadcast -> the kind with as many inputs and FLOP; the second name also stands for "name_"
+#: operators whose arguments broadcast -> the kind with as many inputs and FLOP; each name also stands for "name_"
 _BROADCAST = {
     "add": "add", "sub": "sub", "rsub": "sub", "mul": "mul", "div": "div", "pow": "pow", "maximum": "maximum",
     "minimum": "minimum", "remainder": "div", "floor_divide": "div", "atan2": "div", "bitwise_and": "mul",
     "bitwise_or": "add", "logical_and": "mul", "logical_or": "add", "addcmul": "fma", "addcdiv": "fma", "lerp": "fma",
-    # gradients: of the result and the input or the result, at least one FLOP each
+    # gradients read the gradient of the result, and the input or the result; at least one FLOP an element
     "threshold_backward": "mul", "silu_backward": "silu_mul", "gelu_backward": "mul", "tanh_backward": "mul",
     "sigmoid_backward": "mul",
 }  # fmt: skip
@@ -34,7 +34,7 @@ _FOREACH = {
     "sqrt": "sqrt", "neg": "neg", "maximum": "maximum",
 }  # fmt: skip
 _REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "all", "any", "prod", "logsumexp")
-#: operators with an order of arguments of their own
+#: operators with their own order of arguments
 _SINGLE: dict[str, Mapping] = {
     "mm": matrix.mm,
     "bmm": matrix.mm,
@@ -92,7 +92,7 @@ _SINGLE: dict[str, Mapping] = {
 
 
 def _table() -> dict[str, Mapping]:
-    """Return the mapping of every operator that has one."""
+    """Return all mappings."""
     table = dict(_SINGLE)
     for name, kind in _BROADCAST.items():
         table[name] = table[f"{name}_"] = memory.elementwise(kind)
@@ -104,16 +104,16 @@ def _table() -> dict[str, Mapping]:
         table[f"_foreach_{name}"] = table[f"_foreach_{name}_"] = memory.foreach(kind)
     for name in _REDUCTIONS:
         table[name] = memory.reduction
-    made = {f"aten::{name}": mapping for name, mapping in table.items()}
-    return {**made, "flash_attn::_flash_attn_forward": matrix.flash_attn_package}
+    named = {f"aten::{name}": mapping for name, mapping in table.items()}
+    return {**named, "flash_attn::_flash_attn_forward": matrix.flash_attn_package}
 
 
-#: name of a framework's operator -> how its call becomes an operator of the model
+#: name of a framework's operator -> function that turns its call into an operator of the model
 MAPPINGS = MappingProxyType(_table())
 
 
 def operator_of(call: Call) -> tuple[Operator | None, str]:
-    """Return the operator of the model that a call computes, or None and why there is none.
+    """Return the operator of the model that a call computes; or None, and the reason.
 
     >>> from perfmodel.formats.torch_trace.call import Call, Shape
     >>> half = [Shape(dims, "fp16", 1) for dims in ((16, 2048), (2048, 512))]
@@ -125,18 +125,18 @@ def operator_of(call: Call) -> tuple[Operator | None, str]:
     if mapping is None:
         return None, f"the model has no operator for {call.name}"
     if not call.has_shapes:
-        return None, "the trace holds no shapes (record_shapes=True records them)"
+        return None, "the trace has no shapes (record_shapes=True records them)"
     try:
         return mapping(call), ""
     except NotModelledError as reason:
         return None, str(reason)
     except UsageError as error:
-        # sizes that the operator refuses: padding without an output, heads that do not group
+        # the operator refuses the sizes, as padding without an output or heads that do not form groups
         return None, f"the shapes fit no {error.place or 'operator'}: {error.message.rstrip('.')}"
 
 
 def _generated(name: str) -> Mapping | None:
-    """Return the mapping of a kernel that TorchInductor generated, by its name."""
+    """Return the mapping of a kernel that TorchInductor generated, from its name."""
     if name.startswith("triton_poi_"):
         return memory.triton_pointwise
     return memory.triton_reduction if name.startswith(("triton_red_", "triton_per_")) else None

@@ -1,4 +1,4 @@
-"""Calls of a framework's matrix products, convolutions and attention as operators of the model.
+"""Maps calls of matrix products, convolutions and attention to operators of the model.
 
 Each function takes a `Call` and returns the operator, or raises `NotModelledError` with the reason. The order of the
 arguments is that of PyTorch's native_functions.yaml.
@@ -16,21 +16,22 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.operators.gemm import Gemm
 
-#: strides that are tried where only the sizes of a convolution are known
-_LARGEST_STRIDE = 8
-#: numbers of torch.ScalarType that a product can be written in
+#: largest stride that is tried where a trace has only the sizes of a convolution: vision transformers cut images into
+#: patches of up to 32 by 32
+_LARGEST_STRIDE = 32
+#: number of torch.ScalarType -> dtype of a product's result
 _SCALAR_TYPES = {5: "fp16", 6: "fp32", 15: "bf16"}
 
 
 def _math_dtype(call: Call, shape: Shape) -> str:
-    """Return the dtype that the product is done in: fp32 tensors may be rounded to TF32, as the kernel's name says."""
+    """Return the dtype of the multiplications; kernels for fp32 tensors may round to TF32, as their names tell."""
     return "tf32" if shape.dtype == "fp32" and any(uses_tf32(name) for name in call.kernels) else shape.dtype
 
 
 def _product(call: Call, a: Shape, b: Shape, *, bias: bool = False, out_dtype: str = "") -> Operator:
     """Return batch x [m, k] times [k, n]."""
     if len(a.dims) < 2 or len(b.dims) < 2 or a.dims[-1] != b.dims[-2]:
-        raise NotModelledError(f"shapes {a.text()} and {b.text()} that are no product")
+        raise NotModelledError(f"shapes {a.text()} and {b.text()} do not form a product")
     return Gemm(
         m=a.dims[-2],
         n=b.dims[-1],
@@ -50,7 +51,8 @@ def mm(call: Call) -> Operator:
 def addmm(call: Call) -> Operator:
     """aten::addmm(self, mat1, mat2, beta, alpha), aten::baddbmm: self is added to the product.
 
-    A self of the product's size adds as much as a bias, m n FLOP; its bytes, m n instead of n elements, do not count.
+    A self of the product's size adds as many FLOP as a bias, m n. It has m n instead of n elements, which are not
+    counted, so that the bytes are too low.
     """
     return _product(call, call.tensor(1), call.tensor(2), bias=True)
 
@@ -63,17 +65,17 @@ def addmm_activation(call: Call) -> Operator:
 
 
 def linear(call: Call) -> Operator:
-    """aten::linear(input [..., k], weight [n, k], bias), where it launches kernels itself."""
+    """aten::linear(input [..., k], weight [n, k], bias), if it launches kernels itself."""
     a, weight = call.tensor(0), call.tensor(1)
     if len(weight.dims) != 2 or a.dims[-1] != weight.dims[1]:
-        raise NotModelledError(f"shapes {a.text()} and {weight.text()} that are no product")
+        raise NotModelledError(f"shapes {a.text()} and {weight.text()} do not form a product")
     rows = math.prod(a.dims[:-1])
     bias = call.optional(2) is not None
     return Gemm(m=rows, n=weight.dims[0], k=weight.dims[1], dtype=_math_dtype(call, a), bias=bias)
 
 
 def matmul(call: Call) -> Operator:
-    """aten::matmul(self, other), where it launches kernels itself: the batch axes of self fold into its rows."""
+    """aten::matmul(self, other), if it launches kernels itself; the batch axes of self fold into its rows."""
     a, b = call.tensor(0), call.tensor(1)
     if len(b.dims) == 2 and len(a.dims) > 2:
         a = Shape((math.prod(a.dims[:-1]), a.dims[-1]), a.dtype, a.distinct)
@@ -93,7 +95,7 @@ def addmv(call: Call) -> Operator:
 def _matrix_vector(call: Call, matrix: Shape, *, bias: bool) -> Operator:
     if len(matrix.dims) != 2:
         raise NotModelledError(f"a matrix of shape {matrix.text()}")
-    # as the product of a row with the transposed matrix, so that the bias is as long as the result
+    # the product of a row with the transposed matrix, whose bias is as long as the result
     return Gemm(m=1, n=matrix.dims[0], k=matrix.dims[1], dtype=_math_dtype(call, matrix), bias=bias)
 
 
@@ -112,10 +114,10 @@ def _sizes(x: Shape, weight: Shape) -> dict[str, Any]:
 def _convolution(
     call: Call, stride: int, padding: int, dilation: int, groups: int | None, *, first: int = 0, count: int = 1
 ) -> Operator:
-    """Return a convolution with input and weight from ``first`` on; the others are places of arguments."""
+    """Return a convolution; the numbers are positions of arguments, with input and weight at ``first`` and after it."""
     x, weight = call.tensor(first), call.tensor(first + 1)
     if len(x.dims) != 4 or len(weight.dims) != 4:
-        raise NotModelledError(f"a convolution in {len(x.dims) - 2} dimensions")
+        raise NotModelledError(f"it is a convolution in {len(x.dims) - 2} dimensions")
     return Conv2d(
         **_sizes(x, weight),
         stride=_one(call, "stride", stride),
@@ -128,17 +130,17 @@ def _convolution(
 
 
 def _one(call: Call, name: str, index: int) -> int:
-    """Return the value of an argument that is one for all directions."""
+    """Return the value of an argument that has to be equal in all directions."""
     values = set(call.ints(index))
     if len(values) != 1:
-        raise NotModelledError(f"a {name} that differs by direction" if values else f"a {name} that is not said")
+        raise NotModelledError(f"the {name} differs by direction" if values else f"the trace does not say the {name}")
     return values.pop()
 
 
 def convolution(call: Call) -> Operator:
     """aten::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)."""
     if call.true(6):
-        raise NotModelledError("a transposed convolution")
+        raise NotModelledError("it is a transposed convolution")
     return _convolution(call, 3, 4, 5, 8)
 
 
@@ -165,35 +167,36 @@ def depthwise(call: Call) -> Operator:
 def convolution_backward(call: Call) -> Operator:
     """aten::convolution_backward(grad_output, input, weight, bias_sizes, stride, ..., groups, output_mask).
 
-    The gradient of the input reads grad_output and the weights and writes what the input holds; that of the weights
-    reads grad_output and the input. Each has the FLOP and the tensors of the convolution itself, so that a call is one
-    or two of them, as output_mask says. The gradient of the bias, a sum over grad_output, is left out.
+    The gradient of the input reads grad_output and the weights and is as large as the input; that of the weights reads
+    grad_output and the input. Each has the FLOP and the tensors of the convolution itself, so a call counts as one or
+    two convolutions, as output_mask says. The gradient of the bias, a sum over grad_output, is not counted.
     """
     if call.true(7):
-        raise NotModelledError("a transposed convolution")
-    asked = [word.strip().lower() == "true" for word in call.value(10).strip("[]() ").split(",")]
-    if not any(asked[:2]):
-        raise NotModelledError("gradients of a convolution that the trace does not name")
-    return _convolution(call, 4, 5, 6, 9, first=1, count=sum(asked[:2]))
+        raise NotModelledError("it is a transposed convolution")
+    mask = [word.strip().lower() == "true" for word in call.value(10).strip("[]() ").split(",")]
+    if not any(mask[:2]):
+        raise NotModelledError("the trace does not say which gradients of the convolution are computed")
+    return _convolution(call, 4, 5, 6, 9, first=1, count=sum(mask[:2]))
 
 
 def cudnn_gradient(call: Call) -> Operator:
     """aten::cudnn_convolution_backward_input, ..._weight, with the arguments of aten::cudnn_convolution_backward.
 
-    These are input, grad_output, weight: the traces of 2021 that have these operators hold shapes, but no values. The
-    sizes of grad_output say the FLOP and the bytes as well as stride and padding do: any that lead to it will do.
+    These are input, grad_output, weight. The traces of 2021 that have these operators have shapes, but no values. FLOP
+    and bytes follow from the sizes of grad_output as well as from stride and padding, so any stride and padding that
+    lead to these sizes give the right operator.
     """
-    x, made, weight = (call.tensor(index) for index in range(3))
-    if not len(x.dims) == len(made.dims) == len(weight.dims) == 4 or x.dims[1] % weight.dims[1]:
-        raise NotModelledError("a gradient of a convolution whose three tensors the trace does not hold")
+    x, gradient, weight = (call.tensor(index) for index in range(3))
+    if not len(x.dims) == len(gradient.dims) == len(weight.dims) == 4 or x.dims[1] % weight.dims[1]:
+        raise NotModelledError("the trace does not have the three tensors of the convolution")
     _, c, h, w = x.dims
     _, per_group, r, s = weight.dims
     for stride in range(1, _LARGEST_STRIDE + 1):
-        # the least padding that gives as many rows; rounding down leaves room for a few more
-        least = max(0, -((h - r - (made.dims[2] - 1) * stride) // 2))
+        # the least padding that gives as many rows; since sizes are rounded down, a few more may do so too
+        least = max(0, -((h - r - (gradient.dims[2] - 1) * stride) // 2))
         for padding in range(least, min(least + stride, max(r, s) // 2 + 1)):
             sizes = [(length + 2 * padding - taps) // stride + 1 for length, taps in ((h, r), (w, s))]
-            if sizes == [*made.dims[2:]]:
+            if sizes == [*gradient.dims[2:]]:
                 return Conv2d(
                     **_sizes(x, weight),
                     stride=stride,
@@ -201,27 +204,27 @@ def cudnn_gradient(call: Call) -> Operator:
                     groups=c // per_group,
                     dtype=_math_dtype(call, x),
                 )
-    raise NotModelledError("a convolution whose stride and padding its sizes do not say")
+    raise NotModelledError("no stride and padding lead from its input to its output")
 
 
 def _attention(call: Call, causal: bool, *, heads_first: bool) -> Operator:
-    """Return attention with query, key and value first: [batch, heads, seq, head_dim], or with the sequence first."""
+    """Return attention over query, key and value: [batch, heads, seq, head_dim], or with the sequence before heads."""
     q, k, v = (call.tensor(index) for index in range(3))
     if not len(q.dims) == len(k.dims) == len(v.dims) == 4:
-        raise NotModelledError("attention over sequences of different lengths, packed into one")
+        raise NotModelledError("it is attention over sequences of different lengths, packed into one")
     if q.dims[-1] != v.dims[-1]:
-        raise NotModelledError(f"attention with head_dim {q.dims[-1]} for queries and {v.dims[-1]} for values")
-    head, place = (1, 2) if heads_first else (2, 1)
+        raise NotModelledError(f"its head_dim is {q.dims[-1]} for queries and {v.dims[-1]} for values")
+    head, seq = (1, 2) if heads_first else (2, 1)
     return Attention(
         batch=q.dims[0],
         heads=q.dims[head],
         kv_heads=k.dims[head],
-        seq_q=q.dims[place],
-        seq_kv=k.dims[place],
+        seq_q=q.dims[seq],
+        seq_kv=k.dims[seq],
         head_dim=q.dims[3],
-        # one query sees everything in the model's alignment; PyTorch's is_causal aligns at the first key, so that it
-        # would see one: nobody asks for that
-        causal=causal and q.dims[place] > 1,
+        # a single query sees all keys in the model, which aligns at the last key; PyTorch's is_causal aligns at the
+        # first key, so that the query would see only that one, which no program means
+        causal=causal and q.dims[seq] > 1,
         dtype=q.dtype,
         kv_dtype=k.dtype,
     )
@@ -235,13 +238,13 @@ def sdpa_flash(call: Call) -> Operator:
 def sdpa_efficient(call: Call) -> Operator:
     """aten::_scaled_dot_product_efficient_attention(query, key, value, attn_bias, compute_log_sumexp, dropout_p, is_causal).
 
-    The cudnn and overrideable ones and aten::scaled_dot_product_attention differ in the place of is_causal only.
+    The cudnn and overrideable variants have is_causal in the same place.
     """  # noqa: E501 -- a signature
     return _attention(call, call.true(6), heads_first=True)
 
 
 def sdpa(call: Call) -> Operator:
-    """aten::scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal), kernels of its own."""
+    """aten::scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal), with its own kernels."""
     return _attention(call, call.true(5), heads_first=True)
 
 
@@ -253,13 +256,13 @@ def flash_forward(call: Call) -> Operator:
 def efficient_forward(call: Call) -> Operator:
     """aten::_efficient_attention_forward(query, key, value, bias, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, ...).
 
-    Then max_seqlen_k (since PyTorch 2.2), dropout_p and custom_mask_type, 0 for none; the dropout is the first number
-    with a point.
+    Then come max_seqlen_k (since PyTorch 2.2), dropout_p and custom_mask_type, which is 0 for none. The dropout is the
+    first number with a point.
     """
     values = [call.value(index) for index in range(6, 10)]
-    dropout = next((place for place, value in enumerate(values) if "." in value), None)
+    dropout = next((position for position, value in enumerate(values) if "." in value), None)
     if dropout is None or dropout + 1 >= len(values):
-        raise NotModelledError("attention that does not say whether it is causal")
+        raise NotModelledError("the trace does not say whether the attention is causal")
     return _attention(call, values[dropout + 1] not in ("", "0"), heads_first=False)
 
 
@@ -271,5 +274,5 @@ def cudnn_forward(call: Call) -> Operator:
 def flash_attn_package(call: Call) -> Operator:
     """flash_attn::_flash_attn_forward(q, k, v, dropout_p, softmax_scale, causal, window_left, window_right, ...)."""
     if any(left not in ((), (-1,)) for left in (call.ints(6), call.ints(7))):
-        raise NotModelledError("attention with a window")
+        raise NotModelledError("it is attention with a window")
     return _attention(call, call.true(5), heads_first=False)

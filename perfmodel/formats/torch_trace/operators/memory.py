@@ -1,8 +1,8 @@
-"""Calls of a framework's operators that move data more than they compute, as operators of the model.
+"""Maps calls that move data more than they compute to operators of the model.
 
-Elementwise operators, norms, reductions, copies, look-ups, optimizers, collectives and Triton's generated kernels.
-Each function takes a `Call` and returns the operator, or raises `NotModelledError` with the reason. Where a trace does
-not say how much a call moves, it is counted low: a bound made of it stays one.
+These are elementwise operators, norms, reductions, copies, look-ups, optimizers, collectives and Triton's generated
+kernels. Each function takes a `Call` and returns the operator, or raises `NotModelledError` with the reason. If a trace
+does not say how much a call moves, the least possible is counted, so that a bound stays a bound.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.formats.torch_trace.call import DTYPES, Call, NotModelledError, Shape, known
+from perfmodel.formats.torch_trace.call import DTYPES, Call, NotModelledError, Shape, modelled
 from perfmodel.operators import Operator
 from perfmodel.operators.all_gather import AllGather
 from perfmodel.operators.all_reduce import AllReduce
@@ -24,44 +24,47 @@ from perfmodel.operators.reduction import Reduction
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.operators.softmax import Softmax
 
+#: elements and ranks above this, 1e15, are damage
+_LARGEST = 2**50
+
 
 def elementwise(kind: str, out_dtype: str = "") -> Callable[[Call], Operator]:
-    """Return the mapping of an operator whose tensors broadcast against each other."""
+    """Return the mapping of an operator whose tensors broadcast."""
 
     def build(call: Call) -> Operator:
-        tensors = tuple(known(shape) for shape in call.all_tensors())
+        tensors = tuple(modelled(shape) for shape in call.all_tensors())
         return _elementwise(kind, tensors, out_dtype)
 
     return build
 
 
 def _elementwise(kind: str, tensors: Sequence[Shape], out_dtype: str = "") -> Operator:
-    """Return an operator over tensors that broadcast; those smaller than the result are read from cache.
+    """Return an operator over tensors that broadcast; those smaller than the result do not count as inputs.
 
-    Of mixed dtypes the inputs have the smallest; the result has the largest, unless ``out_dtype`` says otherwise.
+    If dtypes differ, the inputs get the smallest, and the result the largest unless ``out_dtype`` is given.
     """
     if not tensors:
-        raise NotModelledError("no shapes of tensors")
+        raise NotModelledError("no argument is a tensor")
     numel = _broadcast(tensors)
     full = [shape for shape in tensors if shape.distinct == numel]
     if not full:
-        raise NotModelledError("no input as large as the result: it broadcasts them all")
+        raise NotModelledError("it broadcasts all of its inputs")
     dtypes = sorted((shape.dtype for shape in full), key=dtype_bytes)
     return Elementwise(numel=numel, kind=kind, num_inputs=len(full), dtype=dtypes[0], out_dtype=out_dtype or dtypes[-1])
 
 
 def _broadcast(tensors: Sequence[Shape]) -> int:
-    """Return the number of elements of what shapes broadcast to."""
+    """Return the number of elements after broadcasting."""
     rank = max(len(shape.dims) for shape in tensors)
     axes = zip(*((1,) * (rank - len(shape.dims)) + shape.dims for shape in tensors), strict=True)
     sizes = [set(axis) - {1} for axis in axes]
     if any(len(different) > 1 for different in sizes):
-        raise NotModelledError("shapes that do not broadcast")
+        raise NotModelledError("its shapes do not broadcast")
     return math.prod(different.pop() for different in sizes if different)
 
 
 def unary(kind: str) -> Callable[[Call], Operator]:
-    """Return the mapping of an operator of which only the first argument is read."""
+    """Return the mapping of an operator that reads only its first argument."""
 
     def build(call: Call) -> Operator:
         return _elementwise(kind, (call.tensor(0),))
@@ -70,75 +73,74 @@ def unary(kind: str) -> Callable[[Call], Operator]:
 
 
 def where(call: Call) -> Operator:
-    """aten::where(condition, self, other): the condition is one byte an element and counts as a value, too low."""
+    """aten::where(condition, self, other); the condition, one byte an element, is not counted."""
     return _elementwise("where", (call.tensor(1), call.tensor(2)))
 
 
 def copy(call: Call) -> Operator:
-    """aten::copy_(self, src): a cast where the dtypes differ."""
+    """aten::copy_(self, src); a cast if the dtypes differ."""
     target, source = call.tensor(0), call.tensor(1)
     if source.distinct < target.numel:
-        raise NotModelledError("a copy of an expanded tensor, which writes more than it reads")
+        raise NotModelledError("it copies an expanded tensor, so that it writes more than it reads")
     kind = "copy" if source.dtype == target.dtype else "cast"
     return Elementwise(numel=target.numel, kind=kind, dtype=source.dtype, out_dtype=target.dtype)
 
 
 def joined(call: Call) -> Operator:
-    """aten::cat(tensors, dim), aten::stack: everything is read once and written once."""
+    """aten::cat(tensors, dim), aten::stack: reads and writes every element once."""
     dtype = _list_dtype(call, 0)
     return Elementwise(numel=sum(shape.numel for shape in _listed(call, 0)), kind="copy", dtype=dtype)
 
 
 def foreach(kind: str) -> Callable[[Call], Operator]:
-    """Return the mapping of an aten::_foreach_ operator: lists of tensors of equal sizes, and numbers."""
+    """Return the mapping of an aten::_foreach_ operator, whose arguments are numbers and lists of equal tensors."""
 
     def build(call: Call) -> Operator:
         lists = [argument for argument in call.arguments if isinstance(argument, tuple)]
         numel = sum(shape.numel for shape in _listed(call, 0))
-        same = [one for one in lists if sum(shape.numel for shape in one) == numel]
-        return Elementwise(numel=numel, kind=kind, num_inputs=len(same), dtype=_list_dtype(call, 0))
+        inputs = [tensors for tensors in lists if sum(shape.numel for shape in tensors) == numel]
+        return Elementwise(numel=numel, kind=kind, num_inputs=len(inputs), dtype=_list_dtype(call, 0))
 
     return build
 
 
 def foreach_copy(call: Call) -> Operator:
-    """aten::_foreach_copy_(self, src): src is read and self is written."""
+    """aten::_foreach_copy_(self, src): reads src and writes self."""
     return Elementwise(numel=sum(shape.numel for shape in _listed(call, 0)), kind="copy", dtype=_list_dtype(call, 0))
 
 
 def fused_adam(call: Call) -> Operator:
     """aten::_fused_adam_(self, grads, exp_avgs, exp_avg_sqs, ...), aten::_fused_adamw_.
 
-    Reads the weights, gradients and both moments, writes the weights and both moments: seven tensors are moved, which
-    the operator counts as six inputs and one output.
+    It reads the weights, gradients and both moments and writes the weights and both moments. These seven tensors count
+    as six inputs and one output.
     """
     numel = sum(shape.numel for shape in _listed(call, 0))
     return Elementwise(numel=numel, kind="fma", num_inputs=6, dtype=_list_dtype(call, 0))
 
 
 def _listed(call: Call, index: int) -> tuple[Shape, ...]:
-    """Return a list of tensors, whose dtypes the trace may not hold."""
-    found = call.arguments[index] if index < len(call.arguments) else None
-    if isinstance(found, Shape):
-        found = (found,)
-    if not found or sum(shape.numel for shape in found) < 1:
-        raise NotModelledError(f"argument {index} of {call.name} is no list of tensors")
-    return found
+    """Return an argument that has to be a list of tensors, whose dtypes the trace may not have."""
+    argument = call.argument(index)
+    tensors = (argument,) if isinstance(argument, Shape) else argument
+    if not tensors or sum(shape.numel for shape in tensors) < 1:
+        raise NotModelledError(f"argument {index} of {call.name} is not a list of tensors")
+    return tensors
 
 
 def _list_dtype(call: Call, index: int) -> str:
-    """Return the dtype that all tensors of a list have."""
-    said = {known(shape).dtype for shape in _listed(call, index)}
-    if len(said) > 1:
-        raise NotModelledError(f"a list of tensors of dtypes {', '.join(sorted(said))}")
-    return said.pop()
+    """Return the one dtype of all tensors in a list."""
+    dtypes = {modelled(shape).dtype for shape in _listed(call, index)}
+    if len(dtypes) > 1:
+        raise NotModelledError(f"its tensors have the dtypes {', '.join(sorted(dtypes))}")
+    return dtypes.pop()
 
 
 def _rows(axes: tuple[int, ...], *, of: Shape) -> tuple[int, int]:
-    """Return independent rows, and the elements of each, of a tensor that is worked through along some axes."""
+    """Return the number of independent rows, and the elements of each, for work along some axes of a tensor."""
     rank = len(of.dims)
     if any(not -rank <= axis < rank for axis in axes):
-        raise NotModelledError(f"axes {axes} of a tensor of {rank}")
+        raise NotModelledError(f"it works along the axes {axes} of a tensor with {rank}")
     cols = math.prod(of.dims[axis] for axis in {axis % rank for axis in axes}) if axes else of.numel
     return of.numel // cols, cols
 
@@ -148,7 +150,7 @@ def softmax(call: Call) -> Operator:
     x = call.tensor(0)
     axes = call.ints(1)
     if len(axes) != 1:
-        raise NotModelledError("a softmax whose axis the trace does not hold")
+        raise NotModelledError("the trace does not say the axis of the softmax")
     rows, cols = _rows(axes, of=x)
     return Softmax(rows=rows, cols=cols, dtype=x.dtype)
 
@@ -162,8 +164,8 @@ def layer_norm(call: Call) -> Operator:
 def batch_norm(call: Call) -> Operator:
     """aten::native_batch_norm(input, weight, bias, ...), aten::cudnn_batch_norm: reads the input, writes the result.
 
-    Counted low: in training the statistics need a pass over the input before the first result, from a cache at best.
-    A multiplication and an addition an element are the least that it computes.
+    This is the least. In training, the statistics take a pass over the input before the first result, from a cache at
+    best. The least computation is a multiplication and an addition an element.
     """
     return _elementwise("fma", (call.tensor(0),))
 
@@ -171,7 +173,7 @@ def batch_norm(call: Call) -> Operator:
 def batch_norm_backward(call: Call) -> Operator:
     """aten::native_batch_norm_backward(grad_out, input, ...), aten::cudnn_batch_norm_backward(input, grad_out, ...).
 
-    Reads both and writes the gradient of the input, once each: counted low, as `batch_norm`.
+    Reads both and writes the gradient of the input, once each, which is the least as for `batch_norm`.
     """
     return _elementwise("fma", (call.tensor(0), call.tensor(1)))
 
@@ -183,18 +185,18 @@ def rms_norm(call: Call) -> Operator:
 
 
 def _norm(call: Call) -> tuple[int, int, str]:
-    """Return rows, columns and dtype of a norm; the columns are as many as it has weights, where it has any."""
+    """Return rows, columns and dtype of a norm; it has a column for each weight, if it has weights."""
     x, weight = call.tensor(0), call.optional(2)
     cols = weight.numel if weight is not None else math.prod(call.ints(1))
     if cols < 1 or x.numel % cols:
-        raise NotModelledError(f"a norm over {cols} of {x.numel} elements")
+        raise NotModelledError(f"it is a norm over {cols} of {x.numel} elements")
     return x.numel // cols, cols, x.dtype
 
 
 def reduction(call: Call) -> Operator:
-    """aten::sum(self, dim, keepdim, dtype), aten::mean and their like; without axes over everything.
+    """aten::sum(self, dim, keepdim, dtype), aten::mean and similar ones; without axes over all elements.
 
-    aten::sum(self, dtype) has two arguments, and none of them is an axis; aten::max(self, other) is elementwise.
+    aten::sum(self, dtype) has two arguments, neither of which is an axis; aten::max(self, other) is elementwise.
     """
     x = call.tensor(0)
     if call.optional(1) is not None:
@@ -217,68 +219,68 @@ def embedding(call: Call) -> Operator:
 
 
 def index_select(call: Call) -> Operator:
-    """aten::index_select(self, dim, index): along the first axis of a matrix it is what an embedding does."""
+    """aten::index_select(self, dim, index), which along the first axis of a matrix is an embedding."""
     if call.ints(1) != (0,):
-        raise NotModelledError("an index_select along another axis than the first")
+        raise NotModelledError("it selects along another axis than the first")
     return _embedding(call.tensor(0), call.tensor(2))
 
 
 def _embedding(table: Shape, index: Shape) -> Operator:
     if len(table.dims) != 2:
-        raise NotModelledError(f"a table of shape {table.text()}")
-    # how many different rows are looked up is not in the trace; one at least, so that the bound stays one
+        raise NotModelledError(f"its table has the shape {table.text()}")
+    # the trace does not say how many different rows are read; one is the least
     return Embedding(tokens=index.numel, vocab=table.dims[0], dim=table.dims[1], unique=1, dtype=table.dtype)
 
 
 def triton_pointwise(call: Call) -> Operator:
-    """triton_poi_...(tensors, xnumel): TorchInductor's fused elementwise kernels, by the tensors that they move."""
+    """triton_poi_...(tensors, xnumel), TorchInductor's fused elementwise kernels, by the tensors that they move."""
     return _triton(call, call.ints(_last(call)))
 
 
 def triton_reduction(call: Call) -> Operator:
-    """triton_red_... and triton_per_...(tensors, xnumel, rnumel): fused reductions, by the tensors that they move."""
+    """triton_red_... and triton_per_...(tensors, xnumel, rnumel), fused reductions, by the tensors that they move."""
     last = _last(call)
     sizes = (*call.ints(last - 1), *call.ints(last))
     if len(sizes) == 2 and sum(shape.numel >= math.prod(sizes) for shape in call.all_tensors()) == 1:
         return Reduction(
-            rows=sizes[0], cols=sizes[1], dtype=known(max(call.all_tensors(), key=lambda s: s.numel)).dtype
+            rows=sizes[0], cols=sizes[1], dtype=modelled(max(call.all_tensors(), key=lambda s: s.numel)).dtype
         )
     return _triton(call, sizes)
 
 
 def _last(call: Call) -> int:
-    """Return the place of the last argument that has a value."""
-    return max((place for place, value in enumerate(call.values) if value.strip()), default=-1)
+    """Return the position of the last argument with a value."""
+    return max((position for position, value in enumerate(call.values) if value.strip()), default=-1)
 
 
 def _triton(call: Call, sizes: tuple[int, ...]) -> Operator:
-    """Return a copy that moves each tensor of the kernel's size once; what it reads and writes counts once, too low."""
+    """Return a copy that moves each tensor of the kernel's size once; one that is read and written counts once."""
     numel = math.prod(sizes)
-    full = [known(shape) for shape in call.all_tensors() if shape.distinct >= numel]
+    full = [modelled(shape) for shape in call.all_tensors() if shape.distinct >= numel]
     if not sizes or numel < 1 or len(full) < 2:
-        raise NotModelledError("a generated kernel that the trace tells too little about")
+        raise NotModelledError("the trace does not say the sizes of the generated kernel")
     dtypes = sorted((shape.dtype for shape in full), key=dtype_bytes)
     return Elementwise(numel=numel, kind="copy", num_inputs=len(full) - 1, dtype=dtypes[0])
 
 
 def collective(name: str, elements: tuple[float, float], group_size: float, dtype: str) -> Operator:
-    """Return a collective by its name in the trace, elements of a rank before and after, ranks, and dtype.
+    """Return a collective from its name in the trace, the elements of a rank before and after, ranks and dtype.
 
     Raises
     ------
     NotModelledError
-        For one that the model does not have, or whose size the trace does not hold.
+        When the model does not have it, or the trace does not say its size.
     """
     kind = name.lower().strip("_").replace("_", "").removesuffix("coalesced")
     kind = kind.removesuffix("base").removesuffix("intotensor").removesuffix("tensor").removesuffix("single")
-    known_dtype = DTYPES.get(dtype.lower())
+    model_dtype = DTYPES.get(dtype.lower())
     operator = _COLLECTIVES.get(kind)
     if operator is None:
-        raise NotModelledError(f"the collective {name}")
-    if known_dtype is None or not max(elements) > 0 or not group_size >= 1 or max(*elements, group_size) > 2**50:
-        raise NotModelledError(f"a message of {name} whose size the trace does not hold")
-    # the whole buffer of a rank is the larger of what it holds before and after, see `Collective`
-    return operator(bytes=max(elements) * dtype_bytes(known_dtype), num_gpus=group_size, dtype=known_dtype)
+        raise NotModelledError(f"the model has no collective {name}")
+    if model_dtype is None or not max(elements) > 0 or not group_size >= 1 or max(*elements, group_size) > _LARGEST:
+        raise NotModelledError(f"the trace does not say the size of the {name}")
+    # the whole buffer of a rank is the larger of the two, see `Collective`
+    return operator(bytes=max(elements) * dtype_bytes(model_dtype), num_gpus=group_size, dtype=model_dtype)
 
 
 _COLLECTIVES: dict[str, Callable[..., Operator]] = {

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import InputFileError
 from perfmodel.formats.nsys import stats as nsys_stats
-from perfmodel.profile.timeline import COPY, DEVICE_TO_HOST, HOST_TO_DEVICE, KERNEL, LAUNCH, MEMCPY
+from perfmodel.profile.timeline import CallKind, CopyDirection
 
 KERNELS = """Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
 75.0,3000,3,1000.0,1000.0,900,1100,100.0,"void f<int, 4>(float *, int)"
@@ -191,12 +192,12 @@ def test_a_trace_has_a_time_line_with_copies_calls_and_launches(read):
     # the first event is the cudaMemcpy at 500 ns; the GPU's events start 0.5, 59.5 and 69.5 us behind it
     assert gpu.start_s == pytest.approx([0.5e-6, 59.5e-6, 69.5e-6])
     assert gpu.duration_s == pytest.approx([50e-6, 4e-6, 1e-6])
-    assert gpu.category.tolist() == [MEMCPY, KERNEL, MEMCPY]
-    assert gpu.direction.tolist() == [HOST_TO_DEVICE, -1, DEVICE_TO_HOST]
+    assert gpu.category.tolist() == [EventKind.MEMCPY.code, EventKind.KERNEL.code, EventKind.MEMCPY.code]
+    assert gpu.direction.tolist() == [CopyDirection.HOST_TO_DEVICE, -1, CopyDirection.DEVICE_TO_HOST]
     assert gpu.pinned.tolist() == [0, -1, 1]
     assert gpu.bytes == pytest.approx([8.389e6, np.nan, 4e3], nan_ok=True)
     assert (gpu.device.tolist(), gpu.stream.tolist()) == ([1, 1, 1], [7, 7, 9])
-    assert api.category.tolist() == [COPY, LAUNCH]
+    assert api.category.tolist() == [CallKind.COPY, CallKind.LAUNCH]
     # the copy to the host has no call in the file
     assert gpu.launch.tolist() == [0, 1, -1]
     assert profile.timeline.window_s == pytest.approx((0.0, 70.5e-6))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats import read_profile
 from perfmodel.formats.torch_trace import file as _trace_source
 from perfmodel.formats.torch_trace import reader as torch_trace
-from perfmodel.profile.timeline import COMMUNICATION, KERNEL
 
 MIB = 2**20
 BERT = ("tracelens_h100_bert-small", "h100_bert-small")
@@ -71,7 +71,7 @@ def test_every_trace_reads_with_its_counts(trace, name):
     gpu = profile.timeline.gpu
     events, kernels, span_ms, sum_ms = COUNTS[name]
     assert len(gpu) == events
-    assert np.isin(gpu.category, (KERNEL, COMMUNICATION)).sum() == kernels
+    assert np.isin(gpu.category, (EventKind.KERNEL.code, EventKind.COMMUNICATION.code)).sum() == kernels
     assert 1e3 * (gpu.end_s.max() - gpu.start_s.min()) == pytest.approx(span_ms, abs=1e-3)
     assert 1e3 * gpu.duration_s.sum() == pytest.approx(sum_ms, abs=1e-3)
     counted = gpu.duration_s[profile.timeline.in_window()].sum()
@@ -85,7 +85,7 @@ def test_busy_idle_and_total_are_those_of_tracelens(trace, report, name, referen
     gpu, counted = profile.timeline.gpu, profile.timeline.in_window()
     said = {row["type"]: float(row["time ms"]) for row in report(reference, "gpu_timeline")}
     start, end = gpu.start_s[counted], gpu.end_s[counted]
-    kernels = gpu.category[counted] == KERNEL
+    kernels = gpu.category[counted] == EventKind.KERNEL.code
     assert 1e3 * busy_s(start, end) == pytest.approx(said["busy_time"], abs=1e-3)
     assert 1e3 * (end.max() - start.min()) == pytest.approx(said["total_time"], abs=1e-3)
     # theirs counts memsets as computation
@@ -202,7 +202,7 @@ def test_nearly_all_of_the_reference_traces_is_modelled(trace, name, reference):
 
 def test_the_gap_of_ten_seconds_is_there(trace):
     gpu = trace("hta_alexnet_a100_big_gaps").timeline.gpu
-    kernels = gpu.category == KERNEL
+    kernels = gpu.category == EventKind.KERNEL.code
     gaps = [after - before for before, after in pairwise(np.sort(gpu.start_s[kernels]))]
     assert max(gaps) == pytest.approx(10.9, abs=0.1)
     assert busy_s(gpu.start_s[kernels], gpu.end_s[kernels]) < 2e-3 * 12.8

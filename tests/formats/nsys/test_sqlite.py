@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.formats.detect import ReadOptions
 from perfmodel.formats.nsys import sqlite as nsys_sqlite
-from perfmodel.profile.timeline import COMMUNICATION, DEVICE_TO_HOST, HOST_TO_DEVICE, LAUNCH, MEMCPY, SYNC
+from perfmodel.profile.timeline import CallKind, CopyDirection
 
 PID = 7 << 24
 TID = PID + 5
@@ -69,7 +70,7 @@ def read(tmp_path):
 def test_a_kernel_belongs_to_the_call_of_its_process_with_its_correlation(read):
     timeline = read(BASE).timeline
     assert timeline.gpu.launch.tolist() == [1, -1]
-    assert timeline.api.category.tolist() == [LAUNCH, LAUNCH, SYNC]
+    assert timeline.api.category.tolist() == [CallKind.LAUNCH, CallKind.LAUNCH, CallKind.SYNC]
     # the clock starts at the first event, 500 ns
     assert timeline.gpu.start_s == pytest.approx([1.5e-6, 8.5e-6])
     assert timeline.window_s == pytest.approx((0.0, 9.5e-6))
@@ -92,9 +93,9 @@ def test_tables_that_were_not_traced_are_not_there(read):
 def test_copies_have_bytes_directions_and_a_kind_of_memory(read):
     profile = read(BASE | COPIES)
     gpu = profile.timeline.gpu
-    copies = gpu.category == MEMCPY
+    copies = gpu.category == EventKind.MEMCPY.code
     assert gpu.bytes[copies].tolist() == [4096, 1024]
-    assert gpu.direction[copies].tolist() == [HOST_TO_DEVICE, DEVICE_TO_HOST]
+    assert gpu.direction[copies].tolist() == [CopyDirection.HOST_TO_DEVICE, CopyDirection.DEVICE_TO_HOST]
     assert gpu.pinned[copies].tolist() == [0, 1]
     entries = {entry.name: entry for entry in profile.entries}
     up, down = entries["[CUDA memcpy Host-to-Device] 4.096 kB"], entries["[CUDA memcpy Device-to-Host] 1.024 kB"]
@@ -143,7 +144,7 @@ def test_a_wait_whose_call_was_not_traced_is_a_call(read):
     }
     profile = read(BASE | waits)
     # 1 us of cudaStreamSynchronize and 1 us of the stream sync without a call; a stream's wait holds no CPU
-    assert profile.timeline.api.duration_s[profile.timeline.api.category == SYNC].sum() == pytest.approx(2e-6)
+    assert profile.timeline.api.duration_s[profile.timeline.api.category == CallKind.SYNC].sum() == pytest.approx(2e-6)
     assert any("took 2 us" in note for note in profile.notes)
 
 
@@ -233,15 +234,15 @@ def test_two_gpus_of_megatron(data_dir):
     assert sums["communication"] == pytest.approx(25401752e-9, rel=1e-12)
     assert (sums["memcpy"], sums["memset"]) == (pytest.approx(5692087e-9), pytest.approx(213408e-9))
     for device, time_s in ((0, 270875926e-9), (1, 264324724e-9)):
-        on = (gpu.device == device) & np.isin(gpu.category, (0, COMMUNICATION))
+        on = (gpu.device == device) & np.isin(gpu.category, (0, EventKind.COMMUNICATION.code))
         assert gpu.duration_s[on].sum() == pytest.approx(time_s)
     # 4,010 kernels, 1,020 copies, 269 memsets; 8,046,134,272 B between GPUs and 272 B from the host, pageable
     assert len(gpu) == 4010 + 1020 + 269
-    assert np.nansum(gpu.bytes[gpu.direction == HOST_TO_DEVICE]) == 272
-    assert (gpu.pinned[gpu.direction == HOST_TO_DEVICE] == 0).all()
+    assert np.nansum(gpu.bytes[gpu.direction == CopyDirection.HOST_TO_DEVICE]) == 272
+    assert (gpu.pinned[gpu.direction == CopyDirection.HOST_TO_DEVICE] == 0).all()
     # by SQL, 3,986 kernels have a call; cudaStreamSynchronize took 324,534,733 ns
-    assert np.count_nonzero(gpu.launch[np.isin(gpu.category, (0, COMMUNICATION))] >= 0) == 3986
-    assert api.duration_s[api.category == SYNC].sum() == pytest.approx(324534733e-9)
+    assert np.count_nonzero(gpu.launch[np.isin(gpu.category, (0, EventKind.COMMUNICATION.code))] >= 0) == 3986
+    assert api.duration_s[api.category == CallKind.SYNC].sum() == pytest.approx(324534733e-9)
     assert (len(profile.timeline.ops), len(profile.timeline.annotations)) == (18656, 462)
     assert profile.notes[0] == "The entries of the profile are sums over 2 devices that work side by side."
 

@@ -63,9 +63,9 @@ def test_the_trace_is_good(path):
         (b"\0" * 5000, "NUL bytes"),
         (TRACE[:-1], "is cut off"),
         (TRACE[: len(TRACE) // 2], "is cut off"),
-        (TRACE.replace(b'"traceEvents"', b'"events"'), 'holds no list "traceEvents"'),
-        (b'{"schemaVersion": 1, "traceEvents": null}', 'holds no list "traceEvents"'),
-        (b'{"schemaVersion": 1, "traceEvents": {"a": 1}}', 'holds no list "traceEvents"'),
+        (TRACE.replace(b'"traceEvents"', b'"events"'), 'has no list "traceEvents"'),
+        (b'{"schemaVersion": 1, "traceEvents": null}', 'has no list "traceEvents"'),
+        (b'{"schemaVersion": 1, "traceEvents": {"a": 1}}', 'has no list "traceEvents"'),
         (b'{"schemaVersion": 1, "traceEvents": []}', "neither GPU work nor operators"),
         (TRACE.replace(b": 9", b": nine"), "is not valid JSON"),
         (TRACE.replace(b"sgemm", b"\xff\xfe"), "is not valid JSON"),
@@ -74,8 +74,8 @@ def test_the_trace_is_good(path):
         (gzip.compress(TRACE, mtime=0)[:30], "is not a whole gzip file"),
         (gzip.compress(TRACE, mtime=0)[:-8] + b"\0" * 8, "is not a whole gzip file"),
         (gzip.compress(b"", mtime=0), "the file is empty"),
-        (TRACE.replace(b'"dur"', b'"dauer"'), "left out: 5 x an event without a duration"),
-        (TRACE.replace(b'"dur": ', b'"dur": -'), "left out: 5 x an event with a negative time"),
+        (TRACE.replace(b'"dur"', b'"dauer"'), "left out: 5 x event without a duration"),
+        (TRACE.replace(b'"dur": ', b'"dur": -'), "left out: 5 x event with a negative time"),
         (b'{"schemaVersion": 1, "traceEvents": ' + b"[" * 50_000, "JSON|nested|cut off"),
     ],
 )
@@ -127,14 +127,14 @@ def test_events_with_odd_fields_are_counted_and_the_rest_is_read(path):
     profile = read_profile(path)
     assert profile.total_time_s == pytest.approx(6e-6)
     assert profile.skipped == {
-        "an event with a field of the wrong type": 4,
-        "an event without a duration": 1,
-        "an event that is no complete one (ph is not X)": 1,
-        "an event with a negative time": 1,
-        "an event with an impossible time": 1,
-        "an event without a start": 1,
+        "event with a field of the wrong type": 4,
+        "event without a duration": 1,
+        "event that is not complete (ph is not X)": 1,
+        "event with a negative time": 1,
+        "event with an impossible time": 1,
+        "event without a start": 1,
     }
-    assert any("Left out: 4 x an event with a field of the wrong type" in note for note in profile.notes)
+    assert any("Left out: 4 x event with a field of the wrong type" in note for note in profile.notes)
 
 
 def test_nan_and_infinity_of_the_profiler_are_read_as_nothing(path):

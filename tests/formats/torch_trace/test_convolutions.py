@@ -67,8 +67,8 @@ def test_the_gradients_of_a_convolution_are_convolutions(asked, count):
 
 def test_gradients_that_nothing_says_are_asked_for_are_not_modelled():
     name = "aten::convolution_backward"
-    assert "does not name" in refused(name, MADE_FROM, values=[*GRADIENT, "[False, False, True]"])
-    assert "does not hold the values" in refused(name, MADE_FROM)
+    assert "which gradients" in refused(name, MADE_FROM, values=[*GRADIENT, "[False, False, True]"])
+    assert "no values" in refused(name, MADE_FROM)
     assert "transposed" in refused(name, MADE_FROM, values=[*GRADIENT[:7], "True", *GRADIENT[8:], "[True, True, True]"])
 
 
@@ -120,9 +120,9 @@ def test_two_sizes_do_not():
 
 def test_convolutions_that_are_not_modelled():
     values = ["", "", "", "[2, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
-    assert "stride that differs by direction" in refused("aten::convolution", CONV, values=values)
+    assert "the stride differs by direction" in refused("aten::convolution", CONV, values=values)
     assert "transposed" in refused("aten::convolution", CONV, values=[*values[:6], "True", *values[7:]])
-    assert "does not hold the values" in refused("aten::cudnn_convolution", CONV)
+    assert "no values" in refused("aten::cudnn_convolution", CONV)
     assert "3 dimensions" in refused("aten::convolution", [[1, 2, 3, 4, 5], [2, 2, 1, 1, 1]], values=values)
     # a filter larger than the image: the operator itself refuses
     large = [[1, 1, 2, 2], [1, 1, 9, 9]]

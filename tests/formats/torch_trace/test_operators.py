@@ -1,4 +1,4 @@
-"""Calls of PyTorch's operators as operators of the model: shapes and FLOP by hand, and why others are not modelled."""
+"""Calls of PyTorch's operators as operators of the model: shapes and FLOP by hand, and reasons for the others."""
 
 import json
 
@@ -120,7 +120,7 @@ def test_attention_that_is_not_modelled():
     assert "packed into one" in refused("aten::_flash_attention_forward", packed, values=[""] * 10)
     assert "no operator for aten::_flash_attention_backward" in refused("aten::_flash_attention_backward", packed)
     latent = [[1, 8, 5, 192], [1, 8, 5, 192], [1, 8, 5, 128]]
-    assert "head_dim 192" in refused("aten::_scaled_dot_product_flash_attention", latent, values=[""] * 6)
+    assert "its head_dim is 192" in refused("aten::_scaled_dot_product_flash_attention", latent, values=[""] * 6)
     values = ["", "", "", "0.", "0.1", "True", "128", "0"]
     assert "window" in refused("flash_attn::_flash_attn_forward", [[1, 5, 8, 64]] * 3, values=values)
 
@@ -152,7 +152,7 @@ def test_expanded_tensors_are_read_once():
     operator = mapped("aten::add", [[4, 8], [4, 8]], [FLOAT] * 2, strides=[[8, 1], [0, 1]])
     assert operator.num_inputs == 1
     assert "expanded" in refused("aten::copy_", [[4, 8], [4, 8]], [FLOAT] * 2, strides=[[8, 1], [0, 1]])
-    assert "broadcasts them all" in refused("aten::mul", [[4, 1], [1, 8]], [FLOAT] * 2)
+    assert "broadcasts all" in refused("aten::mul", [[4, 1], [1, 8]], [FLOAT] * 2)
     assert "do not broadcast" in refused("aten::mul", [[4], [3]], [FLOAT] * 2)
 
 
@@ -237,8 +237,8 @@ def test_collectives(name, elements, op, size):
 def test_reasons():
     assert "record_shapes" in refused("aten::mm", [])
     assert "(c10::complex<float>)" in refused("aten::mm", [[2, 2], [2, 2]], ["c10::complex<float>"] * 2)
-    assert "no product" in refused("aten::mm", [[2, 3], [2, 2]])
-    assert "without elements" in refused("aten::mm", [[0, 3], [3, 2]])
+    assert "do not form a product" in refused("aten::mm", [[2, 3], [2, 2]])
+    assert "no elements" in refused("aten::mm", [[0, 3], [3, 2]])
 
 
 def test_names_say_shapes_and_dtypes():

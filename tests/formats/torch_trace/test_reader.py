@@ -5,9 +5,10 @@ import json
 
 import pytest
 
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import UsageError
 from perfmodel.formats import read_profile, read_profiles
-from perfmodel.profile.timeline import COMMUNICATION, DEVICE_TO_HOST
+from perfmodel.profile.timeline import CopyDirection
 
 
 def event(cat, name, ts, dur, tid=1, **args):
@@ -126,7 +127,7 @@ def test_copies_are_told_apart_by_size_and_have_their_direction(read):
     assert (first.calls, first.op.bytes, first.op.direction, first.op.pinned) == (2, 4096, "h2d", False)
     assert (second.calls, second.op.bytes, second.op.direction, second.op.pinned) == (1, 8, "d2h", True)
     assert first.name == "Memcpy HtoD (Pageable -> Device) 4.096 kB by aten::copy_"
-    assert profile.timeline.gpu.direction.tolist() == [0, 0, DEVICE_TO_HOST]
+    assert profile.timeline.gpu.direction.tolist() == [0, 0, CopyDirection.DEVICE_TO_HOST]
 
 
 def test_the_bytes_of_a_rocm_copy_stand_at_its_call_as_text(read):
@@ -152,7 +153,7 @@ def test_collectives_have_their_message_and_ranks(read):
             4000,
             8,
         )
-        assert profile.timeline.gpu.category.tolist() == [COMMUNICATION]
+        assert profile.timeline.gpu.category.tolist() == [EventKind.COMMUNICATION.code]
 
 
 STEPPED = (
@@ -194,7 +195,7 @@ def test_work_inside_other_work_of_its_stream_counts_once(read):
     # streams 7 and 8 overlap, as they may; on stream 7 the second lies inside the first, and the third overlaps its end
     profile = read(kernel("a", 0, 50), kernel("b", 10, 20), kernel("c", 48, 10), kernel("d", 5, 10, stream=8))
     assert {e.name for e in profile.entries} == {"a", "c", "d"}
-    assert profile.skipped == {"a piece of GPU work inside another one of its stream": 1}
+    assert profile.skipped == {"piece of GPU work inside another one of its stream": 1}
 
 
 def test_a_run_on_the_cpu_has_operators_by_their_own_time(read):

@@ -1,18 +1,10 @@
-"""Nesting of ranges and what names say, by hand."""
+"""Nesting of ranges, by hand and against the definition."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.formats.kernel_names import (
-    api_category,
-    copy_direction,
-    copy_pinned,
-    gpu_category,
-    kernel_dtype,
-)
 from perfmodel.formats.nesting import innermost, parents, self_time
-from perfmodel.profile.timeline import COPY, KERNEL, LAUNCH, MEMCPY, SYNC
 
 
 def test_nesting_by_hand():
@@ -26,17 +18,19 @@ def test_nesting_by_hand():
     assert innermost(start, end, thread, moments, np.array([1, 1, 1, 1, 2, 3])).tolist() == [2, 0, 3, -1, 4, -1]
 
 
-def test_names_say_what_runs():
-    assert [api_category(n) for n in ("cudaLaunchKernelExC", "hipGraphLaunch", "cuLaunchKernel")] == [LAUNCH] * 3
-    assert api_category("cudaStreamSynchronize") == SYNC
-    assert api_category("hipMemcpyWithStream") == COPY
-    assert gpu_category("kernel", "__amd_rocclr_copyBuffer") == MEMCPY
-    assert gpu_category("kernel", "ampere_sgemm_128x64_nn") == KERNEL
-    assert (copy_direction("Memcpy PtoP (Device -> Device)"), copy_pinned("Memcpy PtoP")) == (2, -1)
-    assert kernel_dtype("ampere_sgemm_128x64_nn") == "float"
-    assert kernel_dtype("volta_scudnn_128x64_relu_interior_nn_v1") == "float"
-    assert kernel_dtype("void f<c10::Half, float>(int)") == "c10::Half"
-    assert kernel_dtype("cub::DeviceScanKernel") == ""
+def test_a_range_that_outlasts_the_outer_one_is_inside_all_the_same():
+    # times are rounded, so that an inner range may seem to end after the outer one: [0, 10] and [4, 11]
+    parent = parents(np.array([0.0, 4.0]), np.array([10.0, 11.0]), np.array([1, 1]))
+    assert parent.tolist() == [-1, 0]
+    # two inner ranges of 6 and 7 in one of 10: the time outside them is 0, not -3
+    assert self_time(np.array([10.0, 6.0, 7.0]), np.array([-1, 0, 0])).tolist() == [0, 6, 7]
+
+
+def test_nothing_is_inside_nothing():
+    empty, none = np.empty(0), np.empty(0, dtype=np.int64)
+    assert parents(empty, empty, none).size == 0
+    assert innermost(empty, empty, none, np.array([1.0]), np.array([0])).tolist() == [-1]
+    assert self_time(empty, none).size == 0
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12), st.integers(0, 1)), min_size=1, max_size=14)

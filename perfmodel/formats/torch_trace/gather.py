@@ -1,0 +1,233 @@
+"""Gathers the events of a trace, piece by piece, into columns; texts become numbers into lists."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.vocabulary import EventKind
+from perfmodel.formats.interned import Interned
+from perfmodel.formats.kernel_names import call_kind, copy_direction, copy_pinned, event_kind
+from perfmodel.formats.text.numbers import LONGEST_TIME_S
+from perfmodel.formats.torch_trace.columns import (
+    ApiColumns,
+    CallTexts,
+    EventColumns,
+    GpuColumns,
+    Message,
+    OpColumns,
+    RangeColumns,
+    Recorded,
+)
+from perfmodel.formats.torch_trace.events import Arguments, Event
+from perfmodel.profile.timeline import Floats, Ints
+
+#: `Event.cat` in lower case. "concurrent_kernel" and "operator" are of 2021; mtia are Meta's chips.
+_GPU = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "concurrent_kernel", "mtia_ccp_events")
+_API = ("cuda_runtime", "cuda_driver", "runtime", "privateuse1_runtime", "privateuse1_driver", "xpu_runtime",
+        "xpu_driver", "mtia_runtime")  # fmt: skip
+#: microseconds since 1970 are 1.8e15 today, and some profilers write nanoseconds there
+_LATEST_US = 1e19
+#: sizes of copies above this are damage: float64 no longer holds every whole number
+_LARGEST_SIZE = 2**53
+_NO_ARGUMENTS = Arguments()
+#: the texts of an operator without shapes
+_NO_CALL = (b"", b"", b"", b"")
+
+_Columns = TypeVar("_Columns", bound=EventColumns)
+
+
+class Gathered:
+    """Collects events piece by piece.
+
+    Attributes
+    ----------
+    skipped : reason -> number of skipped events.
+    """
+
+    def __init__(self, skipped: Counter[str]) -> None:
+        self.skipped = skipped
+        self.names, self.threads = Interned[str](), Interned[tuple[Any, Any]]()
+        self.calls, self.collectives = Interned[tuple[bytes, ...]](), Interned[tuple[Any, ...]]()
+        self._parts: dict[str, list[EventColumns]] = {kind: [] for kind in _BUILDERS}
+
+    def add(self, events: list[Event]) -> None:
+        """Add a piece of the trace."""
+        buckets: defaultdict[str | None, list[Event]] = defaultdict(list)
+        for event in events:
+            buckets[event.cat].append(event)
+        for category, bucket in buckets.items():
+            kind = _KINDS.get((category or "").lower())
+            if kind is not None:
+                self._parts[kind].append(self._columns(kind, bucket))
+
+    def recorded(self) -> Recorded:
+        """Return everything that was added."""
+        return Recorded(
+            gpu=self._all("gpu", GpuColumns),
+            api=self._all("api", ApiColumns),
+            ops=self._all("ops", OpColumns),
+            annotations=self._all("annotations", RangeColumns),
+            gpu_annotations=self._all("gpu_annotations", RangeColumns),
+            python=self._all("python", RangeColumns),
+            names=tuple(self.names),
+            calls=tuple(CallTexts(*texts) for texts in self.calls),
+            collectives=tuple(Message(*message) for message in self.collectives),
+        )
+
+    def _all(self, kind: str, columns: type[_Columns]) -> _Columns:
+        parts = self._parts.pop(kind) or [self._columns(kind, [])]
+        return columns.joined([part for part in parts if isinstance(part, columns)])
+
+    def _columns(self, kind: str, bucket: list[Event]) -> EventColumns:
+        complete = [event for event in bucket if event.ph == "X"]
+        if len(complete) < len(bucket):
+            self.skipped["event that is not complete (ph is not X)"] += len(bucket) - len(complete)
+        start_us = np.array([event.ts for event in complete], dtype=np.float64)
+        duration_us = np.array([event.dur for event in complete], dtype=np.float64)
+        good = self._plausible(start_us, duration_us)
+        if not good.all():
+            complete = [event for event, is_good in zip(complete, good.tolist(), strict=True) if is_good]
+            start_us, duration_us = start_us[good], duration_us[good]
+        name = self.names.numbers([event.name or "(unnamed)" for event in complete])
+        return _BUILDERS[kind](self, complete, (start_us, duration_us, name))
+
+    def _plausible(self, start_us: Floats, duration_us: Floats) -> NDArray[np.bool_]:
+        """Return which events have possible times, and count the others."""
+        with np.errstate(invalid="ignore"):
+            checks = {
+                "event without a start": np.isnan(start_us),
+                "event without a duration": np.isnan(duration_us) & ~np.isnan(start_us),
+                "event with a negative time": (start_us < 0) | (duration_us < 0),
+                "event with an impossible time": (start_us > _LATEST_US) | (duration_us > 1e6 * LONGEST_TIME_S),
+            }
+        good = np.ones(start_us.size, dtype=bool)
+        for reason, bad in checks.items():
+            if bad.any():
+                self.skipped[reason] += int((bad & good).sum())
+                good &= ~bad
+        return good
+
+    def thread_numbers(self, events: list[Event]) -> Ints:
+        """Return the number of each event's process and thread."""
+        return self.threads.numbers([(event.pid, event.tid) for event in events])
+
+    def collective_numbers(self, arguments: list[Arguments]) -> Ints:
+        """Return the number of each event's collective, or -1."""
+        number = self.collectives
+        return _ints(
+            [
+                -1
+                if a.collective is None
+                else number[(a.collective, a.elements_in, a.elements_out, a.group_size, bytes(a.dtype))]
+                for a in arguments
+            ]
+        )
+
+
+#: start, duration and name, which events of every kind have
+_Common = tuple[Floats, Floats, Ints]
+
+
+def _arguments(events: list[Event]) -> list[Arguments]:
+    return [event.args or _NO_ARGUMENTS for event in events]
+
+
+def _ints(values: list[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+def _external(arguments: list[Arguments]) -> Ints:
+    """Return the id of the operator that each event belongs to, or -1; under the old name of the key 0 means none."""
+    new, old = _ints([a.external_id for a in arguments]), _ints([a.old_external_id for a in arguments])
+    return np.where(new >= 0, new, np.where(old > 0, old, -1))
+
+
+def _bytes(arguments: list[Arguments]) -> Floats:
+    """Return the bytes of each event, NaN without any; ROCm writes them as text."""
+    values = [float(a.bytes) if type(a.bytes) is str and a.bytes.isdecimal() else a.bytes for a in arguments]
+    numbers = np.array([None if type(value) is str else value for value in values], dtype=np.float64)
+    return np.where((numbers >= 0) & (numbers <= _LARGEST_SIZE), numbers, np.nan)
+
+
+def _ranges(gathered: Gathered, events: list[Event], common: _Common) -> RangeColumns:
+    return RangeColumns(*common, thread=gathered.thread_numbers(events))
+
+
+def _gpu(gathered: Gathered, events: list[Event], common: _Common) -> GpuColumns:
+    arguments = _arguments(events)
+    kinds = Interned[tuple[str, str]]()
+    kind_of = kinds.numbers([(event.cat or "", event.name or "") for event in events])
+    # a trace has few names, so each is looked at once
+    facts = np.array(
+        [(event_kind(name, cat.lower()).code, copy_direction(name), copy_pinned(name)) for cat, name in kinds],
+        dtype=np.int64,
+    ).reshape(-1, 3)[kind_of]
+    is_copy = facts[:, 0] == EventKind.MEMCPY.code
+    return GpuColumns(
+        *common,
+        category=facts[:, 0],
+        direction=np.where(is_copy, facts[:, 1], -1),
+        pinned=np.where(is_copy, facts[:, 2], -1),
+        stream=_ints([a.stream if type(a.stream) is int else -1 for a in arguments]),
+        device=_ints([a.device if type(a.device) is int else -1 for a in arguments]),
+        correlation=_ints([a.correlation for a in arguments]),
+        external=_external(arguments),
+        bytes=_bytes(arguments),
+        registers=np.array([a.registers if type(a.registers) is float else np.nan for a in arguments]),
+        collective=gathered.collective_numbers(arguments),
+    )
+
+
+def _api(gathered: Gathered, events: list[Event], common: _Common) -> ApiColumns:
+    arguments = _arguments(events)
+    names = Interned[str]()
+    name_of = names.numbers([event.name or "" for event in events])
+    return ApiColumns(
+        *common,
+        thread=gathered.thread_numbers(events),
+        category=_ints([call_kind(name) for name in names])[name_of],
+        correlation=_ints([a.correlation for a in arguments]),
+        external=_external(arguments),
+        bytes=_bytes(arguments),
+    )
+
+
+def _ops(gathered: Gathered, events: list[Event], common: _Common) -> OpColumns:
+    arguments = _arguments(events)
+    calls, no_call = gathered.calls, gathered.calls[_NO_CALL]
+    call = [
+        calls[(bytes(a.dims or a.old_dims), bytes(a.strides), bytes(a.types), bytes(a.concrete))]
+        if a.types or a.dims or a.old_dims
+        else no_call
+        for a in arguments
+    ]
+    return OpColumns(
+        *common,
+        thread=gathered.thread_numbers(events),
+        call=_ints(call),
+        external=_external(arguments),
+        collective=gathered.collective_numbers(arguments),
+    )
+
+
+_BUILDERS: dict[str, Callable[[Gathered, list[Event], _Common], EventColumns]] = {
+    "gpu": _gpu,
+    "api": _api,
+    "ops": _ops,
+    "annotations": _ranges,
+    "gpu_annotations": _ranges,
+    "python": _ranges,
+}
+_KINDS = {
+    **dict.fromkeys(_GPU, "gpu"),
+    **dict.fromkeys(_API, "api"),
+    **dict.fromkeys(("cpu_op", "operator"), "ops"),
+    **dict.fromkeys(("python_function", "pythonfunction"), "python"),
+    "user_annotation": "annotations",
+    "gpu_user_annotation": "gpu_annotations",
+}

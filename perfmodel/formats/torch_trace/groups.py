@@ -1,0 +1,137 @@
+"""Groups the GPU events of a trace: by operator and shape, by operator, or by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.vocabulary import EventKind
+from perfmodel.formats.torch_trace.links import Traced
+from perfmodel.profile.timeline import Ints
+
+
+@dataclass(frozen=True)
+class KernelGroup:
+    """GPU work of one name, regardless of operators; ``name`` is an index into the names."""
+
+    name: int
+
+
+@dataclass(frozen=True)
+class OpGroup:
+    """GPU work that operators of one name launched."""
+
+    name: int
+
+
+@dataclass(frozen=True)
+class CallGroup:
+    """GPU work that operators of one name launched with arguments of one shape; ``call`` as in `Traced.call`."""
+
+    name: int
+    call: int
+
+
+@dataclass(frozen=True)
+class CopyGroup:
+    """Copies of one size and direction, which tell more than the shapes of the operator around them."""
+
+    name: int
+    bytes: int
+    direction: int
+    pinned: int
+    op_name: int
+
+
+@dataclass(frozen=True)
+class CollectiveGroup:
+    """Collectives with one message; ``message`` is an index into `Recorded.collectives`."""
+
+    message: int
+    op_name: int
+
+
+Group = KernelGroup | OpGroup | CallGroup | CopyGroup | CollectiveGroup
+
+
+class _Work(NamedTuple):
+    """What the trace says about one GPU event, as numbers; -1 means unknown, or none.
+
+    Attributes
+    ----------
+    name, op_name : index into the names, of the event and of the operator that launched it.
+    kind : code of its `EventKind`.
+    message : index into `Recorded.collectives`.
+    call : as in `Traced.call`.
+    in_graph : 1 if it was launched with a graph of others.
+    bytes, direction, pinned : of a copy.
+    """
+
+    name: int
+    kind: int
+    message: int
+    in_graph: int
+    op_name: int
+    call: int
+    bytes: int
+    direction: int
+    pinned: int
+
+
+_WORK = np.dtype([(field, "i8") for field in _Work._fields])
+
+
+def grouped(traced: Traced, grouping: str) -> dict[Group, Ints]:
+    """Return the indices of the counted GPU events of each group, for a grouping of `ReadOptions`."""
+    group_of = {"kernel": _by_kernel, "op": _by_op, "shape": _by_shape}[grouping]
+    groups: dict[Group, list[int]] = {}
+    # most events repeat the numbers of others
+    group_of_row: dict[tuple[int, ...], Group] = {}
+    counted = np.flatnonzero(traced.counted)
+    for index, row in zip(counted.tolist(), _rows(traced, counted), strict=True):
+        if (group := group_of_row.get(row)) is None:
+            group = group_of_row[row] = group_of(_Work(*row))
+        groups.setdefault(group, []).append(index)
+    return {group: np.array(events, dtype=np.int64) for group, events in groups.items()}
+
+
+def _rows(traced: Traced, counted: Ints) -> Iterator[tuple[int, ...]]:
+    """Yield the fields of `_Work` for each counted GPU event."""
+    gpu = traced.timeline.gpu
+    op, in_graph = gpu.op[counted], traced.in_graph[counted]
+    in_op = (op >= 0) & ~in_graph
+    at_gpu = traced.gpu_collective[counted]
+    work = np.empty(counted.size, dtype=_WORK)
+    work["name"], work["kind"] = gpu.name[counted], gpu.category[counted]
+    # NVIDIA describes the message at the kernel, ROCm at the operator
+    work["message"] = np.where(at_gpu >= 0, at_gpu, _at_op(traced.op_collective, op, op >= 0))
+    work["in_graph"] = in_graph
+    work["op_name"], work["call"] = _at_op(traced.timeline.ops.name, op, in_op), _at_op(traced.call, op, in_op)
+    work["bytes"] = np.nan_to_num(gpu.bytes[counted], nan=-1)
+    work["direction"], work["pinned"] = gpu.direction[counted], gpu.pinned[counted]
+    return map(tuple, work.tolist())
+
+
+def _at_op(column: Ints, op: Ints, has_op: NDArray[np.bool_]) -> Ints:
+    """Return the value of each event's operator, -1 without one."""
+    return np.where(has_op, column[np.maximum(op, 0)], -1) if column.size else np.full(op.size, -1)
+
+
+def _by_kernel(work: _Work) -> Group:
+    return KernelGroup(work.name)
+
+
+def _by_op(work: _Work) -> Group:
+    return OpGroup(work.op_name) if work.op_name >= 0 else KernelGroup(work.name)
+
+
+def _by_shape(work: _Work) -> Group:
+    if work.kind == EventKind.MEMCPY.code and not work.in_graph:
+        return CopyGroup(work.name, work.bytes, work.direction, work.pinned, work.op_name)
+    if work.kind == EventKind.COMMUNICATION.code and work.message >= 0 and not work.in_graph:
+        return CollectiveGroup(work.message, work.op_name)
+    return CallGroup(work.op_name, work.call) if work.op_name >= 0 else KernelGroup(work.name)

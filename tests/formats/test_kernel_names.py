@@ -1,0 +1,77 @@
+"""What names tell: kinds of work, directions of copies, data types, kinds of calls."""
+
+import pytest
+
+from perfmodel.core.vocabulary import EventKind
+from perfmodel.formats.kernel_names import call_kind, copy_direction, copy_pinned, event_kind, kernel_dtype
+from perfmodel.profile.timeline import CallKind, CopyDirection
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded_as", "kind"),
+    [
+        ("__amd_rocclr_copyBuffer", "kernel", EventKind.MEMCPY),
+        ("__amd_rocclr_fillBufferAligned", "kernel", EventKind.MEMSET),
+        ("__amd_rocclr_initHeap", "kernel", EventKind.KERNEL),
+        ("ampere_sgemm_128x64_nn", "kernel", EventKind.KERNEL),
+        ("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", EventKind.MEMCPY),
+        ("Memset (Device)", "gpu_memset", EventKind.MEMSET),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage)", "kernel", EventKind.COMMUNICATION),
+        ("void vllm::cross_device_reduce_1stage<__half, 8>(RankData*)", "kernel", EventKind.COMMUNICATION),
+        # a category decides; without one, a name that starts like a copy is one
+        ("memcpy_kernel(float*)", "kernel", EventKind.KERNEL),
+        ("[CUDA memcpy HtoD]", "", EventKind.MEMCPY),
+        ("[CUDA memset]", "", EventKind.MEMSET),
+        ("HIP memset", "", EventKind.MEMSET),
+        ("my_memcpy_kernel", "", EventKind.KERNEL),
+        ("void gemm<float>(float*)", "", EventKind.KERNEL),
+    ],
+)
+def test_the_kind_of_work(name, recorded_as, kind):
+    assert event_kind(name, recorded_as) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("cudaLaunchKernelExC", CallKind.LAUNCH),
+        ("hipGraphLaunch", CallKind.LAUNCH),
+        ("cuLaunchKernel", CallKind.LAUNCH),
+        ("cudaStreamSynchronize", CallKind.SYNC),
+        ("hipMemcpyWithStream", CallKind.COPY),
+        ("cudaMemsetAsync", CallKind.COPY),
+        ("cudaMalloc", CallKind.OTHER),
+    ],
+)
+def test_the_kind_of_a_call(name, kind):
+    assert call_kind(name) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "pinned"),
+    [
+        ("Memcpy PtoP (Device -> Device)", CopyDirection.DEVICE_TO_DEVICE, -1),
+        ("Memcpy DtoH (Device -> Pinned)", CopyDirection.DEVICE_TO_HOST, 1),
+        ("CopyHostToDevice (Pageable)", CopyDirection.HOST_TO_DEVICE, 0),
+        ("[CUDA memcpy Device-to-Device]", CopyDirection.DEVICE_TO_DEVICE, -1),
+        ("Memset (Device)", CopyDirection.UNKNOWN, -1),
+    ],
+)
+def test_copies(name, direction, pinned):
+    assert (copy_direction(name), copy_pinned(name)) == (direction, pinned)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("ampere_sgemm_128x64_nn", "float"),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", "float"),
+        ("turing_hgemm_64x64", "c10::Half"),
+        ("void f<c10::Half, float>(int)", "c10::Half"),
+        ("void f<c10::BFloat16, float>(int)", "c10::BFloat16"),
+        ("void copy<OpaqueType<8u>, 4>(char*)", "double"),
+        ("cub::DeviceScanKernel", ""),
+    ],
+)
+def test_the_data_type(name, dtype):
+    assert kernel_dtype(name) == dtype
