@@ -271,9 +271,10 @@ def test_ranked_by_payback_or_time_another_comes_first():
         rank_candidates(ABC, candidates, by="payback_days")
 
 
-def test_the_public_names_are_these():
-    assert perfmodel.rank_candidates is rank_candidates
-    assert perfmodel.Candidate is Candidate
+def test_the_public_function_ranks_alike_and_takes_a_machine_by_name():
+    candidates = [perfmodel.Candidate("a", ("a",), 2.0, dev_days=1)]
+    assert perfmodel.rank_candidates(ABC, candidates).rows == rank_candidates(ABC, candidates).rows
+    assert perfmodel.rank_candidates(ABC, candidates, hardware="h100").hardware == perfmodel.hardware("h100")
 
 
 times = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=6)
