@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfmodel.records.measurement_table import is_composed
+from perfmodel.records.schema import is_composed
 
 Row = Mapping[str, Any]
 

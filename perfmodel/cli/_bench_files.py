@@ -59,7 +59,7 @@ def progress(total: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
 def draw(machine: Hardware, rows: Rows, path: Path, *, sustained: bool) -> None:
     """Draw the roofline, or the time series of a sustained run."""
     if sustained:
-        from perfmodel.render.plots.sustain import sustain_plot
+        from perfmodel.render.plots.records.sustain import sustain_plot
 
         save_plot(sustain_plot(rows), path)
     else:

@@ -194,9 +194,9 @@ class Report:
 class Reportable:
     """A result that shows as its report: in notebooks by itself, elsewhere by `report`."""
 
-    def report(self) -> Report:
-        """Return this result as a report."""
-        return report(self)
+    def report(self, **options: Any) -> Report:
+        """Return this result as a report; the room's ``report.py`` lists the options."""
+        return report(self, **options)
 
     def _repr_html_(self) -> str:
         """Show the result as a table in a notebook."""
@@ -218,29 +218,35 @@ def report(result: Any, **options: Any) -> Report:
     TypeError
         When no room knows how to report the result.
     """
-    for room in _rooms_of(result):
+    kind = type(result[0] if isinstance(result, (list, tuple)) and result else result)
+    for room in _rooms_of(kind):
         _load_report_of(room)
-        function = report.dispatch(type(result))
+        function = report.dispatch(kind)
         if function is not _unregistered:
             made: Report = function(result, **options)
             return made
-    raise TypeError(f"{type(result).__name__} has no report.")
+    raise TypeError(f"{kind.__name__} has no report.")
 
 
 _unregistered = report.dispatch(object)
 
 
-def _rooms_of(result: Any) -> list[str]:
-    """Return the packages that may register a report for a result: those that define its class or its bases."""
-    modules = [kind.__module__ for kind in type(result).__mro__]
+#: the core's reports; its ``report`` module is this one
+_CORE_REPORTS = {"perfmodel.core": "perfmodel.core.hardware_report"}
+
+
+def _rooms_of(kind: type) -> list[str]:
+    """Return the packages that may register a report for a class: those that define it or its bases."""
+    modules = [base.__module__ for base in kind.__mro__]
     return list(dict.fromkeys(".".join(module.split(".")[:2]) for module in modules if "." in module))
 
 
 @functools.cache
 def _load_report_of(room: str) -> None:
     """Import ``<room>.report``, which registers the reports of the room's results."""
-    if importlib.util.find_spec(f"{room}.report") is not None:
-        importlib.import_module(f"{room}.report")
+    module = _CORE_REPORTS.get(room, f"{room}.report")
+    if importlib.util.find_spec(module) is not None:
+        importlib.import_module(module)
 
 
 def _plain(value: float, digits: int) -> str:

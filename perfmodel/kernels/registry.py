@@ -13,13 +13,15 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
 import perfmodel.kernels
 from perfmodel.errors import UsageError, nearest
+from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.operators import Operator
-from perfmodel.plugins import load_plugins, warn_of_plugin
+from perfmodel.plugins import load_plugins, plugins, warn_of_plugin
 
 Call = Callable[[], Any]
 
@@ -90,12 +92,43 @@ def find_kernels(operator: str) -> list[Kernel]:
 
     Only the modules of this operator are imported.
     """
-    kernels: list[Kernel] = []
-    for backend in backends():
-        package = importlib.import_module(f"perfmodel.kernels.{backend}")
-        if operator in {module.name for module in pkgutil.iter_modules(package.__path__)}:
-            kernels.extend(importlib.import_module(f"perfmodel.kernels.{backend}.{operator}").KERNELS)
+    kernels: list[Kernel] = [kernel for module in _own_modules(operator) for kernel in module.KERNELS]
     return [*kernels, *_plugin_kernels(operator, {kernel.name for kernel in kernels})]
+
+
+def operators_with_kernels() -> list[str]:
+    """Return the names of the operators that some kernel, or a plugin's, computes; no kernel is imported."""
+    names = {plugin.name for plugin in plugins("kernels")}
+    for backend in backends():
+        names |= _module_names(backend)
+    return sorted(names)
+
+
+def benchmark_cases(operator: str) -> list[BenchmarkCases]:
+    """Return the sizes that the modules of an operator's kernels state for the presets."""
+    cases = [module.CASES for module in _own_modules(operator) if hasattr(module, "CASES")]
+    for module in load_plugins("kernels", operator):
+        added = getattr(module, "CASES", None)
+        if isinstance(added, BenchmarkCases):
+            cases.append(added)
+        elif added is not None:
+            warn_of_plugin(operator, module.__name__, "CASES is not a BenchmarkCases")
+    return cases
+
+
+def _own_modules(operator: str) -> list[ModuleType]:
+    """Import the modules of an operator's kernels, one of each backend that has some."""
+    return [
+        importlib.import_module(f"perfmodel.kernels.{backend}.{operator}")
+        for backend in backends()
+        if operator in _module_names(backend)
+    ]
+
+
+def _module_names(backend: str) -> set[str]:
+    """Return the operators that a backend has a module for."""
+    folders = importlib.import_module(f"perfmodel.kernels.{backend}").__path__
+    return {module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")}
 
 
 def _plugin_kernels(operator: str, taken: set[str]) -> Iterator[Kernel]:

@@ -1,4 +1,4 @@
-"""What a record says about where and when it was measured."""
+"""Facts of a record about the place and time of its measurement."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from perfmodel.files import shipped_folder
 from perfmodel.kernels.device import Device
 from perfmodel.measure.telemetry.nvml import Telemetry
 
-#: longest wait for git [s]: a commit is not worth more
+#: longest wait for git [s]
 _GIT_S = 5.0
+#: load average over the number of CPUs from which on other processes disturb a measurement
+BUSY_SHARE = 0.25
 
 
 def now_utc() -> str:
@@ -26,17 +28,17 @@ def now_utc() -> str:
 
 
 def load_average() -> float | None:
-    """Return how many processes wanted to run in the last minute, on average; None where the system does not say."""
+    """Return the average number of runnable processes in the last minute; None where the system does not say."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def disturbance() -> str:
-    """Return a warning when other processes take a share of the CPUs that spoils a measurement, or an empty string.
+    """Return a warning when other processes use so much of the CPUs that it spoils a measurement, or an empty string.
 
-    Asked before this process has done work of its own; a quarter of the CPUs is too much.
+    It has to be called before this process works itself.
     """
     load, cpus = load_average(), os.cpu_count() or 1
-    if load is None or load < 0.25 * cpus:
+    if load is None or load < BUSY_SHARE * cpus:
         return ""
     return f"this machine is busy: load average {load:.1f} on {cpus} CPUs; expect slow and noisy times"
 
@@ -44,8 +46,8 @@ def disturbance() -> str:
 def machine_facts(device: Device, telemetry: Telemetry) -> dict[str, Any]:
     """Return machine, device, driver, versions, threads, clocks, commit and date; the host's name is left out.
 
-    ``device`` has what NVML says of a GPU (see `perfmodel.measure.telemetry.nvml`), and under ``before`` its state before
-    the first kernel. A GPU is told from another by the start of its identifier's hash, not by the identifier.
+    ``device`` has NVML's facts of a GPU (see `perfmodel.measure.telemetry.nvml`), and under ``before`` its state before
+    the first kernel. A GPU is identified by the first digits of its identifier's hash, not by the identifier itself.
     """
     return {
         "date": now_utc(),
@@ -80,14 +82,14 @@ def hashed(identifier: str) -> str:
 
 
 def installed(package: str) -> str:
-    """Return the version of a package without importing it, or an empty string."""
+    """Return the version of a package, or an empty string; the package is not imported."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(package)
     return ""
 
 
 def checkout() -> dict[str, Any]:
-    """Return commit and dirty (whether files differ from it) where perfmodel runs from a checkout, else nothing."""
+    """Return ``commit`` and ``dirty`` (whether files differ from it) of a checkout; nothing where there is none."""
     root = shipped_folder().parent
     if not (root / ".git").exists():
         return {}
@@ -99,9 +101,9 @@ def checkout() -> dict[str, Any]:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """Return what git says about a checkout; nothing where there is no git, or it refuses."""
+    """Return the output of git in a checkout; empty where there is no git, or it fails."""
     try:
-        ran = subprocess.run(  # noqa: S603 -- a fixed command, no words of the user's
+        process = subprocess.run(  # noqa: S603 -- a fixed command without input of the user's
             ["git", "-C", str(root), *arguments],  # noqa: S607 -- the git that the user's shell would find
             capture_output=True,
             text=True,
@@ -110,4 +112,4 @@ def _git(root: Path, *arguments: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return ran.stdout.strip() if ran.returncode == 0 else ""
+    return process.stdout.strip() if process.returncode == 0 else ""

@@ -1,85 +1,81 @@
-"""What a calibration found as a table: the datasheet, or a CPU's arithmetic, beside what was measured."""
+"""Reports of the results of measurements: a calibrated machine, and the health of a device."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.report import Column, Report
-from perfmodel.core.units import format_si
+from perfmodel.core.report import Column, Report, report
 from perfmodel.measure.calibration.calibrate import Figures
-from perfmodel.measure.calibration.sustained import sustained_links
-
-_COLUMNS = (
-    Column("figure"),
-    Column("datasheet", shown=False),
-    Column("sustained", shown=False),
-    Column("unit", shown=False),
-    Column("datasheet_text", "datasheet"),
-    Column("sustained_text", "sustained"),
-    Column("fraction", unit="fraction"),
-)
+from perfmodel.measure.calibration.sustained import CalibratedMachine, sustained_links
+from perfmodel.measure.health.verdict import DeviceHealth, Verdict
+from perfmodel.measure.machine_facts import now_utc
 
 
-def calibration_report(
-    machine: Hardware, sheet: Hardware | None, figures: Figures, context: Mapping[str, Any], heading: str
-) -> Report:
-    """Return the figures beside the datasheet's.
+def _quantity(row: Mapping[str, Any], key: str) -> str:
+    """Return a value of a row for people, in the unit that the row names."""
+    return Column(key, unit=row["unit"]).text(row[key])
 
-    Parameters
-    ----------
-    machine : the machine with the figures.
-    sheet : the machine without them: its datasheet, or what arithmetic says of a CPU; None where nothing is known.
-    figures : what was measured.
-    context : of the report.
-    heading : of the column with the sheet's figures.
-    """
-    rows = [_row(*found) for found in _figures(machine, sheet, figures)]
-    columns = [Column(c.key, heading, c.unit, c.shown) if c.key == "datasheet_text" else c for c in _COLUMNS]
-    beaten = [
-        f"{row['figure']}: {100 * row['fraction']:.0f} % of the {heading}. "
+
+# --- a calibrated machine
+
+
+@report.register
+def _(calibrated: CalibratedMachine, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the figures of a calibration beside those of the datasheet, or of a CPU's arithmetic."""
+    figures, reference = calibrated.figures, calibrated.reference_name
+    rows = [_figure_row(*figure) for figure in _figures(calibrated.machine, calibrated.reference, figures)]
+    columns = (
+        Column("figure"),
+        Column("datasheet", reference, show_row=lambda row: _quantity(row, "datasheet")),
+        Column("sustained", show_row=lambda row: _quantity(row, "sustained")),
+        Column("unit", shown=False),
+        Column("fraction", unit="fraction"),
+    )
+    above = [
+        f"{row['figure']}: {100 * row['fraction']:.0f} % of the {reference}. "
         "Is that figure another product's, or of a lower clock?"
         for row in rows
         if row["fraction"] is not None and row["fraction"] > 1
     ]
-    notes = (f"{figures.source}. {figures.method}.", *beaten, *(f"Left out: {reason}." for reason in figures.left_out))
-    more = {
-        key: table for key, table in (("working_sets", _sets(figures)), ("transfers", _copies(figures))) if table.rows
-    }
-    return Report("calibrate", tuple(columns), rows, context, notes, machine.title, more)
+    notes = (f"{figures.source}. {figures.method}.", *above, *(f"Left out: {reason}." for reason in figures.left_out))
+    tables = {"working_sets": _working_sets(figures), "transfers": _transfers(figures)}
+    more = {key: table for key, table in tables.items() if table.rows}
+    return Report("calibrate", columns, rows, context or {}, notes, calibrated.machine.title, more)
 
 
 def _figures(
-    machine: Hardware, sheet: Hardware | None, figures: Figures
+    machine: Hardware, reference: Hardware | None, figures: Figures
 ) -> Iterator[tuple[str, float, float | None, str]]:
-    """Yield name, measured figure, the sheet's, and unit."""
+    """Yield name, measured figure, the reference's, and unit."""
     main = machine.main_memory
-    bandwidth = sheet.main_memory.bandwidth_bytes_per_s if sheet else None
+    bandwidth = reference.main_memory.bandwidth_bytes_per_s if reference else None
     for pattern, rate in figures.bandwidth_bytes_per_s.items():
         yield f"{main.name} {pattern}", rate, bandwidth, "B/s"
     yield f"{main.name} fastest sample", figures.fastest_bytes_per_s, None, "B/s"
     for name, rate in figures.levels_bytes_per_s.items():
-        level = sheet.level(name) if sheet else None
+        level = reference.level(name) if reference else None
         yield f"{name} read", rate, level.bandwidth_bytes_per_s if level else None, "B/s"
     for dtype, rate in figures.flop_per_s.items():
-        peak = sheet.native_peak(dtype) if sheet and dtype in sheet.dtypes() else None
+        peak = reference.native_peak(dtype) if reference and dtype in reference.dtypes() else None
         engine = machine.native_peak(dtype).engine
         yield f"{dtype} {engine} product", rate, peak.flop_per_s if peak else None, "FLOP/s"
     for dtype, rate in figures.vector_flop_per_s.items():
-        peak = sheet.find_peak(dtype, "vector") if sheet else None
+        peak = reference.find_peak(dtype, "vector") if reference else None
         yield f"{dtype} vector multiply-adds", rate, peak.flop_per_s if peak else None, "FLOP/s"
-    yield from _costs(sheet, figures)
+    yield from _costs(reference, figures)
 
 
-def _costs(sheet: Hardware | None, figures: Figures) -> Iterator[tuple[str, float, float | None, str]]:
-    launch = sheet.launch if sheet else None
+def _costs(reference: Hardware | None, figures: Figures) -> Iterator[tuple[str, float, float | None, str]]:
+    launch = reference.launch if reference else None
     if not figures.empty_kernel_s:
         yield "call overhead", figures.call_overhead_s, launch.overhead_s if launch else None, "s"
     for way, time_s in figures.empty_kernel_s.items():
         known = (launch.floor_s if way == "graph" else launch.overhead_s) if launch else None
         yield f"empty kernel, {way}", time_s, known, "s"
-    links = {link.name: link.bandwidth_bytes_per_s for link in sheet.links} if sheet else {}
+    links = {link.name: link.bandwidth_bytes_per_s for link in reference.links} if reference else {}
     rates = sustained_links(figures.transfers)
     for copy in figures.transfers:
         rate = rates[f"{'pcie' if copy.pinned else 'pcie_pageable'}_{copy.direction}"]
@@ -88,19 +84,17 @@ def _costs(sheet: Hardware | None, figures: Figures) -> Iterator[tuple[str, floa
         yield f"pcie {copy.name}, half of the bandwidth at", copy.half_bandwidth_bytes, None, "B"
 
 
-def _row(figure: str, sustained: float, datasheet: float | None, unit: str) -> dict[str, Any]:
+def _figure_row(figure: str, sustained: float, datasheet: float | None, unit: str) -> dict[str, Any]:
     return {
         "figure": figure,
         "datasheet": datasheet,
         "sustained": sustained,
         "unit": unit,
-        "datasheet_text": format_si(datasheet, unit) if datasheet else "-",
-        "sustained_text": format_si(sustained, unit),
         "fraction": sustained / datasheet if datasheet and unit != "s" else None,
     }
 
 
-def _sets(figures: Figures) -> Report:
+def _working_sets(figures: Figures) -> Report:
     """Return the bandwidth of a CPU by working set."""
     columns = (
         Column("bytes_per_thread", "working set of a thread", "iB"),
@@ -110,8 +104,8 @@ def _sets(figures: Figures) -> Report:
     return Report("working sets", columns, rows, title="Bandwidth by working set")
 
 
-def _copies(figures: Figures) -> Report:
-    """Return the copies between host and GPU by size, one column for each way."""
+def _transfers(figures: Figures) -> Report:
+    """Return the copies between host and GPU by size, one column for each direction and kind of memory."""
     columns = (Column("bytes", "size", "iB"), *(Column(copy.name, unit="B/s") for copy in figures.transfers))
     sizes = figures.transfers[0].sizes_bytes if figures.transfers else ()
     rows = [
@@ -119,3 +113,67 @@ def _copies(figures: Figures) -> Report:
         for index, size in enumerate(sizes)
     ]
     return Report("transfers", columns, rows, title="Copies over PCIe by size")
+
+
+# --- the health of a device
+
+
+@report.register
+def _(health: DeviceHealth, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the verdict on each figure of a device, with the range that was expected and the likely cause."""
+    columns = (
+        Column("area"),
+        Column("figure"),
+        Column("verdict"),
+        Column("measured", show_row=lambda row: _quantity(row, "measured")),
+        Column("expected_low", "expected", show_row=_expected),
+        Column("cause", "likely cause", prose=True),
+        Column("expected_high", shown=False),
+        Column("unit", shown=False),
+        Column("source", "source of the range", shown=False),
+    )
+    rows = [
+        {
+            "area": check.area,
+            "figure": check.figure,
+            "verdict": str(check.verdict),
+            "measured": check.measured,
+            "expected_low": check.low,
+            "expected_high": check.high,
+            "unit": check.unit,
+            "source": check.source,
+            "cause": check.cause,
+        }
+        for check in health.checks
+    ]
+    machine = health.machine
+    facts = {
+        **(context or {}),
+        "hardware": [machine.name] if machine else [],
+        "date": now_utc(),
+        "device": {"kind": health.kind, "name": health.device, **health.readings.facts},
+    }
+    title = f"Health of {machine.title if machine else health.device}"
+    return Report("bench --check", columns, rows, facts, tuple(_health_notes(health)), title)
+
+
+def _expected(row: Mapping[str, Any]) -> str:
+    """Return the expected range for people: "4.1 TB/s to 4.9 TB/s", "at least 665 W", "16"."""
+    low, high = row["expected_low"], row["expected_high"]
+    if low is None:
+        return "-"
+    if high is None:
+        return f"at least {_quantity(row, 'expected_low')}" if low else "0"
+    if low == high:
+        return _quantity(row, "expected_low")
+    return f"{_quantity(row, 'expected_low')} to {_quantity(row, 'expected_high')}"
+
+
+def _health_notes(health: DeviceHealth) -> Iterator[str]:
+    counts = Counter(check.verdict for check in health.checks)
+    yield ", ".join(f"{verdict}: {counts[verdict]}" for verdict in Verdict) + "."
+    figures: dict[str, list[str]] = {}
+    for check in health.checks:
+        if check.source:
+            figures.setdefault(check.source, []).append(check.figure)
+    yield from (f"Range of {', '.join(names)}: {source}." for source, names in figures.items())

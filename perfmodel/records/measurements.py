@@ -1,13 +1,14 @@
-"""Tables of measurements in perfmodel's own schema: CSV, plain or gzip, one measured call a row, SI units.
+"""Tables of measurements in perfmodel's own schema: CSV, plain or gzip, one measured call per row, SI units.
 
-Columns: ``hardware, op, dtype``, the operator's dimensions under their own names, ``time_s``, ``timing`` (event,
-graph, kernel), ``cache`` (warm, rotating, flushed), ``implementation``, and optionally ``kernel`` and ``flags``.
-A blank dimension has its default.
+Columns: ``hardware, op, dtype``, the operator's dimensions under their own names, ``time_s``, ``timing`` (kernel,
+event, graph), ``cache`` (cold, warm, rotating), ``implementation``, and optionally ``kernel`` and ``flags``. A blank
+dimension has its default. Older tables call a cold cache "flushed".
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 from collections import defaultdict
@@ -19,24 +20,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips, reason_of
+from perfmodel.core.vocabulary import CacheState, Timing, Vocabulary
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_text
 from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.base import LARGEST_SIZE
 from perfmodel.operators.parse import build_operator
+from perfmodel.records.schema import is_measured
 
 REQUIRED = ("hardware", "op", "dtype", "time_s")
-#: column -> its values, the first one for a table without the column
-_CHOICES = {"timing": ("kernel", "event", "graph"), "cache": ("flushed", "rotating", "warm")}
-#: what rows of one group share beside the dimensions that are no sizes
-_KEYS = ("hardware", "op", "dtype", "timing", "cache", "implementation")
+#: columns before and after the dimensions in a table that is written
+_BEFORE = ("hardware", "op", "dtype")
+_AFTER = ("time_s", "timing", "cache", "implementation", "kernel", "flags")
+#: column -> its value in a table without the column
+_DEFAULTS: Mapping[str, Vocabulary] = {"timing": Timing.KERNEL, "cache": CacheState.COLD}
+#: what the rows of one group share, beside the dimensions that are not sizes
+_GROUP_KEYS = ("hardware", "op", "dtype", "timing", "cache", "implementation")
 _OTHER = ("time_s", "kernel", "flags")
 #: elementwise tables may give the shape beside the number of elements
 _SHAPE = ("rows", "cols")
-#: dimensions of an operator that a table does not set: labels in results, and how often a call is made
+#: kinds of dimensions that a table does not set: labels in results, and how often a call is made
 _UNUSED_KINDS = ("label", "count")
 
 Lines = NDArray[np.int64]
+
+
+# --- reading
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,15 @@ class _Table:
         except ValueError:
             raise self.error(row, name, f"{cell[:40]!r} is not a number.", "Write it as 4096 or 2.4e-06.") from None
 
+    def word(self, name: str, row: int, default: Vocabulary) -> Vocabulary:
+        """Return the word in one cell; the default where it is blank."""
+        cell = str(self.cells(name, np.array([row]))[0])
+        try:
+            return type(default)(cell) if cell else default
+        except ValueError:
+            unknown = unknown_name(name, cell, type(default))
+            raise self.error(row, name, unknown.message, unknown.remedy) from None
+
     def error(self, row: int, name: str, message: str, remedy: str = "") -> InputFileError:
         """Return the error for one cell."""
         return InputFileError(f"line {self.line[row]}, column {name!r}: {message}", place=self.place, remedy=remedy)
@@ -73,18 +91,18 @@ class _Table:
 def read_measurements(path: str | os.PathLike[str]) -> Measurements:
     """Return the measured calls of a table, in groups that share everything but their sizes.
 
-    Rows that say something impossible (an unknown operator, a size below 1, a time that is not above zero, an
-    elementwise ``numel`` that is not ``rows`` x ``cols``) are left out and counted in `Measurements.skipped`.
+    Impossible rows (an unknown operator, a size below 1, a time that is not above zero, an elementwise ``numel`` that
+    is not ``rows`` x ``cols``) are left out and counted in `Measurements.skipped`.
 
     Raises
     ------
     InputFileError
-        When the file cannot be read as such a table: no text or half a gzip file, a required column missing, a
-        row with more or fewer cells than the header, a cell that should be a number and is none, or no rows.
+        When the file cannot be read as such a table: not text, half a gzip file, a required column missing, a row
+        with more or fewer cells than the header, text where a number is needed, or no rows.
     """
     table = _read(path)
     skips = Skips()
-    calls = [made for rows in _groups(table) if (made := _calls(table, rows, skips)) is not None]
+    calls = [group for rows in _groups(table) if (group := _calls(table, rows, skips)) is not None]
     return Measurements(table.place, tuple(calls), skips.all(), _notes(table))
 
 
@@ -116,45 +134,44 @@ def _read(path: str | os.PathLike[str]) -> _Table:
 
 
 def _column(cells: Sequence[str]) -> NDArray[np.object_]:
-    made = np.empty(len(cells), dtype=object)
-    made[:] = cells
-    return made
+    column = np.empty(len(cells), dtype=object)
+    column[:] = cells
+    return column
 
 
 def _check_header(header: list[str], place: str) -> None:
     missing = [name for name in REQUIRED if name not in header]
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if missing or twice:
-        found = ", ".join(header)
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if missing or repeated:
+        shown = ", ".join(header)
         raise InputFileError(
-            f"has no column {', '.join(missing)}." if missing else f"has two columns {', '.join(twice)}.",
+            f"has no column {', '.join(missing)}." if missing else f"has two columns {', '.join(repeated)}.",
             place=place,
             remedy=f"A table of measurements has a header with {', '.join(REQUIRED)} and the operator's dimensions; "
-            f"found {found[:120]!r}.",
+            f"found {shown[:120]!r}.",
         )
 
 
 def _groups(table: _Table) -> list[Lines]:
     """Return the rows of each group."""
-    everywhere = np.arange(table.line.size)
-    made = []
-    for rows in _split(table, _KEYS, everywhere):
-        made.extend(_split(table, _alike(table, rows), rows))
-    return made
+    groups = []
+    for rows in _split(table, _GROUP_KEYS, np.arange(table.line.size)):
+        groups.extend(_split(table, _shared_columns(table, rows), rows))
+    return groups
 
 
 def _split(table: _Table, names: Sequence[str], rows: Lines) -> list[Lines]:
-    """Split rows by what their cells of some columns say."""
+    """Split rows by their cells in some columns."""
     if not names:
         return [rows]
-    found: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, key in zip(rows.tolist(), zip(*(table.cells(name, rows) for name in names), strict=True), strict=True):
-        found[key].append(row)
-    return [np.array(group) for group in found.values()]
+        groups[key].append(row)
+    return [np.array(group) for group in groups.values()]
 
 
-def _alike(table: _Table, rows: Lines) -> tuple[str, ...]:
-    """Return the columns in which rows of one operator have to be alike: dimensions that are no sizes, or blank."""
+def _shared_columns(table: _Table, rows: Lines) -> tuple[str, ...]:
+    """Return the columns in which the rows of a group have to be equal: dimensions that are not sizes, or blank."""
     op = table.columns["op"][rows[0]]
     if op not in operator_names():
         return ()
@@ -173,13 +190,8 @@ def _dimensions(op: str) -> dict[str, Mapping[str, Any]]:
 
 def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     """Return the usable calls of one group, None where there are none."""
-    hardware, op, timing, cache, implementation = (
-        str(table.cells(key, rows[:1])[0]) for key in ("hardware", "op", "timing", "cache", "implementation")
-    )
-    for name, found in (("timing", timing), ("cache", cache)):
-        if found and found not in _CHOICES[name]:
-            wrong = unknown_name(name, found, _CHOICES[name])
-            raise table.error(rows[0], name, wrong.message, wrong.remedy)
+    hardware, op, implementation = (str(table.cells(key, rows[:1])[0]) for key in ("hardware", "op", "implementation"))
+    timing, cache = (table.word(name, int(rows[0]), default) for name, default in _DEFAULTS.items())
     time = table.numbers("time_s", rows)
     if op not in operator_names():
         skips.add(reason_of(unknown_name("operator", op, operator_names())), table.place, table.line[rows])
@@ -189,16 +201,16 @@ def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     if not good.any():
         return None
     try:
-        made = build_operator(op, {**words, **{name: values[good] for name, values in sizes.items()}})
+        operator = build_operator(op, {**words, **{name: values[good] for name, values in sizes.items()}})
     except UsageError as error:
         skips.add(reason_of(error), table.place, table.line[rows[good]])
         return None
     return MeasuredCalls(
         hardware=hardware,
-        op=made,
+        op=operator,
         time_s=time[good],
-        timing=timing or _CHOICES["timing"][0],
-        cache=cache or _CHOICES["cache"][0],
+        timing=timing,
+        cache=cache,
         implementation=implementation,
         flags=table.cells("flags", rows[good]).astype(str),
         place=table.place,
@@ -207,7 +219,7 @@ def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
 
 
 def _given(table: _Table, op: str, rows: Lines) -> tuple[dict[str, str], dict[str, NDArray[np.float64]]]:
-    """Return the dimensions of one group that are not blank: those that are alike as text, and the sizes."""
+    """Return the dimensions of one group that are not blank: the shared ones as text, and the sizes."""
     words: dict[str, str] = {}
     sizes: dict[str, NDArray[np.float64]] = {}
     for name, rule in {**_dimensions(op), "dtype": {"kind": "dtype"}}.items():
@@ -222,7 +234,7 @@ def _given(table: _Table, op: str, rows: Lines) -> tuple[dict[str, str], dict[st
 def _usable(
     table: _Table, op: str, rows: Lines, numbers: Mapping[str, NDArray[np.float64]], skips: Skips
 ) -> NDArray[np.bool_]:
-    """Return which rows say something possible, and count the others."""
+    """Return which rows are possible, and count the others."""
     rules = load_operator(op).dimensions()
     good = np.ones(rows.shape, dtype=bool)
     for name, values in numbers.items():
@@ -244,13 +256,58 @@ def _usable(
 
 
 def _notes(table: _Table) -> tuple[str, ...]:
-    """Say which columns say nothing to any operator, and what is taken for a column that is not there."""
+    """Return a sentence on columns that no operator uses, and one for each column that is missing."""
     ops = set(table.columns["op"]) & set(operator_names())
-    known = {*_KEYS, *_OTHER, *(_SHAPE if "elementwise" in ops else ())}.union(*map(_dimensions, ops))
+    known = {*_GROUP_KEYS, *_OTHER, *(_SHAPE if "elementwise" in ops else ())}.union(*map(_dimensions, ops))
     ignored = [name for name in table.columns if name not in known]
     notes = (
         [f"{table.place}: no operator of the table has a dimension {', '.join(ignored)}; ignored."] if ignored else []
     )
-    absent = {name: allowed[0] for name, allowed in _CHOICES.items() if name not in table.columns}
+    absent = {name: default for name, default in _DEFAULTS.items() if name not in table.columns}
     notes += [f"{table.place}: has no column {name}; taken as {value}." for name, value in absent.items()]
     return tuple(notes)
+
+
+# --- writing
+
+
+def measurement_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of a record as rows of a table, all with the same columns in the same order.
+
+    hardware, op, dtype, each dimension of any of the operators by name (empty for others), time_s (the median [s]),
+    timing, cache, implementation (backend-kernel), kernel, flags. Rows without a time, and compositions, are left out.
+    """
+    kept = [row for row in rows if is_measured(row)]
+    dimensions = dict.fromkeys(name for row in kept for name in row["params"])
+    return [
+        {
+            **{key: row[key] for key in _BEFORE},
+            **{name: _cell(row["params"].get(name)) for name in dimensions},
+            "time_s": row["measured_time_s"],
+            **{key: row[key] or "" for key in _AFTER[1:]},
+        }
+        for row in kept
+    ]
+
+
+def _cell(value: Any) -> Any:
+    """Return a dimension as a cell: lower-case true and false, empty for None."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def measurement_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows of a record as the text of a table of measurements."""
+    cells = measurement_rows(rows)
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, list(cells[0]) if cells else [*_BEFORE, *_AFTER], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(cells)
+    return stream.getvalue()
+
+
+def measurement_bytes(rows: Sequence[Mapping[str, Any]], *, packed: bool) -> bytes:
+    """Return the table as bytes, gzip where ``packed``; equal rows give equal bytes."""
+    data = measurement_csv(rows).encode()
+    return gzip.compress(data, mtime=0) if packed else data

@@ -1,97 +1,175 @@
-"""Reading the JSON records that `analyze` and `bench` write; keys that are not known are ignored."""
+"""Reading and writing the JSON record of `analyze` and `bench`.
+
+Version 2 is written, versions 1 and 2 are read. Keys that are not known are kept in `Record.values` and otherwise
+ignored.
+"""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from perfmodel.core.report import SCHEMA_VERSION
+from perfmodel.core.report import SCHEMA_VERSION, report
+from perfmodel.core.vocabulary import CacheState, Limiter, Timing
 from perfmodel.errors import InputFileError
-from perfmodel.files import read_document
+from perfmodel.files import read_document, write_atomic
+from perfmodel.records.schema import Document, Record
 
+READABLE_VERSIONS = (1, SCHEMA_VERSION)
 COMMANDS = ("analyze", "bench")
-_REMEDY = "Write one with: perfmodel analyze OPS... --on HW -o record.json, or perfmodel bench -o record.json."
+#: command -> how to get such a record
+_EXAMPLES = {
+    "analyze": "perfmodel analyze OPS... --on HW -o record.json",
+    "bench": "perfmodel bench OPS... -o record.json",
+}
+#: words of version 1 for the limiter "link", and for the terms of a prediction that belong to "compute"
+_LINKS_1 = ("pcie", "nvlink", "xgmi", "transfer")
+_ARITHMETIC_1 = ("math", "tile waste", "wave quantisation", "pipeline", "power", "split-k")
 
 
-class Row(msgspec.Struct, omit_defaults=True):
-    """What a plot needs of a row; numbers are in SI base units, None where there is none."""
+def read_record(path: str | os.PathLike[str], commands: Sequence[str] = COMMANDS) -> Record:
+    """Return the record in a JSON file, in the words of the current version.
 
-    op: str
-    hardware: str
-    dtype: str
-    arithmetic_intensity_flop_per_byte: float | None = None
-    attainable_flop_per_s: float | None = None
-    name: str | None = None
-    engine: str | None = None
-    dimensions: str | None = None
-    kernel: str | None = None
-    status: str | None = None
-    achieved_flop_per_s: float | None = None
-    faster_than_bound: bool | None = None
-    limiter: str | None = None
-    working_set_bytes: float | None = None
-    achieved_bytes_per_s: float | None = None
-    sustain: dict[str, Any] | None = None
-
-    def as_point(self) -> dict[str, Any]:
-        """Return the row as the mapping that the plot takes."""
-        return {**msgspec.structs.asdict(self), "status": self.status or "ok"}
-
-
-class Context(msgspec.Struct):
-    """What the rows hold for. ``spec`` is the specification that a benchmark was compared with."""
-
-    spec: dict[str, Any] | None = None
-
-
-class Record(msgspec.Struct):
-    """One record: the rows of one run of a command."""
-
-    schema_version: int
-    command: str
-    rows: list[Row]
-    context: Context = msgspec.field(default_factory=Context)
-    notes: list[str] = []
-
-
-def read_record(path: str | os.PathLike[str]) -> Record:
-    """Return the record in a JSON file, as far as a plot needs it.
+    Parameters
+    ----------
+    path : the file.
+    commands : the commands whose records are accepted.
 
     Raises
     ------
     InputFileError
-        When the file cannot be read, is no record of `analyze` or `bench`, or is of another schema version.
+        When the file cannot be read, is not a record of one of ``commands`` or of a version that is known, or has no
+        rows.
     """
-    return read_whole_record(path)[0]
+    return parse_record(read_document(path), os.fspath(path), commands)
 
 
-def read_whole_record(path: str | os.PathLike[str]) -> tuple[Record, dict[str, Any]]:
-    """Return the record in a JSON file, checked, and the document with all that it holds.
+def parse_record(document: Any, place: str, commands: Sequence[str] = COMMANDS) -> Record:
+    """Return the record in a parsed JSON document; see `read_record`.
 
-    Raises
-    ------
-    InputFileError
-        When the file cannot be read, is no record of `analyze` or `bench`, or is of another schema version.
+    Parameters
+    ----------
+    document : the parsed document.
+    place : the file, for messages.
+    commands : the commands whose records are accepted.
     """
-    place = os.fspath(path)
-    if Path(path).suffix.lower() != ".json":
-        raise InputFileError("a record is a JSON file.", place=place, remedy=_REMEDY)
-    document = read_document(path)
-    if isinstance(document, dict) and document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
-        found = document["schema_version"]
-        raise InputFileError(f"schema version {found!r} is not known; {SCHEMA_VERSION} is.", place=place)
+    remedy = f"Write one with: {' or '.join(_EXAMPLES[command] for command in commands)}."
+    if isinstance(document, dict):
+        document = _in_current_words(document, place)
     try:
-        record = msgspec.convert(document, Record)
+        checked = msgspec.convert(document, Document)
     except msgspec.ValidationError as error:
-        message, _, key = str(error).partition(" - at `$")
-        where = f" at {key.rstrip('`').lstrip('.')}" if key else ""
-        reason = f"{message[0].lower()}{message[1:]}{where}"
-        raise InputFileError(f"is no record: {reason}.", place=place, remedy=_REMEDY) from None
-    if record.command not in COMMANDS:
-        raise InputFileError(f"a record of {record.command!r} holds no points to plot.", place=place, remedy=_REMEDY)
-    if not record.rows:
-        raise InputFileError("the record has no rows.", place=place, remedy=_REMEDY)
-    return record, document
+        raise InputFileError(f"is not a record: {reason_of(error)}.", place=place, remedy=remedy) from None
+    if checked.command not in commands:
+        wanted = " or ".join(commands)
+        raise InputFileError(
+            f"is a record of {checked.command!r}; one of {wanted} is needed.", place=place, remedy=remedy
+        )
+    if not checked.rows:
+        raise InputFileError("the record has no rows.", place=place, remedy=remedy)
+    facts = document.get("context", {})
+    return Record(checked.command, document["rows"], facts, tuple(checked.notes), place)
+
+
+def reason_of(error: msgspec.ValidationError) -> str:
+    """Return why a document does not fit a schema, with the key: "expected `str`, got `int` at rows[0].op"."""
+    message, _, key = str(error).partition(" - at `$")
+    where = f" at {key.rstrip('`').lstrip('.')}" if key else ""
+    return f"{message[0].lower()}{message[1:]}{where}"
+
+
+def record_text(record: Record) -> str:
+    """Return a record as JSON text."""
+    return report(record).json_text()
+
+
+def write_record(record: Record, path: str | os.PathLike[str]) -> None:
+    """Write a record to a file, atomically.
+
+    Raises
+    ------
+    UsageError
+        When the file cannot be written.
+    """
+    write_atomic(path, record_text(record))
+
+
+def _in_current_words(document: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return a document with the keys and words of the current version.
+
+    Raises
+    ------
+    InputFileError
+        When the document is of a version that is not known.
+    """
+    version = document.get("schema_version", SCHEMA_VERSION)
+    if version not in READABLE_VERSIONS:
+        known = " and ".join(map(str, READABLE_VERSIONS))
+        raise InputFileError(f"schema version {version!r} is not known; {known} are.", place=place)
+    return _from_version_1(document) if version == 1 else document
+
+
+def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
+    """Translate a document of version 1.
+
+    Version 1 called a cold cache "flushed", the limiter "link" by the name of the link, the timing "kernel" of the
+    settings "event", and the traffic of device memory "dram" in the terms of a prediction. Its ``predicted_limiter`` was
+    the largest term.
+    """
+    document = {**document, "schema_version": SCHEMA_VERSION}
+    context = document.get("context")
+    if isinstance(context, dict):
+        document["context"] = context = _cold(context)
+        if isinstance(context.get("settings"), dict):
+            context["settings"] = settings = _cold(context["settings"])
+            if settings.get("timing") == Timing.EVENT:
+                settings["timing"] = str(Timing.KERNEL)
+    if isinstance(document.get("rows"), list):
+        memory = _main_memory(document)
+        document["rows"] = [_row_1(row, memory) if isinstance(row, dict) else row for row in document["rows"]]
+    return document
+
+
+def _cold(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {**mapping, "cache": str(CacheState.COLD)} if mapping.get("cache") == "flushed" else dict(mapping)
+
+
+def _main_memory(document: Mapping[str, Any]) -> str:
+    """Return what the main memory of the record's machines is called: "dram" on a CPU, else "hbm"."""
+    rows = (row for row in document["rows"] if isinstance(row, dict))
+    is_cpu = any(Limiter.DRAM in (row.get("limiter"), row.get("fits_in")) for row in rows)
+    return str(Limiter.DRAM if is_cpu else Limiter.HBM)
+
+
+def _row_1(row: Mapping[str, Any], memory: str) -> dict[str, Any]:
+    row = _cold(row)
+    for key in ("limiter", "resident_limiter"):
+        if key in row:
+            row[key] = _limiter_1(row[key], memory)
+    if isinstance(row.get("predicted_terms_s"), dict):
+        row["predicted_terms_s"] = {_term_1(name, memory): value for name, value in row["predicted_terms_s"].items()}
+    if "predicted_limiter" in row:
+        row["largest_term"] = _term_1(row["predicted_limiter"], memory)
+        row["predicted_limiter"] = _limiter_of_term_1(row["largest_term"])
+    return row
+
+
+def _limiter_1(word: Any, memory: str) -> Any:
+    if word in _LINKS_1:
+        return str(Limiter.LINK)
+    return memory if word == "memory" else word
+
+
+def _limiter_of_term_1(term: Any) -> str:
+    if term in _ARITHMETIC_1:
+        return str(Limiter.COMPUTE)
+    if term in _LINKS_1:
+        return str(Limiter.LINK)
+    return str(term) if term in list(Limiter) else str(Limiter.UNKNOWN)
+
+
+def _term_1(name: Any, memory: str) -> Any:
+    return memory if name == "dram" else name

@@ -24,7 +24,7 @@ def test_json_is_the_record_again(perfmodel, tmp_path):
 def test_what_is_no_record_is_an_input_error(perfmodel, tmp_path):
     (tmp_path / "a.json").write_text("{}")
     ran = perfmodel("show", tmp_path / "a.json")
-    assert (ran.code, "is no record" in ran.err) == (3, True)
+    assert (ran.code, "is not a record" in ran.err) == (3, True)
 
 
 def test_a_record_with_strange_notes_is_an_input_error(perfmodel, tmp_path):

@@ -49,10 +49,11 @@ def test_rows_that_differ_in_sizes_only_are_one_group(read):
     [
         ("event", "warm", ("event", "warm")),
         ("graph", "rotating", ("kernel", "rotating")),
+        ("kernel", "cold", ("kernel", "cold")),
         ("kernel", "flushed", ("kernel", "cold")),
     ],
 )
-def test_a_replayed_graph_is_kernel_time_and_flushed_caches_are_cold(read, timing, cache, conditions):
+def test_a_replayed_graph_is_kernel_time_and_flushed_is_the_old_word_for_cold(read, timing, cache, conditions):
     (calls,) = read(HEADER + GEMM.replace("event,warm", f"{timing},{cache}")).calls
     assert (calls.conditions.timing, calls.conditions.cache) == conditions
 
@@ -72,7 +73,7 @@ def test_columns_that_are_not_there_and_columns_that_say_nothing_are_said(read):
     table = read("hardware,op,dtype,m,n,k,batchsize,time_s\nv100,gemm,fp32,8,8,8,4,1e-5\n")
     said = " ".join(table.notes)
     assert "no column timing; taken as kernel" in said
-    assert "no column cache; taken as flushed" in said
+    assert "no column cache; taken as cold" in said
     assert "no operator of the table has a dimension batchsize; ignored" in said
 
 

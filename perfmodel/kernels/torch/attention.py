@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.attention import hidden
@@ -117,4 +118,37 @@ KERNELS = (
         composition=_fused_passes,
         compiles=True,
     ),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_quick="""
+        heads=8 seq_q=512 head_dim=64 causal=true
+        heads=16 kv_heads=4 seq_q=1 seq_kv=4096 head_dim=64 causal=true
+    """,
+    cpu_full="""
+        heads=8 seq_q=128/512/1024 head_dim=64 causal=true
+        heads=8 seq_q=512 head_dim=64
+        heads=8 seq_q=512 head_dim=64 causal=true dtype=bf16
+        heads=8 kv_heads=2 seq_q=256 seq_kv=1024 head_dim=64 causal=true
+        heads=8 seq_q=1024 head_dim=64 causal=true window=128
+        heads=16 kv_heads=4 seq_q=1 seq_kv=4096 head_dim=64 causal=true
+    """,
+    cuda_quick="""
+        heads=32 seq_q=2048 head_dim=128 causal=true dtype=bf16
+        batch=16 heads=32 kv_heads=8 seq_q=1 seq_kv=8192 head_dim=128 causal=true dtype=bf16
+    """,
+    cuda_targets="batch=2 heads=32 seq_q=8192 head_dim=128 causal=true dtype=bf16",
+    cuda_sweep="""
+        batch=1/4 heads=32 seq_q=256..8192 head_dim=128 causal=true dtype=bf16
+        heads=32 kv_heads=8 seq_q=256..8192 head_dim=128 causal=true dtype=bf16
+        batch=4 heads=16 seq_q=512..4096 head_dim=64 dtype=bf16
+        batch=1..64 heads=32 kv_heads=8 seq_q=1 seq_kv=1024/4096/16384 head_dim=128 causal=true dtype=bf16
+    """,
+    cuda_more="""
+        heads=32 seq_q=4096 head_dim=128 dtype=fp16
+        heads=32 seq_q=2048 head_dim=64 dtype=fp32
+        heads=32 kv_heads=8 seq_q=512 seq_kv=4096 head_dim=128 causal=true dtype=bf16
+        batch=16 heads=32 kv_heads=8 seq_q=1 seq_kv=8192 head_dim=128 causal=true dtype=bf16
+    """,
 )

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
+from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.elementwise import FUNCTIONS, TWO_OPERANDS, operands
@@ -160,4 +161,48 @@ KERNELS = (
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_quick="""
+        kind=add numel=16384/1048576/{beyond}
+        kind=gelu numel=1048576/{beyond}
+        kind=silu_mul numel=1048576
+    """,
+    cpu_full="""
+        kind=add numel=1024..16777216
+        kind=add numel={beyond}
+        kind=add numel=16777216 dtype=fp64
+        kind=add numel=16777216 dtype=bf16
+        kind=copy numel=1048576/{beyond}
+        kind=gelu numel=16384/1048576/{beyond}
+        kind=silu numel=1048576/{beyond}
+        kind=silu_mul numel=1048576/{beyond}
+        kind=silu_mul numel=1048576/{beyond} dtype=bf16
+        kind=chain4 numel=1048576/{beyond}
+    """,
+    cuda_quick="""
+        kind=add numel=1048576/16777216/{beyond} dtype=bf16
+        kind=gelu numel={beyond} dtype=bf16
+        kind=silu_mul numel=67108864 dtype=bf16
+        kind=chain4 numel=67108864 dtype=bf16
+    """,
+    cuda_targets="""
+        kind=copy numel=268435456 dtype=bf16
+        kind=add numel=134217728 dtype=bf16
+        kind=gelu numel=134217728 dtype=bf16
+        kind=silu_mul numel=134217728 dtype=bf16
+        kind=chain4 numel=134217728 dtype=bf16
+    """,
+    cuda_sweep="""
+        kind=add numel=4096..268435456 dtype=bf16
+        kind=gelu numel=65536..67108864 dtype=bf16
+        kind=add numel=4096..268435456 dtype=fp32
+        kind=copy numel=1048576..134217728 dtype=fp32
+    """,
+    cuda_more="""
+        kind=add numel=1048576/{beyond} dtype=fp32
+        kind=silu_mul numel=4194304 dtype=bf16
+    """,
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
+from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import FP8_CAPABILITY, TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.gemm import ACTIVATIONS
@@ -158,4 +159,54 @@ KERNELS = (
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_quick="""
+        m=64/256/1024 n=64 k=64
+        m=256 n=256 k=256
+        m=512 n=512 k=512 bias=true activation=gelu
+        m=1024 n=1024 k=1024
+    """,
+    cpu_full="""
+        m=64 n=64 k=64
+        m=128 n=128 k=128
+        m=256 n=256 k=256
+        m=512 n=512 k=512
+        m=1024 n=1024 k=1024
+        m=2048 n=2048 k=2048
+        m=1024 n=1024 k=1024 dtype=fp64
+        m=512 n=512 k=512 dtype=bf16
+        m=1 n=4096 k=4096
+        m=128 n=128 k=64 batch=64
+        m=512 n=2048 k=512 bias=true activation=gelu
+        m=512 n=2048 k=512 bias=true activation=relu
+    """,
+    cuda_quick="""
+        m=512 n=512 k=512 dtype=bf16
+        m=4096 n=4096 k=4096 dtype=bf16
+        m=4096 n=4096 k=4096 dtype=fp32
+        m=4096 n=4096 k=4096 dtype=tf32
+        m=16 n=8192 k=8192 dtype=bf16
+        m=4096 n=4096 k=1024 bias=true activation=gelu dtype=bf16
+    """,
+    cuda_targets="m=8192 n=8192 k=8192 dtype=bf16",
+    cuda_sweep="""
+        m=1..512 n=8192 k=8192 dtype=bf16
+        m=128/1024/4096 n=1024/4096 k=1024/4096 dtype=bf16
+        m=16..512 n=8192 k=8192 dtype=fp8
+        m=128/512/1024/4096 n=1024/4096 k=1024/4096 dtype=fp8
+    """,
+    cuda_more="""
+        m=512 n=512 k=512 dtype=bf16
+        m=2048 n=2048 k=2048 dtype=bf16
+        m=16 n=8192 k=8192 dtype=bf16
+        m=8192 n=8192 k=8192 dtype=fp8
+        m=8192 n=8192 k=2048 bias=true activation=gelu dtype=bf16
+        m=4096 n=4096 k=4096 dtype=fp16
+        m=4096 n=4096 k=4096 dtype=tf32
+        m=4096 n=4096 k=4096 dtype=fp32
+        m=4096 n=4096 k=4096 dtype=fp64
+    """,
 )

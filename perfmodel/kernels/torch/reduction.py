@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
+from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
@@ -22,3 +23,12 @@ def _library(op: Reduction, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 KERNELS = (Kernel("torch.sum", "reduction", "torch", _library, _supports),)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_quick="rows=2048 cols=4096",
+    cpu_full="rows=64..16384 cols=1024",
+    cuda_quick="rows=65536 cols=4096 dtype=fp32",
+    cuda_targets="rows=32768 cols=8192 dtype=bf16",
+    cuda_sweep="rows=256..16384 cols=1024/4096/8192 dtype=fp32",
+)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
+from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.rms_norm import EPS
@@ -67,4 +68,17 @@ KERNELS = (
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_quick="rows=8192 cols=1024",
+    cpu_full="""
+        rows=64..16384 cols=1024
+        rows=2048 cols=1024 dtype=bf16
+    """,
+    cuda_quick="rows=65536 cols=4096 dtype=bf16",
+    cuda_targets="rows=32768 cols=8192 dtype=bf16",
+    cuda_sweep="rows=1024/8192 cols=4096 dtype=bf16",
+    cuda_more="rows=4096 cols=4096 dtype=bf16",
 )

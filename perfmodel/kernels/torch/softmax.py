@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
+from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
@@ -65,4 +66,17 @@ KERNELS = (
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_quick="rows=2048 cols=4096",
+    cpu_full="""
+        rows=64..16384 cols=1024
+        rows=2048 cols=1024 dtype=bf16
+    """,
+    cuda_quick="rows=65536 cols=4096 dtype=bf16",
+    cuda_targets="rows=32768 cols=8192 dtype=bf16",
+    cuda_sweep="rows=256..16384 cols=1024/4096/8192 dtype=bf16",
+    cuda_more="rows=4096 cols=4096 dtype=bf16",
 )

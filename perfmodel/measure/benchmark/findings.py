@@ -1,4 +1,4 @@
-"""What a bench record says in sentences: what was left out, what fusion gains, how good the prediction was."""
+"""What a benchmark found, in sentences: rows without a time, what fusion gains, how good the prediction was."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.units import format_si
-from perfmodel.measure.benchmark.rows import OK
 from perfmodel.measure.benchmark.sustain import burst_and_sustained
-from perfmodel.records.measurement_table import is_composed
+from perfmodel.records.schema import Status, is_composed
 
 Row = Mapping[str, Any]
 
 
 def findings(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the sentences below the table of a bench run."""
+    """Return the sentences below the table of a benchmark."""
     return (
         *_without_time(rows),
         *(f"{_label(row)}: {row['note']}" for row in rows if row["note"]),
@@ -32,43 +31,44 @@ def _label(row: Row) -> str:
 
 
 def _without_time(rows: Sequence[Row]) -> Iterator[str]:
-    """Say which rows have no time and why; those of one kernel with one reason together."""
-    found: dict[tuple[str, ...], list[Row]] = {}
+    """Yield which rows have no time and why; one sentence for the rows of one kernel with one reason."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        if row["status"] != OK:
-            found.setdefault((row["op"], row["kernel"] or "", row["status"], row["reason"]), []).append(row)
-    for (op, kernel, status, reason), alike in found.items():
-        what = _label(alike[0]) if len(alike) == 1 else f"{' '.join(filter(None, (op, kernel)))}, {len(alike)} shapes"
-        yield f"{what}: {status}: {reason}"
+        if row["status"] != Status.OK:
+            groups.setdefault((row["op"], row["kernel"] or "", row["status"], row["reason"]), []).append(row)
+    for (op, kernel, status, reason), group in groups.items():
+        single = len(group) == 1
+        label = _label(group[0]) if single else f"{' '.join(filter(None, (op, kernel)))}, {len(group)} shapes"
+        yield f"{label}: {status}: {reason}"
 
 
 def _discarded(rows: Sequence[Row]) -> Iterator[str]:
-    """Say how many samples did not count, and why."""
+    """Yield how many samples were discarded, and why."""
     counts: Counter[str] = Counter()
     for row in rows:
         counts.update(row.get("discarded") or {})
     if counts:
         kept = sum(row["time_s"]["samples"] for row in rows if row["time_s"])
-        said = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
-        yield f"samples that did not count: {said}; {kept} did"
+        reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+        yield f"samples discarded: {reasons}; kept: {kept}"
 
 
 def _compositions(rows: Sequence[Row]) -> Iterator[str]:
-    """Say how much slower compositions are than the first kernel that is none, and how much the model expects.
+    """Yield how much slower each composition is than the first single kernel, and how much the model expects.
 
-    The expected factor is the time to expect of the composition, with its interval, over that of the operator.
+    The expected factor is the expected time of the composition, with its interval, over that of the operator.
     """
-    found: dict[tuple[str, str, str], list[tuple[float, Row]]] = {}
-    whole: dict[tuple[str, str, str], Row] = {}
+    groups: dict[tuple[str, str, str], list[tuple[float, Row]]] = {}
+    single: dict[tuple[str, str, str], Row] = {}
     for row in rows:
-        if row["status"] == OK and not is_composed(row):
-            whole.setdefault(_point(row), row)
+        if row["status"] == Status.OK and not is_composed(row):
+            single.setdefault(_point(row), row)
     for row in rows:
-        other = whole.get(_point(row))
-        if row["status"] == OK and is_composed(row) and other:
+        other = single.get(_point(row))
+        if row["status"] == Status.OK and is_composed(row) and other:
             factor = row["measured_time_s"] / other["measured_time_s"]
-            found.setdefault((row["op"], row["kernel"], other["kernel"]), []).append((factor, row))
-    for (op, kernel, other_kernel), points in found.items():
+            groups.setdefault((row["op"], row["kernel"], other["kernel"]), []).append((factor, row))
+    for (op, kernel, other_kernel), points in groups.items():
         plural = "s" if len(points) > 1 else ""
         median = statistics.median(factor for factor, _ in points)
         yield (
@@ -83,7 +83,7 @@ def _point(row: Row) -> tuple[str, str, str]:
 
 
 def _expected(points: Sequence[tuple[float, Row]]) -> str:
-    """Return what the model expects of compositions, and in how many shapes the measured factor is in its interval."""
+    """Return what the model expects of compositions, and for how many shapes its interval holds the measured factor."""
     judged = [
         (factor, *(row[f"composition_time{end}_s"] / row["predicted_time_s"] for end in ("", "_low", "_high")))
         for factor, row in points
@@ -91,27 +91,27 @@ def _expected(points: Sequence[tuple[float, Row]]) -> str:
     ]
     if not judged:
         return ""
-    expected, low, high = (statistics.median(one[column] for one in judged) for column in (1, 2, 3))
+    expected, low, high = (statistics.median(shape[column] for shape in judged) for column in (1, 2, 3))
     inside = sum(low <= factor <= high for factor, _, low, high in judged)
     return f"; the model expects {expected:.2f} x ({low:.2f} to {high:.2f}), which holds for {inside} of {len(judged)}"
 
 
 def _prediction(rows: Sequence[Row]) -> Iterator[str]:
-    """Say how far the prediction was off, for the kernels that it means: no compositions."""
+    """Yield the error of the prediction, for single kernels, which it is meant for."""
     errors: dict[str, list[float]] = {}
     for row in rows:
-        if row["status"] == OK and not is_composed(row):
+        if row["status"] == Status.OK and not is_composed(row):
             errors.setdefault(row["op"], []).append(row["prediction_error"])
     if errors:
-        said = ", ".join(
-            f"{op} {100 * statistics.median(map(abs, found)):.0f} % ({100 * statistics.median(found):+.0f} %)"
-            for op, found in errors.items()
+        medians = ", ".join(
+            f"{op} {100 * statistics.median(map(abs, values)):.0f} % ({100 * statistics.median(values):+.0f} %)"
+            for op, values in errors.items()
         )
-        yield f"prediction error, library kernels, median of its size (and with its sign): {said}"
+        yield f"prediction error of single kernels, median of its size (and with its sign): {medians}"
 
 
 def _sustained(rows: Sequence[Row]) -> Iterator[str]:
-    """Say what is left of each kernel's rate after it has run for a while."""
+    """Yield what is left of each kernel's rate after it has run for a while."""
     for row in rows:
         series = row.get("sustain")
         rates = burst_and_sustained(series) if series else None

@@ -1,4 +1,4 @@
-"""NVTX ranges, so that a profiler shows which kernel is running; nothing where nvtx is not installed."""
+"""NVTX ranges: a profiler shows which kernel is running. Without nvtx they do nothing."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def _annotate() -> Callable[[str], Any] | None:
 
 
 def nvtx_range(name: str) -> contextlib.AbstractContextManager[Any]:
-    """Return a context that a profiler shows under ``name``."""
+    """Return a context manager whose body a profiler shows under ``name``."""
     annotate = _annotate()
     return contextlib.nullcontext() if annotate is None else annotate(name)

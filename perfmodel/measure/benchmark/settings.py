@@ -1,4 +1,4 @@
-"""How every kernel of a run is measured."""
+"""How every kernel of a benchmark is measured."""
 
 from __future__ import annotations
 
@@ -7,60 +7,66 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.kernels.device import Device
-from perfmodel.measure.timing.sample import GRAPH
+from perfmodel.measure.timing.sample import AUTO
 from perfmodel.measure.timing.stopping_rule import StandardErrorRule
-from perfmodel.measure.timing.timer import CACHE_MODES, TIMING_MODES, no_graphs
+from perfmodel.measure.timing.timer import TIMINGS, no_graphs
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How every kernel of a run is measured.
+class BenchSettings:
+    """How every kernel of a benchmark is measured.
 
     Attributes
     ----------
-    cache : "flushed", "warm" or "rotating".
+    cache : what the caches hold before each sample.
     seed : of the random inputs.
-    rule : when there are samples enough.
-    timing : "auto", "event" or "graph", as in `perfmodel.measure.timing.timer.time_call`.
+    rule : when there are enough samples.
+    timing : "auto" or a `Timing`, as in `perfmodel.measure.timing.timer.time_call`.
     keep_samples : whether rows keep the time of each sample.
     sustain_s : how long each kernel runs back to back after it was timed [s]; 0 for not at all.
     """
 
-    cache: str = "flushed"
+    cache: CacheState = CacheState.COLD
     seed: int = 0
     rule: StandardErrorRule = field(default_factory=StandardErrorRule)
-    timing: str = "auto"
+    timing: str = AUTO
     keep_samples: bool = False
     sustain_s: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.cache not in CACHE_MODES:
-            raise unknown_name("cache mode", self.cache, CACHE_MODES, place="--cache")
-        if self.timing not in TIMING_MODES:
-            raise unknown_name("timing", self.timing, TIMING_MODES, place="--timing")
+        if self.timing not in TIMINGS:
+            raise unknown_name("timing", self.timing, TIMINGS, place="--timing")
         if not 0 <= self.seed < 2**63:
-            raise UsageError(f"{self.seed} is no seed.", place="--seed", remedy="Give 0 to 2^63 - 1.")
+            raise UsageError(f"{self.seed} is not a seed.", place="--seed", remedy="Give 0 to 2^63 - 1.")
         if not 0 <= self.sustain_s < float("inf"):
-            raise UsageError(f"{self.sustain_s} is no number of seconds.", place="--sustain", remedy="Give 60, say.")
+            raise UsageError(f"{self.sustain_s} is not a number of seconds.", place="--sustain", remedy="Give 60, say.")
 
     def check_for(self, device: Device) -> None:
-        """Check that a device can be measured like this.
+        """Check that a device can be measured with these settings.
 
         Raises
         ------
         UsageError
-            When graphs are asked for, and the device has none.
+            When graphs are asked for and the device has none, or the dispatch of the host is to be included where it
+            cannot be told from the kernel.
         """
-        if self.timing == GRAPH and not device.has_graphs:
+        if self.timing == Timing.GRAPH and not device.has_graphs:
             raise no_graphs(device.kind)
+        if self.timing == Timing.EVENT and device.kind == "cpu":
+            raise UsageError(
+                "on a CPU the time of a kernel always includes its dispatch.",
+                place="--timing event",
+                remedy="Use --timing auto, or --device cuda.",
+            )
 
     def facts(self) -> dict[str, Any]:
-        """Return the settings as a record has them; runs with the same ones can be compared and joined."""
+        """Return the settings as a record has them; runs with equal settings can be compared and joined."""
         return {
-            "cache": self.cache,
-            "timing": self.timing,
+            "cache": str(self.cache),
+            "timing": str(self.timing),
             "seed": self.seed,
             "samples": self.keep_samples,
             "sustain_s": self.sustain_s,
@@ -75,15 +81,15 @@ def stopping_rule(
 
     Parameters
     ----------
-    time_limit_s : longest time of one kernel's samples [s].
-    min_time_s : shortest time of them [s]; None for a tenth of a second, or of the limit.
+    time_limit_s : longest time for one kernel's samples [s].
+    min_time_s : shortest time for them [s]; None for a tenth of a second, or of the limit if that is shorter.
     relative_standard_error : target, a fraction; None for 1 %.
 
     Raises
     ------
     UsageError
-        When a time is not a positive, finite number of seconds, the least is above the limit, or the target is not
-        between 0 and 1.
+        When a time is not a positive, finite number of seconds, the shortest time is above the limit, or the target
+        is not between 0 and 1.
     """
     if not 0 < time_limit_s < math.inf:
         raise UsageError(f"a time limit of {time_limit_s} s is not positive.", place="--time-limit")
@@ -97,5 +103,5 @@ def stopping_rule(
         )
     target = StandardErrorRule.relative_standard_error if relative_standard_error is None else relative_standard_error
     if not 0 < target < 1:
-        raise UsageError(f"{target} is not between 0 and 1.", place="--error", remedy="Give 0.01 or 1 %.")
+        raise UsageError(f"{target} is not between 0 and 1.", place="--error", remedy="Write 1% or 0.01.")
     return StandardErrorRule(target, time_limit_s=time_limit_s, min_time_s=min_time_s)

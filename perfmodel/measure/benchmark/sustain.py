@@ -1,8 +1,9 @@
-"""Burst against sustained: one kernel again and again, and how its rate falls as the device heats."""
+"""Sustained rate against burst rate: one kernel runs back to back while the device heats up."""
 
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,11 +13,11 @@ from perfmodel.kernels.device import Device, Stopwatch
 from perfmodel.kernels.registry import Call
 from perfmodel.measure.telemetry.sampler import Sampler
 
-#: one point of the series [s]
+#: time between two points of the series [s]
 INTERVAL_S = 0.5
-#: one batch between two events [s], with the next one always enqueued behind it
+#: length of one batch between two events [s]; the next one is always enqueued behind it
 _BATCH_S = 0.05
-#: below the thousand launches or so that a stream takes before the host has to wait
+#: calls of one batch: fewer than the thousand launches or so that a stream accepts before the host has to wait
 _MOST_CALLS = 500
 _KEYS = ("sm_clock_hz", "power_w", "temperature_c")
 
@@ -33,44 +34,44 @@ def sustain(
     interval_s: float = INTERVAL_S,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
-    """Run calls in turn back to back for some time; return the series of their rate and of the device's state.
+    """Run calls in turn, back to back; return the series of their rate and of the device's state.
 
-    Two batches are enqueued at any time, so that the device never waits. The rate of an interval is the work of the
-    batches that ended in it over the time that the device spent on them; the state is the last reading in it.
+    Two batches are always enqueued, so that the device never waits. The rate of an interval is the work of the batches
+    that ended in it over the time that the device spent on them; the state is the last reading in it.
 
     Parameters
     ----------
     calls : the calls that take turns.
     device : where they run.
     call_s : about how long one call takes [s].
-    work : what one call does, in FLOP or B, as ``rate_unit`` has it per second.
+    work : FLOP or bytes of one call, as ``rate_unit`` counts them per second.
     rate_unit : "FLOP/s" or "B/s".
     seconds : how long [s].
-    sampler : where the readings come from.
-    interval_s : between two points [s]; the last one may be shorter.
+    sampler : the source of the readings.
+    interval_s : time between two points [s]; the last one may be shorter.
     clock : monotonic clock [s].
 
     Returns
     -------
     dict : time_s, the end of each interval since the beginning [s], rate, rate_unit; sm_clock_hz [Hz], power_w [W] and
-        temperature_c, which are empty where the device does not tell.
+        temperature_c, which are empty where the device has no such readings.
     """
     size = max(1, min(_MOST_CALLS, int(min(_BATCH_S, interval_s) / max(call_s, 1e-9))))
     turns = itertools.cycle(calls)
     series: dict[str, Any] = {"time_s": [], "rate": [], "rate_unit": rate_unit, **{key: [] for key in _KEYS}}
     waiting: deque[Stopwatch] = deque()
-    busy_s, done = 0.0, 0
+    busy_s, calls_done = 0.0, 0
     begin = now = clock()
     end = begin + interval_s
     while waiting or now - begin < seconds:
         while len(waiting) < 2 and now - begin < seconds:
             waiting.append(_batch(turns, size, device))
         busy_s += waiting.popleft().elapsed_s()
-        done += size
+        calls_done += size
         now = clock()
         if now >= end or not (waiting or now - begin < seconds):
-            _add(series, now - begin, done * work / max(busy_s, 1e-12), sampler)
-            busy_s, done = 0.0, 0
+            _add(series, now - begin, calls_done * work / max(busy_s, 1e-12), sampler)
+            busy_s, calls_done = 0.0, 0
             end = now + interval_s
     return series
 
@@ -94,10 +95,8 @@ def _add(series: dict[str, Any], time_s: float, rate: float, sampler: Sampler) -
 
 
 def burst_and_sustained(series: dict[str, Any]) -> tuple[float, float] | None:
-    """Return the rate of the first interval, and the median of the last quarter; None of fewer than four intervals."""
+    """Return the rate of the first interval, and the median of the last quarter; None for fewer than four intervals."""
     rates = series["rate"]
     if len(rates) < 4:
         return None
-    last = sorted(rates[-max(1, len(rates) // 4) :])
-    middle = len(last) // 2
-    return rates[0], last[middle] if len(last) % 2 else 0.5 * (last[middle - 1] + last[middle])
+    return rates[0], statistics.median(rates[-(len(rates) // 4) :])

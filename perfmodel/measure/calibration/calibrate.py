@@ -11,33 +11,29 @@ from perfmodel.kernels.device import Device
 from perfmodel.measure.calibration.cpu_caches import CacheSize, WorkingSet, cache_levels, working_sets
 from perfmodel.measure.calibration.launch import GRAPH_CALLS, QUEUED_CALLS, call_overhead_s, empty_kernel_s
 from perfmodel.measure.calibration.memory import gpu_levels, main_memory
-from perfmodel.measure.calibration.plan import Effort, Status, rounded
+from perfmodel.measure.calibration.plan import CalibrationPlan
 from perfmodel.measure.calibration.products import product_rates, vector_rates
+from perfmodel.measure.calibration.rates import Status, rounded
 from perfmodel.measure.calibration.transfer import Transfer, transfers
 from perfmodel.measure.machine_facts import now_utc
-
-#: before a benchmark: a few seconds
-QUICK = Effort(rounds=2, samples=5, product_s=0.06)
-#: for a spec to keep: about a minute on a CPU, less on a GPU
-THOROUGH = Effort(rounds=2, samples=7, product_s=0.15, everything=True, passes=2)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured, in SI units; what a machine has not, or nobody asked for, is empty.
+    """What was measured, in SI units; empty where a machine lacks it or it was not asked for.
 
     Attributes
     ----------
     bandwidth_bytes_per_s : access pattern of main memory ("read", "write", "copy", "triad") -> best median, all
         directions counted [B/s].
-    fastest_bytes_per_s : the fastest single sample of any pattern [B/s]: the ceiling of a memory without datasheet. A
-        copy alone is none on a CPU: its stores first fetch the lines that they overwrite, traffic that is not
-        counted, so that another pattern can show a higher bandwidth.
+    fastest_bytes_per_s : the fastest single sample of any pattern [B/s]: the ceiling of a memory without datasheet.
+        The copy alone is not one on a CPU: its stores first fetch the lines that they overwrite, which is not counted,
+        so that another pattern can show a higher bandwidth.
     flop_per_s : dtype -> best rate of a matrix product [FLOP/s].
-    call_overhead_s : time of a call that does nothing to speak of [s].
+    call_overhead_s : time of a call with next to no work [s].
     source, method : by what and when it was measured, and how, for the specification.
-    levels_bytes_per_s : cache or other level -> bandwidth of reading from it, all cores together [B/s].
-    working_sets : what a CPU reads by working set.
+    levels_bytes_per_s : cache or other level -> read bandwidth, all cores together [B/s].
+    working_sets : read bandwidth of a CPU by working set.
     vector_flop_per_s : dtype -> rate of multiply-adds on a GPU's vector engine [FLOP/s].
     empty_kernel_s : "stream" and "graph" -> time of an empty kernel of a GPU [s].
     transfers : copies between host and GPU.
@@ -64,24 +60,25 @@ class Figures:
 
 
 def calibrate(
-    device: Device, dtypes: Sequence[str], effort: Effort, status: Status, caches: Sequence[CacheSize] = ()
+    device: Device, dtypes: Sequence[str], plan: CalibrationPlan, status: Status, caches: Sequence[CacheSize] = ()
 ) -> Figures:
-    """Measure main memory, matrix products in some dtypes, and the cost of a call; with ``effort.everything`` the rest.
+    """Measure main memory, matrix products in some dtypes, and the cost of a call.
 
-    The rest is: caches, shared memory, the vector engine, empty kernels on a stream and in a graph, copies over PCIe.
+    With ``plan.everything`` also caches, shared memory, the vector engine, empty kernels on a stream and in a graph,
+    and copies over PCIe.
 
     Parameters
     ----------
     device : what to measure.
     dtypes : dtypes of matrix products; those that the device cannot run are left out.
-    effort : how long it may take.
-    status : is told what is being measured.
-    caches : the caches of a CPU, as the system describes them; a GPU's are found by the device.
+    plan : how thorough the calibration is.
+    status : receives a line on what is being measured.
+    caches : the caches of a CPU, as the system describes them; the device knows those of a GPU.
     """
-    figures = _one_pass(device, dtypes, effort, status, caches)
-    for number in range(2, effort.passes + 1):
-        status(f"once more, pass {number} of {effort.passes}: the best of them counts")
-        figures = better(figures, _one_pass(device, dtypes, effort, status, caches))
+    figures = _one_pass(device, dtypes, plan, status, caches)
+    for number in range(2, plan.passes + 1):
+        status(f"once more, pass {number} of {plan.passes}: the best of them counts")
+        figures = better(figures, _one_pass(device, dtypes, plan, status, caches))
     return figures
 
 
@@ -116,26 +113,26 @@ def _each(
 
 
 def _one_pass(
-    device: Device, dtypes: Sequence[str], effort: Effort, status: Status, caches: Sequence[CacheSize]
+    device: Device, dtypes: Sequence[str], plan: CalibrationPlan, status: Status, caches: Sequence[CacheSize]
 ) -> Figures:
     status("measuring memory bandwidth")
-    memory = main_memory(device, effort)
-    rates, left_out = product_rates(device, dtypes, effort, status)
+    memory = main_memory(device, plan)
+    rates, left_out = product_rates(device, dtypes, plan, status)
     status("measuring the cost of a call")
     overhead = call_overhead_s(device)
     more = _More()
-    if effort.everything:
-        more = _gpu(device, dtypes, effort, status) if device.kind == "cuda" else _cpu(device, effort, status, caches)
-    bandwidth = {pattern: rounded(made.sustained) for pattern, made in memory.items()}
-    if more.working_sets:  # the largest is beyond the caches, as the buffers are: read by another instrument
+    if plan.everything:
+        more = _gpu(device, dtypes, plan, status) if device.kind == "cuda" else _cpu(device, plan, status, caches)
+    bandwidth = {pattern: rounded(rate.sustained) for pattern, rate in memory.items()}
+    if more.working_sets:  # the largest lies beyond the caches, like the buffers, and reads in another way
         bandwidth["read"] = max(bandwidth["read"], rounded(more.working_sets[-1].bytes_per_s))
     return Figures(
         bandwidth_bytes_per_s=bandwidth,
-        fastest_bytes_per_s=max(*(rounded(made.fastest) for made in memory.values()), *bandwidth.values()),
+        fastest_bytes_per_s=max(*(rounded(rate.fastest) for rate in memory.values()), *bandwidth.values()),
         flop_per_s=_rounded(rates),
         call_overhead_s=rounded(more.empty_kernel_s.get("stream", overhead)),
         source=_source(device),
-        method=_method(device, effort, memory),
+        method=_method(device, plan, memory),
         levels_bytes_per_s=_rounded(more.levels_bytes_per_s),
         working_sets=more.working_sets,
         vector_flop_per_s=_rounded(more.vector_flop_per_s),
@@ -147,7 +144,7 @@ def _one_pass(
 
 @dataclass(frozen=True)
 class _More:
-    """What takes longer to measure; the attributes are those of `Figures`."""
+    """The figures that only ``plan.everything`` measures; the attributes are those of `Figures`."""
 
     levels_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
     working_sets: tuple[WorkingSet, ...] = ()
@@ -157,13 +154,13 @@ class _More:
     left_out: tuple[str, ...] = ()
 
 
-def _cpu(device: Device, effort: Effort, status: Status, caches: Sequence[CacheSize]) -> _More:
+def _cpu(device: Device, plan: CalibrationPlan, status: Status, caches: Sequence[CacheSize]) -> _More:
     left_out = ["copies over PCIe: a CPU has none between itself and its memory"]
     if not caches:
         return _More(left_out=(*left_out, "caches: the system does not say how large they are"))
     status("measuring the caches")
     threads = int(device.facts()["threads"])
-    sets = tuple(working_sets(device, caches, effort))
+    sets = tuple(working_sets(device, caches, plan))
     levels = cache_levels(sets, caches, threads)
     left_out += [
         f"{cache.name}: no larger for a thread than the level before it" for cache in caches if cache.name not in levels
@@ -171,13 +168,13 @@ def _cpu(device: Device, effort: Effort, status: Status, caches: Sequence[CacheS
     return _More(levels, sets, left_out=tuple(left_out))
 
 
-def _gpu(device: Device, dtypes: Sequence[str], effort: Effort, status: Status) -> _More:
-    levels, no_levels = gpu_levels(device, effort, status)
-    vector, no_vector = vector_rates(device, dtypes, effort, status)
+def _gpu(device: Device, dtypes: Sequence[str], plan: CalibrationPlan, status: Status) -> _More:
+    levels, no_levels = gpu_levels(device, plan, status)
+    vector, no_vector = vector_rates(device, dtypes, plan, status)
     status("measuring empty kernels")
-    empty = empty_kernel_s(device, effort)
-    copies = tuple(transfers(device, effort, status))
-    rates = {level: made.sustained for level, made in levels.items()}
+    empty = empty_kernel_s(device, plan)
+    copies = tuple(transfers(device, plan, status))
+    rates = {level: rate.sustained for level, rate in levels.items()}
     return _More(rates, (), vector, empty, copies, (*no_levels, *no_vector))
 
 
@@ -196,13 +193,13 @@ _EVERYTHING = MappingProxyType(
 )
 
 
-def _method(device: Device, effort: Effort, patterns: Iterable[str]) -> str:
+def _method(device: Device, plan: CalibrationPlan, patterns: Iterable[str]) -> str:
     """Return how it was measured, a sentence for the specification."""
-    rest = (_EVERYTHING if effort.everything else _OVERHEAD)[device.kind]
+    rest = (_EVERYTHING if plan.everything else _OVERHEAD)[device.kind]
     return (
-        f"Best of {effort.passes} x {effort.rounds} medians of {effort.samples}; {', '.join(patterns)} of float32 "
-        f"buffers beyond {effort.caches:g} x the last-level cache, all directions counted; square matrix products of "
-        f"random data; {rest}"
+        f"Best of {plan.passes} x {plan.rounds} medians of {plan.samples}; {', '.join(patterns)} of float32 "
+        f"buffers beyond {plan.cache_multiple:g} x the last-level cache, all directions counted; square matrix "
+        f"products of random data; {rest}"
     )
 
 

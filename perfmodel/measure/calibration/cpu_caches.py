@@ -1,7 +1,7 @@
 """Sustained bandwidth of a CPU's caches: scalar products of vectors that stay in them, by working set.
 
-Each thread goes round in a working set of its own, in one call of numpy's matmul, which hands rows of at most 16 KiB
-to the scalar product of its BLAS: two loads and a multiply-add for two elements, so that the loads are what limits.
+Each thread cycles through its own working set in one call of numpy's matmul, which hands rows of at most 16 KiB to the
+scalar product of its BLAS: two loads and one multiply-add for two elements, so that the loads are the limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.kernels.device import Device
-from perfmodel.measure.calibration.plan import Effort, Rate, rate
+from perfmodel.measure.calibration.plan import CalibrationPlan
+from perfmodel.measure.calibration.rates import Rate, measured_rate
 
 Floats = NDArray[np.float32]
 
@@ -23,29 +24,29 @@ _LONGEST_ROW = 4096
 #: bytes that a thread reads in one call: 10 ms at 20 GB/s
 _BYTES_PER_CALL = 2e8
 _SMALLEST_SET = 2.0**13
-#: largest working set, in times of all caches of the last level together
+#: largest working set, as a multiple of all caches of the last level together
 _BEYOND = 4.0
-#: a level's bandwidth is taken where the working set is at least so many times the level before it, and within so
-#: much of the level itself: the rest is for the stack, the output and what else the core has to do
+#: the bandwidth of a level is taken from working sets of at least the first multiple of the level before it, and at
+#: most the second share of the level: the rest holds the stack, the output and other data of the core
 _ABOVE, _WITHIN = 2.0, 0.75
 
 
 @dataclass(frozen=True)
 class CacheSize:
-    """One level of a CPU's caches: ``count`` caches of ``bytes`` each, shared by as many threads as there are more."""
+    """One level of a CPU's caches: ``count`` caches of ``bytes`` each. More threads than caches share them."""
 
     name: str
     bytes: float
     count: int
 
     def per_thread(self, threads: int) -> float:
-        """Return the bytes that each of ``threads`` threads has of this level when all are at work."""
+        """Return the bytes of this level that each of ``threads`` busy threads has."""
         return self.bytes * min(1.0, self.count / threads)
 
 
 @dataclass(frozen=True)
 class WorkingSet:
-    """What all threads read together from working sets of one size.
+    """What all threads together read from working sets of one size.
 
     Attributes
     ----------
@@ -57,28 +58,28 @@ class WorkingSet:
     bytes_per_s: float
 
 
-def working_sets(device: Device, caches: Sequence[CacheSize], effort: Effort) -> list[WorkingSet]:
+def working_sets(device: Device, caches: Sequence[CacheSize], plan: CalibrationPlan) -> list[WorkingSet]:
     """Return the read bandwidth by working set, from 8 KiB to four times the last level, in steps of 1.5 and 1.33."""
     threads = int(device.facts()["threads"])
     largest = _BEYOND * max(cache.per_thread(threads) for cache in caches)
     with ThreadPoolExecutor(threads) as pool:
-        return [WorkingSet(size, _read_rate(size, threads, pool, device, effort).sustained) for size in _sizes(largest)]
+        return [WorkingSet(size, _read_rate(size, threads, pool, device, plan).sustained) for size in _sizes(largest)]
 
 
 def cache_levels(sets: Sequence[WorkingSet], caches: Sequence[CacheSize], threads: int) -> dict[str, float]:
-    """Return the bandwidth of each level [B/s]: the best of the working sets that fit in it and in none before it.
+    """Return the bandwidth of each level [B/s]: the best of the working sets that fit in it and in no level before it.
 
-    A level that is not much larger per thread than the one before it has no such set, and is left out.
+    A level that is not much larger per thread than the one before it has no such set and is left out.
     """
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     before = 0.0
     for cache in sorted(caches, key=lambda one: one.per_thread(threads)):
         size = cache.per_thread(threads)
-        rates = [s.bytes_per_s for s in sets if _ABOVE * before <= s.bytes_per_thread <= _WITHIN * size]
-        if rates:
-            found[cache.name] = max(rates)
+        of_level = [s.bytes_per_s for s in sets if _ABOVE * before <= s.bytes_per_thread <= _WITHIN * size]
+        if of_level:
+            rates[cache.name] = max(of_level)
         before = size
-    return found
+    return rates
 
 
 def _sizes(largest: float) -> list[float]:
@@ -87,24 +88,24 @@ def _sizes(largest: float) -> list[float]:
     return [size for size in steps if size <= max(largest, _SMALLEST_SET)]
 
 
-def _read_rate(size: float, threads: int, pool: ThreadPoolExecutor, device: Device, effort: Effort) -> Rate:
+def _read_rate(size: float, threads: int, pool: ThreadPoolExecutor, device: Device, plan: CalibrationPlan) -> Rate:
     """Return the rate at which all threads read their sets of ``size`` bytes, each two vectors, over and over."""
     row = min(_LONGEST_ROW, int(size / 8))
     rows = max(1, round(size / (8 * row)))
     turns = max(1, round(_BYTES_PER_CALL / (8.0 * row * rows)))
-    sets = [_one_set(row, rows, turns, seed) for seed in range(threads)]
+    sets = [_vectors(row, rows, turns, seed) for seed in range(threads)]
 
     def call() -> None:
-        for _ in pool.map(lambda one: np.matmul(one[0], one[1], out=one[2]), sets):
+        for _ in pool.map(lambda vectors: np.matmul(vectors[0], vectors[1], out=vectors[2]), sets):
             pass
 
-    return rate(call, 8.0 * row * rows * turns * threads, device, effort)
+    return measured_rate(call, 8.0 * row * rows * turns * threads, device, plan)
 
 
-def _one_set(row: int, rows: int, turns: int, seed: int) -> tuple[Floats, Floats, Floats]:
-    """Return two sets of vectors, seen ``turns`` times without being copied, and room for their products."""
+def _vectors(row: int, rows: int, turns: int, seed: int) -> tuple[Floats, Floats, Floats]:
+    """Return two sets of vectors, repeated ``turns`` times without a copy, and room for their products."""
     generator = np.random.default_rng(seed)
     left = generator.standard_normal((rows, 1, row), dtype=np.float32)
     right = generator.standard_normal((rows, row, 1), dtype=np.float32)
-    seen = (np.broadcast_to(one, (turns, *one.shape)) for one in (left, right))
-    return (*seen, np.empty((turns, rows, 1, 1), np.float32))  # type: ignore[return-value]
+    repeated = (np.broadcast_to(vectors, (turns, *vectors.shape)) for vectors in (left, right))
+    return (*repeated, np.empty((turns, rows, 1, 1), np.float32))  # type: ignore[return-value]

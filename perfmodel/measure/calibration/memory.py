@@ -1,4 +1,4 @@
-"""Sustained bandwidth of the memory levels: main memory in each access pattern, and the caches of a GPU.
+"""Sustained bandwidth of the memory levels: main memory by access pattern, and the caches of a GPU.
 
 The caches of a CPU are in `perfmodel.measure.calibration.cpu_caches`.
 """
@@ -10,42 +10,43 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from perfmodel.kernels.device import Device
-from perfmodel.measure.calibration.plan import Effort, Rate, Status, attempt, rate
+from perfmodel.measure.calibration.plan import CalibrationPlan
+from perfmodel.measure.calibration.rates import Rate, Status, attempt, measured_rate
 
 if TYPE_CHECKING:
     from perfmodel.kernels.torch._bandwidth import Probe
 
 #: elements of a buffer are a multiple of this: rows that are summed, blocks of the Triton kernels
 _ELEMENTS = 2**16
-#: of the memory that is free, for three buffers, what a sum writes and what others need
+#: share of the free memory that each of the three buffers may take; the rest is for the output of a sum and for others
 _SHARE_OF_FREE = 1 / 16
 #: working sets in the L2: half of it, and a quarter, since the halves of a divided L2 keep copies for each other
 _SHARES_OF_L2 = (0.25, 0.5)
 
 
-def main_memory(device: Device, effort: Effort) -> dict[str, Rate]:
+def main_memory(device: Device, plan: CalibrationPlan) -> dict[str, Rate]:
     """Return the bandwidth of read, write, copy and triad on buffers beyond the caches, all directions counted [B/s].
 
-    On a GPU with Triton a read and a write of our own stand beside torch's sum and fill, and the faster is taken.
+    On a GPU with Triton, torch's sum and fill compete with a read and a write of our own, and the faster counts.
     """
     from perfmodel.kernels.torch._bandwidth import memory_probes
 
-    elements = _buffer_elements(device, effort)
-    found: dict[str, Rate] = {}
+    elements = _buffer_elements(device, plan)
+    rates: dict[str, Rate] = {}
     with device.precision("fp32"):
         for pattern, make in memory_probes(device.kind, elements).items():
             probe = make()
-            found[pattern] = rate(probe.call, probe.amount, device, effort)
-    for pattern, other in _triton_memory(device, effort, elements).items():
-        found[pattern] = max(found[pattern], other, key=lambda made: made.sustained)
-    return found
+            rates[pattern] = measured_rate(probe.call, probe.amount, device, plan)
+    for pattern, other in _triton_memory(device, plan, elements).items():
+        rates[pattern] = max(rates[pattern], other, key=lambda rate: rate.sustained)
+    return rates
 
 
-def gpu_levels(device: Device, effort: Effort, status: Status) -> tuple[dict[str, Rate], list[str]]:
+def gpu_levels(device: Device, plan: CalibrationPlan, status: Status) -> tuple[dict[str, Rate], list[str]]:
     """Return the bandwidth of the caches of a GPU by level [B/s], and what was left out and why.
 
-    "l2" is read, since writes may be combined on their way; "l1" is what all SMs read together from rings of 16 KiB,
-    "shared" the same from shared memory. All of it by Triton.
+    "l2" is read, since writes may be combined on their way. "l1" is what all SMs together read from rings of 16 KiB,
+    "shared" the same from shared memory. All of them use Triton.
     """
     from perfmodel.kernels.triton._base import multiprocessors, unavailable
 
@@ -61,19 +62,19 @@ def gpu_levels(device: Device, effort: Effort, status: Status) -> tuple[dict[str
         ("l1", lambda: _bandwidth.l1_probes(programs)["read"]),
         ("shared", lambda: _shared_read(programs)),
     ]
-    found: dict[str, Rate] = {}
+    rates: dict[str, Rate] = {}
     left_out: list[str] = []
     with device.precision("fp32"):
         for level, make in levels:
-            made = attempt(f"bandwidth of {level}", partial(_made_rate, make, device, effort), left_out)
-            if made:
-                found[level] = max(found.get(level, made), made, key=lambda one: one.sustained)
-    return found, left_out
+            rate = attempt(f"bandwidth of {level}", partial(_probe_rate, make, device, plan), left_out)
+            if rate:
+                rates[level] = max(rates.get(level, rate), rate, key=lambda one: one.sustained)
+    return rates, left_out
 
 
-def _made_rate(make: Callable[[], Probe], device: Device, effort: Effort) -> Rate:
+def _probe_rate(make: Callable[[], Probe], device: Device, plan: CalibrationPlan) -> Rate:
     probe = make()
-    return rate(probe.call, probe.amount, device, effort)
+    return measured_rate(probe.call, probe.amount, device, plan)
 
 
 def _l2_read(ring_bytes: float, programs: int) -> Probe:
@@ -88,8 +89,8 @@ def _shared_read(programs: int) -> Probe:
     return shared_probe(programs)
 
 
-def _triton_memory(device: Device, effort: Effort, elements: int) -> dict[str, Rate]:
-    """Return the rates of our own read and write of device memory, nothing where Triton cannot run."""
+def _triton_memory(device: Device, plan: CalibrationPlan, elements: int) -> dict[str, Rate]:
+    """Return the rates of our own read and write of device memory; none where Triton cannot run."""
     if device.kind != "cuda":
         return {}
     from perfmodel.kernels.triton._base import multiprocessors, unavailable
@@ -99,18 +100,18 @@ def _triton_memory(device: Device, effort: Effort, elements: int) -> dict[str, R
     from perfmodel.kernels.triton import _bandwidth
 
     programs = _bandwidth.programs_that_fill(multiprocessors())
-    found = {}
+    rates = {}
     with device.precision("fp32"):
         for pattern, probe in _bandwidth.memory_probes(elements, programs).items():
-            # torch's read and write are there already: no reason to say that a second one failed
-            made = attempt(pattern, partial(rate, probe.call, probe.amount, device, effort), [])
-            if made:
-                found[pattern] = made
-    return found
+            # torch has measured a read and a write already: a failure of the second one needs no mention
+            rate = attempt(pattern, partial(measured_rate, probe.call, probe.amount, device, plan), [])
+            if rate:
+                rates[pattern] = rate
+    return rates
 
 
-def _buffer_elements(device: Device, effort: Effort) -> int:
-    """Return the float32 elements of each buffer: beyond the caches, and within the memory that is free."""
-    wanted = max(effort.caches * device.cache_bytes, effort.least_buffer_bytes[device.kind])
+def _buffer_elements(device: Device, plan: CalibrationPlan) -> int:
+    """Return the float32 elements of each buffer: beyond the caches, and within the free memory."""
+    wanted = max(plan.cache_multiple * device.cache_bytes, plan.least_buffer_bytes[device.kind])
     rows = int(min(wanted, device.free_memory_bytes() * _SHARE_OF_FREE) / 4 / _ELEMENTS) + 1
     return rows * _ELEMENTS

@@ -8,7 +8,8 @@ from typing import Any
 
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.registry import find_kernels
-from perfmodel.measure.calibration.plan import Effort, Rate, Status, attempt, rate
+from perfmodel.measure.calibration.plan import CalibrationPlan
+from perfmodel.measure.calibration.rates import Rate, Status, attempt, measured_rate
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
 
@@ -16,12 +17,11 @@ _SMALLEST_PRODUCT = 256
 
 
 def product_rates(
-    device: Device, dtypes: Sequence[str], effort: Effort, status: Status
+    device: Device, dtypes: Sequence[str], plan: CalibrationPlan, status: Status
 ) -> tuple[dict[str, float], list[str]]:
     """Return the best rate of square matrix products by dtype [FLOP/s], and what was left out and why.
 
-    By the library's call on random data: zeros would let a GPU clock higher than any real data does
-    (arXiv 2501.12084).
+    The library's call runs on random data: zeros would let a GPU clock higher than real data does (arXiv 2501.12084).
     """
     rates: dict[str, float] = {}
     left_out: list[str] = []
@@ -32,18 +32,18 @@ def product_rates(
             continue
         status(f"measuring matrix products in {dtype}")
         with device.precision(dtype):
-            made = attempt(f"products in {dtype}", partial(_best_rate, make, device, effort), left_out)
-        if made:
-            rates[dtype] = made.sustained
+            rate = attempt(f"products in {dtype}", partial(_best_rate, make, device, plan), left_out)
+        if rate:
+            rates[dtype] = rate.sustained
     return rates, left_out
 
 
 def vector_rates(
-    device: Device, dtypes: Sequence[str], effort: Effort, status: Status
+    device: Device, dtypes: Sequence[str], plan: CalibrationPlan, status: Status
 ) -> tuple[dict[str, float], list[str]]:
     """Return the rate of chains of multiply-adds in registers by dtype [FLOP/s], and what was left out and why.
 
-    It is what the vector engine does at best: nothing is read or written.
+    It is the best that the vector engine does: nothing is read or written.
     """
     from perfmodel.kernels.triton._base import multiprocessors, unavailable
 
@@ -53,18 +53,17 @@ def vector_rates(
     from perfmodel.kernels.triton import _bandwidth
 
     programs = _bandwidth.programs_that_fill(multiprocessors())
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     left_out: list[str] = []
     for dtype in (dtype for dtype in _bandwidth.CHAINS if dtype in dtypes):
         status(f"measuring multiply-adds in {dtype}")
         with device.precision(dtype):
             probe = _bandwidth.chain_probe(dtype, programs)
-            made = attempt(
-                f"multiply-adds in {dtype}", partial(rate, probe.call, probe.amount, device, effort), left_out
-            )
-        if made:
-            found[dtype] = made.sustained
-    return found, left_out
+            measure = partial(measured_rate, probe.call, probe.amount, device, plan)
+            rate = attempt(f"multiply-adds in {dtype}", measure, left_out)
+        if rate:
+            rates[dtype] = rate.sustained
+    return rates, left_out
 
 
 def library_call(op: Operator, device: Device) -> Callable[[], Any]:
@@ -86,14 +85,14 @@ def _library_product(dtype: str, device: Device) -> tuple[str, Callable[[int], C
     return reason, lambda size: lambda: None
 
 
-def _best_rate(make: Callable[[int], Callable[[], Any]], device: Device, effort: Effort) -> Rate:
-    """Return the best rate of square products [FLOP/s], doubled in size while they stay affordable."""
+def _best_rate(make: Callable[[int], Callable[[], Any]], device: Device, plan: CalibrationPlan) -> Rate:
+    """Return the best rate of square products [FLOP/s]; their size is doubled while they take little enough time."""
     size = _SMALLEST_PRODUCT
-    found = []
-    while size <= effort.largest_product[device.kind]:
+    rates = []
+    while size <= plan.largest_product[device.kind]:
         flop = float(Gemm(m=size, n=size, k=size).flop())
-        found.append(rate(make(size), flop, device, effort))
-        if 8 * flop / found[-1].sustained > effort.product_s:
+        rates.append(measured_rate(make(size), flop, device, plan))
+        if 8 * flop / rates[-1].sustained > plan.product_s:
             break
         size *= 2
-    return max(found, key=lambda one: one.sustained)
+    return max(rates, key=lambda rate: rate.sustained)

@@ -1,35 +1,55 @@
-"""A machine with what was measured on it: the figures of a calibration as its sustained ceilings."""
+"""A machine with the figures of a calibration as its sustained ceilings."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from perfmodel.core.hardware import Hardware, Launch, MemoryLevel, Peak
+from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.measure.calibration.calibrate import Figures
 from perfmodel.measure.calibration.transfer import Transfer
 
-#: times fp32's peak that bound a dtype whose arithmetic the operating system does not tell, and why
+#: the bound of a dtype on a CPU whose arithmetic in it is unknown, as a multiple of the peak of fp32, and why
 _CONVERTED = (1.0, "bounded by the peak of fp32, in which it is computed where the CPU has no such arithmetic")
 _BOUND_BY_FP32 = MappingProxyType(
     {"int8": (4.0, "bounded by four times the peak of fp32: four products in a lane (AVX-512 VNNI, Arm SDOT)")}
 )
 
 
+@dataclass(frozen=True)
+class CalibratedMachine(Reportable):
+    """A machine with measured ceilings, beside what was known of it before.
+
+    Attributes
+    ----------
+    machine : the machine with the figures.
+    figures : what was measured.
+    reference : the machine without them: its datasheet, or the arithmetic of a CPU; None where nothing is known.
+    reference_name : "datasheet" or "arithmetic".
+    """
+
+    machine: Hardware
+    figures: Figures
+    reference: Hardware | None = None
+    reference_name: str = "datasheet"
+
+
 def with_figures(hardware: Hardware, figures: Figures, *, memory_is_measured: bool) -> Hardware:
     """Return a machine with the measured figures as its sustained ceilings and launch overhead.
 
-    The datasheet stays beside them, and the note says which share of it was reached. Of main memory the copy is the
-    sustained figure; of PCIe the slower direction, since the model has one figure for both.
+    The datasheet stays beside them, and the note gives the share of it that was reached. The sustained figure of main
+    memory is the copy; that of PCIe is the slower direction, since the model has one figure for both.
 
     Parameters
     ----------
     hardware : the machine with its datasheet figures.
     figures : what was measured.
-    memory_is_measured : True where the memory has no datasheet bandwidth, as on a CPU: the fastest sample then
-        stands in its place, and the copy is the sustained figure.
+    memory_is_measured : whether the memory has no datasheet bandwidth, as on a CPU: the fastest sample then takes its
+        place.
     """
     launch = _launch(hardware, figures)
     links = {**hardware.sustained_links, **sustained_links(figures.transfers)}
@@ -47,25 +67,26 @@ def with_figures(hardware: Hardware, figures: Figures, *, memory_is_measured: bo
 
 
 def sustained_links(copies: tuple[Transfer, ...]) -> dict[str, float]:
-    """Return the bandwidth of PCIe [B/s]: "pcie" from and to pinned memory, "pcie_pageable", the slower direction each.
+    """Return the bandwidth of PCIe [B/s].
 
-    Beside them each direction by itself: "pcie_h2d", "pcie_pageable_d2h", ...
+    "pcie" (pinned memory) and "pcie_pageable" are the slower direction; "pcie_h2d", "pcie_pageable_d2h", ... are each
+    direction by itself.
     """
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     for copy in copies:
         name = "pcie" if copy.pinned else "pcie_pageable"
         bandwidth = float(f"{copy.bandwidth_bytes_per_s:.4g}")
-        found[name] = min(bandwidth, found.get(name, bandwidth))
-        found[f"{name}_{copy.direction}"] = bandwidth
-    return found
+        rates[name] = min(bandwidth, rates.get(name, bandwidth))
+        rates[f"{name}_{copy.direction}"] = bandwidth
+    return rates
 
 
 def _launch(hardware: Hardware, figures: Figures) -> Launch:
-    """Return the launch cost: the overhead that was measured, and the shortest floor that anyone has seen."""
+    """Return the launch cost: the measured overhead, and the shorter of the known and the measured floor."""
     before, graph = hardware.launch, figures.empty_kernel_s.get("graph")
     if graph is not None and (before.floor_s is None or graph < before.floor_s):
         return dataclasses.replace(before, floor_s=graph, overhead_s=figures.call_overhead_s, source=figures.source)
-    # A floor keeps its own source; the overhead beside it has this one.
+    # A floor keeps its source; the overhead has the source of the figures.
     kept = (before.source,) if before.floor_s else ()
     source = "; overhead: ".join((*kept, figures.source))
     return dataclasses.replace(before, overhead_s=figures.call_overhead_s, source=source)
@@ -81,15 +102,15 @@ def _level(level: MemoryLevel, hardware: Hardware, figures: Figures, *, measured
     return dataclasses.replace(
         level,
         bandwidth_bytes_per_s=figures.fastest_bytes_per_s,
-        note="bandwidth: the fastest sample that was measured, since the operating system knows no peak",
+        note="bandwidth: the fastest measured sample, since the operating system knows no peak",
     )
 
 
 def _with_rate(peak: Peak, hardware: Hardware, figures: Figures) -> Peak:
     """Return a peak with its measured rate: of matrix products on the engine that they run on, else of multiply-adds.
 
-    A dtype that the CPU's arithmetic is not known for is bounded by float32's peak, into which it is converted, int8
-    by four times that: the rate of its matrix product alone would be no bound.
+    Where the arithmetic of a CPU in a dtype is unknown, the peak is that of float32, into which the dtype is converted,
+    or four times that for int8: the rate of its matrix product alone would not be a bound.
     """
     native = hardware.native_peak(peak.dtype) is peak
     rate = (figures.flop_per_s if native else figures.vector_flop_per_s).get(peak.dtype)
@@ -105,7 +126,7 @@ def _with_rate(peak: Peak, hardware: Hardware, figures: Figures) -> Peak:
 
 
 def _remarks(machine: Hardware, figures: Figures, memory_is_measured: bool) -> Iterator[str]:
-    """Yield what the specification has no key for: shares of the peaks, patterns, latencies, what was left out."""
+    """Yield what has no key in the specification: shares of the peaks, patterns, latencies, what was left out."""
     name = machine.main_memory.name
     yield f"{name}: {_listed(figures.bandwidth_bytes_per_s, 'B/s')}"
     shares = {share: value for share, value in _shares(machine) if share != name or not memory_is_measured}

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from perfmodel.kernels.device import Device
-from perfmodel.measure.calibration.plan import Effort, Status
+from perfmodel.measure.calibration.plan import CalibrationPlan
+from perfmodel.measure.calibration.rates import Status
 
 DIRECTIONS = ("h2d", "d2h")
-#: 4 KiB to 256 MiB in steps of four: from where only latency counts to where only bandwidth does
+#: 4 KiB to 256 MiB in steps of four: from sizes at which only latency counts to those at which only bandwidth does
 SIZES = tuple(2**power for power in range(12, 29, 2))
 #: sizes up to this show the latency [B]: at 64 GB/s they take a quarter of a microsecond
 _SMALL = 2**14
@@ -37,7 +38,7 @@ class Transfer:
 
     @property
     def name(self) -> str:
-        """What people call it: "h2d pinned"."""
+        """The name for people: "h2d pinned"."""
         return f"{self.direction} {'pinned' if self.pinned else 'pageable'}"
 
     @property
@@ -52,7 +53,7 @@ class Transfer:
 
     @property
     def latency_s(self) -> float:
-        """What a copy takes beside the time of its bytes at full bandwidth [s]: the median of the small copies."""
+        """The time of a copy beyond that of its bytes at full bandwidth [s]: the median of the small copies."""
         rest = [
             time - size / self.bandwidth_bytes_per_s
             for size, time in zip(self.sizes_bytes, self.times_s, strict=True)
@@ -62,7 +63,7 @@ class Transfer:
 
     @property
     def half_bandwidth_bytes(self) -> float:
-        """The size from which on half of the bandwidth is reached [B]; between two sizes the time is a straight line.
+        """The smallest size that reaches half of the bandwidth [B]; the time is interpolated linearly between sizes.
 
         With t = L + s / B it is L B (R. W. Hockney, "The communication challenge for MPP: Intel Paragon and Meiko
         CS-2", Parallel Computing 20, 1994: n_1/2).
@@ -76,31 +77,31 @@ class Transfer:
         return half * (times[last] - slope * sizes[last]) / (1 - half * slope)
 
 
-def transfers(device: Device, effort: Effort, status: Status, sizes: Sequence[int] = SIZES) -> list[Transfer]:
+def transfers(device: Device, plan: CalibrationPlan, status: Status, sizes: Sequence[int] = SIZES) -> list[Transfer]:
     """Return the times of copies in both directions, from and to pinned and pageable memory."""
-    found = []
+    copies = []
     for pinned in (True, False):
         for direction in DIRECTIONS:
             status(f"measuring copies {direction}, {'pinned' if pinned else 'pageable'}")
-            found.append(measured_transfer(device, effort, direction=direction, pinned=pinned, sizes=sizes))
-    return found
+            copies.append(measured_transfer(device, plan, direction=direction, pinned=pinned, sizes=sizes))
+    return copies
 
 
 def measured_transfer(
-    device: Device, effort: Effort, *, direction: str, pinned: bool, sizes: Sequence[int] = SIZES
+    device: Device, plan: CalibrationPlan, *, direction: str, pinned: bool, sizes: Sequence[int] = SIZES
 ) -> Transfer:
     """Return the times of copies in one direction.
 
-    The GPU is not held busy meanwhile as for kernels: a copy from pageable memory has the host at work, and waits.
+    Unlike for kernels, the GPU is not held busy first: a copy from pageable memory waits for the host.
     """
     from perfmodel.kernels.torch._bandwidth import transfer_probes
 
     times = []
     for probe in transfer_probes(list(sizes), direction=direction, pinned=pinned):
         medians = []
-        for _ in range(effort.rounds):
+        for _ in range(plan.rounds):
             probe.call()
-            medians.append(float(np.median([_interval_s(probe.call, device) for _ in range(effort.samples)])))
+            medians.append(float(np.median([_interval_s(probe.call, device) for _ in range(plan.samples)])))
         times.append(min(medians))
     return Transfer(direction, pinned, tuple(map(float, sizes)), tuple(times))
 

@@ -1,4 +1,4 @@
-"""What NVML says about a GPU while it works: clocks, power, temperature, why it throttles."""
+"""Readings of a GPU by NVML while it works: clocks, power, temperature, reasons for throttling."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ THROTTLE_REASONS = {
     0x080: "hardware power brake slowdown",
     0x100: "display clock setting",
 }
-#: no reason why work is slow: the GPU has none
+#: not a reason for slow work: the GPU has none
 IDLE = THROTTLE_REASONS[0x001]
-#: the usual state of big matrix products
+#: the usual state during large matrix products
 POWER_CAP = THROTTLE_REASONS[0x004]
 
 
 class Telemetry(Protocol):
-    """Where readings of a device come from."""
+    """The source of a device's readings."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what does not change during a run."""
+        """Return the facts that do not change during a run."""
         ...
 
     def moment(self) -> dict[str, Any]:
-        """Return the state now, as far as it is told quickly."""
+        """Return the part of the current state that can be read quickly."""
         ...
 
     def read(self) -> dict[str, Any]:
-        """Return the whole state now."""
+        """Return the whole current state."""
         ...
 
 
 class NoTelemetry:
-    """Telemetry where there is none: a CPU, or no NVML."""
+    """The telemetry of a device without any: a CPU, or a GPU without NVML."""
 
     def facts(self) -> dict[str, Any]:
         """Return nothing."""
@@ -66,12 +66,12 @@ class NvmlTelemetry:
         self._handle = handle
 
     def facts(self) -> dict[str, Any]:
-        """Return what does not change during a run.
+        """Return the facts that do not change during a run.
 
         driver; power_limit_w and default_power_limit_w [W]; max_sm_clock_hz, default_sm_clock_hz,
-        max_memory_clock_hz [Hz]; ecc and mig (whether they are on); pcie_generation, pcie_width, and the most that
-        GPU and slot can do, max_pcie_generation and max_pcie_width. A link of a GPU that rests may show a lower
-        generation than it has at work.
+        max_memory_clock_hz [Hz]; ecc and mig (whether they are on); pcie_generation, pcie_width, and what GPU and slot
+        allow, max_pcie_generation and max_pcie_width. The link of an idle GPU may show a lower generation than under
+        load.
         """
         nvml, handle = self._nvml, self._handle
         return _readings(
@@ -95,10 +95,10 @@ class NvmlTelemetry:
         )
 
     def moment(self) -> dict[str, Any]:
-        """Return the state now, as far as it is told quickly.
+        """Return the part of the current state that can be read quickly.
 
         sm_clock_hz and memory_clock_hz [Hz], power_w [W], temperature_c, throttle_reasons by name, utilization (the
-        share of the last moment in which some kernel ran).
+        share of NVML's last sampling period in which a kernel ran).
         """
         nvml, handle = self._nvml, self._handle
         return _readings(
@@ -114,7 +114,7 @@ class NvmlTelemetry:
         )
 
     def read(self) -> dict[str, Any]:
-        """Return the whole state now: that of the moment, and processes, how many compute on the GPU."""
+        """Return the whole current state: also ``processes``, the number of processes that compute on the GPU."""
         nvml, handle = self._nvml, self._handle
         processes = {"processes": lambda: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))}
         return {**self.moment(), **_readings(nvml, processes)}
@@ -130,16 +130,16 @@ def throttle_names(bits: int) -> list[str]:
 
 
 def default_clock_hz(facts: Mapping[str, Any]) -> float | None:
-    """Return the SM clock that a GPU is meant to work at [Hz], None where it does not say.
+    """Return the default SM clock of a GPU [Hz], None where it does not say.
 
-    The default of its application clocks, as nvbench has it; the top clock where it has no such default.
+    It is the default of its application clocks, as in nvbench, or the top clock where there is no such default.
     """
     clock = facts.get("default_sm_clock_hz") or facts.get("max_sm_clock_hz")
     return float(clock) if clock else None
 
 
 def open_telemetry(device: Device) -> NoTelemetry | NvmlTelemetry:
-    """Return the telemetry of a device: NVML's for a CUDA GPU that it finds by its UUID, else none."""
+    """Return the telemetry of a device: NVML's for a CUDA GPU that it can find by its UUID, else none."""
     if device.kind != "cuda":
         return NoTelemetry()
     try:
@@ -150,7 +150,7 @@ def open_telemetry(device: Device) -> NoTelemetry | NvmlTelemetry:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
         return NoTelemetry()
-    # torch tells the identifier without the word before it, and of a slice that of the slice
+    # torch gives the identifier without its prefix, and for a MIG slice that of the slice
     for kind in ("GPU", "MIG"):
         uuid = device.uuid if device.uuid.startswith(("GPU-", "MIG-")) else f"{kind}-{device.uuid}"
         with contextlib.suppress(pynvml.NVMLError):
@@ -159,26 +159,26 @@ def open_telemetry(device: Device) -> NoTelemetry | NvmlTelemetry:
 
 
 def _whole_gpu(nvml: Any, handle: Any) -> Any:
-    """Return the GPU that a slice is one of, since a slice tells neither clocks nor power; a GPU is returned itself."""
+    """Return the GPU that a MIG slice belongs to, since a slice has neither clocks nor power; else the GPU itself."""
     with contextlib.suppress(nvml.NVMLError, AttributeError):
         return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     return handle
 
 
 def _throttle_bits(nvml: Any, handle: Any) -> int:
-    """Return NVML's bit mask of throttle reasons, by its name until driver 530 or by the one since."""
+    """Return NVML's bit mask of throttle reasons, by the function's name until driver 530 or by the newer one."""
     with contextlib.suppress(nvml.NVMLError, AttributeError):
         return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
 
 
 def _readings(nvml: Any, sources: dict[str, Callable[[], Any]]) -> dict[str, Any]:
-    made = {}
+    values = {}
     for name, source in sources.items():
         # An older pynvml lacks newer functions.
         with contextlib.suppress(nvml.NVMLError, AttributeError):
-            made[name] = source()
-    return made
+            values[name] = source()
+    return values
 
 
 def _text(value: bytes | str) -> str:

@@ -1,4 +1,4 @@
-"""Readings of a device, taken by a thread of their own while it works, and what they say together."""
+"""Readings of a device, taken by a thread while it works, and their summary."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 
 from perfmodel.measure.telemetry.nvml import NoTelemetry, Telemetry
 
-#: between two readings [s]; NVML itself refreshes most of them no faster
+#: time between two readings [s]; NVML refreshes most of them no faster
 _INTERVAL_S = 0.02
-#: the readings of each moment that stay as they are in a summary: they are no numbers with a middle
+#: readings that a summary keeps as lists, since they are not numbers
 _LISTS = ("throttle_reasons",)
 
 Reading = Mapping[str, Any]
 
 
 class Sampler:
-    """Reads a device's telemetry from a thread, from ``with`` on until the end of the block.
+    """Reads a device's telemetry from a thread during a ``with`` block.
 
-    Where there is no telemetry there is no thread, and every answer is empty.
+    Without telemetry there is no thread, and every answer is empty.
     """
 
     def __init__(self, telemetry: Telemetry, interval_s: float = _INTERVAL_S) -> None:
@@ -51,11 +51,11 @@ class Sampler:
         return self._latest
 
     def mark(self) -> None:
-        """Forget the readings until now: the next summary begins here."""
+        """Forget the readings so far: the next summary begins here."""
         self._readings = []
 
     def summary(self) -> dict[str, Any]:
-        """Return the readings since the last mark together; at least one is taken."""
+        """Return the summary of the readings since the last mark, of which there is at least one."""
         readings = self._readings or [self._telemetry.moment()]
         return summarised(readings)
 
@@ -75,11 +75,11 @@ def summarised(readings: Sequence[Reading]) -> dict[str, Any]:
     >>> summarised([{"power_w": 500.0}, {"power_w": 700.0}, {"power_w": 690.0, "throttle_reasons": ["sync boost"]}])
     {'power_w': {'median': 690.0, 'min': 500.0, 'max': 700.0}, 'throttle_reasons': ['sync boost']}
     """
-    made: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for key in dict.fromkeys(key for reading in readings for key in reading):
         values = [reading[key] for reading in readings if key in reading]
         if key in _LISTS:
-            made[key] = list(dict.fromkeys(name for names in values for name in names))
+            summary[key] = list(dict.fromkeys(name for names in values for name in names))
         else:
-            made[key] = {"median": float(np.median(values)), "min": float(min(values)), "max": float(max(values))}
-    return made
+            summary[key] = {"median": float(np.median(values)), "min": float(min(values)), "max": float(max(values))}
+    return summary

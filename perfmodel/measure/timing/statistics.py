@@ -1,4 +1,4 @@
-"""What some samples say: quantiles, spread, and how well their median is known."""
+"""Statistics of samples: quantiles, spread, and how well the median is known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: resamples of the bootstrap: the ends of a 95 % interval are then the 100th from either side
+#: resamples of the bootstrap; the ends of a 95 % interval are the 100th from either side
 _RESAMPLES = 4000
 _CONFIDENCE = 0.95
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -60,8 +60,8 @@ def relative_standard_error(samples_s: Sequence[float] | Floats) -> float:
 def median_interval(samples_s: Sequence[float] | Floats, seed: int = 0) -> tuple[float, float]:
     """Return the 95 % percentile bootstrap interval of the median (Efron and Tibshirani 1993, chapter 13).
 
-    It takes the samples as independent. A clock that drifts while they are taken makes them less so, and the
-    interval too narrow: a second run tells.
+    It assumes independent samples. Where the clock drifts while they are taken they are not, and the interval is too
+    narrow; compare with a second run.
 
     >>> median_interval([3.0])
     (3.0, 3.0)
@@ -72,12 +72,12 @@ def median_interval(samples_s: Sequence[float] | Floats, seed: int = 0) -> tuple
 
 
 def bootstrap_medians(ordered: Floats, seed: int, resamples: int = _RESAMPLES) -> Floats:
-    """Return the medians of resamples with replacement, without drawing the resamples.
+    """Return the medians of resamples with replacement, without drawing whole resamples.
 
     A resample draws n times an index floor(n U), U uniform in [0, 1). Its k-th smallest value is the sample at
-    floor(n U_(k)), and the k-th smallest of n uniforms is Beta(k, n + 1 - k). The next one lies above it as the least
-    of the n - k that are left, uniform in [U_(k), 1): 1 - U_(k+1) = (1 - U_(k)) V^(1 / (n - k)). (H. A. David and
-    H. N. Nagaraja, "Order Statistics", 3rd ed. 2003, sections 2.1 and 2.5.) Two draws a resample, for any n.
+    floor(n U_(k)), and the k-th smallest of n uniforms is Beta(k, n + 1 - k). The next one is the smallest of the n - k
+    that are left, uniform in [U_(k), 1): 1 - U_(k+1) = (1 - U_(k)) V^(1 / (n - k)). (H. A. David and
+    H. N. Nagaraja, "Order Statistics", 3rd ed. 2003, sections 2.1 and 2.5.) Each resample takes two draws, for any n.
 
     Parameters
     ----------

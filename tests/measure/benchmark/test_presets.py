@@ -1,8 +1,9 @@
-"""The presets: what they cover, and that a run cut short has the most wanted rows."""
+"""The presets: every operator with kernels states its cases, and a run cut short has the most important rows."""
 
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,66 +11,74 @@ pytest.importorskip("torch")
 
 from perfmodel.accuracy.calibration import FEWEST_ROWS
 from perfmodel.hardware_catalog import hardware
-from perfmodel.kernels.registry import Kernel
+from perfmodel.kernels import registry
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.registry import Kernel, benchmark_cases, operators_with_kernels
 from perfmodel.measure.benchmark import presets
-from perfmodel.measure.benchmark.one_kernel import Job
-from perfmodel.measure.benchmark.resume import without_repeats
-from perfmodel.measure.benchmark.runner import first_supported, points
+from perfmodel.measure.benchmark.jobs import Job, first_supported, points, without_repeats
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.parse import parse_operators
+from perfmodel.plugins import Plugin
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.predict import predict
 
-FIRST = {"elementwise", "gemm", "layer_norm", "rms_norm", "softmax", "reduction", "attention"}
+L2_BYTES = 60 * 2**20
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
-@pytest.mark.parametrize("name", ["quick", "full"])
+@pytest.mark.parametrize("name", sorted(presets.PRESETS))
 def test_every_operator_with_kernels_is_in_every_preset(name, kind):
-    ops = parse_operators(presets.preset(name, kind).tokens(50e6))
-    assert {op.op for op in ops} == FIRST
-    assert any(op.op == "attention" and op.causal for op in ops)
+    ops = parse_operators(presets.preset(name, kind).tokens(L2_BYTES))
+    assert {op.op for op in ops} == set(operators_with_kernels())
 
 
-def _families(part_of):
+@pytest.mark.parametrize("cache_bytes", [1e6, 36e6, 256e6])
+@pytest.mark.parametrize(("name", "kind"), [("quick", "cpu"), ("full", "cpu"), ("quick", "cuda")])
+def test_presets_reach_beyond_every_cache(name, kind, cache_bytes):
+    ops = parse_operators(presets.preset(name, kind).tokens(cache_bytes))
+    traffic = [float(point.work().bytes) for op in ops for point in points(op)]
+    assert max(traffic) >= 4 * cache_bytes
+
+
+def _families(library_only):
+    """Count the rows of each latency family and dtype in the full preset of a GPU."""
     machine = hardware("h200")
     full = presets.preset("full", "cuda")
-    found = Counter()
+    counts = Counter()
     for part in full.parts:
-        if part.library_only == part_of:
-            for op in parse_operators(full.words(part, 60 * 2**20)):
+        if part.library_only == library_only:
+            for op in parse_operators(full.words(part, L2_BYTES)):
                 for point in points(op):
                     peak = resolve_peak(point, machine) if point.flop() else None
                     family = families_of(point, Machine.of(machine, peak), "gpu")[0][1].name
-                    found[family, op.dtype] += 1
-    return found
+                    counts[family, op.dtype] += 1
+    return counts
 
 
 def test_the_full_preset_of_a_gpu_has_rows_enough_to_calibrate_each_family():
-    found = _families(part_of=True)
-    for family in (
-        ("gemm_bf16", "bf16"), ("gemm_fp8", "fp8"), ("elementwise", "bf16"), ("elementwise", "fp32"),
-        ("layer_norm", "bf16"), ("softmax", "bf16"), ("reduction", "fp32"), ("attention_prefill", "bf16"),
-        ("attention_decode", "bf16"),
-    ):  # fmt: skip
-        assert found[family] >= FEWEST_ROWS, family
-    # 4 minutes for these and the points below; warm-up, check and samples take about 0.3 s a kernel
-    assert sum(found.values()) <= 260
-    assert sum(_families(part_of=False).values()) <= 40
+    sweep, others = _families(library_only=True), _families(library_only=False)
+    by_family = Counter()
+    for (family, _), count in sweep.items():
+        by_family[family] += count
+    assert by_family
+    assert all(count >= FEWEST_ROWS for count in by_family.values()), by_family
+    # The GPU suite has 4 minutes for all of them; warm-up, check and samples take about 0.3 s a kernel.
+    assert sum(sweep.values()) <= 260
+    assert sum(others.values()) <= 60
 
 
-def test_kernel_targets_come_first_and_their_tensors_are_large():
+def test_targets_come_first_and_their_tensors_are_large():
     full = presets.preset("full", "cuda")
-    first = parse_operators(full.words(full.parts[0], 60 * 2**20))
-    streams = [op for op in first if op.op not in ("gemm", "attention")]
-    assert all(max(float(t.size_bytes) for t in op.tensors()) >= 256e6 for op in streams)
-    assert any(op.op == "gemm" and op.m == op.n == op.k == 8192 for op in first)
-    assert any(op.op == "attention" and op.seq_q == 8192 and op.head_dim == 128 and op.causal for op in first)
+    assert full.parts[0] == presets.Part("cuda_targets")
+    for op in parse_operators(full.words(full.parts[0], L2_BYTES)):
+        work = op.work()
+        # large enough that starting the kernel does not count: 256 MB to move, or 1 TFLOP to compute
+        assert float(work.bytes) >= 256e6 or float(work.flop) >= 1e12, op
 
 
-def test_one_kernel_a_point_is_the_first_that_can_run(simple_gpu):
+def test_one_kernel_for_each_point_is_the_first_that_can_run(simple_gpu):
     op, other = Gemm(m=8, n=8, k=8), Gemm(m=16, n=8, k=8)
 
     def job(op, name, reason=""):
@@ -79,3 +88,25 @@ def test_one_kernel_a_point_is_the_first_that_can_run(simple_gpu):
     jobs = [job(op, "a", "no"), job(op, "b"), job(op, "c"), job(other, "a", "no"), job(other, "b", "no")]
     assert [(one.op.m, one.kernel.name) for one in first_supported(jobs, None)] == [(8, "b"), (16, "a")]
     assert without_repeats([*jobs, *jobs]) == jobs
+
+
+def test_the_cases_of_a_plugin_are_in_the_presets(monkeypatch):
+    cases = BenchmarkCases(cpu_quick="rows=7 cols=9", cuda_sweep="rows=1..4 cols=9\n\nrows=5 cols=9")
+    added = SimpleNamespace(__name__="added", KERNELS=(), CASES=cases)
+    monkeypatch.setattr(registry, "plugins", lambda group: [Plugin("kernels", "transpose", "added")])
+    monkeypatch.setattr(registry, "load_plugins", lambda group, name: [added] if name == "transpose" else [])
+    assert "transpose" in operators_with_kernels()
+    assert benchmark_cases("transpose") == [cases]
+    quick = parse_operators(presets.preset("quick", "cpu").tokens(L2_BYTES))
+    assert [(op.rows, op.cols) for op in quick if op.op == "transpose"] == [(7, 9)]
+    full = presets.preset("full", "cuda")
+    (sweep,) = (part for part in full.parts if part.library_only)
+    swept = [op for op in parse_operators(full.words(sweep, L2_BYTES)) if op.op == "transpose"]
+    assert [len(points(op)) for op in swept] == [3, 1]
+
+
+def test_cases_of_a_plugin_that_are_none_are_skipped_with_a_warning(monkeypatch, capsys):
+    added = SimpleNamespace(__name__="wrong_cases", KERNELS=(), CASES={"cpu_quick": "rows=1"})
+    monkeypatch.setattr(registry, "load_plugins", lambda group, name: [added])
+    assert added.CASES not in benchmark_cases("transpose")
+    assert "CASES is not a BenchmarkCases" in capsys.readouterr().err

@@ -12,25 +12,24 @@ from hypothesis import strategies as st
 pytest.importorskip("torch")
 
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
+from perfmodel.core.report import report
 from perfmodel.hardware_catalog import read_hardware
 from perfmodel.hardware_catalog.write import write_spec
-from perfmodel.measure.benchmark import presets
 from perfmodel.measure.calibration import calibrate, launch, products
 from perfmodel.measure.calibration.calibrate import Figures, better
 from perfmodel.measure.calibration.cpu_caches import CacheSize, WorkingSet, cache_levels, working_sets
-from perfmodel.measure.calibration.plan import Effort, Rate
-from perfmodel.measure.calibration.sustained import sustained_links, with_figures
+from perfmodel.measure.calibration.plan import CalibrationPlan
+from perfmodel.measure.calibration.rates import Rate
+from perfmodel.measure.calibration.sustained import CalibratedMachine, sustained_links, with_figures
 from perfmodel.measure.calibration.transfer import SIZES, Transfer, measured_transfer
-from perfmodel.measure.report import calibration_report
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.memcpy import Memcpy
-from perfmodel.operators.parse import parse_operators
 from perfmodel.prediction.predict import predict
 
 FIGURES = Figures(
     {"copy": 0.7e12, "triad": 0.75e12, "read": 0.72e12}, 0.76e12, {"fp16": 60e12, "fp32": 5e12}, 3e-6, "test", "how"
 )
-TINY = Effort(1, 2, 1.0, least_buffer_bytes={"cpu": 2.0**20, "cuda": 2.0**20}, largest_product={"cpu": 256})
+TINY = CalibrationPlan(1, 2, 1.0, least_buffer_bytes={"cpu": 2.0**20, "cuda": 2.0**20}, largest_product={"cpu": 256})
 
 
 def silent(message: str) -> None:
@@ -61,8 +60,8 @@ def test_rates_follow_from_the_scripted_time(scripted):
 
 def test_products_stop_growing_before_one_takes_too_long(scripted):
     sizes = []
-    effort = Effort(1, 1, 0.007)
-    products._best_rate(lambda size: sizes.append(size) or (lambda: None), scripted([1e-3]), effort)
+    plan = CalibrationPlan(1, 1, 0.007)
+    products._best_rate(lambda size: sizes.append(size) or (lambda: None), scripted([1e-3]), plan)
     assert sizes == [256], "8 ms for the next size is over the limit of 7 ms"
 
 
@@ -107,9 +106,9 @@ def test_working_sets_read_what_they_say(scripted):
 
 
 def test_a_working_set_is_read_in_full():
-    from perfmodel.measure.calibration.cpu_caches import _one_set
+    from perfmodel.measure.calibration.cpu_caches import _vectors
 
-    left, right, products_ = _one_set(row=512, rows=3, turns=2, seed=0)
+    left, right, products_ = _vectors(row=512, rows=3, turns=2, seed=0)
     np.matmul(left, right, out=products_)
     expected = np.einsum("rij,rjk->r", left[0], right[0])
     assert left.strides[0] == 0, "the turns see the same memory"
@@ -165,7 +164,7 @@ def test_copies_are_timed_by_size_and_the_median_is_taken(monkeypatch):
         lambda sizes, **_: [_bandwidth.Probe(lambda size=size: device.copy(size), size) for size in sizes],
     )
     # one warm-up, then five samples of which the even three are fast
-    found = measured_transfer(device, Effort(1, 5, 1.0), direction="d2h", pinned=True, sizes=(4096, 2**28))
+    found = measured_transfer(device, CalibrationPlan(1, 5, 1.0), direction="d2h", pinned=True, sizes=(4096, 2**28))
     assert found.times_s == pytest.approx([1e-5 + 4096 / 20e9, 1e-5 + 2**28 / 20e9])
     assert found.name == "d2h pinned"
 
@@ -188,7 +187,7 @@ def test_the_model_gets_the_slower_direction_and_each_by_itself(simple_gpu):
 def test_an_empty_kernel_is_one_of_a_queue_and_one_of_a_graph(scripted, monkeypatch):
     monkeypatch.setattr(launch, "_empty_launches", lambda device, queue: [lambda: None])
     device = scripted([2e-3, 1e-3], has_graphs=True)
-    found = launch.empty_kernel_s(device, Effort(1, 2, 1.0))
+    found = launch.empty_kernel_s(device, CalibrationPlan(1, 2, 1.0))
     # the shorter interval, 1 ms: over 2000 launches, and over 4 replays of a graph of 500
     assert found == {"stream": pytest.approx(1e-3 / 2000), "graph": pytest.approx(1e-3 / 2000)}
     assert device.log.count("capture") == 1
@@ -233,18 +232,18 @@ def test_everything_that_was_measured_is_in_the_file_and_comes_back(simple_gpu, 
     assert machine.find_peak("fp16", "vector").sustained_flop_per_s == 19e12
     assert (machine.launch.floor_s, machine.launch.overhead_s) == (0.9e-6, 3e-6), "the shortest that anyone has seen"
     assert machine.sustained_links["pcie"] == pytest.approx(9e9, rel=1e-2)
-    report = calibration_report(machine, gpu, figures, {}, "datasheet")
-    fractions = {row["figure"]: row["fraction"] for row in report.rows}
+    found = report(CalibratedMachine(machine, figures, gpu))
+    fractions = {row["figure"]: row["fraction"] for row in found.rows}
     assert fractions["l2 read"] == pytest.approx(3.3 / 4)
     assert fractions["fp16 vector multiply-adds"] == pytest.approx(19 / 20)
     assert fractions["pcie h2d pinned"] == pytest.approx(0.9, rel=0.01)
-    assert len(report.more["transfers"].rows) == len(SIZES)
+    assert len(found.more["transfers"].rows) == len(SIZES)
 
 
-def test_a_figure_above_the_datasheet_is_said_loudly(simple_gpu):
+def test_a_figure_above_the_datasheet_is_flagged(simple_gpu):
     figures = dataclasses.replace(FIGURES, bandwidth_bytes_per_s={"copy": 0.7e12, "read": 1.1e12})
-    report = calibration_report(simple_gpu, simple_gpu, figures, {}, "datasheet")
-    assert [note for note in report.notes if note.startswith("hbm read: 110 % of the datasheet")]
+    found = report(CalibratedMachine(simple_gpu, figures, simple_gpu))
+    assert [note for note in found.notes if note.startswith("hbm read: 110 % of the datasheet")]
 
 
 def test_a_graph_floor_above_the_known_one_moves_no_bound(simple_gpu):
@@ -256,7 +255,7 @@ def test_memory_without_a_datasheet_is_bounded_by_its_fastest_sample(simple_gpu)
     machine = with_figures(simple_gpu, FIGURES, memory_is_measured=True)
     assert machine.main_memory.bandwidth_bytes_per_s == 0.76e12
     assert machine.main_memory.sustained_bytes_per_s == 0.7e12
-    assert "fastest sample" in machine.main_memory.note
+    assert "fastest measured sample" in machine.main_memory.note
 
 
 def test_slow_half_precision_of_a_cpu_does_not_bound(simple_gpu):
@@ -295,8 +294,8 @@ def test_a_gpu_is_measured_in_all_its_parts(simple_gpu: Hardware, monkeypatch):
     monkeypatch.setattr(calibrate, "vector_rates", lambda *_: ({"fp32": 9e12}, []))
     monkeypatch.setattr(calibrate, "empty_kernel_s", lambda *_: {"stream": 2.2e-6, "graph": 0.8e-6})
     monkeypatch.setattr(calibrate, "transfers", lambda *_: [transfer(1e-5, 9e9)])
-    effort = Effort(1, 1, 1.0, everything=True, passes=2)
-    found = calibrate.calibrate(FakeGpu(), ["fp16", "fp8"], effort, silent)
+    plan = CalibrationPlan(1, 1, 1.0, everything=True, passes=2)
+    found = calibrate.calibrate(FakeGpu(), ["fp16", "fp8"], plan, silent)
     assert found.flop_per_s == {"fp16": 71.23e12}, "four digits"
     assert found.fastest_bytes_per_s == 0.92e12
     assert found.call_overhead_s == 2.2e-6, "the empty kernel of a stream"
@@ -304,22 +303,3 @@ def test_a_gpu_is_measured_in_all_its_parts(simple_gpu: Hardware, monkeypatch):
     machine = with_figures(simple_gpu, found, memory_is_measured=False)
     assert machine.level("l2").sustained_bytes_per_s == 3e12
     assert machine.launch.floor_s == 0.8e-6
-
-
-# --- the presets of a benchmark
-
-
-@pytest.mark.parametrize("kind", ["cpu", "cuda"])
-@pytest.mark.parametrize("name", ["quick", "full"])
-def test_presets_parse_and_cover_the_first_operators(name, kind):
-    ops = parse_operators(presets.preset(name, kind).tokens(50e6))
-    assert {op.op for op in ops} >= {"elementwise", "gemm", "layer_norm", "attention"}
-    assert any(op.op == "attention" and op.causal for op in ops)
-
-
-def test_presets_reach_beyond_every_cache():
-    for cache_bytes in (1e6, 36e6, 256e6):
-        ops = parse_operators(presets.preset("quick", "cpu").tokens(cache_bytes))
-        moved = [op.work().bytes for op in ops if op.op == "elementwise" and op.kind == "add"]
-        assert max(max(bytes_) for bytes_ in moved) >= 4 * cache_bytes
-    assert len({op.dtype for op in parse_operators(presets.preset("full", "cuda").tokens(5e7))}) >= 4

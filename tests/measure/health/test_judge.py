@@ -13,12 +13,16 @@ pytest.importorskip("torch")
 
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.hardware_catalog import load_all
-from perfmodel.measure.calibration.plan import Effort, Rate
+from perfmodel.measure.calibration.plan import CalibrationPlan
+from perfmodel.measure.calibration.rates import Rate
 from perfmodel.measure.calibration.transfer import Transfer
 from perfmodel.measure.health import readings as readings_module
-from perfmodel.measure.health.judge import LEAST_SHARE_OF_PEAK, LOW, NOT_JUDGED, OK, WRONG, Readings, Reference, judge
-from perfmodel.measure.health.readings import take_readings
+from perfmodel.measure.health.judge import LEAST_SHARE_OF_PEAK, judge
+from perfmodel.measure.health.readings import Readings, take_readings
+from perfmodel.measure.health.verdict import Reference, Verdict
 from perfmodel.measure.telemetry.nvml import NoTelemetry, NvmlTelemetry
+
+OK, LOW, WRONG, NOT_JUDGED = Verdict
 
 #: readings of a simple GPU that is well: 0.8 of 1 TB/s and 80 of 100 TFLOP/s are its sustained figures, PCIe 10 GB/s
 FACTS = {
@@ -132,7 +136,7 @@ CASES = {
     ),
     "nothing to be seen": (
         {"bandwidth_bytes_per_s": {"copy": 0.6e12}, "loaded": {"throttle_reasons": []}},
-        {"hbm copy": (LOW, "no cause is seen")},
+        {"hbm copy": (LOW, "no cause is visible")},
     ),
 }
 
@@ -193,7 +197,7 @@ def test_what_the_shipped_specs_sustain_is_ok_without_their_measured_figures():
 def test_absent_readings_are_not_judged_and_never_ok(gpu):
     nothing = Readings("cuda", {"copy": 0.79e12}, {"fp16": 78e12}, {"h2d": 9e9})
     found = verdicts(nothing, dataclasses.replace(gpu, links=()))
-    assert found["clock under load"] == (NOT_JUDGED, "NVML tells no clock")
+    assert found["clock under load"] == (NOT_JUDGED, "NVML gives no clock")
     assert found["h2d pinned"][0] == NOT_JUDGED
     assert found["other programs"][0] == NOT_JUDGED
     assert "power limit" not in found
@@ -333,7 +337,9 @@ def test_readings_of_a_gpu_are_taken_at_rest_under_load_and_at_copying(monkeypat
     monkeypatch.setattr(readings_module, "product_rates", lambda *_: ({"fp16": 8e13}, []))
     monkeypatch.setattr(readings_module, "library_call", lambda *_: lambda: None)
     monkeypatch.setattr(readings_module, "measured_transfer", copies)
-    found = take_readings(FakeGpu(), NvmlTelemetry(nvml, "handle"), ["fp16"], lambda message: None, Effort(1, 1, 1.0))
+    found = take_readings(
+        FakeGpu(), NvmlTelemetry(nvml, "handle"), ["fp16"], lambda message: None, CalibrationPlan(1, 1, 1.0)
+    )
     assert found.bandwidth_bytes_per_s == {"copy": 0.8e12}
     assert found.transfer_bytes_per_s == {"h2d": 1e10, "d2h": 1e10}
     assert found.before["utilization"] == 0.42
@@ -343,8 +349,8 @@ def test_readings_of_a_gpu_are_taken_at_rest_under_load_and_at_copying(monkeypat
 
 
 def test_readings_of_a_scripted_cpu(scripted):
-    effort = Effort(1, 1, 1.0, least_buffer_bytes={"cpu": 2.0**20}, largest_product={"cpu": 256})
-    found = take_readings(scripted([1e-3]), NoTelemetry(), ["fp32"], lambda message: None, effort)
+    plan = CalibrationPlan(1, 1, 1.0, least_buffer_bytes={"cpu": 2.0**20}, largest_product={"cpu": 256})
+    found = take_readings(scripted([1e-3]), NoTelemetry(), ["fp32"], lambda message: None, plan)
     assert found.flop_per_s == {"fp32": pytest.approx(2 * 256**3 / 1e-3)}
     assert (found.transfer_bytes_per_s, found.before) == ({}, {})
     assert found.facts["threads"] == 1

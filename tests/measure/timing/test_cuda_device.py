@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from perfmodel.core.vocabulary import CacheState  # noqa: E402
 from perfmodel.errors import UnavailableError  # noqa: E402
 from perfmodel.kernels.device import cuda  # noqa: E402
 from perfmodel.measure.timing.stopping_rule import StandardErrorRule  # noqa: E402
@@ -133,7 +134,7 @@ def test_hold_lasts_at_least_as_long_as_asked_for_at_any_clock(gpu, device):
 
 
 def test_flush_and_hold_come_before_the_events_and_only_the_kernel_between_them(gpu, device):
-    timing = time_call(lambda: gpu.launch("kernel", 80e-6), device, StandardErrorRule(0.0, 2, 2), cache="flushed")
+    timing = time_call(lambda: gpu.launch("kernel", 80e-6), device, StandardErrorRule(0.0, 2, 2), cache=CacheState.COLD)
     assert timing.samples_s == pytest.approx((80e-6, 80e-6))
     assert timing.timing == "kernel"
     assert gpu.log[-10:] == ["flush", "hold", "event", "kernel", "event"] * 2
@@ -146,7 +147,7 @@ def test_short_kernels_are_replayed_in_one_graph(gpu, device):
         calls.append(1)
         gpu.launch("kernel", 4e-6)
 
-    timing = time_call(call, device, StandardErrorRule(0.0, 2, 2), cache="warm", timing="auto")
+    timing = time_call(call, device, StandardErrorRule(0.0, 2, 2), cache=CacheState.WARM, timing="auto")
     # 2 x 0.5 us / 1 % = 100 us: 25 calls of 4 us
     assert (timing.timing, timing.calls_per_sample) == ("graph", 25)
     assert timing.samples_s == pytest.approx((4e-6, 4e-6))
@@ -158,7 +159,7 @@ def test_an_event_that_the_gpu_has_passed_means_a_late_host(gpu, device):
         gpu.launch("kernel", 80e-6)
         gpu.drain()  # as .item() does: the host waits inside the call
 
-    timing = time_call(call, device, StandardErrorRule(0.0, 2, 2), cache="warm")
+    timing = time_call(call, device, StandardErrorRule(0.0, 2, 2), cache=CacheState.WARM)
     assert timing.timing == "event"
     assert timing.discarded == {"host late": 10}
 
@@ -174,7 +175,7 @@ def test_a_capture_that_fails_leaves_no_half_graph_behind(gpu, device, monkeypat
 
     ended = []
     monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", lambda *place: ended.append(place), raising=False)
-    timing = time_call(call, device, StandardErrorRule(0.0, 1, 1), cache="warm", timing="auto")
+    timing = time_call(call, device, StandardErrorRule(0.0, 1, 1), cache=CacheState.WARM, timing="auto")
     assert timing.timing == "kernel"
     assert "no)" in timing.remark
     assert gpu.stream == "default", "what follows runs where it ran before"
@@ -190,7 +191,7 @@ def test_a_call_in_which_the_host_waits_is_refused_before_it_is_captured(gpu, de
             raise RuntimeError("called a synchronizing CUDA operation")
         gpu.launch("kernel", 4e-6)
 
-    timing = time_call(call, device, StandardErrorRule(0.0, 1, 1), cache="warm", timing="auto")
+    timing = time_call(call, device, StandardErrorRule(0.0, 1, 1), cache=CacheState.WARM, timing="auto")
     assert timing.timing == "kernel"
     assert "synchronizing" in timing.remark
     assert not any(captured)

@@ -6,10 +6,11 @@ import gc
 
 import pytest
 
+from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import UsageError
 from perfmodel.measure.timing.sample import WARM_UP_CALLS
 from perfmodel.measure.timing.stopping_rule import StandardErrorRule
-from perfmodel.measure.timing.timer import Timing, best_median_s, time_call, time_queue
+from perfmodel.measure.timing.timer import TimedCall, best_median_s, time_call, time_queue
 
 TWO = StandardErrorRule(0.0, 2, 2)
 #: warm-up: one call to compile, one as long as a sample
@@ -32,14 +33,14 @@ class ScriptedCopies:
 
 def test_flush_lies_outside_the_interval_and_comes_before_each_sample(scripted):
     device = scripted()
-    time_call(lambda: device.log.append("call"), device, TWO, cache="flushed")
+    time_call(lambda: device.log.append("call"), device, TWO, cache=CacheState.COLD)
     sample = ["flush", "hold", "start", "call", "stop"]
     assert device.log == [*WARM_UP, *sample, *sample]
 
 
 def test_warm_samples_are_not_flushed(scripted):
     device = scripted()
-    time_call(lambda: None, device, StandardErrorRule(), cache="warm")
+    time_call(lambda: None, device, StandardErrorRule(), cache=CacheState.WARM)
     assert "flush" not in device.log
 
 
@@ -91,42 +92,46 @@ def test_short_calls_share_a_sample_so_that_the_resolution_is_one_percent(script
     # 0.5 us of 10 us is 5 %; five calls make 50 us, of which it is 1 %
     device = scripted([10e-6, 50e-6], tick_s=0.5e-6)
     calls = []
-    timing = time_call(lambda: calls.append(1), device, StandardErrorRule(0.0, 1, 1), cache="warm")
+    timing = time_call(lambda: calls.append(1), device, StandardErrorRule(0.0, 1, 1), cache=CacheState.WARM)
     assert timing.calls_per_sample == 5
     assert timing.samples_s == (pytest.approx(10e-6),), "a sample is the mean of its calls"
     assert len(calls) == WARM_UP_CALLS + 5
 
 
 def test_long_calls_are_a_sample_each(scripted):
-    assert time_call(lambda: None, scripted([60e-6], tick_s=0.5e-6), TWO, cache="warm").calls_per_sample == 1
+    assert time_call(lambda: None, scripted([60e-6], tick_s=0.5e-6), TWO, cache=CacheState.WARM).calls_per_sample == 1
 
 
-def test_each_of_several_flushed_calls_finds_other_inputs(scripted):
+def test_each_of_several_cold_calls_has_other_inputs(scripted):
     device = scripted([20e-6], tick_s=0.5e-6)  # 50 us: three calls
     copies = ScriptedCopies(device.log)
-    timing = time_call(lambda: None, device, TWO, cache="flushed", copies=copies)
+    timing = time_call(lambda: None, device, TWO, cache=CacheState.COLD, copies=copies)
     sample = ["flush", "hold", "start", "copy 0", "copy 1", "copy 2", "stop"]
     assert device.log[-14:] == sample * 2
     assert timing.calls_per_sample == 3
 
 
-def test_without_copies_a_flushed_sample_is_one_call(scripted):
-    assert time_call(lambda: None, scripted([20e-6], tick_s=0.5e-6), TWO, cache="flushed").calls_per_sample == 1
+def test_without_copies_a_cold_sample_is_one_call(scripted):
+    assert time_call(lambda: None, scripted([20e-6], tick_s=0.5e-6), TWO, cache=CacheState.COLD).calls_per_sample == 1
 
 
 def test_rotating_inputs_go_on_where_the_last_sample_was(scripted):
     device = scripted([60e-6], tick_s=0.5e-6)
     rule = StandardErrorRule(0.0, 4, 4)
-    time_call(lambda: None, device, rule, cache="rotating", copies=ScriptedCopies(device.log))
+    time_call(lambda: None, device, rule, cache=CacheState.ROTATING, copies=ScriptedCopies(device.log))
     sampled = [word for word in device.log[device.log.index("copy 2") + 1 :] if word.startswith("copy")]
     assert sampled == ["copy 0", "copy 1", "copy 2", "copy 0"]
     assert "flush" not in device.log
 
 
 def test_auto_replays_short_calls_in_a_graph_and_times_long_ones(scripted):
-    short = time_call(lambda: None, scripted([20e-6], tick_s=0.5e-6, has_graphs=True), TWO, cache="warm", timing="auto")
+    short = time_call(
+        lambda: None, scripted([20e-6], tick_s=0.5e-6, has_graphs=True), TWO, cache=CacheState.WARM, timing="auto"
+    )
     assert (short.timing, short.calls_per_sample) == ("graph", 5), "100 us, twice what events alone need"
-    long = time_call(lambda: None, scripted([60e-6], tick_s=0.5e-6, has_graphs=True), TWO, cache="warm", timing="auto")
+    long = time_call(
+        lambda: None, scripted([60e-6], tick_s=0.5e-6, has_graphs=True), TWO, cache=CacheState.WARM, timing="auto"
+    )
     assert (long.timing, long.calls_per_sample) == ("kernel", 1)
     cpu = time_call(lambda: None, scripted([20e-6]), TWO, timing="auto")
     assert cpu.timing == "kernel"
@@ -135,7 +140,7 @@ def test_auto_replays_short_calls_in_a_graph_and_times_long_ones(scripted):
 def test_a_graph_of_rotating_inputs_has_whole_turns(scripted):
     device = scripted([40e-6], tick_s=0.5e-6, has_graphs=True)  # 100 us: three calls, the ring has four
     timing = time_call(
-        lambda: None, device, TWO, cache="rotating", timing="auto", copies=ScriptedCopies(device.log, beyond=4)
+        lambda: None, device, TWO, cache=CacheState.ROTATING, timing="auto", copies=ScriptedCopies(device.log, beyond=4)
     )
     assert timing.calls_per_sample == 4
 
@@ -146,16 +151,16 @@ def test_a_call_that_no_graph_can_hold_is_timed_by_events_unless_a_graph_is_aske
 
     device = scripted([20e-6], tick_s=0.5e-6, has_graphs=True)
     device.capture = refuse
-    timing = time_call(lambda: None, device, TWO, cache="warm", timing="auto")
+    timing = time_call(lambda: None, device, TWO, cache=CacheState.WARM, timing="auto")
     assert timing.timing == "kernel"
     assert "operation not permitted when stream is capturing)" in timing.remark
     with pytest.raises(RuntimeError, match="not permitted"):
-        time_call(lambda: None, device, TWO, timing="graph")
+        time_call(lambda: None, device, TWO, timing=Timing.GRAPH)
 
 
 def test_a_graph_on_a_device_without_them_is_refused(scripted):
     with pytest.raises(UsageError, match="--timing auto"):
-        time_call(lambda: None, scripted(), TWO, timing="graph")
+        time_call(lambda: None, scripted(), TWO, timing=Timing.GRAPH)
 
 
 def test_a_late_host_costs_the_sample_and_lengthens_the_hold(scripted):
@@ -173,7 +178,26 @@ def test_a_host_that_is_always_late_belongs_to_the_call(scripted):
     assert timing.timing == "event"
     assert timing.discarded == {"host late": 10}
     assert len(timing.samples_s) == 2
-    assert "dispatch is in the time" in timing.remark
+    assert "the time includes its dispatch" in timing.remark
+
+
+def test_an_event_includes_the_dispatch_of_single_calls(scripted):
+    device = scripted([10e-6], tick_s=0.5e-6, late=[True], has_graphs=True)
+    calls = []
+    timed = time_call(lambda: calls.append(1), device, TWO, timing=Timing.EVENT)
+    assert (timed.timing, timed.calls_per_sample, timed.discarded, timed.remark) == ("event", 1, {}, "")
+    assert len(calls) == WARM_UP_CALLS + 2
+    sample = ["flush", "start", "stop"]
+    assert device.log[-6:] == sample * 2, "no hold: the device waits for the host, as it does in a program"
+
+
+def test_events_of_rotating_inputs_take_turns(scripted):
+    device = scripted([10e-6])
+    copies = ScriptedCopies(device.log)
+    rule = StandardErrorRule(0.0, 4, 4)
+    time_call(lambda: None, device, rule, cache=CacheState.ROTATING, timing=Timing.EVENT, copies=copies)
+    sampled = [word for word in device.log[device.log.index("copy 2") + 1 :] if word.startswith("copy")]
+    assert sampled == ["copy 0", "copy 1", "copy 2", "copy 0"]
 
 
 class ScriptedGuard:
@@ -210,4 +234,4 @@ def test_queue_is_one_interval_shared_by_its_calls(scripted):
 
 
 def test_best_median_is_the_smallest():
-    assert best_median_s([Timing((3.0,), ""), Timing((1.0, 2.0, 9.0), ""), Timing((4.0,), "")]) == 2.0
+    assert best_median_s([TimedCall((3.0,), ""), TimedCall((1.0, 2.0, 9.0), ""), TimedCall((4.0,), "")]) == 2.0

@@ -1,18 +1,19 @@
-"""Running one kernel: checked against float64, timed, and whatever goes wrong made into a status."""
+"""Running one kernel: it is checked against float64, then timed; whatever goes wrong becomes a status."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from perfmodel.core.units import format_binary
+from perfmodel.core.vocabulary import CacheState, Limiter
 from perfmodel.errors import UnavailableError, UsageError
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.measure.benchmark.jobs import Job
 from perfmodel.measure.benchmark.nvtx_range import nvtx_range
-from perfmodel.measure.benchmark.rows import FAILED, OK, OUT_OF_MEMORY, SKIPPED, WRONG, Outcome
-from perfmodel.measure.benchmark.settings import Settings
+from perfmodel.measure.benchmark.rows import Outcome
+from perfmodel.measure.benchmark.settings import BenchSettings
 from perfmodel.measure.benchmark.sustain import sustain
 from perfmodel.measure.telemetry.clock_guard import ClockGuard
 from perfmodel.measure.telemetry.sampler import Sampler
@@ -20,29 +21,21 @@ from perfmodel.measure.timing.input_copies import InputCopies
 from perfmodel.measure.timing.timer import time_call
 from perfmodel.operators import Operator
 from perfmodel.prediction.result import Prediction
+from perfmodel.records.schema import Status
 
-#: of the free memory, the share that one kernel may plan to use: the check and the allocator need the rest
+#: share of the free memory that one kernel may plan to use: the check and the allocator need the rest
 _USABLE = 0.8
 
 
-@dataclass(frozen=True)
-class Job:
-    """One kernel to run; ``kernel`` is None for an operator that has none."""
-
-    op: Operator
-    kernel: Kernel | None
-    prediction: Prediction
-
-
-class Bench:
+class KernelRunner:
     """Measures one kernel after another on one device."""
 
-    def __init__(self, device: Device, settings: Settings, sampler: Sampler, guard: ClockGuard) -> None:
+    def __init__(self, device: Device, settings: BenchSettings, sampler: Sampler, guard: ClockGuard) -> None:
         self._device = device
         self._settings = settings
         self._sampler = sampler
         self._guard = guard
-        self._shared = _Inputs(device, settings.seed)
+        self._inputs = _Inputs(device, settings.seed)
         self._lost = ""
 
     def outcome(self, job: Job) -> Outcome:
@@ -51,60 +44,60 @@ class Bench:
         Raises
         ------
         UsageError
-            When a user's function cannot take the operator's inputs.
+            When a user's function does not take the operator's inputs.
         UnavailableError
-            When the device does no more work since an earlier kernel broke it.
+            When an earlier kernel broke the device.
         """
         if self._lost:
-            raise UnavailableError(self._lost, remedy="Start again: with -o FILE.json, --resume goes on behind it.")
+            raise UnavailableError(self._lost, remedy="Start again; with -o FILE.json, --resume skips finished rows.")
         if job.kernel is None:
-            return Outcome(SKIPPED, f"there is no kernel for {job.op.op} yet")
+            return Outcome(Status.SKIPPED, f"there is no kernel for {job.op.op} yet")
         reason = job.kernel.supports(job.op, self._device)
         if reason:
-            return Outcome(SKIPPED, reason)
+            return Outcome(Status.SKIPPED, reason)
         shortage = _shortage(job.op, job.kernel, self._device)
         if shortage:
-            return Outcome(OUT_OF_MEMORY, shortage)
+            return Outcome(Status.OUT_OF_MEMORY, shortage)
         try:
             with nvtx_range(f"{job.op.op} {job.kernel.name}"):
                 return self._measured(job, job.kernel)
         except (Exception, SystemExit) as error:  # a user's function may call sys.exit
-            self._shared.drop()
+            self._inputs.drop()
             if isinstance(error, UsageError) and job.kernel.backend == "user":
                 raise
             self._recover(f"{job.op.op} {job.kernel.name}")
             message = next(iter(str(error).splitlines()), "")
             if self._device.is_out_of_memory(error):
-                return Outcome(OUT_OF_MEMORY, message)
-            return Outcome(FAILED, f"{type(error).__name__}: {message}")
+                return Outcome(Status.OUT_OF_MEMORY, message)
+            return Outcome(Status.FAILED, f"{type(error).__name__}: {message}")
 
-    def _recover(self, what: str) -> None:
-        """Free memory after a kernel that failed; remember a device that does not even do that any more.
+    def _recover(self, kernel: str) -> None:
+        """Free memory after a kernel that failed; remember if the device fails at that too.
 
-        After an illegal access a CUDA context fails every call, until its process ends.
+        After an illegal access a CUDA context fails every call until its process ends.
         """
         try:
             self._device.synchronize()
             self._device.release_memory()
         except Exception as error:  # noqa: BLE001 -- of whatever type torch makes the driver's errors
-            said = next(iter(str(error).splitlines()), type(error).__name__)
-            self._lost = f"the device does no more work since {what} ran on it: {said}."
+            message = next(iter(str(error).splitlines()), type(error).__name__)
+            self._lost = f"the device fails every call since {kernel} ran on it: {message}."
 
     def _measured(self, job: Job, kernel: Kernel) -> Outcome:
         """Check a kernel, then time it."""
         from perfmodel.kernels.verify import verify
 
         device, settings = self._device, self._settings
-        inputs = self._shared.of(job.op)
+        inputs = self._inputs.of(job.op)
         with device.precision(job.op.dtype):
             call = kernel.prepare(job.op, inputs)
             verdict = verify(job.op, call, inputs, settings.seed)
-            known = (verdict.correct, verdict.max_relative_error, verdict.checked)
+            check = (verdict.correct, verdict.max_relative_error, verdict.checked)
             if not verdict.correct:
-                return Outcome(WRONG, verdict.message, None, *known)
+                return Outcome(Status.WRONG, verdict.message, None, *check)
             copies = InputCopies(job.op, kernel, inputs, call, device)
             self._sampler.mark()
-            timing = time_call(
+            timed = time_call(
                 call,
                 device,
                 settings.rule,
@@ -114,14 +107,15 @@ class Bench:
                 guard=self._guard,
             )
             telemetry = self._sampler.summary()
-            series = self._sustained(job.op, job.prediction, copies, timing.median_s) if settings.sustain_s else None
-        return Outcome(OK, "", timing, *known, telemetry, series)
+            series = self._sustained(job.op, job.prediction, copies, timed.median_s) if settings.sustain_s else None
+        return Outcome(Status.OK, "", timed, *check, telemetry, series)
 
     def _sustained(self, op: Operator, prediction: Prediction, copies: InputCopies, call_s: float) -> Mapping[str, Any]:
-        """Run a kernel back to back, and tell its rate in what limits it: FLOP or bytes per second."""
+        """Run a kernel back to back; return its rate over time in FLOP/s or B/s, whichever limits it."""
         work = op.work()
-        computes = prediction.limiter == "compute" and work.flop
-        calls: list[Call] = list(copies.beyond_cache() if self._settings.cache == "rotating" else copies.calls(1))
+        computes = prediction.limiter == Limiter.COMPUTE and work.flop
+        rotates = self._settings.cache == CacheState.ROTATING
+        calls: list[Call] = list(copies.beyond_cache() if rotates else copies.calls(1))
         return sustain(
             calls,
             self._device,
@@ -140,27 +134,27 @@ class _Inputs:
         self._device = device
         self._seed = seed
         self._op: Operator | None = None
-        self._made: Mapping[str, Any] = {}
+        self._tensors: Mapping[str, Any] = {}
 
     def of(self, op: Operator) -> Mapping[str, Any]:
-        """Return the inputs of an operator; those of the one before are dropped first."""
+        """Return the inputs of an operator; those of the previous one are dropped first."""
         if op is not self._op:
             from perfmodel.kernels.inputs import make_inputs
 
             self.drop()
-            self._made = make_inputs(op, self._device.kind, self._seed)
+            self._tensors = make_inputs(op, self._device.kind, self._seed)
             self._op = op
-        return self._made
+        return self._tensors
 
     def drop(self) -> None:
-        """Forget the inputs, so that their memory is free."""
-        self._op, self._made = None, {}
+        """Free the memory of the inputs."""
+        self._op, self._tensors = None, {}
 
 
 def _shortage(op: Operator, kernel: Kernel, device: Device) -> str:
-    """Return why a kernel does not fit the memory that is free, or an empty string.
+    """Return why a kernel does not fit the free memory, or an empty string.
 
-    Asked first, because a system that overcommits memory kills the process instead of refusing.
+    It is asked first because a system that overcommits memory kills the process instead of refusing.
     """
     needed = float(op.work().working_set_bytes) + kernel.workspace_bytes(op)
     free = device.free_memory_bytes()

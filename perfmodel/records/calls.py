@@ -1,0 +1,113 @@
+"""Measured calls from a record of ``perfmodel bench`` or from a table, for `validate` and `calibrate --from`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips
+from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.errors import InputFileError, PerfModelError
+from perfmodel.operators import Operator, load_operator
+from perfmodel.records.measurements import read_measurements
+from perfmodel.records.record import read_record
+from perfmodel.records.schema import Record, Row, Status
+
+
+def read_calls(path: str | os.PathLike[str]) -> Measurements:
+    """Return the measured calls of a record of ``perfmodel bench`` or of a table of measurements.
+
+    The first character tells them apart: a JSON document starts with a brace, a table with the name of a column.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read as what its first character says.
+    """
+    with contextlib.suppress(OSError), open(path, "rb") as stream:  # the readers explain what cannot be opened
+        if stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+            return measured_calls(read_record(path, ("bench",)))
+    return read_measurements(path)
+
+
+def measured_calls(record: Record) -> Measurements:
+    """Return every row of a record that has a time, except compositions of several kernels.
+
+    ``line`` counts the rows of the record from 1.
+
+    Raises
+    ------
+    InputFileError
+        When the parameters of a row do not fit its operator.
+    """
+    skips = Skips()
+    groups: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
+    for number, row in enumerate(record.rows, start=1):
+        reason = _unusable(row)
+        if reason:
+            skips.add(reason, record.place, np.array([number]))
+        else:
+            groups.setdefault(_group_key(row), []).append((number, row))
+    calls = tuple(_calls(rows, record.place) for rows in groups.values())
+    return Measurements(record.place, calls, skips.all())
+
+
+def _unusable(row: Row) -> str:
+    if row.status == Status.OK and row.is_composed:
+        return "a composition of several kernels"
+    return "" if row.status == Status.OK and row.measured_time_s else f"status {str(row.status or '')!r}"
+
+
+def _group_key(row: Row) -> tuple[Any, ...]:
+    """Return what the rows of one group share: everything except the values of their sizes and the time."""
+    params = tuple(sorted((name, None if _is_size(value) else repr(value)) for name, value in row.params.items()))
+    return (row.hardware, row.op, row.dtype, row.timing, row.cache, _implementation(row), params)
+
+
+def _implementation(row: Row) -> str:
+    return row.implementation or (row.kernel or "").split(".")[0]
+
+
+def _calls(rows: Sequence[tuple[int, Row]], place: str) -> MeasuredCalls:
+    """Return the rows of one group, sizes as arrays."""
+    numbers, records = zip(*rows, strict=True)
+    first: Row = records[0]
+    return MeasuredCalls(
+        hardware=first.hardware,
+        op=_operator(rows, place),
+        time_s=np.array([row.measured_time_s for row in records]),
+        timing=first.timing or Timing.KERNEL,
+        cache=first.cache or CacheState.COLD,
+        implementation=_implementation(first),
+        flags=np.array([row.flags or "" for row in records]),
+        place=place,
+        line=np.array(numbers),
+    )
+
+
+def _operator(rows: Sequence[tuple[int, Row]], place: str) -> Operator:
+    """Return the operator of one group; an error names the row."""
+    first = rows[0][1]
+    sizes = {
+        name: np.array([float(row.params[name]) for _, row in rows])
+        for name, value in first.params.items()
+        if _is_size(value)
+    }
+    try:
+        return load_operator(first.op)(dtype=first.dtype, **{**first.params, **sizes})
+    except (PerfModelError, TypeError) as error:
+        if len(rows) > 1:
+            for row in rows:  # raises for the first row that fails alone
+                _operator([row], place)
+        message = error.message if isinstance(error, PerfModelError) else str(error)
+        raise InputFileError(
+            message, place=f"{place}: row {rows[0][0]}", remedy="Write the record again with perfmodel bench."
+        ) from None
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

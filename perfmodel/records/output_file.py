@@ -1,0 +1,90 @@
+"""The file that a run writes its measurements to: one writer at a time, and nothing in it is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from perfmodel.errors import UsageError
+
+#: bytes of a file that show whether it holds measurements
+_HEAD_BYTES = 4096
+_RECORD = re.compile(rb'^\s*\{.*?"command"\s*:\s*"bench"', re.DOTALL)
+
+
+@contextlib.contextmanager
+def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bool = False) -> Iterator[None]:
+    """Lock a file against other writers until the end of the block; check first that nothing in it is lost.
+
+    The lock is a file ``.NAME.lock`` beside it, which the operating system releases when the process ends, however it
+    ends. Pipes and devices are neither locked nor checked.
+
+    Parameters
+    ----------
+    path : the file.
+    keep : the block keeps the content of an existing file.
+    replace : an existing file may be replaced.
+
+    Raises
+    ------
+    UsageError
+        When another process writes the file, its folder cannot be written, or it exists with some content and
+        neither ``keep`` nor ``replace`` is set.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        yield
+        return
+    place = os.fspath(path)
+    lock_path = target.with_name(f".{target.name[:200]}.lock")
+    lock = FileLock(lock_path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UsageError(
+            f"is being written by {_owner(lock_path) or 'another process'}.",
+            place=place,
+            remedy="Wait for it, or give another file to -o.",
+        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot be locked: {error.strerror or error}.", place=place) from None
+    try:
+        if not (keep or replace) and target.is_file() and target.stat().st_size:
+            raise UsageError(
+                "exists already.",
+                place=place,
+                remedy="Use --resume to measure only what is missing in it, or --overwrite to replace it.",
+            )
+        _write_owner(lock_path, f"process {os.getpid()}, since {datetime.datetime.now():%Y-%m-%d %H:%M:%S}")
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            lock_path.unlink()  # before the release: a process that waits in between finds no link and starts anew
+        lock.release()
+
+
+def holds_measurements(path: str | os.PathLike[str]) -> bool:
+    """Whether an existing file is a record of ``perfmodel bench``, told from its beginning."""
+    try:
+        with open(path, "rb") as stream:
+            return bool(_RECORD.match(stream.read(_HEAD_BYTES)))
+    except (OSError, ValueError):
+        return False
+
+
+def _owner(lock_path: Path) -> str:
+    """Return the process that holds a lock; empty where it has not written its name, or cannot."""
+    with contextlib.suppress(OSError):
+        return lock_path.read_text(encoding="utf-8", errors="replace").strip()[:200]
+    return ""
+
+
+def _write_owner(lock_path: Path, owner: str) -> None:
+    with contextlib.suppress(OSError):
+        lock_path.write_text(owner, encoding="utf-8")

@@ -1,0 +1,52 @@
+"""The report of a record: the columns of `analyze`, or those of `bench`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.core.report import Column, Report, report
+from perfmodel.prediction.report import PREDICTION_COLUMNS
+from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Record, Status
+
+#: columns of `analyze` that the table of a benchmark keeps for people -> the order in which narrow tables drop them
+_KEPT = {"name": 0, "dimensions": 0, "dtype": 3, "limiter": 4, "bound_time_s": 2, "predicted_time_s": 1}
+
+
+@report.register
+def _(record: Record) -> Report:
+    """Return the report of a record; JSON and CSV have every key of its rows."""
+    columns = bench_columns() if record.command == "bench" else PREDICTION_COLUMNS
+    return Report(record.command, columns, record.values, record.facts, record.notes, record.title)
+
+
+def bench_columns() -> tuple[Column, ...]:
+    """Return the columns of a record of `bench`: those of `analyze`, then those of the measurement."""
+    kept = [
+        dataclasses.replace(column, shown=column.key in _KEPT, drop=_KEPT.get(column.key, 0))
+        for column in PREDICTION_COLUMNS
+    ]
+    place = next(index for index, column in enumerate(kept) if column.key == "dtype")
+    kept.insert(place, Column("kernel"))
+    present = {column.key for column in (*kept, *_MEASURED_COLUMNS)} | set(OPTIONAL_KEYS)
+    return (*kept, *_MEASURED_COLUMNS, *(Column(key, shown=False) for key in MEASURED_KEYS if key not in present))
+
+
+def _share_of_bound(row: Mapping[str, Any]) -> str:
+    """Return the efficiency for people; a share above 100 % would suggest that it is possible."""
+    if row.get("status") != Status.OK:
+        return str(row.get("status") or "-")
+    if row.get("faster_than_bound"):
+        return "faster than the bound"
+    efficiency = row.get("efficiency")
+    return f"{100 * efficiency:.1f} %" if isinstance(efficiency, (int, float)) else "-"
+
+
+_MEASURED_COLUMNS = (
+    Column("measured_time_s", "measured", "s"),
+    Column("prediction_error", "prediction error", "fraction", drop=6),
+    Column("achieved_flop_per_s", "achieved", "FLOP/s", digits=3, drop=7),
+    Column("achieved_bytes_per_s", "achieved", "B/s", digits=3, drop=5),
+    Column("efficiency", "share of bound", "fraction", show_row=_share_of_bound),
+)
