@@ -1,9 +1,9 @@
-"""Reading a trace against parsing its JSON: time and memory, in one piece and piece by piece.
+"""Time and memory for reading a trace, whole and piece by piece, compared with parsing its JSON.
 
-Traces of about ``--megabytes`` are made of real ones by repetition, times and ids moved on. Each reading runs in a
-process of its own, in turn with `orjson.loads` of the same bytes, since machines are noisy; memory is the peak of the
-process above what it needs to start (Linux). ``--gigabytes 1.2`` makes one more, large enough to be read piece by piece
-without being asked to.
+Traces of about ``--megabytes`` are repetitions of real ones with later times and new ids. Since machines are noisy,
+each reading runs in its own process, alternating with `orjson.loads` of the same bytes. Memory is the peak of the
+process above what it needs to start (Linux). ``--gigabytes 1.2`` adds a trace that is large enough to be read piece by
+piece by default; ijson, which also reads piece by piece, parses it for comparison.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ elif how == "ijson":
     import ijson
     act = lambda: sum(1 for _ in ijson.get_backend("yajl2_c").items(open(path, "rb"), "traceEvents.item"))
 else:
-    from perfmodel.formats.torch_trace import reader as torch_trace
+    import perfmodel.formats.torch_trace
     from perfmodel.formats.detect import STREAM_ABOVE_BYTES, read_profile
     limit = 1_000_000 if how == "pieces" else STREAM_ABOVE_BYTES
     act = lambda: read_profile(path, stream_above_bytes=limit)
 def peak():
-    # not getrusage, whose peak is inherited from the process that started this one
+    # the peak that getrusage gives is inherited from the parent process
     return next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
 idle = peak()
 begin = time.perf_counter()
@@ -55,7 +55,7 @@ print(time.perf_counter() - begin, 1024 * (peak() - idle))
 
 
 def repeated(source: Path, target: Path, size: float) -> None:
-    """Write a trace of at least ``size`` bytes: the events of another, over and over, each time later."""
+    """Write a trace of at least ``size`` bytes that repeats the events of another one, each time later."""
     with gzip.open(source) as packed:
         document: dict[str, Any] = orjson.loads(packed.read())
     events = document.pop("traceEvents")
@@ -82,46 +82,49 @@ def _moved(event: dict[str, Any], number: int, span: float, apart: int) -> dict[
 
 
 def measure(path: Path, ways: tuple[str, ...], repeats: int) -> dict[str, tuple[float, float]]:
-    """Return for each way of reading the median time [s] and the peak memory [B]."""
+    """Return the median time [s] and the peak memory [B] of each way of reading."""
     samples: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for _ in range(repeats):
         for way in ways:
             command = [sys.executable, "-c", CHILD, way, str(path)]
-            said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-            samples[way].append((float(said[0]), float(said[1])))
+            time_s, memory = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            samples[way].append((float(time_s), float(memory)))
     return {
-        way: (statistics.median(t for t, _ in made), max(memory for _, memory in made)) for way, made in samples.items()
+        way: (statistics.median(time_s for time_s, _ in pairs), max(memory for _, memory in pairs))
+        for way, pairs in samples.items()
     }
 
 
 def compare(path: Path, name: str) -> bool:
-    """Print the ratios of one trace; return whether both are allowed."""
+    """Print the ratios for one trace; return whether time and memory are within the limits."""
     size = path.stat().st_size
-    found = measure(path, ("orjson", "whole", "pieces"), REPEATS)
-    base = found["orjson"][0]
+    measured = measure(path, ("orjson", "whole", "pieces"), REPEATS)
+    base = measured["orjson"][0]
     print(f"{name} repeated to {size / 1e6:.0f} MB")
-    for way, (time_s, memory) in found.items():
+    for way, (time_s, memory) in measured.items():
         ratios = f"ratio {time_s / base:4.2f}, memory {memory / size:4.1f} x the file"
         print(f"  {way:<7} {1e3 * time_s:7.0f} ms  {ratios}")
-    time_s, memory = found["whole"]
+    time_s, memory = measured["whole"]
     return time_s <= ALLOWED_TIME * base and memory <= ALLOWED_MEMORY * size
 
 
 def large(path: Path) -> bool:
-    """Print time and memory of a trace that is read piece by piece; return whether the memory is allowed."""
+    """Print time and memory for a trace that is read piece by piece; return whether the memory is within the limit."""
     size = path.stat().st_size
-    found = measure(path, ("whole", "ijson"), 1)
-    for way, (time_s, memory) in found.items():
-        said = "read_profile" if way == "whole" else "ijson, events only"
-        print(f"  {said:<19} {time_s:6.1f} s  {size / 1e6 / time_s:5.0f} MB/s  memory {memory / 1e9:.2f} GB")
-    return found["whole"][1] <= ALLOWED_STREAM_BYTES
+    measured = measure(path, ("whole", "ijson"), 1)
+    for way, (time_s, memory) in measured.items():
+        name = "read_profile" if way == "whole" else "ijson, events only"
+        print(f"  {name:<19} {time_s:6.1f} s  {size / 1e6 / time_s:5.0f} MB/s  memory {memory / 1e9:.2f} GB")
+    return measured["whole"][1] <= ALLOWED_STREAM_BYTES
 
 
 def main() -> int:
     """Return 1 when a ratio is above the allowed one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=float, default=50.0, help="size of the traces made")
-    parser.add_argument("--gigabytes", type=float, default=0.0, help="size of one more, read piece by piece")
+    parser.add_argument("--megabytes", type=float, default=50.0, help="size of the generated traces")
+    parser.add_argument(
+        "--gigabytes", type=float, default=0.0, help="size of another trace that is read piece by piece"
+    )
     options = parser.parse_args()
     folder = Path(os.environ.get("PERFMODEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "traces"
     if not folder.is_dir():
