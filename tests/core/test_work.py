@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfmodel.core.work import anywhere, maximum, minimum, plain, where
@@ -15,6 +15,10 @@ any_float = st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(any_float, any_float)
+@example(math.nan, 1.0)
+@example(1.0, math.nan)
+@example(math.nan, math.nan)
+@example(math.inf, math.nan)
 def test_the_larger_and_the_smaller_are_numpys(a: float, b: float) -> None:
     for ours, numpys in ((maximum, np.maximum), (minimum, np.minimum)):
         one, many = ours(a, b), ours(np.array([a, a]), b)
