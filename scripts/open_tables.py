@@ -26,6 +26,11 @@ from perfmodel.records.measurements import read_measurements
 
 #: shapes whose hash is below this are fitted, the others judge
 FITTED = 0.5
+#: the tables, without their suffix; others in the folder are not read
+TABLES = (
+    *("aic_attention_decode", "aic_attention_prefill", "aic_collectives", "aic_gemm", "neusight_conv2d_fp32"),
+    *("neusight_elementwise_fp32", "neusight_gemm_fp32", "neusight_layer_norm_fp32", "neusight_softmax_fp32"),
+)
 #: whose measurements a table holds, by the start of its name
 ORIGINS = {"neusight": "NeuSight @ 6945927d9afc", "aic": "aiconfigurator @ 095f58a51c4c"}
 
@@ -111,9 +116,8 @@ def folder() -> Path:
 def load() -> OpenTables:
     """Read every table; flagged rows and rows faster than the bound are left out and counted."""
     calls, machines, excluded = [], {}, []
-    for path in sorted(folder().glob("*.csv.gz")):
-        name = path.name.removesuffix(".csv.gz")
-        table = read_measurements(path)
+    for name in TABLES:
+        table = read_measurements(folder() / f"{name}.csv.gz")
         excluded += [(name, "", skipped.reason, skipped.rows) for skipped in table.skipped]
         left_out: Counter[tuple[str, str]] = Counter()
         for call in table.calls:

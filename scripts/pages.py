@@ -4,8 +4,8 @@
 
 A ``console`` block holds commands (``$ perfmodel ...``, or ``$ COLUMNS=120 perfmodel ...``) with what a terminal of 80
 columns shows of stdout, or of stderr where a command prints nothing on stdout; ``$ echo $?`` shows the exit code of the
-command above it. An output that stands whole is written anew; one with the word ``...``, which stands for any text, is only
-checked. tests/test_pages.py checks both kinds.
+command above it. An output that stands whole is written anew; one with the word ``...``, which stands for any text, is
+only checked. tests/test_pages.py checks both kinds.
 
 Commands of a page run one after another in a folder of their own that holds ``examples``. A page names a file from
 ``PERFMODEL_DATA`` with a comment, ``<!-- trace.json.gz: traces/some_trace.json.gz -->``; its commands need that folder.
