@@ -23,9 +23,9 @@ import numpy as np
 import perfmodel as pm
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.gemm.families import family_of
+from perfmodel.prediction.latency.gemm import family_of
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.model import constants
+from perfmodel.prediction.latency.constants import constants
 
 POINTS = 500_000
 REPEATS = 3
@@ -78,7 +78,7 @@ def alone(name: str, dtype: str) -> bool:
         machine = Machine.of(hardware, resolve_peak(one, hardware))
         family = family_of(machine)
         values = constants(family, hardware).values
-        formula = median(lambda: family.terms(one, machine, values, Conditions()))  # noqa: B023 -- called at once
+        formula = median(lambda: family.formula(one, machine, values, Conditions()))  # noqa: B023 -- called at once
         whole = median(lambda: pm.predict(one, hardware))  # noqa: B023 -- called at once
         print(
             f"{family.name} {m} x {n} x {k} on {name}: one call {whole * 1e6:.0f} us, "

@@ -42,7 +42,8 @@ from perfmodel.prediction.latency import roofline
 from perfmodel.prediction.latency.families import family_names
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine, generation, product_line, vendor
-from perfmodel.prediction.latency.model import WIDEST, Constants, regime_code
+from perfmodel.prediction.latency.constants import WIDEST, Constants
+from perfmodel.prediction.latency.model import regime_code
 from perfmodel.prediction.latency.tables import LatencySpec, latency_specs
 
 #: rows of one machine in a fit that several machines share

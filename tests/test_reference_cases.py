@@ -129,7 +129,7 @@ def test_case_8_gpt2_step():
 def test_case_10_pcie(a100, measured_s, share):
     machine = dataclasses.replace(a100, links=(Link("pcie", 12e9),))
     found = pm.bound_time(pm.Memcpy(bytes=10**9), machine)
-    assert found.limiter == "pcie"
+    assert found.limiter == "link"
     assert found.time_s == pytest.approx(83.3e-3, abs=0.05e-3)  # 1e9 / 12e9
     assert found.time_s / measured_s == pytest.approx(share, abs=5e-4)
 

@@ -1,8 +1,8 @@
-"""What a machine is: memory levels, peaks, links and launch cost, in SI units, each with its source.
+"""What a machine is: memory levels, peaks, links, launch cost and facts of its chip, in SI units, with their sources.
 
-Three kinds of figure are kept apart: the *datasheet* (``MemoryLevel.bandwidth_bytes_per_s``,
-``Peak.flop_per_s``), which bounds; the *sustained* ceiling that a good microbenchmark reaches, which
-predicts; and capacities, which say what fits.
+Three kinds of figure are kept apart: *datasheet* figures (``MemoryLevel.bandwidth_bytes_per_s``,
+``Peak.flop_per_s``) set bounds; *sustained* ceilings, which a good microbenchmark reaches, make predictions; and
+capacities say what fits.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from perfmodel.core.latency_table import LatencyTable
-from perfmodel.core.report import Column, Report
-from perfmodel.core.units import format_si
+from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
 
 Engine = str  # "tensor" or "vector"
 ENGINES: tuple[Engine, ...] = ("tensor", "vector")
-#: the names of the outermost level: of a GPU, whatever its technology, and of a CPU
+#: the names of the outermost memory level: "hbm" on a GPU, whatever its technology, and "dram" on a CPU
 MAIN_MEMORY = ("hbm", "dram")
-#: in place of a level's name: no level holds it
+#: stands in for a level's name where no level holds the data
 NOWHERE = "nothing"
 
 
@@ -34,10 +33,12 @@ class MemoryLevel:
     ----------
     name : "hbm" (device memory, of whatever technology), "llc", "l2", "l1", "shared", "registers"; "dram" on a CPU.
     capacity_bytes : capacity of the level over the whole device [B].
-    bandwidth_bytes_per_s : vendor's peak [B/s], or None where no source gives one.
-    sustained_bytes_per_s : best measured bandwidth [B/s], or None.
+    bandwidth_bytes_per_s : the vendor's peak [B/s], or None where no source gives one.
+    sustained_bytes_per_s : the best measured bandwidth [B/s], or None.
     partitions : parts that do not share what they hold (the L2 of each chiplet); data that all processors read
-        has to fit in one.
+        must fit in one of them.
+    copies : copies of a line that the level holds when all processors read it: 2 where each half of an L2 keeps its
+        own (A100, H100).
     """
 
     name: str
@@ -46,6 +47,7 @@ class MemoryLevel:
     sustained_bytes_per_s: float | None = None
     technology: str = ""
     partitions: int = 1
+    copies: int = 1
     source: str = ""
     note: str = ""
 
@@ -55,7 +57,9 @@ class Peak:
     """The dense peak rate of one dtype on one engine; a fused multiply-add is 2 FLOP.
 
     ``flop_per_clock_per_sm`` and ``clock_hz`` let the peak be recomputed: SMs x FLOP per clock x clock.
-    ``sparse_2to4_flop_per_s`` is the vendor's figure with 2:4 structured sparsity, never used in a bound.
+    ``sparse_2to4_flop_per_s`` is the vendor's figure with 2:4 structured sparsity; no bound uses it.
+    ``packed`` is the number of results of one lane and clock that the rate counts: 2 where it counts packed
+    instructions, which not every operation has.
     """
 
     dtype: str
@@ -65,16 +69,24 @@ class Peak:
     clock_hz: float | None = None
     sustained_flop_per_s: float | None = None
     sparse_2to4_flop_per_s: float | None = None
+    packed: float = 1.0
     source: str = ""
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link off the device, bandwidth per direction and per device [B/s]."""
+    """A link off the device.
+
+    Attributes
+    ----------
+    bandwidth_bytes_per_s : bandwidth per direction and per device [B/s].
+    reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP).
+    """
 
     name: str
     bandwidth_bytes_per_s: float
+    reduces_in_switch: bool = False
     source: str = ""
     note: str = ""
 
@@ -85,8 +97,8 @@ class Launch:
 
     Attributes
     ----------
-    floor_s : shortest time per (nearly) empty kernel ever seen, replayed from a graph [s]; enters the bound.
-    overhead_s : usual time per small kernel launched back to back on a stream [s]; enters the prediction.
+    floor_s : shortest time measured for a (nearly) empty kernel in a replayed graph [s]; part of the bound.
+    overhead_s : usual time of a small kernel launched back to back on a stream [s]; part of the prediction.
     """
 
     floor_s: float | None = None
@@ -95,18 +107,49 @@ class Launch:
     note: str = ""
 
 
-def _rate(value: float | None, unit: str) -> str:
-    """Return a rate as people read it, or an empty text."""
-    return "" if value is None else format_si(value, unit)
+#: tiles of outputs as (rows, columns)
+Tiles = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """How the libraries' kernels for a machine are cut, read off profiles and sources; empty where nobody knows.
+
+    Attributes
+    ----------
+    gemm_tiles, gemm_batched_tiles : tiles of fp32 matrix products, single and in a strided batch.
+    fp8_tiles : library -> tiles of 8-bit products that it chooses by the rows m, each with the largest m that it
+        serves.
+    winograd_patches : (images, rows, columns) of outputs that one block of a fused Winograd kernel may cover.
+    softmax_threads : threads of a block of softmax where it has as many for every row, and keeps rows of whole
+        vectors in shared memory.
+    widens_fp8_keys : whether attention converts 8-bit keys and values to 16 bits in software.
+    """
+
+    gemm_tiles: Tiles = ()
+    gemm_batched_tiles: Tiles = ()
+    fp8_tiles: Mapping[str, tuple[tuple[int, int, float], ...]] = field(default_factory=lambda: MappingProxyType({}))
+    winograd_patches: tuple[tuple[int, int, int], ...] = ()
+    softmax_threads: int | None = None
+    widens_fp8_keys: bool = False
 
 
 @dataclass(frozen=True, repr=False)
-class Hardware:
+class Hardware(Reportable):
     """One device: what its specification file says, in SI base units.
 
-    ``memory`` runs from the outermost level (HBM) inwards. ``aliases`` are other names the catalog
-    answers to, ``device_names`` the strings that NVML, nvidia-smi and torch report. ``latency`` holds the constants
-    of the latency model that were fitted on this machine, by family.
+    Attributes
+    ----------
+    memory : memory levels, from the outermost (HBM) inwards.
+    aliases : other names that the catalog accepts.
+    device_names : the strings that NVML, nvidia-smi and torch report.
+    generation : name of the machines of the same design; "" means architecture and compute capability.
+    process : the chip's manufacturing process as its foundry names it ("TSMC 4N").
+    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma"; "" where unknown.
+    clocks_hz : the clocks of the peaks by engine [Hz].
+    chip : other figures of the ``[chip]`` table by their keys, as ``max_threads_per_sm``.
+    latency : constants of the latency model that were fitted on this machine, by family.
+    kernels : how the libraries' kernels for this machine are cut.
     """
 
     name: str
@@ -121,49 +164,24 @@ class Hardware:
     device_names: tuple[str, ...] = ()
     sm_count: int | None = None
     clocks_hz: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    limits: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    chip: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    generation: str = ""
+    process: str = ""
+    matrix_instruction: str = ""
     tdp_w: float | None = None
     links: tuple[Link, ...] = ()
     launch: Launch = field(default_factory=Launch)
     sustained_links: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
     sustained_source: str = ""
+    kernels: Kernels = field(default_factory=Kernels)
     latency: Mapping[str, LatencyTable] = field(default_factory=lambda: MappingProxyType({}))
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notes: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     path: str = ""
 
-    def report(self) -> Report:
-        """Return the ceilings as a table: memory levels, peaks and links, the datasheet beside the sustained figure."""
-        rows: list[dict[str, Any]] = [
-            {"ceiling": m.name, "capacity_bytes": m.capacity_bytes, "datasheet": _rate(m.bandwidth_bytes_per_s, "B/s"),
-             "sustained": _rate(m.sustained_bytes_per_s, "B/s")}
-            for m in self.memory
-        ]  # fmt: skip
-        rows += [
-            {"ceiling": f"{p.dtype} {p.engine}", "datasheet": _rate(p.flop_per_s, "FLOP/s"),
-             "sustained": _rate(p.sustained_flop_per_s, "FLOP/s")}
-            for p in self.peaks
-        ]  # fmt: skip
-        rows += [
-            {"ceiling": link.name, "datasheet": _rate(link.bandwidth_bytes_per_s, "B/s"),
-             "sustained": _rate(self.sustained_links.get(link.name), "B/s")}
-            for link in self.links
-        ]  # fmt: skip
-        columns = (
-            Column("ceiling"),
-            Column("capacity_bytes", "capacity", "iB"),
-            Column("datasheet"),
-            Column("sustained"),
-        )
-        return Report("hardware", columns, rows, title=self.title or self.name)
-
     def __repr__(self) -> str:
-        """Return a short name: the whole content is a page."""
+        """Return a short text: all figures would fill a page."""
         return f"<Hardware {self.name!r}>"
-
-    def _repr_html_(self) -> str:
-        """Show the ceilings as a table in a notebook."""
-        return self.report()._repr_html_()
 
     def level(self, name: str) -> MemoryLevel | None:
         """Return a memory level by name, or None."""
@@ -171,7 +189,7 @@ class Hardware:
 
     @property
     def main_memory(self) -> MemoryLevel:
-        """The outermost level: HBM or GDDR of a GPU, DRAM of a CPU."""
+        """The outermost level: HBM or GDDR on a GPU, DRAM on a CPU."""
         return self.memory[0]
 
     @functools.cached_property
@@ -193,7 +211,7 @@ class Hardware:
         return {(peak.dtype, peak.engine): peak for peak in reversed(self.peaks)}
 
     def native_peak(self, dtype: str) -> Peak:
-        """Return the device's own peak for a dtype: the tensor engine's where it has one, else the vector engine's.
+        """Return the device's own peak for a dtype: that of the tensor engine if it has one, else of the vector engine.
 
         Raises
         ------
@@ -206,7 +224,7 @@ class Hardware:
         return peak
 
     def best_peak(self, dtype: str) -> Peak:
-        """Return the peak that a matrix product in ``dtype`` uses: the native one, or fp32's where that is faster.
+        """Return the peak that a matrix product in ``dtype`` uses: the native peak, or that of fp32 if it is faster.
 
         Raises
         ------
@@ -216,7 +234,7 @@ class Hardware:
         return self._or_fp32(self.native_peak(dtype))
 
     def vector_peak(self, dtype: str) -> Peak:
-        """Return the peak that vector arithmetic in ``dtype`` uses: fp32's where the engine lacks the dtype.
+        """Return the peak that vector arithmetic in ``dtype`` uses: that of fp32 if the engine lacks the dtype.
 
         Raises
         ------
@@ -229,7 +247,7 @@ class Hardware:
         return self._or_fp32(peak)
 
     def _or_fp32(self, peak: Peak) -> Peak:
-        """Return fp32's vector peak where a narrow dtype is slower: frameworks then convert and compute in fp32."""
+        """Return the fp32 vector peak if a narrow dtype is slower: frameworks then convert and compute in fp32."""
         fp32 = self.find_peak("fp32", "vector")
         narrow = peak.engine == "vector" and peak.dtype in ("fp16", "bf16", "fp8")
         return fp32 if fp32 and narrow and peak.flop_per_s < fp32.flop_per_s else peak
@@ -237,31 +255,31 @@ class Hardware:
     def lacks(self, dtype: str, engine: Engine | None = None) -> UsageError:
         """Build the error for a dtype (on an engine) that this device has no peak for."""
         where = f" on its {engine} engine" if engine else ""
-        has = sorted({p.dtype for p in self.peaks if engine in (None, p.engine)})
+        dtypes = sorted({p.dtype for p in self.peaks if engine in (None, p.engine)})
         return UsageError(
             f"{self.name} has no peak for dtype {dtype!r}{where}.",
-            remedy=f"It has: {', '.join(has) or 'none'}.",
+            remedy=f"It has: {', '.join(dtypes) or 'none'}.",
         )
 
 
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 def cached_per_machine(
-    function: Callable[Concatenate[Hardware, Given], Made],
-) -> Callable[Concatenate[Hardware, Given], Made]:
-    """Decorate a function of a machine and hashable arguments: each result is made once, and lives with the machine.
+    function: Callable[Concatenate[Hardware, Arguments], Result],
+) -> Callable[Concatenate[Hardware, Arguments], Result]:
+    """Decorate a function of a machine and hashable arguments: its results are computed once and kept on the machine.
 
-    For what follows from a machine alone and every prediction on it needs.
+    It is for what depends on the machine alone and is needed by every prediction on it.
     """
 
     @functools.wraps(function)
-    def kept(hardware: Hardware, /, *given: Given.args, **named: Given.kwargs) -> Made:
-        known: dict[Any, Made] = vars(hardware).setdefault("_made", {})
-        key = (function, *given, *named.items())
-        if key not in known:
-            known[key] = function(hardware, *given, **named)
-        return known[key]
+    def cached(hardware: Hardware, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        results: dict[Any, Result] = vars(hardware).setdefault("_cached", {})
+        key = (function, *arguments, *options.items())
+        if key not in results:
+            results[key] = function(hardware, *arguments, **options)
+        return results[key]
 
-    return kept
+    return cached

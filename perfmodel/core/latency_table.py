@@ -1,4 +1,4 @@
-"""Constants of the latency model that belong to one machine, as its specification file states them."""
+"""The ``[latency.FAMILY]`` table of a specification: constants of the latency model fitted on one machine."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: how long an operator runs, for the stated interval: its launch outweighs its work, below 0.1 ms, and above
+#: how long an operator runs, for the stated interval: its launch outweighs its work; below 0.1 ms; above
 REGIMES = ("launch", "mid", "large")
 
-_ALIKE = {"fp16": "bf16", "bf16": "fp16"}
+_SAME_SPEED = {"fp16": "bf16", "bf16": "fp16"}
 
 
 @dataclass(frozen=True)
 class LatencyTable:
-    """The ``[latency.FAMILY]`` table of a specification: fitted constants and how far off they were.
+    """Fitted constants of one family, and how far they were off.
 
     Attributes
     ----------
     constants : name -> value in SI units.
-    libraries : library -> constants that are its own.
+    libraries : library -> its own values of some constants.
     intervals : regime -> the 10 % and 90 % quantiles of measured / predicted on rows that were not fitted.
-    dtypes : of the rows that they were fitted on; empty where that is not known.
+    dtypes : dtypes of the rows that they were fitted on; empty where that is unknown.
     source, date : what the constants were fitted on, and when.
     """
 
@@ -35,14 +35,15 @@ class LatencyTable:
     note: str = ""
 
     def covers(self, dtype: str) -> bool:
-        """Return whether rows of a dtype were fitted; fp16 and bf16 run alike."""
-        return not self.dtypes or bool({dtype, _ALIKE.get(dtype, dtype)} & set(self.dtypes))
+        """Return whether rows of a dtype were fitted; fp16 and bf16 have the same speed."""
+        return not self.dtypes or bool({dtype, _SAME_SPEED.get(dtype, dtype)} & set(self.dtypes))
 
     @functools.cached_property
     def without_library(self) -> Mapping[str, float]:
-        """The constants for a library that has none of its own: the geometric mean of what the others have."""
-        found: dict[str, list[float]] = {}
-        for own in self.libraries.values():
-            for name, value in own.items():
-                found.setdefault(name, []).append(math.log(value))
-        return {name: math.exp(sum(logs) / len(logs)) for name, logs in found.items()} | dict(self.constants)
+        """The constants for a library without values of its own: the geometric mean of those of the others."""
+        logarithms: dict[str, list[float]] = {}
+        for values in self.libraries.values():
+            for name, value in values.items():
+                logarithms.setdefault(name, []).append(math.log(value))
+        means = {name: math.exp(sum(logs) / len(logs)) for name, logs in logarithms.items()}
+        return means | dict(self.constants)

@@ -56,8 +56,8 @@ def _chip(machine: Hardware) -> Iterator[Figure]:
         yield Figure("chip", "sm_count", float(machine.sm_count), "", source=source)
     for engine, clock in machine.clocks_hz.items():
         yield Figure("chip", f"{engine}_clock", clock, "Hz", source=source)
-    for name, limit in machine.limits.items():
-        yield Figure("chip", name, limit, "", source=source)
+    for name, number in machine.chip.items():
+        yield Figure("chip", name, number, "", source=source)
     if machine.tdp_w:
         yield Figure("chip", "tdp", machine.tdp_w, "W", source=source)
 

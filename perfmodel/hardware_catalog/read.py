@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -11,16 +12,24 @@ from typing import Any
 import msgspec
 
 from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
-from perfmodel.core.hardware import ENGINES, Hardware, Launch, Link, MemoryLevel, Peak
+from perfmodel.core.hardware import ENGINES, Hardware, Kernels, Launch, Link, MemoryLevel, Peak
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, nearest, unknown_name
 from perfmodel.files import read_document
 from perfmodel.hardware_catalog import schema
-from perfmodel.hardware_catalog.schema import HardwareSpec, LinkSpec, MemorySpec, RateSpec
+from perfmodel.hardware_catalog.schema import HardwareSpec, KernelsSpec, LinkSpec, MemorySpec, RateSpec
 from perfmodel.prediction.latency.tables import LatencySpec, LazyTables, Quantity, to_tables
 
 #: memory levels from the outermost inwards; "dram" is the main memory of a CPU, "hbm" of any GPU
 LEVELS = ("hbm", "dram", "llc", "l3", "l2", "l1", "shared", "registers")
+#: figures of [chip] that `Hardware.chip` holds under the same name
+CHIP_KEYS = (
+    *("max_warps_per_sm", "max_threads_per_sm", "max_blocks_per_sm", "warp_schedulers_per_sm"),
+    *("exponentials_per_clock_per_sm", "warp_size", "simd_bits"),
+)
+#: NVLink from this bandwidth on (450 GB/s: Hopper SXM and later) ends in an NVSwitch of the third generation, the first
+#: that reduces in the switch; bridges and older switches run at 300 GB/s at most [B/s]
+REDUCING_NVLINK = 400e9
 
 
 def read_hardware(path: str | os.PathLike[str], *, lazy: bool = False) -> Hardware:
@@ -137,7 +146,6 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, 
         "vector": read.optional(spec.chip.vector_clock, "Hz", "chip.vector_clock"),
         "tensor": read.optional(spec.chip.tensor_clock, "Hz", "chip.tensor_clock"),
     }
-    limits = ("max_warps_per_sm", "max_threads_per_sm", "max_blocks_per_sm", "warp_size", "simd_bits")
     _check_sustained(spec, place)
     return Hardware(
         name=spec.name,
@@ -146,18 +154,18 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, 
         title=spec.title or spec.name,
         kind=spec.kind,
         compute_capability=spec.compute_capability,
+        generation=spec.generation,
         aliases=tuple(spec.aliases),
         device_names=tuple(spec.device_names),
         memory=memory,
         peaks=_peaks(spec, read),
         sm_count=spec.chip.sm_count,
         clocks_hz=MappingProxyType({name: clock for name, clock in clocks.items() if clock}),
-        limits=MappingProxyType({n: float(getattr(spec.chip, n)) for n in limits if getattr(spec.chip, n)}),
+        chip=MappingProxyType({key: float(getattr(spec.chip, key)) for key in CHIP_KEYS if getattr(spec.chip, key)}),
+        process=spec.chip.process,
+        matrix_instruction=spec.chip.matrix_instruction,
         tdp_w=read.optional(spec.chip.tdp, "W", "chip.tdp"),
-        links=tuple(
-            Link(name, read.positive(link.per_direction, "B/s", f"link.{name}.per_direction"), link.source, link.note)
-            for name, link in spec.link.items()
-        ),
+        links=tuple(_link(name, link, read) for name, link in spec.link.items()),
         launch=Launch(
             read.optional(spec.launch.floor, "s", "launch.floor"),
             read.optional(spec.launch.overhead, "s", "launch.overhead"),
@@ -168,10 +176,41 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, 
             {name: read.positive(rate, "B/s", f"sustained.link.{name}") for name, rate in sustained.link.items()}
         ),
         sustained_source=" ".join(part for part in (sustained.source, sustained.date) if part),
+        kernels=_kernels(spec.kernels, place),
         latency=(LazyTables if lazy else to_tables)(spec.latency, place),
         sources=MappingProxyType(_texts(spec, "source")),
         notes=MappingProxyType(_texts(spec, "note")),
         path=place,
+    )
+
+
+def _link(name: str, link: LinkSpec, read: _Quantities) -> Link:
+    rate = read.positive(link.per_direction, "B/s", f"link.{name}.per_direction")
+    reduces = link.reduces_in_switch
+    if reduces is None:
+        reduces = name == "nvlink" and rate >= REDUCING_NVLINK
+    return Link(name, rate, reduces, link.source, link.note)
+
+
+def _kernels(kernels: KernelsSpec, place: str) -> Kernels:
+    for library, tiles in kernels.fp8_tiles.items():
+        if any(len(tile) != 3 for tile in tiles[:-1]) or not tiles or len(tiles[-1]) != 2:
+            raise InputFileError(
+                "is not [rows, columns, largest number of rows] for each tile, and [rows, columns] for the last.",
+                place=f"{place}: kernels.fp8_tiles.{library}",
+            )
+    return Kernels(
+        gemm_tiles=tuple(kernels.gemm_tiles),
+        gemm_batched_tiles=tuple(kernels.gemm_batched_tiles),
+        fp8_tiles=MappingProxyType(
+            {
+                library: tuple((tile[0], tile[1], float(tile[2]) if tile[2:] else math.inf) for tile in tiles)
+                for library, tiles in kernels.fp8_tiles.items()
+            }
+        ),
+        winograd_patches=tuple(kernels.winograd_patches),
+        softmax_threads=kernels.softmax_threads,
+        widens_fp8_keys=kernels.widens_fp8_keys,
     )
 
 
@@ -235,8 +274,9 @@ def _memory(spec: HardwareSpec, read: _Quantities) -> tuple[MemoryLevel, ...]:
 
 def _level(name: str, spec: HardwareSpec, read: _Quantities) -> MemoryLevel:
     level: MemorySpec = spec.memory[name]
-    if level.partitions < 1:
-        raise InputFileError(f"{level.partitions} partitions are none.", place=f"{read.place}: memory.{name}")
+    for key, number in (("partitions", level.partitions), ("copies", level.copies)):
+        if number < 1:
+            raise InputFileError(f"{key} = {number} is below 1.", place=f"{read.place}: memory.{name}")
     capacity = read.optional(level.capacity, "B", f"memory.{name}.capacity")
     per_sm = read.optional(level.capacity_per_sm, "B", f"memory.{name}.capacity_per_sm")
     if capacity is None and per_sm is not None and spec.chip.sm_count:
@@ -249,6 +289,7 @@ def _level(name: str, spec: HardwareSpec, read: _Quantities) -> MemoryLevel:
         read.optional(sustained, "B/s", f"sustained.memory.{name}"),
         level.technology,
         level.partitions,
+        level.copies,
         level.source,
         level.note,
     )
@@ -276,6 +317,7 @@ def _peaks(spec: HardwareSpec, read: _Quantities) -> tuple[Peak, ...]:
                     clock_hz=read.optional(rate.clock or getattr(spec.chip, f"{engine}_clock"), "Hz", key),
                     sustained_flop_per_s=read.optional(sustained.get(dtype), "FLOP/s", f"sustained.{engine}.{dtype}"),
                     sparse_2to4_flop_per_s=read.optional(rate.sparse_2to4, "FLOP/s", f"{key}.sparse_2to4"),
+                    packed=rate.packed,
                     source=rate.source or source,
                     note=rate.note,
                 )
@@ -292,6 +334,7 @@ def _texts(spec: HardwareSpec, kind: str) -> dict[str, str]:
         **{f"memory.{name}": level for name, level in spec.memory.items()},
         **{f"link.{name}": link for name, link in spec.link.items()},
         "launch": spec.launch,
+        "kernels": spec.kernels,
         "sustained": spec.sustained,
     }
     texts = {name: getattr(table, kind) for name, table in tables.items()}

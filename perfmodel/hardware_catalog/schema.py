@@ -17,14 +17,21 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class MemorySpec(msgspec.Struct, forbid_unknown_fields=True):
-    """``[memory.NAME]``: one level. Give a capacity of the device, or one per SM."""
+class MemorySpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """``[memory.NAME]``: one level. Give a capacity of the device, or one per SM.
+
+    Attributes
+    ----------
+    partitions : parts that do not share what they hold (default 1).
+    copies : copies of a line that the level holds when all SMs read it; 2 for the split L2 of A100 and H100 (default 1).
+    """
 
     capacity: Quantity | None = None
     capacity_per_sm: Quantity | None = None
     bandwidth: Quantity | None = None
     technology: str = ""
     partitions: int = 1
+    copies: int = 1
     bus_width_bits: Positive | None = None
     memory_clock: Quantity | None = None
     transfers_per_clock: Positive | None = None
@@ -34,36 +41,62 @@ class MemorySpec(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
-class RateSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """One dense peak: the printed rate and what it can be recomputed from."""
+class RateSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One dense peak: the printed rate and what it can be recomputed from.
+
+    Attributes
+    ----------
+    packed : results of one lane and clock that the rate counts; 2 where it counts packed instructions (default 1).
+    """
 
     rate: Quantity
     flop_per_clock_per_sm: Positive | None = None
     clock: Quantity | None = None
     sparse_2to4: Quantity | None = None
+    packed: Positive = 1.0
     source: str = ""
     note: str = ""
 
 
-class LinkSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """``[link.NAME]``: bandwidth per direction and per device."""
+class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """``[link.NAME]``: bandwidth per direction and per device.
+
+    Attributes
+    ----------
+    reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP). Default: NVLink
+        of 400 GB/s and more, since a bound that ignored the switch could be beaten.
+    """
 
     per_direction: Quantity
     generation: Count | None = None
     lanes: Count | None = None
+    reduces_in_switch: bool | None = None
     source: str = ""
     note: str = ""
 
 
-class ChipSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """``[chip]``: processors, clocks and limits. On a CPU an SM is a core."""
+class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """``[chip]``: processors, clocks and limits. On a CPU an SM is a core.
+
+    Attributes
+    ----------
+    process : manufacturing process as the foundry names it, "TSMC 4N".
+    matrix_instruction : instruction of the tensor engine, which decides what kernels look like (default "mma.sync").
+    max_threads_per_sm : threads that an SM holds at once (default 2048).
+    warp_schedulers_per_sm : warps that an SM issues from in one clock.
+    exponentials_per_clock_per_sm : results of the unit for exp2 and the like (default 16).
+    """
 
     sm_count: Count | None = None
+    process: str = ""
     vector_clock: Quantity | None = None
     tensor_clock: Quantity | None = None
     max_warps_per_sm: Count | None = None
     max_threads_per_sm: Count | None = None
     max_blocks_per_sm: Count | None = None
+    warp_schedulers_per_sm: Count | None = None
+    exponentials_per_clock_per_sm: Positive | None = None
+    matrix_instruction: Literal["", "mma.sync", "wgmma", "tcgen05", "mfma"] = ""
     warp_size: Count | None = None
     simd_bits: Count | None = None
     tdp: Quantity | None = None
@@ -71,7 +104,7 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
-class LaunchSpec(msgspec.Struct, forbid_unknown_fields=True):
+class LaunchSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """``[launch]``: the floor bounds, the overhead predicts."""
 
     floor: Quantity | None = None
@@ -80,7 +113,7 @@ class LaunchSpec(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
-class SustainedSpec(msgspec.Struct, forbid_unknown_fields=True):
+class SustainedSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """``[sustained]``: measured ceilings; they predict and never bound."""
 
     memory: dict[str, Quantity] = {}
@@ -92,8 +125,39 @@ class SustainedSpec(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
-class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A whole specification file."""
+class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """``[kernels]``: how the libraries' kernels for this machine are cut, as their names in profiles or sources show.
+
+    Attributes
+    ----------
+    gemm_tiles, gemm_batched_tiles : [rows, columns] of the tiles of fp32 products, single and in a strided batch
+        (default: every tile that cuBLAS is known to have).
+    fp8_tiles : library -> tiles of 8-bit products that it chooses by the rows of the product: [rows, columns, largest
+        number of rows], the last one without a limit (default: every tile of the tensor engine).
+    winograd_patches : [images, rows, columns] of outputs that a block of the fused Winograd kernel may cover (default:
+        1 x 8 x 16 only).
+    softmax_threads : threads of a block of softmax where every row has as many (default: as PyTorch chooses for CUDA).
+    widens_fp8_keys : whether attention converts 8-bit keys to 16 bits in software (default false).
+    """
+
+    gemm_tiles: list[tuple[Count, Count]] = []
+    gemm_batched_tiles: list[tuple[Count, Count]] = []
+    fp8_tiles: dict[str, list[list[Count]]] = {}
+    winograd_patches: list[tuple[Count, Count, Count]] = []
+    softmax_threads: Count | None = None
+    widens_fp8_keys: bool = False
+    source: str = ""
+    note: str = ""
+
+
+class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A whole specification file.
+
+    Attributes
+    ----------
+    generation : name of the machines of the same design, which share defaults (default: architecture and compute
+        capability, "hopper-9.0").
+    """
 
     name: Name
     vendor: Name
@@ -103,10 +167,12 @@ class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True):
     title: str = ""
     kind: Literal["gpu", "cpu"] = "gpu"
     compute_capability: str = ""
+    generation: str = ""
     aliases: list[str] = []
     device_names: list[str] = []
     chip: ChipSpec = msgspec.field(default_factory=ChipSpec)
     link: dict[str, LinkSpec] = {}
     launch: LaunchSpec = msgspec.field(default_factory=LaunchSpec)
+    kernels: KernelsSpec = msgspec.field(default_factory=KernelsSpec)
     sustained: SustainedSpec = msgspec.field(default_factory=SustainedSpec)
     latency: dict[str, LatencySpec] = {}

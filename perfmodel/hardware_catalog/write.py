@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from perfmodel.files import write_atomic
 from perfmodel.hardware_catalog.schema import (
     ChipSpec,
     HardwareSpec,
+    KernelsSpec,
     LaunchSpec,
     LinkSpec,
     MemorySpec,
@@ -35,7 +37,7 @@ _PREFIXES = {
     "W": ("",),
 }
 #: the order of the tables in a file
-_TABLES = ("chip", "memory", "peak", "link", "launch", "sustained", "latency")
+_TABLES = ("chip", "memory", "peak", "link", "launch", "kernels", "sustained", "latency")
 
 
 def write_spec(hardware: Hardware | HardwareSpec, path: str | os.PathLike[str]) -> None:
@@ -86,7 +88,7 @@ def quantity(value: float | None, unit: str) -> str | None:
 
 def to_spec(hardware: Hardware) -> HardwareSpec:
     """Return the specification of a machine, in the shape of the file."""
-    limits = {name: int(value) for name, value in hardware.limits.items()}
+    chip = {name: int(value) if value.is_integer() else value for name, value in hardware.chip.items()}
     return HardwareSpec(
         name=hardware.name,
         title="" if hardware.title == hardware.name else hardware.title,
@@ -94,6 +96,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
         architecture=hardware.architecture,
         kind="cpu" if hardware.kind == "cpu" else "gpu",
         compute_capability=hardware.compute_capability,
+        generation=hardware.generation,
         aliases=list(hardware.aliases),
         device_names=list(hardware.device_names),
         chip=ChipSpec(
@@ -103,12 +106,15 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
             tdp=quantity(hardware.tdp_w, "W"),
             source=hardware.sources.get("chip", ""),
             note=hardware.notes.get("chip", ""),
-            **limits,
+            process=hardware.process,
+            matrix_instruction=hardware.matrix_instruction,
+            **chip,
         ),
         memory={
             level.name: MemorySpec(
                 technology=level.technology,
                 partitions=level.partitions,
+                copies=level.copies,
                 capacity=quantity(level.capacity_bytes, "B"),
                 bandwidth=quantity(level.bandwidth_bytes_per_s, "B/s"),
                 source=level.source,
@@ -118,7 +124,12 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
         },
         peak=_peaks(hardware),
         link={
-            link.name: LinkSpec(quantity(link.bandwidth_bytes_per_s, "B/s") or 0.0, source=link.source, note=link.note)
+            link.name: LinkSpec(
+                quantity(link.bandwidth_bytes_per_s, "B/s") or 0.0,
+                reduces_in_switch=link.reduces_in_switch or (False if link.name == "nvlink" else None),
+                source=link.source,
+                note=link.note,
+            )
             for link in hardware.links
         },
         launch=LaunchSpec(
@@ -127,6 +138,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
             source=hardware.launch.source,
             note=hardware.launch.note,
         ),
+        kernels=_kernels(hardware),
         sustained=_sustained(hardware),
         latency=latency_specs(hardware.latency),
     )
@@ -142,6 +154,7 @@ def _peaks(hardware: Hardware) -> dict[str, Any]:
             flop_per_clock_per_sm=peak.flop_per_clock_per_sm,
             clock=None if _common_clock(hardware, peak) else quantity(peak.clock_hz, "Hz"),
             sparse_2to4=quantity(peak.sparse_2to4_flop_per_s, "FLOP/s"),
+            packed=peak.packed,
             source="" if peak.source == shared else peak.source,
             note=peak.note,
         )
@@ -153,6 +166,23 @@ def _peaks(hardware: Hardware) -> dict[str, Any]:
 
 def _common_clock(hardware: Hardware, peak: Peak) -> bool:
     return peak.clock_hz == hardware.clocks_hz.get(peak.engine)
+
+
+def _kernels(hardware: Hardware) -> KernelsSpec:
+    kernels = hardware.kernels
+    return KernelsSpec(
+        gemm_tiles=list(kernels.gemm_tiles),
+        gemm_batched_tiles=list(kernels.gemm_batched_tiles),
+        fp8_tiles={
+            library: [[rows, columns, *([int(most)] if math.isfinite(most) else [])] for rows, columns, most in tiles]
+            for library, tiles in kernels.fp8_tiles.items()
+        },
+        winograd_patches=list(kernels.winograd_patches),
+        softmax_threads=kernels.softmax_threads,
+        widens_fp8_keys=kernels.widens_fp8_keys,
+        source=hardware.sources.get("kernels", ""),
+        note=hardware.notes.get("kernels", ""),
+    )
 
 
 def _sustained(hardware: Hardware) -> SustainedSpec:
@@ -202,6 +232,8 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, str):
         return _text(value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return repr(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)
 
 

@@ -1,16 +1,17 @@
-"""What to do about an operator: stated rules over the limiter and the share of its ceiling reached."""
+"""Advice for an operator: stated rules over the limiter and the share of its ceiling that is reached."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, where
 from perfmodel.prediction.result import Text
 
-#: Above this share of the bandwidth a memory-bound kernel has nothing left to tune.
+#: from this share of the bandwidth on, a memory-bound kernel has nothing left to tune
 MEMORY_WELL_USED = 0.75
-#: Below this share of the peak a compute-bound kernel has a fault that can be named.
+#: below this share of the peak, a compute-bound kernel has a fault that can be named
 COMPUTE_POORLY_USED = 0.50
 
 ADVICE = {
@@ -26,7 +27,6 @@ ADVICE = {
 }
 _NAMES = tuple(ADVICE)
 _CODES = {name: index for index, name in enumerate(_NAMES)}
-LINKS = ("pcie", "nvlink", "xgmi")
 
 
 def advise(
@@ -38,13 +38,13 @@ def advise(
 ) -> Text:
     """Return the advice for a bound, and a time that was predicted or measured.
 
-    Rules, the first that holds:
+    The first of these rules that holds:
 
-    - the bound is the launch floor, or the launch overhead is over half of the time, or the data fits a cache
-      from which it moves in less than the launch overhead: launch-bound;
-    - a link limits: link-bound;
-    - compute limits: poorly used below 50 % of the ceiling;
-    - a memory level limits: well used from 75 % of the ceiling.
+    - launch-bound, if the bound is the launch floor, or the launch overhead is over half of the time, or the data fits
+      a cache and moves from there in less than the launch overhead;
+    - link-bound, if a link is the limiter;
+    - compute-bound, if compute is the limiter; poorly used below 50 % of the ceiling;
+    - memory-bound; well used from 75 % of the ceiling.
 
     Parameters
     ----------
@@ -54,13 +54,14 @@ def advise(
     resident_time_s : the bound with the data in a cache [s]; NaN where it does not fit one.
     """
     share = np.divide(bound_time_s, time_s)
-    launch = (limiter == "launch") | (time_s < 2 * launch_s) | (resident_time_s < launch_s)
-    is_link = (limiter == LINKS[0]) | (limiter == LINKS[1]) | (limiter == LINKS[2])
+    launch = (limiter == Limiter.LAUNCH) | (time_s < 2 * launch_s) | (resident_time_s < launch_s)
     compute = where(share < COMPUTE_POORLY_USED, _CODES["compute, poorly used"], _CODES["compute"])
     memory = where(share >= MEMORY_WELL_USED, _CODES["memory, well used"], _CODES["memory"])
-    of_engine = where(limiter == "compute", compute, memory)
-    code: NDArray[np.intp] | int = where(launch, _CODES["launch"], where(is_link, _CODES["link"], of_engine))
+    inside = where(limiter == Limiter.COMPUTE, compute, memory)
+    code: NDArray[np.intp] | int = where(
+        launch, _CODES["launch"], where(limiter == Limiter.LINK, _CODES["link"], inside)
+    )
     if np.ndim(code) == 0:
         return ADVICE[_NAMES[int(code)]]
-    # As references: a sentence of 110 characters for each of a million points would be 440 MB.
+    # An array of references: a sentence of 110 characters for each of a million points would take 440 MB.
     return np.asarray([ADVICE[name] for name in _NAMES], dtype=object)[code]

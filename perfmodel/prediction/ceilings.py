@@ -1,7 +1,7 @@
 """The ceilings of one machine for one operator: which engine, which memory levels, which links.
 
-One place turns counted work into the time that each ceiling alone would take. The bound takes the
-datasheet's ceilings, the prediction the sustained ones; both go through `ceiling_times`.
+One function turns counted work into the time that each ceiling alone would take, `ceiling_times`: for the bound with
+the datasheet's ceilings, for the prediction with the sustained ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.hardware import Hardware, MemoryLevel, Peak, cached_per_machine
+from perfmodel.core.hardware import Hardware, Link, MemoryLevel, Peak, cached_per_machine
+from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, Work, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
@@ -22,25 +23,29 @@ from perfmodel.operators.collective import Collective
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The rates that limit an operator, in B/s and FLOP/s, named by what limits.
+    """The rates that limit an operator, in B/s and FLOP/s, by the name of the level or link.
 
-    ``compute`` is None for an operator that computes nothing.
+    Attributes
+    ----------
+    compute : peak of the engine [FLOP/s]; None for an operator that computes nothing.
+    memory, links : bandwidths [B/s].
+    launch_s : time of a launch [s].
+    sustained : names of the ceilings that are measured figures, not the datasheet's.
     """
 
     compute: float | None
     memory: Mapping[str, float]
     links: Mapping[str, float]
     launch_s: float | None
-    #: names of the ceilings for which a measured figure stands in place of the datasheet's
     sustained: tuple[str, ...] = ()
 
 
 def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
     """Return the peak that an operator's arithmetic runs on.
 
-    Matrix products take the tensor engine where it has the dtype, otherwise the vector engine. Vector
-    arithmetic in a dtype that the vector engine lacks, or is slower in, is done in fp32, as frameworks do.
-    ``op.engine`` overrides the choice.
+    Matrix products run on the tensor engine where it has the dtype, otherwise on the vector engine. Vector arithmetic
+    in a dtype that the vector engine lacks, or is slower in, is done in fp32, as frameworks do. ``op.engine`` overrides
+    the choice.
 
     Raises
     ------
@@ -55,38 +60,47 @@ def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
     return hardware.best_peak(op.dtype) if op.preferred_engine == "tensor" else hardware.vector_peak(op.dtype)
 
 
-#: links between the GPUs of a node, the one that collectives prefer first
+#: links between the GPUs of a node, in the order in which collectives prefer them
 PEER_LINKS = ("nvlink", "xgmi", "pcie")
-#: NVLink of 450 GB/s per direction and more (Hopper SXM and later) ends in an NVSwitch of the third generation, the
-#: first that reduces in the switch; bridges and older switches run at 300 GB/s at most [B/s]
-REDUCING_NVLINK = 400e9
 
 
-def peer_link(links: Iterable[str]) -> str:
-    """Return the link among these that collectives use: the fastest between GPUs; "nvlink" where there is none."""
-    names = tuple(links)
-    return next((name for name in PEER_LINKS if name in names), PEER_LINKS[0])
+def peer_link(names: Iterable[str]) -> str:
+    """Return the link among these that collectives use: the fastest between GPUs; "nvlink" if there is none."""
+    present = tuple(names)
+    return next((name for name in PEER_LINKS if name in present), PEER_LINKS[0])
 
 
-def reduces_in_switch(links: Mapping[str, float]) -> bool:
-    """Whether the GPUs of a machine with these links [B/s] meet in a switch that can reduce (NVLink SHARP)."""
-    return links.get("nvlink", 0.0) >= REDUCING_NVLINK
+def reduces_in_switch(links: Iterable[Link]) -> bool:
+    """Return whether the GPUs of a machine with these links meet in a switch that can reduce (NVLink SHARP)."""
+    return any(link.reduces_in_switch for link in links)
+
+
+_LIMITERS = {str(limiter): limiter for limiter in Limiter}
+
+
+def ceiling_limiter(name: str) -> Limiter:
+    """Return the limiter that a ceiling stands for: compute, a memory level, or the launch; any other is a link.
+
+    >>> ceiling_limiter("hbm"), ceiling_limiter("pcie")
+    ('hbm', 'link')
+    """
+    return _LIMITERS.get(name, Limiter.LINK)
 
 
 def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
-    """Return the bytes that have to cross each link of this machine [B].
+    """Return the bytes that must cross each link of this machine [B].
 
-    A collective crosses the fastest link between GPUs that the machine has, and an all-reduce moves fewer bytes
-    where a switch reduces; everything else crosses the links that the operator names.
+    A collective crosses the fastest link between GPUs that the machine has, and an all-reduce moves fewer bytes where a
+    switch reduces; other operators cross the links that they name.
     """
     if not isinstance(op, Collective):
         return op.link_traffic()
-    rates = {link.name: link.bandwidth_bytes_per_s for link in hardware.links}
-    return {peer_link(rates): op.peer_bytes(in_switch=reduces_in_switch(rates))}
+    name = peer_link(link.name for link in hardware.links)
+    return {name: op.peer_bytes(in_switch=reduces_in_switch(hardware.links))}
 
 
 def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str, Number]) -> Ceilings:
-    """Return the ceilings of the datasheet, which bound: dense peaks, peak bandwidths, the launch floor."""
+    """Return the ceilings of the datasheet, which set the bound: dense peaks, peak bandwidths, the launch floor."""
     return Ceilings(
         compute=peak.flop_per_s if peak else None,
         memory=_bandwidths(hardware),
@@ -101,15 +115,15 @@ def _bandwidths(hardware: Hardware) -> Mapping[str, float]:
     return MappingProxyType({m.name: m.bandwidth_bytes_per_s for m in hardware.memory if m.bandwidth_bytes_per_s})
 
 
-#: What a machine that nobody measured is assumed to sustain of its datasheet, and to need for a launch [s]: the
-#: medians of the shipped specs that have the figure (a test recomputes them).
+#: shares of the datasheet that a machine that nobody measured is assumed to sustain, and its launch [s]: the medians of
+#: the shipped specs that have the figure (a test recomputes them)
 ASSUMED_BANDWIDTH = 0.85
 ASSUMED_COMPUTE = 0.80
 ASSUMED_LAUNCH_S = 2.5e-6
 
 
 def launch_time(hardware: Hardware) -> float:
-    """Return what starting a kernel takes: the spec's overhead, else the assumed one [s]."""
+    """Return the time of starting a kernel: the specification's overhead, else the assumed one [s]."""
     overhead = hardware.launch.overhead_s
     return ASSUMED_LAUNCH_S if overhead is None else overhead
 
@@ -119,7 +133,7 @@ def sustained_ceilings(
 ) -> Ceilings:
     """Return the ceilings that good kernels reach: measured ones, else an assumed share of the datasheet's.
 
-    A link that was not measured keeps its datasheet rate: there is nothing to assume its share from.
+    A link that was not measured keeps its datasheet rate, since no median of other links is known.
     """
     sheet = datasheet_ceilings(hardware, peak, links)
     measured = {m.name: m.sustained_bytes_per_s for m in hardware.memory if m.sustained_bytes_per_s}
@@ -156,10 +170,10 @@ def ceiling_times(work: Work, ceilings: Ceilings, links: Mapping[str, Number]) -
 
 
 def smallest_fit(work: Work, hardware: Hardware) -> tuple[int | NDArray[np.int8], tuple[MemoryLevel, ...]]:
-    """Return which level holds the working set: an index into the levels, or -1 where none does.
+    """Return the smallest level that holds the working set, as an index into the returned levels; -1 if none does.
 
-    The levels, main memory and the device-wide caches, run from the outermost inwards, so the last one that
-    fits is the smallest. A main memory of unknown capacity holds everything. A scalar or an array, like the work.
+    The levels, main memory and the device-wide caches, run from the outermost inwards, so that the last one that fits
+    is the smallest. A main memory of unknown capacity holds everything. A scalar or an array, like the work.
     """
     size = work.working_set_bytes
     whole = np.int8 if isinstance(size, np.ndarray) else int

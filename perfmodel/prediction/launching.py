@@ -1,7 +1,7 @@
-"""What launching many kernels costs: one waiting for the other, queued ahead, replayed from a graph, or fused into one.
+"""The cost of launching many kernels: one after the other, queued ahead, replayed from a graph, or fused into one.
 
-A launch takes the host ``launch_s``. Asynchronous launches run ahead of the GPU, so that they hide behind kernels that
-last longer; a run is launch-bound only where they do not, or where something makes the host wait after each kernel.
+A launch takes ``launch_s`` on the host. Asynchronous launches run ahead of the GPU, so that they overlap with longer
+kernels; a run is launch-bound only if the kernels are shorter, or if something makes the host wait after each kernel.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import numpy as np
 
 from perfmodel.core.work import Number, plain
 
-#: idle time of a GPU between two kernels that are both there to run, queued or in a CUDA graph [s]. In the open
-#: PyTorch traces of NVIDIA GPUs 1.0 to 1.7 us in the median, 2 to 7 us for 95 %; on MI300X kernels follow each other at
-#: once. With 2 us the kernels of whole models add up to the measured runs (docs/accuracy.md)
+#: idle time of a GPU between two kernels that are both ready, queued or in a CUDA graph [s]. In the open PyTorch traces
+#: of NVIDIA GPUs it is 1.0 to 1.7 us in the median, 2 to 7 us for 95 %; on MI300X kernels follow each other without a
+#: gap. With 2 us the kernels of whole models add up to the measured runs (docs/accuracy.md)
 KERNEL_GAP_S = 2e-6
 
 
 def serialised_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:
-    """Return the time of kernels each of which is launched when the one before has ended: n (l + k) [s].
+    """Return the time of kernels, each launched after the one before has ended: n (l + k) [s].
 
     >>> round(serialised_time_s(100, 50e-6, 7e-6) * 1e3, 6)
     5.7
@@ -38,7 +38,7 @@ def pipelined_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Numbe
 
 
 def fused_time_s(count: Number, kernel_s: Number, launch_s: Number) -> Number:
-    """Return the time of one kernel that does the work of all: l + n k [s]; what fusion saves in traffic is not in it.
+    """Return the time of one kernel that does the work of all: l + n k [s]; the traffic that fusion saves is not in it.
 
     >>> round(fused_time_s(100, 50e-6, 7e-6) * 1e3, 6)
     5.007

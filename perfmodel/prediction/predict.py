@@ -1,4 +1,4 @@
-"""Set an operator against a machine: bound, prediction and advice in one result."""
+"""Bound, prediction and advice for an operator on a machine, in one result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 
 from perfmodel.core import roofline
 from perfmodel.core.hardware import NOWHERE, Hardware, Peak
+from perfmodel.core.vocabulary import CacheState, Limiter, Timing
 from perfmodel.core.work import Number, Work, anywhere, maximum, plain, where
-from perfmodel.errors import unknown_name
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.advice import advise
 from perfmodel.prediction.ceilings import (
+    ceiling_limiter,
     ceiling_times,
     datasheet_ceilings,
     launch_time,
@@ -41,63 +42,62 @@ def bound_time(op: Operator, hardware: Hardware) -> roofline.Bound:
     return roofline.bound(_bounding_times(op, hardware, work, _peak(op, hardware, work)))
 
 
-def floor_time(op: Operator, hardware: Hardware, cache: str = "cold") -> Number:
-    """Return what no honest measurement is faster than [s]: the bound of a cold call, or what is left of it warm.
+def floor_time(op: Operator, hardware: Hardware, cache: str = CacheState.COLD) -> Number:
+    """Return the time that no honest measurement is below [s]: the bound of a cold call, or what remains of it warm.
 
-    Of the FLOP it takes those that no known algorithm avoids: a convolution by Winograd beats the bound, whose FLOP
-    are counted by convention, and not this floor.
+    It counts only the FLOP that no known algorithm avoids: a convolution by Winograd beats the bound, whose FLOP are
+    counted by convention, but not this floor.
 
-    Warm, when the same buffers are used again and again, device memory sees at least the bytes that the caches
-    cannot hold; compute, links and the launch floor stay.
+    With warm caches, when the same buffers are used again and again, at least the bytes that the caches cannot hold
+    still cross device memory; compute, links and the launch floor stay.
     """
     work = replace(op.work(), flop=op.least_flop())
     times = _bounding_times(op, hardware, work, _peak(op, hardware, work))
-    return _floor(work, hardware, times, cache)
-
-
-#: views of time, and states of the caches, that the interface names
-TIMINGS = ("kernel", "event")
-CACHES = ("cold", "warm", "rotating")
+    return _floor(work, hardware, times, CacheState.parse(cache))
 
 
 def predict(
-    op: Operator, hardware: Hardware, *, timing: str = "kernel", cache: str = "cold", library: str = ""
+    op: Operator,
+    hardware: Hardware,
+    *,
+    timing: str = Timing.KERNEL,
+    cache: str = CacheState.COLD,
+    library: str = "",
 ) -> Prediction:
     """Return bound, prediction and advice for one operator on one machine.
 
-    The bound assumes a cold call: every tensor crosses device memory. Where the working set fits a cache,
+    The bound assumes a cold call: every tensor crosses device memory. If the working set fits a cache,
     ``resident_bound_time_s`` is the bound for data that already lies there.
 
     Parameters
     ----------
     op : the operator; its dimensions may be numpy arrays, then all numbers of the result are arrays.
     hardware : the machine, from the catalog or a file.
-    timing : the view of time to predict: "kernel", the time on the device, as a profiler or a CUDA graph sees
-        it; or "event", the time between events round a call of a framework, its dispatch included.
-    cache : "cold", the inputs come from device memory; "warm", the same buffers are used again and again, so
-        that what fits a cache may lie there, and the prediction may be below the cold bound; or "rotating", five
-        copies of a product's weights take turns, as benchmarks of serving libraries have it.
+    timing : the interval to predict: "kernel" or "graph", the time on the device, as a profiler or a replayed CUDA
+        graph measures it; or "event", the time between events around a framework's call, its dispatch included.
+    cache : "cold", the inputs come from device memory; "warm", the same buffers are used again and again, so that data
+        that fit a cache may lie there, and the prediction may be below the cold bound; or "rotating", five copies of
+        a product's weights take turns, as in benchmarks of serving libraries.
     library : whose kernels run, as measurement tables name them ("torch", "sglang", "trtllm", "nccl"), for the
-        families in which they differ; "" for whichever.
+        families in which libraries differ; "" for any.
 
     Raises
     ------
     UsageError
-        When the machine has no peak for the dtype, or lacks a link that the operator uses, or the view of
-        time or the state of the caches is unknown.
+        When the machine has no peak for the dtype, or lacks a link that the operator uses, or ``timing`` or ``cache``
+        is unknown.
     """
-    if timing not in TIMINGS:
-        raise unknown_name("timing", timing, TIMINGS)
-    if cache not in CACHES:
-        raise unknown_name("cache", cache, CACHES)
+    conditions = Conditions.parse(timing, cache, library)
     work = op.work()
     peak = _peak(op, hardware, work)
     times = _bounding_times(op, hardware, work, peak)
     cold = roofline.bound(times)
     fits_in, resident_time, resident_limiter = _resident(work, hardware, times)
-    direct = type(op).least_flop is Operator.least_flop
-    floor = _floor(work, hardware, times, cache) if direct else floor_time(op, hardware, cache)
-    made = estimate(op, hardware, peak, work, Conditions(timing, cache, library), floor)
+    if type(op).least_flop is Operator.least_flop:
+        floor = _floor(work, hardware, times, conditions.cache)
+    else:
+        floor = floor_time(op, hardware, conditions.cache)
+    expected = estimate(op, hardware, peak, conditions, floor)
     return Prediction(
         op=op.op,
         name=op.name,
@@ -118,22 +118,23 @@ def predict(
         fits_in=fits_in,
         resident_bound_time_s=resident_time,
         resident_limiter=resident_limiter,
-        timing=timing,
-        cache=cache,
+        timing=conditions.timing,
+        cache=conditions.cache,
         library=library,
-        predicted_time_s=made.time_s,
-        predicted_time_low_s=made.low_s,
-        predicted_time_high_s=made.high_s,
-        predicted_limiter=made.limiter,
-        predicted_terms_s=made.terms.adds,
-        alone_s=made.terms.alone,
-        family=made.family,
-        calibration=made.calibration,
-        regime=made.regime,
-        prediction_basis=made.basis,
+        predicted_time_s=expected.time_s,
+        predicted_time_low_s=expected.low_s,
+        predicted_time_high_s=expected.high_s,
+        predicted_limiter=expected.limiter,
+        largest_term=expected.largest_term,
+        predicted_terms_s=expected.terms.adds,
+        alone_s=expected.terms.alone,
+        family=expected.family,
+        calibration=expected.calibration,
+        regime=expected.regime,
+        prediction_basis=expected.basis,
         attainable_flop_per_s=plain(np.divide(work.flop, cold.time_s)),
         attainable_bytes_per_s=plain(np.divide(work.bytes, cold.time_s)),
-        advice=advise(cold.limiter, cold.time_s, made.time_s, launch_time(hardware), resident_time),
+        advice=advise(cold.limiter, cold.time_s, expected.time_s, launch_time(hardware), resident_time),
     )
 
 
@@ -147,19 +148,22 @@ def _ridge(hardware: Hardware, peak: Peak | None) -> float:
     return float(roofline.ridge_point(peak.flop_per_s, bandwidth)) if peak and bandwidth else np.nan
 
 
-def _bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | None) -> dict[str, Number]:
+def _bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | None) -> dict[Limiter, Number]:
     """Return the time that each datasheet ceiling alone would take [s], the launch floor among them."""
     links = link_traffic(op, hardware)
     ceilings = datasheet_ceilings(hardware, peak, links)
-    times = ceiling_times(work, ceilings, links)
-    return times if ceilings.launch_s is None else {**times, "launch": ceilings.launch_s}
+    times: dict[Limiter, Number] = {}
+    for name, time in ceiling_times(work, ceilings, links).items():
+        limiter = ceiling_limiter(name)
+        times[limiter] = maximum(times[limiter], time) if limiter in times else time
+    return times if ceilings.launch_s is None else {**times, Limiter.LAUNCH: ceilings.launch_s}
 
 
-def _resident(work: Work, hardware: Hardware, times: Mapping[str, Number]) -> tuple[Text, Number, Text]:
-    """Return the smallest level that holds the working set, the bound inside it, and what sets that bound.
+def _resident(work: Work, hardware: Hardware, times: Mapping[Limiter, Number]) -> tuple[Text, Number, Text]:
+    """Return the smallest level that holds the working set, the bound inside it, and the limiter of that bound.
 
-    Inside a cache the levels outside it see no traffic, so their terms drop out of the maximum. A cache whose
-    bandwidth is not known gives no bound: what is left of the maximum would say too little.
+    Inside a cache the levels outside it see no traffic, so that their terms drop out of the maximum. A cache of unknown
+    bandwidth gives no bound: the rest of the maximum would be too low.
     """
     index, levels = smallest_fit(work, hardware)
     names = (NOWHERE, *(level.name for level in levels))
@@ -179,11 +183,11 @@ def _resident(work: Work, hardware: Hardware, times: Mapping[str, Number]) -> tu
     return np.asarray(names)[index + 1], time, limiter
 
 
-def _floor(work: Work, hardware: Hardware, times: Mapping[str, Number], cache: str) -> Number:
-    """Return what no call is faster than [s]; warm, device memory sees at least what the caches cannot hold."""
-    if cache == "cold":
+def _floor(work: Work, hardware: Hardware, times: Mapping[Limiter, Number], cache: CacheState) -> Number:
+    """Return the time that no call is below [s]; warm, the bytes that the caches cannot hold cross device memory."""
+    if cache == CacheState.COLD:
         return roofline.bound(times).time_s
     held = sum(cache.capacity_bytes or 0.0 for cache in hardware.caches)
-    outer = hardware.main_memory.name
+    outer = ceiling_limiter(hardware.main_memory.name)
     beyond = times[outer] * maximum(0.0, 1.0 - held / maximum(work.bytes, 1.0)) if outer in times else 0.0
     return roofline.bound({**{name: time for name, time in times.items() if name != outer}, outer: beyond}).time_s

@@ -1,4 +1,4 @@
-"""What to say below a table of predictions: totals, where the figures come from, and advice."""
+"""The sentences below a table of predictions: totals, the origin of the figures, capacity, and advice."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE
 from perfmodel.core.units import format_si
 from perfmodel.prediction.result import Prediction
 
-#: Operators named in one line of advice before the rest is counted.
+#: operators named in one line of advice before the rest is counted
 MOST_NAMES = 6
 
 
 def summarize(predictions: Sequence[Prediction]) -> list[str]:
     """Return sentences for people about some predictions.
 
-    Totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
-    the predictions, working sets that exceed the machine's caches or memory, and the advice.
+    They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
+    the predictions, working sets that fit a cache or exceed the memory, and the advice.
     """
     return [*_totals(predictions), *_bases(predictions), *_capacity(predictions), *_advice(predictions)]
 
 
 def _totals(predictions: Sequence[Prediction]) -> list[str]:
     """Sum the times of each machine's operators, for lists of single calls; a sweep has no total."""
-    said = []
+    sentences = []
     for machine in dict.fromkeys(p.hardware for p in predictions):
-        mine = [p for p in predictions if p.hardware == machine]
-        calls = sum(p.count for p in mine)
-        if calls < 2 or any(np.ndim(p.bound_time_s) for p in mine):
+        listed = [p for p in predictions if p.hardware == machine]
+        calls = sum(p.count for p in listed)
+        if calls < 2 or any(np.ndim(p.bound_time_s) for p in listed):
             continue
-        bound = sum(p.count * float(p.bound_time_s) for p in mine)
-        predicted = sum(p.count * float(p.predicted_time_s) for p in mine)
-        said.append(
+        bound = sum(p.count * float(p.bound_time_s) for p in listed)
+        predicted = sum(p.count * float(p.predicted_time_s) for p in listed)
+        sentences.append(
             f"{machine}: {calls} calls one after another: bound {format_si(bound, 's')}, "
             f"predicted {format_si(predicted, 's')}."
         )
-    return said
+    return sentences
 
 
 def _bases(predictions: Sequence[Prediction]) -> list[str]:
-    """Say from which constants the predictions were made, and which view of time they are."""
+    """Say from which constants the predictions come."""
     bases = _by_text((p.prediction_basis, p) for p in predictions)
     if len(bases) == 1:
         return [f"Predicted from {next(iter(bases))}."]
@@ -51,11 +51,11 @@ def _bases(predictions: Sequence[Prediction]) -> list[str]:
 def _capacity(predictions: Sequence[Prediction]) -> list[str]:
     """Say which operators fit a cache, where warm data beats the bound for a cold call, and which fit nothing."""
     cached: dict[str, list[str]] = {}
-    large = []
+    too_large = []
     for p in predictions:
         if np.any(np.asarray(p.fits_in) == NOWHERE):
             size = format_si(float(np.max(p.working_set_bytes)), "B")
-            large.append(f"{p.label} ({size}) on {p.hardware}")
+            too_large.append(f"{p.label} ({size}) on {p.hardware}")
         elif np.ndim(p.bound_time_s) == 0 and p.fits_in not in MAIN_MEMORY:
             warm = f"{format_si(float(p.resident_bound_time_s), 's')} by {p.resident_limiter}"
             cached.setdefault(p.hardware, []).append(
@@ -63,29 +63,27 @@ def _capacity(predictions: Sequence[Prediction]) -> list[str]:
             )
     return [
         *(f"{machine}: bound with the data already in a cache: {_join(names)}." for machine, names in cached.items()),
-        *([f"Too large for the device's memory, so it cannot run whole: {_join(large)}."] if large else []),
+        *([f"Larger than the device's memory, so that it cannot run: {_join(too_large)}."] if too_large else []),
     ]
 
 
 def _advice(predictions: Sequence[Prediction]) -> list[str]:
-    advised = _by_text(
-        (text, p) for p in predictions for text in dict.fromkeys(np.ravel(np.asarray(p.advice)).tolist())
-    )
-    return [f"{text[0].upper()}{text[1:]}: {names}." for text, names in advised.items()]
+    advice = _by_text((text, p) for p in predictions for text in dict.fromkeys(np.ravel(np.asarray(p.advice)).tolist()))
+    return [f"{text[0].upper()}{text[1:]}: {names}." for text, names in advice.items()]
 
 
-def _by_text(said: Iterable[tuple[str, Prediction]]) -> dict[str, str]:
-    """Return text -> the operators it holds for, with the machine where it does not hold on all of them."""
+def _by_text(texts: Iterable[tuple[str, Prediction]]) -> dict[str, str]:
+    """Return text -> the operators that it holds for, with the machine where it does not hold on all of them."""
     machines: dict[str, dict[str, dict[str, None]]] = {}
     everywhere: dict[str, dict[str, None]] = {}
-    for text, p in said:
+    for text, p in texts:
         machines.setdefault(text, {}).setdefault(p.label, {})[p.hardware] = None
         everywhere.setdefault(p.label, {})[p.hardware] = None
     return {
         text: _join(
-            [label if found == everywhere[label] else f"{label} on {', '.join(found)}" for label, found in of.items()]
+            [label if on == everywhere[label] else f"{label} on {', '.join(on)}" for label, on in labels.items()]
         )
-        for text, of in machines.items()
+        for text, labels in machines.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Predicting very many points in bounded memory: a sweep in chunks."""
+"""Sweeps of very many points in bounded memory, a chunk at a time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.predict import predict
@@ -23,14 +24,14 @@ def sweep(
     hardware: Hardware,
     *,
     chunk: int = CHUNK,
-    timing: str = "kernel",
-    cache: str = "cold",
+    timing: str = Timing.KERNEL,
+    cache: str = CacheState.COLD,
     library: str = "",
 ) -> Iterator[Prediction]:
-    """Yield the predictions of an operator whose dimensions are arrays, some points at a time.
+    """Yield the predictions of an operator whose dimensions are arrays, ``chunk`` points at a time.
 
     The dimensions broadcast with each other, so that ``m`` of shape [M, 1] and ``n`` of shape [N] span M x N points.
-    The points come in row-major order; only one chunk is in memory at a time, so that 10^8 points are no more
+    The points come in row-major order. Only one chunk is in memory at a time, so that 10^8 points need no more of it
     than 10^5. The other parameters are those of `predict`.
 
     Raises

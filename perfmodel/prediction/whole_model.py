@@ -8,26 +8,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Reportable
+from perfmodel.core.vocabulary import CacheState, Limiter, Timing
 from perfmodel.core.work import Number
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.families import families_of
-from perfmodel.prediction.latency.family import smooth_max
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.model import constants
+from perfmodel.prediction.latency.terms import Term, smooth_max
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.workloads.operator_list import computes_addresses
 
-#: Clocks of one SM that a kernel needs to find one element by its own address, and how sharply the larger of these and
-#: the traffic decides. From 15 kernels of public profiles: 5 in fp32 on an A100 and 1 on an H100 (op graphs of
-#: sitar-lab/NeuSight @ 6945927d9afc), 1 in fp32 and 8 in bf16 on an H100 (trace of Qwen1.5 in AMD-AGI/TraceLens). They
-#: are 11 % off in the mean with it, 43 % without. The A100's clock is taken as 1 / 1.5 of its nominal one there: its
-#: matrix products take 1.5 times as long in that graph as in the same authors' table of operators.
+#: clocks of one SM for finding one element by its own address, and the power of the smooth maximum of these and the
+#: traffic. From 15 kernels of public profiles: 5 in fp32 on an A100 and 1 on an H100 (op graphs of sitar-lab/NeuSight @
+#: 6945927d9afc), 1 in fp32 and 8 in bf16 on an H100 (trace of Qwen1.5 in AMD-AGI/TraceLens). Predictions are 11 % off in
+#: the mean with it, 43 % without. The A100's clock is taken as 1 / 1.5 of its nominal one there: its matrix products
+#: take 1.5 times as long in that graph as in the same authors' table of operators.
 ADDRESS_CLOCKS = 0.85
 ADDRESS_POWER = 4.0
+ADDRESSES = Term("addresses", Limiter.COMPUTE, "finding each element by its own address")
+GAP = Term("gap", Limiter.LAUNCH, "device idle between two kernels")
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Part:
     Attributes
     ----------
     prediction : of one call; its ``count`` says how many times it runs.
-    addresses_s : what one call takes longer because it finds each element by its own address [s].
+    addresses_s : additional time of one call because it finds each element by its own address [s].
     """
 
     prediction: Prediction
@@ -50,20 +54,20 @@ class Part:
 
     @property
     def terms_s(self) -> dict[str, float]:
-        """What this time is made of [s]."""
-        adds = {**self.prediction.predicted_terms_s, "addresses": self.addresses_s}
+        """The terms that add up to this time [s]."""
+        adds = {**self.prediction.predicted_terms_s, ADDRESSES: self.addresses_s}
         return {name: self.prediction.count * float(time) for name, time in adds.items()}
 
 
 @dataclass(frozen=True)
-class WholeModel:
+class WholeModel(Reportable):
     """The time to expect for a list of operators that run one after the other on one stream.
 
     Attributes
     ----------
     hardware : the machine.
     time_s : expected time [s], the larger of the device's and the host's.
-    low_s, high_s : the same with every operator at its 80 % interval's end: as if all erred the same way [s].
+    low_s, high_s : the same with every operator at the end of its 80 % interval, as if all were off the same way [s].
     kernels_s : sum of the kernels [s].
     gaps_s : sum of the idle times between them [s].
     host_s : sum of the dispatches [s].
@@ -81,7 +85,7 @@ class WholeModel:
 
     @property
     def limiter(self) -> str:
-        """Which side sets the time: "device" or "host"."""
+        """The side that sets the time: "device" or "host"."""
         return "host" if self.host_s > self.kernels_s + self.gaps_s else "device"
 
     def by_family(self) -> dict[str, float]:
@@ -89,8 +93,8 @@ class WholeModel:
         return _summed((str(part.prediction.family), part.time_s) for part in self.parts)
 
     def by_term(self) -> dict[str, float]:
-        """Return what the device's time is made of, the largest first: terms of the kernels, and "gap" [s]."""
-        return _summed([*(item for part in self.parts for item in part.terms_s.items()), ("gap", self.gaps_s)])
+        """Return the terms that add up to the device's time, the largest first: those of kernels, and "gap" [s]."""
+        return _summed([*(item for part in self.parts for item in part.terms_s.items()), (GAP, self.gaps_s)])
 
 
 def _summed(items: Iterable[tuple[str, float]]) -> dict[str, float]:
@@ -104,15 +108,15 @@ def predict_model(
     operators: Iterable[Operator],
     hardware: Hardware,
     *,
-    cache: str = "cold",
+    cache: str = CacheState.COLD,
     library: str = "",
     gap_s: float = KERNEL_GAP_S,
 ) -> WholeModel:
     """Return the time of a list of operators, each run ``count`` times, one after the other.
 
     t = max(sum count (t_kernel + gap), sum count t_dispatch): kernels queue on the device while the host runs ahead,
-    unless the host is the slower of the two. The sum of times between events round every call would count each
-    dispatch although most are hidden.
+    unless the host is the slower of the two. The sum of times between events around every call would count each
+    dispatch, although most of them overlap with kernels.
 
     Parameters
     ----------
@@ -129,7 +133,7 @@ def predict_model(
     """
     listed = list(operators)
     if not listed:
-        raise UsageError("a model without operators takes no time.", place="predict_model")
+        raise UsageError("the model has no operators.", place="predict_model")
     parts = tuple(_part(op, hardware, cache, library) for op in listed)
     kernels = sum(part.time_s for part in parts)
     # The ends of the intervals differ from the prediction by as much as those of the operators together.
@@ -150,10 +154,10 @@ def predict_model(
 
 
 def _part(op: Operator, hardware: Hardware, cache: str, library: str) -> Part:
-    swept = [name for name, value in op.params().items() if np.ndim(value)]
-    if swept:
-        raise UsageError(f"{', '.join(swept)} is an array.", place=op.op, remedy="List single operators with a count.")
-    prediction = predict(op, hardware, timing="kernel", cache=cache, library=library)
+    arrays = [name for name, value in op.params().items() if np.ndim(value)]
+    if arrays:
+        raise UsageError(f"{', '.join(arrays)} is an array.", place=op.op, remedy="List single operators with a count.")
+    prediction = predict(op, hardware, timing=Timing.KERNEL, cache=cache, library=library)
     return Part(prediction, address_time(op, hardware, float(prediction.predicted_time_s)))
 
 
@@ -163,7 +167,7 @@ def _beyond(prediction: Prediction, end_s: Number) -> float:
 
 
 def address_time(op: Operator, hardware: Hardware, traffic_s: float) -> float:
-    """Return what a kernel takes longer because it finds each element by its own address [s].
+    """Return the additional time of a kernel that finds each element by its own address [s].
 
     t = ||traffic, addresses|| - traffic with addresses = `ADDRESS_CLOCKS` numel / (SMs clock) and the smooth maximum of
     the power `ADDRESS_POWER`, for the operators that `computes_addresses` names; 0 for others.
@@ -177,7 +181,7 @@ def address_time(op: Operator, hardware: Hardware, traffic_s: float) -> float:
 
 
 def dispatch_time(op: Operator, hardware: Hardware, library: str = "") -> float:
-    """Return what the host needs to dispatch one call: the constant ``host`` of the operator's family [s]."""
+    """Return the time that the host needs to dispatch one call: the constant ``host`` of the operator's family [s]."""
     machine = Machine.of(hardware, resolve_peak(op, hardware) if op.flop() else None)
     (_, family), *_ = families_of(op, machine, hardware.kind)
     return constants(family, hardware, library).values.get("host", 0.0)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
-from perfmodel.prediction.explain import MEANINGS, NEGLIGIBLE, explain, explain_report
+from perfmodel.core.report import report
+from perfmodel.prediction.explain import NEGLIGIBLE, explain
+from perfmodel.prediction.latency.families import known_terms
 from perfmodel.render import csv as csv_format
 from perfmodel.render import markdown as markdown_format
 from perfmodel.render import table as table_format
@@ -41,34 +43,34 @@ def with_terms(prediction, terms, alone=None):
 @pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.op)
 def test_the_terms_add_up_and_each_says_what_it_is(op, timing, a100):
     prediction = pm.predict(op, a100, timing=timing)
-    rows = explain_report([prediction]).rows
+    rows = report(explain([prediction])).rows
     assert sum(row["time_s"] for row in rows) == pytest.approx(prediction.predicted_time_s, rel=10 * NEGLIGIBLE)
     assert sum(row["share"] for row in rows) == pytest.approx(1, rel=10 * NEGLIGIBLE)
-    assert all(row["meaning"] and row["term"] in MEANINGS for row in rows)
+    assert all(row["meaning"] and row["term"] in known_terms() for row in rows)
     assert all(row["time_s"] >= 0 for row in rows)
 
 
 def test_a_hidden_resource_is_listed_where_it_matters(a100):
-    # math 8 us adds 8; dram 5 us is hidden behind it; l2 alone 0.1 us is 1 % of 10 us: below notice
+    # math 8 us adds 8; hbm 5 us is hidden behind it; l2 alone 0.1 us is 1 % of 10 us: below notice
     made = with_terms(
         pm.predict(pm.Elementwise(numel=1e6), a100),
-        {"math": 8e-6, "dram": 0.0, "launch": 2e-6, "contention": 1e-12},
-        {"math": 8e-6, "dram": 5e-6, "l2": 1e-7},
+        {"math": 8e-6, "hbm": 0.0, "launch": 2e-6, "contention": 1e-12},
+        {"math": 8e-6, "hbm": 5e-6, "l2": 1e-7},
     )
-    rows = explain_report([made]).rows
+    rows = report(explain([made])).rows
     assert [(row["term"], row["time_s"], row["alone_time_s"]) for row in rows] == [
         ("math", 8e-6, 8e-6),
         ("launch", 2e-6, None),
-        ("dram", 0.0, 5e-6),
+        ("hbm", 0.0, 5e-6),
     ]
     assert [row["share"] for row in rows] == pytest.approx([0.8, 0.2, 0.0])
     assert rows[2]["meaning"] == "traffic to device memory (hidden)"
 
 
 def test_the_largest_terms_in_a_sentence(a100):
-    made = with_terms(pm.predict(pm.Elementwise(numel=1e6), a100), {"launch": 2e-6, "math": 8e-6, "dram": 40e-6})
+    made = with_terms(pm.predict(pm.Elementwise(numel=1e6), a100), {"launch": 2e-6, "math": 8e-6, "hbm": 40e-6})
     (point,) = explain([made])
-    assert point.largest(2) == "dram 40 us, math 8 us"
+    assert point.largest(2) == "hbm 40 us, math 8 us"
 
 
 def test_a_sweep_explains_every_point_as_its_own_call(a100):
@@ -83,18 +85,18 @@ def test_a_sweep_explains_every_point_as_its_own_call(a100):
 
 def test_a_term_that_nobody_described_is_shown_all_the_same(a100):
     made = with_terms(pm.predict(pm.Elementwise(numel=1e6), a100), {"phase of the moon": 1e-6})
-    (row,) = explain_report([made]).rows
+    (row,) = report(explain([made])).rows
     assert (row["term"], row["meaning"]) == ("phase of the moon", "")
 
 
 def test_a_report_with_further_tables_in_every_format(a100):
     prediction = pm.predict(pm.Elementwise(numel=1e6), a100)
-    report = dataclasses.replace(prediction.report(), more={"terms": explain_report([prediction])})
-    assert report.as_json()["terms"] == explain_report([prediction]).as_json()["rows"]
-    assert report.as_json()["rows"] == prediction.report().as_json()["rows"]
-    title = "What the predicted times are the sum of"
-    for text in (table_format.render(report), markdown_format.render(report), report._repr_html_()):
-        assert text.index("bound") < text.index(title) < text.index("traffic to device memory")
-    assert csv_format.render(report) == csv_format.render(prediction.report())
+    terms = report(explain([prediction]))
+    table = dataclasses.replace(prediction.report(), more={"terms": terms})
+    assert table.as_json()["terms"] == terms.as_json()["rows"]
+    assert table.as_json()["rows"] == prediction.report().as_json()["rows"]
+    for text in (table_format.render(table, width=200), markdown_format.render(table), table._repr_html_()):
+        assert text.index("bound") < text.index(terms.title) < text.index("traffic to device memory")
+    assert csv_format.render(table) == csv_format.render(prediction.report())
     for width in (40, 80, 120):
-        assert max(map(len, table_format.render(report, width=width).splitlines())) <= width
+        assert max(map(len, table_format.render(table, width=width).splitlines())) <= width

@@ -49,7 +49,7 @@ def test_the_sustained_roofline_by_hand(simple_gpu: Hardware) -> None:
     # a transpose has no closed form: 2 * 4 B * 1e7 = 80 MB at 0.8 TB/s sustained, and 2 us to launch
     p = pm.predict(pm.Transpose(rows=10_000, cols=1000), simple_gpu)
     assert p.predicted_time_s == pytest.approx(102e-6)
-    assert p.predicted_terms_s["dram"] == pytest.approx(100e-6)
+    assert p.predicted_terms_s["hbm"] == pytest.approx(100e-6)
     assert p.prediction_basis == "roofline: sustained hbm + launch"
     cpu = dataclasses.replace(simple_gpu, kind="cpu")
     product = pm.predict(pm.Gemm(m=5000, n=5000, k=5000, dtype="fp16"), cpu)
@@ -66,7 +66,8 @@ def test_launch_bound_by_hand(simple_gpu: Hardware) -> None:
 def test_link_bound_by_hand(simple_gpu: Hardware) -> None:
     pinned = pm.predict(pm.Memcpy(bytes=10**9), simple_gpu)
     pageable = pm.predict(pm.Memcpy(bytes=10**9, pinned=False), simple_gpu)
-    assert (pinned.limiter, pinned.bound_time_s) == ("pcie", pytest.approx(0.1))
+    assert (pinned.limiter, pinned.bound_time_s) == ("link", pytest.approx(0.1))
+    assert pinned.largest_term == "pcie"
     assert pinned.predicted_time_s == pytest.approx(1 / 8 + 2e-6)
     assert pageable.bound_time_s == pinned.bound_time_s
     assert pageable.predicted_time_s == pytest.approx(1 / 4 + 2e-6)
@@ -212,7 +213,7 @@ def test_bound_time_is_the_bound_of_predict(a100: Hardware) -> None:
         ("l2", 80e-6, 100e-6, "memory, well used"),
         ("compute", 49e-6, 100e-6, "compute, poorly used"),
         ("compute", 51e-6, 100e-6, "compute"),
-        ("pcie", 10e-6, 100e-6, "link"),
+        ("link", 10e-6, 100e-6, "link"),
     ],
 )
 def test_the_rules_of_advice(limiter: str, bound_s: float, time_s: float, rule: str) -> None:

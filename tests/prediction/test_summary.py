@@ -1,4 +1,4 @@
-"""What is said below a table of predictions."""
+"""The sentences below a table of predictions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_caches_and_capacity(simple_gpu: Hardware) -> None:
         pm.Elementwise(numel=500_000, name="small"), pm.Elementwise(numel=10**12, name="huge"), machine=simple_gpu
     )
     assert "bound with the data already in a cache: small (l2: 1.5 us by l2)" in text
-    assert "Too large for the device's memory, so it cannot run whole: huge (12 TB) on simple." in text
+    assert "Larger than the device's memory, so that it cannot run: huge (12 TB) on simple." in text
 
 
 def test_long_lists_are_counted(simple_gpu: Hardware) -> None:

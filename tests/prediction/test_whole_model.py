@@ -104,7 +104,7 @@ def test_finding_addresses_adds_to_the_traffic(simple_gpu):
 
 
 def test_no_operators_are_refused(simple_gpu):
-    with pytest.raises(UsageError, match="without operators"):
+    with pytest.raises(UsageError, match="no operators"):
         predict_model([], simple_gpu)
 
 

@@ -14,13 +14,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
-from perfmodel.prediction.ceilings import peer_link, reduces_in_switch
+from perfmodel.prediction.ceilings import PEER_LINKS, peer_link, reduces_in_switch
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Terms, Values
+from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import HBM, LAUNCH, Term, Terms, link_term
+
+SERVES = {
+    "all_reduce": ("all_reduce",),
+    "all_gather": ("all_gather",),
+    "reduce_scatter": ("reduce_scatter",),
+    "alltoall": ("alltoall",),
+}
+
+SYNCHRONISATION = Term("synchronisation", Limiter.LINK, "devices waiting for one another")
+SHARING = Term("contention", Limiter.LINK, "GPUs that share the host's PCIe bridges")
+TERMS = (*(link_term(name) for name in PEER_LINKS), SHARING, HBM, LAUNCH, SYNCHRONISATION)
 
 _NCCL = (
     Constant("ll_start", "s", 3.5e-6, 0.3e-6, 50e-6, 0.4, "start of the protocol with flags in the data"),
@@ -40,9 +53,9 @@ _REDUCTIONS = (
 )
 
 #: the clock at which starts and steps are stated, that of H100 and H200 [Hz]: between GPUs linked by NVLink they are
-#: a number of clocks, and A100's are 1.4 times as long; over PCIe the host's path dominates
+#: a number of clocks, and those of A100 take 1.4 times as long; over PCIe the host's path dominates
 CLOCK_HZ = 1.98e9
-#: the message size at which half of the rise has come: 16 channels of 1 KiB [B]
+#: the message size at which half of the rise has occurred: 16 channels of 1 KiB [B]
 CHANNELS_BYTES = 16384.0
 #: a GPU's own part is copied by the few SMs that the collective has: 4 B a clock for each SM of the whole chip (from
 #: two GPUs against eight, 0.96 TB/s on H100 and H200, 0.48 TB/s on A100)
@@ -70,7 +83,7 @@ def _nccl(op: Collective, machine: Machine, c: Values, bandwidth: float, scale: 
         _Line(rise * c["ll_start"], rise * c["ll_step"] * further, ring / (c["ll_share"] * bandwidth)),
         _Line(start, steps, link),
     ]
-    less = op.peer_bytes(in_switch=reduces_in_switch(machine.links))
+    less = op.peer_bytes(in_switch=reduces_in_switch(machine.links.values()))
     if np.any(np.less(less, ring)):
         lines.append(
             _Line(SWITCH_START * start, steps, np.where(less < ring, less / (c["in_switch"] * bandwidth), link))
@@ -91,37 +104,40 @@ def _custom(op: Collective, library: str, c: Values, bandwidth: float, scale: fl
     return lines
 
 
-def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the smallest of start + step (n - 1) + V / (share B) over the protocols, and the copy of the own part.
 
-    V is what a GPU sends (`Collective.peer_bytes`), B the datasheet bandwidth of the fastest link between GPUs:
+    V is the traffic that a GPU sends (`Collective.peer_bytes`), B the datasheet bandwidth of the fastest link between
+    GPUs:
 
     - flags in the data: start and step grow by the share ``ll_rise`` as the message S spreads over the channels,
       S / (S + 16 KiB);
     - synchronised first: the ring of large messages;
     - all-reduce in the switch: V = S (n + 1) / n, where the machine has such a switch;
-    - all-reduce kernels of a serving library (``conditions.library`` "..._custom_allreduce"): one-shot reads (n - 1) S and
-      synchronises once, two-shot reads 2 S (n - 1) / n and synchronises twice, however many GPUs there are.
+    - all-reduce kernels of a serving library (``conditions.library`` "..._custom_allreduce"): one-shot reads (n - 1) S
+      and synchronises once, two-shot reads 2 S (n - 1) / n and synchronises twice, however many GPUs there are.
 
     Over PCIe more than two GPUs share the host's bridges, which takes (n / 2)^sharing times as long.
     """
     assert isinstance(op, Collective)
     name = peer_link(machine.links)
-    bandwidth, hosted = machine.links.get(name, np.nan), name == "pcie"
+    link = machine.links.get(name)
+    bandwidth, hosted = link.bandwidth_bytes_per_s if link else np.nan, name == "pcie"
     scale = 1.0 if hosted else CLOCK_HZ / machine.clock_hz
     lines = _nccl(op, machine, c, bandwidth, scale)
     if op.op == "all_reduce" and "custom" in conditions.library:
         lines += _custom(op, conditions.library, c, bandwidth, scale)
     shared = np.maximum(1.0, (op.num_gpus / 2.0) ** c["sharing"]) if hosted else 1.0
     best = np.argmin(_stack(lines, lambda line: line.start + line.steps + line.link * shared), axis=0)
-    start, steps, link = (
+    start, steps, transfer = (
         np.take_along_axis(_stack(lines, part), best[np.newaxis], axis=0)[0]
         for part in (lambda line: line.start, lambda line: line.steps, lambda line: line.link)
     )
     own = op.bytes / op.num_gpus / (OWN_BYTES_PER_CLOCK * machine.sm_count * machine.clock_hz)
+    term = link_term(name)
     return Terms(
-        {name: link, "contention": link * (shared - 1.0), "dram": own, "launch": start, "synchronisation": steps},
-        {name: link * shared},
+        {term: transfer, SHARING: transfer * (shared - 1.0), HBM: own, LAUNCH: start, SYNCHRONISATION: steps},
+        {term: transfer * shared},
     )
 
 
@@ -130,7 +146,12 @@ def _stack(lines: list[_Line], part: Callable[[_Line], Number]) -> NDArray[np.fl
     return np.stack(np.broadcast_arrays(*(part(line) for line in lines)))
 
 
-ALL_REDUCE = Family("all_reduce", (*_NCCL, *_REDUCTIONS), terms, dispatched=False, by_dtype=False)
-ALL_GATHER = Family("all_gather", _NCCL, terms, dispatched=False, by_dtype=False)
-REDUCE_SCATTER = Family("reduce_scatter", _NCCL, terms, dispatched=False, by_dtype=False)
-ALLTOALL = Family("alltoall", _NCCL, terms, dispatched=False, by_dtype=False)
+def _family(name: str, constants: tuple[Constant, ...]) -> Family:
+    return Family(name, constants, formula, TERMS, dispatched=False, by_dtype=False)
+
+
+ALL_REDUCE = _family("all_reduce", (*_NCCL, *_REDUCTIONS))
+ALL_GATHER = _family("all_gather", _NCCL)
+REDUCE_SCATTER = _family("reduce_scatter", _NCCL)
+ALLTOALL = _family("alltoall", _NCCL)
+FAMILIES = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALLTOALL)

@@ -8,20 +8,28 @@ multiplications, F(4x4, 3x3) in separate kernels 4 times fewer, and moves the tr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Terms, Values, smooth_max
-from perfmodel.prediction.latency.gemm import families as gemm
+from perfmodel.prediction.latency import gemm
+from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import HBM, LAUNCH, MATH, TILE_WASTE, WAVES, Term, Terms, smooth_max
+
+SERVES = {"conv2d": ("conv2d",)}
+
+IM2COL = Term("im2col", Limiter.HBM, "unfolding the images in a kernel of its own")
+TRANSFORMS = Term("transforms", Limiter.HBM, "Winograd's transforms of filters, images and outputs")
+_IMPOSSIBLE = Term("impossible", Limiter.UNKNOWN, "an algorithm that cannot be used here")
 
 CONSTANTS = (
     Constant("math", "", 0.75, 0.2, 1.0, 0.12, "share of the peak that the matrix products reach"),
@@ -34,9 +42,8 @@ CONSTANTS = (
 POWER = gemm.POWER
 #: a block of the fused kernel makes 32 tiles of 2 x 2 outputs for 32 filters: 16 products of 32 x 32 x c
 FUSED_TILES, FUSED_FILTERS = 32.0, 32.0
-#: images x rows x columns of outputs that the 32 tiles may lie in, by the names of cuDNN's kernels (tile148, ...);
-#: Volta's and Turing's only has the first
-FUSED_PATCHES = ((1, 8, 16), (2, 8, 8), (2, 4, 16), (4, 4, 8), (4, 2, 16))
+#: images x rows x columns of outputs that the 32 tiles lie in, where a specification states no others
+FUSED_PATCHES = ((1, 8, 16),)
 #: length of c that the fused kernel's transforms take
 FUSED_FILL = 20.0
 #: outputs along one side of a tile of the separate Winograd kernels; its products see (4 + 2)^2 = 36 numbers
@@ -48,7 +55,7 @@ DIRECT = 0.125
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The sizes of one convolution as arrays, and its tensors in bytes."""
+    """The sizes of a convolution, and of its tensors in bytes."""
 
     images: Number
     channels: Number
@@ -71,11 +78,11 @@ class _Sizes:
         return self.x + self.weight + self.y
 
 
-def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of the fastest algorithm that can do the convolution.
 
-    - implicit GEMM: (n p q) x (k / groups) x (c / groups r s), `groups` of them, with no split of the sum; memory
-      sees each tensor once. "im2col" unfolds in a kernel before.
+    - implicit GEMM: ``groups`` products (n p q) x (k / groups) x (c / groups r s), with no split of the sum; each
+      tensor crosses memory once. "im2col" unfolds in a kernel before.
     - direct: every product from registers, at an eighth of the vector peak; fastest for depthwise filters.
     - Winograd, for 3 x 3 filters of stride and dilation 1 in one group on the vector engine: fused, blocks of 32
       tiles x 32 filters of 16 products; or 36 separate products (n p q / 16) x k x c, whose inputs and outputs pass
@@ -84,18 +91,19 @@ def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
     conv = cast(Conv2d, op)
     sizes = _Sizes.of(conv)
     values = _product_values(machine, c)
-    made = [_implicit(conv, sizes, machine, values, conditions)]
+    algorithms = [_implicit(conv, sizes, machine, values, conditions)]
     if conv.algorithm == "implicit_gemm":
-        made.append(_direct(conv, sizes, machine, c))
+        algorithms.append(_direct(conv, sizes, machine, c))
         can = conv.winograd() & (machine.engine == "vector")
         if np.any(can):
-            made += [_only(can, t) for t in (_fused(sizes, machine, c), _separate(sizes, machine, values, conditions))]
-    return _fastest(made)
+            winograd = (_fused(sizes, machine, c), _separate(sizes, machine, values, conditions))
+            algorithms += [_only(can, terms) for terms in winograd]
+    return _fastest(algorithms)
 
 
 def _product_values(machine: Machine, c: Values) -> dict[str, float]:
     """Return the constants of the matrix products: those of a GEMM, but without the split of the sum."""
-    defaults = {x.name: x.default for x in gemm.family_of(machine).constants}
+    defaults = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
     return {**defaults, "math": c["math"], "eta": c["eta"], "launch": c["launch"], "linear": 1.0, "split": 1.0}
 
 
@@ -111,20 +119,20 @@ def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, values: Values, con
     if conv.algorithm == "im2col":
         unfolded = conv.tensors()[3].size_bytes
         unfold = (sizes.x + unfolded) / (values["eta"] * machine.bandwidth_bytes_per_s) + values["launch"]
-        return _plus(gemm.product_terms(product, machine, values, conditions), "im2col", unfold)
-    # The unfolded matrix is made of data that lie in the caches, so that memory sees x, not its copies.
-    arithmetic = gemm.product_terms(product, replace(machine, bandwidth_bytes_per_s=np.inf), values, conditions)
+        return _plus(gemm.product_terms(product, machine, values, conditions), IM2COL, unfold)
+    # The unfolded matrix is built from data in the caches, so that x crosses memory once, and its copies do not.
+    arithmetic = gemm.product_terms(product, machine, {**values, "eta": np.inf}, conditions)
     return _with_memory(arithmetic, sizes.compulsory / (values["eta"] * machine.bandwidth_bytes_per_s))
 
 
 def _direct(conv: Conv2d, sizes: _Sizes, machine: Machine, c: Values) -> Terms:
-    arithmetic = Terms({"math": conv.flop() / (DIRECT * machine.vector_flop_per_s), "launch": c["launch"]})
+    arithmetic = Terms({MATH: conv.flop() / (DIRECT * machine.vector_flop_per_s), LAUNCH: c["launch"]})
     return _with_memory(arithmetic, sizes.compulsory / (c["eta"] * machine.bandwidth_bytes_per_s))
 
 
 def _fused(sizes: _Sizes, machine: Machine, c: Values) -> Terms:
     """Return the terms of F(2x2, 3x3) in one kernel, and of the kernel that transforms the filters before."""
-    patches = FUSED_PATCHES if machine.generation.startswith("pascal") else FUSED_PATCHES[:1]
+    patches = machine.kernels.winograd_patches or FUSED_PATCHES
     spatial = np.minimum.reduce(
         [np.ceil(sizes.images / n) * np.ceil(sizes.p / p) * np.ceil(sizes.q / q) for n, p, q in patches]
     )
@@ -137,56 +145,57 @@ def _fused(sizes: _Sizes, machine: Machine, c: Values) -> Terms:
     speed = c["eta"] * machine.bandwidth_bytes_per_s
     arithmetic = Terms(
         {
-            "math": ideal,
-            "tile waste": np.maximum(waves * wave - ideal, 0.0),
-            "wave quantisation": (np.maximum(1.0, np.ceil(waves)) - waves) * wave,
-            "launch": 2.0 * c["launch"],
+            MATH: ideal,
+            TILE_WASTE: np.maximum(waves * wave - ideal, 0.0),
+            WAVES: (np.maximum(1.0, np.ceil(waves)) - waves) * wave,
+            LAUNCH: 2.0 * c["launch"],
         }
     )
     # 3 x 3 filters become 4 x 4
-    made = _with_memory(arithmetic, (sizes.x + sizes.y + sizes.weight * 16.0 / 9.0) / speed)
-    return _plus(made, "transforms", sizes.weight * (1.0 + 16.0 / 9.0) / speed)
+    terms = _with_memory(arithmetic, (sizes.x + sizes.y + sizes.weight * 16.0 / 9.0) / speed)
+    return _plus(terms, TRANSFORMS, sizes.weight * (1.0 + 16.0 / 9.0) / speed)
 
 
 def _separate(sizes: _Sizes, machine: Machine, values: Values, conditions: Conditions) -> Terms:
     """Return the terms of F(4x4, 3x3): transforms of images and filters, 36 products, transform of the outputs."""
     tiles = sizes.images * np.ceil(sizes.p / SIDE) * np.ceil(sizes.q / SIDE)
     product = gemm.Product(tiles, sizes.filters, sizes.channels, POINTS, sizes.size, sizes.size)
-    made = gemm.product_terms(product, machine, values, conditions)
+    terms = gemm.product_terms(product, machine, values, conditions)
     moved = POINTS * tiles * (sizes.channels + sizes.filters) * sizes.size
     moved = moved + sizes.x + sizes.y + sizes.weight * (1.0 + POINTS / 9.0)
-    return _plus(made, "transforms", moved / (values["eta"] * machine.bandwidth_bytes_per_s) + 3.0 * values["launch"])
+    return _plus(terms, TRANSFORMS, moved / (values["eta"] * machine.bandwidth_bytes_per_s) + 3.0 * values["launch"])
 
 
 def _with_memory(arithmetic: Terms, memory: Number) -> Terms:
     """Return arithmetic with what device memory, which works at the same time, adds to it."""
     total = arithmetic.time_s
-    adds = _plus(arithmetic, "dram", np.maximum(smooth_max(POWER, total, memory) - total, 0.0)).adds
-    return Terms(adds, {**arithmetic.alone, "dram": memory})
+    adds = _plus(arithmetic, HBM, np.maximum(smooth_max(POWER, total, memory) - total, 0.0)).adds
+    return Terms(adds, {**arithmetic.alone, HBM: memory})
 
 
-def _plus(made: Terms, name: str, time: Number) -> Terms:
+def _plus(terms: Terms, name: Term, time: Number) -> Terms:
     """Return terms with one more time."""
-    return Terms({**made.adds, name: made.adds.get(name, 0.0) + time}, made.alone)
+    return Terms({**terms.adds, name: terms.adds.get(name, 0.0) + time}, terms.alone)
 
 
-def _only(can: NDArray[np.bool_], made: Terms) -> Terms:
+def _only(can: NDArray[np.bool_], terms: Terms) -> Terms:
     """Return terms that never win where an algorithm cannot be used."""
-    return Terms({**made.adds, "impossible": np.where(can, 0.0, np.inf)}, made.alone)
+    return Terms({**terms.adds, _IMPOSSIBLE: np.where(can, 0.0, np.inf)}, terms.alone)
 
 
-def _fastest(made: Sequence[Terms]) -> Terms:
-    """Return, point by point, the terms of the fastest algorithm; a term that another one has is 0."""
-    totals = np.stack(np.broadcast_arrays(*(one.time_s for one in made)))
+def _fastest(algorithms: Sequence[Terms]) -> Terms:
+    """Return, point by point, the terms of the fastest algorithm; a term that only another one has is 0."""
+    totals = np.stack(np.broadcast_arrays(*(terms.time_s for terms in algorithms)))
     best = np.argmin(totals, axis=0)
 
     def chosen(parts: list[Number]) -> Number:
         return np.asarray(np.choose(best, [np.broadcast_to(part, best.shape) for part in parts]))
 
-    names = dict.fromkeys(name for one in made for name in one.adds if name != "impossible")
-    adds = {name: chosen([one.adds.get(name, 0.0) for one in made]) for name in names}
-    alone = dict.fromkeys(name for one in made for name in one.alone)
-    return Terms(adds, {name: chosen([one.alone.get(name, 0.0) for one in made]) for name in alone})
+    names = dict.fromkeys(name for terms in algorithms for name in terms.adds if name != _IMPOSSIBLE)
+    adds = {name: chosen([terms.adds.get(name, 0.0) for terms in algorithms]) for name in names}
+    alone = dict.fromkeys(name for terms in algorithms for name in terms.alone)
+    return Terms(adds, {name: chosen([terms.alone.get(name, 0.0) for terms in algorithms]) for name in alone})
 
 
-FAMILY = Family("conv2d", CONSTANTS, terms)
+FAMILY = Family("conv2d", CONSTANTS, formula, (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS))
+FAMILIES = (FAMILY,)

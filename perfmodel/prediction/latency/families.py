@@ -1,78 +1,155 @@
-"""The latency families by name, and which of them an operator belongs to. Loaded when asked for."""
+"""The latency families by name and by operator.
+
+A family is one file, or one package, of this folder, or the module that an entry point of the group
+``perfmodel.latency`` names. The file states which operators each of its families serves, as a plain dictionary, and
+holds the families:
+
+    SERVES = {"layer_norm": ("layer_norm", "rms_norm")}
+    FAMILIES = (Family("layer_norm", ...),)
+
+An operator that no family serves, and any operator on a CPU, is predicted by the roofline.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
-import importlib
-from typing import Any
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping
+from importlib.abc import InspectLoader
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.work import anywhere
 from perfmodel.operators.base import Operator
+from perfmodel.plugins import load_attribute, load_module, module_names, warn_of_plugin
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import Term
 
-#: family -> module:attribute. "roofline" is for operators and machines without a family of their own.
-_WHERE = {
-    "elementwise": "elementwise:FAMILY",
-    "gemm_fp32": "gemm.families:GEMM_FP32",
-    "gemm_bf16": "gemm.families:GEMM_BF16",
-    "gemm_fp8": "gemm.families:GEMM_FP8",
-    "layer_norm": "layer_norm:FAMILY",
-    "softmax": "softmax:FAMILY",
-    "reduction": "reduction:FAMILY",
-    "attention_prefill": "attention.prefill:PREFILL",
-    "attention_decode": "attention.decode:DECODE",
-    "conv2d": "conv2d:FAMILY",
-    "all_reduce": "collectives:ALL_REDUCE",
-    "all_gather": "collectives:ALL_GATHER",
-    "reduce_scatter": "collectives:REDUCE_SCATTER",
-    "alltoall": "collectives:ALLTOALL",
-    "roofline": "roofline:FAMILY",
-}
-#: operator -> family, where the operator alone decides
-_OF_OPERATOR = {"rms_norm": "layer_norm"}
+_PACKAGE = "perfmodel.prediction.latency"
+_ROOFLINE = "roofline"
+_SERVES = re.compile(r"^SERVES\b[^=\n]*=\s*(\{.*?\})", re.MULTILINE | re.DOTALL)
+
+
+class _Index(NamedTuple):
+    """Where families are: family -> file, operator -> families."""
+
+    files: Mapping[str, str]
+    families: Mapping[str, tuple[str, ...]]
+
+
+@functools.cache
+def _files() -> Mapping[str, str]:
+    return module_names(_PACKAGE, "latency")
+
+
+@functools.cache
+def _own() -> _Index:
+    """Index perfmodel's own families by reading their files, since importing all of them would slow every start."""
+    return _index((name, _read_serves(module)) for name, module in _files().items() if module.startswith(_PACKAGE))
+
+
+@functools.cache
+def _plugins() -> _Index:
+    """Index the families of plugins. They are imported only for a name that perfmodel itself does not know."""
+    claims = []
+    for name, module in _files().items():
+        if module.startswith(_PACKAGE) or load_attribute(name, _files(), "FAMILIES") is None:
+            continue
+        serves = load_attribute(name, _files(), "SERVES") or {}
+        taken = [op for ops in serves.values() for op in ops if op in _own().families]
+        if taken:
+            warn_of_plugin(name, module, f"perfmodel has a latency family for {', '.join(taken)} already")
+        else:
+            claims.append((name, serves))
+    return _index(claims)
+
+
+def _index(claims: Any) -> _Index:
+    files: dict[str, str] = {}
+    families: dict[str, tuple[str, ...]] = {}
+    for file, serves in claims:
+        for name, operators in serves.items():
+            files[name] = file
+            for op in operators:
+                families[op] = (*families.get(op, ()), name)
+    return _Index(MappingProxyType(files), MappingProxyType(families))
+
+
+def _read_serves(module: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the dictionary ``SERVES`` of a module without importing it; none for modules that hold no family."""
+    spec = importlib.util.find_spec(module)
+    source = spec.loader.get_source(module) if spec and isinstance(spec.loader, InspectLoader) else None
+    match = _SERVES.search(source or "")
+    return ast.literal_eval(match[1]) if match else {}
 
 
 def family_names() -> tuple[str, ...]:
-    """Return the names of all families."""
-    return tuple(_WHERE)
+    """Return the names of perfmodel's own families, and of those of plugins."""
+    return (*_own().files, *_plugins().files)
+
+
+def has_family(name: str) -> bool:
+    """Return whether there is a family of this name; plugins are imported only if perfmodel has none."""
+    return name in _own().files or name in _plugins().files
 
 
 @functools.cache
 def family(name: str) -> Family:
-    """Return a family by its name."""
-    module, _, attribute = _WHERE[name].partition(":")
-    found: Family = getattr(importlib.import_module(f"perfmodel.prediction.latency.{module}"), attribute)
-    return found
+    """Return a family by its name.
+
+    Raises
+    ------
+    KeyError
+        When there is none.
+    """
+    index = _own() if name in _own().files else _plugins()
+    module = load_module(index.files[name], _files())
+    return next(item for item in getattr(module, "FAMILIES", ()) if item.name == name)
+
+
+@functools.cache
+def families_serving(op: str) -> tuple[Family, ...]:
+    """Return the families that serve an operator, given by its name; the roofline if there is none."""
+    names = _own().families.get(op) or _plugins().families.get(op) or (_ROOFLINE,)
+    return tuple(family(name) for name in names)
 
 
 def families_of(op: Operator, machine: Machine, kind: str) -> list[tuple[Any, Family]]:
-    """Return the families of an operator, each with the mask of the points that belong to it (True for all).
+    """Return the families of an operator, each with the mask of the points that it is for (True for all of them).
 
-    Tiles, waves and warps are a GPU's, so that a CPU (``kind="cpu"``) goes to the roofline.
+    Tiles, waves and warps belong to GPUs, so that a CPU (``kind="cpu"``) uses the roofline.
     """
     if kind == "cpu":
-        return [(True, family("roofline"))]
-    if op.op == "gemm":
-        return [(True, _gemm(machine))]
-    if op.op == "attention":
-        return _attention(op)
-    name = _OF_OPERATOR.get(op.op, op.op)
-    return [(True, family(name if name in _WHERE else "roofline"))]
+        return [(True, family(_ROOFLINE))]
+    serving = families_serving(op.op)
+    if len(serving) == 1:
+        return [(True, serving[0])]
+    return list(_applicable(op, machine, serving))
 
 
-def _gemm(machine: Machine) -> Family:
-    from perfmodel.prediction.latency.gemm.families import family_of
+def _applicable(op: Operator, machine: Machine, serving: tuple[Family, ...]) -> Iterator[tuple[Any, Family]]:
+    for item in serving:
+        mask = item.applies(op, machine)
+        if not anywhere(mask):
+            continue
+        if not isinstance(mask, np.ndarray) or mask.all():
+            yield True, item
+            return
+        yield mask, item
 
-    return family_of(machine)
 
-
-def _attention(op: Any) -> list[tuple[Any, Family]]:
-    """One query of a longer sequence is decode; a sequence of one token is a (short) prompt."""
-    decode = (np.asarray(op.seq_q) == 1) & (np.asarray(op.seq_kv) > 1)
-    if np.all(decode):
-        return [(True, family("attention_decode"))]
-    if not np.any(decode):
-        return [(True, family("attention_prefill"))]
-    return [(decode, family("attention_decode")), (~decode, family("attention_prefill"))]
+@functools.cache
+def known_terms() -> Mapping[str, Term]:
+    """Return every term that a prediction may have by its name, in the order of the limiters; loads all families."""
+    terms: dict[str, Term] = {}
+    for name in family_names():
+        for term in family(name).all_terms:
+            terms.setdefault(str(term), term)
+    order = {limiter: place for place, limiter in enumerate(Limiter)}
+    return MappingProxyType(dict(sorted(terms.items(), key=lambda item: order[item[1].limiter])))

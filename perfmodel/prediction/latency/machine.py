@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from perfmodel.core.hardware import Hardware, Peak, cached_per_machine
+from perfmodel.core.hardware import Hardware, Kernels, Link, Peak, cached_per_machine
+
+#: stand-ins for figures that a specification leaves out
+#: fp32 FLOP/s of one SM: near V100 (80 SMs at 15.7 TFLOP/s) and A100 (108 at 19.5)
+USUAL_SM_FLOP_PER_S = 0.19e12
+USUAL_CLOCK_HZ = 1.5e9
+#: threads of an SM where the specification states none, and the most that kernels of rows reach: MI100 could hold 2560,
+#: and its LayerNorm and softmax rows in NeuSight fit better with 2048 (2.8 and 3.3 % off against 3.0 and 3.3 %)
+USUAL_THREADS_PER_SM = 2048.0
+#: results of the exponential unit of an SM in a clock (CUDA C++ programming guide, throughput of native arithmetic)
+USUAL_EXPONENTIALS = 16.0
+USUAL_MATRIX_INSTRUCTION = "mma.sync"
 
 
 @dataclass(frozen=True)
@@ -18,7 +29,6 @@ class Machine:
 
     Attributes
     ----------
-    generation : architecture and, within it, the product line ("ampere-8.0"); names the defaults.
     sm_count : streaming multiprocessors (compute units on AMD).
     clock_hz : the clock of the peak [Hz].
     peak_flop_per_s : dense datasheet peak of the engine and dtype that the operator uses [FLOP/s].
@@ -27,10 +37,16 @@ class Machine:
     bandwidth_bytes_per_s : datasheet bandwidth of device memory [B/s].
     l2_bytes : capacity of the last-level cache that all SMs share [B]; 0 where there is none.
     tdp_w : board power limit [W]; infinite where unknown.
-    links : datasheet bandwidth per direction by link name [B/s].
+    links : links off the device by name.
+    threads_per_sm : threads that kernels of rows keep on one SM at once.
+    l2_copies : copies of a line that the L2 holds when all SMs read it.
+    packed : results of one lane and clock that the fp32 vector peak counts.
+    exponentials_per_clock : results of the exponential unit of one SM in a clock.
+    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05" or "mfma".
+    kernels : how the libraries' kernels for this machine are cut.
+    hardware, peak : what the symbols come from; None for a machine that is made of symbols.
     """
 
-    generation: str
     sm_count: float
     clock_hz: float
     peak_flop_per_s: float
@@ -40,7 +56,15 @@ class Machine:
     bandwidth_bytes_per_s: float
     l2_bytes: float
     tdp_w: float
-    links: Mapping[str, float] = field(default_factory=dict)
+    links: Mapping[str, Link] = field(default_factory=dict)
+    threads_per_sm: float = USUAL_THREADS_PER_SM
+    l2_copies: float = 1.0
+    packed: float = 1.0
+    exponentials_per_clock: float = USUAL_EXPONENTIALS
+    matrix_instruction: str = USUAL_MATRIX_INSTRUCTION
+    kernels: Kernels = field(default_factory=Kernels)
+    hardware: Hardware | None = field(default=None, repr=False, compare=False)
+    peak: Peak | None = field(default=None, repr=False, compare=False)
 
     @property
     def flop_per_clock_per_sm(self) -> float:
@@ -48,30 +72,25 @@ class Machine:
         return self.peak_flop_per_s / (self.sm_count * self.clock_hz)
 
     @functools.cached_property
-    def symbols(self) -> tuple[Any, ...]:
-        """The fields in their order, but for the links: what products depend on, for a cache to look up."""
-        return tuple(getattr(self, item.name) for item in fields(self) if item.name != "links")
+    def cache(self) -> dict[Any, Any]:
+        """What formulas derive from this machine once and use in every call."""
+        return {}
 
     @classmethod
     def of(cls, hardware: Hardware, peak: Peak | None) -> Machine:
-        """Return the symbols of a machine; what its specification leaves out is filled with what is usual.
-
-        A machine without an SM count is taken to have one SM per 190 GFLOP/s of fp32, near V100 (80 at 15.7 TFLOP/s)
-        and A100 (108 at 19.5); one without a clock runs at 1.5 GHz.
-        """
+        """Return the symbols of a machine; the ``USUAL_`` figures stand in for what its specification leaves out."""
         return _machine(hardware, peak)
 
 
 @cached_per_machine
 def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
     vector = hardware.find_peak("fp32", "vector") or peak
-    clock = (peak and peak.clock_hz) or hardware.clocks_hz.get("vector") or 1.5e9
+    clock = (peak and peak.clock_hz) or hardware.clocks_hz.get("vector") or USUAL_CLOCK_HZ
     fp32 = vector.flop_per_s if vector else np.nan
     chosen = peak or vector
     cache = hardware.caches[-1] if hardware.caches else None
     return Machine(
-        generation=generation(hardware),
-        sm_count=float(hardware.sm_count or max(1.0, fp32 / 0.19e12)),
+        sm_count=float(hardware.sm_count or max(1.0, fp32 / USUAL_SM_FLOP_PER_S)),
         clock_hz=float(clock),
         peak_flop_per_s=chosen.flop_per_s if chosen else np.nan,
         engine=chosen.engine if chosen else "",
@@ -80,30 +99,42 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         bandwidth_bytes_per_s=hardware.main_memory.bandwidth_bytes_per_s or np.nan,
         l2_bytes=(cache.capacity_bytes or 0.0) if cache else 0.0,
         tdp_w=hardware.tdp_w or np.inf,
-        links={link.name: link.bandwidth_bytes_per_s for link in hardware.links},
+        links={link.name: link for link in hardware.links},
+        threads_per_sm=min(hardware.chip.get("max_threads_per_sm", USUAL_THREADS_PER_SM), USUAL_THREADS_PER_SM),
+        l2_copies=float(cache.copies) if cache else 1.0,
+        packed=vector.packed if vector else 1.0,
+        exponentials_per_clock=hardware.chip.get("exponentials_per_clock_per_sm", USUAL_EXPONENTIALS),
+        matrix_instruction=hardware.matrix_instruction or USUAL_MATRIX_INSTRUCTION,
+        kernels=hardware.kernels,
+        hardware=hardware,
+        peak=peak,
     )
 
 
 def generation(hardware: Hardware) -> str:
-    """Return the name of a machine's generation: "hopper", "ampere-8.6", "cdna-2".
+    """Return the name of the machines that share a machine's design and defaults: "hopper-9.0", "cdna-2-gfx90a".
 
-    The compute capability tells the data-centre chip of a generation from the graphics chips that share its name:
-    A100 (8.0) has twice the L2 and half the fp32 lanes of A40 (8.6).
+    It is the specification's ``generation``, else architecture and compute capability. The compute capability tells
+    chips apart that share the architecture's name: A100 (8.0) has twice the L2 and half the fp32 lanes of A40 (8.6).
     """
-    name = hardware.architecture.lower().replace(" ", "-")
-    return name if name not in ("ampere", "pascal") else f"{name}-{hardware.compute_capability or '8.0'}"
+    parts = (hardware.architecture, hardware.compute_capability)
+    return _slug(hardware.generation or "-".join(part for part in parts if part))
 
 
 def vendor(hardware: Hardware) -> str:
-    """Return the name of the machines of a vendor: they share the software that dispatches kernels."""
-    return hardware.vendor.lower().replace(" ", "-")
+    """Return the name of the machines of a vendor, which share the software that dispatches kernels."""
+    return _slug(hardware.vendor)
 
 
 def product_line(hardware: Hardware) -> str:
-    """Return the name of the machines that share a machine's vendor and kind of memory: "nvidia-hbm", "amd-hbm".
+    """Return the name of the machines that share vendor and kind of memory: "nvidia-hbm", "nvidia-gddr", "amd-hbm".
 
-    The kind of memory decides which share of the datasheet bandwidth streams reach, and goes with the kind of chip:
-    stacked memory is on data-centre chips, GDDR on those of graphics cards.
+    The kind of memory decides which share of the datasheet bandwidth streams reach. It also tells chips apart: stacked
+    memory is on data-centre chips, GDDR on those of graphics cards.
     """
     kind = "gddr" if "GDDR" in hardware.main_memory.technology.upper() else "hbm"
     return f"{vendor(hardware)}-{kind}"
+
+
+def _slug(name: str) -> str:
+    return name.lower().replace(" ", "-")

@@ -1,40 +1,38 @@
-"""The latency model: which family, which constants, and how sure they are.
-
-Constants come from the first of these that has them: the machine's specification ("calibrated"), the defaults of
-its generation ("same generation"), those of its vendor and kind of memory, of its vendor, of any GPU ("never seen").
-The interval comes from the same table, which holds the residuals of rows that its constants had not seen.
-"""
+"""The latency model: the time to expect for one call, its interval, its terms and what limits it."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core import roofline
-from perfmodel.core.hardware import Hardware, Peak, cached_per_machine
-from perfmodel.core.latency_table import REGIMES, LatencyTable
-from perfmodel.core.work import Number, Work, anywhere, maximum, plain, where
+from perfmodel.core.hardware import Hardware, Peak
+from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.vocabulary import Calibration, Limiter, Timing
+from perfmodel.core.work import Number, anywhere, maximum, plain, where
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency import roofline as sustained_roofline
+from perfmodel.prediction.latency.constants import Constants, constants, widest_interval
 from perfmodel.prediction.latency.families import families_of
-from perfmodel.prediction.latency.family import Family, Terms, Values
-from perfmodel.prediction.latency.machine import Machine, generation, product_line, vendor
-from perfmodel.prediction.latency.tables import default_tables
+from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import BOUND, HOST, LAUNCH, Term, Terms
 from perfmodel.prediction.result import Text
 
-CALIBRATIONS = ("calibrated", "same generation", "never seen")
-#: a stated interval where no table has one: a factor of two, which is what the sustained roofline misses by
-WIDEST = (0.5, 2.0)
 #: above this predicted time an operator is large [s]
 LARGE_S = 1e-4
 #: terms that are not the kernel's own work
-_STARTING = ("launch", "host")
+_STARTING = (LAUNCH, HOST)
+_ORIGINS = {
+    Calibration.CALIBRATED: "constants of this machine",
+    Calibration.SAME_GENERATION: "defaults of its generation",
+    Calibration.NEVER_SEEN: "defaults from other generations",
+}
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,11 @@ class Estimate:
     ----------
     time_s : expected time of one call [s].
     low_s, high_s : 80 % interval [s].
-    terms : what the time is made of, and what each resource alone would take.
+    terms : the parts of the time, and the time that each resource alone would take.
     family, calibration, regime : where the formula, the constants and the interval come from.
-    limiter : the largest term.
-    basis : the constants' source, for people.
+    limiter : what most of the time is spent on: the limiter whose terms add up to the most.
+    largest_term : the largest of the terms.
+    basis : the source of the constants, for people.
     """
 
     time_s: Number
@@ -59,143 +58,57 @@ class Estimate:
     calibration: Text
     regime: Text
     limiter: Text
+    largest_term: Text
     basis: str
 
 
-@dataclass(frozen=True)
-class Constants:
-    """The constants that hold for one family, machine and library, and where they come from."""
-
-    values: Values
-    intervals: Mapping[str, tuple[float, float]]
-    calibration: str
-    source: str
-
-
-def constants(family: Family, hardware: Hardware, library: str = "", dtype: str = "") -> Constants:
-    """Return the constants of a family on a machine, those of a library where it has its own.
-
-    For a ``dtype`` of which no row was fitted the constants are the best guess that there is, with the interval of a
-    machine that was never seen.
-    """
-    return _constants(hardware, family, library, dtype)
-
-
-@cached_per_machine
-def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> Constants:
-    sources = (
-        ("calibrated", hardware.latency),
-        ("same generation", default_tables(generation(hardware))),
-        ("never seen", default_tables(product_line(hardware))),
-        ("never seen", default_tables(vendor(hardware))),
-        ("never seen", default_tables("generic")),
-    )
-    measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
-    found = [(state, tables[family.name]) for state, tables in sources if family.name in tables]
-    values = {constant.name: constant.default for constant in family.all_constants}
-    intervals: dict[str, tuple[float, float]] = dict.fromkeys(REGIMES, WIDEST)
-    for _, table in reversed(found):
-        values.update(table.without_library)
-        values.update(table.libraries.get(library, {}))
-        intervals.update(table.intervals)
-    values.update(measured)
-    fixed = MappingProxyType(values)
-    if not found:
-        return Constants(fixed, intervals, "never seen", "typical values")
-    state, table = found[0]
-    if dtype and not table.covers(dtype):
-        widest = {regime: _wider(*(table.intervals.get(regime, WIDEST) for _, table in found)) for regime in REGIMES}
-        return Constants(fixed, widest, "never seen", f"{_source(table)}; no row in {dtype}")
-    own = "; bandwidth of this machine's [sustained]" if measured else ""
-    said = _source(table) + own + _of_library(library, [table for _, table in found])
-    return Constants(fixed, intervals, state, said)
-
-
-def _of_library(library: str, tables: Sequence[LatencyTable]) -> str:
-    """Say whether a library that was asked for has constants of its own."""
-    known = sorted({name for table in tables for name in table.libraries})
-    if not library:
-        return ""
-    if library in known:
-        return f", those of {library}"
-    return f", none of {library}'s own" + (f" (known: {', '.join(known)})" if known else "")
-
-
-def _wider(*intervals: tuple[float, float]) -> tuple[float, float]:
-    """Return the interval that holds all of some."""
-    return min(low for low, _ in intervals), max(high for _, high in intervals)
-
-
-def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
-    """Return what the ``[sustained]`` bandwidth of a machine, its own, says of a family's constants.
-
-    It is that of whole streams, reads and writes, so that a written byte costs no other than a read one.
-    """
-    rate = hardware.main_memory.sustained_bytes_per_s
-    peak = hardware.main_memory.bandwidth_bytes_per_s
-    return {"eta": rate / peak, "write": 1.0} if family.name in _STREAMS and rate and peak else {}
-
-
-#: families whose eta is the share of the bandwidth that plain streams sustain
-_STREAMS = ("elementwise", "reduction")
-
-
-def _source(table: LatencyTable) -> str:
-    return ", ".join(part for part in (table.source, table.date) if part)
-
-
-def estimate(
-    op: Operator, hardware: Hardware, peak: Peak | None, work: Work, conditions: Conditions, floor_s: Number
-) -> Estimate:
+def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number) -> Estimate:
     """Return the time to expect for one call; scalar or array like the operator's dimensions.
 
     Parameters
     ----------
-    op, work : the operator and its counted work.
+    op : the operator.
     hardware, peak : the machine, and the peak that the operator's arithmetic runs on.
-    conditions : the conditions of time, the state of the caches, the library.
-    floor_s : what no honest measurement in this conditions is faster than [s]; it overrides the formula.
+    conditions : the interval timed, the state of the caches, the library.
+    floor_s : no honest measurement under these conditions is faster [s]; the estimate is not either.
     """
     machine = Machine.of(hardware, peak)
-    if composed := op.composition():
-        family, known = _composition(composed, hardware, conditions)
+    if parts := op.composition():
+        family, known = _composition(parts, hardware, conditions)
         return _estimate(family, op, machine, known, conditions, floor_s, known.source)
-    parts = []
+    estimates = []
     for mask, family in families_of(op, machine, hardware.kind):
         known = constants(family, hardware, conditions.library, op.dtype)
-        basis = f"{family.name}, {_STATES[known.calibration]}: {known.source}"
-        if family.name == "roofline":
-            family, figures = sustained_roofline.family(op, hardware, peak, work)
-            basis = f"roofline: {figures}"
-        parts.append((mask, _estimate(family, op, machine, known, conditions, floor_s, basis)))
-    if len(parts) == 1:
-        return parts[0][1]
-    (mask, first), (_, second) = parts
-    return _merged(mask, first, second)
+        if family.basis:
+            basis = f"{family.name}: {family.basis(op, machine)}"
+        else:
+            basis = f"{family.name}, {_ORIGINS[known.calibration]}: {known.source}"
+        estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s, basis)))
+    return functools.reduce(_merged, estimates)[1]
 
 
 def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Conditions) -> tuple[Family, Constants]:
-    """Return kernels that run one after another as one family: its terms are their sums, its interval the widest."""
-    kernel = replace(conditions, timing="kernel")
-    made = [estimate(part, hardware, resolve_peak(part, hardware), part.work(), kernel, 0.0) for part in parts]
-    adds: dict[str, Number] = {}
-    for one in made:
-        for name, value in one.terms.adds.items():
+    """Return kernels that run one after another as one family: terms are summed, the interval is the widest."""
+    kernel = replace(conditions, timing=Timing.KERNEL)
+    estimates = [estimate(part, hardware, resolve_peak(part, hardware), kernel, 0.0) for part in parts]
+    adds: dict[Term, Number] = {}
+    for part in estimates:
+        for name, value in part.terms.adds.items():
             adds[name] = adds.get(name, 0.0) + value
-    found = [
+    known = [
         constants(family, hardware, conditions.library, part.dtype)
         for part in parts
         for _, family in families_of(part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind)
     ]
-    intervals = {regime: _wider(*(one.intervals[regime] for one in found)) for regime in REGIMES}
-    known = Constants(
-        # every kernel has its dispatch, of which the kernel before it hides what it can
-        {"host": sum(one.values["host"] for one in found), "hidden": found[-1].values["hidden"]},
-        intervals,
-        max((one.calibration for one in found), key=CALIBRATIONS.index),
-        "; ".join(dict.fromkeys(one.basis for one in made)),
+    together = Constants(
+        # Every kernel has its dispatch, part of which overlaps with the kernel before it.
+        {"host": sum(one.values["host"] for one in known), "hidden": known[-1].values["hidden"]},
+        {regime: widest_interval(*(one.intervals[regime] for one in known)) for regime in REGIMES},
+        max((one.calibration for one in known), key=list(Calibration).index),
+        "; ".join(dict.fromkeys(part.basis for part in estimates)),
     )
-    return Family(" + ".join(str(one.family) for one in made), (), lambda *_: Terms(adds)), known
+    name = " + ".join(str(part.family) for part in estimates)
+    return Family(name, (), lambda *_: Terms(adds), tuple(adds)), together
 
 
 def _estimate(
@@ -212,12 +125,10 @@ def _estimate(
     short = maximum(floor_s - time, 0.0)
     adds = {name: plain(value) for name, value in terms.adds.items()}
     if anywhere(short > 0):
-        adds["bound"] = plain(short)
+        adds[BOUND] = plain(short)
         time = time + short
     code = regime_code(adds, time)
     low, high = _interval(known.intervals, code)
-    # The terms in the order of reading; of two equal ones the first is named.
-    largest = roofline.bound(adds)
     return Estimate(
         time_s=plain(time),
         low_s=plain(maximum(time * low, floor_s)),
@@ -226,15 +137,31 @@ def _estimate(
         family=family.name,
         calibration=known.calibration,
         regime=_named(REGIMES, code),
-        limiter=largest.limiter,
+        limiter=limiter_of(adds),
+        # Terms are in the order of reading; of two equal ones the first is named.
+        largest_term=roofline.bound(adds).limiter,
         basis=basis,
     )
 
 
-def regime_code(adds: Mapping[str, Number], time_s: Number) -> NDArray[np.intp] | int:
+def limiter_of(adds: Mapping[Term, Number]) -> Text:
+    """Return the limiter whose terms add up to the most; terms of no single resource count for none.
+
+    >>> from perfmodel.prediction.latency.terms import CONTENTION, HBM, MATH, TILE_WASTE
+    >>> limiter_of({MATH: 2.0, TILE_WASTE: 2.0, HBM: 3.0, CONTENTION: 9.0})
+    'compute'
+    """
+    sums: dict[Limiter, Number] = {}
+    for term, time in adds.items():
+        if term.limiter is not Limiter.UNKNOWN:
+            sums[term.limiter] = sums[term.limiter] + time if term.limiter in sums else time
+    return roofline.bound(sums).limiter if sums else Limiter.UNKNOWN
+
+
+def regime_code(adds: Mapping[Term, Number], time_s: Number) -> NDArray[np.intp] | int:
     """Return the regime of each point as an index into `REGIMES`.
 
-    Launch-bound where starting the kernel, or the host, is over half of the time; else large from 0.1 ms.
+    Launch-bound if starting the kernel, or the host, takes over half of the time; otherwise large from 0.1 ms.
     """
     starting = sum((adds[name] for name in _STARTING if name in adds), start=0.0)
     code: NDArray[np.intp] | int = where(starting > 0.5 * time_s, 0, where(time_s < LARGE_S, 1, 2))
@@ -249,34 +176,30 @@ def _interval(intervals: Mapping[str, tuple[float, float]], code: NDArray[np.int
     return low[code], high[code]
 
 
-_STATES = {
-    "calibrated": "constants of this machine",
-    "same generation": "defaults of its generation",
-    "never seen": "defaults from other generations",
-}
-
-
 def _named(names: tuple[str, ...], code: NDArray[np.intp] | int) -> Text:
     return names[int(code)] if np.ndim(code) == 0 else np.asarray(names)[code]
 
 
-def _merged(mask: np.ndarray, first: Estimate, second: Estimate) -> Estimate:
-    """Return the points of ``first`` where the mask holds and those of ``second`` elsewhere."""
+def _merged(first: tuple[np.ndarray, Estimate], second: tuple[np.ndarray, Estimate]) -> tuple[np.ndarray, Estimate]:
+    """Return two families' estimates as one: the points of the first where its mask holds, else those of the second."""
+    mask, one = first
+    other_mask, other = second
 
     def pick(a: Number | Text, b: Number | Text) -> np.ndarray:
         return np.where(mask, a, b)
 
-    def terms(a: Mapping[str, Number], b: Mapping[str, Number]) -> dict[str, Number]:
+    def terms(a: Mapping[Term, Number], b: Mapping[Term, Number]) -> dict[Term, Number]:
         return {name: pick(a.get(name, 0.0), b.get(name, 0.0)) for name in (*a, *(n for n in b if n not in a))}
 
-    return Estimate(
-        time_s=pick(first.time_s, second.time_s),
-        low_s=pick(first.low_s, second.low_s),
-        high_s=pick(first.high_s, second.high_s),
-        terms=Terms(terms(first.terms.adds, second.terms.adds), terms(first.terms.alone, second.terms.alone)),
-        family=pick(first.family, second.family),
-        calibration=pick(first.calibration, second.calibration),
-        regime=pick(first.regime, second.regime),
-        limiter=pick(first.limiter, second.limiter),
-        basis="; ".join((first.basis, second.basis)),
+    return mask | other_mask, Estimate(
+        time_s=pick(one.time_s, other.time_s),
+        low_s=pick(one.low_s, other.low_s),
+        high_s=pick(one.high_s, other.high_s),
+        terms=Terms(terms(one.terms.adds, other.terms.adds), terms(one.terms.alone, other.terms.alone)),
+        family=pick(one.family, other.family),
+        calibration=pick(one.calibration, other.calibration),
+        regime=pick(one.regime, other.regime),
+        limiter=pick(one.limiter, other.limiter),
+        largest_term=pick(one.largest_term, other.largest_term),
+        basis="; ".join((one.basis, other.basis)),
     )

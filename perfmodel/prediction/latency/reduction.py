@@ -11,21 +11,27 @@ from typing import cast
 
 import numpy as np
 
+from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.reduction import Reduction
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.elementwise import ETA, FEED, FILL, LAUNCH, stream_times
-from perfmodel.prediction.latency.family import Family, Terms, Values
+from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START, stream_times
+from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, WAVES, Term, Terms
 
-CONSTANTS = (ETA, LAUNCH, FEED, FILL)
+SERVES = {"reduction": ("reduction",)}
 
-#: values that a block of 512 threads takes at least, 16 a thread; it shares what it has left with other rows
+CONSTANTS = (ETA, START, FEED, FILL)
+#: idle SMs cost bandwidth here, not arithmetic
+IDLE = Term(WAVES, Limiter.HBM, "bandwidth that the busy SMs alone cannot draw")
+
+#: values that a block of 512 threads takes at least, 16 for each thread; it shares what it has left with other rows
 BLOCK_VALUES = 512.0 * 16.0
-#: values of a row, 256 a thread, from which on several blocks share it, each with `BLOCK_VALUES`
+#: values of a row, 256 for each thread, from which on several blocks share it, each with `BLOCK_VALUES`
 SPLIT_VALUES = 512.0 * 256.0
-#: over its fair share of the bandwidth, what one SM can draw: fewer than SM / 2.5 blocks cannot saturate the memory
+#: what one SM can draw over its fair share of the bandwidth: fewer than SM / 2.5 blocks cannot saturate the memory
 DRAW = 2.5
 
 
@@ -37,13 +43,14 @@ def busy_share(rows: Number, cols: Number, machine: Machine) -> Number:
     return busy
 
 
-def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = launch + (dram + l2) / busy [s]; what idle SMs cost is "wave quantisation"."""
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = launch + (hbm + l2) / busy [s]; the cost of idle SMs is "wave quantisation"."""
     work = op.work()
-    dram, l2 = stream_times(work.bytes, work.working_set_bytes, machine, c, conditions)
+    hbm, l2 = stream_times(work.bytes, work.working_set_bytes, machine, c, conditions)
     busy = busy_share(cast(Reduction, op).rows, cast(Reduction, op).cols, machine)
-    idle = (dram + l2) * (1.0 / busy - 1.0)
-    return Terms({"dram": dram, "l2": l2, "wave quantisation": idle, "launch": c["launch"]}, {"dram": dram, "l2": l2})
+    idle = (hbm + l2) * (1.0 / busy - 1.0)
+    return Terms({HBM: hbm, L2: l2, IDLE: idle, LAUNCH: c["launch"]}, {HBM: hbm, L2: l2})
 
 
-FAMILY = Family("reduction", CONSTANTS, terms)
+FAMILY = Family("reduction", CONSTANTS, formula, (HBM, L2, IDLE, LAUNCH), streams=True)
+FAMILIES = (FAMILY,)

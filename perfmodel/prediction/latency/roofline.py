@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from perfmodel.core import roofline
-from perfmodel.core.hardware import MAIN_MEMORY, Hardware, Peak
-from perfmodel.core.work import Work
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.roofline import bound
+from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import (
     ASSUMED_BANDWIDTH,
@@ -20,45 +20,59 @@ from perfmodel.prediction.ceilings import (
     link_traffic,
     sustained_ceilings,
 )
-from perfmodel.prediction.latency.family import Family, Terms
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, Terms, ceiling_term
+
+#: no operator by name: the family is for those that no other one serves
+SERVES: dict[str, tuple[str, ...]] = {"roofline": ()}
 
 
-def family(op: Operator, hardware: Hardware, peak: Peak | None, work: Work) -> tuple[Family, str]:
-    """Return the family of one operator on one machine, and from which figures its time is made.
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = launch overhead + max over ceilings of (work / sustained rate).
 
-    The time is t = launch overhead + max over ceilings of (work / sustained rate).
-
-    The roofline with what good kernels reach in place of the datasheet, plus the cost of starting a kernel. In
-    place of a figure that the spec lacks stands the median share of the machines that were measured. It knows
-    nothing of tiles, waves or caches.
+    This is the roofline with rates that good kernels reach instead of the datasheet's, and the cost of starting a
+    kernel. Where the specification lacks a figure, the median share of the measured machines takes its place. Tiles,
+    waves and caches are not in it.
     """
-    links = link_traffic(op, hardware)
-    ceilings = sustained_ceilings(hardware, peak, links, pinned=getattr(op, "pinned", True))
-    times = ceiling_times(work, ceilings, links)
-    slowest = roofline.bound(times)
+    _, times = _times(op, machine)
+    slowest = bound(times)
     adds = {
-        _TERMS.get(name, name): np.where(slowest.limiter_code == index, slowest.time_s, 0.0)
+        ceiling_term(name): np.where(slowest.limiter_code == index, slowest.time_s, 0.0)
         for index, name in enumerate(slowest.names)
     }
-    terms = Terms({**adds, "launch": launch_time(hardware)}, {_TERMS.get(name, name): t for name, t in times.items()})
-    figures = [*dict.fromkeys(np.ravel(slowest.limiter).tolist()), "launch"]
-    return Family("roofline", (), lambda *_: terms), _figures(figures, ceilings)
+    alone = {ceiling_term(name): time for name, time in times.items()}
+    return Terms({**adds, LAUNCH: launch_time(_hardware(machine))}, alone)
 
 
-def _figures(names: Sequence[str], ceilings: Ceilings) -> str:
-    """Say which figures set the prediction: sustained ones, assumed ones, or a link's datasheet."""
+def basis(op: Operator, machine: Machine) -> str:
+    """Return which figures set the prediction: sustained ones, assumed ones, or a link's datasheet."""
+    ceilings, times = _times(op, machine)
+    names = [*dict.fromkeys(np.ravel(bound(times).limiter).tolist()), "launch"]
     shares = dict.fromkeys(ceilings.memory, f"{ASSUMED_BANDWIDTH:.0%} of datasheet ")
     shares["compute"] = f"{ASSUMED_COMPUTE:.0%} of datasheet "
     shares["launch"] = f"{ASSUMED_LAUNCH_S * 1e6:.1f} us of "
-    said = [name for name in names if name in ceilings.sustained]
-    assumed = [f"{shares[name]}{name}" for name in names if name not in said and name in shares]
-    sheet = [name for name in names if name not in said and name not in shares]
-    parts = (("sustained", said), ("assumed", assumed), ("datasheet", sheet))
+    measured = [name for name in names if name in ceilings.sustained]
+    assumed = [f"{shares[name]}{name}" for name in names if name not in measured and name in shares]
+    sheet = [name for name in names if name not in measured and name not in shares]
+    parts = (("sustained", measured), ("assumed", assumed), ("datasheet", sheet))
     return ", ".join(f"{word} {' + '.join(names)}" for word, names in parts if names)
 
 
-#: what the closed forms call these ceilings
-_TERMS = {"compute": "math", **dict.fromkeys(MAIN_MEMORY, "dram")}
+def _times(op: Operator, machine: Machine) -> tuple[Ceilings, Mapping[str, Number]]:
+    """Return the sustained ceilings, and the time that each alone would take [s]."""
+    hardware = _hardware(machine)
+    links = link_traffic(op, hardware)
+    ceilings = sustained_ceilings(hardware, machine.peak, links, pinned=getattr(op, "pinned", True))
+    return ceilings, ceiling_times(op.work(), ceilings, links)
 
-#: the constants are the specification's ``[sustained]`` and ``[launch]``; only the host's are fitted
-FAMILY = Family("roofline", (), lambda *_: Terms({}))
+
+def _hardware(machine: Machine) -> Hardware:
+    assert machine.hardware is not None, "the roofline needs all ceilings: build the machine with Machine.of"
+    return machine.hardware
+
+
+#: the constants are the specification's ``[sustained]`` and ``[launch]``; only those of the host are fitted
+FAMILY = Family("roofline", (), formula, (*CEILING_TERMS, LAUNCH), basis=basis)
+FAMILIES = (FAMILY,)

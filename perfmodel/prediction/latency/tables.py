@@ -1,7 +1,7 @@
 """``[latency.FAMILY]`` tables: their shape, their check against the family, and the shipped defaults.
 
 A specification file holds the constants of its own machine. ``hardware_specs/defaults/`` holds those for machines
-that nobody calibrated: one file per generation, and ``generic.toml`` for any other.
+that nobody calibrated: one file for each generation, product line and vendor, and ``generic.toml`` for any other.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
 from perfmodel.files import read_document, shipped_folder
-from perfmodel.prediction.latency.families import family, family_names
+from perfmodel.prediction.latency.families import family, family_names, has_family
 from perfmodel.prediction.latency.family import Constant
 
 Quantity = str | float
 
 
 class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
-    """``[latency.FAMILY]`` as it is written: times with their unit ("2.4 us"), shares as plain numbers."""
+    """``[latency.FAMILY]`` as it stands in a file: times with their unit ("2.4 us"), shares as plain numbers."""
 
     constants: dict[str, Quantity] = {}
     library: dict[str, dict[str, Quantity]] = {}
@@ -39,30 +39,30 @@ class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LazyTables(Mapping[str, LatencyTable]):
-    """The tables of one file in SI units, each checked and converted when it is first asked for.
+    """The tables of one file in SI units, each checked and converted when it is first used.
 
     A prediction needs one family of a dozen, and checking a table loads its family's module.
 
     Raises
     ------
     InputFileError
-        When made, for an unknown family; for a table, when it is first asked for, as `to_tables`.
+        On construction, for an unknown family; on the first use of a table, as `to_tables`.
     """
 
     def __init__(self, specs: Mapping[str, LatencySpec], place: str) -> None:
         self._specs, self._place = specs, place
-        self._made: dict[str, LatencyTable] = {}
+        self._converted: dict[str, LatencyTable] = {}
         for name in specs:
-            if name not in family_names():
+            if not has_family(name):
                 raise unknown_name(
                     "latency family", name, family_names(), place=f"{place}: latency.{name}", kind=InputFileError
                 )
 
     def __getitem__(self, name: str) -> LatencyTable:
         """Return the table of a family."""
-        if name not in self._made:
-            self._made[name] = _table(name, self._specs[name], f"{self._place}: latency.{name}")
-        return self._made[name]
+        if name not in self._converted:
+            self._converted[name] = _table(name, self._specs[name], f"{self._place}: latency.{name}")
+        return self._converted[name]
 
     def __contains__(self, name: object) -> bool:
         """Whether a family has a table; none is converted for it."""
@@ -83,8 +83,8 @@ def to_tables(specs: Mapping[str, LatencySpec], place: str) -> Mapping[str, Late
     Raises
     ------
     InputFileError
-        For an unknown family or constant, a value outside of what physics allows, or an interval that does not
-        hold 1.
+        For an unknown family or constant, a value that physics does not allow, or an interval that does not contain
+        1.
     """
     return MappingProxyType(dict(LazyTables(specs, place)))
 
@@ -107,12 +107,12 @@ def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
 
 
 def _constants(values: Mapping[str, Quantity], known: Mapping[str, Constant], place: str) -> Mapping[str, float]:
-    made = {}
+    converted = {}
     for name, value in values.items():
         if name not in known:
             raise unknown_name("constant", name, known, place=place, kind=InputFileError)
-        made[name] = _value(known[name], value, f"{place}.{name}")
-    return MappingProxyType(made)
+        converted[name] = _value(known[name], value, f"{place}.{name}")
+    return MappingProxyType(converted)
 
 
 def _value(constant: Constant, written: Quantity, place: str) -> float:
@@ -126,7 +126,7 @@ def _value(constant: Constant, written: Quantity, place: str) -> float:
         raise InputFileError(f"{written!r} has no unit.", place=place, remedy=f'Write "{1e6 * written:g} us".')
     if not constant.low <= value <= constant.high:
         raise InputFileError(
-            f"{written!r} is outside of {constant.low:g} to {constant.high:g} {constant.unit}".rstrip() + ".",
+            f"{written!r} is outside {constant.low:g} to {constant.high:g} {constant.unit}".rstrip() + ".",
             place=place,
             remedy=f"It is the {constant.meaning}.",
         )
@@ -139,7 +139,7 @@ def _intervals(written: Mapping[str, tuple[float, float]], place: str) -> Mappin
             raise unknown_name("regime", regime, REGIMES, place=place, kind=InputFileError)
         if not 0 < low <= 1 <= high:
             raise InputFileError(
-                f"[{low:g}, {high:g}] does not hold 1.",
+                f"[{low:g}, {high:g}] does not contain 1.",
                 place=f"{place}.{regime}",
                 remedy="It is the 10 % and the 90 % quantile of measured / predicted.",
             )
@@ -147,7 +147,7 @@ def _intervals(written: Mapping[str, tuple[float, float]], place: str) -> Mappin
 
 
 def latency_specs(tables: Mapping[str, LatencyTable]) -> dict[str, LatencySpec]:
-    """Return tables as they are written in a file; `to_tables` reads them back, rounded to four digits."""
+    """Return tables as they stand in a file; `to_tables` reads them back, rounded to four digits."""
     return {name: _spec(name, table) for name, table in tables.items()}
 
 
@@ -169,12 +169,12 @@ def _spec(name: str, table: LatencyTable) -> LatencySpec:
 
 
 def _written(value: float, unit: str) -> Quantity:
-    """Return a constant with the four digits that a fit can tell."""
+    """Return a constant with four digits, more than a fit determines."""
     return f"{1e6 * value:.4g} us" if unit == "s" else float(f"{value:.4g}")
 
 
 def read_latency_tables(path: str | os.PathLike[str]) -> Mapping[str, LatencyTable]:
-    """Return the tables of a file of defaults; each is checked when it is first asked for.
+    """Return the tables of a file of defaults; each is checked when it is first used.
 
     Raises
     ------
@@ -192,12 +192,12 @@ def read_latency_tables(path: str | os.PathLike[str]) -> Mapping[str, LatencyTab
 
 @functools.cache
 def default_tables(name: str) -> Mapping[str, LatencyTable]:
-    """Return the shipped defaults of a generation, or those of "generic"; none for a generation without a file."""
+    """Return the shipped defaults with this name, as of a generation or "generic"; none if there is no such file."""
     path = _default_files().get(name)
     return MappingProxyType({}) if path is None else read_latency_tables(path)
 
 
 @functools.cache
 def _default_files() -> dict[str, Path]:
-    """Return the shipped files of defaults by what they are the defaults of."""
+    """Return the shipped files of defaults by their names."""
     return {path.stem: path for path in (shipped_folder() / "defaults").glob("*.toml")}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.core.hardware import Kernels
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.ceilings import resolve_peak
@@ -25,7 +26,7 @@ from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.measurements import read_measurements
 
 #: 100 SMs at 1 GHz with 4096 FLOP a clock each, 10 TB/s, no L2
-ROUND = Machine("hopper", 100.0, 1e9, 409.6e12, "tensor", "bf16", 1e13, 1e13, 0.0, np.inf)
+ROUND = Machine(100.0, 1e9, 409.6e12, "tensor", "bf16", 1e13, 1e13, 0.0, np.inf, matrix_instruction="wgmma")
 FLASH, TRTLLM = Conditions(), Conditions(library="trtllm")
 PREFILL_VALUES = {"launch": 10e-6, "math": 0.5, "block": 1000.0, "token": 10.0, "kv": 1.0}
 DECODE_VALUES = {"launch": 10e-6, "eta": 0.8, "block": 1000.0, "l2": 2.0, "token": 100.0, "split": 1e-6}
@@ -36,7 +37,7 @@ def default(family: Family) -> Values:
 
 
 def seconds(family: Family, op: Attention, machine: Machine = ROUND, conditions: Conditions = FLASH) -> float:
-    return float(np.asarray(family.terms(op, machine, default(family), conditions).time_s))
+    return float(np.asarray(family.formula(op, machine, default(family), conditions).time_s))
 
 
 def causal(**sizes: object) -> Attention:
@@ -47,7 +48,7 @@ def causal(**sizes: object) -> Attention:
 
 
 def test_a_prefill_by_hand() -> None:
-    got = PREFILL.terms(causal(heads=100, seq_q=256), ROUND, PREFILL_VALUES, FLASH)
+    got = PREFILL.formula(causal(heads=100, seq_q=256), ROUND, PREFILL_VALUES, FLASH)
     # a pair of one query and one key: 4 128 / (0.5 4096) = 0.25 cycles of products, 1 / 16 of exponentials
     # pairs = 256 257 / 2 = 32,896 a head, of 100 heads, over 100 SMs at 1 GHz
     assert got.adds["math"] == pytest.approx(32896 * 0.25e-9)
@@ -60,7 +61,7 @@ def test_a_prefill_by_hand() -> None:
     assert got.adds["wave quantisation"] == pytest.approx((run - 17.4) * 1e-6)
     # Q, K, V and O of 6.5536 MB each at 8.5 TB/s
     dram = 4 * 6.5536 / 8.5
-    assert got.alone["dram"] == pytest.approx(dram * 1e-6)
+    assert got.alone["hbm"] == pytest.approx(dram * 1e-6)
     assert got.adds["contention"] == pytest.approx(((run**4 + dram**4) ** 0.25 - run) * 1e-6)
     # 256 tokens of 100 heads at 10 cycles = 2.56 us; K and V read and written = 26.2 MB, as much as `dram`
     assert got.adds["rope and kv write"] == pytest.approx(np.hypot(2.56, dram) * 1e-6)
@@ -70,7 +71,7 @@ def test_a_prefill_by_hand() -> None:
 
 def test_a_long_prefill_comes_near_its_share_of_the_peak() -> None:
     op = causal(heads=64, seq_q=65536)
-    got = PREFILL.terms(op, ROUND, PREFILL_VALUES, FLASH)
+    got = PREFILL.formula(op, ROUND, PREFILL_VALUES, FLASH)
     # products at half of the peak, and exponentials that add 0.0625 / 0.25 = a quarter
     limit = op.flop() / (0.5 * 409.6e12) * 1.25
     assert 1.0 < got.time_s / limit < 1.03
@@ -79,10 +80,10 @@ def test_a_long_prefill_comes_near_its_share_of_the_peak() -> None:
 def test_queries_of_a_group_share_a_block_unless_the_library_keeps_heads_apart() -> None:
     grouped, apart = causal(heads=4096, kv_heads=128, seq_q=4), causal(heads=4096, seq_q=4)
     # 32 heads of 4 queries fill one block of 128 rows
-    setup = [PREFILL.terms(op, ROUND, PREFILL_VALUES, FLASH).adds["block setup"] for op in (grouped, apart)]
+    setup = [PREFILL.formula(op, ROUND, PREFILL_VALUES, FLASH).adds["block setup"] for op in (grouped, apart)]
     assert setup[1] == pytest.approx(32 * setup[0])
     assert not tiling(ROUND, "trtllm").packed
-    assert not tiling(replace(ROUND, generation="blackwell"), "").packed
+    assert not tiling(replace(ROUND, matrix_instruction="tcgen05"), "").packed
 
 
 def test_a_window_costs_what_it_lets_see() -> None:
@@ -104,12 +105,12 @@ def test_eight_bit_products_run_at_the_rate_that_the_generation_has() -> None:
     sixteen = causal(heads=64, seq_q=16384)
     mixed = Attention(dtype="bf16", kv_dtype="fp8", heads=64, seq_q=16384, head_dim=128, causal=True)
 
-    def math(op: Attention, generation: str) -> float:
-        machine = replace(ROUND, generation=generation)
-        return float(PREFILL.terms(op, machine, PREFILL_VALUES, FLASH).adds["math"])
+    def math(op: Attention, instruction: str) -> float:
+        machine = replace(ROUND, matrix_instruction=instruction)
+        return float(PREFILL.formula(op, machine, PREFILL_VALUES, FLASH).adds["math"])
 
-    assert math(mixed, "hopper") == pytest.approx(math(sixteen, "hopper") / (2 * EIGHT_BIT))
-    assert math(mixed, "blackwell") == math(sixteen, "blackwell")
+    assert math(mixed, "wgmma") == pytest.approx(math(sixteen, "wgmma") / (2 * EIGHT_BIT))
+    assert math(mixed, "tcgen05") == math(sixteen, "tcgen05")
 
 
 # ---- one query
@@ -117,10 +118,10 @@ def test_eight_bit_products_run_at_the_rate_that_the_generation_has() -> None:
 
 def test_a_decode_by_hand() -> None:
     op = causal(batch=10, heads=40, kv_heads=10, seq_q=1, seq_kv=1024)
-    got = DECODE.terms(op, replace(ROUND, bandwidth_bytes_per_s=1e12), DECODE_VALUES, FLASH)
+    got = DECODE.formula(op, replace(ROUND, bandwidth_bytes_per_s=1e12), DECODE_VALUES, FLASH)
     # K and V: 2 10 10 1024 128 2 B = 52.43 MB; Q and O: 2 10 40 128 2 B = 0.2048 MB; at 0.8 TB/s
     dram = (52.4288 + 0.2048) / 0.8
-    assert got.adds["dram"] == pytest.approx(dram * 1e-6)
+    assert got.adds["hbm"] == pytest.approx(dram * 1e-6)
     # 100 blocks on 100 SMs, not split; a step of 128 keys is 128 128 4 128 / (0.8 4096) = 2560 cycles, of 8 steps
     assert TILE_MATH == 0.8
     busy, latency = 1.0 + 8 * 2.56, 7 * 2.56
@@ -136,7 +137,7 @@ def test_a_decode_by_hand() -> None:
 
 def test_few_sequences_split_their_keys_over_the_sms() -> None:
     op = causal(batch=1, heads=8, kv_heads=2, seq_q=1, seq_kv=65536)
-    got = DECODE.terms(op, ROUND, DECODE_VALUES, FLASH)
+    got = DECODE.formula(op, ROUND, DECODE_VALUES, FLASH)
     # 2 blocks on 100 SMs: 50 parts each, joined in log2 50 steps of 1 us
     assert got.adds["split-k"] == pytest.approx(np.log2(50) * 1e-6)
     # a part has 65536 / 50 / 128 = 10.24 steps of 2560 cycles, the first of them in the block
@@ -147,20 +148,22 @@ def test_a_long_decode_streams_the_cache() -> None:
     op = causal(batch=256, heads=64, kv_heads=8, seq_q=1, seq_kv=16384)
     slow = replace(ROUND, bandwidth_bytes_per_s=1e12)
     stream = op.work().bytes / 0.8e12
-    assert DECODE.terms(op, slow, DECODE_VALUES, FLASH).time_s == pytest.approx(stream, rel=0.01)
+    assert DECODE.formula(op, slow, DECODE_VALUES, FLASH).time_s == pytest.approx(stream, rel=0.01)
 
 
 def test_a_cache_that_fits_l2_streams_at_its_speed_when_used_again() -> None:
     op = causal(batch=10, heads=40, kv_heads=10, seq_q=1, seq_kv=1024)
     machine = replace(ROUND, l2_bytes=1e8)
-    cold, warm = (DECODE.terms(op, machine, DECODE_VALUES, Conditions(cache=c)).alone["dram"] for c in ("cold", "warm"))
+    cold, warm = (
+        DECODE.formula(op, machine, DECODE_VALUES, Conditions(cache=c)).alone["hbm"] for c in ("cold", "warm")
+    )
     assert warm == pytest.approx(cold / 2)
 
 
 def test_a_kernel_of_single_heads_pays_for_every_head_of_the_group() -> None:
-    blackwell = replace(ROUND, generation="blackwell")
+    blackwell = replace(ROUND, matrix_instruction="tcgen05")
     one, eight = (
-        DECODE.terms(
+        DECODE.formula(
             causal(batch=64, heads=8 * g, kv_heads=8, seq_q=1, seq_kv=4096), blackwell, DECODE_VALUES, TRTLLM
         ).alone["math"]
         for g in (1, 8)
@@ -168,7 +171,7 @@ def test_a_kernel_of_single_heads_pays_for_every_head_of_the_group() -> None:
     assert eight == pytest.approx(8 * one)
     # on Hopper one block serves a group of up to 32
     two, many = (
-        DECODE.terms(causal(batch=64, heads=8 * g, kv_heads=8, seq_q=1, seq_kv=2), ROUND, DECODE_VALUES, TRTLLM)
+        DECODE.formula(causal(batch=64, heads=8 * g, kv_heads=8, seq_q=1, seq_kv=2), ROUND, DECODE_VALUES, TRTLLM)
         for g in (2, 16)
     )
     assert two.alone["math"] == many.alone["math"]
@@ -178,7 +181,7 @@ def test_a_kernel_of_single_heads_splits_keys_over_half_of_the_sms() -> None:
     # 10 heads of 64 columns on 100 SMs: 5 parts each, of 20 x 64 lane-cycles a key on 128 lanes: 10 cycles. 1e6 keys
     # are 2e5 a part, 2e6 cycles at 1 GHz, and 50 blocks run at once
     op = causal(batch=1, heads=10, kv_heads=10, head_dim=64, seq_q=1, seq_kv=10**6)
-    got = DECODE.terms(op, replace(ROUND, generation="blackwell"), DECODE_VALUES, TRTLLM)
+    got = DECODE.formula(op, replace(ROUND, matrix_instruction="tcgen05"), DECODE_VALUES, TRTLLM)
     assert got.alone["latency"] == pytest.approx(2e-3)
     assert got.adds["split-k"] == pytest.approx(np.log2(5) * 1e-6)
 
@@ -197,7 +200,8 @@ FAMILIES = pytest.mark.parametrize("family", [PREFILL, DECODE], ids=lambda famil
     more=st.integers(0, 5000),
     window=st.sampled_from([0, 128, 1024]),
     library=st.sampled_from(["", "trtllm"]),
-    generation=st.sampled_from(["hopper", "blackwell", "ada", "ampere-8.0", "volta"]),
+    instruction=st.sampled_from(["wgmma", "tcgen05", "mma.sync"]),
+    widens=st.booleans(),
 )
 def test_scalar_and_array_agree_and_no_term_is_negative(
     family: Family,
@@ -208,14 +212,16 @@ def test_scalar_and_array_agree_and_no_term_is_negative(
     more: int,
     window: int,
     library: str,
-    generation: str,
+    instruction: str,
+    widens: bool,
 ) -> None:
-    machine = replace(ROUND, generation=generation, l2_bytes=5e7)
+    kernels = Kernels(widens_fp8_keys=widens)
+    machine = replace(ROUND, matrix_instruction=instruction, kernels=kernels, l2_bytes=5e7)
     sizes = {"batch": batch, "kv_heads": kv_heads, "heads": kv_heads * group, "seq_q": seq_q, "seq_kv": seq_q + more}
     conditions = Conditions(cache="warm", library=library)
-    one = family.terms(causal(**sizes, window=window), machine, default(family), conditions)
+    one = family.formula(causal(**sizes, window=window), machine, default(family), conditions)
     arrays = {name: np.array([float(size), 2.0 * size]) for name, size in sizes.items()}
-    two = family.terms(causal(**arrays, window=window), machine, default(family), conditions)
+    two = family.formula(causal(**arrays, window=window), machine, default(family), conditions)
     assert np.asarray(two.time_s)[0] == pytest.approx(float(np.asarray(one.time_s)), rel=1e-12)
     for value in (*two.adds.values(), *one.adds.values()):
         assert np.all(np.asarray(value) >= -1e-15)

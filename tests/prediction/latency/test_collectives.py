@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.accuracy.measured import shape_hash
+from perfmodel.core.hardware import Link
 from perfmodel.operators import load_operator
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
@@ -31,16 +32,21 @@ VALUES = {
 }  # fmt: skip
 
 
-def machine(links: Mapping[str, float]) -> Machine:
-    """100 SMs at the clock for which starts are stated."""
-    return Machine("round", 100.0, CLOCK_HZ, 1e13, "vector", "bf16", 1e13, 1e12, 0.0, np.inf, links)
+def machine(rates: Mapping[str, float], reduces: bool = False) -> Machine:
+    """100 SMs at the clock for which starts are stated; a switch may reduce."""
+    links = {name: Link(name, rate, reduces) for name, rate in rates.items()}
+    return Machine(100.0, CLOCK_HZ, 1e13, "vector", "bf16", 1e13, 1e12, 0.0, np.inf, links)
 
 
-NVLINK, SWITCH, PCIE = machine({"pcie": 30e9, "nvlink": 300e9}), machine({"nvlink": 450e9}), machine({"pcie": 30e9})
+NVLINK, SWITCH, PCIE = (
+    machine({"pcie": 30e9, "nvlink": 300e9}),
+    machine({"nvlink": 450e9}, reduces=True),
+    machine({"pcie": 30e9}),
+)
 
 
 def adds(op: Operator, on: Machine, conditions: Conditions = NCCL) -> dict[str, float]:
-    got = FAMILIES[op.op].terms(op, on, VALUES, conditions).adds
+    got = FAMILIES[op.op].formula(op, on, VALUES, conditions).adds
     return {name: float(np.asarray(value)) for name, value in got.items()}
 
 
@@ -55,7 +61,7 @@ def test_a_small_message_by_hand() -> None:
     assert got["synchronisation"] == pytest.approx(1.25 * 3 * 1e-6)
     assert got["nvlink"] == pytest.approx(12288 / 75e9)
     assert got["contention"] == 0
-    assert got["dram"] == pytest.approx(4096 / (4 * 100 * CLOCK_HZ))  # its own part, 4 B a clock and SM
+    assert got["hbm"] == pytest.approx(4096 / (4 * 100 * CLOCK_HZ))  # its own part, 4 B a clock and SM
 
 
 def test_a_large_message_by_hand() -> None:
@@ -128,7 +134,7 @@ def test_starts_are_clocks_over_nvlink_and_times_over_pcie() -> None:
 def test_one_gpu_alone_only_starts_and_copies(name: str) -> None:
     got = adds(load_operator(name)(bytes=10**9, num_gpus=1, dtype="bf16"), SWITCH)
     assert got["nvlink"] == got["synchronisation"] == got["contention"] == 0
-    assert got["dram"] == pytest.approx(1e9 / (4 * 100 * CLOCK_HZ))
+    assert got["hbm"] == pytest.approx(1e9 / (4 * 100 * CLOCK_HZ))
 
 
 def test_a_machine_without_links_has_no_time() -> None:
@@ -145,7 +151,7 @@ def test_scalar_equals_array_and_no_term_is_negative(
     name: str, shapes: list[tuple[int, int]], conditions: Conditions, on: Machine
 ) -> None:
     sizes, gpus = (np.array(axis) for axis in zip(*shapes, strict=True))
-    together = FAMILIES[name].terms(
+    together = FAMILIES[name].formula(
         load_operator(name)(bytes=sizes, num_gpus=gpus, dtype="bf16"), on, VALUES, conditions
     )
     assert all(np.all(np.asarray(part) >= 0) for part in together.adds.values())

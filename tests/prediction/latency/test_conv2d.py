@@ -18,19 +18,19 @@ from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.conv2d import FAMILY
-from perfmodel.prediction.latency.family import Terms
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import Terms
 from perfmodel.records.measurements import read_measurements
 
 #: 10 SMs at 1 GHz with 100 FLOP a clock each, 1 TB/s, no L2 cache
-ROUND = Machine("volta", 10.0, 1e9, 1e12, "vector", "fp32", 1e12, 1e12, 0.0, np.inf)
+ROUND = Machine(10.0, 1e9, 1e12, "vector", "fp32", 1e12, 1e12, 0.0, np.inf)
 TENSOR = replace(ROUND, engine="tensor", dtype="fp16", peak_flop_per_s=8e12)
 VALUES = {"math": 0.5, "fused": 0.8, "eta": 0.5, "launch": 2e-6, "host": 30e-6, "hidden": 10e-6}
 THREE: dict[str, Any] = {"r": 3, "s": 3, "padding": 1}
 
 
 def terms(op: Conv2d, on: Machine = ROUND, **other: float) -> Terms:
-    return FAMILY.terms(op, on, {**VALUES, **other}, Conditions())
+    return FAMILY.formula(op, on, {**VALUES, **other}, Conditions())
 
 
 def seconds(op: Conv2d, on: Machine = ROUND) -> float:

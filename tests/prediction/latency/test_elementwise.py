@@ -15,13 +15,14 @@ from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.elementwise import FAMILY, calls, held_share
+from perfmodel.prediction.latency.elementwise import FAMILY, call_cost
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import surviving_share
 from perfmodel.records.measurements import read_measurements
 
 #: 100 SMs at 1 GHz, 128 lanes each (25.6 TFLOP/s), 1 TB/s, L2 of 10 MB
-ROUND = Machine("volta", 100.0, 1e9, 25.6e12, "vector", "fp32", 25.6e12, 1e12, 1e7, np.inf)
+ROUND = Machine(100.0, 1e9, 25.6e12, "vector", "fp32", 25.6e12, 1e12, 1e7, np.inf)
 VALUES = {
     "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.6, "write": 1.5, "pow": 128.0, "wrapped": 1.2,
     "host": 30e-6, "hidden": 10e-6,
@@ -37,8 +38,8 @@ def default(family: Family) -> Values:
 
 def test_a_long_stream_by_hand() -> None:
     # add of 1e8 fp32: reads 800 MB, writes 400 MB that cost 1.5 times as much: 1.4 GB at 0.8 TB/s = 1.75 ms
-    got = FAMILY.terms(Elementwise(numel=10**8), ROUND, VALUES, COLD)
-    assert got.adds["dram"] == pytest.approx(1.75e-3)
+    got = FAMILY.formula(Elementwise(numel=10**8), ROUND, VALUES, COLD)
+    assert got.adds["hbm"] == pytest.approx(1.75e-3)
     # 1e8 operations on 12,800 lanes of 1 GHz: 7.8 us, nothing beside the stream
     assert got.alone["math"] == pytest.approx(7.8125e-6)
     assert got.time_s == pytest.approx(1.75e-3 + 2e-6)
@@ -46,36 +47,36 @@ def test_a_long_stream_by_hand() -> None:
 
 def test_pow_is_bound_by_arithmetic_by_hand() -> None:
     # 1e8 x 128 cycles / (12,800 lanes x 1 GHz) = 1 ms; with a scalar 400 MB + 1.5 x 400 MB at 0.8 TB/s = 1.25 ms
-    got = FAMILY.terms(Elementwise(numel=10**8, kind="pow", num_inputs=1), ROUND, VALUES, COLD)
+    got = FAMILY.formula(Elementwise(numel=10**8, kind="pow", num_inputs=1), ROUND, VALUES, COLD)
     assert got.time_s == pytest.approx((1.0**6 + 1.25**6) ** (1 / 6) * 1e-3 + 2e-6)
-    slow = FAMILY.terms(Elementwise(numel=10**8, kind="pow"), ROUND, {**VALUES, "pow": 1280.0}, COLD)
+    slow = FAMILY.formula(Elementwise(numel=10**8, kind="pow"), ROUND, {**VALUES, "pow": 1280.0}, COLD)
     assert slow.adds["math"] == pytest.approx(10e-3)
-    assert slow.adds["dram"] == 0.0
+    assert slow.adds["hbm"] == 0.0
 
 
 def test_pow_has_no_packed_instruction() -> None:
     # the peak of CDNA 2 counts two results an instruction: half of the lanes, twice the time of arithmetic
-    packed = replace(ROUND, generation="cdna-2")
-    plain, half = (FAMILY.terms(Elementwise(numel=10**8, kind="pow"), on, VALUES, COLD) for on in (ROUND, packed))
+    packed = replace(ROUND, packed=2.0)
+    plain, half = (FAMILY.formula(Elementwise(numel=10**8, kind="pow"), on, VALUES, COLD) for on in (ROUND, packed))
     assert half.alone["math"] == pytest.approx(2.0 * float(plain.alone["math"]))
 
 
 def test_data_that_stay_in_l2_by_hand() -> None:
     # 1e5 x 12 B = 1.2 MB of 10 MB all stay; traffic counts 1.4 MB, at 0.5 x 64 B x 100 SM x 1 GHz = 3.2 TB/s
-    got = FAMILY.terms(Elementwise(numel=10**5), ROUND, VALUES, WARM)
+    got = FAMILY.formula(Elementwise(numel=10**5), ROUND, VALUES, WARM)
     assert got.adds["l2"] == pytest.approx(1.4e6 / 3.2e12)
-    assert got.adds["dram"] == 0.0
+    assert got.adds["hbm"] == 0.0
     # between 0.6 and 1.1 of the capacity ever less: at 0.85 one half
-    assert held_share(8.5e6, ROUND, VALUES, WARM) == pytest.approx(0.5)
-    assert held_share(1.2e7, ROUND, VALUES, WARM) == 0.0
-    assert held_share(1.0, ROUND, VALUES, COLD) == 0.0
-    assert held_share(1.0, replace(ROUND, l2_bytes=0.0), VALUES, WARM) == 0.0
+    assert surviving_share(8.5e6, ROUND, VALUES, WARM) == pytest.approx(0.5)
+    assert surviving_share(1.2e7, ROUND, VALUES, WARM) == 0.0
+    assert surviving_share(1.0, ROUND, VALUES, COLD) == 0.0
+    assert surviving_share(1.0, replace(ROUND, l2_bytes=0.0), VALUES, WARM) == 0.0
 
 
 def test_l2_is_not_slower_than_device_memory() -> None:
     slow = {**VALUES, "feed": 0.03}
     op = Elementwise(numel=10**5)
-    assert FAMILY.terms(op, ROUND, slow, WARM).time_s == pytest.approx(FAMILY.terms(op, ROUND, slow, COLD).time_s)
+    assert FAMILY.formula(op, ROUND, slow, WARM).time_s == pytest.approx(FAMILY.formula(op, ROUND, slow, COLD).time_s)
 
 
 def test_a_small_kernel_hides_behind_its_dispatch() -> None:
@@ -94,17 +95,17 @@ def test_a_kernel_hides_behind_no_more_than_the_whole_dispatch() -> None:
 
 
 def test_a_layer_or_a_scalar_takes_longer_to_dispatch() -> None:
-    assert calls(Elementwise(numel=1, kind="mul"), VALUES) == 1.0
-    assert calls(Elementwise(numel=1, kind="mul", num_inputs=1), VALUES) == 1.2
-    assert calls(Elementwise(numel=1, kind="gelu"), VALUES) == 1.2
-    assert calls(Elementwise(numel=1, kind="tanh"), VALUES) == 1.0
+    assert call_cost(Elementwise(numel=1, kind="mul"), VALUES) == 1.0
+    assert call_cost(Elementwise(numel=1, kind="mul", num_inputs=1), VALUES) == 1.2
+    assert call_cost(Elementwise(numel=1, kind="gelu"), VALUES) == 1.2
+    assert call_cost(Elementwise(numel=1, kind="tanh"), VALUES) == 1.0
     got = FAMILY.timed_terms(Elementwise(numel=1, kind="mul", num_inputs=1), ROUND, VALUES, EVENT)
     assert got.time_s == pytest.approx(36e-6, rel=1e-3)
 
 
 def test_half_the_bytes_take_half_the_time() -> None:
-    wide, narrow = (FAMILY.terms(Elementwise(numel=10**9, dtype=d), ROUND, VALUES, COLD) for d in ("fp32", "bf16"))
-    assert narrow.adds["dram"] == pytest.approx(wide.adds["dram"] / 2)
+    wide, narrow = (FAMILY.formula(Elementwise(numel=10**9, dtype=d), ROUND, VALUES, COLD) for d in ("fp32", "bf16"))
+    assert narrow.adds["hbm"] == pytest.approx(wide.adds["hbm"] / 2)
 
 
 @pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])

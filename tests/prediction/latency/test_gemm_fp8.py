@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from perfmodel.core.hardware import Kernels
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
-from perfmodel.prediction.latency.gemm.families import GEMM_FP8, Product, product_terms
+from perfmodel.prediction.latency.gemm import GEMM_FP8, Product, product_terms
 from perfmodel.prediction.latency.machine import Machine
 
 #: 100 SMs at 1 GHz of 1 TFLOP/s each; 1 TB/s; no L2
-TENSOR_GPU = Machine("hopper", 100.0, 1e9, 100e12, "tensor", "fp8", 12.8e12, 1e12, 0.0, np.inf)
+TENSOR_GPU = Machine(
+    *(100.0, 1e9, 100e12, "tensor", "fp8", 12.8e12, 1e12, 0.0, np.inf),
+    kernels=Kernels(fp8_tiles={"sglang": ((64, 64, 256.0), (128, 128, math.inf))}),
+)
 #: 2000 clocks are 2 us; 0.15625 of L2's 64 B x 100 x 1 GHz are as much as device memory has
 FP8: Values = {
     "eta": 1.0, "start": 2000.0, "fill": 64.0, "split": 4e-6, "l2": 4.096, "energy": 1e-12, "resident": 0.15625,
@@ -25,27 +30,27 @@ COLD, WARM = Conditions(), Conditions(cache="warm")
 
 def test_fp8_quantises_its_input_by_hand() -> None:
     # 5 B for each of 1000 x 2000 numbers at 1 TB/s: 10 us
-    got = GEMM_FP8.terms(Gemm(m=1000, n=10, k=2000, dtype="fp8"), TENSOR_GPU, FP8, COLD)
+    got = GEMM_FP8.formula(Gemm(m=1000, n=10, k=2000, dtype="fp8"), TENSOR_GPU, FP8, COLD)
     assert got.adds["quantisation"] == pytest.approx(10e-6)
 
 
 def test_quantising_what_stays_in_l2_is_faster_by_hand() -> None:
     # 3 B x 2 million + 10 x 2000 B of weights fit 100 MB; 1 + 0.15625 x 6.4 TB/s / 1 TB/s = 2 times as fast
     op, machine = Gemm(m=1000, n=10, k=2000, dtype="fp8"), replace(TENSOR_GPU, l2_bytes=1e8)
-    assert GEMM_FP8.terms(op, machine, FP8, WARM).adds["quantisation"] == pytest.approx(5e-6)
-    assert GEMM_FP8.terms(op, machine, FP8, COLD).adds["quantisation"] == pytest.approx(10e-6)
+    assert GEMM_FP8.formula(op, machine, FP8, WARM).adds["quantisation"] == pytest.approx(5e-6)
+    assert GEMM_FP8.formula(op, machine, FP8, COLD).adds["quantisation"] == pytest.approx(10e-6)
     # 3 B x 200 million do not
-    large = GEMM_FP8.terms(Gemm(m=100_000, n=10, k=2000, dtype="fp8"), machine, FP8, WARM)
+    large = GEMM_FP8.formula(Gemm(m=100_000, n=10, k=2000, dtype="fp8"), machine, FP8, WARM)
     assert large.adds["quantisation"] == pytest.approx(1e-3)
 
 
 def test_the_scale_of_fp4_is_known_before() -> None:
     # Of the 2 us that the kernels of fp8 take to start, fp4 in TensorRT-LLM takes 0.6; half a byte is written, not one.
     op, conditions = Gemm(m=1000, n=10, k=2000, dtype="fp4"), Conditions(library="trtllm")
-    adds = GEMM_FP8.terms(op, replace(TENSOR_GPU, dtype="fp4"), FP8, conditions).adds
+    adds = GEMM_FP8.formula(op, replace(TENSOR_GPU, dtype="fp4"), FP8, conditions).adds
     assert adds["launch"] == pytest.approx(1.2e-6)
     assert adds["quantisation"] == pytest.approx(5e-6)
-    assert GEMM_FP8.terms(op, replace(TENSOR_GPU, dtype="fp4"), FP8, COLD).adds["launch"] == pytest.approx(2e-6)
+    assert GEMM_FP8.formula(op, replace(TENSOR_GPU, dtype="fp4"), FP8, COLD).adds["launch"] == pytest.approx(2e-6)
 
 
 def test_tiles_by_the_rows_of_a_product_by_hand() -> None:

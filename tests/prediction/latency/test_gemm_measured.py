@@ -11,7 +11,7 @@ from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.family import Family
-from perfmodel.prediction.latency.gemm.families import GEMM_BF16, GEMM_FP8, GEMM_FP32
+from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8, GEMM_FP32
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.measurements import read_measurements
 

@@ -17,12 +17,13 @@ from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
-from perfmodel.prediction.latency.layer_norm import FAMILY, missed_share, resident_blocks, thrash_bytes
+from perfmodel.prediction.latency.layer_norm import FAMILY
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import missed_share, resident_blocks, thrash_bytes
 from perfmodel.records.measurements import read_measurements
 
 #: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
-ROUND = Machine("volta", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
+ROUND = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
 VALUES = {
     "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "column": 0.5, "thrash": 0.5, "host": 40e-6, "hidden": 20e-6,
 }  # fmt: skip
@@ -34,10 +35,10 @@ sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**5))
 
 def test_narrow_rows_are_bound_by_arithmetic_by_hand() -> None:
     # 1e6 rows of 200 columns: 1e6 / 100 SM x (200 + 800) x 0.5 cycles at 1 GHz = 5 ms
-    got = FAMILY.terms(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, COLD)
+    got = FAMILY.formula(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, COLD)
     assert got.adds["math"] == pytest.approx(5e-3)
     # the rows once in, once out: 1.6 GB + 1.6 kB of weights at 0.8 TB/s = 2 ms
-    assert got.alone["dram"] == pytest.approx(2e-3, rel=1e-5)
+    assert got.alone["hbm"] == pytest.approx(2e-3, rel=1e-5)
     assert got.time_s == pytest.approx((5.0**6 + 2.0**6) ** (1 / 6) * 1e-3 + 2e-6, rel=1e-6)
 
 
@@ -46,9 +47,9 @@ def test_wide_rows_are_read_twice_by_hand() -> None:
     # reads of one, over 8 MB that fit: 16 times, so that every second read misses
     assert resident_blocks(ROUND, 128.0) == 1600
     assert missed_share(64e6, ROUND, VALUES) == 1.0
-    got = FAMILY.terms(LayerNorm(rows=10**5, cols=10**4), ROUND, VALUES, COLD)
+    got = FAMILY.formula(LayerNorm(rows=10**5, cols=10**4), ROUND, VALUES, COLD)
     # 3 x 4 GB at 0.8 TB/s
-    assert got.adds["dram"] == pytest.approx(15e-3, rel=1e-4)
+    assert got.adds["hbm"] == pytest.approx(15e-3, rel=1e-4)
 
 
 def test_between_the_reads_l2_keeps_what_fits() -> None:
@@ -66,29 +67,29 @@ def test_what_the_call_before_left_pushes_rows_out_by_hand() -> None:
     assert got.tolist() == pytest.approx([0.0, 1.25e6, 4e6, 5e6, 5e6])
     assert thrash_bytes(1e9, ROUND, VALUES, COLD) == 0.0
     # two halves of 5 MB with the same lines
-    assert thrash_bytes(1e9, replace(ROUND, generation="hopper"), VALUES, WARM) == pytest.approx(2.5e6)
+    assert thrash_bytes(1e9, replace(ROUND, l2_copies=2.0), VALUES, WARM) == pytest.approx(2.5e6)
     # without L2 nothing is left
     assert thrash_bytes(1e9, replace(ROUND, l2_bytes=0.0), VALUES, WARM) < 1.0
 
 
 def test_a_smaller_sm_holds_fewer_blocks() -> None:
-    assert resident_blocks(replace(ROUND, generation="turing"), 128.0) == 800
-    assert resident_blocks(replace(ROUND, generation="ada"), 128.0) == 1200
+    assert resident_blocks(replace(ROUND, threads_per_sm=1024.0), 128.0) == 800
+    assert resident_blocks(replace(ROUND, threads_per_sm=1536.0), 128.0) == 1200
 
 
 def test_one_row_takes_what_two_on_each_sm_take() -> None:
     # 2 x (1000 + 800) x 0.5 cycles = 1.8 us
     for rows in (1, 7, 200):
-        got = FAMILY.terms(LayerNorm(rows=rows, cols=1000), ROUND, VALUES, COLD)
+        got = FAMILY.formula(LayerNorm(rows=rows, cols=1000), ROUND, VALUES, COLD)
         assert got.alone["math"] == pytest.approx(1.8e-6)
-    assert FAMILY.terms(LayerNorm(rows=400, cols=1000), ROUND, VALUES, COLD).alone["math"] == pytest.approx(3.6e-6)
+    assert FAMILY.formula(LayerNorm(rows=400, cols=1000), ROUND, VALUES, COLD).alone["math"] == pytest.approx(3.6e-6)
 
 
 def test_rms_norm_has_less_arithmetic_and_the_same_rows() -> None:
-    layer = FAMILY.terms(LayerNorm(rows=10**6, cols=1024), ROUND, VALUES, COLD)
-    rms = FAMILY.terms(RmsNorm(rows=10**6, cols=1024), ROUND, VALUES, COLD)
+    layer = FAMILY.formula(LayerNorm(rows=10**6, cols=1024), ROUND, VALUES, COLD)
+    rms = FAMILY.formula(RmsNorm(rows=10**6, cols=1024), ROUND, VALUES, COLD)
     assert rms.alone["math"] == pytest.approx(0.4 * layer.alone["math"])
-    assert rms.alone["dram"] == pytest.approx(layer.alone["dram"], rel=1e-6)
+    assert rms.alone["hbm"] == pytest.approx(layer.alone["hbm"], rel=1e-6)
 
 
 @pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])
@@ -141,13 +142,13 @@ def test_machines_never_fitted_agree_with_cold_kernels(name: str, cols: int, mea
     # torch's LayerNorm of 4096 fp32 rows as Liger-Kernel @ ead96b618e5c measured it: kernel only, L2 flushed
     spec = hardware(name)
     op = LayerNorm(rows=4096, cols=cols)
-    got = FAMILY.terms(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, COLD)
+    got = FAMILY.formula(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, COLD)
     assert 1e6 * got.time_s == pytest.approx(measured_us, rel=0.15)
 
 
 def test_the_call_takes_longer_to_dispatch_than_a_plain_one() -> None:
     # 1.75 x 40 us; a long kernel starts 20 us before that ends: 70 - 20 = 50 us before the kernel
     assert FAMILY.timed_terms(LayerNorm(rows=1, cols=1), ROUND, VALUES, EVENT).time_s == pytest.approx(70e-6, rel=1e-3)
-    kernel = FAMILY.terms(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, WARM).time_s
+    kernel = FAMILY.formula(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, WARM).time_s
     seen = FAMILY.timed_terms(LayerNorm(rows=10**6, cols=200), ROUND, VALUES, EVENT).time_s
     assert seen == pytest.approx(kernel + 50e-6, rel=1e-6)

@@ -10,10 +10,11 @@ import pytest
 import perfmodel as pm
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import LatencyTable
+from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import load_all
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.families import family
-from perfmodel.prediction.latency.model import constants
 from perfmodel.prediction.predict import floor_time
 
 ADD = pm.Elementwise(numel=10**8)
@@ -141,7 +142,8 @@ def test_on_every_machine_every_prediction_holds_together(op: pm.Operator) -> No
             assert sum(map(float, p.predicted_terms_s.values())) == pytest.approx(time), where
             assert min(map(float, p.predicted_terms_s.values())) >= -1e-15, where
             assert float(p.predicted_time_low_s) <= time <= float(p.predicted_time_high_s), where
-            assert p.predicted_limiter == max(p.predicted_terms_s, key=lambda term: float(p.predicted_terms_s[term]))
+            assert p.largest_term == max(p.predicted_terms_s, key=lambda term: float(p.predicted_terms_s[term])), where
+            assert isinstance(p.predicted_limiter, Limiter), where
         cold = predictions[0]
         assert float(cold.predicted_time_s) >= float(floor_time(op, machine)) * (1 - 1e-12)
 
@@ -156,6 +158,7 @@ def test_scalar_equals_array(op: pm.Operator) -> None:
         many, one = pm.predict(array, machine, timing=timing), pm.predict(op, machine, timing=timing)
         assert np.ravel(many.predicted_time_s)[0] == pytest.approx(one.predicted_time_s, rel=1e-12)
         assert np.ravel(many.predicted_limiter)[0] == one.predicted_limiter
+        assert np.ravel(many.largest_term)[0] == one.largest_term
         assert np.ravel(many.predicted_time_low_s)[0] == pytest.approx(one.predicted_time_low_s, rel=1e-12)
 
 

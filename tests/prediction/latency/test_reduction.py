@@ -16,7 +16,7 @@ from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.reduction import FAMILY, busy_share
 
 #: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
-ROUND = Machine("volta", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
+ROUND = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
 VALUES = {"eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "host": 30e-6, "hidden": 10e-6}
 COLD, WARM = Conditions(), Conditions(cache="warm")
 EVENT = Conditions(timing="event", cache="warm", library="torch")
@@ -26,8 +26,8 @@ sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**6))
 
 def test_many_rows_stream_by_hand() -> None:
     # 1e5 rows of 1000: 400 MB in, 0.4 MB out, at 0.8 TB/s
-    got = FAMILY.terms(Reduction(rows=10**5, cols=1000), ROUND, VALUES, COLD)
-    assert got.adds["dram"] == pytest.approx(500.5e-6)
+    got = FAMILY.formula(Reduction(rows=10**5, cols=1000), ROUND, VALUES, COLD)
+    assert got.adds["hbm"] == pytest.approx(500.5e-6)
     assert got.adds["wave quantisation"] == 0.0
     assert got.time_s == pytest.approx(502.5e-6)
 
@@ -35,10 +35,10 @@ def test_many_rows_stream_by_hand() -> None:
 def test_few_rows_leave_sms_idle_by_hand() -> None:
     # 4 rows of 81,920 are 4 x 8192 / 8192 = 4 blocks on 100 SMs, each drawing 2.5 fair shares: a tenth of the bandwidth
     assert busy_share(4, 81920, ROUND) == pytest.approx(0.1)
-    got = FAMILY.terms(Reduction(rows=4, cols=81920), ROUND, VALUES, COLD)
+    got = FAMILY.formula(Reduction(rows=4, cols=81920), ROUND, VALUES, COLD)
     # 1.31 MB at 0.8 TB/s is 1.638 us; nine times as much again
-    assert got.adds["wave quantisation"] == pytest.approx(9 * got.adds["dram"])
-    assert got.adds["dram"] == pytest.approx(1.6384e-6, rel=1e-4)
+    assert got.adds["wave quantisation"] == pytest.approx(9 * got.adds["hbm"])
+    assert got.adds["hbm"] == pytest.approx(1.6384e-6, rel=1e-4)
 
 
 def test_a_long_row_is_split() -> None:
@@ -78,5 +78,5 @@ def test_a_profile_agrees() -> None:
     # aten::mean over the last axis of fp32 [16, 559, 1024] in TraceLens' H100 trace (@ 171dd74721ca): 15.1 us
     spec = hardware("h100-sxm5-80gb")
     op = Reduction(rows=16 * 559, cols=1024)
-    got = FAMILY.terms(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, COLD)
+    got = FAMILY.formula(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, COLD)
     assert got.time_s == pytest.approx(15.1e-6, rel=0.1)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.accuracy.fit import Group, fit, log_ratio
+from perfmodel.core.hardware import Kernels
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.ceilings import resolve_peak
@@ -21,7 +22,7 @@ from perfmodel.prediction.latency.softmax import FAMILY, block_threads, steps
 from perfmodel.records.measurements import read_measurements
 
 #: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
-ROUND = Machine("volta", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
+ROUND = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
 VALUES = {
     "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "warp": 0.25, "step": 2048.0, "thrash": 0.5, "host": 40e-6,
     "hidden": 20e-6,
@@ -34,10 +35,10 @@ sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**5))
 
 def test_a_row_in_a_warp_is_padded_by_hand() -> None:
     # 1e6 rows of 513 columns, padded to 1024: 1e4 rows an SM x (1024 + 200) x 0.25 cycles at 1 GHz = 3.06 ms
-    got = FAMILY.terms(Softmax(rows=10**6, cols=513), ROUND, VALUES, COLD)
+    got = FAMILY.formula(Softmax(rows=10**6, cols=513), ROUND, VALUES, COLD)
     assert got.alone["math"] == pytest.approx(3.06e-3)
     # read once, written once: 4.104 GB at 0.8 TB/s
-    assert got.adds["dram"] == pytest.approx(5.13e-3)
+    assert got.adds["hbm"] == pytest.approx(5.13e-3)
     assert got.time_s == pytest.approx((5.13**6 + 3.06**6) ** (1 / 6) * 1e-3 + 2e-6)
 
 
@@ -62,39 +63,39 @@ def test_the_steps_along_a_row() -> None:
 
 def test_a_row_in_a_block_by_hand() -> None:
     # 1e5 rows of 2048: 1000 an SM x 256 threads of 2048 x (4 + 4) steps of 2048 cycles at 1 GHz = 2.048 ms
-    got = FAMILY.terms(Softmax(rows=10**5, cols=2048), ROUND, VALUES, COLD)
+    got = FAMILY.formula(Softmax(rows=10**5, cols=2048), ROUND, VALUES, COLD)
     assert got.alone["math"] == pytest.approx(2.048e-3)
     # 800 resident rows of 8192 B: 2 x 6.55 MB over 8 MB that fit is 1.638; misses (1.638 - 1) / 5 = 0.1277 of two
     # further reads: 0.8192 GB x (2 + 2 x 0.1277) at 0.8 TB/s
-    assert got.adds["dram"] == pytest.approx(0.8192e-3 * (2 + 2 * 0.12768) / 0.8, rel=1e-4)
+    assert got.adds["hbm"] == pytest.approx(0.8192e-3 * (2 + 2 * 0.12768) / 0.8, rel=1e-4)
 
 
 def test_a_smaller_sm_takes_as_long_for_each_block_and_holds_fewer() -> None:
-    few = FAMILY.terms(Softmax(rows=10**5, cols=2048), replace(ROUND, generation="turing"), VALUES, COLD)
+    few = FAMILY.formula(Softmax(rows=10**5, cols=2048), replace(ROUND, threads_per_sm=1024.0), VALUES, COLD)
     # 1024 threads instead of 2048: half the blocks at once, so that the rows take twice 2.048 ms
     assert few.alone["math"] == pytest.approx(4.096e-3)
 
 
 def test_what_the_call_before_left_is_read_again_by_both_further_reads() -> None:
     op = Softmax(rows=10**5, cols=2048)
-    cold, warm = (FAMILY.terms(op, ROUND, VALUES, conditions).alone["dram"] for conditions in (COLD, WARM))
+    cold, warm = (FAMILY.formula(op, ROUND, VALUES, conditions).alone["hbm"] for conditions in (COLD, WARM))
     # 0.8 GB of rows through 10 MB: 2 x 0.5 x 10 MB more at 0.8 TB/s
     assert warm - cold == pytest.approx(1e7 / 0.8e12, rel=1e-6)
     # a warp reads its row once
     narrow = Softmax(rows=10**5, cols=1024)
     assert (
-        FAMILY.terms(narrow, ROUND, VALUES, WARM).alone["dram"]
-        == FAMILY.terms(narrow, ROUND, VALUES, COLD).alone["dram"]
+        FAMILY.formula(narrow, ROUND, VALUES, WARM).alone["hbm"]
+        == FAMILY.formula(narrow, ROUND, VALUES, COLD).alone["hbm"]
     )
 
 
 def test_very_wide_rows_are_read_three_times() -> None:
-    got = FAMILY.terms(Softmax(rows=10**4, cols=10**5), ROUND, VALUES, COLD)
-    assert got.adds["dram"] == pytest.approx(4 * 4e9 / 0.8e12)
+    got = FAMILY.formula(Softmax(rows=10**4, cols=10**5), ROUND, VALUES, COLD)
+    assert got.adds["hbm"] == pytest.approx(4 * 4e9 / 0.8e12)
 
 
 def test_few_rows_leave_sms_idle() -> None:
-    one, all_sms = (FAMILY.terms(Softmax(rows=r, cols=4096), ROUND, VALUES, COLD).alone["math"] for r in (1, 100))
+    one, all_sms = (FAMILY.formula(Softmax(rows=r, cols=4096), ROUND, VALUES, COLD).alone["math"] for r in (1, 100))
     # 512 threads of 2048 x (4 + 2 x 2) steps of 2048 cycles at 1 GHz
     assert one == all_sms == pytest.approx(4.096e-6)
 
@@ -145,17 +146,19 @@ def test_the_call_takes_longer_to_dispatch_than_a_plain_one() -> None:
 
 
 def test_amd_reads_rows_of_whole_vectors_once() -> None:
-    machine = Machine("cdna", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e6, np.inf)
-    whole, part = (FAMILY.terms(Softmax(rows=10**5, cols=n), machine, VALUES, COLD).alone["dram"] for n in (4096, 4097))
+    machine = replace(ROUND, l2_bytes=1e6, kernels=Kernels(softmax_threads=1024))
+    whole, part = (
+        FAMILY.formula(Softmax(rows=10**5, cols=n), machine, VALUES, COLD).alone["hbm"] for n in (4096, 4097)
+    )
     # in and out; or twice more in: 200 resident rows are 3.3 MB, and 6.6 MB pass between reads, 8 times what fits
     assert whole == pytest.approx(2 * 4096 * 4e5 / 0.8e12)
     assert part == pytest.approx(4 * 4097 * 4e5 / 0.8e12)
 
 
 def test_amd_takes_as_long_as_a_row_has_columns() -> None:
-    machine = Machine("cdna", 100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e6, np.inf)
+    machine = replace(ROUND, l2_bytes=1e6, kernels=Kernels(softmax_threads=1024))
     cols = np.array([2048.0, 2049.0])
-    got = FAMILY.terms(Softmax(rows=10**5, cols=cols), machine, VALUES, COLD).alone["math"]
+    got = FAMILY.formula(Softmax(rows=10**5, cols=cols), machine, VALUES, COLD).alone["math"]
     # 1000 rows a CU x 1024 threads of 2048 x 2048 cycles at 1 GHz, for each step: 1.024 ms. Joining is worth 1.76
     # steps; 2048 columns in shared memory 0.43 x 2, 2049 read three times 2049 / 1024 = 2.00098
     assert got == pytest.approx([1.024e-3 * 2.62, 1.024e-3 * 3.76098], rel=1e-5)

@@ -1,4 +1,4 @@
-"""Attention over many queries: blocks of query rows that walk along the keys, after a pass that makes the KV cache.
+"""Attention over many queries: blocks of query rows that walk along the keys, after a pass that fills the KV cache.
 
 A block holds `TILE` rows of queries and visits its keys a tile at a time. A pair of tiles costs the tensor engine
 two products of TILE x TILE x head_dim, and the exponential unit TILE^2 results, which the first hides only in part
@@ -8,7 +8,7 @@ two products of TILE x TILE x head_dim, and the exponential unit TILE^2 results,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,12 @@ from perfmodel.core.work import Number
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Terms, Values, smooth_max
+from perfmodel.prediction.latency.attention import decode
+from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, SOFTMAX
+from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import warm_bandwidth
+from perfmodel.prediction.latency.terms import CONTENTION, HBM, LAUNCH, MATH, TILE_WASTE, WAVES, Terms, smooth_max
 
 CONSTANTS = (
     Constant("launch", "s", 9e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
@@ -31,16 +35,14 @@ CONSTANTS = (
 
 #: rows of queries of a block, and keys of a step
 TILE = 128.0
-#: results of the exponential unit of an SM in a clock (CUDA programming guide, throughput of native arithmetic)
-EXPONENTIALS = 16.0
 #: an 8-bit product reaches less of its peak than a 16-bit one: probabilities are narrowed, values transposed
 EIGHT_BIT = 0.75
 #: share of the longest block that the last ones add to an even distribution over the SMs
 TAIL = 0.5
 #: share of the datasheet bandwidth of a stream, and the speed of L2 over it
 STREAM, L2_SPEED = 0.85, 3.0
-#: block cost of a window of Hopper's TensorRT-LLM kernels, where every tile is masked, over that of a full row
-HOPPER_WINDOW = 3.7
+#: block cost of a window in TensorRT-LLM's wgmma kernels, where every tile is masked, over that of a full row
+WGMMA_WINDOW = 3.7
 
 
 @dataclass(frozen=True)
@@ -52,20 +54,25 @@ class Tiling:
     rows, keys : query rows of a block and the keys of a step.
     packed : the query heads that share a key head fill one block together (FlashAttention's pack_gqa).
     prepares_q : a pass before attention also reads and writes Q (RoPE outside the kernel).
+    window_cost : cost of a block with a window, over that of a full row.
     """
 
     rows: float = TILE
     keys: float = TILE
     packed: bool = True
     prepares_q: bool = False
+    window_cost: float = 1.0
 
 
 def tiling(machine: Machine, library: str) -> Tiling:
     """Return the blocks of a library on a machine; FlashAttention's where the library is unknown."""
+    instruction = machine.matrix_instruction
     if library != "trtllm":
-        # Blackwell's kernels are those of TensorRT-LLM in every library: a block serves one head.
-        return Tiling(packed=machine.generation != "blackwell")
-    if machine.generation in ("hopper", "blackwell"):
+        # The kernels of tcgen05 are those of TensorRT-LLM in every library: a block serves one head.
+        return Tiling(packed=instruction != "tcgen05")
+    if instruction == "wgmma":
+        return Tiling(packed=False, prepares_q=True, window_cost=WGMMA_WINDOW)
+    if instruction == "tcgen05":
         return Tiling(packed=False, prepares_q=True)
     return Tiling(64.0, 32.0, packed=False, prepares_q=True)
 
@@ -73,28 +80,16 @@ def tiling(machine: Machine, library: str) -> Tiling:
 def flop_per_clock(op: Attention, machine: Machine) -> Number:
     """Return the FLOP of an SM in a clock at the precision of the products, before the share ``math``.
 
-    Hopper multiplies 8-bit keys with queries narrowed to 8 bits, at the 8-bit rate (twice that of 16 bits);
-    Ada has an 8-bit kernel for heads of 128 only, and widens the others to 16 bits.
+    Kernels of wgmma multiply 8-bit keys by queries narrowed to 8 bits, at the 8-bit rate (twice that of 16 bits).
+    Where kernels widen 8-bit keys (Ada), only heads of 128 have an 8-bit kernel.
     """
     rate = machine.flop_per_clock_per_sm
     if dtype_bytes(op.dtype) == 1:
-        widened = machine.generation == "ada"
+        widened = machine.kernels.widens_fp8_keys
         return np.where(op.head_dim == 128, 1.0, 0.5 if widened else 1.0) * (rate * EIGHT_BIT)
-    if machine.generation == "hopper" and dtype_bytes(op.dtype) == 2 and dtype_bytes(op.kv_dtype) == 1:
+    if machine.matrix_instruction == "wgmma" and dtype_bytes(op.dtype) == 2 and dtype_bytes(op.kv_dtype) == 1:
         return 2.0 * rate * EIGHT_BIT
     return rate
-
-
-def stream_bytes_per_s(machine: Machine, conditions: Conditions, footprint: Number) -> Number:
-    """Return the speed of a stream whose data may lie in L2 [B/s].
-
-    The share that lies there falls from 1 to 0 as the footprint grows from 0.95 to 1.15 of the capacity.
-    """
-    speed = STREAM * machine.bandwidth_bytes_per_s
-    if conditions.cache != "warm" or not machine.l2_bytes:
-        return speed
-    held = np.clip((1.15 * machine.l2_bytes - footprint) / (0.2 * machine.l2_bytes), 0.0, 1.0)
-    return speed * (1.0 + (L2_SPEED - 1.0) * held)
 
 
 @dataclass(frozen=True)
@@ -125,68 +120,97 @@ class _Blocks:
         return cls(count, np.maximum(keys, tiles.keys), np.maximum(most, tiles.keys), windowed)
 
 
-def terms(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return launch + KV pass + || busy SMs and their tail, traffic ||_4 [s].
 
-    With n blocks a head of r rows that visit k keys, F FLOP in a clock, f the clock:
+    With n blocks a head of r rows that visit k keys, F FLOP and X exponentials of an SM in a clock, f the clock:
 
-        pair(k)  = r k (4 head_dim / (math F) + 1 / 16)                       [cycles]
+        pair(k)  = r k (4 head_dim / (math F) + 1 / X)                        [cycles]
         busy     = batch heads n (pair(k) + block) / (SM f)
         longest  = (pair(k_max) / split + block) / f
         blocks   = || busy + TAIL longest, longest ||_4
         t        = launch + || blocks, bytes / W ||_4 + || token batch seq_q heads / (SM f), kv (new bytes) / W ||_2
 
     The new bytes are those of K and V, read as computed and written as cached, and of Q, read and written, where
-    the library turns it in a pass of its own. Chunks of queries that are few against the keys split the keys over
-    idle SMs, in at most seq_kv / seq_q parts, of a step each at least.
+    the library turns it in a pass of its own. If the queries of a chunk are few against its keys, the keys are split
+    over idle SMs, in at most seq_kv / seq_q parts of at least one step each.
     """
     attention = cast(Attention, op)
     tiles = tiling(machine, conditions.library)
-    blocks = _Blocks.of(attention, tiles)
+    blocks = _block_times(attention, machine, c, tiles)
+    traffic = attention.work().bytes
+    stream = warm_bandwidth(STREAM * machine.bandwidth_bytes_per_s, L2_SPEED, traffic, machine, conditions)
+    hbm = traffic / stream
+    computes = blocks.run >= hbm
+    first = _first_pass(attention, machine, c, tiles, stream)
+    adds = {
+        MATH: np.where(computes, blocks.math, 0.0),
+        SOFTMAX: np.where(computes, blocks.softmax, 0.0),
+        TILE_WASTE: np.where(computes, np.maximum(blocks.waste, 0.0), 0.0),
+        BLOCK: np.where(computes, blocks.setup, 0.0),
+        WAVES: np.where(computes, blocks.tail, 0.0),
+        HBM: np.where(computes, 0.0, hbm),
+        CONTENTION: smooth_max(4, blocks.run, hbm) - np.maximum(blocks.run, hbm),
+        KV_WRITE: first,
+        LAUNCH: c["launch"],
+    }
+    return Terms(adds, {MATH: blocks.run, HBM: hbm, KV_WRITE: first})
+
+
+@dataclass(frozen=True)
+class _BlockTimes:
+    """What all blocks take together [s]: the parts of ``run`` that are arithmetic, softmax, waste, setup and tail."""
+
+    math: Number
+    softmax: Number
+    waste: Number
+    setup: Number
+    tail: Number
+    run: Number
+
+
+def _block_times(op: Attention, machine: Machine, c: Values, tiles: Tiling) -> _BlockTimes:
+    blocks = _Blocks.of(op, tiles)
     cycles = machine.sm_count * machine.clock_hz
-    heads = 1.0 * attention.batch * attention.heads
-    product = 4.0 * attention.head_dim / (flop_per_clock(attention, machine) * c["math"])
+    heads = 1.0 * op.batch * op.heads
+    product = 4.0 * op.head_dim / (flop_per_clock(op, machine) * c["math"])
+    exponential = 1.0 / machine.exponentials_per_clock
+    pair = product + exponential
     block: Number = c["block"] * (tiles.rows / TILE)
-    if tiles.prepares_q and machine.generation == "hopper":
-        block = block * np.where(blocks.windowed, HOPPER_WINDOW, 1.0)
-    pair = product + 1.0 / EXPONENTIALS
+    if tiles.window_cost != 1.0:
+        block = block * np.where(blocks.windowed, tiles.window_cost, 1.0)
     visited = heads * blocks.a_head * tiles.rows * blocks.keys
-    math, softmax = (heads * attention.pairs() * share / cycles for share in (product, 1.0 / EXPONENTIALS))
-    waste = visited * pair / cycles - math - softmax
+    math, softmax = (heads * op.pairs() * share / cycles for share in (product, exponential))
     setup = heads * blocks.a_head * block / cycles
-    parts = np.minimum(attention.seq_kv / attention.seq_q, blocks.most_keys / tiles.keys)
+    parts = np.minimum(op.seq_kv / op.seq_q, blocks.most_keys / tiles.keys)
     split = np.maximum(np.minimum(machine.sm_count / (heads * blocks.a_head), parts), 1.0)
     longest = (tiles.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
     run = smooth_max(4, busy + TAIL * longest, longest)
-    footprint = attention.work().bytes
-    speed = stream_bytes_per_s(machine, conditions, footprint)
-    dram = footprint / speed
-    computes = run >= dram
-    first = _first_pass(attention, machine, c, tiles, speed)
-    adds = {
-        "math": np.where(computes, math, 0.0),
-        "softmax": np.where(computes, softmax, 0.0),
-        "tile waste": np.where(computes, np.maximum(waste, 0.0), 0.0),
-        "block setup": np.where(computes, setup, 0.0),
-        "wave quantisation": np.where(computes, run - busy, 0.0),
-        "dram": np.where(computes, 0.0, dram),
-        "contention": smooth_max(4, run, dram) - np.maximum(run, dram),
-        "rope and kv write": first,
-        "launch": c["launch"],
-    }
-    return Terms(adds, {"math": run, "dram": dram, "rope and kv write": first})
+    return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
 
 
-def _first_pass(op: Attention, machine: Machine, c: Values, tiles: Tiling, speed: Number) -> Number:
+def _first_pass(op: Attention, machine: Machine, c: Values, tiles: Tiling, stream: Number) -> Number:
     """Return the time before attention: rotating the tokens and writing their keys and values [s]."""
     tokens = 1.0 * op.batch * op.seq_q
     # K and V of the new tokens are read in the dtype of the model and written in that of the cache.
     moved = 2.0 * tokens * op.kv_heads * op.head_dim * (dtype_bytes(op.dtype) + dtype_bytes(op.kv_dtype))
     if tiles.prepares_q:
         moved = moved + 2.0 * tokens * op.heads * op.head_dim * dtype_bytes(op.dtype)
-    turned = c["token"] * tokens * op.heads / (machine.sm_count * machine.clock_hz)
-    return smooth_max(2, turned, c["kv"] * moved / speed)
+    rotated = c["token"] * tokens * op.heads / (machine.sm_count * machine.clock_hz)
+    return smooth_max(2, rotated, c["kv"] * moved / stream)
 
 
-PREFILL = Family("attention_prefill", CONSTANTS, terms)
+def applies(op: Attention, machine: Machine) -> Any:
+    """Whether each point has several queries, or a sequence of one token."""
+    one_query = decode.applies(op, machine)
+    return not one_query if isinstance(one_query, bool) else ~one_query
+
+
+PREFILL = Family(
+    "attention_prefill",
+    CONSTANTS,
+    formula,
+    (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, HBM, CONTENTION, KV_WRITE, LAUNCH),
+    applies,
+)

@@ -1,1 +1,162 @@
-"""Matrix products: tiles, waves, split-k."""
+"""Matrix products as frameworks call them: the families of fp32, of 16-bit and of 8-bit products.
+
+They share one formula, `product_terms`, with the constants of each kind of kernel. cuBLAS's fp32 products are timed
+around calls of a framework (NeuSight), where a linear layer takes more dispatch than a batched product and runs a
+little slower; 16-bit and 8-bit products are timed inside inference libraries (aiconfigurator), where an 8-bit product
+may first quantise A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.vocabulary import CacheState, Limiter
+from perfmodel.core.work import Number
+from perfmodel.operators.base import Operator
+from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.gemm.product import (
+    POWER,
+    PRODUCT_TERMS,
+    Product,
+    is_fp32,
+    product_terms,
+    resident_speed,
+)
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import fitting_share
+from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms
+
+__all__ = [
+    "FAMILIES",
+    "GEMM_BF16",
+    "GEMM_FP8",
+    "GEMM_FP32",
+    "POWER",
+    "PRODUCT_TERMS",
+    "SERVES",
+    "Product",
+    "family_of",
+    "product_terms",
+]
+
+SERVES = {"gemm_fp32": ("gemm",), "gemm_bf16": ("gemm",), "gemm_fp8": ("gemm",)}
+
+QUANTISATION = Term("quantisation", Limiter.HBM, "scaling the inputs to 8 bits first")
+
+#: TensorRT-LLM computes the scale of an fp8 input at run time, in two more passes over A, but has that of an fp4 input:
+#: (library, bytes of an element) -> share of the kernels that start (chosen on aic_gemm, B200)
+FEWER_KERNELS = {("trtllm", 0.5): 0.6}
+#: constant -> unit, lower and upper limit, spread between machines, meaning
+_SHARED = {
+    "math": ("", 0.2, 1.0, 0.1, "share of the peak that the largest tile reaches"),
+    "linear": ("", 0.5, 1.2, 0.1, "the same for a single product, over that of a batch"),
+    "eta": ("", 0.3, 1.0, 0.1, "share of the datasheet bandwidth"),
+    "launch": ("s", 0.5e-6, 30e-6, 0.2, "start and drain of the kernel, and of those that must run before it"),
+    "fill": ("", 1.0, 1000.0, 0.4, "length of k that filling and draining a block's pipeline takes"),
+    "split": ("s", 0.1e-6, 30e-6, 0.4, "start of the reduction of the parts of k"),
+    "tile": ("", 0.01, 5.0, 0.6, "loss of small tiles: 64 tile (1/tm + 1/tn) of the arithmetic's time"),
+    "stride": ("", 1.0, 10.0, 0.4, "time of reading a matrix in pieces along k, over reading it whole"),
+    "linear_call": ("", 0.8, 3.0, 0.2, "dispatch of a linear layer, over that of a product"),
+    "energy": ("J/FLOP", 1e-13, 1e-10, 0.4, "energy of a FLOP that the board's power limit has to feed"),
+}
+#: those of the tensor engine, in units in which machines of all generations are alike
+_TENSOR = {
+    **_SHARED,
+    "start": ("", 500.0, 60e3, 0.2, "clocks to start and drain the kernel, and those that must run before it"),
+    "fill": ("", 1.0, 1000.0, 0.4, "length of k that filling and draining a block takes, outputs as wide as inputs"),
+    "l2": ("", 0.05, 5.0, 0.4, "L2 bandwidth, over what tiles of 64 x 64 need at the peak"),
+    "energy": ("J/FLOP", 1e-13, 2e-11, 0.6, "energy of a 16-bit FLOP at 1.8 GHz that the power limit has to feed"),
+    "resident": ("", 1e-3, 1.0, 0.7, "share of L2's 64 B a clock and SM that data in it have beside device memory's"),
+    "quantisation_bytes": ("B", 0.1, 20.0, 0.3, "traffic of quantising A, for each byte of the result"),
+}
+
+
+def _constants(
+    meanings: Mapping[str, tuple[str, float, float, float, str]], library: tuple[str, ...], **defaults: float
+) -> tuple[Constant, ...]:
+    """Return the constants of a family with their defaults; ``library`` names those that each library may have."""
+    constants = []
+    for name, default in defaults.items():
+        unit, low, high, spread, meaning = meanings[name]
+        constants.append(Constant(name, unit, default, low, high, spread, meaning, name in library))
+    return tuple(constants)
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a GEMM's time; 8-bit products may quantise their input first."""
+    gemm = cast(Gemm, op)
+    product = Product(gemm.m, gemm.n, gemm.k, gemm.batch, dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype))
+    terms = product_terms(product, machine, c, conditions)
+    if "quantisation_bytes" not in c:
+        return terms
+    fewer = FEWER_KERNELS.get((conditions.library, product.input_bytes), 1.0)
+    adds = {
+        **terms.adds,
+        LAUNCH: terms.adds[LAUNCH] * fewer,
+        QUANTISATION: _quantisation_s(product, machine, c, conditions),
+    }
+    return Terms(adds, terms.alone)
+
+
+def _quantisation_s(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Number:
+    """Return the time of quantising A from 16 bits [s]; A stays in L2 from call to call where it fits."""
+    elements = product.batch * (1.0 * product.m * product.k)
+    time = c["quantisation_bytes"] * product.input_bytes * elements / (c["eta"] * machine.bandwidth_bytes_per_s)
+    if conditions.cache == CacheState.COLD or not machine.l2_bytes:
+        return time
+    # A in 16 bits and quantised, and the weights of the product that ran since.
+    used = (2.0 + product.input_bytes) * elements + product.input_bytes * product.batch * (1.0 * product.n * product.k)
+    return time * (1.0 - fitting_share(used, machine.l2_bytes) * (1.0 - 1.0 / resident_speed(machine, c)))
+
+
+def _call_cost(op: Operator, c: Values) -> Number:
+    """Return the dispatch of a call over that of a plain product: a bias goes through cublasLt's heuristics."""
+    return c["linear_call"] if cast(Gemm, op).bias else 1.0
+
+
+def family_of(machine: Machine) -> Family:
+    """Return the family of matrix products on a machine's engine and dtype."""
+    if is_fp32(machine):
+        return GEMM_FP32
+    return GEMM_FP8 if dtype_bytes(machine.dtype) < 2 else GEMM_BF16
+
+
+GEMM_FP32 = Family(
+    "gemm_fp32",
+    _constants(
+        _SHARED, ("launch",),
+        math=0.93, linear=0.93, eta=0.75, launch=2.7e-6, fill=12.0, split=4e-6, tile=0.15, stride=1.6, energy=12e-12,
+        linear_call=1.65,
+    ),
+    formula,
+    PRODUCT_TERMS,
+    lambda op, machine: family_of(machine) is GEMM_FP32,
+    call_cost=_call_cost,
+)  # fmt: skip
+GEMM_BF16 = Family(
+    "gemm_bf16",
+    _constants(
+        _TENSOR, ("start",),
+        math=0.93, eta=0.79, start=4300.0, fill=200.0, split=2.7e-6, l2=0.6, energy=1.7e-12, resident=0.03,
+    ),
+    formula,
+    PRODUCT_TERMS,
+    lambda op, machine: family_of(machine) is GEMM_BF16,
+)  # fmt: skip
+GEMM_FP8 = Family(
+    "gemm_fp8",
+    # Whether the inputs are quantised in kernels of their own, and which 8-bit kernels there are, is the library's:
+    # those of cuBLAS read a tile for several blocks at once, and split k.
+    _constants(
+        _TENSOR, ("start", "quantisation_bytes", "split", "l2"),
+        eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=1.7e-12, resident=0.05, quantisation_bytes=5.0,
+    ),
+    formula,
+    (*PRODUCT_TERMS, QUANTISATION),
+    lambda op, machine: family_of(machine) is GEMM_FP8,
+)  # fmt: skip
+FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)

@@ -1,0 +1,11 @@
+"""The terms that only attention has."""
+
+from __future__ import annotations
+
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.prediction.latency.terms import Term
+
+SOFTMAX = Term("softmax", Limiter.COMPUTE, "exponentials and running sums of the scores")
+BLOCK = Term("block setup", Limiter.COMPUTE, "start and end of each block of queries")
+KV_WRITE = Term("rope and kv write", Limiter.HBM, "rotating the new keys and writing them to the cache")
+LATENCY = Term("latency", Limiter.COMPUTE, "steps that a single wave of blocks cannot hide")

@@ -1,0 +1,446 @@
+"""Matrix products: the fastest of some tiles and splits of k, each limited by arithmetic, device memory and L2.
+
+For a tile of tm x tn outputs and a split of k in S parts, with w = batch ceil(m / tm) ceil(n / tn) S / SMs blocks
+an SM, the resources take
+
+- t_math = max(max(d, (1 - q) w + q ceil(w)) b, b + lambda k / (64 S), FLOP / power-limited rate), with b the time of
+  one block, b = 2 tm tn (k' + k0) / (e g P / SMs): k' is k / S in whole steps, k0 the fill of the pipeline (longer
+  where outputs are wider than inputs), e the best tile's share of the peak P, g the loss of smaller tiles, d how many
+  blocks of the tile keep an SM busy, q the share of the last wave's idle SMs that is lost, lambda the latency of a step
+  that no other block hides;
+- t_hbm = traffic / (eta W): A, B and C once; the panels of A and B again for each wave-sized super-tile of the
+  output as far as they exceed L2; the part that L2 holds is faster, or free;
+- t_l2 = blocks (k / S) (tm + tn) size / B2, with B2 = l SMs 64 B f on the vector engine, and l P size / 64 on the
+  tensor engine, where l = 1 feeds tiles of 64 x 64 at the peak P.
+
+The time is the least over tiles and splits of (t_math^4 + t_hbm^4 + t_l2^4)^(1/4) + launch, and for a split the
+reduction of the parts. A product is split only while that makes at most ``SPLIT_WAVES`` blocks an SM. Where a library
+chooses its tile by the rows m (`tiles_by_rows`), that tile is taken, and nothing is split.
+
+The structure follows what libraries do (cuBLAS kernel names; Huang et al. 2018, "Implementing Strassen's algorithm
+with CUTLASS", section 2; NVIDIA, "Matrix multiplication background user's guide", on tile and wave quantisation); the
+constants are fitted to the NeuSight (fp32) and aiconfigurator (16- and 8-bit) measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.hardware import Tiles
+from perfmodel.core.vocabulary import CacheState, Limiter
+from perfmodel.core.work import Number, maximum, minimum
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.gemm.tiles import tiles_by_rows, tiles_of
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK, fitting_share
+from perfmodel.prediction.latency.terms import (
+    CONTENTION,
+    HBM,
+    L2,
+    LAUNCH,
+    MATH,
+    SPLIT_K,
+    TILE_WASTE,
+    WAVES,
+    Term,
+    Terms,
+)
+
+Floats = NDArray[np.float64]
+
+PIPELINE = Term("pipeline", Limiter.COMPUTE, "filling and draining the pipeline of each block, and its latency")
+POWER_LIMIT = Term("power", Limiter.COMPUTE, "clock held down by the power limit")
+PRODUCT_TERMS = (MATH, TILE_WASTE, PIPELINE, WAVES, POWER_LIMIT, HBM, L2, CONTENTION, SPLIT_K, LAUNCH)
+
+#: resources overlap as the POWER-norm of their times; 4 is a square of a square, so that no logarithm is taken
+POWER = 4
+#: elements of the arrays that are worked on at once, candidates x products: they stay in a core's cache
+CHUNK = 16384
+#: a split of k makes at most so many parts
+MOST_PARTS = 32.0
+#: blocks an SM up to which a product is split along k
+SPLIT_WAVES = 2.0
+#: weights that a benchmark with rotating buffers keeps (aiconfigurator's collector: five copies)
+ROTATING_COPIES = 5.0
+#: outputs of a block of 128 x 128, of which every SM has one in a wave
+WAVE_OUTPUTS = 128.0 * 128.0
+#: elements of k that fill a page of DRAM (2 KiB of fp32)
+PAGE_OF_K = 512.0
+#: fp32 lanes of an SM above which shared memory (128 B a clock) does not feed them: an 8 x 8 outer product in registers
+#: loads 16 numbers for 64 fused multiply-adds, and with 128 lanes that takes as long as the arithmetic
+FED_LANES, FEED = 64.0, 0.88
+#: the clock at which the energy of a FLOP is stated [Hz]; boost clocks of data-centre GPUs are 1.4 to 2.0 GHz
+ENERGY_CLOCK_HZ = 1.8e9
+#: rates kept for one machine; a fit tries many constants
+_MOST_RATES = 64
+
+#: constants that all machines share; those of a family override them
+_VECTOR: Values = {
+    "step": 8.0,  # k of one stage of shared memory
+    "depth": 5760.0,  # outputs in flight that keep an SM busy: 90 for each of 64 lanes
+    "quantum": 0.9,
+    "latency": 0.0,
+    "l2": 0.8,
+    "resident_speed": np.inf,
+}
+_TENSOR: Values = {
+    "step": 64.0,
+    "depth": 0.0,
+    "quantum": 0.4,
+    "latency": 40e-9,
+    "tile": 0.25,
+    "linear": 1.0,
+    "stride": 1.0,
+    "math": 1.0,  # where a family has none: 8-bit products reach the peak as far as the power limit lets them
+}
+#: kernels with one tile for a product: no other tile evens out the last wave, and the deep pipeline of CUTLASS hides
+#: more of a step. Both chosen on aic_gemm (sglang's fp8 on H100, H200, L40S).
+_ONE_TILE: Values = {"quantum": 1.0, "latency": 15e-9}
+
+
+@dataclass(frozen=True)
+class Product:
+    """``batch`` products C[m, n] = A[m, k] B[k, n], and the size of an element of inputs and outputs [B]."""
+
+    m: Number
+    n: Number
+    k: Number
+    batch: Number
+    input_bytes: float
+    output_bytes: float
+
+
+@dataclass(frozen=True)
+class ProductTime:
+    """The time of products with one tile and split each [s], without the launch.
+
+    Attributes
+    ----------
+    math, tile_waste, pipeline, waves, power, hbm, l2, contention, split_k : parts that add up to the time.
+    math_alone, hbm_alone, l2_alone : what each resource alone would take.
+    """
+
+    math: Number
+    tile_waste: Number
+    pipeline: Number
+    waves: Number
+    power: Number
+    hbm: Number
+    l2: Number
+    contention: Number
+    split_k: Number
+    math_alone: Number
+    hbm_alone: Number
+    l2_alone: Number
+
+    @classmethod
+    def gathered(cls, parts: Iterable[tuple[Any, ProductTime]], shape: tuple[int, ...]) -> ProductTime:
+        """Return the times of all products from those of chunks, each with the places of its products."""
+        columns = {item.name: np.empty(math.prod(shape)) for item in fields(cls)}
+        for places, part in parts:
+            for name, column in columns.items():
+                column[places] = getattr(part, name)
+        return cls(**{name: column.reshape(shape) for name, column in columns.items()})
+
+    def terms(self, launch_s: float) -> Terms:
+        """Return the times as terms."""
+        adds = {
+            MATH: self.math,
+            TILE_WASTE: self.tile_waste,
+            PIPELINE: self.pipeline,
+            WAVES: self.waves,
+            POWER_LIMIT: self.power,
+            HBM: self.hbm,
+            L2: self.l2,
+            CONTENTION: self.contention,
+            SPLIT_K: self.split_k,
+            LAUNCH: launch_s,
+        }
+        return Terms(adds, {MATH: self.math_alone, HBM: self.hbm_alone, L2: self.l2_alone})
+
+
+def product_terms(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of matrix products: the time of the fastest tile and split [s].
+
+    Sizes have one shape, or shapes that broadcast; the terms have it too. Products in a batch (batch > 1) have the
+    tiles of the library's batched kernels, and in fp32 they are not split. Memory beside the result stays below some
+    MB.
+
+    Parameters
+    ----------
+    product : sizes.
+    machine, conditions : where, and what its caches hold.
+    c : the constants of one of this package's families.
+    """
+    sizes = (product.m, product.n, product.k, product.batch)
+    if all(isinstance(size, (int, float)) for size in sizes):
+        m, n, k, batch = map(float, sizes)
+        rates = rates_of(product, machine, c, conditions, batch > 1.0)
+        time = _fastest(Sizes(m, n, k, batch, rates), rates, split=m * n * batch <= rates.whole_wave)
+    else:
+        shape = np.broadcast_shapes(*(np.shape(size) for size in sizes))
+        time = ProductTime.gathered(_chunks(sizes, shape, product, machine, c, conditions), shape)
+    return time.terms(launch_s(machine, c))
+
+
+def _chunks(
+    sizes: tuple[Number, ...],
+    shape: tuple[int, ...],
+    product: Product,
+    machine: Machine,
+    c: Values,
+    conditions: Conditions,
+) -> Iterator[tuple[slice | NDArray[np.intp], ProductTime]]:
+    """Yield places and times, a cache-sized number of products at a time."""
+    flat = np.empty((len(sizes), math.prod(shape)))
+    for row, size in zip(flat, sizes, strict=True):
+        row[:] = size if np.ndim(size) == 0 else np.broadcast_to(size, shape).reshape(-1)
+    m, n, k, batch = flat
+    inside = batch > 1.0
+    kinds = (False,) if not inside.any() else (True,) if inside.all() else (False, True)
+    for batched in kinds:
+        rates = rates_of(product, machine, c, conditions, batched)
+        splits = m * n * batch <= rates.whole_wave
+        for split in (False, True):
+            wanted = splits == split if len(kinds) == 1 else (splits == split) & (inside == batched)
+            for places in _places(wanted, max(1, CHUNK // rates.speed.size)):
+                part = Sizes(m[places], n[places], k[places], batch[places], rates)
+                yield places, _fastest(part, rates, split)
+
+
+def _places(wanted: NDArray[np.bool_], count: int) -> Iterator[slice | NDArray[np.intp]]:
+    """Yield the places where a mask holds, so many at a time; slices where it holds everywhere."""
+    index = np.flatnonzero(wanted)
+    for start in range(0, index.size, count):
+        chunk = slice(start, start + count)
+        yield chunk if index.size == wanted.size else index[chunk]
+
+
+def _fastest(sizes: Sizes, r: Rates, split: bool) -> ProductTime:
+    """Return the time of each product with its fastest tile and split."""
+    # Arrays of tiles x products, or of (whole, in parts) x tiles x products; worked on in place where their content is
+    # of no more use, so that they stay in a cache.
+    c, k = r.c, sizes.k
+    blocks = sizes.batch * np.ceil(sizes.m * r.per_row)
+    blocks *= np.ceil(sizes.n * r.per_column)
+    parts: Floats | float = 1.0
+    if split:
+        parts = np.ones((2, *blocks.shape))
+        np.clip(np.floor(SPLIT_WAVES * r.sm_count / blocks), 1.0, MOST_PARTS, out=parts[1])
+        blocks, k = blocks * parts, sizes.k / parts
+    waves = blocks * (1.0 / r.sm_count)
+    busy = np.ceil(waves)
+    busy *= c["quantum"]
+    busy += (1.0 - c["quantum"]) * waves
+    np.maximum(busy, r.least, out=busy)
+    block = r.block_s * (np.ceil(k * (1.0 / c["step"])) * c["step"]) + r.fill_s
+    math_s = np.maximum(busy * block, block + k * (c["latency"] / 64.0))
+    l2_s = blocks * r.sides
+    l2_s *= k * (r.product.input_bytes / r.l2_bandwidth)
+    if isinstance(parts, np.ndarray):
+        # The parts are written and read again in fp32. A product in one part that pays for it, too, is never chosen.
+        l2_s[1] += parts[1] * (sizes.outputs * (8.0 / r.l2_bandwidth))
+    time = np.maximum(math_s, sizes.power)
+    time **= 2
+    time **= 2
+    time += (sizes.hbm**2) ** 2
+    time += (l2_s**2) ** 2
+    if split:
+        time = np.sqrt(np.sqrt(time))
+        time[1] += c["split"]
+    if r.up_to.size:
+        time[(sizes.m <= r.above) | (sizes.m > r.up_to)] = np.inf
+    best, pick = _least(time, sizes.k)
+    chosen_parts = pick(parts) if isinstance(parts, np.ndarray) else 1.0
+    return _time_of(sizes, r, best % r.speed.size, chosen_parts, *map(pick, (waves, busy, math_s, l2_s)))
+
+
+def _least(time: Floats, like: Number) -> tuple[Any, Callable[[Floats], Any]]:
+    """Return the index of the least time among the candidates of each product, and a function that picks values there.
+
+    Plain numbers if ``like`` is one: arrays of one element are as slow as those of a thousand.
+    """
+    if not isinstance(like, np.ndarray):
+        first = int(time.argmin())
+        return first, lambda values: values.item(first)
+    best = np.argmin(time.reshape(-1, like.size), axis=0)
+    place = best, np.arange(best.size)
+    return best, lambda values: values.reshape(-1, best.size)[place]
+
+
+def _time_of(
+    sizes: Sizes, r: Rates, tile: Any, parts: Number, waves: Number, busy: Number, math_s: Number, l2_s: Number
+) -> ProductTime:
+    """Return the time of one tile and split for each product, taken apart."""
+    limited = maximum(math_s, sizes.power)
+    outside = maximum(sizes.hbm, l2_s)
+    body = (limited**2) ** 2 + (sizes.hbm**2) ** 2 + (l2_s**2) ** 2
+    on_math = limited >= outside
+    on_hbm = (sizes.hbm >= l2_s) & (on_math ^ True)
+    ideal = sizes.flop / (r.speed[tile, 0] * r.sm_count)
+    block = r.block_s[tile, 0] * (np.ceil(sizes.k / parts * (1.0 / r.c["step"])) * r.c["step"])
+    full = waves * block
+    return ProductTime(
+        math=ideal * on_math,
+        tile_waste=(full - ideal) * on_math,
+        pipeline=(math_s - busy * block) * on_math,
+        waves=(busy * block - full) * on_math,
+        power=(limited - math_s) * on_math,
+        hbm=sizes.hbm * on_hbm,
+        l2=l2_s * ((on_math | on_hbm) ^ True),
+        contention=(body**0.5) ** 0.5 - maximum(limited, outside),
+        split_k=(parts > 1.0) * r.c["split"],
+        math_alone=limited,
+        hbm_alone=sizes.hbm,
+        l2_alone=l2_s,
+    )
+
+
+def is_fp32(machine: Machine) -> bool:
+    """Return whether products run on the vector engine, or on matrix cores that act like one in fp32 and fp64."""
+    return machine.engine == "vector" or machine.dtype in ("fp32", "fp64")
+
+
+def launch_s(machine: Machine, c: Values) -> float:
+    """Return the time to start and drain a kernel [s]: in clocks on the tensor engine, else as it is.
+
+    A convolution brings the launch of its own family.
+    """
+    return c["launch"] if "launch" in c else c["start"] / machine.clock_hz
+
+
+def resident_speed(machine: Machine, c: Values) -> float:
+    """Return how much faster data in L2 are than those of device memory: a share of L2's 64 B a clock adds to it.
+
+    >>> of = Machine(100.0, 1e9, 1e14, "tensor", "bf16", 1e13, 1e12, 5e7, 400.0)
+    >>> round(resident_speed(of, {"resident": 0.05}), 6)  # 0.05 x 64 B x 100 x 1 GHz = 0.32 TB/s beside 1 TB/s
+    1.32
+    """
+    l2 = L2_BYTES_PER_CLOCK * machine.sm_count * machine.clock_hz
+    return 1.0 + c["resident"] * l2 / machine.bandwidth_bytes_per_s
+
+
+def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditions, batched: bool) -> Rates:
+    """Return the rates of a machine and its constants; computing them takes a tenth of a single call, so they are kept.
+
+    The sizes of the product do not matter, only those of its elements.
+    """
+    element = (product.input_bytes, product.output_bytes)
+    key = (Rates, element, tuple(c), tuple(c.values()), conditions.cache, conditions.library, batched)
+    rates = machine.cache.get(key)
+    if rates is None:
+        if len(machine.cache) >= _MOST_RATES:
+            machine.cache.clear()
+        rates = machine.cache[key] = Rates(product, machine, c, conditions, batched)
+    return rates  # type: ignore[no-any-return]
+
+
+class Rates:
+    """One machine and one set of constants as the formula needs them; what depends on the tile is a column.
+
+    Attributes
+    ----------
+    c : all constants.
+    product : one with elements of the right size.
+    sm_count, bandwidth, l2_bytes, l2_bandwidth : of the machine; the bandwidths are the reachable ones [B/s].
+    copies : sets of weights that take turns; 0 where the caches are cold.
+    resident_speed : speed of data in L2 over that of device memory.
+    s_per_flop : time of a FLOP at the power limit [s].
+    per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn of each tile.
+    above, up_to : rows of the product that each tile is for: more than ``above``, at most ``up_to``; empty where every
+        tile is for all rows.
+    speed : rate of one SM [FLOP/s].
+    block_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
+    least : blocks that keep an SM busy.
+    whole_wave : outputs that the largest tiles compute in ``1 / SPLIT_WAVES`` waves: larger products are not split.
+    """
+
+    def __init__(self, product: Product, machine: Machine, c: Values, conditions: Conditions, batched: bool):
+        fp32 = is_fp32(machine)
+        by_rows = tiles_by_rows(machine, conditions.library)
+        self.c = c = {**(_VECTOR if fp32 else _TENSOR), **(_ONE_TILE if by_rows else {}), **c}
+        self.product = product
+        self.sm_count = machine.sm_count
+        self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
+        self.l2_bytes = machine.l2_bytes
+        self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
+        (self._set_vector if fp32 else self._set_tensor)(machine)
+        tiles = tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
+        self.per_row, self.per_column, self.sides, area, edge = _columns(tiles)
+        self.up_to: Floats = np.array([[most] for *_, most in by_rows])
+        self.above: Floats = np.array([[0.0], *self.up_to[:-1]]) if by_rows else self.up_to
+        share = c["math"] * (1.0 if batched else c["linear"])
+        if machine.engine == "vector" and machine.flop_per_clock_per_sm > 3.0 * FED_LANES:
+            share *= FEED
+        loss = (1.0 + c["tile"] * edge) / (1.0 + c["tile"] * edge.min())
+        self.speed = share * machine.peak_flop_per_s / machine.sm_count / loss
+        self.block_s = 2.0 * area / self.speed
+        self.fill_s = self.block_s * (c["fill"] * product.output_bytes / product.input_bytes)
+        self.least = np.maximum(1.0, c["depth"] / area)
+        split = not by_rows and not (batched and fp32)
+        self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * area.max() if split else 0.0
+
+    def _set_vector(self, machine: Machine) -> None:
+        """Set what L2 and power allow on the vector engine."""
+        self.resident_speed = self.c["resident_speed"]
+        self.l2_bandwidth = self.c["l2"] * machine.sm_count * L2_BYTES_PER_CLOCK * machine.clock_hz
+        self.s_per_flop = self.c["energy"] / machine.tdp_w
+
+    def _set_tensor(self, machine: Machine) -> None:
+        """Set what L2 and power allow on the tensor engine, in units that machines of all generations share.
+
+        L2 is built for the tensor cores, so that its bandwidth goes with the peak; kernels start in clocks. Power is
+        energy x rate. Where it would exceed the limit, clock and voltage fall together, by which power falls with the
+        cube of the rate: with demand = energy (f / 1.8 GHz)^2 P / TDP, the rate is P demand^(-1/3).
+        """
+        c, size = self.c, self.product.input_bytes
+        self.resident_speed = resident_speed(machine, c)
+        self.l2_bandwidth = c["l2"] * machine.peak_flop_per_s * size / 64.0
+        joule = c["energy"] * (0.5 * size) * (machine.clock_hz / ENERGY_CLOCK_HZ) ** 2
+        self.s_per_flop = (joule / (machine.tdp_w * machine.peak_flop_per_s**2)) ** (1.0 / 3.0)
+
+
+@lru_cache(maxsize=64)
+def _columns(tiles: Tiles) -> tuple[Floats, ...]:
+    """Return what the formula needs of some tiles, as columns: 1 / tm, 1 / tn, tm + tn, tm tn, 64 (1 / tm + 1 / tn)."""
+    tm, tn = np.array(tiles, np.float64).T[:, :, None]
+    return 1.0 / tm, 1.0 / tn, tm + tn, tm * tn, 64.0 * (1.0 / tm + 1.0 / tn)
+
+
+class Sizes:
+    """The sizes of products, and what follows from them without the tile: arrays of one length, or numbers for one."""
+
+    def __init__(self, m: Number, n: Number, k: Number, batch: Number, rates: Rates):
+        self.m, self.n, self.k, self.batch = m, n, k, batch
+        self.outputs = batch * m * n
+        self.flop = 2.0 * self.outputs * k
+        self.hbm = self._traffic(rates) / rates.bandwidth
+        self.power = rates.s_per_flop * self.flop
+
+    def _traffic(self, r: Rates) -> Number:
+        """Return the bytes that cross device memory; data in L2 count as the bytes that would take as long [B]."""
+        one_a, one_b = r.product.input_bytes * self.m * self.k, r.product.input_bytes * self.n * self.k
+        written = r.product.output_bytes * self.outputs
+        # One wave of blocks works on a super-tile, as square as the output lets it be.
+        area = r.sm_count * WAVE_OUTPUTS
+        rows = minimum(self.m, area**0.5)
+        columns = minimum(self.n, area / rows)
+        again = maximum(0.0, 1.0 - r.l2_bytes / (one_a + one_b))
+        a = one_a * (1.0 + again * (maximum(1.0, self.n / columns) - 1.0))
+        b = one_b * (1.0 + again * (maximum(1.0, self.m / rows) - 1.0))
+        if r.c["stride"] != 1.0:
+            # The rows of A are read in short pieces, each from another page of DRAM where k is long.
+            a = a * (1.0 + (r.c["stride"] - 1.0) * minimum(1.0, self.k / PAGE_OF_K))
+        read = self.batch * (a + b)
+        if r.copies and r.l2_bytes:
+            resident = self.batch * (one_a + r.copies * one_b) + written
+            read = read * (1.0 - fitting_share(resident, r.l2_bytes) * (1.0 - 1.0 / r.resident_speed))
+        return read + written

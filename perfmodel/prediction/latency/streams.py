@@ -1,0 +1,139 @@
+"""Physics of memory traffic that several families share: streams from device memory or L2, beside arithmetic.
+
+Two curves say which share of some data lies in L2, and they differ on purpose. `surviving_share` is for a stream that
+the call before has read too: a cyclic scan, which evicts what it needs next, with a fitted start of the decline.
+`fitting_share` is for data that are used again and again within the call, or by every call, and simply fit or do not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfmodel.core.vocabulary import CacheState
+from perfmodel.core.work import Number, maximum, minimum
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import CONTENTION, HBM, L2, LAUNCH, MATH, Terms, overlapped
+
+ETA = Constant("eta", "", 0.84, 0.3, 1.0, 0.1, "share of the datasheet bandwidth that a long stream reaches")
+START = Constant("launch", "s", 1.8e-6, 0.3e-6, 20e-6, 0.2, "start and drain of one kernel")
+FEED = Constant("feed", "", 0.3, 0.03, 1.0, 0.4, "share of 64 B a clock and SM at which data in L2 stream")
+FILL = Constant("fill", "", 0.9, 0.2, 1.0, 0.25, "share of L2 up to which data that are used again all stay in it")
+THRASH = Constant("thrash", "", 0.4, 0.01, 3.0, 1.0, "bytes read again for each byte that the call before left in L2")
+#: terms of `beside_math`
+STREAM_TERMS = (MATH, HBM, L2, CONTENTION, LAUNCH)
+
+#: bytes that one SM reads from L2 in a clock at most
+L2_BYTES_PER_CLOCK = 64.0
+#: share of L2 from which on no part of a stream survives: a cyclic scan of more than the capacity evicts what it needs
+SURVIVING_END = 1.1
+#: shares of L2 up to which data that are used again all fit, and from which on none of them is found there
+ALL_FIT, NONE_FIT = 0.95, 1.15
+#: exponent of the smooth maximum of memory and arithmetic; 3 to 20 fit the measured rows about as well
+POWER = 6.0
+#: bytes that the resident rows read and write between the two reads of a row, over the size of the rows
+BETWEEN = 2.0
+#: over ``fill`` of L2: from this much traffic between two reads on, every second read misses
+SPAN = 6.0
+#: share of L2 that the rows fill where `thrash_bytes` begin, and where all of them occur
+THRASH_FROM, THRASH_ALL = 0.3, 0.7
+
+
+def surviving_share(footprint_bytes: Number, machine: Machine, c: Values, conditions: Conditions) -> Number:
+    """Return the share of a stream that still lies in L2 from the call before; 0 unless the caches are warm.
+
+    All of it up to ``fill`` of the capacity, none of it from `SURVIVING_END` on, linear between. Where L2 has two
+    halves that copy each other's lines (A100, H100), the copies take room: there ``fill`` is about a half.
+    """
+    if conditions.cache != CacheState.WARM or not machine.l2_bytes:
+        return 0.0 * footprint_bytes
+    filled = footprint_bytes / machine.l2_bytes
+    share: Number = np.clip((SURVIVING_END - filled) / (SURVIVING_END - c["fill"]), 0.0, 1.0)
+    return share
+
+
+def fitting_share(used_bytes: Number, l2_bytes: float) -> Number:
+    """Return the share of data, used again and again, that L2 holds.
+
+    All of it up to 0.95 of the capacity, none of it from 1.15 on, linear between.
+
+    >>> fitting_share(9e6, 1e7), round(fitting_share(10.5e6, 1e7), 6), fitting_share(12e6, 1e7)
+    (1.0, 0.5, 0.0)
+    """
+    return minimum(1.0, maximum(0.0, (NONE_FIT * l2_bytes - used_bytes) / ((NONE_FIT - ALL_FIT) * l2_bytes)))
+
+
+def warm_bandwidth(
+    bandwidth: Number, speedup: float, used_bytes: Number, machine: Machine, conditions: Conditions
+) -> Number:
+    """Return the bandwidth of data that may lie in L2 [B/s].
+
+    Parameters
+    ----------
+    bandwidth : bandwidth from device memory [B/s].
+    speedup : bandwidth from L2 over that.
+    used_bytes : size of the data; `fitting_share` of them lies in L2 when the caches are warm [B].
+    """
+    if conditions.cache != CacheState.WARM or not machine.l2_bytes:
+        return bandwidth
+    return bandwidth * (1.0 + (speedup - 1.0) * fitting_share(used_bytes, machine.l2_bytes))
+
+
+def stream_times(
+    traffic_bytes: Number, footprint_bytes: Number, machine: Machine, c: Values, conditions: Conditions
+) -> tuple[Number, Number]:
+    """Return the times of streamed bytes [s]: of those from device memory, and of those from L2.
+
+    hbm = bytes (1 - h) / (eta W) and l2 = bytes h / (feed 64 B SM f), with the `surviving_share` h. L2 is not slower
+    than device memory.
+    """
+    device = c["eta"] * machine.bandwidth_bytes_per_s
+    cache = max(device, c["feed"] * L2_BYTES_PER_CLOCK * machine.sm_count * machine.clock_hz)
+    held = surviving_share(footprint_bytes, machine, c, conditions)
+    return traffic_bytes * (1.0 - held) / device, traffic_bytes * held / cache
+
+
+def beside_math(math_s: Number, hbm_s: Number, l2_s: Number, c: Values) -> Terms:
+    """Return t = launch + ||math, hbm + l2||: arithmetic overlaps with the stream, the parts of the stream do not."""
+    total = overlapped(POWER, {MATH: math_s, HBM: hbm_s + l2_s})
+    shown = total.adds[HBM] > 0.0
+    adds = {
+        MATH: total.adds[MATH],
+        HBM: np.where(shown, hbm_s, 0.0),
+        L2: np.where(shown, l2_s, 0.0),
+        CONTENTION: total.adds[CONTENTION],
+        LAUNCH: c["launch"],
+    }
+    return Terms(adds, {MATH: math_s, HBM: hbm_s, L2: l2_s})
+
+
+def resident_blocks(machine: Machine, threads: Number) -> Number:
+    """Return how many blocks of so many threads a machine holds at once."""
+    return machine.sm_count * machine.threads_per_sm / threads
+
+
+def missed_share(resident_rows_bytes: Number, machine: Machine, c: Values) -> Number:
+    """Return the share of the second read of rows that misses L2, for kernels that read a row twice.
+
+    mu = clip((F / (fill C) - 1) / (span - 1), 0, 1): none while the bytes F that pass between the two reads fit.
+    """
+    fits = c["fill"] * max(machine.l2_bytes, 1.0)
+    missed: Number = np.clip((BETWEEN * resident_rows_bytes / fits - 1.0) / (SPAN - 1.0), 0.0, 1.0)
+    return missed
+
+
+def thrash_bytes(rows_bytes: Number, machine: Machine, c: Values, conditions: Conditions) -> Number:
+    """Return the bytes that a kernel reads once more because of what the call before left in L2 [B].
+
+    thrash min(S, C), with the bytes S of the rows and the capacity C of one copy: lines of the call before and rows that
+    are still needed evict each other, until as much as L2 holds has passed. Nothing with cold caches, nor where the
+    rows of both calls fit. Six of seven machines show it, for LayerNorm and softmax alike; kernels that read once do
+    not.
+    """
+    capacity = max(machine.l2_bytes, 1.0) / machine.l2_copies
+    if conditions.cache != CacheState.WARM:
+        return 0.0 * rows_bytes
+    full = np.clip((rows_bytes / capacity - THRASH_FROM) / (THRASH_ALL - THRASH_FROM), 0.0, 1.0)
+    again: Number = c["thrash"] * full * np.minimum(rows_bytes, capacity)
+    return again

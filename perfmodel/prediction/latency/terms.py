@@ -1,0 +1,134 @@
+"""A predicted time as a sum of terms, each with a name, what limits it, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.work import Number, maximum
+
+
+class Term(str):
+    """The name of one part of a time. It is a string, so that it is a key of JSON rows as it stands.
+
+    Attributes
+    ----------
+    limiter : what the time is spent on; UNKNOWN for what belongs to no single resource.
+    meaning : a phrase for people.
+    """
+
+    __slots__ = ("limiter", "meaning")
+    limiter: Limiter
+    meaning: str
+
+    def __new__(cls, name: str, limiter: Limiter, meaning: str) -> Term:
+        term = super().__new__(cls, name)
+        term.limiter, term.meaning = limiter, meaning
+        return term
+
+    def __getnewargs__(self) -> tuple[str, Limiter, str]:  # type: ignore[override]
+        """Return what `pickle` and `copy` build the term from."""
+        return str(self), self.limiter, self.meaning
+
+
+# Terms that several families have; a family declares its own beside its formula.
+MATH = Term("math", Limiter.COMPUTE, "arithmetic at the sustained rate")
+TILE_WASTE = Term("tile waste", Limiter.COMPUTE, "padding of the sizes to whole tiles")
+WAVES = Term("wave quantisation", Limiter.COMPUTE, "SMs idle while the last wave of blocks finishes")
+HBM = Term("hbm", Limiter.HBM, "traffic to device memory")
+L2 = Term("l2", Limiter.L2, "traffic between the L2 cache and the SMs")
+CONTENTION = Term("contention", Limiter.UNKNOWN, "resources that overlap only in part")
+SPLIT_K = Term("split-k", Limiter.COMPUTE, "combining the partial results of a split contraction")
+LAUNCH = Term("launch", Limiter.LAUNCH, "start and drain of the kernel")
+HOST = Term("host", Limiter.HOST, "dispatch of the call, as events around it measure")
+BOUND = Term("bound", Limiter.UNKNOWN, "amount by which the formula fell short of the bound")
+
+_LEVELS = {
+    HBM: HBM,
+    L2: L2,
+    **{
+        name: Term(name, Limiter(name), meaning)
+        for name, meaning in (
+            ("dram", "traffic to main memory"),
+            ("llc", "traffic to the last-level cache"),
+            ("l3", "traffic to the L3 cache"),
+            ("l1", "traffic between the L1 cache and the registers"),
+            ("shared", "traffic to shared memory"),
+            ("registers", "traffic to the registers"),
+        )
+    },
+}
+
+
+def ceiling_term(name: str) -> Term:
+    """Return the term for the time that one ceiling takes: compute, a memory level, or else a link by its name."""
+    return MATH if name == Limiter.COMPUTE else _LEVELS.get(name) or link_term(name)
+
+
+def link_term(name: str) -> Term:
+    """Return the term for the traffic over a link."""
+    return Term(name, Limiter.LINK, f"traffic over {name.upper()} between devices")
+
+
+#: terms that the roofline may have, whatever the machine
+CEILING_TERMS = (MATH, *_LEVELS.values(), *(link_term(name) for name in ("nvlink", "xgmi", "pcie")))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The time of one kernel as a sum.
+
+    Attributes
+    ----------
+    adds : term -> the time that it adds [s], in the order in which people read it; the sum is the time.
+    alone : resource -> the time that it alone would take [s]; resources overlap, so these do not add up.
+    """
+
+    adds: Mapping[Term, Number]
+    alone: Mapping[Term, Number] = field(default_factory=dict)
+
+    @property
+    def time_s(self) -> Number:
+        """The sum of the terms [s]."""
+        total: Number = 0.0
+        for value in self.adds.values():
+            total = total + value
+        return total
+
+
+def smooth_max(power: float, *times: Number) -> Number:
+    """Return the smooth maximum (a^p + b^p + ...)^(1/p) of resources that overlap, but not perfectly [s].
+
+    It is at least the largest time and at most n^(1/p) times that. Scaling by the largest prevents underflow.
+
+    >>> round(float(smooth_max(4, 3.0, 3.0)), 3)
+    3.568
+    """
+    largest = times[0]
+    for time in times[1:]:
+        largest = maximum(largest, time)
+    scale = maximum(largest, 1e-300)
+    total = sum((time / scale) ** power for time in times)
+    return scale * total ** (1.0 / power)
+
+
+def overlapped(power: float, times: Mapping[Term, Number]) -> Terms:
+    """Return the smooth maximum of some resources as a sum: the largest time, and "contention".
+
+    Contention is what the other resources add because they overlap only in part. Of equal times the first counts.
+    """
+    total = smooth_max(power, *times.values())
+    largest: Number = 0.0
+    for time in times.values():
+        largest = np.maximum(largest, time)
+    adds: dict[Term, Number] = {}
+    free: Number | np.ndarray = True
+    for name, time in times.items():
+        here = np.logical_and(time >= largest, free)
+        free = np.logical_and(free, np.logical_not(here))
+        adds[name] = np.where(here, time, 0.0)
+    adds[CONTENTION] = total - largest
+    return Terms(adds, dict(times))

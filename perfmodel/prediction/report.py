@@ -1,0 +1,177 @@
+"""Reports of predictions, their explanations, and the times of whole models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_si
+from perfmodel.prediction.explain import Explained, meaning
+from perfmodel.prediction.result import Prediction
+from perfmodel.prediction.whole_model import Part, WholeModel
+
+_NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
+#: share of the predicted time that a hidden resource must take alone to be listed
+_NOTABLE = 0.05
+
+PREDICTION_COLUMNS = (
+    Column("op", shown=False),
+    Column("name", "operator"),
+    Column("dimensions"),
+    Column("params", shown=False),
+    Column("dtype"),
+    Column("engine", shown=False),
+    Column("count", shown=False),
+    Column("hardware", drop=2),
+    Column("flop", "work", "FLOP", drop=4),
+    Column("bytes_read", unit="B", shown=False),
+    Column("bytes_written", unit="B", shown=False),
+    Column("working_set_bytes", unit="B", shown=False),
+    Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B", drop=1),
+    Column("ridge_point_flop_per_byte", "ridge", "FLOP/B", drop=4),
+    Column("limiter", "limited by"),
+    Column("bound_time_s", "bound", "s"),
+    Column("fits_in", "smallest level that holds it", drop=3),
+    Column("resident_bound_time_s", unit="s", shown=False),
+    Column("resident_limiter", shown=False),
+    Column("timing", shown=False),
+    Column("cache", shown=False),
+    Column("library", shown=False),
+    Column("predicted_time_s", "predicted", "s"),
+    Column("predicted_time_low_s", "low", "s", drop=2),
+    Column("predicted_time_high_s", "high", "s", drop=2),
+    Column("predicted_limiter", shown=False),
+    Column("largest_term", "largest term", drop=3),
+    Column("predicted_terms_s", shown=False),
+    Column("family", shown=False),
+    Column("calibration", shown=False),
+    Column("regime", shown=False),
+    Column("prediction_basis", shown=False),
+    Column("attainable_flop_per_s", "attainable", "FLOP/s"),
+    Column("attainable_bytes_per_s", "bandwidth", "B/s", drop=1),
+    Column("advice", shown=False),
+)
+TERM_COLUMNS = (
+    Column("op", shown=False),
+    Column("name", "operator"),
+    Column("dimensions"),
+    Column("dtype", drop=3),
+    Column("hardware", drop=2),
+    Column("term"),
+    Column("time_s", "adds", "s"),
+    Column("share", unit="fraction"),
+    Column("alone_time_s", "alone", "s", drop=1),
+    Column("meaning", drop=4),
+)
+MODEL_COLUMNS = (
+    Column("op", shown=False),
+    Column("name", "operator"),
+    Column("dimensions", drop=1),
+    Column("dtype", drop=3),
+    Column("count", "calls"),
+    Column("predicted_time_s", "one call", "s", drop=2),
+    Column("time_s", "time", "s"),
+    Column("share", unit="fraction"),
+    Column("family", drop=4),
+    Column("largest_term", "largest term", drop=3),
+)
+
+
+@report.register(Prediction)
+def _(
+    predictions: Prediction | Sequence[Prediction],
+    *,
+    command: str = "analyze",
+    context: Mapping[str, Any] = _NO_CONTEXT,
+    title: str = "",
+    notes: tuple[str, ...] = (),
+) -> Report:
+    """Return one row for each point of one prediction or several, as of a sweep."""
+    listed = [predictions] if isinstance(predictions, Prediction) else list(predictions)
+    rows = [row for prediction in listed for row in prediction.rows()]
+    for row in rows:
+        row["name"] = row["name"] or row["op"]
+    hardware = list(dict.fromkeys(prediction.hardware for prediction in listed))
+    return Report(
+        command,
+        _keep_hardware(PREDICTION_COLUMNS, hardware),
+        rows,
+        {"hardware": hardware, **context},
+        notes=notes,
+        title=title,
+    )
+
+
+def _keep_hardware(columns: tuple[Column, ...], hardware: Sequence[str]) -> tuple[Column, ...]:
+    """Return columns of which that of the machine stays, however narrow the table, if there are several machines."""
+    if len(hardware) < 2:
+        return columns
+    return tuple(replace(column, drop=0) if column.key == "hardware" else column for column in columns)
+
+
+@report.register(Explained)
+def _(points: Explained | Sequence[Explained], *, command: str = "analyze") -> Report:
+    """Return the terms of one point or several, one row for each term.
+
+    A resource that adds nothing is listed if it alone would take a notable part of the time: the largest hides it.
+    """
+    listed = [points] if isinstance(points, Explained) else points
+    rows = [row for point in listed for row in _term_rows(point)]
+    return Report(command, TERM_COLUMNS, rows, title="Terms that add up to the predicted times")
+
+
+def _term_rows(point: Explained) -> Iterable[dict[str, Any]]:
+    keys = ("op", "name", "dimensions", "dtype", "hardware")
+    common = {key: point.row[key] for key in keys} | {"name": point.row["name"] or point.row["op"]}
+    hidden = [name for name in point.alone if name not in point.adds and point.alone[name] > _NOTABLE * point.time_s]
+    for name in (*point.adds, *hidden):
+        time = point.adds.get(name, 0.0)
+        text = meaning(name)
+        yield {
+            **common,
+            "term": str(name),
+            "time_s": time,
+            "share": time / point.time_s,
+            "alone_time_s": point.alone.get(name),
+            "meaning": text if time else f"{text} (hidden)".strip(),
+        }
+
+
+@report.register
+def _(model: WholeModel, *, context: Mapping[str, Any] = _NO_CONTEXT, title: str = "") -> Report:
+    """Return one row for each operator of the list, with the time of all its calls."""
+    rows = [_part_row(part, model) for part in model.parts]
+    calls = sum(part.prediction.count for part in model.parts)
+    interval = f"{format_si(model.low_s, 's')} to {format_si(model.high_s, 's')}"
+    total = (
+        f"{calls} calls take {format_si(model.time_s, 's')} ({interval}): kernels {format_si(model.kernels_s, 's')}, "
+        f"gaps between them {format_si(model.gaps_s, 's')}; the host needs {format_si(model.host_s, 's')} to dispatch "
+        f"them, so that the {model.limiter} sets the time."
+    )
+    figures = {"time_s": model.time_s, "time_low_s": model.low_s, "time_high_s": model.high_s,
+               "kernels_s": model.kernels_s, "gaps_s": model.gaps_s, "host_s": model.host_s,
+               "limiter": model.limiter}  # fmt: skip
+    return Report(
+        "predict_model",
+        MODEL_COLUMNS,
+        rows,
+        {"hardware": [model.hardware], **figures, **context},
+        notes=(total,),
+        title=title or f"Predicted time of the operators on {model.hardware}",
+    )
+
+
+def _part_row(part: Part, model: WholeModel) -> dict[str, Any]:
+    (row,) = part.prediction.rows()
+    keys = ("op", "dimensions", "params", "dtype", "count", "predicted_time_s", "family", "predicted_limiter")
+    return {
+        **{key: row[key] for key in keys},
+        "name": row["name"] or row["op"],
+        "time_s": part.time_s,
+        "share": part.time_s / model.kernels_s,
+        "largest_term": row["largest_term"],
+        "terms_s": {str(name): time for name, time in part.terms_s.items()},
+    }
