@@ -67,7 +67,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     entries = [one.entry for one in counted]
     if not math.fsum(entry.time_s for entry in entries) > 0:
         raise InputFileError(
-            "nothing that is counted takes any time.", place=source.place, remedy="Count all steps (--all)."
+            "nothing that is counted takes any time.", place=source.place, remedy="Count all steps (--whole-trace)."
         )
     return Profile.from_entries(
         entries,
@@ -100,7 +100,7 @@ def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], sour
         steps = sum(name.startswith(STEP_NAME) for name in _annotated(traced))
         rows = f"{counted} of {total} pieces of GPU work, those that start" if total else "operators that start"
         length = format_si(end - begin, "s")
-        notes.append(f"Counted: {rows} within {traced.steps} ({steps} steps, {length}); --all counts the rest.")
+        notes.append(f"Counted: {rows} within {traced.steps} ({steps} steps, {length}); --whole-trace counts the rest.")
     if total == 0:
         notes.append("The trace has no GPU work: times are those of operators on the CPU, without inner operators.")
     in_graph = int((traced.in_graph & traced.counted).sum())
