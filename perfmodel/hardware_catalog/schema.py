@@ -23,7 +23,7 @@ class MemorySpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     Attributes
     ----------
     partitions : parts that do not share what they hold (default 1).
-    copies : copies of a line that the level holds when all SMs read it; 2 for the split L2 of A100 and H100 (default 1).
+    copies : copies of a line that the level holds when all SMs read it; 2 for the split L2 of A100, H100 (default 1).
     """
 
     capacity: Quantity | None = None

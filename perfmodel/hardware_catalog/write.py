@@ -88,7 +88,9 @@ def quantity(value: float | None, unit: str) -> str | None:
 
 def to_spec(hardware: Hardware) -> HardwareSpec:
     """Return the specification of a machine, in the shape of the file."""
-    chip = {name: int(value) if value.is_integer() else value for name, value in hardware.chip.items()}
+    chip: dict[str, Any] = {key: int(value) if value.is_integer() else value for key, value in hardware.chip.items()}
+    if hardware.matrix_instruction:
+        chip["matrix_instruction"] = hardware.matrix_instruction
     return HardwareSpec(
         name=hardware.name,
         title="" if hardware.title == hardware.name else hardware.title,
@@ -107,7 +109,6 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
             source=hardware.sources.get("chip", ""),
             note=hardware.notes.get("chip", ""),
             process=hardware.process,
-            matrix_instruction=hardware.matrix_instruction,
             **chip,
         ),
         memory={

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError
 from perfmodel.files import shipped_folder
-from perfmodel.hardware_catalog import hardware_names, read_hardware
+from perfmodel.hardware_catalog import hardware, hardware_names, read_hardware
 from perfmodel.hardware_catalog.lint import CODES, Finding, lint_file
 from perfmodel.hardware_catalog.lint._draft import key_lines
+from perfmodel.hardware_catalog.lint.chip import THREADS_PER_SM
 
 Edits = Mapping[str, str | None]
 
@@ -141,6 +142,9 @@ KNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
     ("NeuSight H100", H100, {"memory.hbm.bandwidth": '"3430 GB/s"'}, "rounded-up-bandwidth", "memory.hbm.bandwidth"),
     ("NeuSight P4 SMs", "p4", {"chip.sm_count": "40"}, "sm-count-differs", "chip.sm_count"),
     ("NeuSight P100", "p100-pcie-16gb", {"chip.vector_clock": '"1380 MHz"'}, "clock-differs", "chip.vector_clock"),
+    # threads of A100 for a chip with 1536; a die in another process
+    ("rtx-4090 threads", "rtx-4090", {"chip.max_threads_per_sm": "2048"}, "fact-differs", "chip.max_threads_per_sm"),
+    ("rtx-4090 process", "rtx-4090", {"chip.process": '"TSMC N7"'}, "fact-differs", "chip.process"),
     ("NeuSight MI210 L2", "mi210", {"memory.l2.capacity": '"16 MiB"'}, "l2-differs", "memory.l2.capacity"),
     # llm-analysis gpu_configs
     (
@@ -584,6 +588,29 @@ def test_every_code_of_the_fixtures_is_documented_and_every_code_has_a_fixture()
     used = {row[3] for row in (*KNOWN_PRODUCTS, *UNKNOWN_PRODUCTS)}
     elsewhere = {"syntax", "schema", "flop-per-clock", "name-differs-from-file", "peak-arithmetic"}
     assert set(CODES) - used == elsewhere - used
+
+
+def test_threads_per_sm_of_an_unknown_product_are_those_of_its_compute_capability(tmp_path: Path) -> None:
+    # 64 warps of 32 threads are consistent with 2048 threads, which compute capability 8.9 does not have
+    edits = {"chip.max_threads_per_sm": "2048", "chip.max_warps_per_sm": "64", "chip.process": '"mine"'}
+    findings = lint_file(write_edited(tmp_path, "rtx-4090", edits, name="my-gpu"))
+    threads = found(findings, "fact-differs", "chip.max_threads_per_sm")
+    assert (threads.severity, threads.message) == ("warning", "found 2048, compute capability 8.9 has 1536.")
+    assert (
+        found(findings, "fact-differs", "chip.max_warps_per_sm").message == "found 64, compute capability 8.9 has 48."
+    )
+    assert [finding for finding in findings if finding.key == "chip.process"] == [], "each die has its own process"
+
+
+def test_warps_and_threads_agree(tmp_path: Path) -> None:
+    path = write_edited(tmp_path, "rtx-4090", {"chip.max_warps_per_sm": "32"}, name="my-gpu")
+    assert "32 warps x 32 threads = 1024" in found(lint_file(path), "fact-differs", "chip.max_threads_per_sm").message
+
+
+def test_the_threads_of_each_compute_capability_are_those_of_the_shipped_machines() -> None:
+    for machine in map(hardware, hardware_names()):
+        threads = THREADS_PER_SM.get(machine.compute_capability)
+        assert threads is None or threads == machine.chip["max_threads_per_sm"], machine.name
 
 
 def test_a_name_that_is_not_the_files_is_a_warning(tmp_path: Path) -> None:

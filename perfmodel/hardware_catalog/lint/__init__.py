@@ -1,9 +1,8 @@
-"""Checking hardware specification files: arithmetic, plausibility, and the mistakes that are common.
+"""Checks hardware specification files: arithmetic, plausibility, and common mistakes.
 
-`lint_file` reads one file and returns what is wrong with it. The shipped catalog is the table of known products:
-a file that claims to be one of them (by name, alias or device name) is compared with it; any other is checked by
-arithmetic, by its relatives of the same compute capability, and for plausibility. The codes, each with the
-mistake that it stands for, are in `CODES`.
+`lint_file` returns the findings in one file. The shipped catalog is the table of known products. A file that claims to
+be one of them (by name, alias or device name) is compared with it; any other is checked by arithmetic, against machines
+of the same compute capability, and for plausibility. `CODES` explains the code of each finding.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ RULES = (
     form.check_bandwidth_given,
     chip.check_sm_count,
     chip.check_clocks,
+    chip.check_facts,
     memory.check_bandwidths,
     memory.check_capacities,
     peaks.check_peaks,
@@ -68,14 +68,14 @@ def lint_files(paths: Iterable[str | os.PathLike[str]]) -> LintResult:
 
 
 def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
-    """Return what is wrong with a specification file, in the order of its lines.
+    """Return the findings in a specification file, in the order of its lines.
 
-    A file that does not parse gives one finding, with the line where it stops.
+    A file that cannot be parsed gives one finding, with the line of the error.
 
     Raises
     ------
     InputFileError
-        When there is no such file, or it is a directory.
+        When the file does not exist, or is a directory.
     """
     file = os.fspath(path)
     if not Path(file).is_file():
@@ -105,7 +105,7 @@ def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
 
 @functools.cache
 def known_products() -> tuple[Draft, ...]:
-    """Return the shipped specifications, which are the table of known products."""
+    """Return the shipped specifications: the table of known products."""
     drafts = []
     for path in sorted(shipped_folder().glob("*.toml")):
         spec = read_spec(path)
@@ -114,13 +114,13 @@ def known_products() -> tuple[Draft, ...]:
 
 
 def _syntax(file: str, error: InputFileError) -> Finding:
-    """Turn a file that does not parse into a finding, with the line where it stops."""
+    """Return the finding for a file that cannot be parsed, with the line of the error."""
     line = re.search(r"\bline (\d+)", error.message)
     return Finding(file, int(line.group(1)) if line else 1, "", "error", "syntax", _message(error))
 
 
 def _schema(file: str, error: InputFileError, lines: dict[str, int]) -> Finding:
-    """Turn a wrong key into a finding, at the line of the key or of the table around it."""
+    """Return the finding for a wrong key, at its line or that of its table."""
     key = error.place.removeprefix(file).lstrip(": ")
     unknown = re.search(r"unknown [\w ]+ '(.*?)'", error.message)
     exact = ".".join(part for part in (key, unknown.group(1) if unknown else "") if part)

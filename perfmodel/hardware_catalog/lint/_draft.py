@@ -1,4 +1,4 @@
-"""What the rules of the linter look at: a specification with its numbers, lines and relatives."""
+"""The input of the linter's rules: a specification with its values, lines and related machines."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from perfmodel.hardware_catalog.schema import HardwareSpec, RateSpec
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, or worth knowing, about a specification file.
+    """A finding in a specification file.
 
-    ``severity`` is "error", "warning" or "info"; ``code`` is one of `CODES`; ``line`` is None where the file is
-    no TOML.
+    ``severity`` is "error", "warning" or "info"; ``code`` is one of `CODES`; ``line`` is None unless the file is TOML.
     """
 
     file: str
@@ -32,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity as it is written, in the unit that its key wants."""
+    """A quantity as written, and the unit of its key."""
 
     text: Any
     unit: str
@@ -40,13 +39,13 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Draft:
-    """A specification under examination.
+    """A specification to check.
 
     Attributes
     ----------
-    values : dotted key -> value in SI base units, of every quantity that parses.
+    values : dotted key -> value in SI base units, for every quantity that can be parsed.
     lines : dotted key -> line in the file.
-    twin : the shipped specification of the product that this one says it is, or None.
+    twin : the shipped specification of the product that this one claims to be, or None.
     catalog : all shipped specifications.
     """
 
@@ -58,7 +57,7 @@ class Draft:
     catalog: tuple[Draft, ...] = ()
 
     def finding(self, key: str, severity: str, code: str, message: str) -> Finding:
-        """Make a finding about a key of this file."""
+        """Return a finding at a key of this file."""
         assert code in CODES, code
         return Finding(self.file, line_of(key, self.lines), key, severity, code, message)
 
@@ -70,7 +69,7 @@ class Draft:
                     yield engine, dtype, rate
 
     def clock_hz(self, engine: str, dtype: str) -> float | None:
-        """Return the clock at which a peak holds [Hz]."""
+        """Return the clock that a peak is computed with [Hz]."""
         return self.values.get(f"peak.{engine}.{dtype}.clock", self.values.get(f"chip.{engine}_clock"))
 
     def others(self) -> Iterator[Draft]:
@@ -85,7 +84,7 @@ class Draft:
 
 def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
     """Return every quantity of a specification by its dotted key."""
-    found = {
+    written = {
         "chip.vector_clock": Quantity(spec.chip.vector_clock, "Hz"),
         "chip.tensor_clock": Quantity(spec.chip.tensor_clock, "Hz"),
         "chip.tdp": Quantity(spec.chip.tdp, "W"),
@@ -93,28 +92,28 @@ def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
         "launch.overhead": Quantity(spec.launch.overhead, "s"),
     }
     for name, level in spec.memory.items():
-        found[f"memory.{name}.capacity"] = Quantity(level.capacity, "B")
-        found[f"memory.{name}.capacity_per_sm"] = Quantity(level.capacity_per_sm, "B")
-        found[f"memory.{name}.bandwidth"] = Quantity(level.bandwidth, "B/s")
-        found[f"memory.{name}.memory_clock"] = Quantity(level.memory_clock, "Hz")
+        written[f"memory.{name}.capacity"] = Quantity(level.capacity, "B")
+        written[f"memory.{name}.capacity_per_sm"] = Quantity(level.capacity_per_sm, "B")
+        written[f"memory.{name}.bandwidth"] = Quantity(level.bandwidth, "B/s")
+        written[f"memory.{name}.memory_clock"] = Quantity(level.memory_clock, "Hz")
     for engine, rates in spec.peak.items():
         for dtype, rate in rates.items():
             if isinstance(rate, RateSpec):
                 key = f"peak.{engine}.{dtype}"
-                found[key] = Quantity(rate.rate, "FLOP/s")
-                found[f"{key}.clock"] = Quantity(rate.clock, "Hz")
-                found[f"{key}.sparse_2to4"] = Quantity(rate.sparse_2to4, "FLOP/s")
+                written[key] = Quantity(rate.rate, "FLOP/s")
+                written[f"{key}.clock"] = Quantity(rate.clock, "Hz")
+                written[f"{key}.sparse_2to4"] = Quantity(rate.sparse_2to4, "FLOP/s")
     for name, link in spec.link.items():
-        found[f"link.{name}.per_direction"] = Quantity(link.per_direction, "B/s")
+        written[f"link.{name}.per_direction"] = Quantity(link.per_direction, "B/s")
     measured = {"memory": "B/s", "tensor": "FLOP/s", "vector": "FLOP/s", "link": "B/s"}
     for table, unit in measured.items():
         for name, rate in getattr(spec.sustained, table).items():
-            found[f"sustained.{table}.{name}"] = Quantity(rate, unit)
-    return {key: quantity for key, quantity in found.items() if quantity.text is not None}
+            written[f"sustained.{table}.{name}"] = Quantity(rate, unit)
+    return {key: quantity for key, quantity in written.items() if quantity.text is not None}
 
 
 def values_of(spec: HardwareSpec) -> tuple[dict[str, float], dict[str, PerfModelError]]:
-    """Return the values that parse, and the errors of those that do not."""
+    """Return the values that can be parsed, and the errors of the others."""
     values: dict[str, float] = {}
     errors: dict[str, PerfModelError] = {}
     for key, quantity in quantities(spec).items():
@@ -126,7 +125,7 @@ def values_of(spec: HardwareSpec) -> tuple[dict[str, float], dict[str, PerfModel
 
 
 def find_twin(spec: HardwareSpec, catalog: tuple[Draft, ...]) -> Draft | None:
-    """Return the shipped product that a specification says it is: by name, then by the names of its device."""
+    """Return the shipped product that a specification claims to be: by name, device names or aliases."""
     for claimed in ([spec.name], spec.device_names, spec.aliases):
         keys = {name_key(name) for name in claimed}
         for other in catalog:
@@ -136,7 +135,7 @@ def find_twin(spec: HardwareSpec, catalog: tuple[Draft, ...]) -> Draft | None:
 
 
 def names_of(spec: HardwareSpec) -> set[str]:
-    """Return every name that a specification answers to, in the form for comparison."""
+    """Return every name of a specification, in the form of `name_key`."""
     return {name_key(name) for name in (spec.name, *spec.aliases, *spec.device_names)}
 
 
@@ -145,7 +144,7 @@ _ENTRY = re.compile(r"\s*([A-Za-z0-9_.\-\"' ]+?)\s*=")
 
 
 def key_lines(text: str) -> dict[str, int]:
-    """Return dotted key -> line of a TOML text; the keys of an inline table are on its line.
+    """Return dotted key -> line of a TOML text; keys of an inline table have its line.
 
     >>> key_lines(chr(10).join(['name = "x"', "[chip]", "sm_count = 1"]))
     {'name': 1, 'chip': 2, 'chip.sm_count': 3}
@@ -170,7 +169,7 @@ def _plain(key: str) -> str:
 
 
 def line_of(key: str, lines: Mapping[str, int]) -> int | None:
-    """Return the line of a key, or of the nearest table around it; 1 where there is none."""
+    """Return the line of a key or of its nearest table; 1 if there is none."""
     if not lines:
         return None
     parts = key.split(".")

@@ -1,14 +1,15 @@
-"""Rules about the chip: processors that the product has enabled, and clocks."""
+"""Rules about the chip: enabled processors, clocks, and facts such as threads per SM."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from perfmodel.core.units import format_si
 from perfmodel.hardware_catalog.lint._compare import DOUBTFUL, deviation, near, unit_slip
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding
 
-#: SMs of the full die, which no product of the compute capability has enabled. Sources: NVIDIA whitepapers P100
+#: SMs of the full die; no product with the compute capability has all of them enabled. Sources: NVIDIA whitepapers P100
 #: (GP100 60), V100 (GV100 84), A100 (GA100 128), Ada (AD102 144), H100 (GH100 144); AMD CDNA (128), CDNA 2
 #: (112 per GCD) and CDNA 3 (320) white papers
 FULL_DIE_SMS = {
@@ -21,9 +22,29 @@ FULL_DIE_SMS = {
     "gfx90a": 112,
     "gfx942": 320,
 }
-#: AD104, the die of the L4, is sold whole in other products. Source: NVIDIA Ada whitepaper v2.1
+#: the full AD104, the die of the L4, is in other products. Source: NVIDIA Ada whitepaper v2.1
 FULL_DIE_OF_PRODUCT = {"l4": 60}
 CLOCKS_HZ = (0.3e9, 6e9)
+#: most resident threads per SM. Source: CUDA C++ Programming Guide 13, Compute Capabilities
+THREADS_PER_SM = {
+    "6.0": 2048,
+    "6.1": 2048,
+    "7.0": 2048,
+    "7.5": 1024,
+    "8.0": 2048,
+    "8.6": 1536,
+    "8.9": 1536,
+    "9.0": 2048,
+    "10.0": 2048,
+    "12.0": 1536,
+}
+#: facts of [chip] that all products with one compute capability share
+SHARED_FACTS = (
+    *("matrix_instruction", "warp_size", "max_warps_per_sm", "max_threads_per_sm", "max_blocks_per_sm"),
+    *("warp_schedulers_per_sm", "exponentials_per_clock_per_sm"),
+)
+#: facts that every die has for itself
+OWN_FACTS = ("process",)
 
 
 def check_sm_count(draft: Draft) -> Iterator[Finding]:
@@ -38,16 +59,16 @@ def check_sm_count(draft: Draft) -> Iterator[Finding]:
     full = FULL_DIE_OF_PRODUCT.get(twin.spec.name if twin else "", FULL_DIE_SMS.get(draft.spec.compute_capability))
     product = f"{twin.spec.name} has {known}" if twin and known else "products have fewer"
     if count == full:
-        message = f"{count} SMs are the full die; {product}. Write what the product has enabled."
+        message = f"{count} SMs are the full die; {product}. Write the number that the product has enabled."
         yield draft.finding("chip.sm_count", "error", "full-die-sm-count", message)
     elif twin and known:
         same = [other.spec.name for other in draft.others() if other.spec.chip.sm_count == count]
-        hint = f" {count} are those of {', '.join(same)}." if same else ""
+        hint = f" {', '.join(same)} has {count}." if same else ""
         yield draft.finding("chip.sm_count", "error", "sm-count-differs", f"found {count}, {product}.{hint}")
 
 
 def check_clocks(draft: Draft) -> Iterator[Finding]:
-    """Compare the clocks with the known product and with what silicon does."""
+    """Compare the clocks with the known product and with the range of known chips."""
     for engine in ("vector", "tensor"):
         key = f"chip.{engine}_clock"
         clock = draft.values.get(key)
@@ -57,7 +78,7 @@ def check_clocks(draft: Draft) -> Iterator[Finding]:
         if not CLOCKS_HZ[0] <= clock <= CLOCKS_HZ[1]:
             code = "unit-1000x" if known is None or unit_slip(clock / known) else "implausible-figure"
             yield draft.finding(
-                key, "error", code, f"{format_si(clock, 'Hz')} is no clock of a processor. Check MHz and GHz."
+                key, "error", code, f"{format_si(clock, 'Hz')} is not the clock of a processor. Check MHz and GHz."
             )
         elif known and draft.twin and not near(clock, known):
             severity = "warning" if near(clock, known, DOUBTFUL) else "error"
@@ -74,4 +95,34 @@ def _whose(draft: Draft, key: str, clock: float) -> str:
     same = [other.spec.name for other in draft.family() if near(clock, other.values.get(key, 0.0), 1e-6)]
     if same:
         return f"That is the clock of {', '.join(same)}."
-    return "Tensor and vector peaks may hold at different clocks, and a driver's maximum is not the datasheet's."
+    return "Tensor and vector peaks may have different clocks, and a driver's maximum is not the datasheet's clock."
+
+
+def check_facts(draft: Draft) -> Iterator[Finding]:
+    """Compare facts of the chip with the known product, or with machines of the same compute capability."""
+    chip = draft.spec.chip
+    if chip.max_threads_per_sm and chip.max_warps_per_sm and chip.warp_size:
+        threads = chip.max_warps_per_sm * chip.warp_size
+        if chip.max_threads_per_sm != threads:
+            product = f"{chip.max_warps_per_sm} warps x {chip.warp_size} threads"
+            message = f"found {chip.max_threads_per_sm}, {product} = {threads}."
+            yield draft.finding("chip.max_threads_per_sm", "error", "fact-differs", message)
+    for fact in (*SHARED_FACTS, *OWN_FACTS):
+        value = getattr(chip, fact)
+        usual, whose = _usual_fact(draft, fact)
+        if value and usual and value != usual:
+            message = f"found {value}, {whose} has {usual}."
+            yield draft.finding(f"chip.{fact}", "error" if draft.twin else "warning", "fact-differs", message)
+
+
+def _usual_fact(draft: Draft, fact: str) -> tuple[Any, str]:
+    """Return a fact of the known product, or the one that its compute capability has, and whose it is."""
+    if draft.twin:
+        return getattr(draft.twin.spec.chip, fact), draft.twin.spec.name
+    capability = draft.spec.compute_capability
+    if not capability or fact in OWN_FACTS:
+        return None, ""
+    if fact == "max_threads_per_sm" and capability in THREADS_PER_SM:
+        return THREADS_PER_SM[capability], f"compute capability {capability}"
+    values = {getattr(other.spec.chip, fact) for other in draft.family()} - {None, ""}
+    return (values.pop() if len(values) == 1 else None), f"compute capability {capability}"

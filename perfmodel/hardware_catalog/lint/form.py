@@ -1,4 +1,4 @@
-"""Rules about the file itself: sources, names, and what has to be there."""
+"""Rules about the file itself: sources, names, required figures."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from perfmodel.hardware_catalog.find import name_key
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, names_of
 from perfmodel.hardware_catalog.schema import RateSpec
 
-#: shorter texts than "DS-1" are placeholders
+#: texts shorter than "DS-1" are placeholders
 SOURCE_LENGTH = 4
 
 
 def check_sources(draft: Draft) -> Iterator[Finding]:
-    """Find tables with figures and without a source."""
+    """Find tables with figures but without a source."""
     for key, table, has_figures in _tables(draft):
         source = table.get("source", "") if isinstance(table, dict) else table.source
         if has_figures and len(source.strip()) < SOURCE_LENGTH:
-            message = f"[{key}] gives figures without saying where they are from. Add source = '...'."
+            message = f"the figures in [{key}] have no source. Add source = '...'."
             yield draft.finding(key, "error", "missing-source", message)
 
 
 def _tables(draft: Draft) -> Iterator[tuple[str, Any, bool]]:
-    """Yield key, table, and whether figures in it lean on the table's source."""
+    """Yield key, table, and whether figures in it need the table's source."""
     spec = draft.spec
     yield "chip", spec.chip, any(key.startswith("chip.") for key in draft.values) or spec.chip.sm_count is not None
     for name, level in spec.memory.items():
         yield f"memory.{name}", level, any(key.startswith(f"memory.{name}.") for key in draft.values)
     for engine, rates in spec.peak.items():
-        leaning = any(not rate.source for rate in rates.values() if isinstance(rate, RateSpec))
-        yield f"peak.{engine}", rates, leaning
+        without_source = any(not rate.source for rate in rates.values() if isinstance(rate, RateSpec))
+        yield f"peak.{engine}", rates, without_source
     for name, link in spec.link.items():
         yield f"link.{name}", link, True
     yield "launch", spec.launch, any(key.startswith("launch.") for key in draft.values)
@@ -39,21 +39,21 @@ def _tables(draft: Draft) -> Iterator[tuple[str, Any, bool]]:
 
 
 def check_names(draft: Draft) -> Iterator[Finding]:
-    """Find names that another product claims, and a file whose name is not the machine's."""
+    """Find names of other products, and a file name that is not the machine's name."""
     stem = Path(draft.file).stem
     if draft.file.endswith(".toml") and stem != draft.spec.name:
-        message = f"the machine is {draft.spec.name!r}, the file {stem!r}; a catalog finds it by the file's name."
+        message = f"the machine is {draft.spec.name!r}, the file {stem!r}; the catalog uses the name of the file."
         yield draft.finding("name", "warning", "name-differs-from-file", message)
     for key, names in (("aliases", draft.spec.aliases), ("device_names", draft.spec.device_names)):
         for name in names:
             owners = [other.spec.name for other in draft.others() if name_key(name) in names_of(other.spec)]
             if owners:
-                message = f"{name!r} is a name of {owners[0]}. A name has to lead to one machine."
+                message = f"{name!r} is a name of {owners[0]}. A name must belong to one machine."
                 yield draft.finding(key, "error", "name-claimed", message)
 
 
 def check_bandwidth_given(draft: Draft) -> Iterator[Finding]:
-    """Find a GPU without the bandwidth of its memory."""
+    """Find a GPU without memory bandwidth."""
     if draft.spec.kind == "gpu" and "hbm" in draft.spec.memory and draft.spec.memory["hbm"].bandwidth is None:
-        message = "no bandwidth is given: every kernel would look compute-bound. Add bandwidth = '... GB/s'."
+        message = "the bandwidth is missing: every kernel would be compute-bound. Add bandwidth = '... GB/s'."
         yield draft.finding("memory.hbm", "error", "missing-bandwidth", message)

@@ -9,7 +9,7 @@ from perfmodel.hardware_catalog.lint._compare import near, unit_slip
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding
 from perfmodel.hardware_catalog.schema import LinkSpec
 
-#: GT/s per lane and encoding. Source: PCI Express Base Specification 6.0 (from generation 6 on FLITs, 242/256)
+#: GT/s per lane and encoding. Source: PCI Express Base Specification 6.0 (FLITs, 242/256, from generation 6)
 PCIE = {1: (2.5, 8 / 10), 2: (5.0, 8 / 10), 3: (8.0, 128 / 130), 4: (16.0, 128 / 130), 5: (32.0, 128 / 130)}
 PCIE |= {6: (64.0, 242 / 256), 7: (128.0, 242 / 256)}
 #: fastest NVLink per direction and GPU [GB/s] by compute capability. Source: NVIDIA NVLink page,
@@ -31,12 +31,12 @@ def check_links(draft: Draft) -> Iterator[Finding]:
         if expected is not None:
             yield from _compare(draft, key, value, expected, why)
         elif name in NETWORK_NAMES and any(near(value, port * 1e9) for port in PORT_GBIT_PER_S):
-            message = f"{_rate(value)} is a port's rate in Gbit/s ({_rate(value / 8)}). Divide by 8, and per GPU."
+            message = f"{_rate(value)} is the rate of a port in Gbit/s ({_rate(value / 8)}). Divide by 8, and per GPU."
             yield draft.finding(key, "error", "bits-for-bytes", message)
 
 
 def _expected(draft: Draft, name: str, link: LinkSpec) -> tuple[float | None, str]:
-    """Return the bandwidth that is expected, and by what."""
+    """Return the expected bandwidth and its origin."""
     key = f"link.{name}.per_direction"
     if draft.twin and key in draft.twin.values:
         return draft.twin.values[key], draft.twin.spec.name
@@ -50,7 +50,7 @@ def _expected(draft: Draft, name: str, link: LinkSpec) -> tuple[float | None, st
 
 
 def _compare(draft: Draft, key: str, value: float, expected: float, why: str) -> Iterator[Finding]:
-    # 16, 32 and 64 GB/s are printed for PCIe 3, 4 and 5, encoding left out
+    # datasheets print 16, 32 and 64 GB/s for PCIe 3, 4 and 5, without the encoding
     if near(value, expected, 0.02) or (value < expected and "at most" in why and value >= 10e9):
         return
     ratio = value / expected
@@ -66,7 +66,7 @@ def _compare(draft: Draft, key: str, value: float, expected: float, why: str) ->
 
 
 def _whose(draft: Draft, key: str, value: float) -> str:
-    """Return which other link has this bandwidth."""
+    """Return the other link with this bandwidth, in words."""
     links = {name: draft.values.get(f"link.{name}.per_direction", 0.0) for name in draft.spec.link}
     same = [name for name, rate in links.items() if f"link.{name}.per_direction" != key and near(value, rate)]
     nvlink = NVLINK_GB_PER_S.get(draft.spec.compute_capability, 0.0) * 1e9

@@ -7,26 +7,27 @@ from collections.abc import Iterator
 from perfmodel.core.units import format_si
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding
 
-#: from half of the fastest graph replay known (0.93 us) to well above a queued kernel with a slow driver
+#: from a third of the fastest known graph replay (0.93 us) to far above a queued kernel with a slow driver
 LAUNCH_S = (0.3e-6, 100e-6)
+#: a lower share of the peak is more likely a wrong unit than a measurement
 LEAST_SHARE = 0.1
 
 
 def check_launch(draft: Draft) -> Iterator[Finding]:
-    """Compare launch figures with what starting a kernel costs on a GPU."""
+    """Compare launch figures with the range of known GPUs."""
     floor, overhead = draft.values.get("launch.floor"), draft.values.get("launch.overhead")
     for key, value in (("launch.floor", floor), ("launch.overhead", overhead)):
-        # a call on a CPU costs what it costs
+        # calls on a CPU have no such range
         if value is not None and draft.spec.kind == "gpu" and not LAUNCH_S[0] <= value <= LAUNCH_S[1]:
-            message = f"{format_si(value, 's')} for a kernel launch; GPUs take 0.3 to 100 us. Check us and ms."
+            message = f"found {format_si(value, 's')}; a kernel launch takes 0.3 to 100 us. Check us and ms."
             yield draft.finding(key, "error", "launch-implausible", message)
     if floor and overhead and floor > overhead:
         message = f"the floor {format_si(floor, 's')} is above the overhead {format_si(overhead, 's')}."
-        yield draft.finding("launch.floor", "error", "launch-order", f"{message} Are the two exchanged?")
+        yield draft.finding("launch.floor", "error", "launch-order", f"{message} Are they swapped?")
 
 
 def check_sustained(draft: Draft) -> Iterator[Finding]:
-    """Compare every measured ceiling with its peak."""
+    """Compare each measured ceiling with its peak."""
     for key, value in draft.values.items():
         if not key.startswith("sustained."):
             continue

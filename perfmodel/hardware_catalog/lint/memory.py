@@ -1,4 +1,4 @@
-"""Rules about memory levels: bandwidths by arithmetic and of this product, capacities, shared memory."""
+"""Rules about memory levels: bandwidths, capacities, shared memory."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SHARED_KIB = {
     "9.0": 228,
     "10.0": 228,
 }
-#: L2 of the full die [MiB], which no product of the compute capability has. Source: NVIDIA A100 whitepaper v1.0
+#: L2 of the full die [MiB]; no product with the compute capability has all of it. Source: NVIDIA A100 whitepaper v1.0
 FULL_DIE_L2_MIB = {"8.0": 48}
-#: L2 of the full die [MiB] by product; 60 MiB are right for other products. Source: NVIDIA H100 whitepaper v1.04
+#: L2 of the full die [MiB] by product; other products do have 60 MiB. Source: NVIDIA H100 whitepaper v1.04
 FULL_DIE_L2_OF_PRODUCT = {"h100-sxm5-80gb": 60, "h100-pcie-80gb": 60}
-#: GiB of one 32-bit GDDR chip position, clamshell included. Source: JEDEC JESD250 (GDDR6), JESD239 (GDDR7)
+#: GiB per 32 bits of a GDDR bus, clamshell included. Source: JEDEC JESD250 (GDDR6), JESD239 (GDDR7)
 CHIP_GIB = (0.5, 1, 1.5, 2, 3, 4, 6)
 MAIN_BANDWIDTHS = (5e9, 50e12)
 MAIN_CAPACITIES = (2.0**30, 2.0**43)
@@ -42,7 +42,7 @@ def check_bandwidths(draft: Draft) -> Iterator[Finding]:
         found = _known(draft, key, value) or _by_arithmetic(draft, name, level, value)
         if found is None and name == "hbm" and not MAIN_BANDWIDTHS[0] <= value <= MAIN_BANDWIDTHS[1]:
             found = draft.finding(
-                key, "error", "implausible-figure", f"{_rate(value)} is no bandwidth of device memory. Check GB and TB."
+                key, "error", "implausible-figure", f"{_rate(value)} is not the bandwidth of a memory. Check GB and TB."
             )
         if found:
             yield found
@@ -72,39 +72,39 @@ def _by_arithmetic(draft: Draft, name: str, level: MemorySpec, value: float) -> 
     if level.bus_width_bits and memory_clock:
         transfers = level.transfers_per_clock or 2
         expected = level.bus_width_bits * transfers * memory_clock / 8
-        sums = f"{level.bus_width_bits:g} bit x {transfers:g} x {format_si(memory_clock, 'Hz')} / 8"
+        product = f"{level.bus_width_bits:g} bit x {transfers:g} x {format_si(memory_clock, 'Hz')} / 8"
     elif per_clock and core_clock:
         expected = per_clock * core_clock
-        sums = f"{per_clock:g} B/clk x {format_si(core_clock, 'Hz')}"
+        product = f"{per_clock:g} B/clk x {format_si(core_clock, 'Hz')}"
     else:
         return None
     if near(value, expected):
         return None
     code, hint = _explain(draft, key, value, expected, "bandwidth-arithmetic")
-    message = f"found {_rate(value)}, {sums} = {_rate(expected)} ({deviation(value, expected)}). {hint}"
+    message = f"found {_rate(value)}, {product} = {_rate(expected)} ({deviation(value, expected)}). {hint}"
     return draft.finding(key, "error", code, message)
 
 
 def _explain(draft: Draft, key: str, value: float, expected: float, default: str) -> tuple[str, str]:
-    """Return the code of the mistake that makes ``value`` of ``expected``, and what to do about it."""
+    """Return the code of the mistake that explains ``value`` instead of ``expected``, and a remedy."""
     ratio = value / expected
     if unit_slip(ratio):
         return "unit-1000x", "Check the prefix: GB/s, TB/s."
     if near(ratio, 8, 0.03):
         return "bits-for-bytes", "Divide by 8: bandwidths are in bytes."
     if near(ratio, 2, 0.015) and draft.twin and draft.twin.spec.name in PAIRS:
-        return "pair-for-device", "That is the board or module of two devices; this file is one."
+        return "pair-for-device", "That is the board or module with two devices; this file describes one."
     own = draft.twin.values.get(key) if draft.twin else None
     if own and near(value, own):
-        return default, "The figure is the product's; check what it is computed from."
-    # a relative of the same chip may be rounded (2000 for 2039); for any other product the figure has to fit
+        return default, "The figure is right for the product; check the factors that it is computed from."
+    # a figure of the same chip may be rounded (2000 for 2039); that of another chip has to match
     for tolerance, relatives in ((0.02, draft.family()), (TOLERANCE, draft.others())):
         for other in relatives:
             theirs = other.values.get(key)
             if theirs and near(value, theirs, tolerance) and not near(theirs, expected, tolerance):
                 return "other-product-bandwidth", f"That is the bandwidth of {other.spec.name} ({_rate(theirs)})."
     if TOLERANCE < ratio - 1 <= DOUBTFUL:
-        return "rounded-up-bandwidth", "Rounded up, or another bus width; write the exact figure."
+        return "rounded-up-bandwidth", "Rounded up, or that of another bus width; write the exact figure."
     return default, "Take bus width x transfers x clock of this product."
 
 
@@ -140,7 +140,7 @@ def check_capacities(draft: Draft) -> Iterator[Finding]:
         main = name in ("hbm", "dram")
         text = str(quantities(draft.spec)[key].text)
         if main and text.rstrip().endswith("GB"):
-            message = f"{text!r} is {format_binary(value)}; memory chips come in GiB. Write GiB if the vendor means it."
+            message = f"{text!r} is {format_binary(value)}; memory chips have GiB. Write GiB if the vendor means GiB."
             yield draft.finding(key, "info", "capacity-gb-gib", message)
         if main:
             yield from _main_capacity(draft, key, value)
@@ -153,9 +153,9 @@ def _main_capacity(draft: Draft, key: str, value: float) -> Iterator[Finding]:
     known = draft.twin.values.get(key) if draft.twin else None
     if not MAIN_CAPACITIES[0] <= value <= MAIN_CAPACITIES[1]:
         code = "unit-1000x" if known is None or unit_slip(value / known) else "implausible-figure"
-        message = f"{format_binary(value)} is no capacity of device memory. Check MB, GB and TB."
+        message = f"{format_binary(value)} is not the capacity of a memory. Check MB, GB and TB."
         yield draft.finding(key, "error", code, message)
-    # GB for GiB, and what ECC takes, are within 10 %
+    # GB instead of GiB, and the part that ECC uses, are within 10 %
     elif known and draft.twin and not near(value, known, 0.1):
         pair = draft.twin.spec.name in PAIRS and near(value / known, 2, 0.1)
         same = [o.spec.name for o in draft.family() if near(value, o.values.get(key, 0.0), 0.01)]
@@ -165,24 +165,24 @@ def _main_capacity(draft: Draft, key: str, value: float) -> Iterator[Finding]:
     level = draft.spec.memory[key.split(".")[1]]
     if level.technology.upper().startswith("GDDR") and level.bus_width_bits:
         per_chip = value / (level.bus_width_bits / 32)
-        # GB for GiB is told apart from a wrong count of chips by trying both
+        # try both units, since GB instead of GiB is another mistake
         if not any(near(per_chip, size * unit, 0.01) for size in CHIP_GIB for unit in (2.0**30, 1e9)):
             message = (
-                f"{format_binary(value)} over {level.bus_width_bits / 32:g} chips of 32 bit is "
-                f"{format_binary(per_chip)} a chip, which is not made."
+                f"{format_binary(value)} / {level.bus_width_bits / 32:g} chips of 32 bit = "
+                f"{format_binary(per_chip)} per chip, a size that does not exist."
             )
             yield draft.finding(key, "error", "capacity-bus-mismatch", message)
 
 
 def _l2(draft: Draft, key: str, value: float) -> Iterator[Finding]:
     known = draft.twin.values.get(key) if draft.twin else None
-    if known and near(value, known, 0.06):  # MB for MiB
+    if known and near(value, known, 0.06):  # MB instead of MiB
         return
     product = draft.twin.spec.name if draft.twin else ""
     full = FULL_DIE_L2_OF_PRODUCT.get(product, FULL_DIE_L2_MIB.get(draft.spec.compute_capability))
     if full and near(value, full * 2.0**20, 0.06):
         has = f"; {product} has {format_binary(known)}" if known else ""
-        message = f"{format_binary(value)} is the L2 of the full die{has}. Write what the product has enabled."
+        message = f"{format_binary(value)} is the L2 of the full die{has}. Write the part that the product has enabled."
         yield draft.finding(key, "error", "full-die-l2", message)
     elif known:
         message = f"found {format_binary(value)}, {product} has {format_binary(known)}.{_which_cache(draft, value)}"
@@ -190,7 +190,7 @@ def _l2(draft: Draft, key: str, value: float) -> Iterator[Finding]:
 
 
 def _which_cache(draft: Draft, value: float) -> str:
-    """Return what else has the capacity that stands as the L2's."""
+    """Return what else has this capacity, in words."""
     sm_count = draft.spec.chip.sm_count or 0
     registers = draft.values.get("memory.registers.capacity_per_sm", 0.0) * sm_count
     if registers and near(value, registers, 0.06):

@@ -1,4 +1,4 @@
-"""Rules about peaks: dense, of this product, of this dtype, and what the arithmetic gives."""
+"""Rules about peaks: dense, of this product and dtype, and consistent with the arithmetic."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from perfmodel.hardware_catalog.lint._compare import DOUBTFUL, ROUNDING, TOLERAN
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding
 from perfmodel.hardware_catalog.schema import RateSpec
 
-#: products of two devices, of which a specification is one. Sources: AMD Instinct MI250X datasheet (two GCDs);
+#: products with two devices; a specification describes one. Sources: AMD Instinct MI250X datasheet (two GCDs);
 #: NVIDIA H100 NVL product brief (188 GB is the pair)
 PAIRS = ("mi250x", "h100-nvl-94gb")
-#: from the narrowest ridge point known (Tesla P4 fp16, 0.45 FLOP/B) to the widest (B200 fp4, 1173), with a margin
+#: from the lowest known ridge point (Tesla P4 fp16, 0.45 FLOP/B) to the highest (B200 fp4, 1173), with a margin
 RIDGE_POINTS = (0.1, 3000.0)
-#: no dtype on the tensor engine is slower than one to the left of it
+#: on the tensor engine, no dtype is slower than those to the left of it
 WIDTH_ORDER = (("fp64",), ("tf32",), ("fp16", "bf16"), ("fp8",), ("fp4",))
 
 
@@ -65,30 +65,30 @@ def _arithmetic(draft: Draft, key: str, rate: RateSpec, value: float) -> Finding
     if near(value, expected):
         return None
     code, hint = _explain(draft, key, value, expected, "peak-arithmetic")
-    sums = f"{draft.spec.chip.sm_count} SMs x {per_clock:g} FLOP/clk x {format_si(clock, 'Hz')}"
+    product = f"{draft.spec.chip.sm_count} SMs x {per_clock:g} FLOP/clk x {format_si(clock, 'Hz')}"
     return draft.finding(
         key,
         "error",
         code,
-        f"found {_rate(value)}, {sums} = {_rate(expected)} ({deviation(value, expected)}). {hint}",
+        f"found {_rate(value)}, {product} = {_rate(expected)} ({deviation(value, expected)}). {hint}",
     )
 
 
 def _usual_per_clock(draft: Draft, key: str) -> float | None:
-    """Return the FLOP per clock per SM that all known products of the same compute capability agree on."""
+    """Return the FLOP per clock and SM if all known products of the compute capability have the same."""
     rates = {_own_per_clock(other, key) for other in draft.family()} - {None}
     return rates.pop() if len(rates) == 1 else None
 
 
 def _flop_per_clock(draft: Draft, key: str, rate: RateSpec) -> Iterator[Finding]:
-    """Compare FLOP per clock per SM with the known product, or with its relatives where there is none."""
+    """Compare FLOP per clock and SM with the known product, or with machines of the compute capability."""
     own = rate.flop_per_clock_per_sm
     if draft.twin:
         usual, whose = _own_per_clock(draft.twin, key), draft.twin.spec.name
     else:
         usual, whose = _usual_per_clock(draft, key), f"compute capability {draft.spec.compute_capability}"
     if usual and own and not near(own, usual):
-        hint = "Twice as many is the sparse figure." if near(own, 2 * usual) else "Mend it, and the rate with it."
+        hint = "The sparse figure is twice as high." if near(own, 2 * usual) else "Correct it and the rate."
         yield draft.finding(key, "error", "flop-per-clock", f"found {own:g} FLOP/clk/SM, {whose} has {usual:g}. {hint}")
 
 
@@ -101,7 +101,7 @@ def _own_per_clock(draft: Draft, key: str) -> float | None:
 
 
 def _explain(draft: Draft, key: str, value: float, expected: float, default: str) -> tuple[str, str]:
-    """Return the code of the mistake that makes ``value`` of ``expected``, and what to do about it."""
+    """Return the code of the mistake that explains ``value`` instead of ``expected``, and a remedy."""
     ratio = value / expected
     if unit_slip(ratio):
         return "unit-1000x", "Check the prefix: GFLOP/s, TFLOP/s, PFLOP/s."
@@ -111,12 +111,12 @@ def _explain(draft: Draft, key: str, value: float, expected: float, default: str
             return doubled
     own_figure = draft.twin.values.get(key) if draft.twin else None
     if own_figure and near(value, own_figure):
-        return default, "The figure is the product's; check what it is computed from."
+        return default, "The figure is right for the product; check the factors that it is computed from."
     engine, dtype = key.split(".")[1:]
     for other_engine, other_dtype, _ in (draft.twin or draft).rates():
         own = (draft.twin or draft).values.get(f"peak.{other_engine}.{other_dtype}")
         if own and other_dtype != dtype and near(value, own):
-            return "other-dtype-peak", f"That is the {other_engine} peak of {other_dtype}; write the one of {dtype}."
+            return "other-dtype-peak", f"That is the {other_engine} peak of {other_dtype}; write that of {dtype}."
     for other in draft.others():
         if near(value, other.values.get(key, 0.0)):
             return "other-product-peak", f"That is the {engine} {dtype} peak of {other.spec.name}."
@@ -124,20 +124,20 @@ def _explain(draft: Draft, key: str, value: float, expected: float, default: str
 
 
 def _doubled(draft: Draft, key: str) -> tuple[str, str] | None:
-    """Return why a peak may be twice too high."""
+    """Return the code and the reason of a peak that is twice too high."""
     engine, dtype = key.split(".")[1:]
     geforce = any("geforce" in name.lower() for name in (draft.spec.title, *draft.spec.device_names))
     if geforce and engine == "tensor" and dtype in ("fp16", "fp8"):
-        return "fp16-accumulate", "fp32 accumulation runs at half this rate on GeForce (or it is the sparse figure)."
+        return "fp16-accumulate", "With fp32 accumulation GeForce has half this rate (or it is the sparse figure)."
     if draft.twin and draft.twin.spec.name == "mi250x":
-        return "pair-for-device", "That is the module of two devices; this file is one."
+        return "pair-for-device", "That is the module with two devices; this file describes one."
     if engine == "tensor" and has_sparsity(draft):
-        return "sparse-as-dense", "Divide by 2: dense is unmarked, the sparse figure goes to sparse_2to4."
+        return "sparse-as-dense", "Divide by 2: peaks are dense; the sparse figure belongs in sparse_2to4."
     return None
 
 
 def has_sparsity(draft: Draft) -> bool:
-    """Tell whether the vendor prints sparse figures: NVIDIA since Ampere, AMD since CDNA 3."""
+    """Return whether the vendor prints sparse figures: NVIDIA since Ampere, AMD since CDNA 3."""
     capability = draft.spec.compute_capability
     if capability.startswith("gfx"):
         return capability >= "gfx94"
@@ -146,7 +146,7 @@ def has_sparsity(draft: Draft) -> bool:
 
 
 def check_engines(draft: Draft) -> Iterator[Finding]:
-    """Compare the peaks of one machine with each other: engines, widths, and its bandwidth."""
+    """Compare the peaks of a machine with each other and with its bandwidth."""
     values = draft.values
     for _, dtype, _ in (rate for rate in draft.rates() if rate[0] == "tensor"):
         tensor, vector = values.get(f"peak.tensor.{dtype}"), values.get(f"peak.vector.{dtype}")
@@ -155,7 +155,7 @@ def check_engines(draft: Draft) -> Iterator[Finding]:
                 f"peak.tensor.{dtype}",
                 "error",
                 "tensor-below-vector",
-                f"{_rate(tensor)} is below the vector engine's {_rate(vector)}. Are the two exchanged?",
+                f"{_rate(tensor)} is below the vector engine's {_rate(vector)}. Are they swapped?",
             )
     fastest = 0.0
     for width in WIDTH_ORDER:
@@ -166,7 +166,7 @@ def check_engines(draft: Draft) -> Iterator[Finding]:
                     f"peak.tensor.{dtype}",
                     "warning",
                     "dtype-order",
-                    f"{_rate(peak)} is below the {_rate(fastest)} of a wider dtype. Are two figures exchanged?",
+                    f"{_rate(peak)} is below the {_rate(fastest)} of a wider dtype. Are they swapped?",
                 )
         fastest = max(fastest, *peaks.values()) if peaks else fastest
     yield from _ridge_points(draft)
@@ -185,7 +185,7 @@ def _ridge_points(draft: Draft) -> Iterator[Finding]:
                 f"peak.{engine}.{dtype}",
                 "error",
                 "implausible-ridge-point",
-                f"{_rate(peak)} over {format_si(bandwidth, 'B/s')} is {ridge:.3g} FLOP/B; machines have "
+                f"{_rate(peak)} / {format_si(bandwidth, 'B/s')} = {ridge:.3g} FLOP/B; known machines have "
                 f"{RIDGE_POINTS[0]:g} to {RIDGE_POINTS[1]:g}. Check the prefixes of both.",
             )
 
