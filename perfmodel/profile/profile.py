@@ -166,7 +166,3 @@ def _sum(values: list[float | None]) -> float | None:
     """Return the sum, or None if a value is missing."""
     present = [value for value in values if value is not None]
     return math.fsum(present) if len(present) == len(values) else None
-
-
-#: names of the categories until the last reader uses `EventKind` itself
-KERNEL, MEMCPY, MEMSET, COMMUNICATION, HOST = EventKind

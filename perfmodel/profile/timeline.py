@@ -183,9 +183,3 @@ class Timeline:
             if self.names[name].startswith(STEP_NAME) and inside_s > duration_s / 2:
                 steps.add(self.names[name])
         return len(steps)
-
-
-#: names of the codes until the last reader uses the enums themselves
-KERNEL, MEMCPY, MEMSET, COMMUNICATION = (kind.code for kind in list(EventKind)[:4])
-LAUNCH, SYNC, COPY, OTHER = CallKind
-HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = list(CopyDirection)[:3]

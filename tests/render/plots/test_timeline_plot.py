@@ -12,12 +12,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.diagnosis.intervals import union
 from perfmodel.errors import UsageError
 from perfmodel.formats import read_profile
 from perfmodel.profile.profile import Profile, ProfileEntry
-from perfmodel.profile.timeline import COMMUNICATION, KERNEL, ApiCalls, GpuEvents, HostRanges, Timeline
+from perfmodel.profile.timeline import ApiCalls, GpuEvents, HostRanges, Timeline
 from perfmodel.render.plots.diagnosis import styles
 from perfmodel.render.plots.diagnosis.lanes import MOST_STREAMS, annotation_rows, busiest_stretch, fractions, lanes
 from perfmodel.render.plots.diagnosis.timeline import timeline_plot
@@ -44,7 +45,7 @@ def run(kernels, window, *, names=("gemm",), category=None, stream=None, api=(),
             start,
             end - start,
             name,
-            np.full(count, KERNEL) if category is None else np.array(category),
+            np.full(count, EventKind.KERNEL.code) if category is None else np.array(category),
             np.full(count, 7) if stream is None else np.array(stream),
             np.zeros(count, dtype=np.int64),
             none,
@@ -91,7 +92,9 @@ def test_lanes_hold_kernels_by_what_limits_them_and_gaps_by_their_reason():
 
 
 def test_communication_has_its_own_colour():
-    timeline = run([(0, 1), (2, 5)], (0.0, 5.0), category=[KERNEL, COMMUNICATION], stream=[7, 20])
+    timeline = run(
+        [(0, 1), (2, 5)], (0.0, 5.0), category=[EventKind.KERNEL.code, EventKind.COMMUNICATION.code], stream=[7, 20]
+    )
     found = lanes(diagnosed(timeline))
     assert [lane.label for lane in found][:2] == ["GPU, stream 7", "GPU, stream 20"]
     assert lengths(found[1]) == pytest.approx({"communication": 3.0})
