@@ -106,7 +106,7 @@ GroupEntriesOption = Annotated[
     str, typer.Option("--by", metavar="KEY", help="Group the entries of a trace by shape, op or kernel.")
 ]
 WholeTraceOption = Annotated[
-    bool, typer.Option("--whole-trace", help="Count what ran outside the profiler's steps too (torch.profiler).")
+    bool, typer.Option("--whole-trace", help="Include work outside the profiler's steps (torch.profiler).")
 ]
 EffortOption = Annotated[
     list[str] | None,

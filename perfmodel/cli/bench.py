@@ -27,27 +27,27 @@ def command(
         list[str] | None,
         typer.Argument(
             metavar="OPS",
-            help="Operators inline or files of them, as in analyze; without any, a preset.",
+            help="Operators, or files of them, as in analyze. Default: those of --preset.",
             show_default=False,
         ),
     ] = None,
     op: Annotated[
         list[str] | None,
-        typer.Option("--op", metavar="NAME", help="The operator of the dimensions that follow.", show_default=False),
+        typer.Option("--op", metavar="NAME", help="Operator that the next dimensions belong to.", show_default=False),
     ] = None,
     device: DeviceOption = None,
     on: MachineOption = None,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", metavar="quick|full", help="A ready set of operators; default, without OPS: quick."),
+        typer.Option("--preset", metavar="quick|full", help="Predefined set of operators. Default without OPS: quick."),
     ] = None,
     kernel: Annotated[
         list[str] | None,
         typer.Option(
             "--kernel",
             metavar="NAME",
-            help="Only kernels of this name (naive, torch.*), or a function of yours (module:function), which takes "
-            "the operator's input tensors and returns its output; may be repeated.",
+            help="Run only kernels of this name (naive, torch.*), or a function of yours (module:function) that takes "
+            "the operator's input tensors and returns its output. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -67,7 +67,7 @@ def command(
         typer.Option(
             "--time-limit",
             metavar="SECONDS",
-            help="Longest time to sample one kernel [s]; default: the preset's, or 5.",
+            help="Longest sampling time of one kernel [s]. Default: the preset's, else 5.",
         ),
     ] = None,
     min_time: Annotated[
@@ -75,7 +75,7 @@ def command(
         typer.Option(
             "--min-time",
             metavar="SECONDS",
-            help="Shortest time to sample one kernel [s]; default: the preset's, or 0.1.",
+            help="Shortest sampling time of one kernel [s]. Default: the preset's, else 0.1.",
         ),
     ] = None,
     error: Annotated[
@@ -88,17 +88,18 @@ def command(
         typer.Option(
             "--sustain",
             metavar="SECONDS",
-            help="Then run each kernel back to back for so long [s]: its rate as the device heats; --plot draws it.",
+            help="Afterwards run each kernel back to back for this long [s] and record its rate while the device heats "
+            "up; --plot draws it.",
         ),
     ] = 0.0,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the record in -o FILE: keep its rows, measure the others.")
+        bool, typer.Option("--resume", help="Continue the record in --output: keep its rows and measure the others.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace -o FILE; without it an existing file is left as it is.")
+        bool, typer.Option("--overwrite", help="Replace the file of --output, which is otherwise kept.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Judge this device: bandwidth, compute, clocks, links; exit 1 if wrong.")
+        bool, typer.Option("--check", help="Judge this device: bandwidth, compute, clocks, links. Exit code 1: wrong.")
     ] = False,
     threads: ThreadsOption = None,
     format_: Annotated[str | None, format_option("bench")] = None,
@@ -106,10 +107,10 @@ def command(
     wide: WideOption = False,
     plot: PlotOption = None,
 ) -> int:
-    """Run reference kernels and compare the measured time with bound and prediction.
+    """Measure operators with reference kernels, and compare the times with their bounds and predictions.
 
-    Each kernel is checked against float64, then timed until the mean is known to 1 %. With -o the record is
-    written after every row. Ctrl-C keeps what was measured.
+    Each kernel's output is checked against float64; then the kernel is timed until the mean is known to 1 %. With -o
+    the record is written after every row, so that Ctrl-C loses nothing.
 
     Example: perfmodel bench gemm m=256..1024 n=512 k=512 layer_norm rows=4096 cols=1024 --device cpu -o record.json
 

@@ -29,8 +29,8 @@ def command(
         typer.Option(
             "--from",
             metavar="FILE",
-            help="Fit the latency model's constants to these bench records or measurement tables instead of measuring; "
-            "may be repeated. Needs --on.",
+            help="Measure nothing; fit the constants of the latency model to this bench record or measurement table. "
+            "Needs --on. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -41,15 +41,18 @@ def command(
     wide: WideOption = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="SPEC.toml", help="Write the machine's specification to this file."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write a specification of the machine to FILE (.toml)."),
     ] = None,
 ) -> None:
-    """Measure what this machine sustains, or fit the latency model's constants to measurements of a GPU.
+    """Measure the sustained ceilings of this machine, or fit the latency model to measurements of a GPU.
 
-    Without --from: bandwidth of memory (read, write, copy, triad) and caches, matrix products in every dtype, launch
-    latency, copies over PCIe; about a minute, under three. With --from: the constants of every operator family that
-    has at least 20 rows, and which of them the rows cannot identify. The file that -o names is a specification that
-    --on takes, with the datasheet beside what was measured. Without -o the figures are only printed.
+    Without --from, it measures the bandwidth of memory (read, write, copy, triad) and caches, matrix products in every
+    dtype, launch latency, and copies over PCIe. This takes one to three minutes.
+
+    With --from, it fits the constants of every operator family that has at least 20 rows, and reports which of them
+    the rows do not identify.
+
+    With -o it also writes a specification file for --on, with the datasheet's figures beside the measured ones.
 
     Example: perfmodel calibrate --from measurements.csv --on a100-sxm4-80gb -o my_gpu.toml
     """

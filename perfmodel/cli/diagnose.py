@@ -46,7 +46,7 @@ def command(
         typer.Option(
             "--plan-output",
             metavar="FILE",
-            help="Write the candidates as a plan (.toml) for `perfmodel roi --plan`.",
+            help="Write the candidates to FILE (.toml), a plan for `perfmodel roi --plan`.",
             show_default=False,
         ),
     ] = None,
@@ -56,7 +56,7 @@ def command(
         typer.Option(
             "--against",
             metavar="FILE",
-            help="Compare with another profile: PROFILE is before, FILE is after (as in `compare A B`).",
+            help="Compare two profiles: PROFILE is before the change, FILE after it (as in `compare A B`).",
             show_default=False,
         ),
     ] = None,
@@ -65,7 +65,7 @@ def command(
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
-    """Where the wall time goes (compute, memory, launch, transfer, sync, idle), and what would bring it back.
+    """Divide the wall time of a profile into compute, memory, launch, transfer, sync and idle, and advise what to do.
 
     Example: perfmodel diagnose trace.json.gz --on h100-sxm5-80gb --plan-output plan.toml
     """

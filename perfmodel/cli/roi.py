@@ -33,7 +33,7 @@ def command(
         typer.Option(
             "--plan",
             metavar="PLAN",
-            help="Candidates as TOML, YAML or JSON: name, targets, speedup or new_time, kind, dev_days.",
+            help="Candidates in TOML, YAML or JSON: name, targets, speedup or new_time, kind, dev_days.",
             show_default=False,
         ),
     ] = None,
@@ -42,17 +42,19 @@ def command(
         str | None,
         typer.Option(
             "--candidates",
-            metavar="WHERE",
-            help="'diagnose' adds what diagnose advises, 'none' does not; default: diagnose for a trace without plan.",
+            metavar="SOURCE",
+            help="diagnose: also rank the advice of a diagnosis; none: only the plan. Default: diagnose for a trace "
+            "without a plan.",
             show_default=False,
         ),
     ] = None,
     as_claimed: Annotated[
         bool,
-        typer.Option("--as-claimed", help="Count a speedup beyond the machine's limit as claimed, not as that limit."),
+        typer.Option("--as-claimed", help="Count claimed speedups in full, also beyond the machine's limit."),
     ] = False,
     rank_by: Annotated[
-        str, typer.Option("--rank", metavar="BY", help="roi (gain a day), payback (days), or time (time saved).")
+        str,
+        typer.Option("--rank", metavar="BY", help="Rank by roi (gain per day), payback (days) or time (saved)."),
     ] = "roi",
     days: Annotated[
         float | None,
@@ -65,14 +67,14 @@ def command(
     ] = None,
     effort: EffortOption = None,
     gpus: Annotated[
-        int | None, typer.Option("--gpus", metavar="N", help="GPUs that run this work.", show_default=False)
+        int | None, typer.Option("--gpus", metavar="N", help="Number of GPUs that run this work.", show_default=False)
     ] = None,
     price_per_gpu_hour: Annotated[
         float | None,
         typer.Option(
             "--price-per-gpu-hour",
             metavar="X",
-            help="Price of ONE GPU for an hour, not of the fleet; any currency.",
+            help="Price of one GPU (not of the fleet) for an hour, in any currency.",
             show_default=False,
         ),
     ] = None,
@@ -81,7 +83,7 @@ def command(
         typer.Option(
             "--dev-day-cost",
             metavar="Y",
-            help="Cost of a day of development, same currency; needed for payback and net value.",
+            help="Cost of a development day in the same currency, for payback and net value.",
             show_default=False,
         ),
     ] = None,
@@ -90,7 +92,7 @@ def command(
         typer.Option(
             "--hours-per-year",
             metavar="H",
-            help="Hours of a year in which the GPUs do this work; default 8760, all of them.",
+            help="Hours in a year that the GPUs do this work. Default: 8760, all of them.",
             show_default=False,
         ),
     ] = None,
@@ -99,30 +101,31 @@ def command(
         typer.Option(
             "--horizon-years",
             metavar="T",
-            help="Years for which the saving counts in the net value; default 1.",
+            help="Years of savings in the net value. Default: 1.",
             show_default=False,
         ),
     ] = None,
     discount_rate: Annotated[
         float | None,
-        fraction_option("--discount-rate", "Loss of the value of money in a year (10%, 0.1). Default: 0."),
+        fraction_option("--discount-rate", "Discount rate of the net value per year (10%, 0.1). Default: 0."),
     ] = None,
     sensitivity: Annotated[
-        bool, typer.Option("--sensitivity", help="Add where each assumption flips the decision.", show_default=False)
+        bool,
+        typer.Option("--sensitivity", help="Add where each assumption flips the decision.", show_default=False),
     ] = False,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
     top: Annotated[
-        int | None, typer.Option("--top", metavar="N", help="Only the first N rows.", min=1, show_default=False)
+        int | None, typer.Option("--top", metavar="N", help="List only the first N rows.", min=1, show_default=False)
     ] = None,
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
-    """What is worth optimising first: overall speedup, upper bound and ROI a day of each candidate.
+    """Rank what to optimise first: overall speedup, its upper bound, and return per development day.
 
-    Without --plan: what diagnose advises for a trace; else each entry down to its physical bound (or, where no machine
-    is named, made 2x faster), and its ceiling.
+    Without --plan it ranks the advice of a diagnosis for a trace, and for other profiles each entry taken down to its
+    physical bound (or made 2x faster, if no machine is known).
 
     Example: perfmodel roi profile.csv --plan plan.toml
     """

@@ -12,12 +12,12 @@ from perfmodel.cli._output import Destination
 
 
 def command(
-    record: Annotated[Path, typer.Argument(metavar="RECORD", help="JSON file that analyze or bench wrote.")],
+    record: Annotated[Path, typer.Argument(metavar="RECORD", help="JSON record of analyze or bench.")],
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
-    """Show a record of analyze or bench again, as a table or in another format.
+    """Print a record of analyze or bench as a table, or in another format.
 
     Example: perfmodel show record.json --format markdown
     """

@@ -1,4 +1,4 @@
-"""How far predictions are from measurements, and a gate on it."""
+"""The error of predictions against measurements, and a gate on it."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def command(
         ),
     ] = None,
     worst: Annotated[
-        int, typer.Option("--worst", metavar="N", help="List the N worst rows, with what their prediction is made of.")
+        int, typer.Option("--worst", metavar="N", help="List the N worst rows, with the terms of their predictions.")
     ] = 0,
     flagged: Annotated[
-        bool, typer.Option("--flagged", help="Judge rows too that the table's author flagged as doubtful.")
+        bool, typer.Option("--flagged", help="Include rows that the author of the table flagged as doubtful.")
     ] = False,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
             "--fail-on",
             metavar="LIMIT",
-            help="Exit with 1 if a group breaks the limit: 'mape>8%', 'coverage_80<75%'; may be repeated.",
+            help="Exit with code 1 if a group is beyond the limit: 'mape>8%', 'coverage_80<75%'. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -58,9 +58,9 @@ def command(
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> int:
-    """Error of the predicted times on measured rows, by group, beside that of the datasheet roofline.
+    """Compare predicted with measured times: the error of each group, beside that of the datasheet roofline.
 
-    Each row is predicted in its own view of time (timing, cache and implementation columns).
+    Each row is predicted for its own conditions (columns timing, cache and implementation).
 
     Example: perfmodel validate measurements.csv.gz --by family,regime --worst 5 --fail-on "mape>8%"
     """
