@@ -122,9 +122,7 @@ def main() -> int:
     """Return 1 when a ratio is above the allowed one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=float, default=50.0, help="size of the generated traces")
-    parser.add_argument(
-        "--gigabytes", type=float, default=0.0, help="size of another trace that is read piece by piece"
-    )
+    parser.add_argument("--gigabytes", type=float, default=0.0, help="size of another trace, read in pieces")
     options = parser.parse_args()
     folder = Path(os.environ.get("PERFMODEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")) / "traces"
     if not folder.is_dir():
