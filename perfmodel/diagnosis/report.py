@@ -29,10 +29,10 @@ def _diagnosis_report(result: Diagnosis, *, context: Mapping[str, Any] | None = 
         Column("dimension"),
         Column("time_s", "time", "s"),
         Column("fraction", "share", "fraction"),
-        Column("evidence", "largest parts", drop=2, show_row=_evidence_text),
         Column("advice", shown=False),
         Column("candidate", "best candidate", drop=1, show=short_name),
         Column("time_saved_s", "saves", "s", digits=3, drop=1),
+        Column("evidence", "largest parts", show_row=_evidence_text, prose=True),
     )
     return Report(
         "diagnose",
@@ -77,8 +77,8 @@ def _piece(evidence: Mapping[str, Any], *, with_detail: bool) -> str:
     name, time_s, count, detail = (evidence[key] for key in ("what", "time_s", "count", "detail"))
     name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
     time = f" {format_si(time_s, 's', 3)}" if time_s is not None else ""
-    times = f" in {count}" if count and count > 1 else ""
-    return f"{name}{time}{times}{f' ({detail})' if detail and with_detail else ''}"
+    times = f", {count} times" if count and count > 1 else ""
+    return f"{name}{time}{times}{f': {detail}' if detail and with_detail else ''}"
 
 
 def _candidates(diagnosis: Diagnosis) -> Report:
