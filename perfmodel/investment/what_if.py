@@ -18,9 +18,6 @@ from perfmodel.investment.steps import Run, apply_step
 from perfmodel.investment.verdict import CLAIM_TOLERANCE, contradicts
 from perfmodel.profile.profile import Profile
 
-#: less time than this share of the run's, outside of everything that the steps touch, is rounding
-_ROUNDING = 1e-12
-
 
 @dataclass(frozen=True)
 class StepResult:
@@ -105,7 +102,7 @@ def _result(step: Step, number: int, run: Run, begin_s: float, scenario: Scenari
     targets = step.resolve(step.targets, run.entries)
     targets_s, before_s, growth = run.time_s(targets), run.time_s(), run.growth
     touched = run.touched | set(targets)
-    untouched_s = before_s - math.fsum(entry.time_s for name, entry in run.entries.items() if name in touched)
+    untouched_s = math.fsum(entry.time_s for name, entry in run.entries.items() if name not in touched)
     flags = _beyond_limit(step, targets, run)
     replaced_by, basis = apply_step(step, targets, run)
     run.touched |= set(replaced_by) if step.kind != "batch" else set()
@@ -128,7 +125,7 @@ def _result(step: Step, number: int, run: Run, begin_s: float, scenario: Scenari
         bottleneck=longest.name,
         bottleneck_fraction=share,
         max_further_speedup=float(amdahl_limit(share)),
-        max_overall_speedup=begin_s * growth / untouched_s if untouched_s > _ROUNDING * begin_s else math.inf,
+        max_overall_speedup=begin_s * growth / untouched_s if untouched_s else math.inf,
         basis=basis,
         flags=(*flags, *_contradictions(step, targets_s, before_s, after_s, alone)),
     )

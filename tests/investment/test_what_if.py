@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path as File
 
 import pytest
@@ -35,7 +36,9 @@ def _step(kind, targets=("a",), name="step", **more):
 
 def test_the_gpt2_scenario_of_the_examples():
     # reference case 8: 120 of 500 ms made 3x faster are 420 ms, 1.190x; 380 ms needs another 40 ms
-    made = what_if(read_profile(EXAMPLES / "profile_gpt2.csv"), read_scenario(EXAMPLES / "gpt2_scenario.toml"), A100).steps
+    made = what_if(
+        read_profile(EXAMPLES / "profile_gpt2.csv"), read_scenario(EXAMPLES / "gpt2_scenario.toml"), A100
+    ).steps
     assert [step.total_time_s for step in made] == pytest.approx([0.42, 0.38, 0.42, 0.84])
     assert made[0].speedup == pytest.approx(500 / 420)
     assert "420 ms, not 380 ms" in made[0].flags[0]
@@ -199,3 +202,39 @@ def test_predictions_need_a_machine_and_operators_may_come_with_the_scenario():
 def test_a_profile_without_time_is_refused():
     with pytest.raises(UsageError, match="has no time"):
         what_if(Profile(()), _scenario(_step("remove")))
+
+
+def test_the_overall_ceiling_is_that_of_what_no_step_touches():
+    profile = Profile((ProfileEntry("a", 1.0), ProfileEntry("b", 1e-6)))
+    first, second = what_if(
+        profile, _scenario(_step("scale", ["a"], name="1", speedup=2), _step("scale", ["b"], name="2", speedup=2))
+    ).steps
+    assert first.max_overall_speedup == pytest.approx(1.000001e6)
+    assert second.max_overall_speedup == math.inf
+
+
+def test_a_fused_step_may_not_take_the_name_of_another_entry():
+    with pytest.raises(InputFileError, match="'c' is the name of another entry"):
+        what_if(ABC, _scenario(_step("fuse", ["a", "b"], name="c", speedup=2)))
+
+
+def test_an_operator_for_an_entry_that_is_not_there_is_one_message():
+    operator = {"entry": "a*", "op": "gemm", "m": 8, "n": 8, "k": 8}
+    with pytest.raises(InputFileError, match=r"'a\*' is no entry of the profile\. Did you mean 'a'"):
+        what_if(ABC, _scenario(_step("remove"), operators=[operator]))
+
+
+@pytest.mark.parametrize(("calls", "message"), [(0.5, "whole number"), (0, "above 0"), ("3", "not a number")])
+def test_calls_of_an_operator_are_a_whole_number(calls, message):
+    operator = {"entry": "a", "op": "gemm", "m": 8, "n": 8, "k": 8, "calls": calls}
+    with pytest.raises(InputFileError, match=message):
+        _scenario(_step("remove"), operators=[operator])
+
+
+def test_the_report_marks_doubtful_steps():
+    result = what_if(read_profile(EXAMPLES / "profile_gpt2.csv"), read_scenario(EXAMPLES / "gpt2_scenario.toml"), A100)
+    report = result.report()
+    assert report.title == "What if: 500 ms become 840 ms: 1.190x per item after 4 steps; 1 of them doubtful"
+    (check,) = (column for column in report.columns if column.heading == "check")
+    assert [check.cell(row) for row in report.rows] == ["doubtful", "ok", "ok", "ok"]
+    assert report.notes[0] == "Step 1, fused attention, forward: claim contradicts the profile: 420 ms, not 380 ms."

@@ -1,0 +1,126 @@
+"""The thresholds of fit and calibration, from both sides or by their arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from perfmodel.accuracy import calibration
+from perfmodel.accuracy.calibration import calibrate_calls, calibrate_family, intervals, usable
+from perfmodel.accuracy.fit import Group, fit
+from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.constants import Constants
+from perfmodel.prediction.latency.family import Constant, Family
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import HBM, Terms
+from perfmodel.prediction.predict import floor_time, predict
+
+MACHINE = Machine(100, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 0.0, np.inf)
+
+
+def family(spread):
+    """A time that is one constant, so that every row tells as much about it: d ln t / d ln c = 1."""
+    constant = Constant("c", "s", 1e-3, 1e-6, 1.0, spread, "the time")
+    return Family("one", (constant,), lambda op, machine, c, conditions: Terms({HBM: c["c"]}), (HBM,), dispatched=False)
+
+
+def rows(count, time_s=1e-3):
+    sizes = np.arange(1.0, count + 1)
+    return Group(Elementwise(numel=sizes), MACHINE, Conditions(), np.full(count, time_s))
+
+
+def calls(times, flags=None):
+    times = np.asarray(times, dtype=float)
+    return MeasuredCalls(
+        "simple", Elementwise(numel=np.arange(1.0, times.size + 1) * 1e6), times, Timing.KERNEL, CacheState.COLD,
+        "torch-2.1", np.array(flags or [""] * times.size), "t.csv", np.arange(2, times.size + 2),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 100])
+def test_the_certainty_of_a_constant_is_that_of_its_rows_and_its_prior(count):
+    # n rows of 3 % against a prior of 3 %: posterior / prior = 1 / sqrt(1 + n)
+    found = fit(family(0.03), [rows(count)])
+    assert found.certainty["c"] == pytest.approx(1 / math.sqrt(1 + count), rel=1e-4)
+
+
+def test_more_than_400_rows_add_no_weight():
+    few, many = (fit(family(0.03), [rows(count)]).certainty["c"] for count in (400, 4000))
+    assert few == pytest.approx(1 / math.sqrt(401), rel=1e-4)
+    assert many == pytest.approx(few, rel=1e-9)
+
+
+def test_a_constant_is_identified_below_seven_tenths_of_its_prior():
+    # one row: 1 / sqrt(2) = 0.707; a prior of 3.2 % against the 3 % of the row: 1 / sqrt(1 + 1.138) = 0.684
+    assert fit(family(0.030), [rows(1)]).unidentified == ("c",)
+    assert fit(family(0.032), [rows(1)]).unidentified == ()
+
+
+@pytest.mark.parametrize(("moved", "identified"), [(0.47, False), (0.53, True)])
+def test_a_constant_that_moved_half_its_spread_is_the_rows_own(moved, identified):
+    """The minimum of 2 (sqrt(1 + r^2 / s^2) - 1) + x^2 / spread^2 with s = 1.4826 r: x in spreads, by bisection."""
+    spread = 0.028
+
+    def shift(off):
+        """Return the move of the constant, in spreads, for one row that is off by ``off``."""
+        low, high = 0.0, off
+        for _ in range(200):
+            x = (low + high) / 2
+            scale = max(0.03, 1.4826 * (off - x))
+            pull = (off - x) / scale**2 / math.sqrt(1 + ((off - x) / scale) ** 2)
+            low, high = (x, high) if pull > x / spread**2 else (low, x)
+        return x / spread
+
+    offs = np.linspace(0.001, 0.2, 2000)
+    off = float(next(o for o in offs if shift(o) >= moved))
+    found = fit(family(spread), [rows(1, 1e-3 * math.exp(off))])
+    assert found.certainty["c"] > 0.7  # one row of 3 % against a prior of 2.8 % says little by itself
+    assert (found.unidentified == ()) is identified
+
+
+@pytest.mark.parametrize(("count", "own"), [(19, False), (20, True)])
+def test_an_interval_needs_twenty_rows_of_its_regime(count, own):
+    stated = intervals(np.full(count, -0.1), np.full(count, 2), dict.fromkeys(REGIMES, (0.3, 3.0)))
+    assert (stated["large"] != (0.3, 3.0)) is own
+
+
+@pytest.mark.parametrize(("count", "families"), [(19, 0), (20, 1)])
+def test_a_calibration_needs_twenty_rows_of_a_family(simple_gpu, count, families):
+    op = Elementwise(numel=np.arange(1.0, count + 1) * 1e6)
+    times = predict(op, simple_gpu).predicted_time_s
+    result = calibrate_calls([calls(times)], simple_gpu, "test", "2026-01-01")
+    assert len(result.families) == families
+    assert result.unused == ({} if families else {"of elementwise: fewer than 20 rows": 19})
+    assert result.hardware.latency.keys() == {calibration.family.name for calibration in result.families}
+
+
+@pytest.mark.parametrize(("faster", "kept"), [(1.09, True), (1.11, False)])
+def test_a_clock_can_boost_by_a_tenth_and_no_more(simple_gpu, faster, kept):
+    call = calls([1.0, 1.0])
+    floor = np.broadcast_to(floor_time(call.op, simple_gpu, "cold"), 2)
+    mask, reasons = usable(calls(floor / faster), simple_gpu)
+    assert mask.tolist() == [kept] * 2
+    assert reasons == ({} if kept else {"faster than the bound": 2})
+
+
+def test_a_fit_takes_1500_rows_and_is_checked_on_four_parts(monkeypatch):
+    fits = []
+
+    def counted(*arguments, **options):
+        fits.append(arguments)
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(calibration, "fit", counted)
+    start = Constants({"c": 1e-3}, dict.fromkeys(REGIMES, (0.5, 2.0)), "", "")
+    result = calibrate_family(family(0.3), [rows(4000)], start, "test", "2026-01-01")
+    assert result.rows == pytest.approx(1500, rel=0.02)
+    assert len(fits) == 1 + 4
+    # each fit of the cross-validation leaves out about a quarter of the shapes, and every row is left out once
+    assert [sum(map(len, groups)) for _, groups, *_ in fits[1:]] == pytest.approx([1125] * 4, rel=0.1)
+    assert result.log_ratio.size == result.rows
