@@ -9,9 +9,13 @@ import typer
 
 from perfmodel.cli._options import FormatOption, OutputOption, WideOption
 from perfmodel.cli._output import BAD_FINDING, Destination, context, status
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, unknown_name
+from perfmodel.render import format_names
 
-app = typer.Typer(help="Machines: the catalog, one machine, checks of a spec file, and what this machine is.")
+#: a specification file, beside the formats of every command
+_TEMPLATE = "toml"
+
+app = typer.Typer(help="Machines: list the catalog, show one, check spec files, or detect this machine.")
 
 
 @app.callback(invoke_without_command=True)
@@ -33,28 +37,54 @@ def hardware_group(
 
 @app.command("list")
 def list_(format_: FormatOption = None, output: OutputOption = None, wide: WideOption = False) -> None:
-    """All machines of the catalog: memory, bandwidth [B/s], dense peaks [FLOP/s] and ridge points [FLOP/B].
+    """List the machines of the catalog: memory, bandwidth [B/s], dense peaks [FLOP/s] and ridge points [FLOP/B].
 
     Example: perfmodel hardware list --format json
     """
     _write_catalog(Destination.of("hardware list", format_, output, wide=wide))
 
 
+def _show_format(text: str) -> str:
+    """Return a format of ``hardware show``; the message for another one lists them."""
+    allowed = (*format_names("hardware show"), _TEMPLATE)
+    if text not in allowed:
+        raise unknown_name("format", text, allowed, place="--format")
+    return text
+
+
 @app.command()
 def show(
     machine: Annotated[str, typer.Argument(metavar="NAME_OR_FILE", help="Catalog name, alias, or a spec file.")],
-    format_: FormatOption = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORMAT",
+            help=f"Output format: {', '.join(format_names('hardware show'))}, or {_TEMPLATE}: a spec file, as a "
+            "template for another machine. Default: table, or by the suffix of --output.",
+            parser=_show_format,
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
-    """Every figure of one machine with its source, the datasheet's beside the sustained one.
+    """Show every figure of one machine with its source, the datasheet's beside the sustained one.
 
     Example: perfmodel hardware show a100-sxm4-80gb
+    Example: perfmodel hardware show l40s --format toml -o my_gpu.toml
     """
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.figures import machine_figures
 
+    if format_ == _TEMPLATE or (format_ is None and output is not None and output.suffix == f".{_TEMPLATE}"):
+        from perfmodel.files import write_atomic
+        from perfmodel.hardware_catalog.write import template_text
+
+        write_atomic(output or "-", template_text(hardware(machine).path))
+        return
     destination = Destination.of("hardware show", format_, output, wide=wide)
     destination.write(report(machine_figures(hardware(machine)), context=context()))
 
@@ -62,13 +92,13 @@ def show(
 @app.command()
 def lint(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE...", help="Spec files; without one, the whole catalog.")
+        list[Path] | None, typer.Argument(metavar="FILE...", help="Spec files. Default: the whole catalog.")
     ] = None,
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
-    """Check spec files: arithmetic, dense against sparse, units, known products, sources; exit 1 on an error.
+    """Check spec files: arithmetic, dense against sparse, units, known products, sources. Exit code 1: an error.
 
     Example: perfmodel hardware lint my_gpu.toml
     """
@@ -85,7 +115,7 @@ def lint(
 
 @app.command()
 def detect(format_: FormatOption = None, output: OutputOption = None, wide: WideOption = False) -> None:
-    """What this machine is: its GPUs by NVML, its CPU by the operating system, and which spec fits.
+    """Detect this machine: its GPUs through NVML, its CPU through the operating system, and the specs that fit.
 
     Example: perfmodel hardware detect
     """

@@ -15,6 +15,7 @@ import msgspec
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.units import parse_quantity
 from perfmodel.files import write_atomic
+from perfmodel.hardware_catalog.read import read_spec
 from perfmodel.hardware_catalog.schema import (
     ChipSpec,
     HardwareSpec,
@@ -61,6 +62,19 @@ def spec_text(hardware: Hardware | HardwareSpec) -> str:
     table = _without_defaults(msgspec.to_builtins(spec))
     ordered = {key: table[key] for key in (*(key for key in table if key not in _TABLES), *_TABLES) if key in table}
     return "\n\n".join(_blocks((), ordered)) + "\n"
+
+
+def template_text(path: str | os.PathLike[str]) -> str:
+    """Return the specification in a file as a template for another machine: without the constants fitted on this one.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read or is wrong.
+    """
+    spec = read_spec(path)
+    spec.latency = {}
+    return spec_text(spec)
 
 
 def latency_text(specs: Mapping[str, LatencySpec]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from perfmodel.files import shipped_folder
-from perfmodel.hardware_catalog import hardware_names
+from perfmodel.hardware_catalog import hardware_names, read_hardware
+from perfmodel.hardware_catalog.write import without_path
 
 Program = Callable[..., Any]
 
@@ -76,6 +78,22 @@ def test_show_writes_csv(perfmodel: Program, tmp_path: Path) -> None:
     assert perfmodel("hardware", "show", "t4", "-o", target).code == 0
     rows = list(csv.DictReader(io.StringIO(target.read_text())))
     assert {"table", "key", "value", "unit", "source"} <= set(rows[0])
+
+
+def test_show_writes_a_template_that_is_clean_and_has_no_fitted_constants(perfmodel: Program, tmp_path: Path) -> None:
+    printed = perfmodel("hardware", "show", "t4", "--format", "toml")
+    assert (printed.code, printed.err) == (0, "")
+    target = tmp_path / "t4.toml"
+    for arguments in (("-o", target), ("--format", "toml", "-o", target)):
+        assert perfmodel("hardware", "show", "t4", *arguments).code == 0
+        assert target.read_text() == printed.out
+        target.unlink()
+    target.write_text(printed.out)
+    assert perfmodel("hardware", "lint", target, "--format", "json").json["rows"] == []
+    shipped, template = (read_hardware(path) for path in (shipped_folder() / "t4.toml", target))
+    assert shipped.latency
+    assert without_path(template) == without_path(dataclasses.replace(shipped, latency={}))
+    assert "toml" in perfmodel("hardware", "show", "t4", "--format", "tml").err
 
 
 def test_an_unknown_name_gets_the_nearest_and_exit_2(perfmodel: Program) -> None:
