@@ -62,10 +62,10 @@ def test_a_constant_is_identified_below_seven_tenths_of_its_prior():
     assert fit(family(0.032), [rows(1)]).unidentified == ()
 
 
-@pytest.mark.parametrize(("moved", "identified"), [(0.47, False), (0.53, True)])
+@pytest.mark.parametrize(("moved", "identified"), [(0.47, False), (0.51, True)])
 def test_a_constant_that_moved_half_its_spread_is_the_rows_own(moved, identified):
     """The minimum of 2 (sqrt(1 + r^2 / s^2) - 1) + x^2 / spread^2 with s = 1.4826 r: x in spreads, by bisection."""
-    spread = 0.028
+    spread = 0.0294
 
     def shift(off):
         """Return the move of the constant, in spreads, for one row that is off by ``off``."""
@@ -80,7 +80,7 @@ def test_a_constant_that_moved_half_its_spread_is_the_rows_own(moved, identified
     offs = np.linspace(0.001, 0.2, 2000)
     off = float(next(o for o in offs if shift(o) >= moved))
     found = fit(family(spread), [rows(1, 1e-3 * math.exp(off))])
-    assert found.certainty["c"] > 0.7  # one row of 3 % against a prior of 2.8 % says little by itself
+    assert found.certainty["c"] > 0.7  # one row of 3 % against a prior of 2.94 % says little by itself
     assert (found.unidentified == ()) is identified
 
 
