@@ -1,9 +1,10 @@
 """``key_averages()``: operators or kernels but never both, pseudo-rows, cut tables, JSON, real tables by hand."""
 
 import json
+import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError
@@ -173,12 +174,20 @@ def test_anything_gives_a_profile_or_a_message(survives, data):
     survives(key_averages, data)
 
 
-values = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=6), st.lists(st.integers()))
+ODD = st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 1e308, 10**400, "nan", "1e999", ""])
+values = st.one_of(
+    ODD, st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=6), st.lists(st.integers())
+)
 keys = ["key", "count", "self_cpu_time_total", "self_device_time_total", "flops", "device_type", "input_shapes"]
 
 
 @settings(max_examples=80)
 @given(events=st.lists(st.dictionaries(st.sampled_from(keys), values), max_size=4))
+@example(events=[])
+@example(events=[{}])
+@example(events=[{"key": "a", "self_cpu_time_total": math.nan}])
+@example(events=[{"key": "a", "self_device_time_total": math.inf, "count": -math.inf}])
+@example(events=[{"key": "a", "self_device_time_total": 1.0, "count": math.nan, "flops": 10**400}])
 def test_events_of_anything_give_a_profile_or_a_message(survives, events):
     survives(key_averages, json.dumps(events).encode())
 
@@ -215,3 +224,33 @@ def test_cut_names_of_stable_diffusion_may_be_different_kernels(data_dir):
     # 364.792 + 310.842 + 304.582 + 187.388 ms in 6138 + 4038 + 9178 + 3138 calls
     assert (cut.time_s, cut.calls) == (pytest.approx(1.167604), 22492)
     assert any("may be different kernels" in note for note in profile.notes)
+
+
+@pytest.mark.parametrize(
+    ("less", "chosen"),
+    [
+        # four digits of each time are off by up to 1 part in 2000, on both sides
+        (0.0015, "aten::addmm"),
+        # 3 parts in 1000 are no rounding: the table was cut among the operators
+        (0.003, "void gemm<int, 4>(f..."),
+    ],
+)
+def test_operators_count_if_they_cover_the_kernels_up_to_rounding(read, less, chosen):
+    operator = (*OPS[1][:4], f"{2 * (1 - less):.6f}ms", *OPS[1][5:])
+    kernel = (*KERNELS[0][:4], "2.000000ms", *KERNELS[0][5:])
+    assert chosen in times(read(table([operator, kernel])))
+
+
+@pytest.mark.parametrize(("rest_us", "is_kept"), [(3.0, False), (5.0, True)])
+def test_a_difference_to_the_total_below_its_rounding_is_not_a_rest(read, rest_us, is_kept):
+    # the total is 2 ms, 2 parts in 1000 of which are 4 us
+    rows = [(*OPS[1][:4], f"{2000 - rest_us:.3f}us", *OPS[1][5:])]
+    assert ("(not itemised)" in times(read(table(rows)))) == is_kept
+
+
+def test_a_self_time_just_below_zero_is_zero(read):
+    # the profiler subtracts rounded times from each other: -0.5 us is rounding, -2 us is damage
+    profile = read(table([*OPS, (*OPS[0][:4], "-0.500us", *OPS[0][5:])]))
+    assert profile.total_time_s == pytest.approx(2e-3)
+    with pytest.raises(InputFileError, match="'-2[.]000us' is negative"):
+        read(table([*OPS, (*OPS[0][:4], "-2.000us", *OPS[0][5:])]))

@@ -258,7 +258,8 @@ def _time_s(cell: Any, column_unit_s: float | None, delimiter: str, where: str, 
 def _number(cell: Any, delimiter: str, where: str, place: str) -> tuple[float, float | None]:
     """Return the number in a cell and its unit of time [s], None without a unit."""
     if isinstance(cell, (int, float)) and not isinstance(cell, bool):
-        return (float(cell) if abs(cell) < _LARGEST_INTEGER else math.copysign(math.inf, cell)), None
+        # a comparison with NaN is false, so NaN takes the first way
+        return (math.inf if cell > 0 else -math.inf) if abs(cell) >= _LARGEST_INTEGER else float(cell), None
     match = _CELL.fullmatch(cell.strip()) if isinstance(cell, str) else None
     unit = unit_s(match.group(2)) if match and match.group(2) else None
     if match is None or (match.group(2) and unit is None):

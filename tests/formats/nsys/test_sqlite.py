@@ -1,11 +1,12 @@
 """The SQLite export of Nsight Systems: real files against sums by SQL, small made ones, missing tables, damage."""
 
+import math
 import random
 import sqlite3
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.core.vocabulary import EventKind
@@ -209,11 +210,18 @@ def test_no_damage_gives_anything_but_a_profile_or_a_message(good_file, tmp_path
     assert all(entry.time_s >= 0 for entry in profile.entries)
 
 
-values = st.one_of(st.none(), st.integers(-(2**62), 2**62), st.floats(), st.text(max_size=4), st.binary(max_size=4))
+ODD = st.sampled_from([math.nan, math.inf, -math.inf, -(2**63), 2**63 - 1, "", b"", -0.0])
+values = st.one_of(
+    ODD, st.none(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=4), st.binary(max_size=4)
+)
 
 
 @settings(max_examples=30)
 @given(rows=st.lists(st.lists(values, min_size=8, max_size=8), max_size=4))
+@example(rows=[])
+@example(rows=[[math.nan, math.inf, 0, 7, 10, PID, 1, 1]])
+@example(rows=[[1, math.inf, 0, 7, 10, PID, 1, 1], [-math.inf, 3, 0, 7, 10, PID, 1, 1]])
+@example(rows=[[1, 2, 2**63 - 1, -(2**63), 2**63 - 1, 2**63 - 1, "", b""]])
 def test_no_values_give_anything_but_a_profile_or_a_message(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("fuzz") / "x.sqlite"
     columns = BASE["CUPTI_ACTIVITY_KIND_KERNEL"][0]
@@ -263,3 +271,24 @@ def test_the_smallest_real_export(data_dir):
     assert profile.total_time_s == pytest.approx((1440 + 2689 + 1632) * 1e-9)
     assert len(profile.timeline.ops) == 0
     assert profile.timeline.gpu.start_s[0] == pytest.approx((1517727052 - 1304349703) * 1e-9)
+
+
+def test_the_low_24_bits_of_a_thread_are_not_its_process(read):
+    # the call of thread 0xFFFFFF of process 7 started the kernel; the one of process 6 has the same correlation
+    calls = [(500, 900, (6 << 24) + 1, 10, 2), (1000, 1500, PID + 0xFFFFFF, 10, 2)]
+    tables = dict(BASE, CUPTI_ACTIVITY_KIND_RUNTIME=(BASE["CUPTI_ACTIVITY_KIND_RUNTIME"][0], calls))
+    assert read(tables).timeline.gpu.launch.tolist() == [1, -1]
+
+
+def test_ranges_of_both_kinds_count(read):
+    # push and pop on one thread (59), start and end on any (60)
+    rows = [(0, 9000, kind, f"range {kind}", None, TID) for kind in (33, 34, 59, 60, 75)]
+    timeline = read(BASE | {"NVTX_EVENTS": (RANGES["NVTX_EVENTS"][0], rows)}).timeline
+    assert [timeline.names[name] for name in timeline.annotations.name] == ["range 59", "range 60"]
+
+
+def test_the_size_of_a_copy_that_no_float_holds_names_no_operator(read):
+    rows = [(6000 + i, 6001 + i, 0, 7, 50, PID, size, 1, 0, 2) for i, size in enumerate((2**52, 2**60))]
+    tables = dict(BASE, CUPTI_ACTIVITY_KIND_MEMCPY=(COPIES["CUPTI_ACTIVITY_KIND_MEMCPY"][0], rows))
+    sizes = [entry.op and entry.op.bytes for entry in read(tables).entries if entry.category == "memcpy"]
+    assert sizes == [2**52, None]

@@ -3,10 +3,11 @@
 import contextlib
 import csv
 import json
+import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import perfmodel
@@ -165,6 +166,8 @@ def test_what_is_wrong_is_said_with_its_line(read, text, message):
         ('[{"name": "a", "time_ms": [1]}]', "row 1, column 'time_ms': '\\[1\\]' is not a time"),
         ('[{"name": "a", "time_ms": true}]', "is not a time"),
         ('[{"name": "a", "time_ms": 1e400}]', "over 30 years"),
+        # whole numbers of JSON have any size, and this one does not convert to float64
+        ('[{"name": "a", "time_ms": 1' + "0" * 400 + "}]", "over 30 years"),
         ('[{"name": "a", "time_ms": 1', "not valid JSON"),
     ],
 )
@@ -295,10 +298,28 @@ def test_no_document_gives_anything_but_a_profile_or_a_message(tmp_path_factory,
     _reads_or_complains(tmp_path_factory, data, suffix)
 
 
-cells = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.lists(st.integers()))
+ODD = st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 5e-324, 10**400, -(10**400), "nan", "inf ms", ""])
+cells = st.one_of(
+    ODD, st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.lists(st.integers())
+)
 
 
 @settings(max_examples=150)
 @given(rows=st.lists(st.dictionaries(st.sampled_from(["name", "time_ms", "time", "calls", "x"]), cells), max_size=4))
+@example(rows=[])
+@example(rows=[{}])
+@example(rows=[{"name": "a", "time_ms": math.nan}, {"name": "b", "time_ms": 1}])
+@example(rows=[{"name": "a", "time_ms": math.inf}])
+@example(rows=[{"name": "a", "time_ms": 1, "calls": -math.inf}])
+@example(rows=[{"name": "a", "time_ms": 1, "calls": math.nan}])
 def test_no_json_rows_give_anything_but_a_profile_or_a_message(tmp_path_factory, rows):
     _reads_or_complains(tmp_path_factory, json.dumps(rows).encode(), ".json")
+
+
+@pytest.mark.parametrize(("seconds", "is_read"), [("0.9e9", True), ("1.1e9", False)])
+def test_a_time_of_over_30_years_has_the_wrong_unit(read, seconds, is_read):
+    if is_read:
+        assert read(f"name,time_s\na,{seconds}\n").total_time_s == float(seconds)
+        return
+    with pytest.raises(InputFileError, match="over 30 years"):
+        read(f"name,time_s\na,{seconds}\n")

@@ -89,6 +89,15 @@ def test_three_sizes_say_what_a_gradient_of_2021_computes(x, made, weight, strid
     assert operator.flop() == 2 * made[0] * made[1] * made[2] * made[3] * weight[1] * weight[2] * weight[3]
 
 
+@pytest.mark.parametrize("patch", [16, 32])
+def test_the_patches_of_a_vision_transformer_are_a_convolution(patch):
+    # an image of 224 by 224 in patches: 2 n k p q c r s; a smaller stride leads to the same sizes and the same work
+    out = 224 // patch
+    dims = [[2, 3, 224, 224], [2, 768, out, out], [768, 3, patch, patch]]
+    operator = mapped("aten::cudnn_convolution_backward_weight", dims, [FLOAT] * 3)
+    assert operator.flop() == 2 * 2 * 768 * out * out * 3 * patch * patch
+
+
 def test_absurd_sizes_are_refused_at_once():
     huge = 2**52
     dims = [[1, 1, huge, huge], [1, 1, huge - 1, huge - 1], [1, 1, 3, 3]]

@@ -3,10 +3,11 @@
 import contextlib
 import gzip
 import json
+import math
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError, PerfModelError
@@ -145,7 +146,13 @@ def test_nan_and_infinity_of_the_profiler_are_read_as_nothing(path):
 
 
 JUNK = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=8)
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-5, 5),
+    st.floats(),
+    st.sampled_from([math.nan, math.inf, -math.inf, 1e308, 10**400, "", "9" * 400]),
+    st.text(max_size=8),
 )
 NESTED = st.recursive(JUNK, lambda inner: st.lists(inner, max_size=3), max_leaves=6)
 KEYS = ("External id", "correlation", "stream", "device", "bytes", "Input Dims", "Input type", "Input Strides")
@@ -178,6 +185,11 @@ ANY_EVENT = st.fixed_dictionaries(
 
 @settings(max_examples=30)
 @given(events=st.lists(ANY_EVENT, max_size=6), limit=st.sampled_from([0, 10**9]), by=st.sampled_from(["shape", "op"]))
+@example(events=[], limit=0, by="shape")
+@example(events=[{**EVENTS[3], "ts": math.nan}, {**EVENTS[3], "dur": math.inf}], limit=10**9, by="shape")
+@example(events=[event("gpu_memcpy", "Memcpy HtoD", 3, 1, bytes="9" * 400)], limit=10**9, by="shape")
+@example(events=[event("gpu_memcpy", "Memcpy HtoD", 3, 1, bytes=1e308)], limit=10**9, by="shape")
+@example(events=[event("kernel", "", 3, 1)], limit=0, by="op")
 def test_no_traceback_for_any_fields(path, events, limit, by):
     path.write_text(json.dumps({"traceEvents": [*EVENTS, *events]}))
     with contextlib.suppress(PerfModelError):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.formats.torch_trace.call import describe, parse_call
+from perfmodel.formats.torch_trace.call import NotModelledError, describe, parse_call
 from perfmodel.formats.torch_trace.operators.aten import MAPPINGS, operator_of
 from perfmodel.formats.torch_trace.operators.memory import collective
 
@@ -234,6 +234,29 @@ def test_collectives(name, elements, op, size):
     assert (operator.op, operator.bytes, operator.num_gpus, operator.dtype) == (op, size, 8, "bf16")
 
 
+@pytest.mark.parametrize(("number", "dtype"), [(5, "fp16"), (6, "fp32"), (15, "bf16")])
+def test_the_result_of_a_scaled_product_has_the_dtype_of_its_number(number, dtype):
+    # c10::ScalarType: 5 Half, 6 Float, 15 BFloat16
+    values = ["", "", "", "", "", "", str(number), "True"]
+    assert mapped("aten::_scaled_mm", [[16, 32], [32, 8]], ["c10::Float8_e4m3fn"] * 2, values).out_dtype == dtype
+
+
+def test_sizes_that_no_tensor_has_are_no_shapes():
+    # 2^53 is where float64 loses whole numbers; 9 PB are more than any memory
+    assert mapped("aten::relu", [[2**52]]).numel == 2**52
+    for size in (2**53, 10**30, True, 1.5, -1, "4"):
+        assert "record_shapes" in refused("aten::relu", [[size]])
+
+
+def test_collectives_of_absurd_size_are_damage():
+    assert collective("allreduce", (2**40, 2**40), 8, "BFloat16").bytes == 2 * 2**40
+    for elements, ranks in ((2**51, 8), (2**40, 2**51), (0, 8), (8, 0)):
+        with pytest.raises(NotModelledError, match="the trace does not say the size of the allreduce"):
+            collective("allreduce", (elements, elements), ranks, "BFloat16")
+    with pytest.raises(NotModelledError, match="no collective broadcast"):
+        collective("broadcast", (8, 8), 8, "BFloat16")
+
+
 def test_reasons():
     assert "record_shapes" in refused("aten::mm", [])
     assert "(c10::complex<float>)" in refused("aten::mm", [[2, 2], [2, 2]], ["c10::complex<float>"] * 2)
@@ -247,7 +270,9 @@ def test_names_say_shapes_and_dtypes():
     )
     assert describe(call("aten::copy_", [[4], [4]], [FLOAT, BF16])) == "aten::copy_(4, 4) fp32/bf16"
     assert describe(call("aten::cat", [[[2], [3]], []], ["TensorList"])) == "aten::cat([2, 3])"
-    assert describe(call("aten::cat", [[[2]] * 9])) == "aten::cat([9 tensors, 18 elements])"
+    # up to four shapes fit a table
+    assert describe(call("aten::cat", [[[2]] * 4])) == "aten::cat([2, 2, 2, 2])"
+    assert describe(call("aten::cat", [[[2]] * 5])) == "aten::cat([5 tensors, 10 elements])"
 
 
 DIMS = st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=5)
