@@ -112,7 +112,7 @@ def _left_out(
             key: rows for key, rows in others.items() if level is None or level(machines[key]) == level(machines[name])
         }
         if level is not generation:
-            # The defaults of a generation that nobody measured come from others.
+            # the defaults of a generation without measurements come from others
             same = {key: rows for key, rows in same.items() if generation(machines[key]) != generation(machines[name])}
         if same:
             table = fit_shared(family, same, known, origin, [], host=level in (None, vendor))
@@ -136,7 +136,7 @@ def subset(calls: Calls, family: str, names: tuple[str, ...], keep: Keep) -> lis
 
 
 def _belongs(call: MeasuredCalls, family: str) -> Any:
-    """Return which rows are of a family."""
+    """Return which rows belong to a family."""
     if call.op.op == "gemm":
         eight = call.op.dtype in ("fp8", "int8", "fp4")
         return family == ("gemm_fp32" if call.op.dtype == "fp32" else "gemm_fp8" if eight else "gemm_bf16")
@@ -147,7 +147,7 @@ def _belongs(call: MeasuredCalls, family: str) -> Any:
 
 
 def summary(unseen: Calls, shipped: Mapping[str, Hardware], never: Mapping[str, Hardware]) -> list[list[str]]:
-    """Return the lines of the summary: error and coverage, calibrated and left out, beside the datasheet roofline."""
+    """Return the lines of the summary: error and coverage, calibrated and left out, and the datasheet roofline."""
     rows = []
     for title, family, names, keep in SUMMARY:
         part = subset(unseen, family, names, keep)
@@ -271,9 +271,9 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
     return text, headline(rows)
 
 
-TEXT = """# How well the latency model does
+TEXT = """# Accuracy of the latency model
 
-`make accuracy` wrote this page on {date}, from public measurements that nobody in this project made:
+`make accuracy` wrote this page on {date}, from public measurements made outside this project:
 
 - sitar-lab/NeuSight @ 6945927d9afc (MIT; `neusight_*`): fp32, events around a PyTorch 2.1 call;
 - ai-dynamo/aiconfigurator @ 095f58a51c4c (Apache-2.0; `aic_*`): kernels inside SGLang and TensorRT-LLM, replayed from
