@@ -1,4 +1,4 @@
-"""Amdahl's law and Gustafson's: what a local speedup, or more processors, are worth. Scalar or array alike.
+"""Amdahl's and Gustafson's laws: the effect of a local speedup, or of more processors. Scalars or arrays.
 
 Sources: G. M. Amdahl, "Validity of the single processor approach to achieving large scale computing
 capabilities", AFIPS Spring Joint Computer Conference, 1967, doi:10.1145/1465482.1465560;
@@ -17,19 +17,19 @@ from perfmodel.errors import UsageError
 
 
 def amdahl_speedup(fraction: Number, local_speedup: Number) -> Number:
-    """Return the overall speedup when a fraction of the time is made faster.
+    """Return the overall speedup if a fraction of the time is made faster.
 
     Amdahl 1967: S = 1 / ((1 - p) + p / s).
 
     Parameters
     ----------
     fraction : p, the share of the time that is made faster, 0 to 1.
-    local_speedup : s, old over new time of that part, above 0; infinite where it takes no time afterwards.
+    local_speedup : s, old over new time of that part, above 0; infinite if it takes no time afterwards.
 
     Raises
     ------
     UsageError
-        When a fraction is not from 0 to 1, or a speedup is not above 0.
+        If a fraction is not from 0 to 1, or a speedup is not above 0.
 
     >>> round(amdahl_speedup(0.5, 2.0), 3), amdahl_speedup(0.4, 2.0)
     (1.333, 1.25)
@@ -42,18 +42,18 @@ def amdahl_speedup(fraction: Number, local_speedup: Number) -> Number:
 
 
 def _amdahl(rest: Number | np.ndarray, local_speedup: Number | np.ndarray) -> Number:
-    """Return 1 / (f + (1 - f) / s), where f is what stays as it is; a fit may find f below 0 or above 1."""
+    """Return 1 / (f + (1 - f) / s), where f is the unchanged share; a fit may give f below 0 or above 1."""
     with np.errstate(divide="ignore", over="ignore"):
         return plain(1.0 / (rest + np.divide(np.subtract(1.0, rest), local_speedup)))
 
 
 def amdahl_limit(fraction: Number) -> Number:
-    """Return the overall speedup when the fraction p of the time takes no time at all: 1 / (1 - p), Amdahl 1967.
+    """Return the overall speedup if the fraction p of the time is removed: 1 / (1 - p), Amdahl 1967.
 
     Raises
     ------
     UsageError
-        When a fraction is not from 0 to 1.
+        If a fraction is not from 0 to 1.
 
     >>> round(amdahl_limit(0.24), 3)
     1.316
@@ -62,9 +62,9 @@ def amdahl_limit(fraction: Number) -> Number:
 
 
 def combined_time_s(times_s: Sequence[float], local_speedups: Sequence[float]) -> float:
-    """Return the time of a run whose parts are made faster each on its own: T = sum of t_i / s_i [s].
+    """Return the time of a run with a local speedup for each part: T = sum of t_i / s_i [s].
 
-    Amdahl's law for many parts; with two parts, one of them unchanged, it is `amdahl_speedup`.
+    Amdahl's law for many parts; for two parts, one of them unchanged, it equals `amdahl_speedup`.
 
     >>> combined_time_s([50.0, 30.0, 20.0], [2.0, 3.0, 1.0])
     55.0
@@ -74,7 +74,7 @@ def combined_time_s(times_s: Sequence[float], local_speedups: Sequence[float]) -
 
 
 def time_saved_fraction(speedup: Number) -> Number:
-    """Return the share of the time that a speedup saves: 1 - 1 / S. Throughput rises by S - 1, which is more.
+    """Return the share of the time that a speedup saves: 1 - 1 / S. Throughput rises by the larger S - 1.
 
     >>> time_saved_fraction(1.25)
     0.19999999999999996
@@ -84,7 +84,7 @@ def time_saved_fraction(speedup: Number) -> Number:
 
 
 def roi_per_day(speedup: Number, dev_days: Number) -> Number:
-    """Return the gain in throughput for one day of development: (S - 1) / days.
+    """Return the gain in throughput per day of development: (S - 1) / days.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def serial_fraction(speedup: Number, processors: Number) -> Number:
 
     Amdahl's 1 / S = f + (1 - f) / n, solved for f: A. H. Karp, H. P. Flatt, "Measuring parallel processor
     performance", Communications of the ACM 33(5), 1990, doi:10.1145/78607.78614. A speedup above n gives a
-    negative fraction: then something other than the number of processors changed.
+    negative fraction: something besides the number of processors changed.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def serial_fraction(speedup: Number, processors: Number) -> Number:
     Raises
     ------
     UsageError
-        When a speedup is not above 0, or n is not above 1.
+        If a speedup is not above 0, or n is not above 1.
 
     >>> round(serial_fraction(2.5, 4), 4), round(serial_fraction(3.8, 4), 4)
     (0.2, 0.0175)
@@ -133,21 +133,21 @@ def serial_fraction(speedup: Number, processors: Number) -> Number:
 
 
 def gustafson_speedup(serial: Number, processors: Number) -> Number:
-    """Return the scaled speedup: how much more work n processors do than one in the same time, S = n - f (n - 1).
+    """Return the scaled speedup, the work of n processors over that of one in the same time: S = n - f (n - 1).
 
-    Gustafson 1988 (doi:10.1145/42411.42415). Amdahl keeps the work and asks how long it takes; Gustafson keeps the
-    time and lets the parallel part of the work grow with n, as weak scaling does (the batch grows with the GPUs).
+    Gustafson 1988 (doi:10.1145/42411.42415). Amdahl fixes the work and asks for the time; Gustafson fixes the
+    time and lets the parallel part of the work grow with n, as in weak scaling (the batch grows with the GPUs).
 
     Parameters
     ----------
-    serial : f, the share of the time on n processors that is serial, 0 to 1. Amdahl's f is of the time on one; the
-        two are f_1 = f / (f + (1 - f) n), and with them both laws give one number.
+    serial : f, the serial share of the time on n processors, 0 to 1. Amdahl's f is the share of the time on one
+        processor, f_1 = f / (f + (1 - f) n); with it both laws give the same speedup.
     processors : n, 1 or more.
 
     Raises
     ------
     UsageError
-        When the share is not from 0 to 1, or n is below 1.
+        If the share is not from 0 to 1, or n is below 1.
 
     >>> gustafson_speedup(0.2, 4), round(gustafson_speedup(0.004, 1024), 3)
     (3.4, 1019.908)
@@ -158,15 +158,15 @@ def gustafson_speedup(serial: Number, processors: Number) -> Number:
 
 @dataclass(frozen=True)
 class ScalingFit:
-    """A measured scaling curve and the serial fraction that explains it best.
+    """A measured scaling curve and the serial fraction that fits it best.
 
     Attributes
     ----------
-    processors, speedups : what was measured: S, time on one processor over time on n.
-    serial_fraction : f of the fit. Below 0 the speedups are above n, above 1 they are below 1.
-    each : f of each point with n above 1 alone, in the order given (see `serial_fraction`). Where it rises with n the
-        cost is not serial work but an overhead that grows (communication), and the fit promises too much for more.
-    error : root mean square of the fit's relative time minus the measured one, 1 / S.
+    processors, speedups : the measured points: n, and S, time on one processor over time on n.
+    serial_fraction : f of the fit. It is below 0 for speedups above n, and above 1 for speedups below 1.
+    each : f of each point with n above 1, in the given order (see `serial_fraction`). If it rises with n, the cost is a
+        growing overhead (communication) instead of serial work, and the fit is too optimistic for more processors.
+    error : root mean square difference between fitted and measured relative time 1 / S.
     """
 
     processors: tuple[float, ...]
@@ -176,12 +176,12 @@ class ScalingFit:
     error: float
 
     def speedup(self, processors: Number) -> Number:
-        """Return the speedup that the fit expects on n processors: 1 / (f + (1 - f) / n), f not below 0."""
+        """Return the speedup of the fit on n processors: 1 / (f + (1 - f) / n), with f at least 0."""
         return _amdahl(max(self.serial_fraction, 0.0), _checked("processors", processors, 1.0, np.inf))
 
     @property
     def max_speedup(self) -> float:
-        """The speedup that no number of processors exceeds, 1 / f; infinite where nothing is serial."""
+        """The limit for any number of processors, 1 / f; infinite if nothing is serial."""
         return 1.0 / self.serial_fraction if self.serial_fraction > 0 else float("inf")
 
 
@@ -189,17 +189,17 @@ def fit_scaling(processors: Sequence[float], speedups: Sequence[float]) -> Scali
     """Return the serial fraction of a measured scaling curve.
 
     Least squares over 1 / S = f + (1 - f) / n. With x = 1 / n and y = 1 / S that is y - x = f (1 - x), a line
-    through 0, so f = sum((y - x) (1 - x)) / sum((1 - x)^2). A point at n = 1 carries no weight.
+    through 0, so f = sum((y - x) (1 - x)) / sum((1 - x)^2). A point at n = 1 has no weight.
 
     Parameters
     ----------
-    processors : n of each point, 1 or more; one of them above 1.
+    processors : n of each point, 1 or more; at least one above 1.
     speedups : S of each point, time on one processor over time on n, above 0.
 
     Raises
     ------
     UsageError
-        When the two differ in length, a value is out of range, or no point has n above 1.
+        If the two differ in length, a value is out of range, or no point has n above 1.
 
     >>> fit = fit_scaling([2, 4, 8], [1.9048, 3.4783, 5.9259])
     >>> round(fit.serial_fraction, 3), round(fit.speedup(64), 2), round(fit.max_speedup, 1)

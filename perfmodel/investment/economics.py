@@ -1,4 +1,4 @@
-"""What a speedup is worth in money: a fleet that does the same work in fewer GPU-hours."""
+"""The value of a speedup in money: a fleet that does the same work in fewer GPU-hours."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Economics:
     ----------
     gpus : GPUs that run this work.
     price_per_gpu_hour : price of one GPU for an hour, not of the fleet.
-    dev_day_cost : cost of a day of development, or None where unknown; then there is no payback and no net value.
-    hours_per_year : hours that each GPU does this work in a year [h], at most 8784: the utilisation.
-    horizon_years : for how long the saving is counted [years].
-    discount_rate : what a year takes off the value of money, as a fraction: 0.1 is 10 % a year.
+    dev_day_cost : cost of a day of development, or None if unknown; without it there is no payback and no net value.
+    hours_per_year : hours per year that each GPU does this work [h], at most 8784: the utilisation.
+    horizon_years : the period over which the saving is counted [years].
+    discount_rate : loss of value of money per year, as a fraction: 0.1 is 10 % a year.
 
     Raises
     ------
     UsageError
-        On construction, for a value that is not above 0 (``dev_day_cost``, ``discount_rate``: below 0), or more hours
-        than a year has.
+        On construction, for a value that is not above 0 (``dev_day_cost``, ``discount_rate``: not 0 or above), or more
+        hours than a year has.
     """
 
     gpus: float
@@ -74,24 +74,24 @@ class Economics:
 
     @property
     def annuity_years(self) -> float:
-        """The years of saving that the horizon is worth today: (1 - (1 + d)^-T) / ln(1 + d), and T where d is 0.
+        """The present value of the horizon, in yearly savings: (1 - (1 + d)^-T) / ln(1 + d), or T if d is 0.
 
-        The saving comes day by day, so that a yearly saving A is worth the integral of A (1 + d)^-t from 0 to T years.
+        The saving accrues daily, so a yearly saving A is worth the integral of A (1 + d)^-t from 0 to T years.
         """
-        grown = math.log1p(self.discount_rate) * self.horizon_years
-        # the mean of (1 + d)^-t over the horizon is 1 - grown / 2 + ..., 1 to all digits of a float below this
-        return self.horizon_years * (-math.expm1(-grown) / grown if grown > 1e-16 else 1.0)
+        exponent = math.log1p(self.discount_rate) * self.horizon_years
+        # the mean of (1 + d)^-t over the horizon is 1 - exponent / 2 + ..., which rounds to 1 below this
+        return self.horizon_years * (-math.expm1(-exponent) / exponent if exponent > 1e-16 else 1.0)
 
     def yearly_saving(self, speedup: float) -> float:
-        """Return what an overall speedup S saves in a year: yearly cost x (1 - 1 / S). The work stays the same."""
+        """Return the saving of an overall speedup S in a year: yearly cost x (1 - 1 / S), for the same work."""
         return self.yearly_cost * float(time_saved_fraction(speedup))
 
     def present_saving(self, speedup: float) -> float:
-        """Return what the saving over the horizon is worth today: the yearly saving x `annuity_years`."""
+        """Return the present value of the saving over the horizon: the yearly saving x `annuity_years`."""
         return self.yearly_saving(speedup) * self.annuity_years
 
     def payback_days(self, speedup: float, dev_days: float) -> float | None:
-        """Return the calendar days until the saving has paid for the development; infinite when it never does.
+        """Return the calendar days until the saving has paid for the development; infinite if it never does.
 
         Not discounted: development cost / (yearly saving / 365).
         """
@@ -101,14 +101,14 @@ class Economics:
         return dev_days * self.dev_day_cost / (saving / _DAYS_PER_YEAR) if saving > 0 else math.inf
 
     def net_value(self, speedup: float, dev_days: float) -> float | None:
-        """Return the net present value: `present_saving` less the cost of development, which is paid today."""
+        """Return the net present value: `present_saving` less the cost of development, paid today."""
         return None if self.dev_day_cost is None else self.present_saving(speedup) - dev_days * self.dev_day_cost
 
     def break_even_years(self, speedup: float, dev_days: float) -> float | None:
         """Return the horizon at which the net value is 0 [years]: -ln(1 - c ln(1 + d) / A) / ln(1 + d).
 
-        A is the yearly saving, c the cost of development. None without a cost of a day; infinite where the discounted
-        saving never adds up to the cost.
+        A is the yearly saving, c the cost of development. None without the cost of a day; infinite if the discounted
+        saving never reaches the cost.
         """
         if self.dev_day_cost is None:
             return None
@@ -116,7 +116,7 @@ class Economics:
         if saving <= 0:
             return math.inf
         years = cost / saving
-        used = years * math.log1p(self.discount_rate)
-        if used >= 1:
+        exponent = years * math.log1p(self.discount_rate)
+        if exponent >= 1:
             return math.inf
-        return years * (-math.log1p(-used) / used if used > 1e-16 else 1.0)
+        return years * (-math.log1p(-exponent) / exponent if exponent > 1e-16 else 1.0)
