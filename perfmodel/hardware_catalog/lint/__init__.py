@@ -63,7 +63,7 @@ def lint_files(paths: Iterable[str | os.PathLike[str]]) -> LintResult:
     InputFileError
         When a file does not exist, or is a directory.
     """
-    files = tuple(map(os.fspath, paths))
+    files = tuple(os.fspath(path) for path in paths)
     return LintResult(files, tuple(finding for file in files for finding in lint_file(file)))
 
 
