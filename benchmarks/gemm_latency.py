@@ -23,9 +23,9 @@ import numpy as np
 import perfmodel as pm
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.gemm import family_of
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.constants import constants
 
 POINTS = 500_000
 REPEATS = 3

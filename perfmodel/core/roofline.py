@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,10 @@ def attainable_flop_per_s(
     return plain(np.minimum(peak_flop_per_s, np.multiply(intensity_flop_per_byte, bandwidth_bytes_per_s)))
 
 
+#: a ceiling's name; any kind of string, so that members of a vocabulary stay what they are
+Name = TypeVar("Name", bound=str)
+
+
 @dataclass(frozen=True)
 class Bound:
     """The least time that the ceilings allow, and which ceiling sets it.
@@ -75,7 +80,7 @@ class Bound:
         return np.asarray(self.names)[code]
 
 
-def bound(terms: Mapping[str, Number]) -> Bound:
+def bound(terms: Mapping[Name, Number]) -> Bound:
     """Return the bound: the largest of the times that each ceiling alone would take [s].
 
     T = max_i t_i with t_compute = W / pi, t_level = Q_level / beta_level, t_launch = the launch floor.
@@ -90,7 +95,7 @@ def bound(terms: Mapping[str, Number]) -> Bound:
     """
     names = tuple(terms)
     times = list(terms.values())
-    if all(isinstance(value, float) for value in times):
+    if all(issubclass(kind, float) for kind in set(map(type, times))):
         largest = max(times)
         return Bound(float(largest), times.index(largest), names)
     values = [np.asarray(value, dtype=np.float64) for value in terms.values()]

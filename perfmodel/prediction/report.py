@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from typing import Any
 
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
+from perfmodel.core.vocabulary import Limiter
 from perfmodel.prediction.explain import Explained, meaning
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.whole_model import Part, WholeModel
@@ -17,32 +19,54 @@ _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 #: share of the predicted time that a hidden resource must take alone to be listed
 _NOTABLE = 0.05
 
+
+def _operator(row: Mapping[str, Any]) -> str:
+    """Return the name of an operator with its dimensions and dtype."""
+    return " ".join(str(row[key]) for key in ("name", "dimensions", "dtype") if row.get(key))
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return the 80 % interval of the predicted time, with one unit where both ends have the same."""
+    ends = (row.get("predicted_time_low_s"), row.get("predicted_time_high_s"))
+    if any(end is None or not math.isfinite(end) for end in ends):
+        return "-"
+    (low, unit), (high, last) = (format_si(float(end), "s", 3).split() for end in ends if end is not None)
+    return f"{low}-{high} {last}" if unit == last else f"{low} {unit}-{high} {last}"
+
+
+def _attainable(row: Mapping[str, Any]) -> str:
+    """Return the attainable rate: in FLOP/s for a compute-bound row, in B/s for one that memory or a link bounds."""
+    if row.get("limiter") == Limiter.COMPUTE:
+        return format_si(row["attainable_flop_per_s"], "FLOP/s")
+    return "-" if row.get("limiter") in (Limiter.LAUNCH, None) else format_si(row["attainable_bytes_per_s"], "B/s")
+
+
 PREDICTION_COLUMNS = (
     Column("op", shown=False),
-    Column("name", "operator"),
-    Column("dimensions"),
+    Column("name", "operator", show_row=_operator),
+    Column("dimensions", shown=False),
     Column("params", shown=False),
-    Column("dtype"),
+    Column("dtype", shown=False),
     Column("engine", shown=False),
     Column("count", shown=False),
-    Column("hardware", drop=2),
-    Column("flop", "work", "FLOP", drop=4),
+    Column("hardware", shown=False),
+    Column("flop", "work", "FLOP", drop=6),
     Column("bytes_read", unit="B", shown=False),
     Column("bytes_written", unit="B", shown=False),
     Column("working_set_bytes", unit="B", shown=False),
-    Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B", drop=1),
-    Column("ridge_point_flop_per_byte", "ridge", "FLOP/B", drop=4),
+    Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B", drop=4),
+    Column("ridge_point_flop_per_byte", "ridge", "FLOP/B", drop=6),
     Column("limiter", "limited by"),
     Column("bound_time_s", "bound", "s"),
-    Column("fits_in", "smallest level that holds it", drop=3),
+    Column("fits_in", "smallest level that holds it", drop=5),
     Column("resident_bound_time_s", unit="s", shown=False),
     Column("resident_limiter", shown=False),
     Column("timing", shown=False),
     Column("cache", shown=False),
     Column("library", shown=False),
     Column("predicted_time_s", "predicted", "s"),
-    Column("predicted_time_low_s", "low", "s", drop=2),
-    Column("predicted_time_high_s", "high", "s", drop=2),
+    Column("predicted_time_low_s", "low-high", "s", show_row=_interval),
+    Column("predicted_time_high_s", unit="s", shown=False),
     Column("predicted_limiter", shown=False),
     Column("largest_term", "largest term", drop=3),
     Column("predicted_terms_s", shown=False),
@@ -50,21 +74,21 @@ PREDICTION_COLUMNS = (
     Column("calibration", shown=False),
     Column("regime", shown=False),
     Column("prediction_basis", shown=False),
-    Column("attainable_flop_per_s", "attainable", "FLOP/s"),
-    Column("attainable_bytes_per_s", "bandwidth", "B/s", drop=1),
+    Column("attainable_flop_per_s", "attainable", "FLOP/s", show_row=_attainable, drop=2),
+    Column("attainable_bytes_per_s", unit="B/s", shown=False),
     Column("advice", shown=False),
 )
 TERM_COLUMNS = (
     Column("op", shown=False),
-    Column("name", "operator"),
-    Column("dimensions"),
-    Column("dtype", drop=3),
-    Column("hardware", drop=2),
+    Column("name", "operator", merge=True, show_row=_operator),
+    Column("dimensions", shown=False),
+    Column("dtype", shown=False),
+    Column("hardware", merge=True, shown=False),
     Column("term"),
     Column("time_s", "adds", "s"),
     Column("share", unit="fraction"),
     Column("alone_time_s", "alone", "s", drop=1),
-    Column("meaning", drop=4),
+    Column("meaning", shown=False),
 )
 MODEL_COLUMNS = (
     Column("op", shown=False),
@@ -109,7 +133,7 @@ def _keep_hardware(columns: tuple[Column, ...], hardware: Sequence[str]) -> tupl
     """Return columns of which that of the machine stays, however narrow the table, if there are several machines."""
     if len(hardware) < 2:
         return columns
-    return tuple(replace(column, drop=0) if column.key == "hardware" else column for column in columns)
+    return tuple(replace(column, drop=0, shown=True) if column.key == "hardware" else column for column in columns)
 
 
 @report.register(Explained)
@@ -120,7 +144,10 @@ def _(points: Explained | Sequence[Explained], *, command: str = "analyze") -> R
     """
     listed = [points] if isinstance(points, Explained) else points
     rows = [row for point in listed for row in _term_rows(point)]
-    return Report(command, TERM_COLUMNS, rows, title="Terms that add up to the predicted times")
+    columns = _keep_hardware(TERM_COLUMNS, list(dict.fromkeys(row["hardware"] for row in rows)))
+    meanings = {row["term"]: meaning(row["term"]) for row in rows}
+    notes = tuple(f"{term}: {text}." for term, text in meanings.items() if text)
+    return Report(command, columns, rows, notes=notes, title="Terms that add up to the predicted times")
 
 
 def _term_rows(point: Explained) -> Iterable[dict[str, Any]]:

@@ -79,8 +79,8 @@ class Prediction(Reportable):
     predicted_time_high_s: Number
     predicted_limiter: Text
     largest_term: Text
-    predicted_terms_s: Mapping[str, Number]
-    alone_s: Mapping[str, Number]
+    predicted_terms_s: Mapping[Any, Number]
+    alone_s: Mapping[Any, Number]
     family: Text
     calibration: Text
     regime: Text

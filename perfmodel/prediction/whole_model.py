@@ -25,9 +25,9 @@ from perfmodel.workloads.operator_list import computes_addresses
 
 #: clocks of one SM for finding one element by its own address, and the power of the smooth maximum of these and the
 #: traffic. From 15 kernels of public profiles: 5 in fp32 on an A100 and 1 on an H100 (op graphs of sitar-lab/NeuSight @
-#: 6945927d9afc), 1 in fp32 and 8 in bf16 on an H100 (trace of Qwen1.5 in AMD-AGI/TraceLens). Predictions are 11 % off in
-#: the mean with it, 43 % without. The A100's clock is taken as 1 / 1.5 of its nominal one there: its matrix products
-#: take 1.5 times as long in that graph as in the same authors' table of operators.
+#: 6945927d9afc), 1 in fp32 and 8 in bf16 on an H100 (trace of Qwen1.5 in AMD-AGI/TraceLens). Predictions are off by
+#: 11 % in the mean with it, 43 % without. The A100's clock is taken as 1 / 1.5 of its nominal one there: its matrix
+#: products take 1.5 times as long in that graph as in the same authors' table of operators.
 ADDRESS_CLOCKS = 0.85
 ADDRESS_POWER = 4.0
 ADDRESSES = Term("addresses", Limiter.COMPUTE, "finding each element by its own address")

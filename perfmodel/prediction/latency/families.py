@@ -16,7 +16,7 @@ import ast
 import functools
 import importlib.util
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.abc import InspectLoader
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -110,7 +110,8 @@ def family(name: str) -> Family:
     """
     index = _own() if name in _own().files else _plugins()
     module = load_module(index.files[name], _files())
-    return next(item for item in getattr(module, "FAMILIES", ()) if item.name == name)
+    families: tuple[Family, ...] = getattr(module, "FAMILIES", ())
+    return next(item for item in families if item.name == name)
 
 
 @functools.cache
@@ -127,21 +128,14 @@ def families_of(op: Operator, machine: Machine, kind: str) -> list[tuple[Any, Fa
     """
     if kind == "cpu":
         return [(True, family(_ROOFLINE))]
-    serving = families_serving(op.op)
-    if len(serving) == 1:
-        return [(True, serving[0])]
-    return list(_applicable(op, machine, serving))
-
-
-def _applicable(op: Operator, machine: Machine, serving: tuple[Family, ...]) -> Iterator[tuple[Any, Family]]:
-    for item in serving:
+    parts: list[tuple[Any, Family]] = []
+    for item in families_serving(op.op):
         mask = item.applies(op, machine)
-        if not anywhere(mask):
-            continue
-        if not isinstance(mask, np.ndarray) or mask.all():
-            yield True, item
-            return
-        yield mask, item
+        if mask is True or (isinstance(mask, np.ndarray) and mask.all()):
+            return [(True, item)]
+        if anywhere(mask):
+            parts.append((mask, item))
+    return parts
 
 
 @functools.cache

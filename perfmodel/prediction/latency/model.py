@@ -107,8 +107,8 @@ def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Cond
         max((one.calibration for one in known), key=list(Calibration).index),
         "; ".join(dict.fromkeys(part.basis for part in estimates)),
     )
-    name = " + ".join(str(part.family) for part in estimates)
-    return Family(name, (), lambda *_: Terms(adds), tuple(adds)), together
+    names = " + ".join(str(part.family) for part in estimates)
+    return Family(names, (), lambda *_: Terms(adds), tuple(adds)), together
 
 
 def _estimate(
@@ -123,7 +123,7 @@ def _estimate(
     terms = family.timed_terms(op, machine, known.values, conditions)
     time = terms.time_s
     short = maximum(floor_s - time, 0.0)
-    adds = {name: plain(value) for name, value in terms.adds.items()}
+    adds = {name: value if type(value) is float else plain(value) for name, value in terms.adds.items()}
     if anywhere(short > 0):
         adds[BOUND] = plain(short)
         time = time + short

@@ -126,10 +126,10 @@ def missed_share(resident_rows_bytes: Number, machine: Machine, c: Values) -> Nu
 def thrash_bytes(rows_bytes: Number, machine: Machine, c: Values, conditions: Conditions) -> Number:
     """Return the bytes that a kernel reads once more because of what the call before left in L2 [B].
 
-    thrash min(S, C), with the bytes S of the rows and the capacity C of one copy: lines of the call before and rows that
-    are still needed evict each other, until as much as L2 holds has passed. Nothing with cold caches, nor where the
-    rows of both calls fit. Six of seven machines show it, for LayerNorm and softmax alike; kernels that read once do
-    not.
+    thrash min(S, C), with the bytes S of the rows and the capacity C of one copy: lines of the call before and rows
+    that are still needed evict each other, until as much as L2 holds has passed. Nothing with cold caches, nor where
+    the rows of both calls fit. Six of seven machines show it, for LayerNorm and softmax alike; kernels that read once
+    do not.
     """
     capacity = max(machine.l2_bytes, 1.0) / machine.l2_copies
     if conditions.cache != CacheState.WARM:

@@ -25,6 +25,7 @@ class Term(str):
     meaning: str
 
     def __new__(cls, name: str, limiter: Limiter, meaning: str) -> Term:
+        """Return the string with its two facts."""
         term = super().__new__(cls, name)
         term.limiter, term.meaning = limiter, meaning
         return term

@@ -118,11 +118,12 @@ def _call_cost(op: Operator, c: Values) -> Number:
     return c["linear_call"] if cast(Gemm, op).bias else 1.0
 
 
-def family_of(machine: Machine) -> Family:
-    """Return the family of matrix products on a machine's engine and dtype."""
-    if is_fp32(machine):
-        return GEMM_FP32
-    return GEMM_FP8 if dtype_bytes(machine.dtype) < 2 else GEMM_BF16
+def _is_fp8(op: Operator, machine: Machine) -> bool:
+    return not is_fp32(machine) and dtype_bytes(machine.dtype) < 2
+
+
+def _is_bf16(op: Operator, machine: Machine) -> bool:
+    return not is_fp32(machine) and dtype_bytes(machine.dtype) >= 2
 
 
 GEMM_FP32 = Family(
@@ -134,7 +135,7 @@ GEMM_FP32 = Family(
     ),
     formula,
     PRODUCT_TERMS,
-    lambda op, machine: family_of(machine) is GEMM_FP32,
+    lambda op, machine: is_fp32(machine),
     call_cost=_call_cost,
 )  # fmt: skip
 GEMM_BF16 = Family(
@@ -145,7 +146,7 @@ GEMM_BF16 = Family(
     ),
     formula,
     PRODUCT_TERMS,
-    lambda op, machine: family_of(machine) is GEMM_BF16,
+    _is_bf16,
 )  # fmt: skip
 GEMM_FP8 = Family(
     "gemm_fp8",
@@ -157,6 +158,11 @@ GEMM_FP8 = Family(
     ),
     formula,
     (*PRODUCT_TERMS, QUANTISATION),
-    lambda op, machine: family_of(machine) is GEMM_FP8,
+    _is_fp8,
 )  # fmt: skip
 FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)
+
+
+def family_of(machine: Machine) -> Family:
+    """Return the family of matrix products on a machine's engine and dtype."""
+    return next(family for family in FAMILIES if family.applies(None, machine))

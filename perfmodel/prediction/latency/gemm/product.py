@@ -283,8 +283,9 @@ def _time_of(
     limited = maximum(math_s, sizes.power)
     outside = maximum(sizes.hbm, l2_s)
     body = (limited**2) ** 2 + (sizes.hbm**2) ** 2 + (l2_s**2) ** 2
-    on_math = limited >= outside
-    on_hbm = (sizes.hbm >= l2_s) & (on_math ^ True)
+    on_math: Any = limited >= outside
+    on_hbm: Any = (sizes.hbm >= l2_s) & (on_math ^ True)
+    split: Any = parts > 1.0
     ideal = sizes.flop / (r.speed[tile, 0] * r.sm_count)
     block = r.block_s[tile, 0] * (np.ceil(sizes.k / parts * (1.0 / r.c["step"])) * r.c["step"])
     full = waves * block
@@ -297,7 +298,7 @@ def _time_of(
         hbm=sizes.hbm * on_hbm,
         l2=l2_s * ((on_math | on_hbm) ^ True),
         contention=(body**0.5) ** 0.5 - maximum(limited, outside),
-        split_k=(parts > 1.0) * r.c["split"],
+        split_k=split * r.c["split"],
         math_alone=limited,
         hbm_alone=sizes.hbm,
         l2_alone=l2_s,
@@ -335,12 +336,12 @@ def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditio
     """
     element = (product.input_bytes, product.output_bytes)
     key = (Rates, element, tuple(c), tuple(c.values()), conditions.cache, conditions.library, batched)
-    rates = machine.cache.get(key)
+    rates: Rates | None = machine.cache.get(key)
     if rates is None:
         if len(machine.cache) >= _MOST_RATES:
             machine.cache.clear()
         rates = machine.cache[key] = Rates(product, machine, c, conditions, batched)
-    return rates  # type: ignore[no-any-return]
+    return rates
 
 
 class Rates:
