@@ -252,5 +252,5 @@ def test_a_self_time_just_below_zero_is_zero(read):
     # the profiler subtracts rounded times from each other: -0.5 us is rounding, -2 us is damage
     profile = read(table([*OPS, (*OPS[0][:4], "-0.500us", *OPS[0][5:])]))
     assert profile.total_time_s == pytest.approx(2e-3)
-    with pytest.raises(InputFileError, match="'-2[.]000us' is negative"):
+    with pytest.raises(InputFileError, match=r"'-2\.000us' is negative"):
         read(table([*OPS, (*OPS[0][:4], "-2.000us", *OPS[0][5:])]))
