@@ -52,6 +52,8 @@ class Destination:
         if output is None or str(output) == _STDOUT:
             return cls(renderer(format_ or DEFAULT, command), None, wide)
         check_writable(output)
+        if command != "bench":  # which has --resume and --overwrite
+            _check_no_measurements(output)
         of_suffix = format_of_suffix(output, command)
         chosen = renderer(format_ or of_suffix or _no_format(output, command), command)
         if of_suffix not in (None, chosen.name) and output.suffix:
@@ -77,6 +79,14 @@ class Destination:
         write_atomic(self.path, gzip.compress(text.encode(), mtime=0) if packed else text)
         if not quiet:
             wrote(self.path)
+
+
+def _check_no_measurements(output: Path) -> None:
+    """Refuse to replace a record of `bench`: nothing else can write its measurements again."""
+    from perfmodel.records.output_file import holds_measurements
+
+    if output.is_file() and holds_measurements(output):
+        raise UsageError("holds measurements of perfmodel bench.", place=str(output), remedy="Give another file to -o.")
 
 
 def _no_format(output: Path, command: str) -> str:

@@ -14,7 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ REQUIRED = ("hardware", "op", "dtype", "time_s")
 #: columns before and after the dimensions in a table that is written
 _BEFORE = ("hardware", "op", "dtype")
 _AFTER = ("time_s", "timing", "cache", "implementation", "kernel", "flags")
-#: column -> its value in a table without the column
-_DEFAULTS: Mapping[str, Vocabulary] = {"timing": Timing.KERNEL, "cache": CacheState.COLD}
+#: values in a table without the column
+_TIMING, _CACHE = Timing.KERNEL, CacheState.COLD
 #: what the rows of one group share, beside the dimensions that are not sizes
 _GROUP_KEYS = ("hardware", "op", "dtype", "timing", "cache", "implementation")
 _OTHER = ("time_s", "kernel", "flags")
@@ -43,6 +43,7 @@ _SHAPE = ("rows", "cols")
 _UNUSED_KINDS = ("label", "count")
 
 Lines = NDArray[np.int64]
+_Word = TypeVar("_Word", bound=Vocabulary)
 
 
 # --- reading
@@ -74,7 +75,7 @@ class _Table:
         except ValueError:
             raise self.error(row, name, f"{cell[:40]!r} is not a number.", "Write it as 4096 or 2.4e-06.") from None
 
-    def word(self, name: str, row: int, default: Vocabulary) -> Vocabulary:
+    def word(self, name: str, row: int, default: _Word) -> _Word:
         """Return the word in one cell; the default where it is blank."""
         cell = str(self.cells(name, np.array([row]))[0])
         try:
@@ -191,7 +192,8 @@ def _dimensions(op: str) -> dict[str, Mapping[str, Any]]:
 def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     """Return the usable calls of one group, None where there are none."""
     hardware, op, implementation = (str(table.cells(key, rows[:1])[0]) for key in ("hardware", "op", "implementation"))
-    timing, cache = (table.word(name, int(rows[0]), default) for name, default in _DEFAULTS.items())
+    timing = table.word("timing", int(rows[0]), _TIMING)
+    cache = table.word("cache", int(rows[0]), _CACHE)
     time = table.numbers("time_s", rows)
     if op not in operator_names():
         skips.add(reason_of(unknown_name("operator", op, operator_names())), table.place, table.line[rows])
@@ -263,7 +265,8 @@ def _notes(table: _Table) -> tuple[str, ...]:
     notes = (
         [f"{table.place}: no operator of the table has a dimension {', '.join(ignored)}; ignored."] if ignored else []
     )
-    absent = {name: default for name, default in _DEFAULTS.items() if name not in table.columns}
+    defaults = {"timing": _TIMING, "cache": _CACHE}
+    absent = {name: default for name, default in defaults.items() if name not in table.columns}
     notes += [f"{table.place}: has no column {name}; taken as {value}." for name, value in absent.items()]
     return tuple(notes)
 

@@ -34,7 +34,7 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
     Raises
     ------
     UsageError
-        When another process writes the file, its folder cannot be written, or it exists with some content and
+        When another process writes the file, its folder is missing or read-only, or it exists with some content and
         neither ``keep`` nor ``replace`` is set.
     """
     target = Path(os.path.realpath(path))
@@ -42,6 +42,8 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
         yield
         return
     place = os.fspath(path)
+    if not target.parent.is_dir():  # the lock would create it
+        raise UsageError("its folder does not exist.", place=place, remedy=f"Make {target.parent} first.")
     lock_path = target.with_name(f".{target.name[:200]}.lock")
     lock = FileLock(lock_path, timeout=0)
     try:

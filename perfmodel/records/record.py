@@ -116,8 +116,8 @@ def _from_version_1(document: dict[str, Any]) -> dict[str, Any]:
     """Translate a document of version 1.
 
     Version 1 called a cold cache "flushed", the limiter "link" by the name of the link, the timing "kernel" of the
-    settings "event", and the traffic of device memory "dram" in the terms of a prediction. Its ``predicted_limiter`` was
-    the largest term.
+    settings "event", and the traffic of device memory "dram" in the terms of a prediction. Its ``predicted_limiter``
+    was the largest term.
     """
     document = {**document, "schema_version": SCHEMA_VERSION}
     context = document.get("context")

@@ -18,6 +18,7 @@ from perfmodel.cli import _check
 from perfmodel.hardware_catalog.read import parse_spec, to_hardware
 from perfmodel.kernels.device import cuda
 from perfmodel.measure.benchmark import runner
+from perfmodel.records.output_file import output_file
 from perfmodel.records.record import read_record
 
 SPEC = """
@@ -239,7 +240,7 @@ def test_sustained_rate_is_in_the_record(perfmodel, spec):
     for row in ran.json["rows"]:
         series = row["sustain"]
         assert series["rate_unit"] == "B/s"
-        assert len(series["time_s"]) == len(series["rate"]) == 1, "an interval is half a second"
+        assert len(series["time_s"]) == len(series["rate"]) >= 1
         assert series["rate"][0] > 0
 
 
@@ -264,7 +265,7 @@ def test_other_caches_and_fewer_samples(perfmodel, spec):
         options = ("--on", spec, "--cache", cache, "--error", "90%", "--time-limit", "5", "--format", "json")
         rows = perfmodel("bench", *TINY, *options).json["rows"]
         assert {(row["cache"], row["stop_reason"]) for row in rows} == {(cache, "converged")}
-        assert {row["time_s"]["samples"] for row in rows} == {10}
+        assert all(row["time_s"]["samples"] >= 10 for row in rows), "the fewest before it may converge"
 
 
 @pytest.mark.slow
@@ -302,3 +303,47 @@ def test_resume_without_a_record_begins_one(perfmodel, spec, tmp_path):
     again = perfmodel("bench", *TINY, "-o", record, "--resume")
     assert again.code == 0, "the record knows its machine"
     assert "2 rows are there, 0 are left" in again.err
+
+
+def test_an_existing_record_needs_resume_or_overwrite(perfmodel, spec, tmp_path):
+    record = tmp_path / "record.json"
+    assert perfmodel("bench", *TINY, "--on", spec, "-o", record).code == 0
+    before = record.read_bytes()
+    refused = perfmodel("bench", *TINY, "--on", spec, "-o", record)
+    assert (refused.code, refused.out) == (2, "")
+    assert "exists already. Use --resume to measure only what is missing in it, or --overwrite" in refused.err
+    assert record.read_bytes() == before
+    assert perfmodel("bench", *TINY, "--on", spec, "-o", record, "--overwrite").code == 0
+    assert record.read_bytes() != before
+
+
+def test_other_commands_do_not_replace_measurements(perfmodel, spec, tmp_path):
+    record = tmp_path / "record.json"
+    assert perfmodel("bench", *TINY, "--on", spec, "-o", record).code == 0
+    before = record.read_bytes()
+    for arguments in (("show", record), ("analyze", "gemm", "m=8", "n=8", "k=8", "--on", "h100-sxm5-80gb")):
+        ran = perfmodel(*arguments, "-o", record)
+        assert (ran.code, "holds measurements" in ran.err) == (2, True)
+    assert record.read_bytes() == before
+
+
+def test_the_old_record_stays_until_the_first_new_row(perfmodel, spec, tmp_path, monkeypatch):
+    record = tmp_path / "record.json"
+    assert perfmodel("bench", *TINY, "--on", spec, "-o", record).code == 0
+    before = record.read_bytes()
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "build_row", interrupted)
+    ran = perfmodel("bench", *TINY, "--on", spec, "-o", record, "--overwrite")
+    assert (ran.code, "nothing was measured" in ran.err) == (130, True)
+    assert record.read_bytes() == before
+
+
+def test_a_record_that_another_process_writes_is_refused(perfmodel, spec, tmp_path):
+    record = tmp_path / "record.json"
+    with output_file(record):
+        ran = perfmodel("bench", *TINY, "--on", spec, "-o", record, "--overwrite")
+    assert (ran.code, "is being written by process" in ran.err) == (2, True)
+    assert not record.exists()
