@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ WIDTH = 80
 _GAP = 2
 #: a word longer than this may be folded where the table would not fit otherwise
 _LONGEST_WORD = 24
+#: columns that may be dropped are dropped where a cell would take more lines
+_FEW_LINES = 2
 _NUMBER = "#"
 
 
@@ -75,22 +78,23 @@ class _Grid:
 
     @classmethod
     def of(cls, report: Report, width: int, *, wide: bool) -> _Grid:
-        """Return what is shown of a report: columns are dropped, then long words folded, until it fits the width.
+        """Return the cells of a report that are shown in a width.
 
-        Where nothing fits, all columns are returned: the rows become blocks.
+        Columns are dropped until the table fits and no cell takes more than `_FEW_LINES`. Where that cannot be, the
+        table with the fewest lines is returned; where none fits, one with long words folded; where that does not fit
+        either, all columns: the rows become blocks.
         """
         shown = report.shown_columns(wide=wide)
-        whole = grid = cls._made(report, shown)
+        whole = cls._made(report, shown)
         if wide:
-            return grid
-        for drop in sorted({column.drop for column in shown if column.drop}, reverse=True):
-            if grid.width <= width:
-                break
-            grid = grid._without(drop)
-        for candidate in (grid, grid._folded()):
-            if candidate.width <= width:
-                return candidate
-        return whole
+            return whole
+        drops = sorted({column.drop for column in shown if column.drop}, reverse=True)
+        grids = [whole, *(whole._without(drop) for drop in drops)]
+        fitting = [grid for grid in grids if grid.width <= width]
+        if fitting:
+            return min(fitting, key=lambda grid: max(_FEW_LINES, grid.lines(width)))
+        folded = grids[-1]._folded()
+        return folded if folded.width <= width else whole
 
     @classmethod
     def _made(cls, report: Report, shown: Sequence[Column]) -> _Grid:
@@ -159,6 +163,12 @@ class _Grid:
             sizes[index] += given
             left -= given
         return sizes
+
+    def lines(self, width: int) -> int:
+        """Return how many lines the tallest row takes, as the longest cell of each column tells."""
+        longest = [max(texts, key=len, default="") for texts in self.cells]
+        pairs = zip(longest, self.widths(width), strict=True)
+        return max((len(textwrap.wrap(text, size)) for text, size in pairs), default=1)
 
     def rows(self) -> Iterable[list[str]]:
         """Yield the cells of each row; a merged column is empty where it repeats the row above."""

@@ -44,7 +44,7 @@ def test_formats_agree(perfmodel):
     rows = list(csv.DictReader(io.StringIO(perfmodel("analyze", *GEMM, *ON, "--format", "csv").out)))
     document = perfmodel("analyze", *GEMM, *ON, "-f", "json").json
     assert float(rows[0]["bound_time_s"]) == document["rows"][0]["bound_time_s"]
-    assert "| gemm | m=4096 n=4096 k=4096 |" in perfmodel("analyze", *GEMM, *ON, "-f", "markdown").out
+    assert "| gemm m=4096 n=4096 k=4096 fp16 |" in perfmodel("analyze", *GEMM, *ON, "-f", "markdown").out
     assert "440.5 us" in perfmodel("analyze", *GEMM, *ON).out
 
 

@@ -11,8 +11,8 @@ def test_the_terms_stand_below_the_predictions(perfmodel):
     ran = perfmodel("analyze", *NORM, "--explain")
     assert ran.code == 0
     assert "Terms that add up to the predicted times" in ran.out
-    assert "traffic to device memory" in ran.out
-    assert "traffic to device memory" not in perfmodel("analyze", *NORM).out
+    assert "hbm: traffic to device memory." in ran.out
+    assert "Terms that add up" not in perfmodel("analyze", *NORM).out
 
 
 def test_json_has_the_terms_under_their_own_key_and_they_add_up(perfmodel):

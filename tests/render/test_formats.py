@@ -253,6 +253,19 @@ def test_a_table_that_is_too_wide_leaves_out_what_may_be_dropped(width: int, sho
     assert max(map(len, text.splitlines())) <= width
 
 
+LONG = Report(
+    "x",
+    (Column("name"), Column("time_s", "time", "s"), Column("more", unit="s", drop=1)),
+    [{"name": "one two three", "time_s": 1e-3, "more": 2e-3}],
+)
+
+
+def test_a_column_is_dropped_where_a_cell_would_take_three_lines() -> None:
+    # "1 ms", "2 ms" and two gaps take 12 characters: "one two" is 7 long, so that two lines take 19
+    assert table_format.render(LONG, width=19) == "name     time  more\none two  1 ms  2 ms\nthree\n"
+    assert table_format.render(LONG, width=18) == "name          time\none two       1 ms\nthree\n"
+
+
 def test_where_no_table_fits_each_row_is_a_block_of_all_columns() -> None:
     block = table_format.render(REPORT, width=12).splitlines()
     assert block[:2] == ["Title", "name"]
