@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import time
 
 import pytest
@@ -46,6 +47,16 @@ def test_threads_are_set_and_recorded():
 def test_no_threads_are_refused(threads):
     with pytest.raises(UsageError, match="cannot run"):
         devices.open_device("cpu", threads=threads)
+
+
+def test_four_threads_per_cpu_are_allowed_and_more_are_refused():
+    before, cpus = torch.get_num_threads(), os.cpu_count() or 1
+    try:
+        assert devices.open_device("cpu", threads=4 * cpus).facts()["threads"] == 4 * cpus
+        with pytest.raises(UsageError, match=f"Give 1 to {4 * cpus} threads"):
+            devices.open_device("cpu", threads=4 * cpus + 1)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_unknown_device_is_refused_with_the_allowed_ones():

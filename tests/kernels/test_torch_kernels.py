@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from perfmodel.kernels import registry  # noqa: E402 -- after the check that torch is there
-from perfmodel.kernels.check import UNIT_ROUNDOFF, check, select  # noqa: E402
+from perfmodel.kernels.check import UNIT_ROUNDOFF, _tolerance, check, select  # noqa: E402
 from perfmodel.kernels.device import open_device  # noqa: E402
 from perfmodel.kernels.inputs import make_inputs  # noqa: E402
+from perfmodel.kernels.reference import Reference  # noqa: E402
 from perfmodel.kernels.reference.attention import hidden  # noqa: E402
 from perfmodel.kernels.verify import verify  # noqa: E402
 from perfmodel.operators.attention import Attention  # noqa: E402
@@ -161,6 +162,38 @@ def test_selection_stays_in_range_has_the_corners_and_respects_the_budget(shape,
     floor = math.prod(min(2, size) for size in shape)
     assert count <= max(2**22, floor)
     assert count * flop / math.prod(shape) <= max(2e9, 2 * floor * flop / math.prod(shape))
+
+
+def test_the_budget_of_a_check_from_both_sides():
+    """4 M elements, or 2 GFLOP, are compared as a whole; one element or a little FLOP more are not."""
+    cpu = torch.device("cpu")
+
+    def whole(size, flop):
+        return select((size,), flop, 0, cpu)[0].numel() == size
+
+    assert whole(2**22, 0.0)
+    assert not whole(2**22 + 1, 0.0)
+    assert whole(1000, 1.99e9)
+    assert not whole(1000, 2.01e9)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out_dtype", "expected"),
+    [
+        # 4 (u R + sqrt(L) u_acc S + eta) with R = 3, S = 5, L = 16
+        ("fp32", "fp32", 4 * (2**-24 * 3 + 4 * 2**-24 * 5)),
+        ("fp64", "fp64", 4 * (2**-53 * 3 + 4 * 2**-53 * 5)),
+        ("bf16", "bf16", 4 * (2**-8 * 3 + 4 * 2**-24 * 5)),
+        ("tf32", "tf32", 4 * (2**-11 * 3 + 4 * 2**-24 * 5)),
+        ("fp16", "fp16", 4 * (2**-11 * 3 + 4 * 2**-24 * 5 + 2**-25)),
+        # sums of 8-bit products are rounded to 14 bits, once in 32 of them
+        ("fp8", "bf16", 4 * (2**-8 * 3 + math.sqrt(16 / 32) * 2**-14 * 5)),
+    ],
+)
+def test_the_tolerance_by_hand(dtype, out_dtype, expected):
+    three, five = torch.full((1,), 3.0, dtype=torch.float64), torch.full((1,), 5.0, dtype=torch.float64)
+    tolerance = _tolerance(dtype, out_dtype, Reference(three, three, five, 16))
+    assert float(tolerance) == pytest.approx(expected, rel=1e-12)
 
 
 @given(st.data())

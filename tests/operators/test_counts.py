@@ -260,3 +260,11 @@ def test_gemm_and_attention_agree_with_torch() -> None:
     attention = pm.Attention(batch=2, heads=8, seq_q=40, seq_kv=56, head_dim=16)
     assert counted(attend) == attention.flop()
     assert counted(lambda: torch.nn.functional.scaled_dot_product_attention(q, k, k)) == attention.flop()
+
+
+def test_the_largest_size_is_the_last_that_float64_counts() -> None:
+    assert float(2**53) + 1.0 == float(2**53), "from here on whole numbers are left out"
+    assert pm.Reduction(rows=2**53, cols=1).params()["rows"] == 2**53
+    for rows in (2**53 + 1, np.array([2.0**53 + 2])):
+        with pytest.raises(UsageError, match="above 2"):
+            pm.Reduction(rows=rows, cols=1)
