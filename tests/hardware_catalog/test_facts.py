@@ -1,4 +1,4 @@
-"""Facts of a chip and of its kernels are data: what a specification states, formulas use; what it omits has a default."""
+"""Facts of a chip and its kernels are data: formulas use what a specification states, and defaults for the rest."""
 
 from __future__ import annotations
 
