@@ -6,9 +6,11 @@ The catalog is the specification files of some folders; a new file is a new mach
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,8 @@ _BRANDS = ("nvidia", "amd", "tesla", "instinct", "geforce")
 #: the share of the memory that a driver may reserve, with a margin: up to 4 %, and 7.6 % on an A40 with ECC (45,457 of
 #: 49,152 MiB)
 _MEMORY_TOLERANCE = 0.1
+#: similarity from which on a name is taken for a misspelt one; board names of one product reach about 0.65
+_TYPING_ERROR = 0.8
 
 
 def search_folders() -> list[Path]:
@@ -143,8 +147,19 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
         return machine
     if os.sep in text:
         return read_hardware(text)
-    aliases = {alias for machine in by_key.values() for alias in machine.aliases}
-    raise unknown_name("hardware", text, {*files, *aliases}, main=files)
+    names = {*files, *(alias for machine in by_key.values() for alias in machine.aliases)}
+    relatives = _relatives(text, files)
+    if relatives and not difflib.get_close_matches(text.lower(), names, n=1, cutoff=_TYPING_ERROR):
+        raise UsageError(
+            f"unknown hardware {text!r}.", remedy=f"It may be one of {', '.join(relatives)}; name the one that it is."
+        )
+    raise unknown_name("hardware", text, names, main=files)
+
+
+def _relatives(text: str, names: Iterable[str]) -> list[str]:
+    """Return the catalog names with the same product as a device name, as those of A100 for "A100-PG509-200"."""
+    product = _words(text)[:1]
+    return sorted(name for name in names if _words(name)[:1] == product)
 
 
 def _machines_by_key() -> dict[str, Hardware]:

@@ -168,6 +168,15 @@ def test_an_unknown_name_gets_the_nearest() -> None:
         hardware("a100-smx4-80gb")
 
 
+@pytest.mark.parametrize("name", ["A100-PG509-200", "NVIDIA A100-PG506-230", "a100_board"])
+def test_the_name_of_a_board_suggests_the_machines_of_its_product(name: str) -> None:
+    with pytest.raises(UsageError, match=r"It may be one of (.*); name the one") as caught:
+        hardware(name)
+    suggested = set(str(caught.value).split("one of ")[1].split(";")[0].split(", "))
+    assert {"a100-sxm4-40gb", "a100-sxm4-80gb", "a100-pcie-40gb"} <= suggested
+    assert not any(other.startswith("h") for other in suggested)
+
+
 def test_a_device_is_matched_by_name_and_the_memory_is_compared() -> None:
     found = match_device("NVIDIA A100-SXM4-80GB", 85_198_045_184)
     assert found is not None
