@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.core.report import Reportable
@@ -36,6 +38,22 @@ class MachineFigures(Reportable):
     machine: Hardware
     figures: tuple[Figure, ...]
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """Facts that are not figures, by their keys in the file."""
+        machine, kernels = self.machine, self.machine.kernels
+        facts: dict[str, Any] = {
+            "chip process": machine.process,
+            "chip matrix_instruction": machine.matrix_instruction,
+            **{f"link.{link.name} reduces_in_switch": link.reduces_in_switch for link in machine.links},
+            "kernels gemm_tiles": _sizes(kernels.gemm_tiles),
+            "kernels gemm_batched_tiles": _sizes(kernels.gemm_batched_tiles),
+            **{f"kernels.fp8_tiles {library}": _sizes(tiles) for library, tiles in kernels.fp8_tiles.items()},
+            "kernels winograd_patches": _sizes(kernels.winograd_patches),
+            "kernels widens_fp8_keys": kernels.widens_fp8_keys,
+        }
+        return {key: "yes" if value is True else str(value) for key, value in facts.items() if value}
+
 
 def machine_figures(machine: Hardware) -> MachineFigures:
     """Return all figures of a machine."""
@@ -45,9 +63,15 @@ def machine_figures(machine: Hardware) -> MachineFigures:
         *(figure for peak in machine.peaks for figure in _peak(peak, machine)),
         *_links(machine),
         *_launch(machine),
+        *_kernels(machine),
         *_latency(machine),
     )
     return MachineFigures(machine, figures)
+
+
+def _sizes(tiles: Iterable[tuple[float, ...]]) -> str:
+    """Return tiles as text: "64 x 64, 128 x 128"."""
+    return ", ".join(" x ".join(f"{size:g}" for size in tile if math.isfinite(size)) for tile in tiles)
 
 
 def _chip(machine: Hardware) -> Iterator[Figure]:
@@ -70,6 +94,8 @@ def _level(level: MemoryLevel, machine: Hardware) -> Iterator[Figure]:
     table = f"memory.{level.name}"
     if level.capacity_bytes:
         yield Figure(table, "capacity", level.capacity_bytes, "B", source=level.source)
+    if level.copies > 1:
+        yield Figure(table, "copies", float(level.copies), "", source=level.source)
     if level.bandwidth_bytes_per_s or level.sustained_bytes_per_s:
         yield Figure(
             table,
@@ -93,6 +119,8 @@ def _peak(peak: Peak, machine: Hardware) -> Iterator[Figure]:
         peak.note,
         _measured(peak.sustained_flop_per_s, machine),
     )
+    if peak.packed != 1.0:
+        yield Figure(f"peak.{peak.engine}", f"{peak.dtype} packed", peak.packed, "", source=peak.source)
     if peak.sparse_2to4_flop_per_s:
         yield Figure(
             f"peak.{peak.engine}",
@@ -119,6 +147,12 @@ def _links(machine: Hardware) -> Iterator[Figure]:
     for name, rate in machine.sustained_links.items():
         if name not in named:
             yield Figure(f"link.{name}", "per_direction", None, "B/s", rate, sustained_source=_measured(rate, machine))
+
+
+def _kernels(machine: Hardware) -> Iterator[Figure]:
+    if machine.kernels.softmax_threads:
+        threads = float(machine.kernels.softmax_threads)
+        yield Figure("kernels", "softmax_threads", threads, "", source=machine.sources.get("kernels", ""))
 
 
 def _launch(machine: Hardware) -> Iterator[Figure]:

@@ -98,6 +98,7 @@ def _(result: MachineFigures, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Re
     names = ", ".join((*machine.aliases, *machine.device_names))
     notes = (
         *([f"Also known as: {names}."] if names else []),
+        *(f"{key}: {fact}." for key, fact in result.facts.items()),
         *(f"{number} {source}" for source, number in numbers.items()),
         *dict.fromkeys(f"{item.table} {item.key}: {item.note}" for item in figures if item.note),
         *dict.fromkeys(f"{table}: {note}" for table, note in machine.notes.items()),

@@ -146,3 +146,17 @@ def test_kernels_without_a_source_are_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "new.toml"
     path.write_text(NEW + "[kernels]\nsoftmax_threads = 1024\n", encoding="utf-8")
     assert ("kernels", "missing-source") in {(finding.key, finding.code) for finding in lint_file(path)}
+
+
+def test_the_facts_of_a_machine_are_shown(perfmodel) -> None:
+    shown = " ".join(perfmodel("hardware", "show", "l40s").out.split())
+    assert "chip process: TSMC 4N." in shown
+    assert "kernels.fp8_tiles sglang: 16 x 64 x 16, 32 x 64 x 64" in shown
+    assert "kernels widens_fp8_keys: yes." in shown
+    rows = {(row["table"], row["key"]): row["value"] for row in _rows(perfmodel, "mi300x")}
+    assert (rows["peak.vector", "fp32 packed"], rows["kernels", "softmax_threads"]) == (2.0, 1024.0)
+    assert {(row["table"], row["key"]): row["value"] for row in _rows(perfmodel, "h100")}["memory.l2", "copies"] == 2.0
+
+
+def _rows(perfmodel, name: str):
+    return perfmodel("hardware", "show", name, "--format", "json").json["rows"]

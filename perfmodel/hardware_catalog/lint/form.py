@@ -8,7 +8,7 @@ from typing import Any
 
 from perfmodel.hardware_catalog.find import name_key
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, names_of
-from perfmodel.hardware_catalog.schema import RateSpec
+from perfmodel.hardware_catalog.schema import KernelsSpec, RateSpec
 
 #: texts shorter than "DS-1" are placeholders
 SOURCE_LENGTH = 4
@@ -35,6 +35,7 @@ def _tables(draft: Draft) -> Iterator[tuple[str, Any, bool]]:
     for name, link in spec.link.items():
         yield f"link.{name}", link, True
     yield "launch", spec.launch, any(key.startswith("launch.") for key in draft.values)
+    yield "kernels", spec.kernels, spec.kernels != KernelsSpec()
     yield "sustained", spec.sustained, any(key.startswith("sustained.") for key in draft.values)
 
 

@@ -1,0 +1,45 @@
+"""Shared physics of memory traffic: the two curves of what lies in L2, by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfmodel.core.vocabulary import CacheState
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import beside_math, fitting_share, surviving_share, warm_bandwidth
+
+#: L2 of 10 MB
+ROUND = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
+COLD, WARM = Conditions(), Conditions(cache=CacheState.WARM)
+
+
+def test_what_is_used_again_fits_or_not() -> None:
+    # all up to 9.5 MB, half at 10.5 MB, none from 11.5 MB on
+    assert fitting_share(np.array([1e6, 9.5e6, 10.5e6, 11.5e6, 1e9]), 1e7).tolist() == pytest.approx([1, 1, 0.5, 0, 0])
+
+
+def test_a_stream_survives_less_than_what_fits() -> None:
+    # fill = 0.5: all up to 5 MB, half at (0.5 + 1.1) / 2 = 0.8 of the capacity, none from 11 MB on
+    shares = surviving_share(np.array([5e6, 8e6, 11e6]), ROUND, {"fill": 0.5}, WARM)
+    assert shares.tolist() == pytest.approx([1.0, 0.5, 0.0])
+    assert surviving_share(8e6, ROUND, {"fill": 0.5}, COLD) == 0.0
+
+
+def test_warm_data_are_as_fast_as_the_part_in_l2() -> None:
+    # half of the data three times as fast counts as a bandwidth of 1 + (3 - 1) / 2
+    assert warm_bandwidth(1e12, 3.0, 10.5e6, ROUND, WARM) == pytest.approx(2e12)
+    assert warm_bandwidth(1e12, 3.0, 10.5e6, ROUND, COLD) == 1e12
+    assert warm_bandwidth(1e12, 3.0, 10.5e6, replace(ROUND, l2_bytes=0.0), WARM) == 1e12
+
+
+def test_arithmetic_hides_the_stream_or_the_other_way_round() -> None:
+    hidden = beside_math(3e-6, 1e-6, 0.5e-6, {"launch": 1e-6})
+    assert (hidden.adds["math"], hidden.adds["hbm"], hidden.adds["l2"]) == (3e-6, 0.0, 0.0)  # type: ignore[index]
+    shown = beside_math(1e-6, 2e-6, 1e-6, {"launch": 1e-6})
+    assert (shown.adds["math"], shown.adds["hbm"], shown.adds["l2"]) == (0.0, 2e-6, 1e-6)  # type: ignore[index]
+    # ||1, 2 + 1||_6 us and 1 us of launch
+    assert shown.time_s == pytest.approx((1 + 3**6) ** (1 / 6) * 1e-6 + 1e-6)
