@@ -45,10 +45,10 @@ def operator_around(timeline: Timeline, op: int) -> str:
 
 
 def python_line(timeline: Timeline, call: int) -> str:
-    """Return the innermost line of the user's Python around a wait, or empty where the trace has no stack."""
+    """Return the innermost line of the user's Python around a wait; empty where the trace has none."""
     frames = timeline.api_stacks.get(call) or timeline.stacks.get(int(timeline.api.op[call]), ())
     of_user = [frame for frame in frames if ".py" in frame and not frame.startswith(("torch/", "<built-in"))]
-    return (of_user or [*frames, ""])[-1]
+    return of_user[-1] if of_user else ""
 
 
 def wait_labels(timeline: Timeline, call: Ints) -> list[str]:

@@ -18,7 +18,10 @@ from perfmodel.profile.timeline import CopyDirection, Floats, Ints, Timeline
 
 #: the dimensions of work that a GPU does in kernels
 KERNEL_DIMENSIONS = (Dimension.COMPUTE, Dimension.MEMORY, Dimension.OTHER)
-_MEMORIES = (Limiter.HBM, Limiter.DRAM, Limiter.LLC, Limiter.L3, Limiter.L2, Limiter.L1, Limiter.SHARED)
+_MEMORIES = (
+    *(Limiter.HBM, Limiter.DRAM, Limiter.LLC, Limiter.L3, Limiter.L2, Limiter.L1),
+    *(Limiter.SHARED, Limiter.REGISTERS),
+)
 _DIMENSIONS: Mapping[Limiter, Dimension] = {
     Limiter.COMPUTE: Dimension.COMPUTE,
     Limiter.LINK: Dimension.TRANSFER,

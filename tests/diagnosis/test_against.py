@@ -202,3 +202,9 @@ def test_more_workers_take_the_input_pipeline_away(data_dir):
 
 
 GAPS = ("launch", "sync", "idle")
+
+
+@pytest.mark.parametrize(("share", "steps"), [(0.4, 0), (0.6, 1)])
+def test_a_step_counts_with_more_than_half_of_its_time(traced, share, steps):
+    run = trace(traced, (0, 100), [(0, 100, "gemm")], steps=[(100 - 100 * share, 200 - 100 * share)])
+    assert run.profile.timeline.count_steps() == steps

@@ -135,3 +135,14 @@ def test_what_warps_wait_for_is_a_share_of_their_latency():
     assert found["stall_fraction"] == pytest.approx(0.75)
     assert found["useful_warps"] == pytest.approx(2.0)
     assert found["achieved_occupancy"] == 0.5
+
+
+def test_packed_fp32_instructions_work_on_two_values():
+    counts = {SASS.format(op): 10.0 for op in ("ffma", "fadd2", "fmul2", "ffma2")}
+    # 2 x 10 for the fma; 2 x 10 + 2 x 10 + 4 x 10 for the packed ones
+    assert counters.flop_by_engine(counts) == {"fp32_vector": 100.0}
+
+
+def test_bytes_of_device_memory_are_those_of_the_model():
+    found = counters.derived({"dram__bytes.sum": 3e6, "dram__throughput.avg.pct_of_peak_sustained_elapsed": 40.0})
+    assert found == {"hbm_bytes": 3e6, "hbm_utilization": 0.4}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from perfmodel.diagnosis.decompose import decompose
+from perfmodel.core.vocabulary import Dimension, Limiter
+from perfmodel.diagnosis.decompose import decompose, dimension_of
 from perfmodel.errors import UsageError
+from perfmodel.profile.timeline import CopyDirection
 
 US = 1e-6
 
@@ -71,3 +75,18 @@ def test_several_gpus_are_averaged(traced):
 def test_a_time_line_without_a_gpu_is_refused(traced):
     with pytest.raises(UsageError, match="no GPU event"):
         decompose(traced((0, 10), api=[(0, 5, "cudaLaunchKernel", "launch")]), np.array([], dtype=np.str_))
+
+
+def test_each_limiter_has_a_dimension():
+    of = {dimension: {limiter for limiter in Limiter if dimension_of(limiter) == dimension} for dimension in Dimension}
+    assert of[Dimension.COMPUTE] == {"compute"}
+    assert of[Dimension.MEMORY] == {"hbm", "dram", "llc", "l3", "l2", "l1", "shared", "registers"}
+    assert of[Dimension.TRANSFER] == {"link"}
+    assert of[Dimension.OTHER] == {"launch", "host", "unknown"}
+
+
+def test_a_copy_inside_a_device_is_work_of_its_memory(traced):
+    line = traced((0, 20), gpu=[(0, 20, "d2d", "copy", -1)])
+    inside = replace(line, gpu=replace(line.gpu, direction=np.array([CopyDirection.DEVICE_TO_DEVICE])))
+    assert _parts(line, ["link"])[0] == {"transfer": 20}
+    assert _parts(inside, ["link"])[0] == {"memory": 20}

@@ -74,3 +74,10 @@ def test_operators_that_do_not_follow_are_refused():
         fuse_operators([first, second], A100)
     with pytest.raises(UsageError, match="two or more operators"):
         fuse_operators([first], A100)
+
+
+def test_up_to_128_registers_fusion_is_worth_it():
+    # the larger one, and what the other has above 16: 72 + (72 - 16) = 128, 73 + (72 - 16) = 129
+    chain = _chain("add", "relu")
+    assert fuse_operators(chain, A100, registers_per_thread=(72, 72)).verdict == "fuse"
+    assert fuse_operators(chain, A100, registers_per_thread=(72, 73)).verdict == "do not fuse"

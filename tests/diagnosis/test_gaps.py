@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from perfmodel.diagnosis.gaps import find_gaps
+from perfmodel.diagnosis.gaps import find_gaps, is_input_pipeline, waiting_calls
 
 US = 1e-6
 
@@ -175,3 +175,107 @@ def test_between_two_queued_kernels_is_launch_time(traced):
     )
     assert _parts(line) == [(1.5, 0, 0, 0, 0)]
     assert find_gaps(line, np.arange(2), line.window_s).launched_ahead.tolist() == [True]
+
+
+@pytest.mark.parametrize(("pause", "untraced"), [(990, 0), (1010, 1010)])
+def test_a_thread_without_any_range_for_a_millisecond_is_untraced(traced, pause, untraced):
+    # the operators pause from 20 us on; calls at 18 and after the pause keep the time without a call below 1 ms
+    after = 20 + pause
+    line = traced(
+        (0, after + 20),
+        gpu=[(0, 10, "a", "kernel", 0), (after + 15, after + 20, "b", "kernel", 3)],
+        api=[
+            (-5, -1, "cudaLaunchKernel", "launch"),
+            (18, 20, "cudaEventRecord", "other"),
+            (after, after + 1, "cudaEventRecord", "other"),
+            (after + 10, after + 12, "cudaLaunchKernel", "launch"),
+        ],
+        ops=[(-10, 20, "aten::mm"), (after, after + 14, "aten::mm")],
+    )
+    gaps = find_gaps(line, np.arange(2), line.window_s)
+    assert gaps.untraced_s.sum() == pytest.approx(untraced * US)
+    assert gaps.host_work_s.sum() == 0
+
+
+@pytest.mark.parametrize(("silence", "work"), [(990, 0), (1010, 1010)])
+def test_a_millisecond_without_a_runtime_call_is_host_work(traced, silence, work):
+    # one operator all the time, whose calls are `silence` apart
+    line = traced(
+        (0, silence + 40),
+        gpu=[(0, 10, "a", "kernel", 0), (silence + 30, silence + 40, "b", "kernel", 2)],
+        api=[
+            (-5, -1, "cudaLaunchKernel", "launch"),
+            (12, 20, "cudaEventRecord", "other"),
+            (silence + 20, silence + 25, "cudaLaunchKernel", "launch"),
+        ],
+        ops=[(-10, silence + 40, "aten::unique")],
+    )
+    gaps = find_gaps(line, np.arange(2), line.window_s)
+    assert gaps.host_work_s.sum() == pytest.approx(work * US)
+    assert gaps.untraced_s.sum() == 0
+
+
+@pytest.mark.parametrize(("duration", "work"), [(990, 0), (1010, 1010)])
+def test_a_launch_of_a_millisecond_is_host_work(traced, duration, work):
+    line = traced(
+        (0, duration + 30),
+        gpu=[(0, 10, "a", "kernel", 0), (duration + 20, duration + 30, "b", "kernel", 1)],
+        api=[(-5, -1, "cudaLaunchKernel", "launch"), (15, duration + 15, "cudaLaunchKernel", "launch")],
+        ops=[(-10, duration + 30, "aten::mm")],
+    )
+    gaps = find_gaps(line, np.arange(2), line.window_s)
+    assert gaps.host_work_s.sum() == pytest.approx(work * US)
+
+
+def test_a_queued_event_that_starts_after_the_usual_gap_is_delayed(traced):
+    # launched long before; of the 12 us between the kernels 5 are usual
+    line = traced(
+        (0, 32),
+        gpu=[(0, 10, "a", "kernel", 0), (22, 32, "b", "kernel", 1)],
+        api=[(-90, -88, "cudaLaunchKernel", "launch"), (-85, -84, "cudaLaunchKernel", "launch")],
+    )
+    assert _parts(line) == [(5, 0, 0, 0, 7)]
+
+
+@pytest.mark.parametrize(("gap", "ahead"), [(4.5, True), (5.5, False)])
+def test_an_event_without_a_recorded_call_counts_as_queued_after_a_usual_gap(traced, gap, ahead):
+    line = traced(
+        (0, 30),
+        gpu=[(0, 10, "a", "kernel", 0), (10 + gap, 30, "b", "kernel", -1)],
+        api=[(-5, -1, "cudaLaunchKernel", "launch")],
+    )
+    assert find_gaps(line, np.arange(2), line.window_s).launched_ahead.tolist() == [ahead]
+
+
+@pytest.mark.parametrize(
+    ("name", "waits"),
+    [
+        ("cudaStreamSynchronize", True),
+        ("cudaMemcpy", True),
+        ("hipMemcpyWithStream", True),
+        ("cuMemcpyDtoH_v2", True),
+        ("cudaMemcpyAsync", False),
+        ("cuMemcpyHtoDAsync_v2", False),
+        ("cudaLaunchKernel", False),
+        ("cudaMemset", False),
+    ],
+)
+def test_only_synchronisations_and_copies_that_are_not_asynchronous_wait(traced, name, waits):
+    kind = "sync" if "Synchronize" in name else "copy" if "Mem" in name else "launch"
+    assert waiting_calls(traced((0, 10), api=[(0, 5, name, kind)])).tolist() == [waits]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_input"),
+    [
+        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", True),
+        ("enumerate(batches)", True),
+        ("my_data_loader", True),
+        ("_next_data", True),
+        ("DataLoaderIter", True),
+        ("aten::conv2d", False),
+        ("load_weights", False),
+    ],
+)
+def test_names_of_input_pipelines(traced, name, is_input):
+    assert is_input_pipeline(traced((0, 10), ops=[(0, 5, name)])).tolist() == [is_input]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 
+from perfmodel.core.hardware import Peak
 from perfmodel.diagnosis.limits import limit, profile_limits
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
@@ -108,3 +110,22 @@ def test_names_tell_where_nothing_else_does(name, limiter):
 def test_regions_of_the_program_have_no_limit(simple_gpu):
     profile = Profile((ProfileEntry("forward", 1.0, 1, "host"), ProfileEntry("nccl", 1.0, 1, "communication")))
     assert [one.limiter for one in profile_limits(profile, simple_gpu)] == ["unknown", "link"]
+
+
+def test_counted_tensor_flop_run_at_the_peak_of_their_type(simple_gpu):
+    # 10^10 fp16 at 100 TFLOP/s take 100 us, though the machine has a faster type
+    faster = dataclasses.replace(simple_gpu, peaks=(*simple_gpu.peaks, Peak("fp8", "tensor", 200e12)))
+    entry = ProfileEntry("k", 1e-3, 1, "kernel", flop=1e10, bytes=1e6, metrics={"flop_fp16_tensor": 1e10})
+    assert limit(entry, faster).attainable_time_s == pytest.approx(100e-6)
+
+
+def test_the_memory_of_a_cpu_is_dram(simple_gpu):
+    cpu = dataclasses.replace(simple_gpu, memory=(dataclasses.replace(simple_gpu.memory[0], name="dram"),))
+    entries = [
+        ProfileEntry("add", 4e-3, 2, "kernel", op=Elementwise(numel=10**8, kind="add")),
+        ProfileEntry("k", 1e-3, 1, "kernel", flop=1.0, bytes=1e6),
+        ProfileEntry("aten::mul", 1e-3, 1, "kernel"),
+        ProfileEntry("[CUDA memset]", 1e-3, 1, "memset"),
+    ]
+    assert [limit(entry, cpu).limiter for entry in entries] == ["dram"] * 4
+    assert [limit(entry, simple_gpu).limiter for entry in entries] == ["hbm"] * 4

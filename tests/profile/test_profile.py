@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from perfmodel.core.vocabulary import EventKind
 from perfmodel.errors import UsageError
 from perfmodel.profile.profile import Profile, ProfileEntry
 
@@ -29,3 +30,16 @@ def test_a_time_that_is_none_is_an_error(time):
 def test_a_name_that_stands_twice_is_an_error():
     with pytest.raises(UsageError, match="from_entries"):
         Profile((ProfileEntry("a", 1.0), ProfileEntry("a", 1.0)))
+
+
+def test_a_category_is_one_of_the_vocabulary():
+    assert ProfileEntry("a", 1.0, category="memcpy").category is EventKind.MEMCPY
+    assert ProfileEntry("a", 1.0).category == ""
+    with pytest.raises(UsageError, match=r"a: unknown category 'memcopy'\. Did you mean 'memcpy'"):
+        ProfileEntry("a", 1.0, category="memcopy")
+
+
+def test_what_differs_between_summed_entries_is_empty():
+    rows = [ProfileEntry("a", 1.0, category=kind, launched_by="x") for kind in ("kernel", "memcpy")]
+    (entry,) = Profile.from_entries(rows).entries
+    assert (entry.category, entry.launched_by) == ("", "x")
