@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from perfmodel.profile.candidate import Candidate
     from perfmodel.profile.effort import Effort
     from perfmodel.profile.profile import Profile
-    from perfmodel.render.plots.roofline import Point
+    from perfmodel.render.plots.roofline.points import Point
 
 #: a machine, or how the catalog finds it: name, alias, path of a spec file
 Machine = Hardware | str | os.PathLike[str]
@@ -96,12 +96,17 @@ def sweep(
 
 
 def predict_model(
-    operators: Iterable[Operator], hardware: Machine, *, cache: str = "cold", library: str = ""
+    operators: Iterable[Operator],
+    hardware: Machine,
+    *,
+    cache: str = "cold",
+    library: str = "",
+    gap_s: float | None = None,
 ) -> WholeModel:
     """Return the time of a counted list of operators; see `perfmodel.prediction.whole_model.predict_model`."""
     from perfmodel.prediction.whole_model import predict_model as predict_on
 
-    return predict_on(operators, find_machine(hardware), cache=cache, library=library)
+    return predict_on(operators, find_machine(hardware), cache=cache, library=library, **_given(gap_s=gap_s))
 
 
 def diagnose(

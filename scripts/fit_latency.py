@@ -2,10 +2,10 @@
 
     python scripts/fit_latency.py [FAMILY ...]
 
-For each family: the defaults for any GPU (``hardware_specs/defaults/generic.toml``), for those of one vendor
-(``nvidia.toml``), of one vendor and kind of memory (``nvidia-hbm.toml``), of each generation (``hopper.toml``), and the
-``[latency]`` tables of each machine that was measured. All from the fitting half of the shapes (`open_tables.FITTED`);
-the other half judges, in docs/accuracy.md. Families that are not named keep their tables.
+For each family it writes the defaults for any GPU (``hardware_specs/defaults/generic.toml``), for those of one vendor
+(``nvidia.toml``), of one vendor and kind of memory (``nvidia-hbm.toml``), of each generation (``hopper-9.0.toml``), and
+the ``[latency]`` tables of each machine that was measured. All come from the fitting half of the shapes
+(`open_tables.FITTED`); the other half judges them, in docs/accuracy.md. Families that are not named keep their tables.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def shared(
     ----------
     family, groups : the rows of each machine.
     start : the constants to start from.
-    origin : whose measurements.
-    judged : the parts that are left out one after another; where there is only one, the interval of ``start`` stays.
-    host : whether the dispatch is fitted too: it is the software's and the host's, not the chip's, so that machines
-        of one generation do not share it, and those of a vendor do.
+    origin : source of the measurements.
+    judged : the parts that are left out one after another; if there is only one, the interval of ``start`` stays.
+    host : whether the dispatch is fitted too. It belongs to the software and the host, not to the chip, so that
+        machines of a vendor share it, and those of a generation do not.
     """
     spread = start.intervals
     if len(judged) > 1:
@@ -109,7 +109,7 @@ def _sampled(groups: Groups) -> list[Group]:
 
 
 def typical(family: Family) -> Constants:
-    """Return what is known of a family before any fit."""
+    """Return the constants of a family before any fit."""
     values = {constant.name: constant.default for constant in family.all_constants}
     return Constants(values, dict.fromkeys(REGIMES, WIDEST), "never seen", "")
 
@@ -122,7 +122,7 @@ def under(table: LatencyTable, base: Constants) -> Constants:
 def fit_family(
     family: Family, groups: Groups, origin: str, machines: Mapping[str, Hardware]
 ) -> dict[str, LatencyTable]:
-    """Return a family's tables by file: the defaults from the widest to the narrowest, and those of each machine."""
+    """Return a family's tables by file: the defaults from the widest to the narrowest, then each machine's."""
     generations = _parted(groups, machines, generation)
     tables = {"generic": shared(family, groups, typical(family), origin, list(generations.values()), host=True)}
     # From the widest to the narrowest, each from the one around it.
@@ -136,10 +136,10 @@ def fit_family(
             around |= dict.fromkeys(members, under(tables[name], base))
     for name, rows in groups.items():
         source = f"fitted on {origin}, {min(sum(map(len, rows)), MOST_ROWS)} rows"
-        made = calibrate_family(family, rows, around[name], source, datetime.date.today().isoformat())
-        tables[name] = made.table
-        error = 100 * np.abs(np.expm1(made.log_ratio)).mean()
-        print(f"  {name}: {error:.1f} % on rows not fitted; kept: {', '.join(made.fit.unidentified) or 'none'}")
+        calibrated = calibrate_family(family, rows, around[name], source, datetime.date.today().isoformat())
+        tables[name] = calibrated.table
+        error = 100 * np.abs(np.expm1(calibrated.log_ratio)).mean()
+        print(f"  {name}: {error:.1f} % on rows not fitted; kept: {', '.join(calibrated.fit.unidentified) or 'none'}")
     return tables
 
 
@@ -149,13 +149,12 @@ def roofline_table(calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardwa
     for call in calls:
         if call.op.op == "gemm" and call.timing != "event":
             machine = machines[call.hardware]
-            family, _ = roofline.family(call.op, machine, resolve_peak(call.op, machine), call.op.work())
-            terms = family.terms(call.op, Machine.of(machine, None), {}, call.conditions)
+            terms = roofline.formula(call.op, Machine.of(machine, resolve_peak(call.op, machine)), {}, call.conditions)
             ratios.append(np.log(terms.time_s / call.time_s))
             regimes.append(regime_code(terms.adds, terms.time_s))
-    found = intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))
+    spread = intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))
     source = f"measured over predicted of {sum(map(len, ratios))} products, {open_tables.ORIGINS['aic']}"
-    return LatencyTable({}, intervals=found, source=source, date=datetime.date.today().isoformat())
+    return LatencyTable({}, intervals=spread, source=source, date=datetime.date.today().isoformat())
 
 
 def _parted(
@@ -174,7 +173,7 @@ def files() -> dict[str, Path]:
 
 
 def replace_tables(path: Path, head: str, made: Mapping[str, LatencySpec], dropped: Collection[str] = ()) -> None:
-    """Write some tables into a file in the place of those of the same families; ``head`` is what stands before them."""
+    """Write some tables into a file, replacing those of the same families; ``head`` is the text before them."""
     document = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     before = msgspec.convert(document.get("latency", {}), dict[str, LatencySpec])
     specs = {**{name: spec for name, spec in before.items() if name not in dropped}, **made}
@@ -183,11 +182,11 @@ def replace_tables(path: Path, head: str, made: Mapping[str, LatencySpec], dropp
 
 
 def head_of(name: str, path: Path) -> str:
-    """Return what stands before the tables of a file."""
+    """Return the text before the tables of a file."""
     if path.parent.name != "defaults":
         text = path.read_text(encoding="utf-8").split(MARK)[0].rstrip()
         return f"{text}\n\n{MARK}"
-    whom = "GPUs like none that was measured" if name == "generic" else f"{name} GPUs that nobody measured"
+    whom = "GPUs of which no relative was measured" if name == "generic" else f"{name} GPUs that nobody measured"
     return HEAD.format(whom=whom)
 
 

@@ -1,10 +1,11 @@
-"""A machine: its peaks by name, and what is made once for it."""
+"""A machine: its peaks by name, and what is computed once for it."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
+from perfmodel.core.report import report
 
 
 def test_the_first_peak_of_a_dtype_and_engine_is_found(simple_gpu: Hardware) -> None:
@@ -41,3 +42,11 @@ def test_what_is_kept_is_no_part_of_the_machine(simple_gpu: Hardware) -> None:
     cached_per_machine(lambda hardware: hardware.name)(used)
     assert used.caches == fresh.caches
     assert used == fresh
+
+
+def test_the_report_of_a_machine_has_every_ceiling(simple_gpu: Hardware) -> None:
+    rows = {row["ceiling"]: row for row in report(simple_gpu).rows}
+    assert list(rows) == ["hbm", "l2", "fp16 tensor", "fp32 vector", "pcie"]
+    assert (rows["hbm"]["datasheet"], rows["hbm"]["sustained"]) == ("1 TB/s", "800 GB/s")
+    assert (rows["pcie"]["datasheet"], rows["pcie"]["sustained"]) == ("10 GB/s", "8 GB/s")
+    assert rows["l2"]["sustained"] == ""
