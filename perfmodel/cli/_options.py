@@ -36,7 +36,7 @@ def fraction_option(name: str, help_: str) -> Any:
         name,
         metavar="PERCENT",
         help=help_,
-        parser=lambda text: text if isinstance(text, float) else parse_fraction(text, name),
+        parser=lambda text: parse_fraction(text, name),
         show_default=False,
     )
 

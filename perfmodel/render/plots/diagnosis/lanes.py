@@ -151,7 +151,7 @@ def _threads(timeline: Timeline) -> list[Lane]:
     made = []
     for threads, label in groups + ([(tuple(rest), f"{len(rest)} CPU threads")] if rest else []):
         calls = np.isin(api.thread, threads)
-        kind = np.array([_API_STYLES.get(int(code), styles.OTHER_CALL) for code in range(4)])[api.category[calls]]
+        kind = np.array([_API_STYLES.get(code, styles.OTHER_CALL) for code in CallKind])[api.category[calls]]
         layers = _exclusive(api.start_s[calls], api.end_s[calls], kind)
         mine = np.isin(ops.thread, threads)
         waits = mine & is_input[ops.name] if len(ops) else mine
