@@ -36,8 +36,6 @@ _KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL"
 _RUNTIME, _SYNC = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 #: the low 24 bits of a globalTid are the thread; the rest is the globalPid (Nsight Systems, "Exporter", Common SQLite)
 _THREAD_BITS = 24
-#: SQLite returns integers of 64 bits; numbers near that limit, as damaged files have them, would overflow in sums
-_LARGEST_NUMBER = 2**62
 #: CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind of the CUPTI documentation
 _COPY_NAMES = {
     1: "Host-to-Device",
@@ -266,7 +264,7 @@ class _Reader:
 
 def _whole(value: Any) -> int:
     """Return an integer of the file, or -1 for anything else."""
-    return value if isinstance(value, int) and -_LARGEST_NUMBER < value < _LARGEST_NUMBER else -1
+    return value if isinstance(value, int) else -1
 
 
 def _process(thread: int) -> int:

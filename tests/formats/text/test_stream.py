@@ -45,7 +45,7 @@ def test_a_quote_that_is_never_closed_names_its_line_and_not_the_end_of_the_file
     # the next quote is 300 lines below: joining these would swallow 300 rows
     rows = "".join(f"f{i},1\n" for i in range(300))
     with pytest.raises(InputFileError, match=r"p.txt: line 2 opens a quote that is not closed"):
-        found(f'Name,Time\n"open,1\n{rows}"late",2\n')
+        found(f'Name,Time\n"open,1\n{rows}late",2\n')
 
 
 def test_a_row_with_too_few_or_too_many_cells_is_an_error():
