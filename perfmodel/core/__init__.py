@@ -1,1 +1,1 @@
-"""The physics: units, dtypes, hardware, work, roofline, results and reports. Imports numpy only."""
+"""The physics: units, dtypes, hardware, work, the roofline, vocabularies and reports. It imports numpy only."""

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from perfmodel.errors import unknown_name
 
-#: bytes an element. tf32 is stored as fp32: only the tensor engine rounds it. int32 and int64 are indices.
+#: bytes of an element. tf32 is stored as fp32: only the tensor engine rounds it. int32 and int64 are indices.
 DTYPE_BYTES = MappingProxyType(
     {
         "fp64": 8.0,
@@ -45,7 +45,7 @@ def canonical_dtype(name: str, *, place: str = "") -> str:
     Raises
     ------
     UsageError
-        When the name is not known.
+        When the name is unknown.
 
     >>> canonical_dtype("torch.bfloat16")
     'bf16'
@@ -58,5 +58,5 @@ def canonical_dtype(name: str, *, place: str = "") -> str:
 
 
 def dtype_bytes(name: str) -> float:
-    """Return the bytes an element of a canonical dtype takes in memory."""
+    """Return the size of an element of a canonical dtype in memory [B]."""
     return DTYPE_BYTES[name]

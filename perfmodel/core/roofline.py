@@ -2,7 +2,7 @@
 
 Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
 multicore architectures", Communications of the ACM 52(4), 2009, doi:10.1145/1498765.1498785. The launch
-floor is an addition for GPUs: no kernel ends sooner than an empty one.
+floor is an addition for GPUs: no kernel finishes sooner than an empty one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perfmodel.core.work import Number, plain
 
 
 def arithmetic_intensity(flop: Number, traffic_bytes: Number) -> Number:
-    """Return FLOP done per byte moved [FLOP/B]; infinite where nothing is moved, 0 where nothing is done.
+    """Return FLOP per byte moved [FLOP/B]; infinite where nothing is moved, 0 where nothing is computed.
 
     Williams et al. 2009: I = W / Q, with W the FLOP and Q the traffic to the memory level in question.
 
@@ -33,7 +33,7 @@ def arithmetic_intensity(flop: Number, traffic_bytes: Number) -> Number:
 
 
 def ridge_point(peak_flop_per_s: Number, bandwidth_bytes_per_s: Number) -> Number:
-    """Return the intensity at which a kernel turns from memory- to compute-bound [FLOP/B].
+    """Return the intensity from which a kernel is compute-bound instead of memory-bound [FLOP/B].
 
     Williams et al. 2009: I* = pi / beta, peak compute over peak bandwidth.
 

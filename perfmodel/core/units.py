@@ -1,4 +1,4 @@
-"""Quantities with units: parsing what people write, printing what people read.
+"""Quantities with units: parsing input, printing for people.
 
 Inside perfmodel every quantity is a float in SI base units (B, B/s, FLOP, FLOP/s, s, Hz, W, V).
 Prefixes exist only in files and in print. GB = 1e9 B, GiB = 2^30 B.
@@ -37,14 +37,14 @@ def parse_quantity(text: str | float, unit: str, *, place: str = "") -> float:
 
     Parameters
     ----------
-    text : a number with a unit, as in ``"1555 GB/s"``; a bare number counts as SI base units.
+    text : a number with a unit, as in ``"1555 GB/s"``; a bare number is in SI base units.
     unit : one of B, B/s, FLOP, FLOP/s, s, Hz, T/s (transfers), W.
-    place : where the text stands, for the message.
+    place : location of the text, for the message.
 
     Raises
     ------
     UsageError
-        When it is no number, has another unit, gives bits for bytes, or is not finite.
+        When it is not a number, has another unit, is in bits instead of bytes, or is not finite.
 
     >>> parse_quantity("1555 GB/s", "B/s")
     1555000000000.0
@@ -102,7 +102,7 @@ def _scale(suffix: str, unit: str, text: str, place: str) -> float:
 
 
 def try_quantity(text: str | float, unit: str) -> float | None:
-    """Return `parse_quantity`, or None where it does not parse."""
+    """Return `parse_quantity`, or None if the text does not parse."""
     try:
         return parse_quantity(text, unit)
     except PerfModelError:

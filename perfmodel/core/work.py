@@ -1,7 +1,7 @@
-"""What an operator does, counted: tensors, and from them bytes; and FLOP.
+"""The counted work of an operator: its tensors, the bytes that follow from them, and FLOP.
 
-An operator declares the tensors it reads and writes. Bytes moved and the working set are derived from
-them here, and the same tensors build the inputs of a benchmark, so no count is written twice.
+An operator declares the tensors that it reads and writes. Bytes moved and the working set are derived from them here,
+and the same tensors build the inputs of a benchmark, so that no count is written twice.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
 
-#: A count or a size: a number, or a float64 array of numbers in a sweep.
+#: a count or a size: a number, or a float64 array of numbers in a sweep
 Number = float | NDArray[np.float64]
 
 
-# numpy takes ten times as long as Python for one point. A formula that is written with the functions below runs on
-# scalars and arrays alike, and costs a single call little.
+# numpy takes ten times as long as Python for one point. A formula written with the functions below runs on scalars and
+# arrays alike, and stays fast for a single call.
 
 
 def plain(value: Number | np.float64) -> Number:
@@ -45,7 +45,7 @@ def minimum(a: Number, b: Number) -> Number:
 
 
 def where(mask: Any, a: Any, b: Any) -> Any:
-    """Return ``a`` where the mask holds and ``b`` elsewhere, as `numpy.where`; the one itself for a single mask."""
+    """Return ``a`` where the mask holds and ``b`` elsewhere, as `numpy.where`; for a single mask one of the two."""
     if isinstance(mask, (bool, np.bool_)):
         return a if mask else b
     return np.where(mask, a, b)
@@ -58,7 +58,7 @@ def anywhere(mask: bool | NDArray[np.bool_]) -> bool:
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of an operator and how often it crosses device memory.
+    """One tensor of an operator, and how often it crosses device memory.
 
     Attributes
     ----------
