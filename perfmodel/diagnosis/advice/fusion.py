@@ -151,7 +151,7 @@ class _Judged(NamedTuple):
 
     saved_s: float
     chain: Chain
-    count: int
+    occurrences: int
     fusion: Fusion
 
 
