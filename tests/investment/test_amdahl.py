@@ -212,3 +212,8 @@ def test_more_processors_may_be_slower():
 def test_a_curve_that_says_nothing_is_refused(processors, speedups):
     with pytest.raises(UsageError):
         fit_scaling(processors, speedups)
+
+
+def test_linear_scaling_has_no_limit():
+    fit = fit_scaling([2, 4], [2.0, 4.0])
+    assert (fit.serial_fraction, fit.max_speedup) == (0.0, math.inf)

@@ -137,3 +137,29 @@ def test_an_entry_without_time_has_no_speedup_that_counts():
     row = only_row(profile(a=1.0, b=0.0), Candidate("b", ("b",), 5.0))
     assert (row.overall_speedup, row.max_overall_speedup) == (1.0, 1.0)
     assert math.isclose(row.total_time_s, 1.0)
+
+
+def test_a_set_that_changes_one_entry_keeps_the_floor_of_another(simple_gpu):
+    """Another dtype takes the floor of "a" away, but that of "b" stays: tuning "b" twice gains nothing."""
+    copy = pm.Elementwise(numel=10**8, kind="copy", dtype="fp32")  # 0.8 ms from memory
+    entries = [ProfileEntry(name, 1e-3, 1, op=copy) for name in "ab"]
+    measured = Profile((*entries, ProfileEntry("c", 1e-3)))
+    candidates = [
+        Candidate("dtype", ("a",), 4.0, dev_days=1, kind="dtype"),
+        Candidate("tune 1", ("b",), 50.0, dev_days=1),
+        Candidate("tune 2", ("b",), 50.0, dev_days=1),
+        Candidate("other", ("c",), 1.1, dev_days=1),
+    ]
+    selection = rank_candidates(measured, candidates, hardware=simple_gpu, days=3).selection
+    assert selection.names in ({"dtype", "tune 1", "other"}, {"dtype", "tune 2", "other"})
+    assert rank_candidates(measured, candidates, hardware=simple_gpu, days=1).selection.names == {"dtype"}
+
+
+def test_money_notes_state_prices_and_discount():
+    fleet = Economics(8, 10, 1000, 720, horizon_years=3, discount_rate=0.1)
+    notes = rank_candidates(profile(a=1.0), [Candidate("a", ("a",), 2.0, dev_days=1)], fleet).notes
+    # (1 - 1.1^-3) / ln 1.1 = 0.248685 / 0.0953102 = 2.609
+    assert any("over 3 years at 10 % a year, 2.609 yearly savings" in note for note in notes)
+    assert any(
+        note.startswith("8 GPUs x 10 per GPU-hour (one GPU, not the fleet) x 720 h a year = 57600") for note in notes
+    )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.diagnosis.limits import limit
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
@@ -49,6 +50,7 @@ def test_the_gpt2_scenario_of_the_examples():
     assert made[0].throughput_per_s == pytest.approx(8 / 0.42)
     assert made[3].throughput_per_s == pytest.approx(made[2].throughput_per_s)
     assert made[3].speedup == pytest.approx(made[2].speedup)
+    assert [step.step_speedup for step in made] == pytest.approx([500 / 420, 420 / 380, 380 / 420, 1.0])
 
 
 def test_steps_act_on_what_is_left():
@@ -126,7 +128,9 @@ def test_a_speedup_beyond_the_limit_is_flagged():
     fast, fair = (
         what_if(profile, _scenario(_step("scale", ["copy"], speedup=s)), A100).steps[0].flags for s in (2.0, 1.2)
     )
-    assert "beyond the limit of a100-sxm4-40gb" in fast[0]
+    floor_s = limit(profile.entries[0], A100).floor_time_s
+    assert fast[0].startswith("beyond the limit of a100-sxm4-40gb: ")
+    assert fast[0].endswith(f"for these operators, at most {2e-3 / floor_s:.2f}x")
     assert fair == ()
 
 
