@@ -1,4 +1,4 @@
-"""The errors that perfmodel raises on purpose: a message, the place, and a remedy."""
+"""The errors that perfmodel raises on purpose: each has a message, a place and a remedy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class PerfModelError(Exception):
 
     Parameters
     ----------
-    message : what was found and what is allowed, one sentence.
-    place : file, line or key where it was found, or an empty string.
+    message : one sentence that states what is wrong.
+    place : the file, line, key or option, or an empty string.
     remedy : what to do about it, or an empty string.
     """
 
@@ -29,15 +29,15 @@ class PerfModelError(Exception):
 
 
 class UsageError(PerfModelError):
-    """The caller asked for something that does not exist or does not fit together."""
+    """The caller named something that does not exist, or options that contradict each other."""
 
 
 class InputFileError(PerfModelError):
-    """A file that was given as input is missing, unreadable or wrong."""
+    """An input file is missing, unreadable or wrong."""
 
 
 class UnavailableError(PerfModelError):
-    """A device or an optional dependency that was asked for is not there."""
+    """A device or an optional dependency is missing."""
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
@@ -48,8 +48,8 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     >>> nearest("zzz", ["gemm"])
     ''
     """
-    found = difflib.get_close_matches(name.lower(), list(allowed), n=1, cutoff=0.5)
-    return f"Did you mean {found[0]!r}?" if found else ""
+    matches = difflib.get_close_matches(name.lower(), list(allowed), n=1, cutoff=0.5)
+    return f"Did you mean {matches[0]!r}?" if matches else ""
 
 
 def unknown_name(
@@ -61,10 +61,16 @@ def unknown_name(
     kind: type[PerfModelError] = UsageError,
     main: Iterable[str] = (),
 ) -> PerfModelError:
-    """Build the error for a name that is not one of ``allowed``: nearest name, then the list.
+    """Build the error for a name that is not one of ``allowed``: it suggests the nearest name and lists all.
 
-    ``what`` says what is named ("operator"); ``kind`` is the error class to build; ``main`` names the ones to
-    list where others are only other spellings of them.
+    Parameters
+    ----------
+    what : the kind of thing that is named ("operator").
+    name : the unknown name.
+    allowed : the names that exist, with other spellings of them.
+    place : where the name stands.
+    kind : class of the error.
+    main : the names to list, where some of ``allowed`` are other spellings; empty to list all.
     """
     names = sorted(allowed)
     shown = sorted(main) or names

@@ -1,7 +1,7 @@
 """Reading structured documents (TOML, YAML, JSON) and writing files atomically.
 
-Everything that perfmodel reads from a user's file comes through `read_document` or `read_text`, so
-that a missing file, a directory, an empty file and a syntax error give the same kind of message.
+perfmodel reads a user's documents through `read_document` and `read_text`, so that a missing file, a directory, an
+empty file and a syntax error get the same kind of message everywhere.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from perfmodel.errors import InputFileError, UsageError
 _PACKAGED = Path(__file__).resolve().parent / "_hardware_specs"
 _CHECKOUT = Path(__file__).resolve().parent.parent / "hardware_specs"
 DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
-#: how every gzip file starts (RFC 1952)
+#: first bytes of every gzip file (RFC 1952)
 _GZIP = b"\x1f\x8b"
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the specs that come with perfmodel: of the package, or of the checkout."""
+    """Return the folder of the spec files that come with perfmodel: in the package, or in the checkout."""
     return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
 
 
@@ -36,7 +36,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     InputFileError
-        When the file is missing, a directory, unreadable, empty, half a gzip file, or not UTF-8 text.
+        When the file is missing, a directory, unreadable, empty, a damaged gzip file, or not UTF-8 text.
     """
     place = os.fspath(path)
     try:
@@ -53,9 +53,9 @@ def read_text(path: str | os.PathLike[str]) -> str:
     if data.startswith(_GZIP):
         data = _unpacked(data, place)
     if not data.strip():
-        raise InputFileError("the file is empty.", place=place, remedy="Is the path right?")
+        raise InputFileError("the file is empty.", place=place, remedy="Check the path.")
     if b"\0" in data:
-        raise InputFileError("holds NUL bytes: not a text file.", place=place)
+        raise InputFileError("contains NUL bytes: it is not a text file.", place=place)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -64,18 +64,18 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def _unpacked(data: bytes, place: str) -> bytes:
-    """Return what a gzip file holds."""
+    """Return the content of a gzip file."""
     try:
         return gzip.decompress(data)
     except (EOFError, OSError, zlib.error) as error:
         reason = str(error).rstrip(".") or type(error).__name__
         raise InputFileError(
-            f"is not a whole gzip file: {reason}.", place=place, remedy="Was it cut off on its way? Copy it again."
+            f"is not a whole gzip file: {reason}.", place=place, remedy="Copy it again; it may be cut off."
         ) from None
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:
-    """Parse a TOML, YAML or JSON file into plain Python data; the suffix chooses the format.
+    """Parse a TOML, YAML or JSON file into plain Python data; the suffix chooses the format, ``.gz`` behind it aside.
 
     Raises
     ------
@@ -84,14 +84,11 @@ def read_document(path: str | os.PathLike[str]) -> Any:
     """
     place = os.fspath(path)
     text = read_text(path)
-    suffix = Path(path).suffix.lower()
+    suffix = Path(place.removesuffix(".gz")).suffix.lower()
     if suffix not in DOCUMENT_SUFFIXES:
         allowed = ", ".join(DOCUMENT_SUFFIXES)
-        raise InputFileError(
-            f"file type {suffix or 'without suffix'} is not known.",
-            place=place,
-            remedy=f"Allowed: {allowed}.",
-        )
+        what = f"has the unknown suffix {suffix!r}" if suffix else "has no suffix"
+        raise InputFileError(f"{what}.", place=place, remedy=f"Allowed: {allowed}.")
     try:
         return _PARSERS[suffix](text)
     except RecursionError:
@@ -125,23 +122,23 @@ _PARSERS = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml, ".j
 
 
 def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
-    """Write a file so that a killed process leaves the old file or the new one, never half of one.
+    """Write a file so that a killed process leaves the old file or the new one, never a part of one.
 
-    ``-`` writes to standard output; a pipe or device is written in place, since it cannot be replaced.
+    ``-`` writes to standard output. A pipe or a device is written in place, since it cannot be replaced.
 
     Raises
     ------
     UsageError
-        When the place cannot be written.
+        When the file cannot be written.
     """
-    # A name from the command line may hold bytes that are no UTF-8; they are written as an escape.
+    # A name from the command line may contain bytes that are not UTF-8; they are written as escapes.
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     if os.fspath(path) == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
     if not os.fspath(path):
-        raise UsageError("an empty name is no file.", place="output")
+        raise UsageError("the name of the file is empty.", place="output")
     target = Path(path)
     try:
         if target.exists() and not target.is_file() and not target.is_dir():
@@ -153,7 +150,7 @@ def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
         raise UsageError(
             f"cannot be written: {reason}.",
             place=os.fspath(path),
-            remedy="Choose a file in a folder that exists and that you may write to.",
+            remedy="Choose a file in a folder that exists and is writable.",
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -21,9 +22,12 @@ from perfmodel.files import read_document, read_text, write_atomic
         ("bom.json", '\ufeff{"x": 1}', {"x": 1}),
     ],
 )
-def test_documents_read(tmp_path: Path, name: str, text: str, value: object) -> None:
+def test_documents_read_packed_or_not(tmp_path: Path, name: str, text: str, value: object) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     assert read_document(tmp_path / name) == value
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert read_document(packed) == value
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,10 @@ def test_documents_read(tmp_path: Path, name: str, text: str, value: object) -> 
         ("a.json", b" \n", "empty"),
         ("a.json", b'{"x": \0}', "NUL"),
         ("a.json", b'{\n"x": "\xff"}', "line 2 is not UTF-8"),
-        ("a.ini", b"x=1", "file type .ini"),
+        ("a.ini", b"x=1", "unknown suffix '.ini'"),
+        ("a", b"x=1", "has no suffix"),
+        ("a.json.gz", b"\x1f\x8b\x08 cut", "not a whole gzip"),
+        ("a.ini.gz", gzip.compress(b"x=1"), "unknown suffix '.ini'"),
     ],
 )
 def test_bad_documents_are_named(tmp_path: Path, name: str, data: bytes, part: str) -> None:

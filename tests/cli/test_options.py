@@ -1,0 +1,199 @@
+"""Options mean the same in every command; where a result goes; old spellings."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from perfmodel.cli import _options
+from perfmodel.cli._output import Destination
+from perfmodel.cli._renamed import with_new_names
+from perfmodel.cli.app import build_app
+from perfmodel.errors import UsageError
+
+ANALYZE = ("analyze", "gemm", "m=64", "n=64", "k=64", "dtype=fp16", "--on", "a100-sxm4-40gb")
+#: options whose meaning differs between commands, since their values do, with the number of their definitions
+SEVERAL = {
+    "--on": 4,  # any machines, machines of rows, this machine, the profiled one
+    "--by": 2,  # keys of rows, of entries of a trace
+    "--timing": 2,  # bench also chooses by itself
+    "--format": 3,  # bench has a format of its own, and so has hardware show
+    "--output": 3,  # a result, the specification that calibrate writes, a picture
+    "--fail-on": 2,  # a change, an accuracy
+}
+
+
+def _commands() -> Iterator[tuple[str, typer.core.TyperCommand]]:
+    group = typer.main.get_command(build_app())
+    for name, command in group.commands.items():
+        inner = getattr(command, "commands", None)
+        yield from ((f"{name} {sub}", one) for sub, one in inner.items()) if inner else [(name, command)]
+
+
+def _definitions() -> dict[str, dict[tuple[str, ...], list[str]]]:
+    """Return long name -> (all names, metavar, help) -> commands."""
+    found: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for name, command in _commands():
+        for option in command.params:
+            if option.param_type_name == "option" and option.name != "help":
+                long = max(option.opts, key=len)
+                key = (*option.opts, str(option.metavar), str(option.help))
+                found.setdefault(long, {}).setdefault(key, []).append(name)
+    return found
+
+
+def test_an_option_has_one_definition_in_all_commands() -> None:
+    definitions = _definitions()
+    assert {"--on", "--format", "--output", "--plot", "--cache", "--timing", "--wide"} <= set(definitions)
+    differing = {name: len(variants) for name, variants in definitions.items() if len(variants) > 1}
+    assert differing == SEVERAL
+
+
+def test_no_two_options_of_a_command_share_a_short_name() -> None:
+    for name, command in _commands():
+        shorts = [opt for option in command.params for opt in option.opts if len(opt) == 2]
+        assert len(shorts) == len(set(shorts)), name
+
+
+def test_every_command_with_a_table_can_show_it_wide() -> None:
+    variants = _definitions()
+    with_format, with_wide = (
+        {command for commands in variants[option].values() for command in commands} for option in ("--format", "--wide")
+    )
+    assert with_format == with_wide
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "warning"),
+    [
+        (["diagnose", "t.json", "--all"], ["diagnose", "t.json", "--whole-trace"], "--all is now --whole-trace"),
+        (["--debug", "roi", "t.json", "--all"], ["--debug", "roi", "t.json", "--whole-trace"], "--all is now"),
+        (["bench", "--cache", "flushed"], ["bench", "--cache", "cold"], "--cache flushed is now --cache cold"),
+        (["bench", "--cache=flushed"], ["bench", "--cache=cold"], "--cache=flushed is now --cache=cold"),
+        (["validate", "t", "--by", "all"], ["validate", "t", "--by", "none"], "--by all is now --by none"),
+        (["compare", "a", "b", "--all"], ["compare", "a", "b", "--all"], ""),
+        (["diagnose", "--", "--all"], ["diagnose", "--", "--all"], ""),
+        (["analyze", "--cache"], ["analyze", "--cache"], ""),
+        ([], [], ""),
+    ],
+)
+def test_an_old_spelling_works_with_a_warning(
+    old: list[str], new: list[str], warning: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert with_new_names(old) == new
+    err = capsys.readouterr().err
+    assert warning in err
+    assert err.count("\n") == bool(warning)
+
+
+def test_a_command_line_with_an_old_spelling_runs(perfmodel, tmp_path: Path) -> None:
+    table = tmp_path / "p.csv"
+    table.write_text("name,time_ms\na,1\n")
+    ran = perfmodel("diagnose", table, "--all", "-f", "json")
+    assert ran.code == 0
+    assert "--all is now --whole-trace" in ran.err
+
+
+@pytest.mark.parametrize("command", ["diagnose", "roi"])
+def test_a_second_machine_is_refused_where_there_is_one(perfmodel, tmp_path: Path, command: str) -> None:
+    table = tmp_path / "p.csv"
+    table.write_text("name,time_ms\na,1\n")
+    ran = perfmodel(command, table, "--on", "t4", "--on", "l4")
+    assert (ran.code, "Give --on once" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(("text", "code"), [("5%", 0), ("0.05", 0), ("5", 2), ("-5%", 2), ("five", 2)])
+def test_each_percentage_is_read_in_the_same_way(perfmodel, tmp_path: Path, text: str, code: int) -> None:
+    record = tmp_path / "a.json"
+    row = {"op": "gemm", "hardware": "t4", "dtype": "fp16", "status": "ok", "kernel": "k", "cache": "cold"}
+    row |= {"timing": "graph", "time_s": {"median": 1e-3, "median_low": 9e-4, "median_high": 1.1e-3, "samples": 9}}
+    record.write_text(json.dumps({"schema_version": 2, "command": "bench", "context": {}, "rows": [row]}))
+    for option in ("--fail-on", "--threshold", "--drift"):
+        assert perfmodel("compare", record, record, f"{option}={text}").code == code
+    table = tmp_path / "p.csv"
+    table.write_text("name,time_ms\na,1\n")
+    prices = ("--gpus", "1", "--price-per-gpu-hour", "1")
+    assert perfmodel("roi", table, *prices, f"--discount-rate={text}").code == code
+    if code:
+        ran = perfmodel("bench", "gemm", "m=8", "n=8", "k=8", "--device", "cpu", f"--error={text}")
+        assert (ran.code, ran.err.startswith("perfmodel: --error: ")) == (2, True)
+
+
+def test_an_unknown_format_names_the_nearest_one(perfmodel) -> None:
+    ran = perfmodel(*ANALYZE, "--format", "jsn")
+    assert ran.code == 2
+    assert ran.err == (
+        "perfmodel: --format: unknown format 'jsn'. Did you mean 'json'? Allowed: csv, json, markdown, table.\n"
+    )
+    assert perfmodel(*ANALYZE, "--format", "measurements").code == 2
+
+
+def test_text_fits_80_columns_and_follows_columns(perfmodel, monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = {}
+    for columns in ("", "60", "120"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = perfmodel(*ANALYZE).out.splitlines()
+        widths[columns] = max(map(len, lines))
+    assert widths[""] <= 80
+    assert widths["60"] <= 60 < widths["120"] <= 120
+
+
+def test_wide_shows_every_column(perfmodel) -> None:
+    header = perfmodel(*ANALYZE, "--wide").out.splitlines()[1]
+    narrow = perfmodel(*ANALYZE).out
+    for heading in ("advice", "family", "bytes read"):
+        assert heading in header
+        assert heading not in narrow
+
+
+def test_a_format_that_the_suffix_contradicts_is_a_warning(perfmodel, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    ran = perfmodel(*ANALYZE, "--format", "table", "-o", path)
+    assert ran.code == 0
+    assert f"warning: {path} is written as table, as --format asks; its suffix means json." in ran.err
+    assert path.read_text().startswith("Bound")
+    for name, format_ in (("x.json", "json"), ("x", "json"), ("x.log", "json")):
+        assert "warning" not in perfmodel(*ANALYZE, "--format", format_, "-o", tmp_path / name).err
+
+
+def test_a_file_may_be_packed(perfmodel, tmp_path: Path) -> None:
+    path = tmp_path / "x.json.gz"
+    assert perfmodel(*ANALYZE, "-o", path).code == 0
+    first = path.read_bytes()
+    assert json.loads(gzip.decompress(first))["command"] == "analyze"
+    assert perfmodel(*ANALYZE, "-o", path).code == 0
+    assert path.read_bytes() == first  # the time of writing is not in the file
+    assert perfmodel("show", path, "-f", "json").json == json.loads(gzip.decompress(first))
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "format_"),
+    [
+        ("a.csv", "bench", "csv"),
+        ("a.csv.gz", "bench", "measurements"),
+        ("a.csv.gz", "analyze", "csv"),
+        ("a.MD", "analyze", "markdown"),
+        ("a", "analyze", "table"),
+        ("-", "analyze", "table"),
+    ],
+)
+def test_the_longest_suffix_names_the_format(tmp_path: Path, name: str, command: str, format_: str) -> None:
+    output = Path(name) if name == "-" else tmp_path / name
+    assert Destination.of(command, None, output).renderer.name == format_
+
+
+def test_a_suffix_without_a_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="names no format") as caught:
+        Destination.of("analyze", None, tmp_path / "a.xml")
+    assert "Use .csv, .json, .md, .markdown, .txt, or give --format." in str(caught.value)
+
+
+def test_the_options_that_commands_share_are_all_used() -> None:
+    shared = {getattr(_options, name).__metadata__[0].help for name in dir(_options) if name.endswith("Option")}
+    used = {key[-1] for variants in _definitions().values() for key in variants}
+    assert shared <= used
