@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,9 +16,10 @@ from hypothesis import strategies as st
 from perfmodel.errors import InputFileError
 from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import hardware, hardware_names, read_hardware
-from perfmodel.hardware_catalog.lint import CODES, Finding, lint_file
-from perfmodel.hardware_catalog.lint._draft import key_lines
+from perfmodel.hardware_catalog.lint import CODES, Finding, known_products, lint_file
+from perfmodel.hardware_catalog.lint._draft import Draft, key_lines
 from perfmodel.hardware_catalog.lint.chip import THREADS_PER_SM
+from perfmodel.hardware_catalog.read import read_spec
 
 Edits = Mapping[str, str | None]
 
@@ -600,6 +603,15 @@ def test_threads_per_sm_of_an_unknown_product_are_those_of_its_compute_capabilit
         found(findings, "fact-differs", "chip.max_warps_per_sm").message == "found 64, compute capability 8.9 has 48."
     )
     assert [finding for finding in findings if finding.key == "chip.process"] == [], "each die has its own process"
+
+
+def test_machines_without_a_compute_capability_are_not_related(tmp_path: Path) -> None:
+    path = write_edited(tmp_path, "t4", {}, name="my-gpu")
+    draft = Draft(str(path), read_spec(path), {}, catalog=known_products())
+    assert [other.spec.name for other in draft.family()] == ["t4"]
+    draft.spec.compute_capability = ""
+    strange = msgspec.structs.replace(draft.spec, name="strange")
+    assert list(dataclasses.replace(draft, catalog=(dataclasses.replace(draft, spec=strange),)).family()) == []
 
 
 def test_warps_and_threads_agree(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
+from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference import Reference, Selection, exact
@@ -59,6 +60,13 @@ def reference(op: Any, inputs: Mapping[str, torch.Tensor], selection: Selection)
     return Reference(scaled + beta, rounded, rounded, int(op.c // op.groups * op.spatial))
 
 
+#: sizes for the presets of `perfmodel bench`, one case per line
+CASES = BenchmarkCases(
+    cpu_quick="n=8 c=64 spatial=1024 groups=8",
+    cpu_full="n=8 c=64 spatial=256..16384 groups=8",
+    cuda_quick="n=32 c=256 spatial=4096 groups=32 dtype=fp16",
+    cuda_targets="n=64 c=512 spatial=4096 groups=32 dtype=fp16",
+)
 KERNELS = (
     Kernel("F.group_norm", "group_norm", "torch", _library, _supports, workspace_bytes=_workspace_bytes),
     Kernel("naive", "group_norm", "torch", _naive, _supports, workspace_bytes=_workspace_bytes),

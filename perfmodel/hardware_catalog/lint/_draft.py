@@ -78,8 +78,9 @@ class Draft:
         return (other for other in self.catalog if other.spec.name != own)
 
     def family(self) -> Iterator[Draft]:
-        """Yield the shipped specifications of other products with the same compute capability."""
-        return (other for other in self.others() if other.spec.compute_capability == self.spec.compute_capability)
+        """Yield the shipped specifications of other products with the same compute capability, if it states one."""
+        own = self.spec.compute_capability
+        return (other for other in self.others() if own and other.spec.compute_capability == own)
 
 
 def quantities(spec: HardwareSpec) -> dict[str, Quantity]:
