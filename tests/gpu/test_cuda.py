@@ -12,11 +12,11 @@ from perfmodel.kernels import registry  # noqa: E402 -- after the check that tor
 from perfmodel.kernels.check import check  # noqa: E402
 from perfmodel.kernels.device import open_device  # noqa: E402
 from perfmodel.kernels.inputs import make_inputs  # noqa: E402
-from perfmodel.measure.timing.input_copies import InputCopies  # noqa: E402
-from perfmodel.measure.telemetry.sampler import Sampler  # noqa: E402
-from perfmodel.measure.timing.stopping_rule import StandardErrorRule  # noqa: E402
 from perfmodel.measure.benchmark.sustain import sustain  # noqa: E402
 from perfmodel.measure.telemetry.nvml import NoTelemetry, open_telemetry  # noqa: E402
+from perfmodel.measure.telemetry.sampler import Sampler  # noqa: E402
+from perfmodel.measure.timing.input_copies import InputCopies  # noqa: E402
+from perfmodel.measure.timing.stopping_rule import StandardErrorRule  # noqa: E402
 from perfmodel.measure.timing.timer import time_call  # noqa: E402
 from perfmodel.operators.attention import Attention  # noqa: E402
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
