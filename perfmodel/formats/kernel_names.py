@@ -52,7 +52,7 @@ def event_kind(name: str, recorded_as: str = "") -> EventKind:
         if its name starts like one.
 
     >>> event_kind("[CUDA memcpy HtoD]"), event_kind("ncclDevKernel_SendRecv(x)")
-    (<EventKind.MEMCPY: 'memcpy'>, <EventKind.COMMUNICATION: 'communication'>)
+    ('memcpy', 'communication')
     """
     if not recorded_as and (copy := _STARTS_AS_COPY.match(name)):
         recorded_as = copy.group(1).lower()

@@ -129,7 +129,7 @@ def test_rows_of_unknown_hardware_and_operators_are_named(perfmodel, tmp_path):
         f"Left out: 1 row: unknown operator 'elementwize'. Did you mean 'elementwise'? (first: {path}:4).",
         f"Left out: 1 row: elementwise: numel is not rows x cols (first: {path}:5).",
     ):
-        assert part in " ".join(ran.out.split())
+        assert "".join(part.split()) in "".join(ran.out.split())  # a long path may be wrapped anywhere
 
 
 def test_on_judges_the_rows_of_one_machine_with_the_users_own_figures(perfmodel, table, tmp_path):

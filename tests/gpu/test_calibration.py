@@ -10,7 +10,7 @@ import torch
 
 from perfmodel.cli._device import base_machine, measured_machine
 from perfmodel.kernels.device import open_device
-from perfmodel.measure.calibration.plan import Effort
+from perfmodel.measure.calibration.plan import CalibrationPlan
 
 pytestmark = [
     pytest.mark.gpu,
@@ -23,7 +23,7 @@ def measured():
     """Return the machine with and without its figures, and the figures, of a short calibration of everything."""
     device = open_device("cuda")
     base = base_machine(device, None)
-    effort = Effort(1, 5, 0.1, everything=True)
+    effort = CalibrationPlan(1, 5, 0.1, everything=True)
     return base, *measured_machine(device, base, ("fp32", "tf32", "bf16", "fp16", "fp8", "int8"), effort)
 
 
