@@ -141,13 +141,9 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     return Terms(adds, body.alone)
 
 
-#: libraries that send a prompt of one token to the kernel of decode too
-PROMPTS_OF_ONE = ("vllm",)
-
-
-def applies(op: Attention, machine: Machine, library: str) -> Any:
+def applies(op: Attention, machine: Machine) -> Any:
     """Whether each point is one query of a longer sequence; a sequence of one token is a (short) prompt."""
-    decode = (np.asarray(op.seq_q) == 1) & ((np.asarray(op.seq_kv) > 1) | (library in PROMPTS_OF_ONE))
+    decode = (np.asarray(op.seq_q) == 1) & (np.asarray(op.seq_kv) > 1)
     return bool(decode) if decode.ndim == 0 else decode
 
 
