@@ -171,3 +171,8 @@ def test_nothing_gets_faster_than_the_floor(shared_gpu, parts, wishes):
 @pytest.fixture(scope="module")
 def shared_gpu():
     return pm.hardware("a100-sxm4-40gb")
+
+
+def test_where_the_floors_exceed_the_total_the_rest_takes_no_time():
+    assert share_out([50.0, 30.0], [40.0, 0.0], 30.0) == [40.0, 0.0]
+    assert share_out([50.0, 30.0], [40.0, 20.0], 10.0) == [40.0, 20.0]

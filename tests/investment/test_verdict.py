@@ -163,3 +163,13 @@ def test_money_notes_state_prices_and_discount():
     assert any(
         note.startswith("8 GPUs x 10 per GPU-hour (one GPU, not the fleet) x 720 h a year = 57600") for note in notes
     )
+
+
+def test_only_claims_beyond_the_floor_are_noted(simple_gpu):
+    copy = ProfileEntry("copy", 2e-3, 1, op=pm.Elementwise(numel=10**8, kind="copy", dtype="fp32"))
+    fair, wish = Candidate("fair", ("copy",), 1.5, dev_days=1), Candidate("wish", ("copy",), 1e4, dev_days=1)
+    alone = rank_candidates(Profile((copy,)), [fair], hardware=simple_gpu).notes
+    assert not any("A claim beyond" in note for note in alone)
+    both = rank_candidates(Profile((copy,)), [fair, wish], hardware=simple_gpu).notes
+    (noted,) = (note for note in both if "A claim beyond" in note)
+    assert "counts as that limit: 'wish'." in noted

@@ -242,3 +242,12 @@ def test_the_report_marks_doubtful_steps():
     (check,) = (column for column in report.columns if column.heading == "check")
     assert [check.cell(row) for row in report.rows] == ["doubtful", "ok", "ok", "ok"]
     assert report.notes[0] == "Step 1, fused attention, forward: claim contradicts the profile: 420 ms, not 380 ms."
+
+
+def test_a_batch_never_falls_below_one_item():
+    op = Gemm(m=3, n=512, k=512)
+    profile = Profile((ProfileEntry("linear", 1e-3, calls=1, op=op),))
+    (step,) = what_if(profile, _scenario({"name": "less", "kind": "batch", "factor": 0.01}), A100).steps
+    one, three = (predict(Gemm(m=m, n=512, k=512), A100).predicted_time_s for m in (1, 3))
+    assert step.total_time_s == pytest.approx(1e-3 * one / three)
+    assert step.throughput_per_s is None
