@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import IO, Protocol, cast
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
 from perfmodel.files import read_text
@@ -29,6 +29,9 @@ HEAD_BYTES = 65536
 GROUPINGS = ("shape", "op", "kernel")
 #: a trace above this size is read piece by piece
 STREAM_ABOVE_BYTES = 1_000_000_000
+#: larger texts are refused: their readers hold them in memory several times over, and tables of profilers have a few MB
+LARGEST_TEXT_BYTES = 1_000_000_000
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,9 @@ class Reader(Protocol):
     NAME : name of the format, which `Profile.format` repeats.
     PRECEDENCE : readers are asked in falling order, the most particular format first: 100 for a format with a magic
         number or keys of its own, 50 to 90 for one recognised by the headers of its tables, 0 for the plain table.
+
+    A reader that does not hold the whole file in memory sets ``ANY_SIZE = True``; others get files of up to
+    `LARGEST_TEXT_BYTES`, unpacked.
     """
 
     NAME: str
@@ -116,6 +122,8 @@ class Format:
         InputFileError
             When the file is damaged, or a plugin fails on it in any way.
         """
+        if not getattr(self.reader, "ANY_SIZE", False):
+            _check_size(path)
         try:
             return self.reader.read(path, options)
         except PerfModelError:
@@ -241,6 +249,30 @@ def _check_seekable(path: str | os.PathLike[str]) -> None:
         )
 
 
+def _check_size(path: str | os.PathLike[str]) -> None:
+    """Refuse files that are too large to be held in memory, as a small gzip file may be once it is unpacked."""
+    size = 0
+    try:
+        with _opened(path) as stream:
+            while (block := stream.read(_BLOCK_BYTES)) and size <= LARGEST_TEXT_BYTES:
+                size += len(block)
+    except (OSError, EOFError, ValueError, zlib.error):
+        return  # reading the file raises a better message
+    if size > LARGEST_TEXT_BYTES:
+        raise InputFileError(
+            f"is larger than {LARGEST_TEXT_BYTES / 1e6:.4g} MB, unpacked.",
+            place=os.fspath(path),
+            remedy="Export a summary, or a shorter run.",
+        )
+
+
+def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file for reading, unpacked if it is gzip."""
+    with Path(path).open("rb") as stream:
+        packed = stream.read(2) == b"\x1f\x8b"
+    return cast(IO[bytes], gzip.open(path)) if packed else Path(path).open("rb")
+
+
 def read_head(path: str | os.PathLike[str]) -> bytes:
     """Return the first `HEAD_BYTES` of a file, unpacked if it is gzip, without a byte order mark.
 
@@ -251,11 +283,8 @@ def read_head(path: str | os.PathLike[str]) -> bytes:
     """
     _check_seekable(path)
     try:
-        with Path(path).open("rb") as stream:
+        with _opened(path) as stream:
             head = stream.read(HEAD_BYTES)
-        if head.startswith(b"\x1f\x8b"):
-            with gzip.open(path) as unpacked:
-                head = unpacked.read(HEAD_BYTES)
     except (OSError, EOFError, ValueError, zlib.error):
         head = b""
     if not head.strip():

@@ -40,7 +40,7 @@ _CELL = r"([\d.]+)([mun]?s)"
 _OTHER = r"[\d.]+[mun]?s"
 #: "GPU activities:  98.36%  1.23ms  10  123us  1us  2us  name"
 _TEXT_ROW = re.compile(
-    rf"\s*(?:([A-Za-z][A-Za-z /()]*):)?\s*([\d.]+)%\s+{_CELL}\s+(\d+)\s+{_OTHER}\s+{_OTHER}\s+{_OTHER}\s+(\S.*)"
+    rf"(?:([A-Za-z][A-Za-z /()]*):)?\s*+([\d.]+)%\s+{_CELL}\s+(\d+)\s+{_OTHER}\s+{_OTHER}\s+{_OTHER}\s+(\S.*)"
 )
 _GPU, _API = "GPU activities", "API calls"
 #: nvprof prints decimal points on every system, and no marks between thousands
@@ -171,7 +171,7 @@ def _text_rows(text: str) -> list[_Row]:
     for line in text.splitlines():
         if "API calls:" in line and line.startswith("=="):
             group = _API
-        match = _TEXT_ROW.fullmatch(line.rstrip())
+        match = _TEXT_ROW.fullmatch(line.strip())
         if match is None:
             continue
         group = match.group(1).strip() if match.group(1) else group

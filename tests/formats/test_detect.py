@@ -6,6 +6,7 @@ import gzip
 import os
 import shutil
 import sys
+import time
 
 import pytest
 
@@ -103,6 +104,46 @@ def test_pipes_and_devices_are_refused_at_once(tmp_path):
     for path in (tmp_path / "pipe", "/dev/zero"):
         with pytest.raises(InputFileError, match="is a pipe or a device"):
             read_profile(path)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_that_does_not_fit_into_memory_is_refused(tmp_path, monkeypatch, packed):
+    # 1 MB of blanks in 1 kB: a gzip file may unpack to a thousand times its size
+    monkeypatch.setattr(detect, "LARGEST_TEXT_BYTES", 100_000)
+    text = ("name,time_ms\na,1\n" + " \n" * 500_000).encode()
+    (tmp_path / "bomb").write_bytes(gzip.compress(text) if packed else text)
+    with pytest.raises(InputFileError, match=r"bomb: is larger than 0\.1 MB, unpacked"):
+        read_profile(tmp_path / "bomb")
+    monkeypatch.setattr(detect, "LARGEST_TEXT_BYTES", len(text))
+    assert read_profile(tmp_path / "bomb").total_time_s == pytest.approx(1e-3)
+
+
+def test_a_reader_that_holds_no_file_in_memory_takes_any_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(detect, "LARGEST_TEXT_BYTES", 10)
+    path = tmp_path / "trace.json"
+    path.write_text('{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 0, "dur": 3}]}')
+    assert read_profile(path).total_time_s == pytest.approx(3e-6)
+    assert {one.reader.NAME for one in formats() if getattr(one.reader, "ANY_SIZE", False)} == {
+        "torch trace",
+        "nsys sqlite",
+    }
+
+
+@pytest.mark.parametrize("text", ["\n", " \n", " ", "\t", "- ", "-", '"', "(", "| ", "==", "1,", "a:b "])
+def test_recognising_a_file_takes_time_in_proportion_to_its_length(text):
+    # a pattern that starts at each line and runs over all blank ones takes thousands of times as long
+    def seconds(head):
+        samples = []
+        for _ in range(3):
+            begin = time.process_time()
+            for one in formats():
+                one.recognises(head)
+            samples.append(time.process_time() - begin)
+        return min(samples)
+
+    ordinary = b"step 17 loss 0.25\n" * (HEAD_BYTES // 18)
+    # a head of line ends has 18 times the lines of ordinary text
+    assert seconds((text * HEAD_BYTES)[:HEAD_BYTES].encode()) < 60 * seconds(ordinary)
 
 
 def test_an_unknown_grouping_names_the_nearest_one():

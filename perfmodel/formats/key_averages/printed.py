@@ -19,9 +19,10 @@ from perfmodel.formats.key_averages.rows import (
 )
 from perfmodel.formats.text.numbers import MISSING
 
-_HEADER = re.compile(r"^\s*Name\s.*(?:Self CPU|# of Calls)", re.MULTILINE)
+#: blanks are those of one line: \s would run over all blank lines from each of them, which takes quadratic time
+_HEADER = re.compile(r"^[ \t]*Name[ \t].*(?:Self CPU|# of Calls)", re.MULTILINE)
 _RULE = re.compile(r"-{3,}(?:\s+-{3,}){2,}\s*")
-_TOTAL = re.compile(r"^Self (\w+) time total:\s*([\d.]+)\s*([mun]?s)\s*$", re.MULTILINE)
+_TOTAL = re.compile(r"^Self (\w+) time total:[ \t]*([\d.]+)[ \t]*([mun]?s)[ \t\r]*$", re.MULTILINE)
 _TIME = re.compile(r"(-?[\d.]+)\s*([munµμ]?s)")
 _FLOP = re.compile(r"Total ([KMGTP]?)FLOPs")
 _FLOP_SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}

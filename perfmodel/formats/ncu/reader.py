@@ -29,7 +29,8 @@ PRECEDENCE = 80
 _LONG = ("Kernel Name", "Metric Name", "Metric Value")
 _METRIC = re.compile(r"(?:\w+\.)?[a-z0-9]+__[\w.]+")
 _MESSAGE = re.compile(r"^==(ERROR|WARNING)==\s*(.*)$", re.MULTILINE)
-_PROGRESS = re.compile(rb"^(?:\s*(?:\xef\xbb\xbf)?==(?:PROF|ERROR|WARNING)== |\s+Section: )", re.MULTILINE)
+#: blanks are those of one line: \s would run over all blank lines from each of them, which takes quadratic time
+_PROGRESS = re.compile(rb"^(?:[ \t]*(?:\xef\xbb\xbf)?==(?:PROF|ERROR|WARNING)== |[ \t]+Section: )", re.MULTILINE)
 #: readings that add up over the launches of a kernel; all others are averaged, weighted by the launches' times
 _ADDED = re.compile(r".*\.sum|gpu__time_duration\.\w+|(?:sm|smsp)__cycles_elapsed\.(?:avg|max|sum)")
 _NOTE = (
@@ -122,7 +123,7 @@ def _values(table: StreamTable) -> Iterable[str]:
 
 def _nothing(text: str, place: str) -> InputFileError:
     """Return the error for a file without a measured kernel, with ncu's own messages."""
-    if re.search(r"^\s+Section: ", text, re.MULTILINE):
+    if re.search(r"^[ \t]+Section: ", text, re.MULTILINE):
         return InputFileError(
             "is the text output of Nsight Compute, not its CSV.",
             place=place,

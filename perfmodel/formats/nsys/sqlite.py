@@ -30,6 +30,8 @@ from perfmodel.profile.timeline import CallKind, CopyDirection, Timeline
 
 NAME = "nsys sqlite"
 PRECEDENCE = 100
+#: queries read the file from the disk
+ANY_SIZE = True
 #: start of every SQLite 3 file (https://www.sqlite.org/fileformat.html)
 _MAGIC = b"SQLite format 3\0"
 _KERNEL, _MEMCPY, _MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))

@@ -72,9 +72,12 @@ def tables(
     rules = _Rules(is_header, place, least, blank_ends)
     result, banner, number = [], "", 0
     while number < len(lines):
+        if not lines[number].strip():
+            number += 1
+            continue
         headers, split = _header(lines, number, is_header)
         if headers is None:
-            if lines[number].strip() and not _BORDER.fullmatch(lines[number]):
+            if not _BORDER.fullmatch(lines[number]):
                 banner = lines[number].strip()
             number += 1
             continue

@@ -1,5 +1,5 @@
 """Traces of PyTorch's profiler."""
 
-from perfmodel.formats.torch_trace.reader import NAME, PRECEDENCE, read, sniff
+from perfmodel.formats.torch_trace.reader import ANY_SIZE, NAME, PRECEDENCE, read, sniff
 
-__all__ = ["NAME", "PRECEDENCE", "read", "sniff"]
+__all__ = ["ANY_SIZE", "NAME", "PRECEDENCE", "read", "sniff"]

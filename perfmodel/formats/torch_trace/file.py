@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import math
 import os
 import re
 import struct
@@ -31,6 +32,8 @@ _GZIP = b"\x1f\x8b"
 BLOCK_BYTES = 16_000_000
 #: events are a few kB, so text of this length without a boundary between two of them is damaged
 _LONGEST_BYTES = 10 * BLOCK_BYTES
+#: traces unpack to 11 to 26 times their size, and damage or malice to up to 1032 times, the most that deflate can do
+_LARGEST_RATIO = 200
 _START = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BETWEEN = re.compile(rb"\}\s*(,)\s*\{")
 #: how far from the end of a block a boundary between two events is searched, and how many commas are tried
@@ -55,6 +58,8 @@ class Source:
         self.path, self.place = Path(path), os.fspath(path)
         self.limit = stream_above_bytes
         self.header = Header()
+        # most bytes that the file may unpack to, or infinity if it is not packed
+        self._most_bytes = math.inf
         self.skipped: Counter[str] = Counter()
 
     def events(self) -> Iterator[list[Event]]:
@@ -96,16 +101,26 @@ class Source:
     def _open(self) -> IO[bytes]:
         with self.path.open("rb") as stream:
             packed = stream.read(2) == _GZIP
-        return cast(IO[bytes], gzip.open(self.path, "rb")) if packed else self.path.open("rb")
+        if not packed:
+            return self.path.open("rb")
+        self._most_bytes = max(self.limit, _LARGEST_RATIO * self.path.stat().st_size)
+        return cast(IO[bytes], gzip.open(self.path, "rb"))
 
     def _pieces(self, stream: IO[bytes]) -> Iterator[list[Event]]:
         """Yield the events, decoded a block at a time."""
         rest = self._to_first_event(stream)
-        ended = False
+        read_bytes, ended = len(rest), False
         while not ended:
             block = stream.read(BLOCK_BYTES)
             ended = not block
             rest += block
+            read_bytes += len(block)
+            if read_bytes > self._most_bytes:
+                raise InputFileError(
+                    f"unpacks to over {_LARGEST_RATIO} times its size, which no trace does.",
+                    place=self.place,
+                    remedy="Export the trace again.",
+                )
             if len(rest) >= BLOCK_BYTES:
                 events, rest = self._cut(rest)
                 if events:

@@ -28,6 +28,8 @@ from perfmodel.profile.timeline import STEP_NAME
 
 NAME = "torch trace"
 PRECEDENCE = 100
+#: a large trace is read in pieces
+ANY_SIZE = True
 #: keys that a trace has before its events
 _KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
 

@@ -207,3 +207,18 @@ def test_no_traceback_for_any_bytes(path, data):
     path.write_bytes(bytes(broken))
     with contextlib.suppress(PerfModelError):
         torch_trace.read(path, ReadOptions(stream_above_bytes=data.draw(st.sampled_from([0, 10**9]))))
+
+
+@pytest.mark.parametrize(
+    "listed", [[{"id": [1], "name": "A"}], [{"id": {}, "name": "A"}], [{"name": "A"}], {"id": 0}, 3]
+)
+def test_devices_with_odd_ids_name_no_gpu(path, listed):
+    # a list is not hashable, so that it cannot be looked up
+    path.write_text(json.dumps({"deviceProperties": listed, "traceEvents": EVENTS}))
+    assert read_profile(path).device == ""
+
+
+def test_a_rank_that_is_no_number_is_unknown(path):
+    for rank in ("0", True, -1, [0], None):
+        path.write_text(json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": EVENTS}))
+        assert read_profile(path).rank is None

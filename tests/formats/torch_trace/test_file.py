@@ -1,5 +1,6 @@
 """Traces in pieces: pieces end between events, stay small, and an endless event is refused."""
 
+import gzip
 import itertools
 import json
 
@@ -96,8 +97,6 @@ def test_a_trace_of_over_a_gigabyte_is_read_in_pieces(tmp_path):
 
 
 def test_the_limit_is_that_of_the_unpacked_size(tmp_path, monkeypatch):
-    import gzip
-
     text = json.dumps({"traceEvents": [kernel(i) for i in range(500)]}).encode()
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(text[:20_000]) + gzip.compress(text[20_000:]))
@@ -121,3 +120,23 @@ def test_keys_may_stand_before_or_after_the_events(tmp_path, order):
     for limit in (0, 10**9):
         profile = read_profile(path, stream_above_bytes=limit)
         assert (profile.rank, profile.entries[0].calls) == (2, 3)
+
+
+def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
+    # 20,000 equal events shrink to a 300th; events of real traces differ, and shrink to a tenth or a twentieth
+    monkeypatch.setattr(file, "BLOCK_BYTES", 100_000)
+    event = json.dumps(kernel(1))
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(f'{{"traceEvents": [{",".join([event] * 20_000)}]}}'.encode()))
+    assert 20_000 * len(event) > 250 * path.stat().st_size
+    with pytest.raises(InputFileError, match="unpacks to over 200 times its size"):
+        read_profile(path, stream_above_bytes=1000)
+    # what fits into memory is read all the same
+    assert read_profile(path).entries[0].calls >= 1
+
+
+def test_a_trace_that_shrinks_to_a_fiftieth_is_read_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(file, "BLOCK_BYTES", 100_000)
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": [kernel(i) for i in range(5000)]}).encode()))
+    assert read_profile(path, stream_above_bytes=1000).entries[0].calls == 5000
