@@ -14,8 +14,8 @@ say "The bound and the time to expect, without running anything" \
 perfmodel analyze examples/transformer_block.toml --on a100-sxm4-80gb --on h100-sxm5-80gb --plot "$out/transformer_block.png"
 
 say "Reference kernels on this machine, against the model" \
-    "perfmodel bench --preset quick -o $out/bench.json --plot $out/bench.png"
-perfmodel bench --preset quick -o "$out/bench.json" --plot "$out/bench.png"
+    "perfmodel bench --preset quick -o $out/bench.json --overwrite --plot $out/bench.png"
+perfmodel bench --preset quick -o "$out/bench.json" --overwrite --plot "$out/bench.png"
 perfmodel show "$out/bench.json"
 
 say "What is worth optimising first" \
