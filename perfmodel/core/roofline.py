@@ -56,6 +56,9 @@ def attainable_flop_per_s(
     return plain(np.minimum(peak_flop_per_s, np.multiply(intensity_flop_per_byte, bandwidth_bytes_per_s)))
 
 
+#: types of a single number
+_PLAIN = {float, np.float64}
+
 #: a ceiling's name; any kind of string, so that members of a vocabulary stay what they are
 Name = TypeVar("Name", bound=str)
 
@@ -95,7 +98,7 @@ def bound(terms: Mapping[Name, Number]) -> Bound:
     """
     names = tuple(terms)
     times = list(terms.values())
-    if all(issubclass(kind, float) for kind in set(map(type, times))):
+    if set(map(type, times)) <= _PLAIN:
         largest = max(times)
         return Bound(float(largest), times.index(largest), names)
     values = [np.asarray(value, dtype=np.float64) for value in terms.values()]

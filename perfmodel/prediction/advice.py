@@ -61,7 +61,7 @@ def advise(
     code: NDArray[np.intp] | int = where(
         launch, _CODES["launch"], where(limiter == Limiter.LINK, _CODES["link"], inside)
     )
-    if np.ndim(code) == 0:
+    if isinstance(code, int) or code.ndim == 0:
         return ADVICE[_NAMES[int(code)]]
     # An array of references: a sentence of 110 characters for each of a million points would take 440 MB.
     return np.asarray([ADVICE[name] for name in _NAMES], dtype=object)[code]

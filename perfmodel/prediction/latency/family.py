@@ -79,7 +79,7 @@ class Family:
         bandwidth replaces it.
     call_cost : (operator, values) -> dispatch of this call relative to a plain one, where calls differ: through a layer
         of the framework, or with a scalar that it turns into a tensor. None means 1.
-    basis : (operator, machine) -> the figures that set the time, for people, where they are not the constants.
+    basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Family:
     by_dtype: bool = True
     streams: bool = False
     call_cost: Callable[[Operator, Values], Number] | None = None
-    basis: Callable[[Operator, Machine], str] | None = None
+    basis: Callable[[Operator, Machine, Terms], str] | None = None
 
     @functools.cached_property
     def all_constants(self) -> tuple[Constant, ...]:

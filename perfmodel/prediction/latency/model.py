@@ -75,15 +75,11 @@ def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Co
     machine = Machine.of(hardware, peak)
     if parts := op.composition():
         family, known = _composition(parts, hardware, conditions)
-        return _estimate(family, op, machine, known, conditions, floor_s, known.source)
+        return _estimate(family, op, machine, known, conditions, floor_s, basis=known.source)
     estimates = []
     for mask, family in families_of(op, machine, hardware.kind):
         known = constants(family, hardware, conditions.library, op.dtype)
-        if family.basis:
-            basis = f"{family.name}: {family.basis(op, machine)}"
-        else:
-            basis = f"{family.name}, {_ORIGINS[known.calibration]}: {known.source}"
-        estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s, basis)))
+        estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s)))
     return functools.reduce(_merged, estimates)[1]
 
 
@@ -118,7 +114,7 @@ def _estimate(
     known: Constants,
     conditions: Conditions,
     floor_s: Number,
-    basis: str,
+    basis: str = "",
 ) -> Estimate:
     terms = family.timed_terms(op, machine, known.values, conditions)
     time = terms.time_s
@@ -128,6 +124,7 @@ def _estimate(
         adds[BOUND] = plain(short)
         time = time + short
     code = regime_code(adds, time)
+    limiter, largest_term = limiter_and_term(adds)
     low, high = _interval(known.intervals, code)
     return Estimate(
         time_s=plain(time),
@@ -137,25 +134,33 @@ def _estimate(
         family=family.name,
         calibration=known.calibration,
         regime=_named(REGIMES, code),
-        limiter=limiter_of(adds),
-        # Terms are in the order of reading; of two equal ones the first is named.
-        largest_term=roofline.bound(adds).limiter,
-        basis=basis,
+        limiter=limiter,
+        largest_term=largest_term,
+        basis=basis or _basis(family, op, machine, known, terms),
     )
 
 
-def limiter_of(adds: Mapping[Term, Number]) -> Text:
-    """Return the limiter whose terms add up to the most; terms of no single resource count for none.
+def _basis(family: Family, op: Operator, machine: Machine, known: Constants, terms: Terms) -> str:
+    if family.basis:
+        return f"{family.name}: {family.basis(op, machine, terms)}"
+    return f"{family.name}, {_ORIGINS[known.calibration]}: {known.source}"
+
+
+def limiter_and_term(adds: Mapping[Term, Number]) -> tuple[Text, Text]:
+    """Return the limiter whose terms add up to the most, and the largest term; of equal ones the first.
+
+    Terms of no single resource count for no limiter.
 
     >>> from perfmodel.prediction.latency.terms import CONTENTION, HBM, MATH, TILE_WASTE
-    >>> limiter_of({MATH: 2.0, TILE_WASTE: 2.0, HBM: 3.0, CONTENTION: 9.0})
-    'compute'
+    >>> limiter_and_term({MATH: 2.0, TILE_WASTE: 2.0, HBM: 3.0, CONTENTION: 1.0})
+    ('compute', 'hbm')
     """
     sums: dict[Limiter, Number] = {}
     for term, time in adds.items():
-        if term.limiter is not Limiter.UNKNOWN:
-            sums[term.limiter] = sums[term.limiter] + time if term.limiter in sums else time
-    return roofline.bound(sums).limiter if sums else Limiter.UNKNOWN
+        limiter = term.limiter
+        if limiter is not Limiter.UNKNOWN:
+            sums[limiter] = sums[limiter] + time if limiter in sums else time
+    return roofline.bound(sums).limiter if sums else Limiter.UNKNOWN, roofline.bound(adds).limiter
 
 
 def regime_code(adds: Mapping[Term, Number], time_s: Number) -> NDArray[np.intp] | int:
@@ -177,7 +182,7 @@ def _interval(intervals: Mapping[str, tuple[float, float]], code: NDArray[np.int
 
 
 def _named(names: tuple[str, ...], code: NDArray[np.intp] | int) -> Text:
-    return names[int(code)] if np.ndim(code) == 0 else np.asarray(names)[code]
+    return names[code] if isinstance(code, int) else np.asarray(names)[code]
 
 
 def _merged(first: tuple[np.ndarray, Estimate], second: tuple[np.ndarray, Estimate]) -> tuple[np.ndarray, Estimate]:

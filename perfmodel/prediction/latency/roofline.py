@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.roofline import bound
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, anywhere
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import (
     ASSUMED_BANDWIDTH,
@@ -23,7 +23,7 @@ from perfmodel.prediction.ceilings import (
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, Terms, ceiling_term
+from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, MATH, Terms, ceiling_term
 
 #: no operator by name: the family is for those that no other one serves
 SERVES: dict[str, tuple[str, ...]] = {"roofline": ()}
@@ -36,20 +36,23 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     kernel. Where the specification lacks a figure, the median share of the measured machines takes its place. Tiles,
     waves and caches are not in it.
     """
-    _, times = _times(op, machine)
+    hardware = _hardware(machine)
+    links = link_traffic(op, hardware)
+    times = ceiling_times(op.work(), _ceilings(op, machine, links), links)
     slowest = bound(times)
     adds = {
         ceiling_term(name): np.where(slowest.limiter_code == index, slowest.time_s, 0.0)
         for index, name in enumerate(slowest.names)
     }
     alone = {ceiling_term(name): time for name, time in times.items()}
-    return Terms({**adds, LAUNCH: launch_time(_hardware(machine))}, alone)
+    return Terms({**adds, LAUNCH: launch_time(hardware)}, alone)
 
 
-def basis(op: Operator, machine: Machine) -> str:
+def basis(op: Operator, machine: Machine, terms: Terms) -> str:
     """Return which figures set the prediction: sustained ones, assumed ones, or a link's datasheet."""
-    ceilings, times = _times(op, machine)
-    names = [*dict.fromkeys(np.ravel(bound(times).limiter).tolist()), "launch"]
+    ceilings = _ceilings(op, machine, link_traffic(op, _hardware(machine)))
+    setting = [name for name, time in terms.adds.items() if anywhere(time > 0) and name != LAUNCH]
+    names = [*("compute" if name == MATH else str(name) for name in setting), "launch"]
     shares = dict.fromkeys(ceilings.memory, f"{ASSUMED_BANDWIDTH:.0%} of datasheet ")
     shares["compute"] = f"{ASSUMED_COMPUTE:.0%} of datasheet "
     shares["launch"] = f"{ASSUMED_LAUNCH_S * 1e6:.1f} us of "
@@ -60,12 +63,14 @@ def basis(op: Operator, machine: Machine) -> str:
     return ", ".join(f"{word} {' + '.join(names)}" for word, names in parts if names)
 
 
-def _times(op: Operator, machine: Machine) -> tuple[Ceilings, Mapping[str, Number]]:
-    """Return the sustained ceilings, and the time that each alone would take [s]."""
-    hardware = _hardware(machine)
-    links = link_traffic(op, hardware)
-    ceilings = sustained_ceilings(hardware, machine.peak, links, pinned=getattr(op, "pinned", True))
-    return ceilings, ceiling_times(op.work(), ceilings, links)
+def _ceilings(op: Operator, machine: Machine, links: Mapping[str, Number]) -> Ceilings:
+    """Return the sustained ceilings of a machine for an operator that crosses some links."""
+    pinned = getattr(op, "pinned", True)
+    key = (Ceilings, *links, pinned)
+    if key not in machine.cache:
+        machine.cache[key] = sustained_ceilings(_hardware(machine), machine.peak, links, pinned=pinned)
+    ceilings: Ceilings = machine.cache[key]
+    return ceilings
 
 
 def _hardware(machine: Machine) -> Hardware:

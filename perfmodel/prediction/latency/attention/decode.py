@@ -143,8 +143,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 
 def applies(op: Attention, machine: Machine) -> Any:
     """Whether each point is one query of a longer sequence; a sequence of one token is a (short) prompt."""
-    decode = (np.asarray(op.seq_q) == 1) & (np.asarray(op.seq_kv) > 1)
-    return bool(decode) if decode.ndim == 0 else decode
+    return (op.seq_q == 1) & (op.seq_kv > 1)
 
 
 DECODE = Family(

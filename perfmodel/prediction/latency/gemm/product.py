@@ -118,7 +118,7 @@ class Product:
     output_bytes: float
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class ProductTime:
     """The time of products with one tile and split each [s], without the launch.
 
