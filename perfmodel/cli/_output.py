@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 import sys
@@ -72,6 +71,8 @@ class Destination:
             sys.stdout.write(self.renderer.render(report, width=_width(), color=_wants_color(), wide=self.wide))
             sys.stdout.flush()
             return
+        import gzip
+
         from perfmodel.files import write_atomic
 
         text = self.renderer.render(report, width=_width(), color=False, wide=self.wide)

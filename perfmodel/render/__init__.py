@@ -18,10 +18,13 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from perfmodel.core.report import Report
 from perfmodel.errors import unknown_name
 from perfmodel.plugins import load_attribute, load_module, module_names
+
+if TYPE_CHECKING:
+    from perfmodel.core.report import Report
 
 #: the format of what is printed, and of files without a suffix
 DEFAULT = "table"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perfmodel.core.report import Report, finite
+if TYPE_CHECKING:
+    from perfmodel.core.report import Report
 
 SUFFIXES = (".csv",)
 
@@ -54,7 +55,7 @@ def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, list):
-        return ";".join(str(finite(item)) for item in value)
+        return ";".join(str(_cell(item)) for item in value)
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else value

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from perfmodel.core.report import Report
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perfmodel.core.report import Report
 
 SUFFIXES = (".json",)
 

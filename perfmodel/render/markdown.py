@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from perfmodel.core.report import Report, printable
+if TYPE_CHECKING:
+    from perfmodel.core.report import Report
 
 SUFFIXES = (".md", ".markdown")
 
@@ -43,4 +45,6 @@ def _cell(text: str) -> str:
 
 def _text(text: str) -> str:
     """Keep a text on its line, and escape what pages take for a tag and leave out, as in "kernel<float>"."""
+    from perfmodel.core.report import printable
+
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", printable(text.replace("\n", " ")))

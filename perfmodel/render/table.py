@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.core.report import Column, Report, printable
-
 if TYPE_CHECKING:
     from rich.console import JustifyMethod, RenderableType
+
+    from perfmodel.core.report import Column, Report
 
 SUFFIXES = (".txt",)
 #: width of a terminal that does not tell its own [characters]
@@ -98,6 +98,8 @@ class _Grid:
 
     @classmethod
     def _made(cls, report: Report, shown: Sequence[Column]) -> _Grid:
+        from perfmodel.core.report import Column
+
         rows = report.shown_rows
         columns = [column for column in shown if not column.prose]
         prose = [column for column in shown if column.prose]
@@ -186,6 +188,8 @@ class _Grid:
 def _parts(report: Report, grid: _Grid, width: int) -> Iterable[RenderableType]:
     """Yield what is printed of a report, one part after another."""
     from rich.text import Text
+
+    from perfmodel.core.report import printable
 
     if report.title:
         yield Text(printable(report.title), style="bold")

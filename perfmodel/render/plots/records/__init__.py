@@ -12,15 +12,16 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perfmodel.core.hardware import Hardware
 from perfmodel.errors import unknown_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from perfmodel.core.hardware import Hardware
+
 Rows = Sequence[Mapping[str, Any]]
 #: machines, each with the rows that were measured or predicted on it
-Pairs = Sequence[tuple[Hardware, Rows]]
+Pairs = Sequence[tuple["Hardware", Rows]]
 _HELPERS = ("rows",)
 
 
