@@ -1,4 +1,4 @@
-"""Where the time of a profiled run goes, why, and what would bring it back."""
+"""Where the time of a profiled run goes, why, and which changes would save time."""
 
 from __future__ import annotations
 
@@ -80,20 +80,22 @@ def command(
         check_writable(plan_output, ".toml")
     if against is not None and plan_output is not None:
         raise UsageError(
-            "a plan is of one profile.", place="--plan-output", remedy="Write it without --against, of the later one."
+            "a plan belongs to one profile.",
+            place="--plan-output",
+            remedy="Write the plan of the later profile in a run without --against.",
         )
     measured = _read(profile, by, whole_trace)
-    machine, found = profiled_machine(measured, on)
-    made = diagnose(measured, machine, effort=table)
+    machine, machine_source = profiled_machine(measured, on)
+    diagnosis = diagnose(measured, machine, effort=table)
     if against is not None:
         later = _read(against, by, whole_trace)
         after = diagnose(later, profiled_machine(later, on)[0], effort=table)
-        _compare(made, after, (profile, against), plot, destination)
+        _compare(diagnosis, after, (profile, against), plot, destination)
         return
     if plot is not None:
-        _draw(made, plot)
-    destination.write(report(made, context=_facts(made, profile, found)))
-    if plan_output is not None and not _write_plan(made, plan_output):
+        _draw(diagnosis, plot)
+    destination.write(report(diagnosis, context=_facts(diagnosis, profile, machine_source)))
+    if plan_output is not None and not _write_plan(diagnosis, plan_output):
         raise typer.Exit(BAD_FINDING)
 
 
@@ -103,32 +105,32 @@ def _read(path: Path, by: str, all_steps: bool) -> Profile:
     return read_profile(path, by=by, all_steps=all_steps)
 
 
-def _facts(made: Diagnosis, path: Path, found: str) -> dict[str, object]:
+def _facts(diagnosis: Diagnosis, path: Path, machine_source: str) -> dict[str, object]:
     """Return the context of the report."""
-    machine = {"hardware": [made.hardware.name], "hardware_from": found} if made.hardware else {}
+    machine = {"hardware": [diagnosis.hardware.name], "hardware_from": machine_source} if diagnosis.hardware else {}
     return dict(
         context(
             profile=str(path),
-            format=made.profile.format,
-            device=made.profile.device,
+            format=diagnosis.profile.format,
+            device=diagnosis.profile.device,
             **machine,
-            total_time_s=made.total_s,
-            gpus=len(made.decomposition.devices) if made.decomposition else None,
-            time_line=made.decomposition is not None,
-            skipped=dict(made.profile.skipped),
+            total_time_s=diagnosis.total_s,
+            gpus=len(diagnosis.decomposition.devices) if diagnosis.decomposition else None,
+            time_line=diagnosis.decomposition is not None,
+            skipped=dict(diagnosis.profile.skipped),
         )
     )
 
 
-def _write_plan(made: Diagnosis, path: Path) -> bool:
+def _write_plan(diagnosis: Diagnosis, path: Path) -> bool:
     """Write the candidates, and return whether there are any."""
     from perfmodel.files import write_atomic
     from perfmodel.investment.plan import plan_toml
 
-    if not made.advice:
-        status(f"nothing saves 1 % or more: {path} is not written.")
+    if not diagnosis.advice:
+        status(f"no change saves 1 % or more, so {path} is not written.")
         return False
-    write_atomic(path, plan_toml(made.advice))
+    write_atomic(path, plan_toml(diagnosis.advice))
     wrote(path)
     return True
 
@@ -144,17 +146,17 @@ def _compare(
     from perfmodel.core.report import report
     from perfmodel.diagnosis.against import compare_diagnoses
 
-    found = compare_diagnoses(before, after)
+    comparison = compare_diagnoses(before, after)
     if plot is not None:
         from perfmodel.render.plots.diagnosis.breakdown import against_plot
 
-        save_plot(against_plot(found), plot)
-    machines = [one.hardware.name for one in (before, after) if one.hardware]
+        save_plot(against_plot(comparison), plot)
+    machines = [side.hardware.name for side in (before, after) if side.hardware]
     facts = context(before=str(paths[0]), after=str(paths[1]), hardware=list(dict.fromkeys(machines)))
-    destination.write(report(found, context=facts))
+    destination.write(report(comparison, context=facts))
 
 
-def _draw(made: Diagnosis, path: Path) -> None:
+def _draw(diagnosis: Diagnosis, path: Path) -> None:
     from perfmodel.render.plots.diagnosis.breakdown import breakdown_plot
 
-    save_plot(breakdown_plot(made), path)
+    save_plot(breakdown_plot(diagnosis), path)

@@ -140,21 +140,10 @@ def compare_diagnoses(before: Diagnosis, after: Diagnosis) -> DiagnosisCompariso
         times_s = _Times.of(part.time_s, after.part(part.dimension).time_s, divisors)
         if not times_s.unknown:
             dimensions.append(Change(part.dimension, *times_s, times_s.share(total_s)))
-    entries = []
-    for first, second in match_entries(before.wall.entries, after.wall.entries):
-        times_s = _Times.of(first.time_s if first else None, second.time_s if second else None, divisors)
-        entries.append(
-            Change(
-                first.name if first else second.name if second else "",
-                *times_s,
-                times_s.share(total_s),
-                status=_status(first, second),
-                after_name=second.name if second else "",
-                before_calls=first.calls if first else None,
-                after_calls=second.calls if second else None,
-            )
-        )
-    entries.sort(key=lambda change: -abs(change.change_s))
+    matches = match_entries(before.wall.entries, after.wall.entries)
+    entries = sorted(
+        (_entry_change(match, divisors, total_s) for match in matches), key=lambda change: -abs(change.change_s)
+    )
     notes = _notes(before, after, steps)
     return DiagnosisComparison(before, after, per, steps, tuple(dimensions), tuple(entries), notes)
 
@@ -204,6 +193,21 @@ def match_entries(before: Iterable[ProfileEntry], after: Iterable[ProfileEntry])
     only_before = (Match(entry, None) for entry in left.values())
     only_after = (Match(None, entry) for entry in right.values())
     return [*matches, *only_before, *only_after]
+
+
+def _entry_change(match: Match, divisors: tuple[int, int], total_s: float) -> Change:
+    """Return the change of one entry, as a contribution to the change of a total before [s]."""
+    before, after = match
+    times_s = _Times.of(before.time_s if before else None, after.time_s if after else None, divisors)
+    return Change(
+        before.name if before else after.name if after else "",
+        *times_s,
+        times_s.share(total_s),
+        status=_status(before, after),
+        after_name=after.name if after else "",
+        before_calls=before.calls if before else None,
+        after_calls=after.calls if after else None,
+    )
 
 
 def _work_and_launcher(entry: ProfileEntry) -> str:

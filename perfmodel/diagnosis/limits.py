@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, EventKind, Limiter
 from perfmodel.errors import UsageError
-from perfmodel.prediction.ceilings import PEER_LINKS
 from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -173,8 +172,7 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
 
 def _roofline_limiter(entry: ProfileEntry, prediction: Prediction, hardware: Hardware) -> Limiter:
     """Return the limiter of an operator in device memory, by its arithmetic intensity, or the link."""
-    on_link = prediction.limiter == Limiter.LINK or str(prediction.limiter) in PEER_LINKS
-    if on_link or entry.category in (EventKind.MEMCPY, EventKind.COMMUNICATION):
+    if prediction.limiter == Limiter.LINK or entry.category in (EventKind.MEMCPY, EventKind.COMMUNICATION):
         return Limiter.LINK
     # False for a dtype without a ridge point
     computes = float(prediction.arithmetic_intensity_flop_per_byte) >= prediction.ridge_point_flop_per_byte

@@ -98,7 +98,7 @@ def test_an_event_that_is_asked_for_and_held_up_is_idle(traced):
         gpu=[(0, 10, "a", "kernel", 0), (100, 110, "b", "kernel", 1)],
         api=[(-5, -1, "cudaLaunchKernel", "launch"), (0, 4, "cudaLaunchKernel", "launch")],
     )
-    # the gap is 10 to 100: launch 10 to 24, held up 24 to 100
+    # the gap is 10 to 100: launch 10 to 24, delayed 24 to 100
     assert _parts(line) == [(14, 0, 0, 0, 76)]
 
 
