@@ -50,3 +50,13 @@ def test_the_report_of_a_machine_has_every_ceiling(simple_gpu: Hardware) -> None
     assert (rows["hbm"]["datasheet"], rows["hbm"]["sustained"]) == ("1 TB/s", "800 GB/s")
     assert (rows["pcie"]["datasheet"], rows["pcie"]["sustained"]) == ("10 GB/s", "8 GB/s")
     assert rows["l2"]["sustained"] == ""
+
+
+def test_the_caches_are_the_levels_that_the_whole_device_shares(simple_gpu: Hardware) -> None:
+    """Device memory is none of them, nor is a level inside each SM or one of unknown capacity."""
+    hbm, l2 = simple_gpu.memory
+    names = {"l3": 1e8, "l1": 1e5, "shared": 1e5}
+    levels = {name: dataclasses.replace(l2, name=name, capacity_bytes=size) for name, size in names.items()}
+    unknown = dataclasses.replace(l2, name="llc", capacity_bytes=0.0)
+    machine = dataclasses.replace(simple_gpu, memory=(hbm, unknown, levels["l3"], l2, levels["shared"], levels["l1"]))
+    assert [level.name for level in machine.caches] == ["l3", "l2"]

@@ -126,3 +126,14 @@ def test_a_bare_number_from_one_up_is_no_fraction(text: str) -> None:
 def test_other_text_is_no_fraction(text: str) -> None:
     with pytest.raises(UsageError, match="is not a percentage or a fraction"):
         parse_fraction(text, "--error")
+
+
+@pytest.mark.parametrize(("text", "watts"), [("500 mW", 0.5), ("0.7 kW", 700.0), ("2 MW", 2e6), ("700 W", 700.0)])
+def test_power_reads_with_its_prefixes(text: str, watts: float) -> None:
+    assert parse_quantity(text, "W") == pytest.approx(watts)
+
+
+@pytest.mark.parametrize(("power", "text"), [(10, "1 KiB"), (20, "1 MiB"), (30, "1 GiB"), (40, "1 TiB")])
+def test_each_binary_prefix_starts_at_its_own_power(power: int, text: str) -> None:
+    assert format_binary(2.0**power) == text
+    assert format_binary(2.0**power * (1 - 1e-6)) != text

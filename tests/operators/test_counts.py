@@ -268,3 +268,29 @@ def test_the_largest_size_is_the_last_that_float64_counts() -> None:
     for rows in (2**53 + 1, np.array([2.0**53 + 2])):
         with pytest.raises(UsageError, match="above 2"):
             pm.Reduction(rows=rows, cols=1)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "inputs", "flop"),
+    [
+        (("add", "sub", "mul", "div", "pow", "maximum", "minimum"), 2, 1),  # one operation on two operands
+        (("relu", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "square"), 1, 1),  # one function
+        (("copy", "cast"), 1, 0),  # moves only
+        (("sigmoid", "silu"), 1, 4),  # negate, exp, add, divide; silu divides x itself
+        (("silu_mul",), 2, 5),  # silu, and a product
+        (("fma",), 3, 2),
+        (("where",), 3, 1),  # condition and two values
+    ],
+)
+def test_elementwise_kinds_count_their_operations(kinds: tuple[str, ...], inputs: int, flop: int) -> None:
+    for kind in kinds:
+        op = pm.Elementwise(numel=7, kind=kind)
+        assert (op.params()["num_inputs"], op.flop()) == (inputs, 7 * flop), kind
+
+
+def test_tables_show_the_parameters_that_differ_from_their_defaults() -> None:
+    assert pm.Gemm(m=1, n=2, k=3).given() == ("m", "n", "k")
+    assert pm.Gemm(m=1, n=2, k=3, bias=True, batch=2).given() == ("m", "n", "k", "batch", "bias")
+    assert pm.Gemm(m=1, n=2, k=3, batch=np.array([1, 1])).given() == ("m", "n", "k", "batch")
+    # the number of kv heads and keys follows from others, and the batch is 1 by default
+    assert pm.Attention(heads=8, seq_q=5, head_dim=4, causal=True).given() == ("heads", "seq_q", "head_dim", "causal")
