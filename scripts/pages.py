@@ -106,7 +106,7 @@ def workplace(needed: dict[str, str], data: Path | None) -> Iterator[None]:
         for name, path in needed.items():
             if data is None:
                 raise FileNotFoundError(f"{name} needs PERFMODEL_DATA")
-            (Path(folder) / name).symlink_to(data / path)
+            (Path(folder) / name).symlink_to((data / path).resolve())
         os.chdir(folder)
         try:
             yield

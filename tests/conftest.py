@@ -54,7 +54,7 @@ def perfmodel(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real measurements and profiles made by others; the test skips where it is absent."""
-    folder = Path(os.environ.get("PERFMODEL_DATA", ROOT.parent / "shared" / "data"))
+    folder = Path(os.environ.get("PERFMODEL_DATA", ROOT.parent / "shared" / "data")).resolve()
     if not folder.is_dir():
         pytest.skip(f"no measurement data: set PERFMODEL_DATA (looked in {folder})")
     return folder
