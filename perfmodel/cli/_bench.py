@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,29 @@ def runnable(wanted: Wanted, machine: Hardware) -> Wanted:
     return Wanted(tuple(groups), wanted.preset)
 
 
+def within_limit(wanted: Wanted, device: Device, earlier: EarlierRun | None) -> tuple[Wanted, float | None, str]:
+    """Reduce the sizes of a preset to the memory that it may use; return the limit [B] and a sentence on what changed.
+
+    Operators that are named have their size: for them there is no limit. A resumed run keeps the limit of its record,
+    since its sizes follow from it.
+    """
+    from perfmodel.core.units import format_binary
+    from perfmodel.measure.benchmark.presets import within_memory
+    from perfmodel.measure.memory_limit import MemoryLimit
+
+    if wanted.preset is None:
+        return wanted, None, ""
+    limit = MemoryLimit.of(device, wanted.preset.most_memory_bytes)
+    recorded = earlier.context.get("memory_limit_bytes") if earlier else None
+    if recorded:
+        limit = dataclasses.replace(limit, limit_bytes=float(recorded))
+    reduced = [(*within_memory(operators, limit), library_only) for operators, library_only in wanted.groups]
+    groups = tuple((operators, library_only) for operators, _, library_only in reduced)
+    count = sum(number for _, number, _ in reduced)
+    sentence = f"sizes reduced to stay within {format_binary(limit.limit_bytes)} of memory: {count}" if count else ""
+    return Wanted(groups, wanted.preset), limit.limit_bytes, sentence
+
+
 def planned_jobs(
     wanted: Wanted, machine: Hardware, device: Device, kernels: Sequence[str], cache: CacheState
 ) -> tuple[list[Job], list[str]]:
@@ -144,7 +168,7 @@ def planned_jobs(
 
 
 def record_context(
-    device: Device, machine: Hardware, telemetry: Telemetry, settings: BenchSettings
+    device: Device, machine: Hardware, telemetry: Telemetry, settings: BenchSettings, memory_limit_bytes: float | None
 ) -> Mapping[str, Any]:
     """Return the context of the record, with the whole specification of the machine that is compared with."""
     import tomllib
@@ -164,6 +188,7 @@ def record_context(
         seed=settings.seed,
         time_limit_s=settings.rule.time_limit_s,
         settings=settings.facts(),
+        memory_limit_bytes=memory_limit_bytes,
         spec=tomllib.loads(spec_text(machine)),
     )
 
@@ -252,13 +277,14 @@ def open_session(
     machine = compared_machine(device, on, wanted.operators, earlier)
     if wanted.preset:
         wanted = runnable(wanted, machine)
+    wanted, memory_limit_bytes, reduced = within_limit(wanted, device, earlier)
     jobs, left_out = planned_jobs(wanted, machine, device, kernels, settings.cache)
     telemetry = open_telemetry(device)
-    facts = record_context(device, machine, telemetry, settings)
+    facts = record_context(device, machine, telemetry, settings, memory_limit_bytes)
     before: Rows = ()
     if earlier:
         earlier.check_same(facts)
         jobs, before, facts = earlier.remaining(jobs), earlier.rows, earlier.continued(facts)
         status(f"resuming {resumed}: {len(before)} rows are there, {len(jobs)} are left")
-    notes = (*([warning] if warning else ()), *left_out)
+    notes = tuple(filter(None, (warning, reduced, *left_out)))
     return Session(device, machine, settings, telemetry, jobs, before, facts, notes)

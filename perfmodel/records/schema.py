@@ -137,6 +137,7 @@ class Context(msgspec.Struct, kw_only=True):
     settings : how every kernel was measured; see `perfmodel.measure.benchmark.settings`.
     spec : specification of the machine that a benchmark was compared with.
     resumed : when the run was resumed.
+    memory_limit_bytes : most memory that the run might use [B]; None for no limit.
     """
 
     perfmodel: str | None = None
@@ -148,6 +149,7 @@ class Context(msgspec.Struct, kw_only=True):
     settings: dict[str, Any] = {}
     spec: dict[str, Any] | None = None
     resumed: list[str] = []
+    memory_limit_bytes: float | None = None
 
 
 class Document(msgspec.Struct):

@@ -107,7 +107,9 @@ class CpuDevice:
         return float("inf")
 
     def release_memory(self) -> None:
-        """Do nothing: the process reuses freed memory."""
+        """Hand freed memory back to the system, where the C library can; `keep_freed_pages` keeps it until then."""
+        if self.keeps_pages:
+            ctypes.CDLL(None).malloc_trim(0)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Return whether an exception means that memory ran out: torch's CPU allocator raises a RuntimeError."""

@@ -147,8 +147,10 @@ class _Inputs:
         return self._tensors
 
     def drop(self) -> None:
-        """Free the memory of the inputs."""
-        self._op, self._tensors = None, {}
+        """Free the memory of the inputs, and hand it back."""
+        if self._op is not None:
+            self._op, self._tensors = None, {}
+            self._device.release_memory()
 
 
 def _shortage(op: Operator, kernel: Kernel, device: Device) -> str:

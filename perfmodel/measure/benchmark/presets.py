@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfmodel.errors import unknown_name
 from perfmodel.kernels.registry import benchmark_cases, operators_with_kernels
+from perfmodel.measure.benchmark.jobs import points
+from perfmodel.measure.memory_limit import QUICK_BYTES, MemoryLimit
+from perfmodel.operators import Operator
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,14 @@ class Preset:
     time_limit_s : time limit of one kernel [s].
     min_time_s : shortest time of one kernel's samples [s].
     beyond_caches : an fp32 addition of ``{beyond}`` elements moves at least this many times the last-level cache.
+    most_memory_bytes : most memory in use [B]; a quarter of the free memory is the limit in any case.
     """
 
     parts: tuple[Part, ...]
     time_limit_s: float
     min_time_s: float
     beyond_caches: float
+    most_memory_bytes: float = math.inf
 
     def tokens(self, cache_bytes: float) -> list[str]:
         """Return the words of the command line, for a device with a last-level cache of some size [B]."""
@@ -64,7 +69,7 @@ def _cases(part: Part) -> Iterator[str]:
 #: name -> kind of device -> preset
 PRESETS = {
     "quick": {
-        "cpu": Preset((Part("cpu_quick"),), 0.5, 0.02, 4),
+        "cpu": Preset((Part("cpu_quick"),), 0.5, 0.02, 4, QUICK_BYTES),
         "cuda": Preset((Part("cuda_quick"),), 0.5, 0.02, 64),
     },
     "full": {
@@ -85,6 +90,13 @@ def preset(name: str, device_kind: str) -> Preset:
     if name not in PRESETS:
         raise unknown_name("preset", name, PRESETS, place="--preset")
     return PRESETS[name][device_kind]
+
+
+def within_memory(operators: Sequence[Operator], limit: MemoryLimit) -> tuple[list[Operator], int]:
+    """Return the points of operators, reduced in size where they exceed a memory limit, and how many were reduced."""
+    wanted = [point for op in operators for point in points(op)]
+    kept = [limit.reduced(point) for point in wanted]
+    return kept, sum(before is not after for before, after in zip(wanted, kept, strict=True))
 
 
 def elements_beyond(cache_bytes: float, times: float) -> int:

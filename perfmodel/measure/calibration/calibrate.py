@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from perfmodel.core.units import format_binary
 from perfmodel.kernels.device import Device
 from perfmodel.measure.calibration.cpu_caches import CacheSize, WorkingSet, cache_levels, working_sets
 from perfmodel.measure.calibration.launch import GRAPH_CALLS, QUEUED_CALLS, call_overhead_s, empty_kernel_s
-from perfmodel.measure.calibration.memory import gpu_levels, main_memory
+from perfmodel.measure.calibration.memory import buffer_elements, gpu_levels, main_memory
 from perfmodel.measure.calibration.plan import CalibrationPlan
 from perfmodel.measure.calibration.products import product_rates, vector_rates
 from perfmodel.measure.calibration.rates import Status, rounded
 from perfmodel.measure.calibration.transfer import Transfer, transfers
 from perfmodel.measure.machine_facts import now_utc
+from perfmodel.measure.memory_limit import MemoryLimit
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,11 @@ def _one_pass(
 ) -> Figures:
     status("measuring memory bandwidth")
     memory = main_memory(device, plan)
+    device.release_memory()
     rates, left_out = product_rates(device, dtypes, plan, status)
     status("measuring the cost of a call")
     overhead = call_overhead_s(device)
+    device.release_memory()
     more = _More()
     if plan.everything:
         more = _gpu(device, dtypes, plan, status) if device.kind == "cuda" else _cpu(device, plan, status, caches)
@@ -196,10 +200,12 @@ _EVERYTHING = MappingProxyType(
 def _method(device: Device, plan: CalibrationPlan, patterns: Iterable[str]) -> str:
     """Return how it was measured, a sentence for the specification."""
     rest = (_EVERYTHING if plan.everything else _OVERHEAD)[device.kind]
+    limit = format_binary(MemoryLimit.of(device, plan.most_memory_bytes).limit_bytes)
+    buffer = format_binary(4.0 * buffer_elements(device, plan))
     return (
         f"Best of {plan.passes} x {plan.rounds} medians of {plan.samples}; {', '.join(patterns)} of float32 "
-        f"buffers beyond {plan.cache_multiple:g} x the last-level cache, all directions counted; square matrix "
-        f"products of random data; {rest}"
+        f"buffers of {buffer}, all directions counted; square matrix products of random data; {rest}; within "
+        f"{limit} of memory"
     )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from perfmodel.kernels.device import Device
 from perfmodel.measure.calibration.plan import CalibrationPlan
 from perfmodel.measure.calibration.rates import Rate, measured_rate
+from perfmodel.measure.memory_limit import MemoryLimit
 
 Floats = NDArray[np.float32]
 
@@ -26,6 +27,8 @@ _BYTES_PER_CALL = 2e8
 _SMALLEST_SET = 2.0**13
 #: largest working set, as a multiple of all caches of the last level together
 _BEYOND = 4.0
+#: sets of one size in memory at a time: the one that is read, and the freed one before it
+_COPIES = 2.0
 #: the bandwidth of a level is taken from working sets of at least the first multiple of the level before it, and at
 #: most the second share of the level: the rest holds the stack, the output and other data of the core
 _ABOVE, _WITHIN = 2.0, 0.75
@@ -59,9 +62,14 @@ class WorkingSet:
 
 
 def working_sets(device: Device, caches: Sequence[CacheSize], plan: CalibrationPlan) -> list[WorkingSet]:
-    """Return the read bandwidth by working set, from 8 KiB to four times the last level, in steps of 1.5 and 1.33."""
+    """Return the read bandwidth by working set, from 8 KiB to four times the last level, in steps of 1.5 and 1.33.
+
+    The largest sets are left out where they exceed the memory limit.
+    """
     threads = int(device.facts()["threads"])
+    limit = MemoryLimit.of(device, plan.most_memory_bytes)
     largest = _BEYOND * max(cache.per_thread(threads) for cache in caches)
+    largest = min(largest, limit.usable_bytes / _COPIES / threads)
     with ThreadPoolExecutor(threads) as pool:
         return [WorkingSet(size, _read_rate(size, threads, pool, device, plan).sustained) for size in _sizes(largest)]
 

@@ -5,6 +5,7 @@ The caches of a CPU are in `perfmodel.measure.calibration.cpu_caches`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING
 from perfmodel.kernels.device import Device
 from perfmodel.measure.calibration.plan import CalibrationPlan
 from perfmodel.measure.calibration.rates import Rate, Status, attempt, measured_rate
+from perfmodel.measure.memory_limit import MemoryLimit
 
 if TYPE_CHECKING:
     from perfmodel.kernels.torch._bandwidth import Probe
 
 #: elements of a buffer are a multiple of this: rows that are summed, blocks of the Triton kernels
 _ELEMENTS = 2**16
-#: share of the free memory that each of the three buffers may take; the rest is for the output of a sum and for others
-_SHARE_OF_FREE = 1 / 16
+#: buffers of one size that the memory limit has to hold: the three of a triad, and some for outputs and temporaries
+_BUFFERS = 3.5
 #: working sets in the L2: half of it, and a quarter, since the halves of a divided L2 keep copies for each other
 _SHARES_OF_L2 = (0.25, 0.5)
 
@@ -31,7 +33,7 @@ def main_memory(device: Device, plan: CalibrationPlan) -> dict[str, Rate]:
     """
     from perfmodel.kernels.torch._bandwidth import memory_probes
 
-    elements = _buffer_elements(device, plan)
+    elements = buffer_elements(device, plan)
     rates: dict[str, Rate] = {}
     with device.precision("fp32"):
         for pattern, make in memory_probes(device.kind, elements).items():
@@ -110,8 +112,10 @@ def _triton_memory(device: Device, plan: CalibrationPlan, elements: int) -> dict
     return rates
 
 
-def _buffer_elements(device: Device, plan: CalibrationPlan) -> int:
-    """Return the float32 elements of each buffer: beyond the caches, and within the free memory."""
+def buffer_elements(device: Device, plan: CalibrationPlan) -> int:
+    """Return the float32 elements of each buffer: beyond the caches, and within the memory limit."""
     wanted = max(plan.cache_multiple * device.cache_bytes, plan.least_buffer_bytes[device.kind])
-    rows = int(min(wanted, device.free_memory_bytes() * _SHARE_OF_FREE) / 4 / _ELEMENTS) + 1
-    return rows * _ELEMENTS
+    limit = MemoryLimit.of(device, plan.most_memory_bytes, flush=False)
+    block = 4 * _ELEMENTS
+    rows = min(math.ceil(wanted / block), int(limit.usable_bytes / _BUFFERS / block))
+    return max(1, rows) * _ELEMENTS

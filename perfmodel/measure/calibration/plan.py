@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from perfmodel.measure.memory_limit import QUICK_BYTES
 
 #: smallest buffer of main memory [B], by kind of device
 _LEAST_BUFFER_BYTES = MappingProxyType({"cpu": 2.0**26, "cuda": 2.0**30})
@@ -28,6 +31,7 @@ class CalibrationPlan:
         allows.
     least_buffer_bytes : and at least this large [B], by kind of device.
     largest_product : rows of the largest square product, by kind of device.
+    most_memory_bytes : most memory in use [B]; a quarter of the free memory is the limit in any case.
     """
 
     rounds: int
@@ -38,9 +42,10 @@ class CalibrationPlan:
     cache_multiple: float = 4.0
     least_buffer_bytes: Mapping[str, float] = field(default_factory=lambda: _LEAST_BUFFER_BYTES)
     largest_product: Mapping[str, int] = field(default_factory=lambda: _LARGEST_PRODUCT)
+    most_memory_bytes: float = math.inf
 
 
 #: before a benchmark: a few seconds
-QUICK = CalibrationPlan(rounds=2, samples=5, product_s=0.06)
+QUICK = CalibrationPlan(rounds=2, samples=5, product_s=0.06, most_memory_bytes=QUICK_BYTES)
 #: for a specification to keep: about a minute on a CPU, less on a GPU
 THOROUGH = CalibrationPlan(rounds=2, samples=7, product_s=0.15, everything=True, passes=2)

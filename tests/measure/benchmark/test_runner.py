@@ -109,7 +109,7 @@ def test_failures_are_rows_and_the_others_still_run(machine, scripted):
         ("skipped", "there is no kernel for softmax yet"),
         ("ok", ""),
     ]
-    assert device.log.count("release") == 2
+    assert device.log.count("release") >= 2, "memory is handed back after each failure"
     said = findings(rows)
     assert any("out of memory: no room" in sentence for sentence in said)
 

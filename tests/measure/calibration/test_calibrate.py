@@ -279,10 +279,15 @@ def test_slow_half_precision_of_a_cpu_does_not_bound(simple_gpu):
 class FakeGpu:
     """A fake GPU, of which only the kind and the facts are asked."""
 
-    kind, name = "cuda", "Fake GPU"
+    kind, name, cache_bytes = "cuda", "Fake GPU", 50e6
 
     def facts(self):
         return {"torch": "none"}
+
+    def free_memory_bytes(self):
+        return 80e9
+
+    def release_memory(self): ...
 
 
 def test_a_gpu_is_measured_in_all_its_parts(simple_gpu: Hardware, monkeypatch):
