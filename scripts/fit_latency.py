@@ -2,36 +2,42 @@
 
     python scripts/fit_latency.py [FAMILY ...]
 
-For each family it writes the defaults for any GPU (``hardware_specs/defaults/generic.toml``), for those of one vendor
-(``nvidia.toml``), of one vendor and kind of memory (``nvidia-hbm.toml``), of each generation (``hopper-9.0.toml``), and
-the ``[latency]`` tables of each machine that was measured. All come from the fitting half of the shapes
-(`open_tables.FITTED`); the other half judges them, in docs/accuracy.md. Families that are not named keep their tables.
+For each family: the defaults for any GPU (``hardware_specs/defaults/generic.toml``), for those of one vendor
+(``nvidia.toml``), of one vendor and kind of memory (``nvidia-hbm.toml``), of each generation (``hopper.toml``), and the
+``[latency]`` tables of each machine that was measured. All from the fitting half of the shapes (`open_tables.FITTED`);
+the other half judges, in docs/accuracy.md. Families that are not named keep their tables.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
+import dataclasses
 import datetime
+import os
 import sys
-import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import open_tables
+from numpy.typing import NDArray
 
 from perfmodel.accuracy.calibration import (
     MOST_ROWS,
+    FittedConstants,
     calibrate_family,
     dtypes,
     fit_libraries,
     intervals,
+    libraries_of,
     residuals,
     sample,
 )
-from perfmodel.accuracy.fit import Group
+from perfmodel.accuracy.fit import Floats, Group
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
@@ -56,52 +62,216 @@ HEAD = """# Constants of the latency model for {whom}.
 """
 
 Groups = Mapping[str, list[Group]]
+#: machines whose offset counts, in addition to those that were left out, as the one that is typical of the family
+PRIOR_MACHINES = 3.0
+#: fewer rows of a machine in a regime than this give no offset
+FEWEST = 10
+#: standard deviation of a library's offset in each regime where no machine was measured with two: assumed, about the
+#: middle of what products, attention and collectives show
+ASSUMED_LIBRARY = {"library": (0.35, 0.20, 0.15), "library_here": (0.15, 0.12, 0.08)}
+#: of a dtype that no machine of the vendor was measured in, and of one that only others were: assumed
+ASSUMED_DTYPE = {"dtype": (0.25, 0.25, 0.25), "dtype_here": (0.08, 0.08, 0.08)}
+#: of a vendor of which nothing was measured: assumed
+ASSUMED_VENDOR = {"vendor": (0.30, 0.30, 0.30)}
+#: families that differ in the same way between machines: their offsets together are what is typical
+ALIKE = (
+    ("gemm_fp32", "gemm_bf16", "gemm_fp8", "conv2d"),
+    ("attention_prefill", "attention_decode"),
+    ("all_reduce", "all_gather", "reduce_scatter", "alltoall"),
+    ("elementwise", "layer_norm", "softmax", "rms_norm", "rope", "embedding"),
+)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Residuals ln(measured / predicted) of one machine under constants that were fitted without it.
+
+    Attributes
+    ----------
+    machine : its name.
+    ratio, regime : of each row.
+    """
+
+    machine: str
+    ratio: Floats
+    regime: NDArray[np.intp]
+
+    def offset(self, regime: int) -> float | None:
+        """Return the median of a regime: what the machine differs by; None where rows are few."""
+        rows = self.ratio[self.regime == regime]
+        return float(np.median(rows)) if rows.size >= FEWEST else None
+
+    def within(self, regime: int) -> Floats:
+        """Return what is left of a regime's rows without the machine's offset."""
+        rows = self.ratio[self.regime == regime]
+        return rows - np.median(rows) if rows.size else rows
+
+
+def left_out(
+    family: Family, groups: Groups, start: Constants, judged: Sequence[Groups], near: FittedConstants, *, host: bool
+) -> list[LeftOut]:
+    """Return the residuals of each machine whose part was left out of the fit."""
+    found = []
+    for part in judged:
+        others = {name: rows for name, rows in groups.items() if name not in part}
+        fitted = fit_libraries(family, _sampled(others), start.values, host=host, near=near)
+        libraries = {g.conditions.library for rows in others.values() for g in rows}
+        for name, rows in part.items():
+            # What a library that nobody else measured differs by is not the machine's.
+            rows = [group for group in rows if group.conditions.library in libraries]
+            if not rows:
+                continue
+            ratio, regime = residuals(family, sample(rows, ROWS_OF_MACHINE), fitted)
+            found.append(LeftOut(name, -ratio, regime))
+    return found
+
+
+def machine_deviation(machines: Sequence[LeftOut], parts: int, typical: Sequence[float]) -> tuple[float, ...]:
+    """Return the standard deviation between machines in each regime.
+
+    s^2 = (n0 s0^2 + sum u^2) / (n0 + n) (1 + 1 / parts), with u the offset of each machine that was left out, n how
+    many there are, s0 what is ``typical`` of such families, worth n0 machines; the last factor is for the next machine:
+    the mean over the others is uncertain too.
+    """
+    made = []
+    for regime, usual in enumerate(typical):
+        offsets = [u for machine in machines if (u := machine.offset(regime)) is not None]
+        variance = (PRIOR_MACHINES * usual**2 + sum(u**2 for u in offsets)) / (PRIOR_MACHINES + len(offsets))
+        made.append(float(np.sqrt(variance * (1.0 + 1.0 / max(parts, 1)))))
+    return tuple(made)
+
+
+def typical_deviation(found: Sequence[LeftOut]) -> tuple[float, ...]:
+    """Return the root mean square of the offsets of all machines of some families, in each regime."""
+    made = []
+    for regime in range(len(REGIMES)):
+        offsets = [u for machine in found if (u := machine.offset(regime)) is not None]
+        made.append(float(np.sqrt(np.mean(np.square(offsets)))) if offsets else 0.15)
+    return tuple(made)
+
+
+def shape_intervals(
+    machines: Sequence[LeftOut], default: Mapping[str, tuple[float, float]]
+) -> dict[str, tuple[float, float]]:
+    """Return the middle 80 % of measured / predicted without the machines' offsets."""
+    ratio = [machine.within(regime) for machine in machines for regime in range(len(REGIMES))]
+    code = [np.full(rows.size, index % len(REGIMES)) for index, rows in enumerate(ratio)]
+    return intervals(-np.concatenate(ratio), np.concatenate(code), default)
+
+
+def library_deviations(
+    family: Family, groups: Groups, start: Constants, near: FittedConstants
+) -> dict[str, tuple[float, ...]]:
+    """Return what a library that was not measured differs by, and one that was measured on other machines only.
+
+    Each library is left out of the fit, and each library of each machine. Both offsets are over those of the other
+    libraries on the machine; the spread within the library that grows where it is not known adds to them.
+    """
+    machines = {name: sample(rows, ROWS_OF_MACHINE) for name, rows in groups.items()}
+    of = {name: {g.conditions.library for g in rows} for name, rows in machines.items()}
+    pairs = [(library, name) for name, libraries in of.items() if len(libraries) > 1 for library in sorted(libraries)]
+    if not pairs:
+        return dict(ASSUMED_LIBRARY)
+    known = _deviation_of(family, machines, near, pairs, unknown=False)
+    whole, here = [], []
+    for library in sorted({library for library, _ in pairs}):
+        rest = [g for rows in machines.values() for g in rows if g.conditions.library != library]
+        fitted = fit_libraries(family, rest, start.values, near=near)
+        whole += _deviation_of(family, machines, fitted, [p for p in pairs if p[0] == library], unknown=True)
+    for pair in pairs:
+        rest = [g for name, rows in machines.items() for g in rows if (g.conditions.library, name) != pair]
+        if any(g.conditions.library == pair[0] for g in rest):
+            here += _deviation_of(family, machines, fit_libraries(family, rest, start.values, near=near), [pair])
+    made = {}
+    for key, found in (("library", whole), ("library_here", here)):
+        deviation = []
+        for regime in range(len(REGIMES)):
+            offsets = [u for u, _, code in found if code == regime]
+            grown = np.mean([w for _, w, code in found if code == regime] or [0.0]) - np.mean(
+                [w for _, w, code in known if code == regime] or [0.0]
+            )
+            usual = ASSUMED_LIBRARY[key][regime]
+            square = (usual**2 + sum(u**2 for u in offsets)) / (1 + len(offsets))
+            deviation.append(float(np.sqrt(square + max(0.0, float(grown)))))
+        made[key] = tuple(deviation)
+    return made
+
+
+def _deviation_of(
+    family: Family,
+    machines: Groups,
+    fitted: FittedConstants,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    unknown: bool = False,
+) -> list[tuple[float, float, int]]:
+    """Return of each library on a machine, in each regime with enough rows: its offset over the others, its variance."""
+    found = []
+    for library, name in pairs:
+        own = [g for g in machines[name] if g.conditions.library == library]
+        others = [g for g in machines[name] if g.conditions.library != library]
+        ratio, code = residuals(family, own, fitted, unknown=unknown)
+        other, other_code = residuals(family, others, fitted)
+        for regime in range(len(REGIMES)):
+            mine, theirs = ratio[code == regime], other[other_code == regime]
+            if mine.size >= FEWEST and theirs.size >= FEWEST:
+                spread = float(np.median(np.abs(mine - np.median(mine))) * 1.4826) ** 2
+                found.append((float(np.median(mine) - np.median(theirs)), spread, regime))
+    return found
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Constants that several machines share, before their deviations between machines are known."""
+
+    table: LatencyTable
+    fitted: FittedConstants
+    machines: tuple[LeftOut, ...]
+    parts: int
 
 
 def shared(
-    family: Family, groups: Groups, start: Constants, origin: str, judged: Sequence[Groups], *, host: bool = False
-) -> LatencyTable:
-    """Return constants that several machines share, with the interval of machines that were left out.
+    family: Family, groups: Groups, start: Constants, origin: str, judged: Sequence[Groups], *,
+    host: bool = False, shrunk: bool = True, widest: bool = False, near: Shared | None = None,
+) -> Shared:  # fmt: skip
+    """Return constants that several machines share, with the residuals of machines that were left out.
 
     Parameters
     ----------
     family, groups : the rows of each machine.
     start : the constants to start from.
-    origin : source of the measurements.
-    judged : the parts that are left out one after another; if there is only one, the interval of ``start`` stays.
-    host : whether the dispatch is fitted too. It belongs to the software and the host, not to the chip, so that
-        machines of a vendor share it, and those of a generation do not.
+    origin : whose measurements.
+    judged : the parts that are left out one after another; where there is only one, the interval of ``start`` stays.
+    host : whether the dispatch is fitted too: it is the software's and the host's, not the chip's, so that machines
+        of one generation do not share it, and those of a vendor do.
+    shrunk : whether the constants of n machines are drawn to those of ``start`` by 1 / (n + 1): few machines do not
+        tell what they share from what they have each.
+    widest : whether the deviations of libraries, dtypes and vendors are estimated.
     """
-    spread = start.intervals
-    if len(judged) > 1:
-        spread = left_out_intervals(family, groups, start, judged, host=host)
-    fitted = fit_libraries(family, _sampled(groups), start.values, host=host)
+    fitted = fit_libraries(family, _sampled(groups), start.values, host=host, near=near.fitted if near else None)
+    machines = left_out(family, groups, start, judged, fitted, host=host) if len(judged) > 1 else []
     rows = sum(map(len, _sampled(groups)))
-    return LatencyTable(
-        constants={name: value for name, value in fitted.common().items() if name in fitted.shared.certainty},
-        libraries=fitted.own(),
-        intervals=spread,
+    weight = len(groups) / (len(groups) + 1.0) if shrunk else 1.0
+
+    def drawn(values: Values) -> dict[str, float]:
+        return {n: float(v**weight * start.values[n] ** (1.0 - weight)) for n, v in values.items()}
+
+    deviations = {}
+    if widest and near:
+        deviations = dict(near.table.deviations)
+    elif widest:
+        deviations = {**library_deviations(family, groups, start, fitted), **ASSUMED_DTYPE, **ASSUMED_VENDOR}
+    table = LatencyTable(
+        constants=drawn({n: v for n, v in fitted.common().items() if n in fitted.shared.certainty}),
+        libraries={library: drawn(values) for library, values in fitted.own().items()},
+        intervals=shape_intervals(machines, start.intervals) if machines else start.intervals,
+        deviations=deviations,
+        known_libraries=libraries_of(_sampled(groups)),
         dtypes=dtypes(family, _sampled(groups)),
         source=f"fitted on {origin}, {rows} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
     )
-
-
-def left_out_intervals(
-    family: Family, groups: Groups, start: Constants, judged: Sequence[Groups], *, host: bool
-) -> Mapping[str, tuple[float, float]]:
-    """Return the quantiles of measured / predicted of machines whose part was left out of the fit."""
-    ratios, regimes = [], []
-    for part in judged:
-        others = {name: rows for name, rows in groups.items() if name not in part}
-        fitted = fit_libraries(family, _sampled(others), start.values, host=host)
-        # Each part counts the same, however many machines it has.
-        rows = sample([group for of_machine in part.values() for group in of_machine], ROWS_OF_MACHINE)
-        ratio, regime = residuals(family, rows, fitted)
-        # The mean over the other parts is itself uncertain: of n parts, the next one is off by sqrt(1 + 1 / n) as much.
-        ratios.append(ratio * np.sqrt(1.0 + 1.0 / len(judged)))
-        regimes.append(regime)
-    return intervals(np.concatenate(ratios), np.concatenate(regimes), start.intervals)
+    return Shared(table, fitted, tuple(machines), len(judged))
 
 
 def _sampled(groups: Groups) -> list[Group]:
@@ -109,7 +279,7 @@ def _sampled(groups: Groups) -> list[Group]:
 
 
 def typical(family: Family) -> Constants:
-    """Return the constants of a family before any fit."""
+    """Return what is known of a family before any fit."""
     values = {constant.name: constant.default for constant in family.all_constants}
     return Constants(values, dict.fromkeys(REGIMES, WIDEST), "never seen", "")
 
@@ -119,42 +289,80 @@ def under(table: LatencyTable, base: Constants) -> Constants:
     return Constants({**base.values, **table.without_library}, {**base.intervals, **table.intervals}, "", table.source)
 
 
+@dataclass(frozen=True)
+class FittedFamily:
+    """A family's tables by file, from the widest to the narrowest: shared ones, and those of each machine."""
+
+    shared: dict[str, Shared]
+    machines: dict[str, LatencyTable]
+
+    def tables(self, typical: Sequence[float]) -> dict[str, LatencyTable]:
+        """Return all tables, with the deviations between machines; ``typical`` is that of such families."""
+        made = {}
+        usual = tuple(typical)
+        for name, found in self.shared.items():
+            table = found.table
+            if found.machines:
+                deviation = machine_deviation(found.machines, found.parts, usual)
+                usual = deviation if name == "generic" else usual
+                table = dataclasses.replace(table, deviations={"machine": deviation, **table.deviations})
+            made[name] = table
+        return {**made, **self.machines}
+
+
 def fit_family(
-    family: Family, groups: Groups, origin: str, machines: Mapping[str, Hardware]
-) -> dict[str, LatencyTable]:
-    """Return a family's tables by file: the defaults from the widest to the narrowest, then each machine's."""
+    family: Family, groups: Groups, origin: str, machines: Mapping[str, Hardware], near: FittedFamily | None = None
+) -> FittedFamily:
+    """Return a family's tables; with ``near``, fitted to nearly the same rows, without those of the machines."""
+    known = near.shared if near else {}
     generations = _parted(groups, machines, generation)
-    tables = {"generic": shared(family, groups, typical(family), origin, list(generations.values()), host=True)}
+    first = typical(family)
+    tables = {
+        "generic": shared(
+            family,
+            groups,
+            first,
+            origin,
+            list(generations.values()),
+            host=True,
+            shrunk=False,
+            widest=True,
+            near=known.get("generic"),
+        )
+    }
     # From the widest to the narrowest, each from the one around it.
-    around = {name: under(tables["generic"], typical(family)) for name in groups}
+    around = {name: under(tables["generic"].table, first) for name in groups}
     for level in (vendor, product_line, generation):
         for name, members in _parted(groups, machines, level).items():
             by = generation if level is not generation else lambda machine: machine.name
             parts = list(_parted(members, machines, by).values())
             base = around[next(iter(members))]
-            tables[name] = shared(family, members, base, origin, parts, host=level is vendor)
-            around |= dict.fromkeys(members, under(tables[name], base))
-    for name, rows in groups.items():
+            tables[name] = shared(family, members, base, origin, parts, host=level is vendor, near=known.get(name))
+            around |= dict.fromkeys(members, under(tables[name].table, base))
+    made = {}
+    for name, rows in groups.items() if near is None else ():
         source = f"fitted on {origin}, {min(sum(map(len, rows)), MOST_ROWS)} rows"
-        calibrated = calibrate_family(family, rows, around[name], source, datetime.date.today().isoformat())
-        tables[name] = calibrated.table
-        error = 100 * np.abs(np.expm1(calibrated.log_ratio)).mean()
-        print(f"  {name}: {error:.1f} % on rows not fitted; kept: {', '.join(calibrated.fit.unidentified) or 'none'}")
-    return tables
+        found = calibrate_family(family, rows, around[name], source, datetime.date.today().isoformat())
+        made[name] = found.table
+        error = 100 * np.abs(np.expm1(found.log_ratio)).mean()
+        kept = ", ".join(found.fit.unidentified) or "none"
+        print(f"  {family.name} {name}: {error:.1f} % on rows not fitted; kept: {kept}", flush=True)
+    return FittedFamily(tables, made)
 
 
 def roofline_table(calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardware]) -> LatencyTable:
     """Return the interval of the sustained roofline, which has no constants, from products timed on the device."""
     ratios, regimes = [], []
     for call in calls:
-        if call.op.op == "gemm" and call.timing != "event":
+        if call.op.op == "gemm" and not call.timing.includes_host:
             machine = machines[call.hardware]
-            terms = roofline.formula(call.op, Machine.of(machine, resolve_peak(call.op, machine)), {}, call.conditions)
+            family, _ = roofline.family(call.op, machine, resolve_peak(call.op, machine), call.op.work())
+            terms = family.terms(call.op, Machine.of(machine, None), {}, call.conditions)
             ratios.append(np.log(terms.time_s / call.time_s))
             regimes.append(regime_code(terms.adds, terms.time_s))
-    spread = intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))
+    found = intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))
     source = f"measured over predicted of {sum(map(len, ratios))} products, {open_tables.ORIGINS['aic']}"
-    return LatencyTable({}, intervals=spread, source=source, date=datetime.date.today().isoformat())
+    return LatencyTable({}, intervals=found, source=source, date=datetime.date.today().isoformat())
 
 
 def _parted(
@@ -173,7 +381,7 @@ def files() -> dict[str, Path]:
 
 
 def replace_tables(path: Path, head: str, made: Mapping[str, LatencySpec], dropped: Collection[str] = ()) -> None:
-    """Write some tables into a file, replacing those of the same families; ``head`` is the text before them."""
+    """Write some tables into a file in the place of those of the same families; ``head`` is what stands before them."""
     document = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     before = msgspec.convert(document.get("latency", {}), dict[str, LatencySpec])
     specs = {**{name: spec for name, spec in before.items() if name not in dropped}, **made}
@@ -182,12 +390,19 @@ def replace_tables(path: Path, head: str, made: Mapping[str, LatencySpec], dropp
 
 
 def head_of(name: str, path: Path) -> str:
-    """Return the text before the tables of a file."""
+    """Return what stands before the tables of a file."""
     if path.parent.name != "defaults":
         text = path.read_text(encoding="utf-8").split(MARK)[0].rstrip()
         return f"{text}\n\n{MARK}"
-    whom = "GPUs of which no relative was measured" if name == "generic" else f"{name} GPUs that nobody measured"
+    whom = "GPUs like none that was measured" if name == "generic" else f"{name} GPUs that nobody measured"
     return HEAD.format(whom=whom)
+
+
+def _fit(name: str) -> FittedFamily:
+    """Fit one family in a process of its own."""
+    opened = open_tables.load()
+    data, families, origins = open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)
+    return fit_family(families[name], data[name], origins[name], opened.machines)
 
 
 def main(chosen: Sequence[str]) -> None:
@@ -199,21 +414,23 @@ def main(chosen: Sequence[str]) -> None:
             replace_tables(path, head_of(name, path), {}, chosen)
     opened = open_tables.load()
     fitted = open_tables.half(opened.calls, fitted=True)
-    data, families, origins = open_tables.by_family(fitted, opened.machines)
+    data, _, _ = open_tables.by_family(fitted, opened.machines)
     if "roofline" in chosen:
         path = shipped_folder() / "defaults" / "generic.toml"
         made = latency_specs({"roofline": roofline_table(fitted, opened.machines)})
         replace_tables(path, head_of("generic", path), made)
-    for name in chosen:
-        if name not in data:
-            continue
-        began = time.perf_counter()
-        print(name, flush=True)
-        for key, table in fit_family(families[name], data[name], origins[name], opened.machines).items():
+    names = [name for name in chosen if name in data]
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+        found = dict(zip(names, pool.map(_fit, names), strict=True))
+    for name, made in found.items():
+        alike = next((group for group in ALIKE if name in group), (name,))
+        typical_of = typical_deviation(
+            [m for other in alike if other in found for m in found[other].shared["generic"].machines]
+        )
+        for key, table in made.tables(typical_of).items():
             folder = shipped_folder() if key in opened.machines else shipped_folder() / "defaults"
             path = folder / f"{key}.toml"
             replace_tables(path, head_of(key, path), latency_specs({name: table}))
-        print(f"  {time.perf_counter() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,12 @@ TABLES = (
     *("neusight_elementwise_fp32", "neusight_gemm_fp32", "neusight_layer_norm_fp32", "neusight_softmax_fp32"),
 )
 #: whose measurements a table holds, by the start of its name
-ORIGINS = {"neusight": "NeuSight @ 6945927d9afc", "aic": "aiconfigurator @ 095f58a51c4c"}
+ORIGINS = {
+    "neusight": "NeuSight @ 6945927d9afc",
+    "aic": "aiconfigurator @ 095f58a51c4c",
+    "vidur": "Vidur @ 7d47513363ec",
+    "llmservingsim": "LLMServingSim @ 5daddb21a545",
+}
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,10 @@ EXCLUSIONS = (
             call.implementation == "trtllm_custom_allreduce-1.2.0rc5"
             or (call.hardware == "l40s" and call.implementation.startswith("trtllm_custom_allreduce"))
         ),
+    ),
+    Exclusion(
+        "below 15 us in a table without rows below 10 us: of the short calls it has the slow ones only",
+        lambda call: call.implementation.startswith("vidur") & (call.time_s < 15e-6),
     ),
     Exclusion(
         "gelu from a faster host (31 us of dispatch, where every other kind has 45)",

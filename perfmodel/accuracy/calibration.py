@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,6 +72,14 @@ class FittedConstants:
         """Return the constants that hold for a library."""
         return (self.libraries.get(library) or self.shared).values
 
+    def of_unknown(self) -> Values:
+        """Return the constants for a library without rows: the geometric mean of those of the others."""
+        logarithms: dict[str, list[float]] = defaultdict(list)
+        for values in self.own().values():
+            for name, value in values.items():
+                logarithms[name].append(math.log(value))
+        return {**self.shared.values, **{name: math.exp(sum(logs) / len(logs)) for name, logs in logarithms.items()}}
+
     def common(self) -> dict[str, float]:
         """Return the shared constants, without those that every library has; other libraries get their mean."""
         own = self.own().values()
@@ -111,7 +120,7 @@ def family_groups(
         hardware = machines[call.hardware]
         machine = Machine.of(hardware, resolve_peak(call.op, hardware) if np.any(call.op.flop()) else None)
         group = Group(call.op, machine, call.conditions, call.time_s)
-        for mask, family in families_of(call.op, machine, hardware.kind):
+        for mask, family in families_of(call.op, machine, hardware.kind, call.conditions.library):
             part = group if mask is True else group.take(np.broadcast_to(mask, call.time_s.shape))
             if family.name != "roofline":
                 by_family.setdefault(family.name, (family, []))[1].append(part)
@@ -129,11 +138,12 @@ def calibrate_family(
     """
     groups = sample(groups, MOST_ROWS)
     fitted = fit_libraries(family, groups, start.values)
-    ratio, regime = _cross_validated(family, groups, start.values)
+    ratio, regime = _cross_validated(family, groups, start.values, fitted)
     table = LatencyTable(
         constants={name: value for name, value in fitted.common().items() if name in own or fitted.in_table(name)},
         libraries=fitted.own(),
         intervals=intervals(ratio, regime, start.intervals),
+        known_libraries=libraries_of(groups),
         dtypes=dtypes(family, groups),
         source=source,
         date=date,
@@ -206,6 +216,11 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
     return MachineCalibration(hardware, tuple(calibrations), unused)
 
 
+def libraries_of(groups: Sequence[Group]) -> tuple[str, ...]:
+    """Return the libraries of some rows, each once."""
+    return tuple(sorted({group.conditions.library for group in groups} - {""}))
+
+
 def dtypes(family: Family, groups: Sequence[Group]) -> tuple[str, ...]:
     """Return the dtypes of some rows, each once; none for a family whose constants hold for all dtypes."""
     if not family.by_dtype:
@@ -213,7 +228,9 @@ def dtypes(family: Family, groups: Sequence[Group]) -> tuple[str, ...]:
     return tuple(sorted({group.op.dtype for group in groups}))
 
 
-def fit_libraries(family: Family, groups: Sequence[Group], start: Values, *, host: bool = True) -> FittedConstants:
+def fit_libraries(
+    family: Family, groups: Sequence[Group], start: Values, *, host: bool = True, near: FittedConstants | None = None
+) -> FittedConstants:
     """Fit the shared constants to all rows, then those of each library to its rows, starting from the shared ones.
 
     A single library has no constants of its own: they are the shared ones.
@@ -222,9 +239,10 @@ def fit_libraries(family: Family, groups: Sequence[Group], start: Values, *, hos
     ----------
     family, groups, start : as in `perfmodel.accuracy.fit.fit`.
     host : whether the constants of the dispatch are fitted too.
+    near : a fit to nearly the same rows, from which the search starts.
     """
     kernel = [constant.name for constant in family.all_constants if constant not in HOST_CONSTANTS]
-    shared = fit(family, groups, start, None if host else kernel)
+    shared = fit(family, groups, start, None if host else kernel, near=near.shared if near else None)
     by_library: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         by_library[group.conditions.library].append(group)
@@ -235,32 +253,40 @@ def fit_libraries(family: Family, groups: Sequence[Group], start: Values, *, hos
     return FittedConstants(
         shared,
         {
-            library: fit(family, rows, shared.values, free)
+            library: fit(family, rows, shared.values, free, near=near.libraries.get(library) if near else None)
             for library, rows in sorted(by_library.items())
             if sum(map(len, rows)) >= FEWEST_ROWS
         },
     )
 
 
-def residuals(family: Family, groups: Sequence[Group], fitted: FittedConstants) -> tuple[Floats, NDArray[np.intp]]:
-    """Return ln(predicted / measured) of all rows, and the regime of each."""
+def residuals(
+    family: Family, groups: Sequence[Group], fitted: FittedConstants, *, unknown: bool = False
+) -> tuple[Floats, NDArray[np.intp]]:
+    """Return ln(predicted / measured) of all rows, and the regime of each.
+
+    ``unknown`` takes the constants for a library without rows, in place of those of each library.
+    """
     ratios, regimes = [], []
     for group in groups:
-        terms = family.timed_terms(group.op, group.machine, fitted.values(group.conditions.library), group.conditions)
+        values = fitted.of_unknown() if unknown else fitted.values(group.conditions.library)
+        terms = family.timed_terms(group.op, group.machine, values, group.conditions)
         time = np.broadcast_to(terms.time_s, group.time_s.shape)
         ratios.append(np.log(time / group.time_s))
         regimes.append(np.broadcast_to(regime_code(terms.adds, time), time.shape))
     return np.concatenate(ratios), np.concatenate(regimes)
 
 
-def _cross_validated(family: Family, groups: Sequence[Group], start: Values) -> tuple[Floats, NDArray[np.intp]]:
+def _cross_validated(
+    family: Family, groups: Sequence[Group], start: Values, near: FittedConstants
+) -> tuple[Floats, NDArray[np.intp]]:
     """Return the residuals and regimes of rows with constants fitted on the other parts of the shapes."""
     results = []
     for part in range(FOLDS):
         fitted = list(_part(groups, part, inside=False))
         held_out = list(_part(groups, part, inside=True))
         if fitted and held_out:
-            results.append(residuals(family, held_out, fit_libraries(family, fitted, start)))
+            results.append(residuals(family, held_out, fit_libraries(family, fitted, start, near=near)))
     ratios, regimes = zip(*results, strict=True)
     return np.concatenate(ratios), np.concatenate(regimes)
 

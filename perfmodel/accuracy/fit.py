@@ -30,6 +30,10 @@ Floats = NDArray[np.float64]
 UNIDENTIFIED = 0.7
 #: a constant that the rows have moved by more than this share of its spread counts as identified, however uncertain
 FAR = 0.5
+#: the last step of a fit changes no constant by more than this share, far less than rows determine any of them
+CONVERGED = 1e-3
+#: Gauss-Newton steps that suffice from a fit to nearly the same rows
+NEAR_STEPS = 6
 #: least scale of the residuals: shapes that a closed form cannot distinguish differ by this much
 NOISE = 0.03
 #: rows of one machine are not independent (one clock, one library), so more rows than this add no weight
@@ -103,6 +107,7 @@ def fit(
     start: Values | None = None,
     free: Sequence[str] | None = None,
     steps: int = 30,
+    near: Fit | None = None,
 ) -> Fit:
     """Return the constants of a family that fit the rows best.
 
@@ -113,6 +118,8 @@ def fit(
     start : the prior, where the fit starts too; None for the defaults of the constants.
     free : names of the constants to fit; None for all.
     steps : most Gauss-Newton steps.
+    near : a fit to nearly the same rows, as all but one machine's. The search starts there, leaves the constants alone
+        that those rows did not identify, and needs few steps.
     """
     constants = family.all_constants
     if not any(group.conditions.timing.includes_host for group in groups):
@@ -124,6 +131,10 @@ def fit(
     guess: Mapping[str, float] = base
     typical = {c.name: c.default for c in family.all_constants}
     starts: list[Mapping[str, float]] = [base] if typical == base else [base, typical]
+    if near is not None:
+        unidentified = [c.name for c in chosen if c.name in near.unidentified]
+        starts = [{**base, **near.values}]
+        steps = min(steps, NEAR_STEPS)
     while True:
         problem = _Problem(family, tuple(groups), base, [c for c in chosen if c.name not in unidentified])
         if not problem.free:
@@ -136,6 +147,8 @@ def fit(
         certainty |= dict(zip((c.name for c in problem.free), problem.certainty(point, scale).tolist(), strict=True))
         guess = problem.values(point)
         starts = [guess]
+        if near is not None:
+            break
         # rows may determine two constants together but neither alone: fixing one of them may identify the other
         vague = problem.vaguest(point, certainty)
         if vague is None:
@@ -248,6 +261,6 @@ def _minimise(problem: _Problem, point: Floats, steps: int) -> tuple[Floats, flo
         change = float(np.max(np.abs(tried - point)))
         point, residuals, damping = tried, new, damping / 4.0
         scale = _scale(residuals)
-        if change < 1e-4:
+        if change < CONVERGED:
             break
     return point, scale

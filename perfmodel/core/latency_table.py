@@ -10,6 +10,11 @@ from dataclasses import dataclass, field
 #: how long an operator runs, for the stated interval: its launch outweighs its work; below 0.1 ms; above
 REGIMES = ("launch", "mid", "large")
 
+#: sources of error beside the shape: a machine that was not measured; a library that was measured nowhere ("library") or
+#: on other machines only ("library_here"); a dtype of which no row of the vendor was fitted ("dtype") or rows of other
+#: machines only ("dtype_here"); a vendor without any measured machine
+DEVIATIONS = ("machine", "library", "library_here", "dtype", "dtype_here", "vendor")
+
 _SAME_SPEED = {"fp16": "bf16", "bf16": "fp16"}
 
 
@@ -21,7 +26,11 @@ class LatencyTable:
     ----------
     constants : name -> value in SI units.
     libraries : library -> its own values of some constants.
-    intervals : regime -> the 10 % and 90 % quantiles of measured / predicted on rows that were not fitted.
+    intervals : regime -> the 10 % and 90 % quantiles of measured / predicted on rows that were not fitted, each machine
+        about its own median: what shapes differ by.
+    deviations : another source of error -> standard deviation of ln(measured / predicted) in each regime, see
+        `DEVIATIONS`.
+    known_libraries : libraries of the rows that the constants were fitted on.
     dtypes : dtypes of the rows that they were fitted on; empty where that is unknown.
     source, date : what the constants were fitted on, and when.
     """
@@ -29,6 +38,8 @@ class LatencyTable:
     constants: Mapping[str, float]
     libraries: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    deviations: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    known_libraries: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     source: str = ""
     date: str = ""

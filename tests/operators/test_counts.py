@@ -64,6 +64,8 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     ("embedding", {"tokens": 300, "vocab": 100, "dim": 5}, 0, 2400 + 2000, 6000),
     # 300 tokens that are only 7 different ones
     ("embedding", {"tokens": 300, "vocab": 100, "dim": 5, "unique": 7}, 0, 2400 + 140, 6000),
+    # q and k of 4 + 2 heads of 8: 96 elements read and written, cos and sin of 8 a token, positions of 8 B
+    ("rope", {"tokens": 2, "dim": 48, "head_dim": 8, "dtype": "bf16"}, 288, 192 + 32 + 16, 192),
     ("transpose", {"rows": 3, "cols": 5, "batch": 2}, 0, 120, 120),
     ("memcpy", {"bytes": 100, "direction": "h2d"}, 0, 0, 100),
     ("memcpy", {"bytes": 100, "direction": "d2h"}, 0, 100, 0),

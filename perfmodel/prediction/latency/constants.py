@@ -1,14 +1,22 @@
-"""Which constants hold for a family on a machine, and how well they know it.
+"""Which constants hold for a family on a machine, and how sure they are.
 
 They come from the first of these that has a table of the family: the machine's specification ("calibrated"), the
 defaults of its generation ("same generation"), those of its product line, of its vendor, of any GPU ("never seen").
-The interval comes from the same table: it holds the residuals of rows that the constants were not fitted on.
+
+The error of a prediction is taken as a sum of random effects,
+
+    ln(measured / predicted) = shape + machine + library + dtype + vendor,
+
+of which those vanish that the constants have seen. The table states the 10 % and 90 % quantiles of the first, and the
+standard deviation s of the others (`perfmodel.core.latency_table.DEVIATIONS`). The half widths of the 80 % interval add
+in quadrature, below and above: low = exp(-sqrt(ln(low_shape)^2 + z^2 sum s^2)), with z = 1.2816.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
@@ -20,23 +28,39 @@ from perfmodel.prediction.latency.tables import default_tables
 
 #: the interval where no table states one: a factor of two, the usual error of the sustained roofline
 WIDEST = (0.5, 2.0)
+#: half of an 80 % interval over the standard deviation, of a normal distribution
+Z80 = 1.2816
 
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants that hold for one family, machine and library, and where they come from."""
+    """The constants that hold for one family, machine and library, where they come from, and how sure they are.
+
+    Attributes
+    ----------
+    values : name -> value in SI units.
+    intervals : regime -> low and high end of the 80 % interval of measured / predicted.
+    calibration : how well the constants know the machine.
+    source : where they come from, for people.
+    variances : source of error -> variance of ln(measured / predicted) in each regime: "shape", and those of
+        `perfmodel.core.latency_table.DEVIATIONS` that apply here.
+    """
 
     values: Values
     intervals: Mapping[str, tuple[float, float]]
     calibration: Calibration
     source: str
+    variances: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+#: a table, and how well its constants know the machine
+Found = tuple[Calibration, LatencyTable]
 
 
 def constants(family: Family, hardware: Hardware, library: str = "", dtype: str = "") -> Constants:
     """Return the constants of a family on a machine, those of a library where it has its own.
 
-    If no row of ``dtype`` was fitted, the constants are still the best guess, with the interval of a machine that was
-    never seen.
+    A library, dtype or vendor that the constants have not seen adds its variance to the interval.
     """
     return _constants(hardware, family, library, dtype)
 
@@ -50,35 +74,126 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         (Calibration.NEVER_SEEN, default_tables(vendor(hardware))),
         (Calibration.NEVER_SEEN, default_tables("generic")),
     )
-    tables = [(state, by_family[family.name]) for state, by_family in sources if family.name in by_family]
+    found = [(state, by_family[family.name]) for state, by_family in sources if family.name in by_family]
     measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
+    own_vendor = any(family.name in by_family for _, by_family in sources[:-1])
+    return combined(family, found, library, dtype, measured, own_vendor=own_vendor)
+
+
+def combined(
+    family: Family,
+    found: Sequence[Found],
+    library: str = "",
+    dtype: str = "",
+    measured: Mapping[str, float] = MappingProxyType({}),
+    *,
+    own_vendor: bool = True,
+) -> Constants:
+    """Return the constants that some tables give.
+
+    Parameters
+    ----------
+    family : the family.
+    found : its tables, the nearest to the machine first.
+    library, dtype : whose kernels run, and on which numbers; "" for any.
+    measured : constants that the machine's own sustained bandwidth determines.
+    own_vendor : whether one of the tables is of the machine's vendor.
+    """
     values = {constant.name: constant.default for constant in family.all_constants}
-    intervals: dict[str, tuple[float, float]] = dict.fromkeys(REGIMES, WIDEST)
-    for _, table in reversed(tables):
-        values.update(table.without_library)
-        values.update(table.libraries.get(library, {}))
-        intervals.update(table.intervals)
+    shape: dict[str, tuple[float, float]] = dict.fromkeys(REGIMES, WIDEST)
+    tables = [table for _, table in found]
+    for place in reversed(range(len(tables))):
+        values.update(tables[place].without_library)
+        values.update(_carried(family, tables, place, library))
+        values.update(tables[place].libraries.get(library, {}))
+        shape.update(tables[place].intervals)
     values.update(measured)
     fixed = MappingProxyType(values)
-    if not tables:
-        return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values")
-    state, table = tables[0]
-    if dtype and not table.covers(dtype):
-        widest = {regime: widest_interval(*(t.intervals.get(regime, WIDEST) for _, t in tables)) for regime in REGIMES}
-        return Constants(fixed, widest, Calibration.NEVER_SEEN, f"{_source(table)}; no row in {dtype}")
-    own = "; bandwidth of this machine's [sustained]" if measured else ""
-    source = _source(table) + own + _of_library(library, [table for _, table in tables])
-    return Constants(fixed, intervals, state, source)
+    if not found:
+        return Constants(fixed, shape, Calibration.NEVER_SEEN, "typical values")
+    state = found[0][0]
+    effects = _effects(tables, state, library, dtype if family.by_dtype else "", own_vendor)
+    unseen_dtype = not effects.keys().isdisjoint(("dtype", "dtype_here"))
+    source = _source(tables[0]) + ("; bandwidth of this machine's [sustained]" if measured else "")
+    source += _of_library(library, tables) + (f"; no row in {dtype}" if "dtype" in effects else "")
+    intervals, variances = _with_effects(shape, effects)
+    return Constants(fixed, intervals, Calibration.NEVER_SEEN if unseen_dtype else state, source, variances)
+
+
+def _carried(family: Family, tables: Sequence[LatencyTable], place: int, library: str) -> dict[str, float]:
+    """Return the constants of a library that a table lacks, from what a wider table says about the library.
+
+    The ratio of the library's constant to those of the libraries that both tables have carries over, to the power
+    s^2 / (s^2 + s_here^2), with the deviation s of a library and what is left of it on another machine, s_here.
+    """
+    table = tables[place]
+    if not library or library in table.known_libraries:
+        return {}
+    wider = next((other for other in tables[place + 1 :] if library in other.libraries), None)
+    whole, here = _deviation(tables, "library"), _deviation(tables, "library_here")
+    if wider is None or whole is None or here is None:
+        return {}
+    weight = sum(s**2 for s in whole) / sum(s**2 for s in (*whole, *here))
+    limits = {constant.name: constant for constant in family.all_constants}
+    carried = {}
+    for name, value in wider.libraries[library].items():
+        others = [own[name] for key, own in wider.libraries.items() if key in table.known_libraries and name in own]
+        if others and name in table.without_library:
+            ratio = value / math.exp(sum(map(math.log, others)) / len(others))
+            estimate = table.without_library[name] * ratio**weight
+            carried[name] = min(limits[name].high, max(limits[name].low, estimate))
+    return carried
+
+
+def _effects(
+    tables: Sequence[LatencyTable], state: Calibration, library: str, dtype: str, own_vendor: bool
+) -> dict[str, tuple[float, ...]]:
+    """Return the deviations that apply: of what the constants of the nearest table have not seen."""
+    nearest = tables[0]
+    names = [] if state == Calibration.CALIBRATED else ["machine"]
+    if library:
+        if library not in nearest.known_libraries:
+            names.append("library_here" if any(library in table.known_libraries for table in tables) else "library")
+    elif len(nearest.known_libraries) > 1:  # any of them may run: they differ by as much as one that nobody measured
+        names.append("library")
+    if dtype and not nearest.covers(dtype):
+        names.append("dtype_here" if any(table.covers(dtype) for table in tables[:-1]) else "dtype")
+    if not own_vendor:
+        names.append("vendor")
+    return {name: deviation for name in names if (deviation := _deviation(tables, name)) is not None}
+
+
+def _deviation(tables: Sequence[LatencyTable], name: str) -> tuple[float, ...] | None:
+    """Return a deviation as the nearest table that has it states it."""
+    return next((table.deviations[name] for table in tables if name in table.deviations), None)
+
+
+def _with_effects(
+    shape: Mapping[str, tuple[float, float]], effects: Mapping[str, tuple[float, ...]]
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, ...]]]:
+    """Return the intervals with all effects, and the variance of each source of error."""
+    intervals, of_shape = {}, []
+    for index, regime in enumerate(REGIMES):
+        low, high = (math.log(end) for end in shape[regime])
+        others = sum(deviation[index] ** 2 for deviation in effects.values()) * Z80**2
+        intervals[regime] = (math.exp(-math.sqrt(low**2 + others)), math.exp(math.sqrt(high**2 + others)))
+        of_shape.append(((high - low) / (2.0 * Z80)) ** 2)
+    return intervals, {"shape": tuple(of_shape), **{n: tuple(s**2 for s in d) for n, d in effects.items()}}
 
 
 def _of_library(library: str, tables: Sequence[LatencyTable]) -> str:
-    """Say whether the chosen library has constants of its own."""
-    known = sorted({name for table in tables for name in table.libraries})
+    """Say whether the chosen library was measured."""
+    known = known_libraries(tables)
     if not library:
         return ""
     if library in known:
         return f", those of {library}"
     return f", none of {library}'s own" + (f" (known: {', '.join(known)})" if known else "")
+
+
+def known_libraries(tables: Sequence[LatencyTable]) -> list[str]:
+    """Return the libraries that some tables were fitted on, in alphabetical order."""
+    return sorted({name for table in tables for name in table.known_libraries})
 
 
 def widest_interval(*intervals: tuple[float, float]) -> tuple[float, float]:

@@ -36,7 +36,10 @@ CONSTANTS = (
     Constant("fused", "", 0.7, 0.1, 1.0, 0.25, "share of the peak that the fused Winograd kernel reaches"),
     Constant("eta", "", 0.8, 0.3, 1.0, 0.1, "share of the datasheet bandwidth"),
     Constant("launch", "s", 2.7e-6, 0.5e-6, 60e-6, 0.3, "start and drain of one kernel", True),
+    Constant("energy", "J/FLOP", 3e-12, 1e-13, 1e-10, 0.15, "energy of an fp32 FLOP at the lowest voltage, in TSMC 4N"),
 )
+#: energy of a FLOP on a tensor engine over that of fp32: that of GEMMs, 0.58 pJ over 3 pJ
+TENSOR_ENERGY = 0.2
 
 #: resources overlap as in the matrix products
 POWER = gemm.POWER
@@ -104,7 +107,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 def _product_values(machine: Machine, c: Values) -> dict[str, float]:
     """Return the constants of the matrix products: those of a GEMM, but without the split of the sum."""
     defaults = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
-    return {**defaults, "math": c["math"], "eta": c["eta"], "launch": c["launch"], "linear": 1.0, "split": 1.0}
+    own = {"math": c["math"], "eta": c["eta"], "launch": c["launch"], "linear": 1.0, "split": 1.0}
+    return {**defaults, **own, "energy": c["energy"] * (1.0 if gemm.is_fp32(machine) else TENSOR_ENERGY)}
 
 
 def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, values: Values, conditions: Conditions) -> Terms:

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START, STREAM_TERMS, beside_math, stream_times
+from perfmodel.prediction.latency.streams import (
+    ETA,
+    FEED,
+    FILL,
+    ISSUE,
+    START,
+    STREAM_TERMS,
+    beside_math,
+    issue_s,
+    stream_times,
+)
 from perfmodel.prediction.latency.terms import Terms
 
 SERVES = {"elementwise": ("elementwise",)}
 
 CONSTANTS = (
-    *(ETA, START, FEED, FILL),
+    # What "warm" means is the library's: its own buffers again, or the output of the kernel before.
+    *(replace(constant, library=True) for constant in (ETA, START, FILL)),
+    *(FEED, ISSUE),
     Constant("write", "", 1.0, 0.5, 2.0, 0.12, "cost of a written byte, in read bytes"),
     Constant("pow", "", 60.0, 5.0, 2000.0, 0.6, "cycles of one fp32 lane for one pow"),
     Constant("wrapped", "", 1.17, 1.0, 2.0, 0.05, "dispatch through a layer or with a scalar, over a plain call's"),
 )
+#: kinds for which serving libraries have kernels of their own, limited by the instructions that they issue
+SERVING = ("silu_mul",)
 #: kinds that frameworks call through a layer or a function of their own, in front of the operator
 LAYERS = ("relu", "gelu", "silu")
 
@@ -40,6 +55,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     # A fused multiply-add is 2 FLOP in one cycle of a lane.
     lanes = machine.vector_flop_per_s / 2.0 / machine.packed
     math = op.flop() * (c["pow"] if op.kind == "pow" else 1.0) / lanes
+    if op.kind in SERVING:
+        math = maximum(math, issue_s(op.numel, machine, c))
     traffic = work.bytes_read + c["write"] * work.bytes_written
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
 

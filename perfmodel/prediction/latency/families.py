@@ -121,7 +121,7 @@ def families_serving(op: str) -> tuple[Family, ...]:
     return tuple(family(name) for name in names)
 
 
-def families_of(op: Operator, machine: Machine, kind: str) -> list[tuple[Any, Family]]:
+def families_of(op: Operator, machine: Machine, kind: str, library: str = "") -> list[tuple[Any, Family]]:
     """Return the families of an operator, each with the mask of the points that it is for (True for all of them).
 
     Tiles, waves and warps belong to GPUs, so that a CPU (``kind="cpu"``) uses the roofline.
@@ -130,7 +130,7 @@ def families_of(op: Operator, machine: Machine, kind: str) -> list[tuple[Any, Fa
         return [(True, family(_ROOFLINE))]
     parts: list[tuple[Any, Family]] = []
     for item in families_serving(op.op):
-        mask = item.applies(op, machine)
+        mask = item.applies(op, machine, library)
         if mask is True or (isinstance(mask, np.ndarray) and mask.all()):
             return [(True, item)]
         if anywhere(mask):

@@ -43,6 +43,7 @@ class Machine:
     packed : results of one lane and clock that the fp32 vector peak counts.
     exponentials_per_clock : results of the exponential unit of one SM in a clock.
     matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05" or "mfma".
+    process : process node, as "TSMC 4N"; empty where unknown.
     kernels : how the libraries' kernels for this machine are cut.
     hardware, peak : what the symbols come from; None for a machine that is made of symbols.
     """
@@ -62,6 +63,7 @@ class Machine:
     packed: float = 1.0
     exponentials_per_clock: float = USUAL_EXPONENTIALS
     matrix_instruction: str = USUAL_MATRIX_INSTRUCTION
+    process: str = ""
     kernels: Kernels = field(default_factory=Kernels)
     hardware: Hardware | None = field(default=None, repr=False, compare=False)
     peak: Peak | None = field(default=None, repr=False, compare=False)
@@ -105,6 +107,7 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         packed=vector.packed if vector else 1.0,
         exponentials_per_clock=hardware.chip.get("exponentials_per_clock_per_sm", USUAL_EXPONENTIALS),
         matrix_instruction=hardware.matrix_instruction or USUAL_MATRIX_INSTRUCTION,
+        process=hardware.process,
         kernels=hardware.kernels,
         hardware=hardware,
         peak=peak,

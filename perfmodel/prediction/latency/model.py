@@ -77,7 +77,7 @@ def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Co
         family, known = _composition(parts, hardware, conditions)
         return _estimate(family, op, machine, known, conditions, floor_s, basis=known.source)
     estimates = []
-    for mask, family in families_of(op, machine, hardware.kind):
+    for mask, family in families_of(op, machine, hardware.kind, conditions.library):
         known = constants(family, hardware, conditions.library, op.dtype)
         estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s)))
     return functools.reduce(_merged, estimates)[1]
@@ -94,7 +94,9 @@ def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Cond
     known = [
         constants(family, hardware, conditions.library, part.dtype)
         for part in parts
-        for _, family in families_of(part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind)
+        for _, family in families_of(
+            part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, conditions.library
+        )
     ]
     together = Constants(
         # Every kernel has its dispatch, part of which overlaps with the kernel before it.

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from perfmodel.core.dtypes import canonical_dtype
-from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.core.latency_table import DEVIATIONS, REGIMES, LatencyTable
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
 from perfmodel.files import read_document, shipped_folder
@@ -24,6 +24,8 @@ from perfmodel.prediction.latency.families import family, family_names, has_fami
 from perfmodel.prediction.latency.family import Constant
 
 Quantity = str | float
+#: a standard deviation of the logarithm above this, a factor of 20, is a mistake
+LARGEST_DEVIATION = 3.0
 
 
 class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -32,6 +34,8 @@ class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
     constants: dict[str, Quantity] = {}
     library: dict[str, dict[str, Quantity]] = {}
     interval: dict[str, tuple[float, float]] = {}
+    deviation: dict[str, tuple[float, float, float]] = {}
+    known_libraries: list[str] = []
     dtypes: list[str] = []
     source: str = ""
     date: str = ""
@@ -99,6 +103,8 @@ def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
         constants=_constants(spec.constants, known, f"{place}.constants"),
         libraries=MappingProxyType(libraries),
         intervals=_intervals(spec.interval, f"{place}.interval"),
+        deviations=_deviations(spec.deviation, f"{place}.deviation"),
+        known_libraries=tuple(spec.known_libraries),
         dtypes=tuple(canonical_dtype(dtype, place=f"{place}.dtypes") for dtype in spec.dtypes),
         source=spec.source,
         date=spec.date,
@@ -146,6 +152,21 @@ def _intervals(written: Mapping[str, tuple[float, float]], place: str) -> Mappin
     return MappingProxyType(dict(written))
 
 
+def _deviations(
+    written: Mapping[str, tuple[float, float, float]], place: str
+) -> Mapping[str, tuple[float, float, float]]:
+    for name, values in written.items():
+        if name not in DEVIATIONS:
+            raise unknown_name("deviation", name, DEVIATIONS, place=place, kind=InputFileError)
+        if not all(0 <= value <= LARGEST_DEVIATION for value in values):
+            raise InputFileError(
+                f"{list(values)} is outside 0 to {LARGEST_DEVIATION:g}.",
+                place=f"{place}.{name}",
+                remedy="It is a standard deviation of ln(measured / predicted) in each regime.",
+            )
+    return MappingProxyType(dict(written))
+
+
 def latency_specs(tables: Mapping[str, LatencyTable]) -> dict[str, LatencySpec]:
     """Return tables as they stand in a file; `to_tables` reads them back, rounded to four digits."""
     return {name: _spec(name, table) for name, table in tables.items()}
@@ -161,11 +182,18 @@ def _spec(name: str, table: LatencyTable) -> LatencySpec:
         constants=written(table.constants),
         library={library: written(values) for library, values in table.libraries.items()},
         interval={regime: (round(low, 3), round(high, 3)) for regime, (low, high) in table.intervals.items()},
+        deviation={name: _rounded(values) for name, values in table.deviations.items()},
+        known_libraries=list(table.known_libraries),
         dtypes=list(table.dtypes),
         source=table.source,
         date=table.date,
         note=table.note,
     )
+
+
+def _rounded(values: tuple[float, ...]) -> tuple[float, float, float]:
+    launch, mid, large = (round(value, 3) for value in values)
+    return launch, mid, large
 
 
 def _written(value: float, unit: str) -> Quantity:

@@ -28,7 +28,7 @@ from perfmodel.records.measurements import read_measurements
 #: 100 SMs at 1 GHz with 4096 FLOP a clock each, 10 TB/s, no L2
 ROUND = Machine(100.0, 1e9, 409.6e12, "tensor", "bf16", 1e13, 1e13, 0.0, np.inf, matrix_instruction="wgmma")
 FLASH, TRTLLM = Conditions(), Conditions(library="trtllm")
-PREFILL_VALUES = {"launch": 10e-6, "math": 0.5, "block": 1000.0, "token": 10.0, "kv": 1.0}
+PREFILL_VALUES = {"launch": 10e-6, "math": 0.5, "block": 1000.0, "token": 10.0, "energy": 1e-12, "kv": 1.0}
 DECODE_VALUES = {"launch": 10e-6, "eta": 0.8, "block": 1000.0, "l2": 2.0, "token": 100.0, "split": 1e-6}
 
 

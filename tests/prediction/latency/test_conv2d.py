@@ -25,7 +25,7 @@ from perfmodel.records.measurements import read_measurements
 #: 10 SMs at 1 GHz with 100 FLOP a clock each, 1 TB/s, no L2 cache
 ROUND = Machine(10.0, 1e9, 1e12, "vector", "fp32", 1e12, 1e12, 0.0, np.inf)
 TENSOR = replace(ROUND, engine="tensor", dtype="fp16", peak_flop_per_s=8e12)
-VALUES = {"math": 0.5, "fused": 0.8, "eta": 0.5, "launch": 2e-6, "host": 30e-6, "hidden": 10e-6}
+VALUES = {"math": 0.5, "fused": 0.8, "eta": 0.5, "launch": 2e-6, "energy": 1e-12, "host": 30e-6, "hidden": 10e-6}
 THREE: dict[str, Any] = {"r": 3, "s": 3, "padding": 1}
 
 

@@ -25,8 +25,7 @@ from perfmodel.records.measurements import read_measurements
 ROUND = Machine(100.0, 1e9, 25.6e12, "vector", "fp32", 25.6e12, 1e12, 1e7, np.inf)
 VALUES = {
     "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.6, "write": 1.5, "pow": 128.0, "wrapped": 1.2,
-    "host": 30e-6, "hidden": 10e-6,
-}  # fmt: skip
+    "host": 30e-6, "hidden": 10e-6, "issue": 0.5}  # fmt: skip
 COLD, WARM = Conditions(), Conditions(cache="warm")
 EVENT = Conditions(timing="event", cache="warm", library="torch")
 sizes = st.integers(1, 10**10)

@@ -34,7 +34,7 @@ BF16: Values = {
     "math": 1.0, "eta": 1.0, "start": 2000.0, "fill": 64.0, "split": 4e-6, "l2": 2.048, "energy": 1e-12,
     "resident": 0.15625, "host": 30e-6, "hidden": 10e-6,
 }  # fmt: skip
-FP8: Values = {**BF16, "quantisation_bytes": 5.0}
+FP8: Values = {**BF16, "quantisation_bytes": 5.0, "quantisation_row": 1.0}
 CASES = (
     (GEMM_FP32, VECTOR_GPU, FP32, "fp32"),
     (GEMM_BF16, TENSOR_GPU, BF16, "bf16"),
@@ -116,25 +116,24 @@ def test_rotating_weights_stay_in_a_large_l2() -> None:
 
 
 def test_the_power_limit_by_hand() -> None:
-    # 10 TFLOP x 10 pJ at 100 W take 1 s
+    # 10 % of 100 W and 20 W more are not the engine's: 10 TFLOP x 10 pJ at 70 W
     got = product_terms(
         Product(1e4, 1e4, 5e4, 1, 4, 4), replace(VECTOR_GPU, tdp_w=100.0), {**FP32, "energy": 1e-11}, COLD
     )
-    assert got.alone["math"] == pytest.approx(1.0)
+    assert got.alone["math"] == pytest.approx(1.0 / 0.7)
     assert got.adds["power"] > 0.1
 
 
 def test_the_power_limit_of_tensor_cores_by_hand() -> None:
-    # 10 pJ at 1.8 GHz are 3.0864 pJ at 1 GHz: 100 TFLOP/s demand 308.64 W of 100 W, so that clock and voltage fall
-    # until 100 x 3.0864^(-1/3) = 68.68 TFLOP/s
+    # below the knee of 1.2 GHz the voltage is at its lowest: 70 W / 10 pJ = 7 TFLOP/s
     product = Product(1e4, 1e4, 5e4, 1.0, 2.0, 2.0)
     limited = replace(TENSOR_GPU, tdp_w=100.0)
     got = product_terms(product, limited, {**BF16, "energy": 1e-11}, COLD)
-    assert got.alone["math"] == pytest.approx(1e13 / 68.68e12, rel=1e-3)
+    assert got.alone["math"] == pytest.approx(1e13 / 7e12)
     assert got.adds["power"] > 0.0
-    # An 8-bit FLOP takes half of the energy: 2^(1/3) times the rate at the same peak.
+    # an 8-bit FLOP takes half of the energy: twice the rate
     bytes_ = product_terms(replace(product, input_bytes=1.0), limited, {**BF16, "energy": 1e-11}, COLD)
-    assert bytes_.alone["math"] == pytest.approx(1e13 / 68.68e12 / 2 ** (1 / 3), rel=1e-3)
+    assert bytes_.alone["math"] == pytest.approx(1e13 / 14e12)
 
 
 def test_128_lanes_are_not_fed() -> None:
@@ -198,10 +197,9 @@ def test_the_family_follows_engine_and_dtype(engine: str, dtype: str, name: str)
 
 @pytest.mark.parametrize("family", [GEMM_FP32, GEMM_BF16, GEMM_FP8])
 def test_at_most_twelve_constants_inside_their_limits(family: Family) -> None:
-    # 16- and 8-bit products come from two libraries, replayed from graphs; fp32 ones from one, with its dispatch
-    libraries, host = (1, 2) if family is GEMM_FP32 else (2, 0)
-    own = [1 if not constant.library else libraries for constant in family.constants]
-    assert sum(own) + host <= 12
+    # of a machine and one library; only fp32 products have rows with the dispatch of a call
+    host = 2 if family is GEMM_FP32 else 0
+    assert len(family.constants) + host <= 12
     for constant in family.constants:
         assert constant.low < constant.default < constant.high
 

@@ -23,7 +23,7 @@ TENSOR_GPU = Machine(
 #: 2000 clocks are 2 us; 0.15625 of L2's 64 B x 100 x 1 GHz are as much as device memory has
 FP8: Values = {
     "eta": 1.0, "start": 2000.0, "fill": 64.0, "split": 4e-6, "l2": 4.096, "energy": 1e-12, "resident": 0.15625,
-    "quantisation_bytes": 5.0,
+    "quantisation_bytes": 5.0, "quantisation_row": 1.0,
 }  # fmt: skip
 COLD, WARM = Conditions(), Conditions(cache="warm")
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.layer_norm import LayerNorm
-from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
@@ -85,11 +84,12 @@ def test_one_row_takes_what_two_on_each_sm_take() -> None:
     assert FAMILY.formula(LayerNorm(rows=400, cols=1000), ROUND, VALUES, COLD).alone["math"] == pytest.approx(3.6e-6)
 
 
-def test_rms_norm_has_less_arithmetic_and_the_same_rows() -> None:
-    layer = FAMILY.formula(LayerNorm(rows=10**6, cols=1024), ROUND, VALUES, COLD)
-    rms = FAMILY.formula(RmsNorm(rows=10**6, cols=1024), ROUND, VALUES, COLD)
-    assert rms.alone["math"] == pytest.approx(0.4 * layer.alone["math"])
-    assert rms.alone["hbm"] == pytest.approx(layer.alone["hbm"], rel=1e-6)
+def test_narrow_elements_take_fewer_loads_but_on_matrix_cores_of_amd() -> None:
+    wide, narrow = (LayerNorm(rows=10**6, cols=1024, dtype=dtype) for dtype in ("fp32", "fp16"))
+    amd = replace(ROUND, matrix_instruction="mfma")
+    for machine, share in ((ROUND, 0.5), (amd, 1.0)):
+        of_wide, of_narrow = (FAMILY.formula(op, machine, VALUES, COLD).alone["math"] for op in (wide, narrow))
+        assert of_narrow == pytest.approx(share * of_wide)
 
 
 @pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])

@@ -164,10 +164,9 @@ def test_scalar_equals_array(op: pm.Operator) -> None:
 
 def test_a_dtype_that_nobody_measured_is_known_like_a_machine_that_nobody_measured() -> None:
     machine = pm.hardware("v100-pcie-32gb")  # its rows are in fp32
-    measured = pm.predict(ADD, machine)
-    other = pm.predict(pm.Elementwise(numel=2 * 10**8, dtype="fp16"), machine)  # as many bytes
+    fp32, fp16 = (pm.LayerNorm(rows=10**5, cols=2048, dtype=dtype) for dtype in ("fp32", "fp16"))
+    measured, other = pm.predict(fp32, machine), pm.predict(fp16, machine)
     assert (measured.calibration, other.calibration) == ("calibrated", "never seen")
-    assert other.predicted_time_s == pytest.approx(measured.predicted_time_s, rel=0.02)
     assert (
         other.predicted_time_high_s / other.predicted_time_s
         > measured.predicted_time_high_s / measured.predicted_time_s
@@ -183,4 +182,7 @@ def test_a_dtype_that_nobody_measured_is_known_like_a_machine_that_nobody_measur
 def test_the_output_says_whether_a_library_has_constants_of_its_own() -> None:
     machine, op = pm.hardware("h100-sxm5-80gb"), pm.Gemm(m=64, n=64, k=64, dtype="bf16")
     assert pm.predict(op, machine, library="sglang").prediction_basis.endswith("those of sglang")
-    assert "none of foo's own (known: sglang, trtllm)" in pm.predict(op, machine, library="foo").prediction_basis
+    assert (
+        "none of foo's own (known: sglang, trtllm, vidur, vllm)"
+        in pm.predict(op, machine, library="foo").prediction_basis
+    )

@@ -44,7 +44,7 @@ def test_times_have_units_and_shares_have_none() -> None:
         ({"constants": {"eta": "fast"}}, "'fast' is not a number"),
         ({"constants": {"host": 3e-5}}, "has no unit"),
         ({"constants": {"host": "3 GB"}}, "is not in s"),
-        ({"library": {"torch": {"eta": 0.8}}}, "unknown constant 'eta'"),
+        ({"library": {"torch": {"feed": 0.8}}}, "unknown constant 'feed'"),
         ({"interval": {"huge": (0.9, 1.1)}}, "unknown regime 'huge'"),
         ({"interval": {"mid": (1.05, 1.1)}}, "does not contain 1"),
     ],
@@ -119,7 +119,7 @@ def test_the_constants_are_few() -> None:
         assert len(family(name).all_constants) <= MOST_CONSTANTS, name
     for machine in load_all():
         for name, table in machine.latency.items():
-            own = sum(map(len, table.libraries.values()))
+            own = max(map(len, table.libraries.values()), default=0)
             assert len(table.constants) + own <= MOST_CONSTANTS, (machine.name, name)
 
 

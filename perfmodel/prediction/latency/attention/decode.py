@@ -141,9 +141,13 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     return Terms(adds, body.alone)
 
 
-def applies(op: Attention, machine: Machine) -> Any:
+#: libraries that send a prompt of one token to the kernel of decode too
+PROMPTS_OF_ONE = ("vllm",)
+
+
+def applies(op: Attention, machine: Machine, library: str) -> Any:
     """Whether each point is one query of a longer sequence; a sequence of one token is a (short) prompt."""
-    return (op.seq_q == 1) & (op.seq_kv > 1)
+    return (op.seq_q == 1) & ((op.seq_kv > 1) | (library in PROMPTS_OF_ONE))
 
 
 DECODE = Family(

@@ -22,6 +22,7 @@ from perfmodel.prediction.latency.attention import decode
 from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, SOFTMAX
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.power import s_per_flop
 from perfmodel.prediction.latency.streams import warm_bandwidth
 from perfmodel.prediction.latency.terms import CONTENTION, HBM, LAUNCH, MATH, TILE_WASTE, WAVES, Terms, smooth_max
 
@@ -30,6 +31,9 @@ CONSTANTS = (
     Constant("math", "", 0.75, 0.1, 1.0, 0.25, "share of the tensor peak in the two products", True),
     Constant("block", "", 2500.0, 50.0, 1e5, 0.7, "SM cycles of a block of query rows, its tiles aside", True),
     Constant("token", "", 35.0, 0.1, 1000.0, 1.0, "SM cycles of one token of one head before the tiles (RoPE)", True),
+    Constant(
+        "energy", "J/FLOP", 0.58e-12, 1e-13, 2e-11, 0.15, "energy of a 16-bit FLOP at the lowest voltage in TSMC 4N"
+    ),
     Constant("kv", "", 1.2, 0.1, 10.0, 0.4, "traffic of the pass that writes the KV cache, over the least", True),
 )
 
@@ -55,6 +59,7 @@ class Tiling:
     packed : the query heads that share a key head fill one block together (FlashAttention's pack_gqa).
     prepares_q : a pass before attention also reads and writes Q (RoPE outside the kernel).
     window_cost : cost of a block with a window, over that of a full row.
+    splits : whether the keys of few queries are split over idle SMs.
     """
 
     rows: float = TILE
@@ -62,11 +67,15 @@ class Tiling:
     packed: bool = True
     prepares_q: bool = False
     window_cost: float = 1.0
+    splits: bool = True
 
 
 def tiling(machine: Machine, library: str) -> Tiling:
     """Return the blocks of a library on a machine; FlashAttention's where the library is unknown."""
     instruction = machine.matrix_instruction
+    if library == "vllm" and instruction == "mma.sync" and machine.l2_copies == 1.0:
+        # FlashAttention-2 for sequences of several lengths, on Ada: heads are not packed, keys never split.
+        return Tiling(64.0, packed=False, splits=False)
     if library != "trtllm":
         # The kernels of tcgen05 are those of TensorRT-LLM in every library: a block serves one head.
         return Tiling(packed=instruction != "tcgen05")
@@ -128,7 +137,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         pair(k)  = r k (4 head_dim / (math F) + 1 / X)                        [cycles]
         busy     = batch heads n (pair(k) + block) / (SM f)
         longest  = (pair(k_max) / split + block) / f
-        blocks   = || busy + TAIL longest, longest ||_4
+        blocks   = max(|| busy + TAIL longest, longest ||_4, FLOP at the power limit)
         t        = launch + || blocks, bytes / W ||_4 + || token batch seq_q heads / (SM f), kv (new bytes) / W ||_2
 
     The new bytes are those of K and V, read as computed and written as cached, and of Q, read and written, where
@@ -182,11 +191,12 @@ def _block_times(op: Attention, machine: Machine, c: Values, tiles: Tiling) -> _
     visited = heads * blocks.a_head * tiles.rows * blocks.keys
     math, softmax = (heads * op.pairs() * share / cycles for share in (product, exponential))
     setup = heads * blocks.a_head * block / cycles
-    parts = np.minimum(op.seq_kv / op.seq_q, blocks.most_keys / tiles.keys)
+    parts = np.minimum(op.seq_kv / op.seq_q, blocks.most_keys / tiles.keys) if tiles.splits else 1.0
     split = np.maximum(np.minimum(machine.sm_count / (heads * blocks.a_head), parts), 1.0)
     longest = (tiles.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
-    run = smooth_max(4, busy + TAIL * longest, longest)
+    limited = 4.0 * op.head_dim * visited * s_per_flop(machine, c["energy"] * 0.5 * dtype_bytes(op.dtype))
+    run = np.maximum(smooth_max(4, busy + TAIL * longest, longest), limited)
     return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
 
 
@@ -201,9 +211,9 @@ def _first_pass(op: Attention, machine: Machine, c: Values, tiles: Tiling, strea
     return smooth_max(2, rotated, c["kv"] * moved / stream)
 
 
-def applies(op: Attention, machine: Machine) -> Any:
+def applies(op: Attention, machine: Machine, library: str) -> Any:
     """Whether each point has several queries, or a sequence of one token."""
-    one_query = decode.applies(op, machine)
+    one_query = decode.applies(op, machine, library)
     return not one_query if isinstance(one_query, bool) else ~one_query
 
 

@@ -13,7 +13,7 @@ from typing import cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import CacheState, Limiter
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
@@ -40,6 +40,7 @@ __all__ = [
     "SERVES",
     "Product",
     "family_of",
+    "is_fp32",
     "product_terms",
 ]
 
@@ -61,7 +62,7 @@ _SHARED = {
     "tile": ("", 0.01, 5.0, 0.6, "loss of small tiles: 64 tile (1/tm + 1/tn) of the arithmetic's time"),
     "stride": ("", 1.0, 10.0, 0.4, "time of reading a matrix in pieces along k, over reading it whole"),
     "linear_call": ("", 0.8, 3.0, 0.2, "dispatch of a linear layer, over that of a product"),
-    "energy": ("J/FLOP", 1e-13, 1e-10, 0.4, "energy of a FLOP that the board's power limit has to feed"),
+    "energy": ("J/FLOP", 1e-13, 1e-10, 0.15, "energy of a FLOP at the lowest voltage, in TSMC 4N"),
 }
 #: those of the tensor engine, in units in which machines of all generations are alike
 _TENSOR = {
@@ -69,8 +70,11 @@ _TENSOR = {
     "start": ("", 500.0, 60e3, 0.2, "clocks to start and drain the kernel, and those that must run before it"),
     "fill": ("", 1.0, 1000.0, 0.4, "length of k that filling and draining a block takes, outputs as wide as inputs"),
     "l2": ("", 0.05, 5.0, 0.4, "L2 bandwidth, over what tiles of 64 x 64 need at the peak"),
-    "energy": ("J/FLOP", 1e-13, 2e-11, 0.6, "energy of a 16-bit FLOP at 1.8 GHz that the power limit has to feed"),
+    "energy": ("J/FLOP", 1e-13, 2e-11, 0.15, "energy of a 16-bit FLOP at the lowest voltage, in TSMC 4N"),
+    # The power limit, not this share, takes what a lower clock costs.
+    "math": ("", 0.2, 1.0, 0.05, "share of the peak that the largest tile reaches where power does not limit it"),
     "resident": ("", 1e-3, 1.0, 0.7, "share of L2's 64 B a clock and SM that data in it have beside device memory's"),
+    "quantisation_row": ("", 1.0, 20e3, 0.4, "SM clocks of quantising one row of A"),
     "quantisation_bytes": ("B", 0.1, 20.0, 0.3, "traffic of quantising A, for each byte of the result"),
 }
 
@@ -106,11 +110,14 @@ def _quantisation_s(product: Product, machine: Machine, c: Values, conditions: C
     """Return the time of quantising A from 16 bits [s]; A stays in L2 from call to call where it fits."""
     elements = product.batch * (1.0 * product.m * product.k)
     time = c["quantisation_bytes"] * product.input_bytes * elements / (c["eta"] * machine.bandwidth_bytes_per_s)
+    # A block a row: it starts, joins its maximum and ends, however short the row is.
+    rows = c["quantisation_row"] * product.batch * product.m / (machine.sm_count * machine.clock_hz)
     if conditions.cache == CacheState.COLD or not machine.l2_bytes:
-        return time
+        return maximum(time, rows)
     # A in 16 bits and quantised, and the weights of the product that ran since.
     used = (2.0 + product.input_bytes) * elements + product.input_bytes * product.batch * (1.0 * product.n * product.k)
-    return time * (1.0 - fitting_share(used, machine.l2_bytes) * (1.0 - 1.0 / resident_speed(machine, c)))
+    resident = fitting_share(used, machine.l2_bytes)
+    return maximum(time * (1.0 - resident * (1.0 - 1.0 / resident_speed(machine, c))), rows)
 
 
 def _call_cost(op: Operator, c: Values) -> Number:
@@ -118,11 +125,11 @@ def _call_cost(op: Operator, c: Values) -> Number:
     return c["linear_call"] if cast(Gemm, op).bias else 1.0
 
 
-def _is_fp8(op: Operator, machine: Machine) -> bool:
+def _is_fp8(op: Operator, machine: Machine, library: str) -> bool:
     return not is_fp32(machine) and dtype_bytes(machine.dtype) < 2
 
 
-def _is_bf16(op: Operator, machine: Machine) -> bool:
+def _is_bf16(op: Operator, machine: Machine, library: str) -> bool:
     return not is_fp32(machine) and dtype_bytes(machine.dtype) >= 2
 
 
@@ -130,19 +137,19 @@ GEMM_FP32 = Family(
     "gemm_fp32",
     _constants(
         _SHARED, ("launch",),
-        math=0.93, linear=0.93, eta=0.75, launch=2.7e-6, fill=12.0, split=4e-6, tile=0.15, stride=1.6, energy=12e-12,
+        math=0.93, linear=0.93, eta=0.75, launch=2.7e-6, fill=12.0, split=4e-6, tile=0.15, stride=1.6, energy=4.8e-12,
         linear_call=1.65,
     ),
     formula,
     PRODUCT_TERMS,
-    lambda op, machine: is_fp32(machine),
+    lambda op, machine, library: is_fp32(machine),
     call_cost=_call_cost,
 )  # fmt: skip
 GEMM_BF16 = Family(
     "gemm_bf16",
     _constants(
         _TENSOR, ("start",),
-        math=0.93, eta=0.79, start=4300.0, fill=200.0, split=2.7e-6, l2=0.6, energy=1.7e-12, resident=0.03,
+        math=0.93, eta=0.79, start=4300.0, fill=200.0, split=2.7e-6, l2=0.6, energy=0.58e-12, resident=0.03,
     ),
     formula,
     PRODUCT_TERMS,
@@ -153,8 +160,9 @@ GEMM_FP8 = Family(
     # Whether the inputs are quantised in kernels of their own, and which 8-bit kernels there are, is the library's:
     # those of cuBLAS read a tile for several blocks at once, and split k.
     _constants(
-        _TENSOR, ("start", "quantisation_bytes", "split", "l2"),
-        eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=1.7e-12, resident=0.05, quantisation_bytes=5.0,
+        _TENSOR, ("start", "quantisation_bytes", "quantisation_row", "split", "l2"),
+        eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=0.58e-12, resident=0.05,
+        quantisation_bytes=5.0, quantisation_row=150.0,
     ),
     formula,
     (*PRODUCT_TERMS, QUANTISATION),
@@ -165,4 +173,4 @@ FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)
 
 def family_of(machine: Machine) -> Family:
     """Return the family of matrix products on a machine's engine and dtype."""
-    return next(family for family in FAMILIES if family.applies(None, machine))
+    return next(family for family in FAMILIES if family.applies(None, machine, ""))

@@ -40,6 +40,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.tiles import tiles_by_rows, tiles_of
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.power import s_per_flop
 from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK, fitting_share
 from perfmodel.prediction.latency.terms import (
     CONTENTION,
@@ -77,8 +78,6 @@ PAGE_OF_K = 512.0
 #: fp32 lanes of an SM above which shared memory (128 B a clock) does not feed them: an 8 x 8 outer product in registers
 #: loads 16 numbers for 64 fused multiply-adds, and with 128 lanes that takes as long as the arithmetic
 FED_LANES, FEED = 64.0, 0.88
-#: the clock at which the energy of a FLOP is stated [Hz]; boost clocks of data-centre GPUs are 1.4 to 2.0 GHz
-ENERGY_CLOCK_HZ = 1.8e9
 #: rates kept for one machine; a fit tries many constants
 _MOST_RATES = 64
 
@@ -393,20 +392,18 @@ class Rates:
         """Set what L2 and power allow on the vector engine."""
         self.resident_speed = self.c["resident_speed"]
         self.l2_bandwidth = self.c["l2"] * machine.sm_count * L2_BYTES_PER_CLOCK * machine.clock_hz
-        self.s_per_flop = self.c["energy"] / machine.tdp_w
+        self.s_per_flop = s_per_flop(machine, self.c["energy"])
 
     def _set_tensor(self, machine: Machine) -> None:
         """Set what L2 and power allow on the tensor engine, in units that machines of all generations share.
 
-        L2 is built for the tensor cores, so that its bandwidth goes with the peak; kernels start in clocks. Power is
-        energy x rate. Where it would exceed the limit, clock and voltage fall together, by which power falls with the
-        cube of the rate: with demand = energy (f / 1.8 GHz)^2 P / TDP, the rate is P demand^(-1/3).
+        L2 is built for the tensor cores, so that its bandwidth goes with the peak; kernels start in clocks. A FLOP of
+        narrower numbers takes less energy in proportion to their bytes.
         """
         c, size = self.c, self.product.input_bytes
         self.resident_speed = resident_speed(machine, c)
         self.l2_bandwidth = c["l2"] * machine.peak_flop_per_s * size / 64.0
-        joule = c["energy"] * (0.5 * size) * (machine.clock_hz / ENERGY_CLOCK_HZ) ** 2
-        self.s_per_flop = (joule / (machine.tdp_w * machine.peak_flop_per_s**2)) ** (1.0 / 3.0)
+        self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size)
 
 
 @lru_cache(maxsize=64)

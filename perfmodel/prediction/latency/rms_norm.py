@@ -1,0 +1,59 @@
+"""RMSNorm over the last axis, as serving libraries run it: a block a row that waits for its sum of squares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from perfmodel.core.work import Number
+from perfmodel.operators.base import Operator
+from perfmodel.operators.rms_norm import RmsNorm
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import (
+    ETA,
+    FEED,
+    FILL,
+    ISSUE,
+    START,
+    STREAM_TERMS,
+    beside_math,
+    issue_s,
+    stream_times,
+)
+from perfmodel.prediction.latency.terms import Terms
+
+SERVES = {"rms_norm": ("rms_norm",)}
+
+CONSTANTS = (
+    # A100 and H100 have the same ratio of SM clocks to bandwidth, so that their rows do not tell instructions from
+    # bandwidth: the share of the bandwidth stays near that of other streams.
+    replace(ETA, default=0.82, low=0.70, high=0.95, spread=0.04),
+    replace(START, library=True),
+    FEED,
+    replace(FILL, library=True),
+    ISSUE,
+)
+#: dispatch of the call over a plain one's, as for LayerNorm
+CALL_COST = 1.75
+#: columns whose instructions take as long as the fixed part of a row
+ROW = 400.0
+#: exponent of the smooth maximum of instructions and memory: a block waits for its sum, so that they overlap little
+OVERLAP = 1.5
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = launch + ||issue rows (cols + row) / (SM f), hbm + l2||_1.5 [s]."""
+    norm = cast(RmsNorm, op)
+    work = op.work()
+    issued = issue_s(norm.rows * (norm.cols + ROW), machine, c)
+    return beside_math(issued, *stream_times(work.bytes, work.working_set_bytes, machine, c, conditions), c, OVERLAP)
+
+
+def call_cost(op: Operator, c: Values) -> Number:
+    """Return the dispatch over that of a plain call."""
+    return CALL_COST
+
+
+FAMILIES = (Family("rms_norm", CONSTANTS, formula, STREAM_TERMS, call_cost=call_cost),)

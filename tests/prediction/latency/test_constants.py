@@ -1,0 +1,95 @@
+"""Which constants hold, and how wide an interval is for what they have not seen."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.core.vocabulary import Calibration
+from perfmodel.hardware_catalog import load_all
+from perfmodel.prediction.latency.constants import Z80, combined
+from perfmodel.prediction.latency.elementwise import FAMILY
+
+OWN, NEVER = Calibration.CALIBRATED, Calibration.NEVER_SEEN
+ENDS = dict.fromkeys(REGIMES, (0.8, 1.25))
+#: alpha and beta were measured somewhere, alpha alone on the machine
+WIDE = LatencyTable(
+    {"eta": 0.8},
+    {"alpha": {"issue": 0.5}, "beta": {"issue": 2.0}},
+    ENDS,
+    {
+        "machine": (0.3, 0.2, 0.1), "library": (0.4, 0.4, 0.4), "library_here": (0.2, 0.2, 0.2),
+        "dtype": (0.25, 0.25, 0.25), "dtype_here": (0.08, 0.08, 0.08), "vendor": (0.3, 0.3, 0.3),
+    },
+    ("alpha", "beta"),
+    ("fp16", "fp32"),
+)  # fmt: skip
+MACHINE = LatencyTable({"eta": 0.9, "issue": 1.0}, {}, ENDS, {}, ("alpha",), ("fp32",))
+GEMM = pm.Gemm(m=4096, n=4096, k=4096, dtype="bf16")
+
+
+def width(*deviations: float) -> float:
+    """The upper end with some deviations beside the shape's ln 1.25."""
+    return math.exp(math.sqrt(math.log(1.25) ** 2 + Z80**2 * sum(s**2 for s in deviations)))
+
+
+@pytest.mark.parametrize(
+    ("found", "library", "dtype", "deviations"),
+    [
+        ([(OWN, MACHINE), (NEVER, WIDE)], "alpha", "fp32", ()),
+        ([(OWN, MACHINE), (NEVER, WIDE)], "", "fp32", ()),
+        ([(OWN, MACHINE), (NEVER, WIDE)], "beta", "fp32", (0.2,)),
+        ([(OWN, MACHINE), (NEVER, WIDE)], "nonsense", "fp32", (0.4,)),
+        ([(OWN, MACHINE), (NEVER, WIDE)], "alpha", "bf16", (0.25,)),
+        ([(NEVER, WIDE)], "alpha", "fp32", (0.1,)),
+        ([(NEVER, WIDE)], "", "fp32", (0.1, 0.4)),
+        ([(NEVER, WIDE)], "nonsense", "fp8", (0.1, 0.4, 0.25)),
+    ],
+)
+def test_what_the_constants_have_not_seen_adds_its_variance(found, library, dtype, deviations) -> None:  # type: ignore[no-untyped-def]
+    got = combined(pm_family(), found, library, dtype)
+    low, high = got.intervals["large"]
+    assert high == pytest.approx(width(*deviations))
+    assert low == pytest.approx(1 / width(*deviations))
+    assert sum(values[2] for values in got.variances.values()) == pytest.approx(
+        (math.log(1.25) / Z80) ** 2 + sum(s**2 for s in deviations)
+    )
+
+
+def pm_family():  # type: ignore[no-untyped-def]
+    """A family whose dtypes matter."""
+    from dataclasses import replace
+
+    return replace(FAMILY, by_dtype=True)
+
+
+def test_a_vendor_without_any_table_adds_its_variance() -> None:
+    foreign = combined(pm_family(), [(NEVER, WIDE)], "alpha", "fp32", own_vendor=False)
+    assert foreign.intervals["large"][1] == pytest.approx(width(0.1, 0.3))
+
+
+def test_a_library_that_was_measured_elsewhere_carries_its_ratio() -> None:
+    # beta takes 4 times alpha's cycles there; here alpha takes 1: 1 x 4^w, w = 0.4^2 / (0.4^2 + 0.2^2) = 0.8
+    got = combined(pm_family(), [(OWN, MACHINE), (NEVER, WIDE)], "beta", "fp32")
+    assert got.values["issue"] == pytest.approx(4**0.8)
+    assert combined(pm_family(), [(OWN, MACHINE), (NEVER, WIDE)], "alpha", "fp32").values["issue"] == 1.0
+
+
+def test_an_unknown_library_is_less_sure_than_a_known_one() -> None:
+    known, unknown = (pm.predict(GEMM, "h100", library=name) for name in ("sglang", "nonsense"))
+    assert unknown.predicted_time_high_s / unknown.predicted_time_low_s > 1.05 * (
+        known.predicted_time_high_s / known.predicted_time_low_s
+    )
+    assert "none of nonsense's own" in unknown.prediction_basis
+
+
+def test_a_machine_of_a_vendor_that_nobody_measured_is_least_sure() -> None:
+    ratio = {}
+    for machine in load_all():
+        found = pm.predict(GEMM, machine) if machine.find_peak("bf16", "tensor") else None
+        if found is not None:
+            ratio[machine.name] = found.predicted_time_high_s / found.predicted_time_low_s
+    assert ratio["mi300x"] > ratio["l4"] > ratio["h200-sxm-141gb"]

@@ -1,0 +1,55 @@
+"""The power limit: worked cases of one law, its limits, and what a process changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.power import limited_share, process_energy, s_per_flop
+
+#: 100 TFLOP/s at 1 GHz, below the knee of 1.2 GHz; of 100 W, 10 % and 20 W more are not the engine's: 70 W are left
+SLOW = Machine(100.0, 1e9, 100e12, "tensor", "bf16", 10e12, 1e12, 0.0, 100.0, process="TSMC 4N")
+
+
+def test_below_the_knee_the_rate_is_power_over_energy() -> None:
+    assert limited_share(SLOW, 1e-12) == pytest.approx(0.7)  # 70 W / 1 pJ = 70 TFLOP/s
+    assert s_per_flop(SLOW, 1e-12) == pytest.approx(1 / 70e12)
+
+
+def test_above_the_knee_voltage_falls_with_the_clock() -> None:
+    # at 2.4 GHz a FLOP takes 4 pJ: x^3 = 0.7 / 4, so that x = 0.5593, 1.342 GHz, still above the knee
+    fast = replace(SLOW, clock_hz=2.4e9)
+    assert limited_share(fast, 1e-12) == pytest.approx((0.7 / 4) ** (1 / 3))
+    # where the limit leaves less than the knee's clock, the law below the knee holds again
+    assert limited_share(replace(fast, tdp_w=50.0), 1e-12) == pytest.approx(0.25)
+
+
+def test_the_two_laws_meet_at_the_knee() -> None:
+    fast = replace(SLOW, clock_hz=2.4e9)
+    joule = 70.0 / (0.5 * 100e12)
+    below, above = (limited_share(fast, joule * factor) for factor in (1 + 1e-9, 1 - 1e-9))
+    assert below == pytest.approx(above, rel=1e-6) == pytest.approx(0.5)
+
+
+def test_an_older_process_takes_more_energy_and_tensor_engines_less_of_that() -> None:
+    old = replace(SLOW, process="TSMC 12FFN")
+    assert process_energy(replace(old, engine="vector")) == 2.9
+    assert process_energy(old) == pytest.approx(2.9**0.6)
+    assert process_energy(replace(old, process="")) == 1.0
+
+
+@given(st.floats(1.0, 2000.0), st.floats(1.0, 2000.0), st.floats(0.5e9, 3e9))
+def test_more_power_is_never_slower(first: float, second: float, clock: float) -> None:
+    low, high = sorted((first + 30, second + 30))
+    of_low, of_high = (limited_share(replace(SLOW, tdp_w=w, clock_hz=clock), 1e-12) for w in (low, high))
+    assert of_low <= of_high * (1 + 1e-12)
+
+
+def test_without_a_power_limit_nothing_is_limited() -> None:
+    assert limited_share(replace(SLOW, tdp_w=np.inf), 1e-12) == np.inf
+    assert s_per_flop(replace(SLOW, tdp_w=np.inf), 1e-12) == 0.0
