@@ -13,11 +13,12 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import datetime
+import math
 import os
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,7 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency import roofline
 from perfmodel.prediction.latency.constants import WIDEST, Constants
 from perfmodel.prediction.latency.families import family_names
-from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine, generation, product_line, vendor
 from perfmodel.prediction.latency.model import regime_code
 from perfmodel.prediction.latency.tables import LatencySpec, latency_specs
@@ -62,6 +63,8 @@ HEAD = """# Constants of the latency model for {whom}.
 """
 
 Groups = Mapping[str, list[Group]]
+#: machine -> whose measurements
+Origins = Mapping[str, Collection[str]]
 #: machines whose offset counts, in addition to those that were left out, as the one that is typical of the family
 PRIOR_MACHINES = 3.0
 #: fewer rows of a machine in a regime than this give no offset
@@ -126,18 +129,17 @@ def left_out(
     return found
 
 
-def machine_deviation(machines: Sequence[LeftOut], parts: int, typical: Sequence[float]) -> tuple[float, ...]:
+def machine_deviation(machines: Sequence[LeftOut], usual: Sequence[float]) -> tuple[float, ...]:
     """Return the standard deviation between machines in each regime.
 
-    s^2 = (n0 s0^2 + sum u^2) / (n0 + n) (1 + 1 / parts), with u the offset of each machine that was left out, n how
-    many there are, s0 what is ``typical`` of such families, worth n0 machines; the last factor is for the next machine:
-    the mean over the others is uncertain too.
+    s^2 = (n0 s0^2 + sum u^2) / (n0 + n), with u the offset of each machine that was left out, n how many there are, and
+    s0 what is usual among such families, worth n0 machines.
     """
     made = []
-    for regime, usual in enumerate(typical):
+    for regime, expected in enumerate(usual):
         offsets = [u for machine in machines if (u := machine.offset(regime)) is not None]
-        variance = (PRIOR_MACHINES * usual**2 + sum(u**2 for u in offsets)) / (PRIOR_MACHINES + len(offsets))
-        made.append(float(np.sqrt(variance * (1.0 + 1.0 / max(parts, 1)))))
+        variance = (PRIOR_MACHINES * expected**2 + sum(u**2 for u in offsets)) / (PRIOR_MACHINES + len(offsets))
+        made.append(float(np.sqrt(variance)))
     return tuple(made)
 
 
@@ -205,7 +207,7 @@ def _deviation_of(
     *,
     unknown: bool = False,
 ) -> list[tuple[float, float, int]]:
-    """Return of each library on a machine, in each regime with enough rows: its offset over the others, its variance."""
+    """Return the offset of each library over the others of a machine, its variance, and the regime."""
     found = []
     for library, name in pairs:
         own = [g for g in machines[name] if g.conditions.library == library]
@@ -231,7 +233,7 @@ class Shared:
 
 
 def shared(
-    family: Family, groups: Groups, start: Constants, origin: str, judged: Sequence[Groups], *,
+    family: Family, groups: Groups, start: Constants, origins: Origins, judged: Sequence[Groups], *,
     host: bool = False, shrunk: bool = True, widest: bool = False, near: Shared | None = None,
 ) -> Shared:  # fmt: skip
     """Return constants that several machines share, with the residuals of machines that were left out.
@@ -240,7 +242,7 @@ def shared(
     ----------
     family, groups : the rows of each machine.
     start : the constants to start from.
-    origin : whose measurements.
+    origins : whose measurements those of each machine are.
     judged : the parts that are left out one after another; where there is only one, the interval of ``start`` stays.
     host : whether the dispatch is fitted too: it is the software's and the host's, not the chip's, so that machines
         of one generation do not share it, and those of a vendor do.
@@ -268,10 +270,14 @@ def shared(
         deviations=deviations,
         known_libraries=libraries_of(_sampled(groups)),
         dtypes=dtypes(family, _sampled(groups)),
-        source=f"fitted on {origin}, {rows} rows of {', '.join(sorted(groups))}",
+        source=f"fitted on {_joined(origins, groups)}, {rows} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
     )
-    return Shared(table, fitted, tuple(machines), len(judged))
+    return Shared(table, fitted, tuple(machines), max(1, len(judged)))
+
+
+def _joined(origins: Origins, machines: Iterable[str]) -> str:
+    return ", ".join(sorted({origin for machine in machines for origin in origins[machine]}))
 
 
 def _sampled(groups: Groups) -> list[Group]:
@@ -296,22 +302,28 @@ class FittedFamily:
     shared: dict[str, Shared]
     machines: dict[str, LatencyTable]
 
-    def tables(self, typical: Sequence[float]) -> dict[str, LatencyTable]:
-        """Return all tables, with the deviations between machines; ``typical`` is that of such families."""
+    def tables(self, usual: Sequence[float]) -> dict[str, LatencyTable]:
+        """Return all tables, with the deviation of a machine that is none of theirs.
+
+        Its variance is s^2 (1 + 1 / n): it differs from the mean over all machines, and so does the mean over the n
+        parts that the table was fitted on.
+
+        Parameters
+        ----------
+        usual : the deviation between machines in each regime that is usual among such families.
+        """
         made = {}
-        usual = tuple(typical)
         for name, found in self.shared.items():
-            table = found.table
-            if found.machines:
-                deviation = machine_deviation(found.machines, found.parts, usual)
-                usual = deviation if name == "generic" else usual
-                table = dataclasses.replace(table, deviations={"machine": deviation, **table.deviations})
-            made[name] = table
+            deviation = machine_deviation(found.machines, usual)
+            if name == "generic":
+                usual = deviation
+            next_one = tuple(s * math.sqrt(1.0 + 1.0 / found.parts) for s in deviation)
+            made[name] = dataclasses.replace(found.table, deviations={"machine": next_one, **found.table.deviations})
         return {**made, **self.machines}
 
 
 def fit_family(
-    family: Family, groups: Groups, origin: str, machines: Mapping[str, Hardware], near: FittedFamily | None = None
+    family: Family, groups: Groups, origins: Origins, machines: Mapping[str, Hardware], near: FittedFamily | None = None
 ) -> FittedFamily:
     """Return a family's tables; with ``near``, fitted to nearly the same rows, without those of the machines."""
     known = near.shared if near else {}
@@ -322,7 +334,7 @@ def fit_family(
             family,
             groups,
             first,
-            origin,
+            origins,
             list(generations.values()),
             host=True,
             shrunk=False,
@@ -337,11 +349,11 @@ def fit_family(
             by = generation if level is not generation else lambda machine: machine.name
             parts = list(_parted(members, machines, by).values())
             base = around[next(iter(members))]
-            tables[name] = shared(family, members, base, origin, parts, host=level is vendor, near=known.get(name))
+            tables[name] = shared(family, members, base, origins, parts, host=level is vendor, near=known.get(name))
             around |= dict.fromkeys(members, under(tables[name].table, base))
     made = {}
     for name, rows in groups.items() if near is None else ():
-        source = f"fitted on {origin}, {min(sum(map(len, rows)), MOST_ROWS)} rows"
+        source = f"fitted on {_joined(origins, [name])}, {min(sum(map(len, rows)), MOST_ROWS)} rows"
         found = calibrate_family(family, rows, around[name], source, datetime.date.today().isoformat())
         made[name] = found.table
         error = 100 * np.abs(np.expm1(found.log_ratio)).mean()

@@ -26,11 +26,6 @@ from perfmodel.records.measurements import read_measurements
 
 #: shapes whose hash is below this are fitted, the others judge
 FITTED = 0.5
-#: the tables, without their suffix; others in the folder are not read
-TABLES = (
-    *("aic_attention_decode", "aic_attention_prefill", "aic_collectives", "aic_gemm", "neusight_conv2d_fp32"),
-    *("neusight_elementwise_fp32", "neusight_gemm_fp32", "neusight_layer_norm_fp32", "neusight_softmax_fp32"),
-)
 #: whose measurements a table holds, by the start of its name
 ORIGINS = {
     "neusight": "NeuSight @ 6945927d9afc",
@@ -105,6 +100,8 @@ def _size(call: MeasuredCalls, name: str, least: float) -> Any:
 
 #: family -> hardware -> groups of rows
 Data = dict[str, dict[str, list[Group]]]
+#: family -> hardware -> whose measurements
+Origins = dict[str, dict[str, set[str]]]
 
 
 @dataclass(frozen=True)
@@ -125,8 +122,9 @@ def folder() -> Path:
 def load() -> OpenTables:
     """Read every table; flagged rows and rows faster than the bound are left out and counted."""
     calls, machines, excluded = [], {}, []
-    for name in TABLES:
-        table = read_measurements(folder() / f"{name}.csv.gz")
+    for path in sorted(folder().glob("*.csv.gz")):
+        name = path.name.removesuffix(".csv.gz")
+        table = read_measurements(path)
         excluded += [(name, "", skipped.reason, skipped.rows) for skipped in table.skipped]
         left_out: Counter[tuple[str, str]] = Counter()
         for call in table.calls:
@@ -159,16 +157,19 @@ def half(calls: Sequence[MeasuredCalls], *, fitted: bool) -> list[MeasuredCalls]
     return found
 
 
-def by_family(
-    calls: Sequence[MeasuredCalls], machines: dict[str, Hardware]
-) -> tuple[Data, dict[str, Family], dict[str, str]]:
-    """Return the rows by family and hardware, the families, and the origin of each family's rows."""
+def by_family(calls: Sequence[MeasuredCalls], machines: dict[str, Hardware]) -> tuple[Data, dict[str, Family], Origins]:
+    """Return the rows by family and hardware, the families, and whose measurements the rows are."""
     data: Data = {}
     families: dict[str, Family] = {}
-    origins: dict[str, str] = {}
+    origins: Origins = {}
     for call in calls:
         for name, (family, groups) in family_groups([call], machines).items():
             families[name] = family
             data.setdefault(name, {}).setdefault(call.hardware, []).extend(groups)
-            origins[name] = ORIGINS[Path(call.place).name.partition("_")[0]]
+            origins.setdefault(name, {}).setdefault(call.hardware, set()).add(origin(call))
     return data, families, origins
+
+
+def origin(call: MeasuredCalls) -> str:
+    """Return whose measurement a call is."""
+    return ORIGINS[Path(call.place).name.partition("_")[0]]

@@ -75,10 +75,10 @@ def test_many_rows_of_one_shape_are_no_calibration(perfmodel: Callable[..., Any]
 def test_what_the_machine_has_of_its_own_stays_where_the_rows_say_nothing(
     perfmodel: Callable[..., Any], tmp_path: Path
 ) -> None:
-    # The H100's file has a sustained bandwidth, which says that written bytes cost as much as read ones; additions
-    # alone cannot tell the two costs apart.
-    table, spec = made_up(tmp_path / "mine.csv", hardware="h100-sxm5-80gb"), tmp_path / "my_gpu.toml"
-    ran = perfmodel("calibrate", "--from", table, "--on", "h100-sxm5-80gb", "-o", spec, "--format", "json")
+    # The H200's file has no elementwise table, but a sustained bandwidth, which says that written bytes cost as much as
+    # read ones; additions alone cannot tell the two costs apart.
+    table, spec = made_up(tmp_path / "mine.csv", hardware="h200-sxm-141gb"), tmp_path / "my_gpu.toml"
+    ran = perfmodel("calibrate", "--from", table, "--on", "h200-sxm-141gb", "-o", spec, "--format", "json")
     rows = {row["constant"]: row for row in ran.json["rows"]}
     written = pm.hardware(spec).latency["elementwise"].constants
     assert rows["write"]["before"] == 1.0

@@ -71,7 +71,8 @@ class Family:
     constants : its scalars, at most 12 with the two of the host.
     formula : (operator, machine, values, conditions) -> terms of the time on the device.
     terms : every term that the formula may return.
-    applies : (operator, machine, library) -> the points that the family is for, where several families serve an operator.
+    applies : (operator, machine, library) -> the points that the family is for, where several families serve an
+        operator.
     dispatched : whether events around a framework's call also see the host's dispatch. Collectives are measured in
         queues, where it does not show.
     by_dtype : whether constants fitted on one dtype say less about another; not for kernels that only move bytes.
