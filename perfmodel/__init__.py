@@ -15,7 +15,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "PerfModelError": "perfmodel.errors",
@@ -68,7 +68,7 @@ _PUBLIC = {
 }
 
 
-#: old name -> name, for one release
+#: old name -> name; version 0.2 has both, 0.3 only the new ones
 _RENAMED = {
     "forward": "forward_pass",
     "against": "compare_diagnoses",
@@ -150,7 +150,7 @@ else:
         """Load a public name, or an operator class, when it is first used (PEP 562)."""
         if name in _RENAMED:
             new = _RENAMED[name]
-            message = f"perfmodel.{name} is now perfmodel.{new}; the old name will be removed in the next release."
+            message = f"perfmodel.{name} is now perfmodel.{new}; perfmodel 0.3 removes the old name."
             warnings.warn(message, DeprecationWarning, stacklevel=2)
             return getattr(sys.modules[__name__], new)
         value = getattr(importlib.import_module(_PUBLIC[name]), name) if name in _PUBLIC else _operator_class(name)

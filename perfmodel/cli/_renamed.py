@@ -1,4 +1,4 @@
-"""Spellings of the command line before version 0.2, accepted with a warning for one release."""
+"""Spellings of the command line before version 0.2. Version 0.2 accepts them with a warning; 0.3 removes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VALUES = {
 
 
 def with_new_names(arguments: Sequence[str]) -> list[str]:
-    """Return a command line with old spellings replaced, and name each of them on stderr."""
+    """Return a command line with old spellings replaced, and warn of each on stderr."""
     words = list(arguments)
     command = next((word for word in words if not word.startswith("-")), "")
     for at, word in enumerate(words):
@@ -37,4 +37,4 @@ def with_new_names(arguments: Sequence[str]) -> list[str]:
 
 
 def _warn(old: str, new: str) -> None:
-    status(f"warning: {old} is now {new}; the old spelling will be removed in the next release.")
+    status(f"warning: {old} is now {new}; perfmodel 0.3 removes the old spelling.")

@@ -7,6 +7,8 @@ A command is a module of this package, or one that the entry-point group ``perfm
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import signal
 import sys
@@ -25,13 +27,15 @@ from perfmodel.plugins import load_module, module_names, warn_of_plugin
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 _EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3, UnavailableError: 4}
+#: modules of this package that hold no command
+_NO_COMMANDS = ("app", "extension")
 #: options of the program itself that may stand anywhere on the command line
 _ANYWHERE = ("--debug", "--no-color")
 
 
 def command_modules() -> Mapping[str, str]:
     """Return every command with its module, without importing any."""
-    return module_names("perfmodel.cli", "commands", ("app",))
+    return module_names("perfmodel.cli", "commands", _NO_COMMANDS)
 
 
 def build_app(only: str = "") -> typer.Typer:
@@ -110,13 +114,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         arguments = with_new_names(arguments)
         app = build_app(_named_command(arguments))
-        code = app(args=arguments, prog_name="perfmodel", standalone_mode=False)
-        sys.stdout.flush()
-        if code == EXIT_INTERRUPTED:  # typer's own answer to Ctrl-C
-            return _interrupted()
-        return code if isinstance(code, int) else 0
-    except typer.Exit as finished:
-        return _interrupted() if finished.exit_code == EXIT_INTERRUPTED else finished.exit_code
+        code = _exit_code(app, arguments)
+        sys.stdout.flush()  # here, so that a full disk or a closed stdout is an error of this run
+        return _interrupted() if code == EXIT_INTERRUPTED else code
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except (BrokenPipeError, SystemExit):
@@ -127,6 +127,15 @@ def run(arguments: Sequence[str]) -> int:
         if debug:
             traceback.print_exception(error)
         return _explain(error, arguments)
+
+
+def _exit_code(app: typer.Typer, arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code; typer reports Ctrl-C as `EXIT_INTERRUPTED`."""
+    try:
+        code = app(args=arguments, prog_name="perfmodel", standalone_mode=False)
+    except typer.Exit as finished:
+        return finished.exit_code
+    return code if isinstance(code, int) else 0
 
 
 def _named_command(arguments: Sequence[str]) -> str:
@@ -155,7 +164,8 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
         return next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), 2)
     if isinstance(error, OSError):
         _abandon_stdout()
-        _complain(f"the operating system reports: {error.strerror or error}.")
+        is_closed = error.errno == errno.EBADF  # see `_replace_closed_streams`
+        _complain("stdout is closed." if is_closed else f"the operating system reports: {error.strerror or error}.")
         return 2
     _complain(f"fault in perfmodel: {type(error).__name__}: {error}. Run again with --debug and report it.")
     return EXIT_INTERNAL
@@ -179,13 +189,19 @@ def _complain(message: str) -> None:
     sys.stderr.write(f"perfmodel: {message.strip()}\n")
 
 
+def _replace_closed_streams() -> None:
+    """Replace streams that the caller closed (``>&-``): writing a result fails, messages are dropped."""
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115 -- until the exit
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 -- until the exit
+
+
 def main() -> None:
     """Run the command line of this process."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by the caller (`>&-`)
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 -- as long as the process
-        else:
+    _replace_closed_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would show a traceback of what runs at exit

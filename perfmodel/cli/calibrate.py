@@ -15,6 +15,7 @@ from perfmodel.errors import InputFileError, UsageError
 if TYPE_CHECKING:
     from perfmodel.accuracy.measured import MeasuredCalls
     from perfmodel.core.hardware import Hardware
+    from perfmodel.core.report import Report
 
 #: dtypes of the matrix products that a calibration measures, by kind of device
 _DTYPES = {
@@ -57,7 +58,6 @@ def command(
     Example: perfmodel calibrate --from measurements.csv --on a100-sxm4-80gb -o my_gpu.toml
     """
     from perfmodel.core.report import report
-    from perfmodel.hardware_catalog.write import write_spec
     from perfmodel.kernels.device import open_device
     from perfmodel.measure.calibration.plan import THOROUGH
 
@@ -74,10 +74,19 @@ def command(
     warn_if_busy()
     calibrated = measured_machine(opened, base, _DTYPES[opened.kind], THOROUGH)
     machine = calibrated.machine
-    destination.write(report(calibrated, context=context(hardware=[machine.name])))
-    if output is not None:
-        write_spec(machine, output)
-        status(f"wrote {output}; use it with --on {output}")
+    _deliver(report(calibrated, context=context(hardware=[machine.name])), destination, machine, output)
+
+
+def _deliver(table: Report, destination: Destination, machine: Hardware, output: Path | None) -> None:
+    """Print the table, then write the specification; it is also written where the table cannot be printed."""
+    from perfmodel.hardware_catalog.write import write_spec
+
+    try:
+        destination.write(table)
+    finally:
+        if output is not None:
+            write_spec(machine, output)
+            status(f"wrote {output}; use it with --on {output}")
 
 
 def _from_measurements(paths: list[Path], on: list[str] | None, destination: Destination, output: Path | None) -> None:
@@ -87,7 +96,6 @@ def _from_measurements(paths: list[Path], on: list[str] | None, destination: Des
     from perfmodel.accuracy.calibration import FEWEST_ROWS, calibrate_calls
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog import hardware
-    from perfmodel.hardware_catalog.write import write_spec
 
     named = only_machine(on)
     if named is None:
@@ -103,10 +111,7 @@ def _from_measurements(paths: list[Path], on: list[str] | None, destination: Des
         raise InputFileError(
             f"hold no family with {FEWEST_ROWS} rows to fit ({why}).", place=source, remedy="Measure more shapes."
         )
-    destination.write(report(calibration, context=context(), notes=notes))
-    if output is not None:
-        write_spec(calibration.hardware, output)
-        status(f"wrote {output}; use it with --on {output}")
+    _deliver(report(calibration, context=context(), notes=notes), destination, calibration.hardware, output)
 
 
 def _calls(paths: list[Path], machine: Hardware) -> tuple[list[MeasuredCalls], list[str]]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from perfmodel import __version__, cli
 from perfmodel.cli import app
 
-COMMANDS = sorted(m.name for m in pkgutil.iter_modules(cli.__path__) if m.name[0] != "_" and m.name != "app")
+HELPERS = ("app", "extension")
+COMMANDS = sorted(m.name for m in pkgutil.iter_modules(cli.__path__) if m.name[0] != "_" and m.name not in HELPERS)
 ANALYZE = ["analyze", "gemm", "m=64..512+8", "n=64", "k=64", "dtype=fp16", "--on", "a100"]
 
 
@@ -25,6 +28,17 @@ def program(*arguments, **options):
 
 def test_version(perfmodel):
     assert perfmodel("--version").out == f"perfmodel {__version__}\n"
+
+
+def test_the_version_is_that_of_the_newest_entry_of_the_changelog():
+    changelog = (Path(__file__).resolve().parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## ([\d.]+)", changelog, re.MULTILINE).group(1) == __version__
+
+
+def test_a_renamed_option_says_which_release_removes_it(perfmodel):
+    ran = perfmodel("diagnose", "missing.json", "--all")
+    major, minor, _ = __version__.split(".")
+    assert f"--all is now --whole-trace; perfmodel {major}.{int(minor) + 1} removes the old spelling" in ran.err
 
 
 def test_the_commands_of_the_contract_are_there():
@@ -128,6 +142,21 @@ def test_a_reader_of_help_that_leaves_early_is_no_error(arguments):
 def test_closed_streams_are_no_fault(closed):
     run = f"{sys.executable} -m perfmodel analyze gem --on a100 {closed}"
     assert subprocess.run(["bash", "-c", run], capture_output=True, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", ["hardware list", "hardware list --format json", "--version", "analyze --help"])
+@pytest.mark.parametrize(("target", "reason"), [(">&-", "stdout is closed"), (">/dev/full", "No space left")])
+def test_a_result_that_cannot_be_printed_is_no_success(arguments, target, reason):
+    run = f"{sys.executable} -m perfmodel {arguments} {target}"
+    ran = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert reason in ran.stderr
+
+
+def test_a_result_in_a_file_does_not_need_stdout(tmp_path):
+    run = f"{sys.executable} -m perfmodel hardware list -o {tmp_path / 'list.json'} >&-"
+    assert subprocess.run(["bash", "-c", run], capture_output=True, check=False).returncode == 0
+    assert (tmp_path / "list.json").stat().st_size > 0
 
 
 def test_a_name_that_stdout_cannot_encode_is_escaped():

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
+from perfmodel.errors import UsageError
 
 HEAD = ["hardware", "op", "dtype", "kind", "numel", "time_s", "timing", "cache", "implementation"]
 MACHINE = "a100-sxm4-80gb"
@@ -152,3 +153,34 @@ def test_a_cpu_has_no_closed_form_to_fit(perfmodel: Callable[..., Any], tmp_path
     ran = perfmodel("calibrate", "--from", made_up(tmp_path / "mine.csv", hardware="my-cpu"), "--on", spec)
     assert ran.code == 3
     assert "without a closed form" in ran.err
+
+
+def test_a_table_that_cannot_be_printed_does_not_lose_the_constants(
+    perfmodel: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, spec = made_up(tmp_path / "mine.csv"), tmp_path / "my_gpu.toml"
+    arguments = ("calibrate", "--from", table, "--on", MACHINE, "-o", spec)
+    shown = []
+    monkeypatch.setattr("perfmodel.cli.calibrate.Destination.write", lambda *_: shown.append(spec.exists()))
+    assert (perfmodel(*arguments).code, shown) == (0, [False]), "the table comes first"
+    spec.unlink()
+
+    def closed(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("perfmodel.cli.calibrate.Destination.write", closed)
+    ran = perfmodel(*arguments)
+    assert (ran.code, "No space left" in ran.err, f"wrote {spec}" in ran.err) == (2, True, True)
+    assert pm.hardware(spec).latency["elementwise"].source.startswith("fitted on mine.csv")
+
+
+def test_a_file_that_cannot_be_written_does_not_lose_the_table(
+    perfmodel: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise UsageError("cannot be written: No space left on device.", place="my_gpu.toml")
+
+    monkeypatch.setattr("perfmodel.hardware_catalog.write.write_spec", full)
+    table = made_up(tmp_path / "mine.csv")
+    ran = perfmodel("calibrate", "--from", table, "--on", MACHINE, "-o", tmp_path / "my_gpu.toml")
+    assert (ran.code, "launch" in ran.out, "wrote" in ran.err) == (2, True, False)

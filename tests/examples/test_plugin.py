@@ -82,6 +82,13 @@ def test_each_row_tells_the_truth(row: Addition) -> None:
     assert needed <= defined, f"{row.example} lacks {needed - defined}"
 
 
+def test_the_example_imports_public_modules_only() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        imported = re.findall(r"^\s*(?:from|import) (perfmodel\S*) import (.*)$", path.read_text(), re.MULTILINE)
+        private = [f"{module}.{name}" for module, names in imported for name in re.split(r"[,\s()]+", names)]
+        assert not [name for name in private if re.search(r"\._", name)], path.name
+
+
 def test_the_layers_in_contributing_are_those_that_are_checked() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     layers = next(contract["layers"] for contract in config["contracts"] if contract["type"] == "layers")

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perfmodel.cli._options import FormatOption, OutputOption
-from perfmodel.cli._output import Destination
+from perfmodel.cli.extension import Destination, FormatOption, OutputOption, context
 
 
 def command(
@@ -40,4 +39,4 @@ def command(
         Column("ridge", "ridge point", "FLOP/B"),
         Column("bound"),
     )
-    destination.write(Report("balance", columns, rows, {"hardware": machine.name}))
+    destination.write(Report("balance", columns, rows, context(hardware=[machine.name])))
