@@ -25,6 +25,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -161,13 +162,13 @@ def targets(data: Path | None) -> list[Target]:
         found = sorted(folder.glob(pattern)) if folder else []
         return tuple(path.read_bytes() for path in found if path.stat().st_size <= LARGEST_SEED_BYTES)
 
-    profiles = (*PROFILES, _trace(), _sqlite(), gzip.compress(_trace(), mtime=0))
+    profiles: tuple[bytes, ...] = (*PROFILES, _trace(), _sqlite(), gzip.compress(_trace(), mtime=0))
     real = [data and data / name for name in ("traces", "nsys", "ncu", "torch_profiler", "profile_tables")]
     profiles = (*profiles, *(content for folder in real for content in files(folder, "*")))
     table = b"hardware,op,m,n,k,dtype,time_s\na100-sxm4-40gb,gemm,64,64,64,fp16,9.5e-6\n"
     run = b'{"results": [{"command": "x", "median": 1.0, "times": [1.0, 1.1, 1.0]}]}'
     examples, specs = ROOT / "examples", ROOT / "hardware_specs"
-    grouped = [Target(f"profile by {by}", lambda path, by=by: read_profile(path, by=by), ".bin", profiles)
+    grouped = [Target(f"profile by {by}", partial(read_profile, by=by), ".bin", profiles)
                for by in ("shape", "op", "kernel")]  # fmt: skip
     return [
         *grouped,

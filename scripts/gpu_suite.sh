@@ -1,23 +1,38 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one run that ends within 9 minutes: the GPU tests, the full benchmark, a calibration,
 # the model against the fresh record, and the kernel targets; one table at the end.
-# Usage, from the checkout: OUT=folder scripts/gpu_suite.sh   (PYTHON names the interpreter that has torch with CUDA)
-# Records and logs go to OUT. A step that takes too long is interrupted; a benchmark keeps the rows that it has.
+# Usage, from the checkout: OUT=folder scripts/gpu_suite.sh [--dry-run]
+# PYTHON names the interpreter that has torch with CUDA. Records and logs go to OUT. A step that takes too long is
+# interrupted; a benchmark keeps the rows that it has. --dry-run prints the commands, one a line, and runs none.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+case "$*" in
+    "") run=yes ;;
+    --dry-run) run=no ;;
+    *)
+        printf 'usage: %s [--dry-run]\n' "$0" >&2
+        exit 2
+        ;;
+esac
 out=${OUT:-out/gpu}
 python=${PYTHON:-python3}
 total=520
 failed=0
-mkdir -p "$out"
-: > "$out/log.txt"
-: > "$out/steps.tsv"
-rm -f "$out/bench.json" "$out/compiled.json"
+if [ "$run" = yes ]; then
+    mkdir -p "$out"
+    : > "$out/log.txt"
+    : > "$out/steps.tsv"
+    rm -f "$out/bench.json" "$out/compiled.json" "$out/calibrated.toml" "$out/fitted.toml"
+fi
 
 # step NAME SECONDS COMMAND...: runs a command for so many seconds at most, and no longer than the suite has left.
 step() {
     local name=$1 limit=$2 begin=$SECONDS result=ok left=$((total - SECONDS))
     shift 2
+    if [ "$run" = no ]; then
+        echo "$*"
+        return
+    fi
     [ "$limit" -gt "$left" ] && limit=$left
     printf '\n== %s: %s\n' "$name" "$*" | tee -a "$out/log.txt"
     if [ "$limit" -lt 5 ]; then
@@ -49,8 +64,13 @@ step "validate" 20 "${perfmodel[@]}" validate "$out/bench.json"
 step "fit" 60 "${perfmodel[@]}" calibrate --from "$out/bench.json" --on "$out/calibrated.toml" -o "$out/fitted.toml"
 step "plot" 30 "${perfmodel[@]}" plot "$out/bench.json" -o "$out/bench.png"
 
+targets=("$python" scripts/kernel_targets.py "$out/bench.json" --steps "$out/steps.tsv")
+if [ "$run" = no ]; then
+    echo "${targets[*]}"
+    exit 0
+fi
 printf '\n'
-"$python" scripts/kernel_targets.py "$out/bench.json" --steps "$out/steps.tsv" | tee "$out/targets.txt"
+"${targets[@]}" | tee "$out/targets.txt"
 missed=${PIPESTATUS[0]}
 printf '\n%s step(s) failed; results in %s, after %s s\n' "$failed" "$out" "$SECONDS"
 exit "$((failed > 0 || missed > 0))"

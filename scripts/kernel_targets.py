@@ -12,16 +12,15 @@ Exit code 1 when a target is missed or was not measured.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perfmodel.records.schema import is_composed
-
-Row = Mapping[str, Any]
+from perfmodel.errors import InputFileError
+from perfmodel.records.record import read_record
+from perfmodel.records.schema import Row, Status
 
 LARGE_BYTES = 256e6
 STREAMS = ("add", "gelu", "silu_mul", "chain4", "layer_norm", "rms_norm")
@@ -42,44 +41,51 @@ def missing(what: str, asked: str) -> Target:
     return Target(what, asked, "not measured", False)
 
 
-def measured(rows: Sequence[Row], op: str, **params: Any) -> list[Row]:
-    """Return the rows with a time of an operator with some dimensions."""
+def measured(rows: Sequence[Row], op: str, dtype: str | None = None, **params: Any) -> list[Row]:
+    """Return the rows with a time of an operator, with some dimensions, in one dtype if it is given."""
     return [
         row
         for row in rows
-        if row["op"] == op
-        and row["status"] == "ok"
-        and all(row["params"].get(name, row.get(name)) == value for name, value in params.items())
+        if row.op == op
+        and row.status == Status.OK
+        and row.measured_time_s
+        and dtype in (None, row.dtype)
+        and all(row.params.get(name) == value for name, value in params.items())
     ]
 
 
 def fastest(rows: Sequence[Row], backend: str) -> Row | None:
     """Return the fastest row of a backend that is no composition."""
-    own = [row for row in rows if row["backend"] == backend and not is_composed(row)]
-    return min(own, key=lambda row: row["measured_time_s"], default=None)
+    own = [row for row in rows if row.backend == backend and not row.is_composed]
+    return min(own, key=time_of, default=None)
+
+
+def time_of(row: Row) -> float:
+    """Return the measured time of a row that `measured` returned [s]."""
+    assert row.measured_time_s is not None
+    return row.measured_time_s
 
 
 def is_large(row: Row) -> bool:
     """Whether a stream's larger side, what it reads or what it writes, is 256 MB or more."""
-    return bool(max(row["bytes_read"], row["bytes_written"]) >= LARGE_BYTES)
+    return max(row.bytes_read or 0.0, row.bytes_written or 0.0) >= LARGE_BYTES
 
 
 def streams(rows: Sequence[Row]) -> Iterator[Target]:
     """Yield the targets of operators that only move memory, against the copy of the same record."""
     copies = [row for row in measured(rows, "elementwise", kind="copy") if is_large(row)]
-    best = max((row["achieved_bytes_per_s"] for row in copies), default=None)
-    if best is None:
+    best = max((row.achieved_bytes_per_s or 0.0 for row in copies), default=0.0)
+    if not best:
         yield missing("copy bandwidth", "")
     for name in STREAMS:
         of_op = measured(rows, name) if "_norm" in name else measured(rows, "elementwise", kind=name)
-        large = [row for row in of_op if is_large(row)]
-        row = fastest(large, "triton")
-        if best is None or row is None:
+        row = fastest([row for row in of_op if is_large(row)], "triton")
+        rate = row.achieved_bytes_per_s if row else None
+        if not best or row is None or rate is None:
             yield missing(f"{name}, triton, of the copy's bandwidth", "90%")
             continue
-        share = row["achieved_bytes_per_s"] / best
-        reached = f"{share:.1%}: {row['achieved_bytes_per_s'] / 1e12:.2f} of {best / 1e12:.2f} TB/s, {row['kernel']}"
-        yield Target(f"{name}, triton, of the copy's bandwidth", "90%", reached, share >= 0.9)
+        reached = f"{rate / best:.1%}: {rate / 1e12:.2f} of {best / 1e12:.2f} TB/s, {row.kernel}"
+        yield Target(f"{name}, triton, of the copy's bandwidth", "90%", reached, rate / best >= 0.9)
 
 
 def against(what: str, rows: Sequence[Row], share: float) -> Target:
@@ -88,27 +94,26 @@ def against(what: str, rows: Sequence[Row], share: float) -> Target:
     ours, library = fastest(rows, "triton"), fastest(rows, "torch")
     if ours is None or library is None:
         return missing(what, asked)
-    reached = library["measured_time_s"] / ours["measured_time_s"]
-    rate = [f"{row['achieved_flop_per_s'] / 1e12:.0f} TFLOP/s {row['kernel']}" for row in (ours, library)]
-    return Target(what, asked, f"{reached:.1%}: {rate[0]}, {rate[1]}", reached >= share)
+    reached = time_of(library) / time_of(ours)
+    rates = [f"{(row.achieved_flop_per_s or 0.0) / 1e12:.0f} TFLOP/s {row.kernel}" for row in (ours, library)]
+    return Target(what, asked, f"{reached:.1%}: {rates[0]}, {rates[1]}", reached >= share)
 
 
 def compositions(rows: Sequence[Row]) -> Iterator[Target]:
     """Yield how much slower each composition from 0.1 ms on is than one kernel, against what the model expects."""
     for row in rows:
-        if row["status"] != "ok" or not row.get("composition_time_s") or row["measured_time_s"] < 1e-4:
+        expected = (row.composition_time_low_s, row.composition_time_s, row.composition_time_high_s)
+        if row.status != Status.OK or None in expected or not row.predicted_time_s or (row.measured_time_s or 0) < 1e-4:
             continue
-        same = [r for r in measured(rows, row["op"], dtype=row["dtype"]) if r["params"] == row["params"]]
+        same = [other for other in measured(rows, row.op, row.dtype) if other.params == row.params]
         library = fastest(same, "torch") or fastest(same, "triton")
         if library is None:
             continue
-        factor = row["measured_time_s"] / library["measured_time_s"]
-        low, expected, high = (
-            row[f"composition_time{end}_s"] / row["predicted_time_s"] for end in ("_low", "", "_high")
-        )
+        factor = time_of(row) / time_of(library)
+        low, middle, high = ((time_s or 0.0) / row.predicted_time_s for time_s in expected)
         yield Target(
-            f"{row['op']} {row['dimensions']} {row['dtype']}, {row['kernel']}",
-            f"{expected:.2f} x ({low:.2f} to {high:.2f})",
+            f"{row.op} {row.dimensions} {row.dtype}, {row.kernel}",
+            f"{middle:.2f} x ({low:.2f} to {high:.2f})",
             f"{factor:.2f} x",
             low <= factor <= high,
         )
@@ -151,7 +156,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("record", type=Path)
     parser.add_argument("--steps", type=Path)
     given = parser.parse_args(arguments)
-    rows = json.loads(given.record.read_text(encoding="utf-8"))["rows"] if given.record.exists() else []
+    rows: Sequence[Row] = ()
+    try:
+        rows = read_record(given.record, ("bench",)).rows
+    except InputFileError as error:  # a suite that was cut short has no record; its steps are shown all the same
+        sys.stderr.write(f"{error}\n")
     lines = [*steps(given.steps), *targets(rows)]
     print(table(lines))
     return int(not all(line.met for line in lines))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,6 +12,7 @@ from perfmodel.kernels import registry  # noqa: E402 -- after the check that tor
 from perfmodel.kernels.device import open_device  # noqa: E402
 from perfmodel.kernels.inputs import make_inputs  # noqa: E402
 from perfmodel.kernels.verify import verify  # noqa: E402
+from perfmodel.operators import Operator  # noqa: E402
 from perfmodel.operators.attention import Attention  # noqa: E402
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
 from perfmodel.operators.gemm import Gemm  # noqa: E402
@@ -23,7 +26,7 @@ pytestmark = [
 ]
 
 
-def _products():
+def _products() -> Iterator[Operator]:
     for dtype in ("fp32", "tf32", "bf16", "fp16"):
         yield Gemm(m=513, n=264, k=1000, dtype=dtype)
     for dtype in ("bf16", "fp8"):
@@ -32,7 +35,7 @@ def _products():
     yield Gemm(m=200, n=136, k=72, batch=5, bias=True, activation="silu", dtype="bf16")
 
 
-def _rows():
+def _rows() -> Iterator[Operator]:
     for dtype in ("fp32", "bf16", "fp16"):
         for kind in (LayerNorm, RmsNorm, Softmax):
             yield kind(rows=1000, cols=1600, dtype=dtype)
@@ -42,13 +45,13 @@ def _rows():
     yield Softmax(rows=40, cols=50_000, dtype="bf16")
 
 
-def _elementwise():
+def _elementwise() -> Iterator[Operator]:
     for kind in ("add", "gelu", "silu_mul", "chain4"):
         yield Elementwise(numel=100_003, kind=kind, dtype="bf16")
         yield Elementwise(numel=2**23, kind=kind, dtype="fp32")
 
 
-def _attentions():
+def _attentions() -> Iterator[Operator]:
     for dtype in ("bf16", "fp16", "fp32", "tf32"):
         yield Attention(heads=8, kv_heads=2, seq_q=300, head_dim=64, causal=True, dtype=dtype)
     yield Attention(batch=2, heads=4, seq_q=1024, head_dim=128, causal=True, dtype="bf16")
@@ -64,7 +67,7 @@ def _attentions():
 @pytest.mark.parametrize(
     "op", [*_products(), *_rows(), *_elementwise(), *_attentions()], ids=lambda op: f"{op.op}-{op.dtype}-{op.params()}"
 )
-def test_every_kernel_agrees_with_float64_on_fresh_inputs(op):
+def test_every_kernel_agrees_with_float64_on_fresh_inputs(op: Operator) -> None:
     device = open_device("cuda")
     inputs = make_inputs(op, "cuda", seed=1)
     ran, wrong = [], []
@@ -91,7 +94,7 @@ def test_every_kernel_agrees_with_float64_on_fresh_inputs(op):
     ],
     ids=lambda op: op.op,
 )
-def test_compiled_compositions_agree_with_float64(op):
+def test_compiled_compositions_agree_with_float64(op: Operator) -> None:
     device = open_device("cuda")
     kernel = next(k for k in registry.find_kernels(op.op) if k.compiles)
     assert kernel.supports(op, device) == ""
@@ -101,7 +104,7 @@ def test_compiled_compositions_agree_with_float64(op):
     assert verdict.correct, verdict
 
 
-def test_each_backend_of_sdpa_runs_or_says_why_not():
+def test_each_backend_of_sdpa_runs_or_says_why_not() -> None:
     device, op = open_device("cuda"), Attention(heads=4, seq_q=512, head_dim=64, causal=True, dtype="bf16")
     reasons = {k.name: k.supports(op, device) for k in registry.find_kernels("attention") if "sdpa" in k.name}
     assert reasons["torch.sdpa.math"] == reasons["torch.sdpa"] == ""
@@ -110,7 +113,7 @@ def test_each_backend_of_sdpa_runs_or_says_why_not():
     assert flash.supports(single, device), "flash attention takes 16 bits only"
 
 
-def test_elements_beyond_32_bits_are_reached():
+def test_elements_beyond_32_bits_are_reached() -> None:
     # 2^31 + 8 elements of 2 bytes and as many results: 8 GiB and the check's part of it
     op = Elementwise(numel=2**31 + 8, kind="relu", dtype="bf16")
     device = open_device("cuda")

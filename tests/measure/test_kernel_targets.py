@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.records.record import parse_record
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "kernel_targets.py"
 
 
@@ -23,7 +25,7 @@ def script():
 
 def _row(op, backend, kernel, time_s, params, **more):
     row = {"op": op, "backend": backend, "kernel": kernel, "status": "ok", "measured_time_s": time_s, "params": params}
-    row |= {"dtype": "bf16", "dimensions": "", "composition_time_s": None, "bytes_read": 3e8, "bytes_written": 3e8}
+    row |= {"hardware": "simple", "dtype": "bf16", "dimensions": "", "bytes_read": 3e8, "bytes_written": 3e8}
     return row | {"achieved_bytes_per_s": 6e8 / time_s, "achieved_flop_per_s": 2 * 8192**3 / time_s} | more
 
 
@@ -38,8 +40,16 @@ ROWS = [
 ]
 
 
+def _document(rows):
+    return {"schema_version": 2, "command": "bench", "rows": rows}
+
+
+def _read(rows):
+    return parse_record(_document(rows), "record.json").rows
+
+
 def _met(script, rows):
-    return {target.what: (target.reached.partition(":")[0], target.met) for target in script.targets(rows)}
+    return {target.what: (target.reached.partition(":")[0], target.met) for target in script.targets(_read(rows))}
 
 
 def test_shares_by_hand(script):
@@ -61,15 +71,15 @@ def test_compositions_are_judged_by_the_interval_of_the_model(script):
     library = _row("softmax", "torch", "torch.softmax", 1e-3, {"rows": 4}, predicted_time_s=1e-3)
     expected = {"composition_time_s": 4e-3, "composition_time_low_s": 3e-3, "composition_time_high_s": 5e-3}
     naive = _row("softmax", "torch", "naive", 4.5e-3, {"rows": 4}, predicted_time_s=1e-3, **expected)
-    (inside,) = script.compositions([library, naive])
+    (inside,) = script.compositions(_read([library, naive]))
     assert (inside.asked, inside.reached, inside.met) == ("4.00 x (3.00 to 5.00)", "4.50 x", True)
-    (outside,) = script.compositions([library, {**naive, "measured_time_s": 6e-3}])
+    (outside,) = script.compositions(_read([library, {**naive, "measured_time_s": 6e-3}]))
     assert not outside.met
 
 
 def test_the_table_has_steps_and_targets_and_the_exit_code_tells(script, tmp_path, capsys):
     record, lines = tmp_path / "record.json", tmp_path / "steps.tsv"
-    record.write_text(json.dumps({"rows": ROWS}))
+    record.write_text(json.dumps(_document(ROWS)))
     lines.write_text("bench\t200\tok\nfit\t3\texit 1\n")
     assert script.main([str(record), "--steps", str(lines)]) == 1
     said = capsys.readouterr().out
@@ -77,3 +87,4 @@ def test_the_table_has_steps_and_targets_and_the_exit_code_tells(script, tmp_pat
     assert "exit 1" in said
     assert len({len(line) for line in said.splitlines()}) == 1, "columns are aligned"
     assert script.main([str(tmp_path / "none.json")]) == 1, "nothing measured is nothing met"
+    assert "no such file" in capsys.readouterr().err

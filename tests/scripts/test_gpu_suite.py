@@ -1,0 +1,59 @@
+"""The commands of the GPU suite are ones that perfmodel has; where there is no GPU, nothing else runs them."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+from perfmodel.cli.app import build_app
+from perfmodel.operators.parse import parse_operators
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def commands():
+    """Return the command lines of the suite, each as its words."""
+    script = ("bash", str(ROOT / "scripts" / "gpu_suite.sh"), "--dry-run")
+    environment = {"OUT": "folder", "PYTHON": "python", "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(script, capture_output=True, text=True, check=True, env=environment)
+    return [shlex.split(line) for line in ran.stdout.splitlines()]
+
+
+def _parsed(words):
+    """Return the command that a command line names, and the values of its options; they are parsed, not run."""
+    command, names, rest = typer.main.get_command(build_app()), [], list(words)
+    while hasattr(command, "commands"):
+        names.append(rest.pop(0))
+        command = command.commands[names[-1]]
+    return " ".join(names), command.make_context(names[-1], rest).params
+
+
+def test_every_command_is_one_that_perfmodel_takes(commands):
+    parsed = [_parsed(words[3:]) for words in commands if words[1:3] == ["-m", "perfmodel"]]
+    assert [name for name, _ in parsed] == [
+        *("hardware detect", "bench", "calibrate", "bench", "validate", "calibrate", "plot")
+    ]
+    compiled = parsed[3][1]
+    assert {op.op for op in parse_operators(compiled["ops"])} == {"elementwise", "layer_norm", "rms_norm"}
+
+
+def test_what_one_step_reads_an_earlier_one_writes(commands):
+    written = set()
+    for words in commands:
+        outputs = {after for word, after in itertools.pairwise(words) if word == "-o"}
+        read = {word for word in words if word.startswith("folder/")} - outputs - {"folder/steps.tsv"}
+        assert read <= written, words
+        written |= outputs
+    assert "folder/bench.json" in written
+
+
+def test_the_files_that_it_names_exist(commands):
+    named = {word for words in commands for word in words if word.startswith(("tests/", "scripts/"))}
+    assert named == {"tests/gpu", "scripts/kernel_targets.py"}
+    assert all((ROOT / name).exists() for name in named)
