@@ -1,17 +1,24 @@
 """Start-up time of the program, relative to a minimal typer + rich + numpy program that prints a table.
 
+    python benchmarks/startup.py [CHECKOUT]
+
 The programs run in turn, since machines are noisy; the claim is the ratio of the medians. A first round, which does not
-count, writes the bytecode, which installed programs have too. The last rows have the example plugin installed.
+count, writes the bytecode, which installed programs have too. Two rows have the example plugin installed. CHECKOUT, the
+folder of another version, is measured in the same turns, so that "no slower than before" is a ratio of one run: the
+median over the turns of this version's time by the other's, with its quartiles.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 BARE = """
@@ -25,51 +32,91 @@ def main(rows: int = 3):
     Console().print(table)
 typer.run(main)
 """
-GEMM = ("analyze", "gemm", "m=4096", "n=4096", "k=4096", "dtype=fp16", "--on", "a100-sxm4-40gb")
-PLUGIN = Path(__file__).resolve().parents[1] / "examples" / "plugin"
-WITH_PLUGIN = ", example plugin installed"
+HERE = Path(__file__).resolve().parents[1]
 COMMANDS = {
-    "bare typer + rich + numpy": ("-c", BARE),
-    "perfmodel --help": ("-m", "perfmodel", "--help"),
-    "perfmodel analyze gemm ...": ("-m", "perfmodel", *GEMM),
-    f"perfmodel --help{WITH_PLUGIN}": ("-m", "perfmodel", "--help"),
-    f"perfmodel analyze gemm ...{WITH_PLUGIN}": ("-m", "perfmodel", *GEMM),
+    "--help": ("--help",),
+    "analyze gemm": ("analyze", "gemm", "m=4096", "n=4096", "k=4096", "dtype=fp16", "--on", "a100-sxm4-40gb"),
 }
 REPEATS = 15
 ALLOWED = 1.5
+#: largest ratio to the other checkout: what a quiet machine shows between two runs of one program
+ALLOWED_AGAINST = 1.05
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one row measures: the interpreter's arguments, the checkout that they run in, and the folder of plugins."""
+
+    name: str
+    arguments: tuple[str, ...]
+    checkout: Path = HERE
+    plugins: str = ""
+
+    def seconds(self, bytecode: str) -> float:
+        """Return how long one run takes, with a folder of bytecode [s]."""
+        # the checkout comes before a perfmodel that is installed
+        path = os.pathsep.join(filter(None, (str(self.checkout), self.plugins, os.environ.get("PYTHONPATH", ""))))
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": path}
+        begin = time.perf_counter()
+        subprocess.run(
+            [sys.executable, *self.arguments],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env=environment,
+            cwd=self.checkout,
+        )
+        return time.perf_counter() - begin
 
 
 def install_plugin(folder: str) -> None:
     """Install the example plugin into a folder, without a network."""
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index")
-    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", folder, str(PLUGIN)], check=True)
+    plugin = HERE / "examples" / "plugin"
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", folder, str(plugin)], check=True)
 
 
-def seconds(arguments: tuple[str, ...], bytecode: str, plugins: str = "") -> float:
-    """Return how long a run of the interpreter takes, with folders of bytecode and of plugins [s]."""
-    path = os.pathsep.join(filter(None, (plugins, os.environ.get("PYTHONPATH", ""))))
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPATH": path}
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=environment)
-    return time.perf_counter() - begin
+def programs(plugins: str, other: Path | None) -> Iterator[Program]:
+    """Yield what is measured, the bare program first; the rows of a command stand together."""
+    yield Program("bare typer + rich + numpy", ("-c", BARE))
+    for command, words in COMMANDS.items():
+        arguments = ("-m", "perfmodel", *words)
+        yield Program(f"perfmodel {command}", arguments)
+        if other:
+            yield Program(f"perfmodel {command}, {other.name}", arguments, other)
+        yield Program(f"perfmodel {command}, example plugin installed", arguments, plugins=plugins)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Print the medians and their ratios; return 1 when a ratio is above the allowed one."""
-    times: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("checkout", type=Path, nargs="?", help="folder of another version, to compare with")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="turns that count")
+    given = parser.parse_args(arguments)
+    other = given.checkout.resolve() if given.checkout else None
+    if other and not (other / "perfmodel").is_dir():
+        parser.error(f"{given.checkout} holds no folder perfmodel")
     with tempfile.TemporaryDirectory() as bytecode, tempfile.TemporaryDirectory() as plugins:
         install_plugin(plugins)
-        for repeat in range(1 + REPEATS):
-            for name, arguments in COMMANDS.items():
-                taken = seconds(arguments, bytecode, plugins if name.endswith(WITH_PLUGIN) else "")
-                times[name] += [taken] if repeat else []
-    bare = statistics.median(times["bare typer + rich + numpy"])
-    worst = 0.0
-    for name, samples in times.items():
-        median = statistics.median(samples)
-        worst = max(worst, median / bare)
-        print(f"{name:<54} median {1e3 * median:6.0f} ms  ratio {median / bare:.2f} (allowed {ALLOWED})")
-    return int(worst > ALLOWED)
+        measured = list(programs(plugins, other))
+        times: dict[str, list[float]] = {program.name: [] for program in measured}
+        for repeat in range(1 + given.repeats):
+            for program in measured:
+                taken = program.seconds(bytecode)
+                times[program.name] += [taken] if repeat else []
+    bare = statistics.median(times[measured[0].name])
+    missed = False
+    for program in measured:
+        median = statistics.median(times[program.name])
+        ratio = median / bare
+        print(f"{program.name:<54} median {1e3 * median:6.0f} ms  ratio {ratio:.2f} (allowed {ALLOWED})")
+        missed |= ratio > ALLOWED and program.checkout == HERE
+    for command in COMMANDS if other else ():
+        pairs = zip(times[f"perfmodel {command}"], times[f"perfmodel {command}, {other.name}"], strict=True)
+        low, ratio, high = statistics.quantiles((mine / theirs for mine, theirs in pairs), n=4)
+        name = f"perfmodel {command}, by {other.name}"
+        print(f"{name:<54} ratio {ratio:.3f}, quartiles {low:.3f} to {high:.3f} (allowed {ALLOWED_AGAINST})")
+        missed |= ratio > ALLOWED_AGAINST
+    return int(missed)
 
 
 if __name__ == "__main__":
