@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
+from perfmodel.core import hardware
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.report import report
 
@@ -60,3 +63,26 @@ def test_the_caches_are_the_levels_that_the_whole_device_shares(simple_gpu: Hard
     unknown = dataclasses.replace(l2, name="llc", capacity_bytes=0.0)
     machine = dataclasses.replace(simple_gpu, memory=(hbm, unknown, levels["l3"], l2, levels["shared"], levels["l1"]))
     assert [level.name for level in machine.caches] == ["l3", "l2"]
+
+
+def test_a_level_is_found_by_a_name_read_from_text(simple_gpu: Hardware) -> None:
+    l2 = simple_gpu.level("".join(["l", "2"]))  # equal to the name of the level, but another object
+    assert l2 is not None
+    assert l2.bandwidth_bytes_per_s == 4e12
+    assert simple_gpu.level("l1") is None
+
+
+def test_a_report_is_headed_by_the_title_given_else_by_that_of_the_machine_else_by_its_name(
+    simple_gpu: Hardware,
+) -> None:
+    untitled = dataclasses.replace(simple_gpu, title="")
+    assert report(simple_gpu, title="Mine").title == "Mine"
+    assert (report(simple_gpu).title, report(untitled).title) == ("Simple GPU", "simple")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in vars(hardware).values() if dataclasses.is_dataclass(kind)])
+def test_a_machine_never_changes(kind: type) -> None:
+    """What is computed once for a machine is kept on it, so that a changed figure would leave stale results."""
+    part = object.__new__(kind)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        part.note = "changed"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 
-from perfmodel.core.report import Column, Report
+import pytest
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Column, Report, report
 
 REPORT = Report(
     "analyze",
@@ -60,3 +64,17 @@ def test_the_decision_is_a_sentence_for_people() -> None:
     report = Report("x", (Column("a"),), [{"a": 1}], notes=("A note.",), decision="Do it.")
     assert "<p>Do it.</p><p>A note.</p>" in report._repr_html_()
     assert report.as_json()["notes"] == ["A note."]
+
+
+def test_json_keeps_letters_of_every_alphabet() -> None:
+    document = Report("x", (Column("name"),), [{"name": "µ-kernel"}]).json_text()
+    assert "µ-kernel" in document
+    assert json.loads(document)["rows"] == [{"name": "µ-kernel"}]
+
+
+def test_a_result_is_reported_by_the_room_of_its_class(simple_gpu: Hardware) -> None:
+    search = report.dispatch(object)  # what runs before the room's reports are loaded
+    assert search(simple_gpu).rows == report(simple_gpu).rows
+    for unknown, kind in ((3.0, "float"), ([], "list"), ([3.0], "float"), ((3,), "int")):
+        with pytest.raises(TypeError, match=f"^{kind} has no report"):
+            report(unknown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -137,3 +138,15 @@ def test_power_reads_with_its_prefixes(text: str, watts: float) -> None:
 def test_each_binary_prefix_starts_at_its_own_power(power: int, text: str) -> None:
     assert format_binary(2.0**power) == text
     assert format_binary(2.0**power * (1 - 1e-6)) != text
+
+
+@pytest.mark.parametrize(("prefixes", "step"), [("kMGTPE", 1000.0), (("Ki", "Mi", "Gi", "Ti", "Pi"), 1024.0)])
+def test_each_prefix_is_the_next_power(prefixes: Sequence[str], step: float) -> None:
+    for power, prefix in enumerate(prefixes, start=1):
+        assert parse_quantity(f"3 {prefix}B", "B") == 3.0 * step**power
+        assert parse_quantity(f"3 {prefix}B/s", "B/s") == 3.0 * step**power
+
+
+@pytest.mark.parametrize(("prefix", "power"), [("m", -3), ("u", -6), ("µ", -6), ("μ", -6), ("n", -9), ("p", -12)])
+def test_each_prefix_of_a_time_is_its_power_of_ten(prefix: str, power: int) -> None:
+    assert parse_quantity(f"3 {prefix}s", "s") == pytest.approx(3.0 * 10.0**power)

@@ -251,3 +251,10 @@ def test_a_batch_never_falls_below_one_item():
     one, three = (predict(Gemm(m=m, n=512, k=512), A100).predicted_time_s for m in (1, 3))
     assert step.total_time_s == pytest.approx(1e-3 * one / three)
     assert step.throughput_per_s is None
+
+
+def test_a_note_says_when_speedups_are_per_item():
+    """Twice the items in less than twice the time is a gain that the time of the run does not show."""
+    said = "Speedups are in time per item, since the batch changes."
+    assert said in what_if(ABC, _scenario({"name": "more", "kind": "batch", "factor": 2})).notes
+    assert said not in what_if(ABC, _scenario(_step("scale", speedup=2))).notes

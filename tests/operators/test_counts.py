@@ -296,3 +296,23 @@ def test_tables_show_the_parameters_that_differ_from_their_defaults() -> None:
     assert pm.Gemm(m=1, n=2, k=3, batch=np.array([1, 1])).given() == ("m", "n", "k", "batch")
     # the number of kv heads and keys follows from others, and the batch is 1 by default
     assert pm.Attention(heads=8, seq_q=5, head_dim=4, causal=True).given() == ("heads", "seq_q", "head_dim", "causal")
+
+
+@pytest.mark.parametrize("name", own_operators())
+def test_dimensions_are_given_by_name_only(name: str) -> None:
+    """The order of the dimensions is no part of the interface: m, n, k in another order is another product."""
+    with pytest.raises(TypeError, match="positional argument"):
+        load_operator(name)(1, 1, 1, 1)  # type: ignore[misc]
+
+
+def test_an_unfused_attention_is_three_kernels_that_do_its_work() -> None:
+    sizes: dict[str, Any] = {"batch": 2, "heads": 3, "seq_q": 4, "seq_kv": 5, "head_dim": 8, "dtype": "bf16"}
+    unfused = pm.Attention(**sizes, algorithm="unfused")
+    scores, softmax, output = parts = unfused.composition()
+    assert [part.op for part in parts] == ["gemm", "softmax", "gemm"]
+    # the convention counts the two products; exponentials and sums come on top
+    assert scores.flop() + output.flop() == unfused.flop()
+    # what one kernel writes the next one reads: the bytes of the three are those of the whole
+    assert sum(part.work().bytes for part in parts) == unfused.work().bytes
+    assert softmax.params() == {"rows": 2 * 3 * 4, "cols": 5}
+    assert pm.Attention(**sizes).composition() == ()

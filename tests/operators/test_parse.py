@@ -160,5 +160,7 @@ def test_any_document_gives_operators_or_our_error(tmp_path_factory: pytest.Temp
 def test_a_million_points_are_allowed_and_one_more_is_not() -> None:
     (op,) = parse_operators(["layer_norm", "rows=1..1000+1", "cols=1..1000+1"])
     assert len(op.params()["rows"]) == 1_000_000
+    (op,) = parse_operators(["layer_norm", "rows=1..1000000+1", "cols=1"])
+    assert len(op.params()["rows"]) == 1_000_000
     with pytest.raises(UsageError, match="points; at most 1000000"):
         parse_operators(["layer_norm", "rows=1..1000001+1", "cols=1"])

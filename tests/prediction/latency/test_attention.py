@@ -101,6 +101,21 @@ def test_a_chunk_that_ends_a_long_sequence_uses_all_sms() -> None:
     assert seconds(PREFILL, whole) == pytest.approx(sum(seconds(PREFILL, part) for part in parts), rel=0.1)
 
 
+def test_split_keys_give_every_sm_the_same_share() -> None:
+    # 8 blocks on 100 SMs: 12.5 parts each, and 8 12.5 = 100, so that the longest block is as long as the busiest SM
+    op = causal(heads=8, seq_q=128, seq_kv=131072)
+    got = PREFILL.formula(op, ROUND, PREFILL_VALUES, FLASH)
+    pair = 4 * 128 / (0.5 * 4096) + 1 / 16
+    busy = 8 * (128 * 131072 * pair + 1000) / 100
+    longest = 128 * 131072 * pair / 12.5 + 1000
+    run = ((busy + 0.5 * longest) ** 4 + longest**4) ** 0.25
+    assert got.alone["math"] == pytest.approx(run * 1e-9)
+    # a single tile of keys cannot be split: one block of 128 x 128 pairs, whatever the idle SMs
+    short = PREFILL.formula(causal(heads=1, seq_q=128), ROUND, PREFILL_VALUES, FLASH)
+    alone = 128 * 128 * pair + 1000
+    assert short.alone["math"] == pytest.approx((((0.01 + 0.5) * alone) ** 4 + alone**4) ** 0.25 * 1e-9)
+
+
 def test_eight_bit_products_run_at_the_rate_that_the_generation_has() -> None:
     sixteen = causal(heads=64, seq_q=16384)
     mixed = Attention(dtype="bf16", kv_dtype="fp8", heads=64, seq_q=16384, head_dim=128, causal=True)
@@ -175,6 +190,20 @@ def test_a_kernel_of_single_heads_pays_for_every_head_of_the_group() -> None:
         for g in (2, 16)
     )
     assert two.alone["math"] == many.alone["math"]
+
+
+@pytest.mark.parametrize("seq_kv", [128, 1024, 65536])
+def test_an_8_bit_cache_is_no_slower_on_hopper(seq_kv: int) -> None:
+    """Half of the bytes stream, by a kernel with fewer launches and shorter blocks."""
+    wide, narrow = (
+        DECODE.formula(
+            replace(causal(batch=8, heads=64, kv_heads=8, seq_q=1, seq_kv=seq_kv), kv_dtype=dtype),
+            ROUND, DECODE_VALUES, TRTLLM,
+        )
+        for dtype in ("bf16", "fp8")
+    )  # fmt: skip
+    assert narrow.time_s < wide.time_s
+    assert narrow.adds["launch"] <= wide.adds["launch"]
 
 
 def test_a_kernel_of_single_heads_splits_keys_over_half_of_the_sms() -> None:

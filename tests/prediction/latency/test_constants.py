@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 import perfmodel as pm
+from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import Calibration
 from perfmodel.hardware_catalog import load_all
+from perfmodel.prediction.latency import constants as latency_constants
 from perfmodel.prediction.latency.constants import Z80, combined
 from perfmodel.prediction.latency.elementwise import FAMILY
 
@@ -61,8 +64,6 @@ def test_what_the_constants_have_not_seen_adds_its_variance(found, library, dtyp
 
 def pm_family():  # type: ignore[no-untyped-def]
     """A family whose dtypes matter."""
-    from dataclasses import replace
-
     return replace(FAMILY, by_dtype=True)
 
 
@@ -93,3 +94,15 @@ def test_a_machine_of_a_vendor_that_nobody_measured_is_least_sure() -> None:
         if found is not None:
             ratio[machine.name] = found.predicted_time_high_s / found.predicted_time_low_s
     assert ratio["mi300x"] > ratio["l4"] > ratio["h200-sxm-141gb"]
+
+
+def test_a_table_of_the_vendor_alone_makes_the_vendor_a_seen_one(
+    simple_gpu: Hardware, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a machine for which nothing but the table for any GPU holds pays for its vendor."""
+    for seen, pays in (("generic", True), ("none", False)):
+        tables = {seen: {FAMILY.name: WIDE}}
+        monkeypatch.setattr(latency_constants, "default_tables", lambda place, tables=tables: tables.get(place, {}))
+        machine = replace(simple_gpu, memory=simple_gpu.memory)  # nothing is kept on it yet
+        got = latency_constants.constants(FAMILY, machine, "alpha", "fp32")
+        assert ("vendor" in got.variances) is pays
