@@ -21,6 +21,11 @@ Engine = str  # "tensor" or "vector"
 ENGINES: tuple[Engine, ...] = ("tensor", "vector")
 #: the names of the outermost memory level: "hbm" on a GPU, whatever its technology, and "dram" on a CPU
 MAIN_MEMORY = ("hbm", "dram")
+#: registers of an SM and threads that it holds at once, where a specification states none
+USUAL_REGISTERS_PER_SM = 65536.0
+USUAL_THREADS_PER_SM = 2048.0
+#: bytes of a register of one thread
+REGISTER_BYTES = 4.0
 #: stands in for a level's name where no level holds the data
 NOWHERE = "nothing"
 
@@ -82,6 +87,7 @@ class Link:
     ----------
     bandwidth_bytes_per_s : bandwidth per direction and per device [B/s].
     reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP).
+    domain : devices that reach each other over the link, where they are more than those of a node; else None.
     """
 
     name: str
@@ -89,6 +95,7 @@ class Link:
     reduces_in_switch: bool = False
     source: str = ""
     note: str = ""
+    domain: int | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +152,8 @@ class Hardware(Reportable):
     device_names : the strings that NVML, nvidia-smi and torch report.
     generation : name of the machines of the same design; "" means architecture and compute capability.
     process : the chip's manufacturing process as its foundry names it ("TSMC 4N").
-    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma"; "" where unknown.
+    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma", "dpas"; "" where
+        unknown.
     clocks_hz : the clocks of the peaks by engine [Hz].
     chip : other figures of the ``[chip]`` table by their keys, as ``max_threads_per_sm``.
     latency : constants of the latency model that were fitted on this machine, by family.
@@ -196,6 +204,13 @@ class Hardware(Reportable):
     def caches(self) -> tuple[MemoryLevel, ...]:
         """Device-wide caches that can hold a working set between kernels, outermost first."""
         return tuple(m for m in self.memory if m.name in ("llc", "l3", "l2") and m.capacity_bytes)
+
+    def registers_per_thread(self, occupancy: float) -> float:
+        """Return how many registers of 4 B a thread may have for an SM to hold this share of its threads at once."""
+        level, registers = self.level("registers"), USUAL_REGISTERS_PER_SM
+        if level and level.capacity_bytes and self.sm_count:
+            registers = level.capacity_bytes / self.sm_count / REGISTER_BYTES
+        return registers / (occupancy * self.chip.get("max_threads_per_sm", USUAL_THREADS_PER_SM))
 
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes with a peak, in the order of the file, each once."""

@@ -13,9 +13,8 @@ from perfmodel.operators import Operator
 from perfmodel.prediction.predict import predict
 
 FUSE, EPILOGUE, KEEP = "fuse", "only as an epilogue", "do not fuse"
-#: with more registers per thread than this, an SM of 65,536 registers runs 16 warps or fewer, a quarter of its 64
-#: (65,536 / (32 x 128) = 16): too few to keep the memory busy
-MANY_REGISTERS = 128
+#: share of the threads of an SM that keep the memory busy: a kernel whose registers leave fewer is not worth fusing
+LEAST_OCCUPANCY = 0.25
 #: registers for addresses and indices, which every kernel needs, and a fused kernel only once: the smallest number of
 #: any of PyTorch's elementwise kernels (16, in traces of PyTorch 2 on an H100)
 _COMMON_REGISTERS = 16
@@ -87,7 +86,14 @@ def fuse_operators(
     ]
     longest_computation_s = max((float(each.alone_s.get("math", 0.0)) for each in predictions), default=0.0)
     fused_s = max(time_s * (1.0 - saved / all_bytes), longest_computation_s)
-    verdict, reason = _verdict(operators, computing, uses, saved, _fused_registers(registers_per_thread))
+    verdict, reason = _verdict(
+        operators,
+        computing,
+        uses,
+        saved,
+        _fused_registers(registers_per_thread),
+        hardware.registers_per_thread(LEAST_OCCUPANCY),
+    )
     return Fusion(verdict, reason, saved, time_s, fused_s)
 
 
@@ -129,9 +135,14 @@ def _fused_registers(registers: Sequence[float]) -> float:
 
 
 def _verdict(
-    operators: Sequence[Operator], computing: Sequence[Operator], uses: int, saved: float, registers: float
+    operators: Sequence[Operator],
+    computing: Sequence[Operator],
+    uses: int,
+    saved: float,
+    registers: float,
+    most_registers: float,
 ) -> tuple[str, str]:
-    """Return the verdict and its reason."""
+    """Return the verdict and its reason; the kernel may have ``most_registers`` a thread."""
     gain = f"{format_si(saved, 'B')} less traffic per call"
     if len(computing) == len(operators):
         return KEEP, "all operators are compute-bound: arithmetic hides the traffic that fusion would save"
@@ -145,10 +156,10 @@ def _verdict(
             f"{computing[0].op} is compute-bound, and a hand-written kernel would have to match the library's: use the "
             f"library's epilogue (bias, activation) instead, {gain}"
         )
-    if registers > MANY_REGISTERS:
+    if registers > most_registers:
         return KEEP, (
-            f"the fused kernel needs about {registers:.0f} registers per thread: above {MANY_REGISTERS}, an SM "
-            "holds a quarter of its warps or fewer, too few to hide memory latency"
+            f"the fused kernel needs about {registers:.0f} registers per thread: above {most_registers:.0f}, an SM "
+            "holds less than a quarter of its warps, too few to hide memory latency"
         )
     if uses > 1:
         return FUSE, f"memory-bound; another operator reads the intermediate, so it is still written: {gain}"

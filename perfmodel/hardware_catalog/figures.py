@@ -46,6 +46,7 @@ class MachineFigures(Reportable):
             "chip process": machine.process,
             "chip matrix_instruction": machine.matrix_instruction,
             **{f"link.{link.name} reduces_in_switch": link.reduces_in_switch for link in machine.links},
+            **{f"link.{link.name} domain": link.domain for link in machine.links},
             "kernels gemm_tiles": _sizes(kernels.gemm_tiles),
             "kernels gemm_batched_tiles": _sizes(kernels.gemm_batched_tiles),
             **{f"kernels.fp8_tiles {library}": _sizes(tiles) for library, tiles in kernels.fp8_tiles.items()},

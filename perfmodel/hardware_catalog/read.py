@@ -189,7 +189,7 @@ def _link(name: str, link: LinkSpec, read: _Quantities) -> Link:
     reduces = link.reduces_in_switch
     if reduces is None:
         reduces = name == "nvlink" and rate >= REDUCING_NVLINK
-    return Link(name, rate, reduces, link.source, link.note)
+    return Link(name, rate, reduces, link.source, link.note, link.domain)
 
 
 def _kernels(kernels: KernelsSpec, place: str) -> Kernels:

@@ -65,11 +65,13 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     ----------
     reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP). Default: NVLink
         of 400 GB/s and more, since a bound that ignored the switch could be beaten.
+    domain : devices that reach each other over the link, where they are more than those of a node (72 in an NVL72).
     """
 
     per_direction: Quantity
     generation: Count | None = None
     lanes: Count | None = None
+    domain: Count | None = None
     reduces_in_switch: bool | None = None
     source: str = ""
     note: str = ""
@@ -96,7 +98,7 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     max_blocks_per_sm: Count | None = None
     warp_schedulers_per_sm: Count | None = None
     exponentials_per_clock_per_sm: Positive | None = None
-    matrix_instruction: Literal["", "mma.sync", "wgmma", "tcgen05", "mfma"] = ""
+    matrix_instruction: Literal["", "mma.sync", "wgmma", "tcgen05", "mfma", "dpas"] = ""
     warp_size: Count | None = None
     simd_bits: Count | None = None
     tdp: Quantity | None = None

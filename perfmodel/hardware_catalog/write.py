@@ -142,6 +142,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
             link.name: LinkSpec(
                 quantity(link.bandwidth_bytes_per_s, "B/s") or 0.0,
                 reduces_in_switch=link.reduces_in_switch or (False if link.name == "nvlink" else None),
+                domain=link.domain,
                 source=link.source,
                 note=link.note,
             )

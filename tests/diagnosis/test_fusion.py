@@ -67,6 +67,20 @@ def test_small_kernels_in_a_row_do_not_fill_the_registers():
     assert fuse_operators(chain, A100, registers_per_thread=(24,) * 8).verdict == "fuse"
 
 
+@pytest.mark.parametrize(
+    ("machine", "most"),
+    # 65,536 registers / (a quarter of 2048, 1536 and 1024 threads); 131,072 of 4 B on a compute unit of the MI300X
+    [("h100", 128), ("v100-sxm2-16gb", 128), ("rtx-4090", 170), ("t4", 256), ("mi300x", 256)],
+)
+def test_the_registers_that_leave_a_quarter_of_the_threads_follow_from_the_chip(machine, most):
+    assert int(hardware(machine).registers_per_thread(0.25)) == most
+    chain = _chain("add", "relu")
+    # the larger one, and what the other has above 16
+    assert fuse_operators(chain, hardware(machine), registers_per_thread=(most - 1, 17)).verdict == "fuse"
+    made = fuse_operators(chain, hardware(machine), registers_per_thread=(most + 1, 17))
+    assert made.verdict == "do not fuse"
+
+
 def test_operators_that_do_not_follow_are_refused():
     first, second = Elementwise(numel=100, kind="relu"), LayerNorm(rows=10, cols=11)
     assert not follows(first, second)

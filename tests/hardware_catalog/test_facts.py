@@ -107,6 +107,16 @@ def test_nvlink_of_450_gb_per_s_ends_in_a_switch_that_reduces_unless_stated(spec
     assert spec(link).links[0].reduces_in_switch is reduces
 
 
+def test_a_link_states_how_many_devices_it_joins(spec) -> None:
+    link = '[link.nvlink]\nper_direction = "900 GB/s"\n'
+    assert spec(link).links[0].domain is None
+    assert spec(link + "domain = 72\n").links[0].domain == 72
+
+
+def test_a_machine_that_states_no_registers_has_those_of_most(spec) -> None:
+    assert spec(text=NEW.replace("max_threads_per_sm = 1536\n", "")).registers_per_thread(0.25) == 128
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

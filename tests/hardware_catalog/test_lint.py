@@ -148,6 +148,14 @@ KNOWN_PRODUCTS: list[tuple[str, str, Edits, str, str]] = [
     # threads of A100 for a chip with 1536; a die in another process
     ("rtx-4090 threads", "rtx-4090", {"chip.max_threads_per_sm": "2048"}, "fact-differs", "chip.max_threads_per_sm"),
     ("rtx-4090 process", "rtx-4090", {"chip.process": '"TSMC N7"'}, "fact-differs", "chip.process"),
+    # an assumption is no source unless it says why
+    (
+        "assumed",
+        "rtx-4090",
+        {"chip.source": '"a datasheet; process: assumed"'},
+        "assumption-without-reason",
+        "chip.source",
+    ),
     ("NeuSight MI210 L2", "mi210", {"memory.l2.capacity": '"16 MiB"'}, "l2-differs", "memory.l2.capacity"),
     # llm-analysis gpu_configs
     (
@@ -590,7 +598,19 @@ def test_yaml_and_json_are_checked_without_lines(tmp_path: Path) -> None:
 def test_every_code_of_the_fixtures_is_documented_and_every_code_has_a_fixture() -> None:
     used = {row[3] for row in (*KNOWN_PRODUCTS, *UNKNOWN_PRODUCTS)}
     elsewhere = {"syntax", "schema", "flop-per-clock", "name-differs-from-file", "peak-arithmetic"}
+    elsewhere |= {"fact-without-source"}
     assert set(CODES) - used == elsewhere - used
+
+
+def test_a_fact_that_no_datasheet_gives_needs_a_source_or_a_reason(tmp_path: Path) -> None:
+    def keys(source: str) -> set[str]:
+        path = write_edited(tmp_path, "h100-sxm5-80gb", {"chip.source": f'"{source}"', "memory.l2.source": '"a sheet"'})
+        return {finding.key for finding in lint_file(path) if finding.code == "fact-without-source"}
+
+    facts = {"chip.process", "chip.warp_schedulers_per_sm", "chip.exponentials_per_clock_per_sm"}
+    assert keys("a datasheet") == {*facts, "chip.matrix_instruction", "memory.l2.copies"}
+    named = "a datasheet; process: a paper; warp schedulers: a guide; exponentials: assumed: as on the A100"
+    assert keys(named) == {"chip.matrix_instruction", "memory.l2.copies"}
 
 
 def test_threads_per_sm_of_an_unknown_product_are_those_of_its_compute_capability(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ __all__ = ["CODES", "RULES", "Finding", "LintResult", "lint_file", "lint_files"]
 
 RULES = (
     form.check_sources,
+    form.check_assumptions,
     form.check_names,
     form.check_bandwidth_given,
     chip.check_sm_count,

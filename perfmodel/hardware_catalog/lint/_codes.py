@@ -13,6 +13,8 @@ CODES = MappingProxyType(
         "bad-quantity": "a quantity is not a positive number with the unit of its key",
         "bits-for-bytes": "a bandwidth is in bits, or eight times too high",
         "missing-source": "a table with figures has no source",
+        "fact-without-source": "a fact that datasheets leave out is not named in the source of its table",
+        "assumption-without-reason": "a source says 'assumed' without a reason",
         "missing-bandwidth": "the main memory of a GPU has no bandwidth, so that nothing can be memory-bound",
         "name-differs-from-file": "the catalog uses the name of the file, which is not the machine's name",
         "name-claimed": "an alias or device name is that of another product",

@@ -36,6 +36,7 @@ THREADS_PER_SM = {
     "8.9": 1536,
     "9.0": 2048,
     "10.0": 2048,
+    "10.3": 2048,
     "12.0": 1536,
 }
 #: facts of [chip] that all products with one compute capability share

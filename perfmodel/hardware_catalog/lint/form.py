@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,14 @@ from perfmodel.hardware_catalog.schema import KernelsSpec, RateSpec
 
 #: texts shorter than "DS-1" are placeholders
 SOURCE_LENGTH = 4
+#: facts that datasheets leave out -> how the source of their table names them: "process: WHERE" or
+#: "process: assumed: WHY"
+NAMED_FACTS = {
+    "process": "process",
+    "warp_schedulers_per_sm": "warp schedulers",
+    "exponentials_per_clock_per_sm": "exponentials",
+    "matrix_instruction": "matrix instruction",
+}
 
 
 def check_sources(draft: Draft) -> Iterator[Finding]:
@@ -37,6 +46,34 @@ def _tables(draft: Draft) -> Iterator[tuple[str, Any, bool]]:
     yield "launch", spec.launch, any(key.startswith("launch.") for key in draft.values)
     yield "kernels", spec.kernels, spec.kernels != KernelsSpec()
     yield "sustained", spec.sustained, any(key.startswith("sustained.") for key in draft.values)
+
+
+def check_assumptions(draft: Draft) -> Iterator[Finding]:
+    """Find facts that the table's source does not name, and assumptions without a reason.
+
+    A source is the place of the figures in its table. What stands elsewhere follows as ``"FACT: WHERE"``, and what
+    nobody states as ``"FACT: assumed: WHY"``.
+    """
+    for key, table, _ in _tables(draft):
+        source = table.get("source", "") if isinstance(table, dict) else table.source
+        sources = [source, *(rate.source for rate in _rates(table))]
+        if any(re.search(r"\bassumed\b(?!: *[^;\s])", text) for text in sources):
+            message = f"the source of [{key}] says 'assumed' without a reason. Write 'assumed: WHY'."
+            yield draft.finding(f"{key}.source", "error", "assumption-without-reason", message)
+    facts = {f"chip.{fact}": (getattr(draft.spec.chip, fact), name) for fact, name in NAMED_FACTS.items()}
+    sources = [(key, value, name, draft.spec.chip.source) for key, (value, name) in facts.items()]
+    sources += [
+        (f"memory.{name}.copies", level.copies > 1, "copies", level.source) for name, level in draft.spec.memory.items()
+    ]
+    for key, value, name, source in sources:
+        if value and f"{name}: " not in source:
+            message = f"datasheets do not give it. Add '{name}: WHERE' or '{name}: assumed: WHY' to the source."
+            yield draft.finding(key, "info", "fact-without-source", message)
+
+
+def _rates(table: Any) -> list[RateSpec]:
+    """Return the rates in a table of peaks, none for another table."""
+    return [rate for rate in table.values() if isinstance(rate, RateSpec)] if isinstance(table, dict) else []
 
 
 def check_names(draft: Draft) -> Iterator[Finding]:

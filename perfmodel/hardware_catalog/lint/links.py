@@ -14,7 +14,7 @@ PCIE = {1: (2.5, 8 / 10), 2: (5.0, 8 / 10), 3: (8.0, 128 / 130), 4: (16.0, 128 /
 PCIE |= {6: (64.0, 242 / 256), 7: (128.0, 242 / 256)}
 #: fastest NVLink per direction and GPU [GB/s] by compute capability. Source: NVIDIA NVLink page,
 #: nvidia.com/en-us/data-center/nvlink (300, 600, 900, 1800 GB/s, both directions together)
-NVLINK_GB_PER_S = {"7.0": 150.0, "8.0": 300.0, "9.0": 450.0, "10.0": 900.0}
+NVLINK_GB_PER_S = {"7.0": 150.0, "8.0": 300.0, "9.0": 450.0, "10.0": 900.0, "10.3": 900.0}
 #: rates of one network port [Gbit/s]. Source: IEEE 802.3, InfiniBand HDR, NDR, XDR
 PORT_GBIT_PER_S = (100, 200, 400, 800)
 NETWORK_NAMES = ("nic", "network", "infiniband", "ib", "ethernet", "roce")

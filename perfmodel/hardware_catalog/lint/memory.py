@@ -21,6 +21,8 @@ SHARED_KIB = {
     "8.9": 100,
     "9.0": 228,
     "10.0": 228,
+    "10.3": 228,
+    "12.0": 100,
 }
 #: L2 of the full die [MiB]; no product with the compute capability has all of it. Source: NVIDIA A100 whitepaper v1.0
 FULL_DIE_L2_MIB = {"8.0": 48}

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.core.hardware import Hardware, Kernels, Link, Peak, cached_per_machine
+from perfmodel.core.hardware import USUAL_THREADS_PER_SM, Hardware, Kernels, Link, Peak, cached_per_machine
 
 #: stand-ins for figures that a specification leaves out
 #: fp32 FLOP/s of one SM: near V100 (80 SMs at 15.7 TFLOP/s) and A100 (108 at 19.5)
 USUAL_SM_FLOP_PER_S = 0.19e12
 USUAL_CLOCK_HZ = 1.5e9
-#: threads of an SM where the specification states none, and the most that kernels of rows reach: MI100 could hold 2560,
-#: and its LayerNorm and softmax rows in NeuSight fit better with 2048 (2.8 and 3.3 % off against 3.0 and 3.3 %)
-USUAL_THREADS_PER_SM = 2048.0
+#: the most threads of an SM that kernels of rows reach: MI100 could hold 2560, and its LayerNorm and softmax rows in
+#: NeuSight fit better with 2048 (2.8 and 3.3 % off against 3.0 and 3.3 %)
+MOST_THREADS_PER_SM = 2048.0
 #: results of the exponential unit of an SM in a clock (CUDA C++ programming guide, throughput of native arithmetic)
 USUAL_EXPONENTIALS = 16.0
 USUAL_MATRIX_INSTRUCTION = "mma.sync"
@@ -42,7 +42,7 @@ class Machine:
     l2_copies : copies of a line that the L2 holds when all SMs read it.
     packed : results of one lane and clock that the fp32 vector peak counts.
     exponentials_per_clock : results of the exponential unit of one SM in a clock.
-    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05" or "mfma".
+    matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma" or "dpas".
     process : process node, as "TSMC 4N"; empty where unknown.
     kernels : how the libraries' kernels for this machine are cut.
     hardware, peak : what the symbols come from; None for a machine that is made of symbols.
@@ -102,7 +102,7 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         l2_bytes=(cache.capacity_bytes or 0.0) if cache else 0.0,
         tdp_w=hardware.tdp_w or np.inf,
         links={link.name: link for link in hardware.links},
-        threads_per_sm=min(hardware.chip.get("max_threads_per_sm", USUAL_THREADS_PER_SM), USUAL_THREADS_PER_SM),
+        threads_per_sm=min(hardware.chip.get("max_threads_per_sm", USUAL_THREADS_PER_SM), MOST_THREADS_PER_SM),
         l2_copies=float(cache.copies) if cache else 1.0,
         packed=vector.packed if vector else 1.0,
         exponentials_per_clock=hardware.chip.get("exponentials_per_clock_per_sm", USUAL_EXPONENTIALS),

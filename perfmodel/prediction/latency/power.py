@@ -6,6 +6,12 @@ power grows with the clock; above it the voltage grows with the clock, so that a
     x P e(f) = TDP - base,   f = x f_peak,   e(f) = e max(1, f / knee)^2
 
 with P the peak at the clock f_peak, and x the share of both that the limit leaves. A FLOP takes at least 1 / (x P).
+
+The prior energies of a FLOP in TSMC 4N are 4.8 pJ in fp32 on the vector engine and 0.58 pJ in 16 bits on the tensor
+engine (``energy`` of the families), times bytes / 2 for narrower dtypes. They are assumed: they were chosen on open
+rows and hold the whole board, registers and caches included. The published anchor is no source for them: W. J. Dally
+gives 110 pJ for one HMMA of 128 FLOP, that is 0.86 pJ a FLOP, and 30 pJ for its issue, both estimated for 45 nm and for
+the instruction alone.
 """
 
 from __future__ import annotations
@@ -17,9 +23,18 @@ from perfmodel.prediction.latency.machine import Machine
 #: clock up to which the lowest voltage is enough [Hz]; power of memory, leakage and regulators: a constant part [W] and
 #: a share of the limit. Chosen by hand on T4, V100, H100 and L40S (rows of NeuSight and aiconfigurator).
 KNEE_HZ, BASE_W, BASE_SHARE = 1.2e9, 20.0, 0.10
-#: process -> energy of an operation at equal speed over that of TSMC 4N. 12FFN from 16FF: -25 % (TSMC's statement for
-#: 12FFC, AnandTech 11337); N5 from N7: -30 % (TSMC). Assumed, since no statement was found: N7 from 16FF -60 %, Samsung
-#: 8N, N6, 4N. A process that is not listed counts as 4N.
+#: process -> energy of an operation at equal speed over that of TSMC 4N. A process that is not listed counts as 4N.
+#:
+#: What a foundry states, and what the factors make of it:
+#: - 16FF to 12FFN: -25 % for 12FFC over 16FFC (TSMC, anandtech.com/show/11337); here -24 %.
+#: - 16FF to N7: -60 % for CLN7FF over CLN16FF+
+#:   (TSMC, techgage.com/news/tsmc-has-begun-mass-production-of-chips-built-on-its-7nm-process); here -61 %.
+#: - N7 to N5: -30 % (TSMC, cheapdeveloper.com/news/general/tsmc-pumped-7-nm-and-5-nm-processes-technology-r848); here
+#:   -28 %: the factor that follows from -30 % is 1.05. The constants were fitted with 1.08.
+#: Assumed, since nobody states it:
+#: - 4N and 4NP, NVIDIA's variants: -7 % over N5. TSMC states -22 % for N4P over N5, another variant.
+#: - N6: -5 % over N7. TSMC states 18 % more logic density and nothing about power.
+#: - Samsung 8N: between 12FFN and N7. Samsung states -10 % for 8LPP over its own 10LPP; nothing relates that to TSMC.
 PROCESS_ENERGY = {
     "TSMC 16FF": 3.8, "TSMC 12FFN": 2.9, "Samsung 8N": 1.77, "TSMC N7": 1.5, "TSMC N6": 1.42, "TSMC N5": 1.08,
     "TSMC 4N": 1.0, "TSMC 4NP": 1.0,
