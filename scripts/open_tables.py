@@ -120,9 +120,18 @@ def folder() -> Path:
 
 
 def load() -> OpenTables:
-    """Read every table; flagged rows and rows faster than the bound are left out and counted."""
+    """Read every table; flagged rows and rows faster than the bound are left out and counted.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there are no tables.
+    """
     calls, machines, excluded = [], {}, []
-    for path in sorted(folder().glob("*.csv.gz")):
+    paths = sorted(folder().glob("*.csv.gz"))
+    if not paths:
+        raise FileNotFoundError(f"no tables in {folder()}: set PERFMODEL_DATA")
+    for path in paths:
         name = path.name.removesuffix(".csv.gz")
         table = read_measurements(path)
         excluded += [(name, "", skipped.reason, skipped.rows) for skipped in table.skipped]

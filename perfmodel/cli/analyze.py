@@ -18,7 +18,7 @@ from perfmodel.cli._options import (
     TimingOption,
     WideOption,
 )
-from perfmodel.cli._output import Destination, check_plot, context, save_plot
+from perfmodel.cli._output import Destination, check_plot, context, save_plot, status
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import UsageError
 
@@ -58,7 +58,7 @@ def command(
     from perfmodel.hardware_catalog import hardware
     from perfmodel.operators.parse import parse_operators
     from perfmodel.prediction.predict import predict
-    from perfmodel.prediction.summary import summarize
+    from perfmodel.prediction.summary import summarize, unmeasured_library
 
     destination = Destination.of("analyze", format_, output, wide=wide)
     check_plot(plot)
@@ -80,9 +80,12 @@ def command(
         notes=tuple(summarize(predictions)),
     )
     if explain:
-        from perfmodel.prediction.explain import explain as explain_predictions
+        from perfmodel.prediction import explain as explanation
 
-        table = replace(table, more={"terms": report(explain_predictions(predictions))})
+        parts = {"terms": explanation.explain(predictions), "interval": explanation.explain_intervals(predictions)}
+        table = replace(table, more={name: report(part) for name, part in parts.items()})
+    for warning in unmeasured_library(predictions, {machine.name: machine for machine in machines}):
+        status(f"warning: {warning}")
     destination.write(table)
     if plot:
         _draw(list(zip(machines, results, strict=True)), explain, plot)

@@ -7,13 +7,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfmodel.core.vocabulary import ErrorSource
+
 #: how long an operator runs, for the stated interval: its launch outweighs its work; below 0.1 ms; above
 REGIMES = ("launch", "mid", "large")
 
 #: sources of error beside the shape: a machine that was not measured; a library that was measured nowhere ("library")
 #: or on other machines only ("library_here"); a dtype of which no row of the vendor was fitted ("dtype") or rows of
 #: other machines only ("dtype_here"); a vendor without any measured machine
-DEVIATIONS = ("machine", "library", "library_here", "dtype", "dtype_here", "vendor")
+DEVIATIONS = tuple(source for source in ErrorSource if source not in (ErrorSource.SHAPE, ErrorSource.RUN))
 
 _SAME_SPEED = {"fp16": "bf16", "bf16": "fp16"}
 

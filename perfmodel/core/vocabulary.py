@@ -105,11 +105,24 @@ _CODES = {kind: code for code, kind in enumerate(_KINDS)}
 
 
 class Calibration(Vocabulary):
-    """How well the constants of a prediction know the machine; from best to worst."""
+    """How well the constants of a prediction know the machine, library and dtype; from best to worst."""
 
-    CALIBRATED = "calibrated"
-    SAME_GENERATION = "same generation"
+    CALIBRATED = "calibrated"  # fitted on rows of all three
+    SAME_GENERATION = "same generation"  # on rows of the machine's generation; or of the library or dtype elsewhere
     NEVER_SEEN = "never seen"
+
+
+class ErrorSource(Vocabulary):
+    """Why a prediction is off: what its constants have not seen; see `perfmodel.prediction.latency.constants`."""
+
+    SHAPE = "shape"
+    MACHINE = "machine"
+    LIBRARY = "library"
+    LIBRARY_HERE = "library_here"  # measured on other machines
+    DTYPE = "dtype"
+    DTYPE_HERE = "dtype_here"
+    VENDOR = "vendor"
+    RUN = "run"  # of a whole model
 
 
 class Dimension(Vocabulary):

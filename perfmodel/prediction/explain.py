@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import Number
 from perfmodel.prediction.latency.families import known_terms
 from perfmodel.prediction.latency.terms import Term
 from perfmodel.prediction.result import Prediction
+
+#: a name, of any kind of string
+Name = TypeVar("Name", bound=str)
 
 #: share of the predicted time below which a term is left out
 NEGLIGIBLE = 5e-4
@@ -45,6 +49,31 @@ class Explained(Reportable):
         return ", ".join(f"{name} {format_si(time, 's', 3)}" for name, time in ordered[:most])
 
 
+@dataclass(frozen=True)
+class IntervalShares(Reportable):
+    """One point: what its interval is made of.
+
+    Attributes
+    ----------
+    row : the row of the prediction.
+    variances : source of error -> variance of ln(measured / predicted), without those that do not apply.
+    """
+
+    row: Mapping[str, Any]
+    variances: Mapping[ErrorSource, float]
+
+
+def explain_intervals(predictions: Iterable[Prediction]) -> list[IntervalShares]:
+    """Return what the interval of each point of some predictions is made of; a sweep has many points."""
+    points = []
+    for prediction in predictions:
+        rows = prediction.rows()
+        of_points = _points(prediction.uncertainty.variances(prediction.regime), len(rows))
+        for row, variances in zip(rows, of_points, strict=True):
+            points.append(IntervalShares(row, {source: value for source, value in variances.items() if value}))
+    return points
+
+
 def explain(predictions: Iterable[Prediction]) -> list[Explained]:
     """Return each point of some predictions as a sum; a sweep has many points."""
     points = []
@@ -64,7 +93,7 @@ def meaning(term: str) -> str:
     return known.meaning if known is not None else ""
 
 
-def _points(times: Mapping[str, Number], count: int) -> list[dict[str, float]]:
-    """Return times by name for each point of a sweep."""
-    flat = {name: np.broadcast_to(np.ravel(np.asarray(time)), (count,)).tolist() for name, time in times.items()}
+def _points(numbers: Mapping[Name, Number], count: int) -> list[dict[Name, float]]:
+    """Return numbers by name for each point of a sweep."""
+    flat = {name: np.broadcast_to(np.ravel(np.asarray(value)), (count,)).tolist() for name, value in numbers.items()}
     return [{name: values[index] for name, values in flat.items()} for index in range(count)]

@@ -132,6 +132,7 @@ def predict(
         calibration=expected.calibration,
         regime=expected.regime,
         prediction_basis=expected.basis,
+        uncertainty=expected.uncertainty,
         attainable_flop_per_s=plain(np.divide(work.flop, cold.time_s)),
         attainable_bytes_per_s=plain(np.divide(work.bytes, cold.time_s)),
         advice=advise(cold.limiter, cold.time_s, expected.time_s, launch_time(hardware), resident_time),

@@ -11,8 +11,9 @@ from typing import Any
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.prediction.explain import Explained, meaning
+from perfmodel.prediction.explain import Explained, IntervalShares, meaning
 from perfmodel.prediction.result import Prediction
+from perfmodel.prediction.uncertainty import MEANINGS, half_width
 from perfmodel.prediction.whole_model import Part, WholeModel
 
 _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
@@ -32,6 +33,11 @@ def _interval(row: Mapping[str, Any]) -> str:
         return "-"
     (low, unit), (high, last) = (format_si(float(end), "s", 3).split() for end in ends if end is not None)
     return f"{low}-{high} {last}" if unit == last else f"{low} {unit}-{high} {last}"
+
+
+def _alone(row: Mapping[str, Any]) -> str:
+    """Return the interval of measured / predicted that one source of error alone would give, less 1."""
+    return f"{100 * (row['low'] - 1):+.1f} % to {100 * (row['high'] - 1):+.1f} %"
 
 
 def _attainable(row: Mapping[str, Any]) -> str:
@@ -74,6 +80,8 @@ PREDICTION_COLUMNS = (
     Column("calibration", shown=False),
     Column("regime", shown=False),
     Column("prediction_basis", shown=False),
+    Column("not_seen", shown=False),
+    Column("interval_shares", shown=False),
     Column("attainable_flop_per_s", "attainable", "FLOP/s", show_row=_attainable, drop=2),
     Column("attainable_bytes_per_s", unit="B/s", shown=False),
     Column("advice", shown=False),
@@ -88,6 +96,19 @@ TERM_COLUMNS = (
     Column("time_s", "adds", "s"),
     Column("share", unit="fraction"),
     Column("alone_time_s", "alone", "s", drop=1),
+    Column("meaning", shown=False),
+)
+ERROR_COLUMNS = (
+    Column("op", shown=False),
+    Column("name", "operator", merge=True, show_row=_operator),
+    Column("dimensions", shown=False),
+    Column("dtype", shown=False),
+    Column("hardware", merge=True, shown=False),
+    Column("source"),
+    Column("share", "of the variance", "fraction"),
+    Column("alone", "interval of it alone", show_row=_alone),
+    Column("low", unit="fraction", shown=False),
+    Column("high", unit="fraction", shown=False),
     Column("meaning", shown=False),
 )
 MODEL_COLUMNS = (
@@ -164,6 +185,33 @@ def _term_rows(point: Explained) -> Iterable[dict[str, Any]]:
             "share": time / point.time_s,
             "alone_time_s": point.alone.get(name),
             "meaning": text if time else f"{text} (hidden)".strip(),
+        }
+
+
+@report.register(IntervalShares)
+def _(points: IntervalShares | Sequence[IntervalShares], *, command: str = "analyze") -> Report:
+    """Return the sources of error behind the interval of one point or several, one row for each source."""
+    listed = [points] if isinstance(points, IntervalShares) else points
+    rows = [row for point in listed for row in _source_rows(point)]
+    columns = _keep_hardware(ERROR_COLUMNS, list(dict.fromkeys(row["hardware"] for row in rows)))
+    notes = tuple(f"{source}: {text}." for source, text in {row["source"]: row["meaning"] for row in rows}.items())
+    return Report(command, columns, rows, notes=notes, title="What the 80 % intervals are made of")
+
+
+def _source_rows(point: IntervalShares) -> Iterable[dict[str, Any]]:
+    keys = ("op", "name", "dimensions", "dtype", "hardware")
+    common = {key: point.row[key] for key in keys} | {"name": point.row["name"] or point.row["op"]}
+    total = sum(point.variances.values())
+    for source, variance in point.variances.items():
+        high = math.exp(half_width([variance]))
+        yield {
+            **common,
+            "source": str(source),
+            "share": variance / total,
+            "alone": high - 1.0,
+            "low": 1.0 / high,
+            "high": high,
+            "meaning": MEANINGS[source],
         }
 
 

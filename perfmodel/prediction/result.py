@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
-from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.core.vocabulary import CacheState, ErrorSource, Timing
 from perfmodel.core.work import Number
+from perfmodel.prediction.uncertainty import Uncertainty
 
 Text = str | NDArray[np.str_]
 
@@ -48,6 +49,8 @@ class Prediction(Reportable):
     family, calibration, regime : the formula; how well its constants know this machine
         (`perfmodel.core.vocabulary.Calibration`); and which residuals the interval comes from ("launch", "mid",
         "large").
+    uncertainty : what the interval is made of; the rows list the shares of its sources (``interval_shares``), and
+        what the constants have not seen (``not_seen``: machine, library, dtype or vendor).
     attainable_flop_per_s, attainable_bytes_per_s : rates at the bound.
     advice : the next step, in a sentence.
     """
@@ -85,6 +88,7 @@ class Prediction(Reportable):
     calibration: Text
     regime: Text
     prediction_basis: str
+    uncertainty: Uncertainty
     attainable_flop_per_s: Number
     attainable_bytes_per_s: Number
     advice: Text
@@ -101,11 +105,13 @@ class Prediction(Reportable):
         params = {key: _flat(value, shape) for key, value in self.params.items()}
         columns = {key: _flat(value, shape) for key, value in values.items()}
         terms = {name: _flat(value, shape) for name, value in self.predicted_terms_s.items()}
+        errors = {name: _flat(value, shape) for name, value in self.uncertainty.variances(self.regime).items()}
         return [
             self._row(
                 {key: _whole(points[index]) for key, points in params.items()},
                 {key: points[index] for key, points in columns.items()}
-                | {"predicted_terms_s": {name: points[index] for name, points in terms.items() if points[index]}},
+                | {"predicted_terms_s": {name: points[index] for name, points in terms.items() if points[index]}}
+                | _errors({name: points[index] for name, points in errors.items() if points[index]}),
             )
             for index in range(int(np.prod(shape)))
         ]
@@ -119,9 +125,20 @@ class Prediction(Reportable):
 #: keys of the rows in their order
 ROW_KEYS = (
     *("op", "name", "dimensions"),
-    *(item.name for item in fields(Prediction) if item.name not in ("op", "name", "given", "alone_s")),
+    *(item.name for item in fields(Prediction) if item.name not in ("op", "name", "given", "alone_s", "uncertainty")),
+    *("not_seen", "interval_shares"),
 )
-_PLAIN_KEYS = tuple(key for key in ROW_KEYS if key not in ("dimensions", "params", "predicted_terms_s"))
+_MADE_KEYS = ("dimensions", "params", "predicted_terms_s", "not_seen", "interval_shares")
+_PLAIN_KEYS = tuple(key for key in ROW_KEYS if key not in _MADE_KEYS)
+
+
+def _errors(variances: Mapping[ErrorSource, float]) -> dict[str, Any]:
+    """Return what the constants have not seen, and the share of each source of error in the variance."""
+    total = sum(variances.values())
+    return {
+        "not_seen": [str(source) for source in variances if source is not ErrorSource.SHAPE],
+        "interval_shares": {str(source): variance / total for source, variance in variances.items()},
+    }
 
 
 def _flat(value: Any, shape: tuple[int, ...]) -> list[Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE
+from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
 from perfmodel.core.units import format_si
+from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.result import Prediction
 
 #: operators named in one line of advice before the rest is counted
@@ -21,6 +23,26 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
     the predictions, working sets that fit a cache or exceed the memory, and the advice.
     """
     return [*_totals(predictions), *_bases(predictions), *_capacity(predictions), *_advice(predictions)]
+
+
+def unmeasured_library(predictions: Iterable[Prediction], machines: Mapping[str, Hardware]) -> list[str]:
+    """Return a warning for each family of which no table has rows of the library that was asked for.
+
+    Parameters
+    ----------
+    predictions : of any operators.
+    machines : name -> machine of the predictions.
+    """
+    warnings = {}
+    for p in predictions:
+        if p.library and ErrorSource.LIBRARY in p.uncertainty:
+            for family in dict.fromkeys(np.ravel(np.asarray(p.family)).tolist()):
+                known = ", ".join(measured_libraries(family, machines[p.hardware])) or "none"
+                warnings[family] = (
+                    f"no table of {family} has rows of library {p.library!r} (measured: {known}); "
+                    "the interval is wider for it."
+                )
+    return list(warnings.values())
 
 
 def _totals(predictions: Sequence[Prediction]) -> list[str]:

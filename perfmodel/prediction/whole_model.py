@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
-from perfmodel.core.vocabulary import CacheState, Limiter, Timing
-from perfmodel.core.work import Number
+from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
@@ -21,6 +21,7 @@ from perfmodel.prediction.latency.terms import Term, smooth_max
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
+from perfmodel.prediction.uncertainty import half_width, of_sum
 from perfmodel.workloads.operator_list import computes_addresses
 
 #: clocks of one SM for finding one element by its own address, and the power of the smooth maximum of these and the
@@ -30,6 +31,11 @@ from perfmodel.workloads.operator_list import computes_addresses
 #: products take 1.5 times as long in that graph as in the same authors' table of operators.
 ADDRESS_CLOCKS = 0.85
 ADDRESS_POWER = 4.0
+#: standard deviation of ln(measured / predicted) of a whole model whose operators are known: the root mean square of
+#: the medians on the 8 machines of scripts/whole_models.py (fp32 inference, sitar-lab/NeuSight @ 6945927d9afc), 0.5 %
+#: on H100, 3 % on V100 and A100, 6 to 7 % on MI100 and MI210, 10 to 20 % on P100, P4 and T4, whose clocks depend on how
+#: long they have been under load
+RUN_DEVIATION = 0.10
 ADDRESSES = Term("addresses", Limiter.COMPUTE, "finding each element by its own address")
 GAP = Term("gap", Limiter.LAUNCH, "device idle between two kernels")
 
@@ -53,6 +59,17 @@ class Part:
         return self.prediction.count * (float(self.prediction.predicted_time_s) + self.addresses_s)
 
     @property
+    def shape(self) -> Hashable:
+        """What the operators have in common whose errors are the same: name, dtype and dimensions."""
+        return self.prediction.op, self.prediction.dtype, tuple(self.prediction.params.items())
+
+    @property
+    def variances(self) -> dict[ErrorSource, float]:
+        """Source of error -> variance of ln(measured / predicted)."""
+        of_point = self.prediction.uncertainty.variances(self.prediction.regime)
+        return {source: float(variance) for source, variance in of_point.items()}
+
+    @property
     def terms_s(self) -> dict[str, float]:
         """The terms that add up to this time [s]."""
         adds = {**self.prediction.predicted_terms_s, ADDRESSES: self.addresses_s}
@@ -67,10 +84,12 @@ class WholeModel(Reportable):
     ----------
     hardware : the machine.
     time_s : expected time [s], the larger of the device's and the host's.
-    low_s, high_s : the same with every operator at the end of its 80 % interval, as if all were off the same way [s].
+    low_s, high_s : 80 % interval [s]: what a machine or a library differs by adds up over the operators, the errors of
+        their shapes average out, and the run differs from that of single operators.
     kernels_s : sum of the kernels [s].
     gaps_s : sum of the idle times between them [s].
     host_s : sum of the dispatches [s].
+    variances : source of error -> variance of ln(measured / predicted) of the kernels' sum.
     parts : the operators of the list with their predictions.
     """
 
@@ -81,6 +100,7 @@ class WholeModel(Reportable):
     kernels_s: float
     gaps_s: float
     host_s: float
+    variances: Mapping[ErrorSource, float]
     parts: tuple[Part, ...]
 
     @property
@@ -136,19 +156,20 @@ def predict_model(
         raise UsageError("the model has no operators.", place="predict_model")
     parts = tuple(_part(op, hardware, cache, library) for op in listed)
     kernels = sum(part.time_s for part in parts)
-    # The ends of the intervals differ from the prediction by as much as those of the operators together.
-    low = sum(_beyond(part.prediction, part.prediction.predicted_time_low_s) for part in parts)
-    high = sum(_beyond(part.prediction, part.prediction.predicted_time_high_s) for part in parts)
     gaps = sum(op.count for op in listed) * gap_s
     host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
+    variances = of_sum((part.time_s, part.shape, part.variances) for part in parts)
+    variances[ErrorSource.RUN] = RUN_DEVIATION**2
+    factor = math.exp(half_width(variances.values()))
     return WholeModel(
         hardware=hardware.name,
         time_s=max(kernels + gaps, host),
-        low_s=max(kernels + low + gaps, host),
-        high_s=max(kernels + high + gaps, host),
+        low_s=max(kernels / factor + gaps, host),
+        high_s=max(kernels * factor + gaps, host),
         kernels_s=kernels,
         gaps_s=gaps,
         host_s=host,
+        variances=variances,
         parts=parts,
     )
 
@@ -159,11 +180,6 @@ def _part(op: Operator, hardware: Hardware, cache: str, library: str) -> Part:
         raise UsageError(f"{', '.join(arrays)} is an array.", place=op.op, remedy="List single operators with a count.")
     prediction = predict(op, hardware, timing=Timing.KERNEL, cache=cache, library=library)
     return Part(prediction, address_time(op, hardware, float(prediction.predicted_time_s)))
-
-
-def _beyond(prediction: Prediction, end_s: Number) -> float:
-    """Return by how much the end of an interval differs from the prediction, for all calls [s]."""
-    return prediction.count * (float(end_s) - float(prediction.predicted_time_s))
 
 
 def address_time(op: Operator, hardware: Hardware, traffic_s: float) -> float:

@@ -120,3 +120,19 @@ def test_the_users_own_machine_works_like_a_name(perfmodel, tmp_path):
     rows = perfmodel("analyze", "elementwise", "numel=1e9", "--on", spec, "--format", "json").json["rows"]
     assert rows[0]["hardware"] == "mine"
     assert rows[0]["bound_time_s"] == pytest.approx(12e-3)
+
+
+def test_a_library_that_nobody_measured_is_a_warning(perfmodel) -> None:
+    words = ("analyze", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "--on", "h100-sxm5-80gb", "--format", "json")
+    ran = perfmodel(*words, "--library", "nonsense")
+    assert ran.code == 0
+    assert "no table of gemm_bf16 has rows of library 'nonsense' (measured: sglang, trtllm" in ran.err
+    assert ran.json["rows"][0]["not_seen"] == ["library"]
+    assert not perfmodel(*words, "--library", "trtllm").err
+
+
+def test_explain_says_what_the_interval_is_made_of(perfmodel) -> None:
+    words = ("analyze", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "--on", "l4", "--explain", "--format", "json")
+    rows = perfmodel(*words, "--library", "trtllm").json["interval"]
+    assert [row["source"] for row in rows] == ["shape", "machine"]
+    assert sum(row["share"] for row in rows) == pytest.approx(1.0)

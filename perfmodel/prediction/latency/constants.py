@@ -8,28 +8,27 @@ The error of a prediction is taken as a sum of random effects,
     ln(measured / predicted) = shape + machine + library + dtype + vendor,
 
 of which those vanish that the constants have seen. The table states the 10 % and 90 % quantiles of the first, and the
-standard deviation s of the others (`perfmodel.core.latency_table.DEVIATIONS`). The half widths of the 80 % interval add
+standard deviation s of the others (`perfmodel.core.vocabulary.ErrorSource`). The half widths of the 80 % interval add
 in quadrature, below and above: low = exp(-sqrt(ln(low_shape)^2 + z^2 sum s^2)), with z = 1.2816.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import REGIMES, LatencyTable
-from perfmodel.core.vocabulary import Calibration
+from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
+from perfmodel.prediction.uncertainty import Z80, Variances
 
 #: the interval where no table states one: a factor of two, the usual error of the sustained roofline
 WIDEST = (0.5, 2.0)
-#: half of an 80 % interval over the standard deviation, of a normal distribution
-Z80 = 1.2816
 
 
 @dataclass(frozen=True)
@@ -40,17 +39,19 @@ class Constants:
     ----------
     values : name -> value in SI units.
     intervals : regime -> low and high end of the 80 % interval of measured / predicted.
-    calibration : how well the constants know the machine.
+    calibration : how well the constants know the machine, the library and the dtype.
     source : where they come from, for people.
-    variances : source of error -> variance of ln(measured / predicted) in each regime: "shape", and those of
-        `perfmodel.core.latency_table.DEVIATIONS` that apply here.
+    variances : source of error -> variance of ln(measured / predicted) in each regime: the shape, and what the
+        constants have not seen.
+    nearest : how near to the machine the nearest of the tables is.
     """
 
     values: Values
     intervals: Mapping[str, tuple[float, float]]
     calibration: Calibration
     source: str
-    variances: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    variances: Variances = field(default_factory=dict)
+    nearest: Calibration = Calibration.NEVER_SEEN
 
 
 #: a table, and how well its constants know the machine
@@ -67,17 +68,26 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
 
 @cached_per_machine
 def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> Constants:
-    sources = (
+    found = [(state, by_family[family.name]) for state, by_family in _sources(hardware) if family.name in by_family]
+    measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
+    own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
+    return combined(family, found, library, dtype, measured, own_vendor=own_vendor)
+
+
+def _sources(hardware: Hardware) -> tuple[tuple[Calibration, Mapping[str, LatencyTable]], ...]:
+    """Return the files that may hold tables for a machine, the nearest to it first and the generic one last."""
+    return (
         (Calibration.CALIBRATED, hardware.latency),
         (Calibration.SAME_GENERATION, default_tables(generation(hardware))),
         (Calibration.NEVER_SEEN, default_tables(product_line(hardware))),
         (Calibration.NEVER_SEEN, default_tables(vendor(hardware))),
         (Calibration.NEVER_SEEN, default_tables("generic")),
     )
-    found = [(state, by_family[family.name]) for state, by_family in sources if family.name in by_family]
-    measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
-    own_vendor = any(family.name in by_family for _, by_family in sources[:-1])
-    return combined(family, found, library, dtype, measured, own_vendor=own_vendor)
+
+
+def measured_libraries(name: str, hardware: Hardware) -> list[str]:
+    """Return the libraries that the tables of a family for a machine were fitted on, given the family's name."""
+    return known_libraries([by_family[name] for _, by_family in _sources(hardware) if name in by_family])
 
 
 def combined(
@@ -110,14 +120,14 @@ def combined(
     values.update(measured)
     fixed = MappingProxyType(values)
     if not found:
-        return Constants(fixed, shape, Calibration.NEVER_SEEN, "typical values")
+        intervals, variances = _with_effects(shape, {})
+        return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances)
     state = found[0][0]
     effects = _effects(tables, state, library, dtype if family.by_dtype else "", own_vendor)
-    unseen_dtype = not effects.keys().isdisjoint(("dtype", "dtype_here"))
     source = _source(tables[0]) + ("; bandwidth of this machine's [sustained]" if measured else "")
-    source += _of_library(library, tables) + (f"; no row in {dtype}" if "dtype" in effects else "")
+    source += _of_library(library, tables) + (f"; no row in {dtype}" if ErrorSource.DTYPE in effects else "")
     intervals, variances = _with_effects(shape, effects)
-    return Constants(fixed, intervals, Calibration.NEVER_SEEN if unseen_dtype else state, source, variances)
+    return Constants(fixed, intervals, _state(state, effects, library), source, variances, state)
 
 
 def _carried(family: Family, tables: Sequence[LatencyTable], place: int, library: str) -> dict[str, float]:
@@ -147,20 +157,30 @@ def _carried(family: Family, tables: Sequence[LatencyTable], place: int, library
 
 def _effects(
     tables: Sequence[LatencyTable], state: Calibration, library: str, dtype: str, own_vendor: bool
-) -> dict[str, tuple[float, ...]]:
+) -> dict[ErrorSource, tuple[float, ...]]:
     """Return the deviations that apply: of what the constants of the nearest table have not seen."""
     nearest = tables[0]
-    names = [] if state == Calibration.CALIBRATED else ["machine"]
+    names = [] if state == Calibration.CALIBRATED else [ErrorSource.MACHINE]
     if library:
         if library not in nearest.known_libraries:
-            names.append("library_here" if any(library in table.known_libraries for table in tables) else "library")
+            elsewhere = any(library in table.known_libraries for table in tables)
+            names.append(ErrorSource.LIBRARY_HERE if elsewhere else ErrorSource.LIBRARY)
     elif len(nearest.known_libraries) > 1:  # any of them may run: they differ by as much as one that nobody measured
-        names.append("library")
+        names.append(ErrorSource.LIBRARY)
     if dtype and not nearest.covers(dtype):
-        names.append("dtype_here" if any(table.covers(dtype) for table in tables[:-1]) else "dtype")
+        elsewhere = any(table.covers(dtype) for table in tables[:-1])
+        names.append(ErrorSource.DTYPE_HERE if elsewhere else ErrorSource.DTYPE)
     if not own_vendor:
-        names.append("vendor")
+        names.append(ErrorSource.VENDOR)
     return {name: deviation for name in names if (deviation := _deviation(tables, name)) is not None}
+
+
+def _state(state: Calibration, effects: Collection[ErrorSource], library: str) -> Calibration:
+    """Return how well the constants know the machine, the dtype and, where one is named, the library."""
+    if ErrorSource.DTYPE in effects or (library and ErrorSource.LIBRARY in effects):
+        return Calibration.NEVER_SEEN
+    elsewhere = ErrorSource.DTYPE_HERE in effects or ErrorSource.LIBRARY_HERE in effects
+    return Calibration.SAME_GENERATION if elsewhere and state == Calibration.CALIBRATED else state
 
 
 def _deviation(tables: Sequence[LatencyTable], name: str) -> tuple[float, ...] | None:
@@ -169,8 +189,8 @@ def _deviation(tables: Sequence[LatencyTable], name: str) -> tuple[float, ...] |
 
 
 def _with_effects(
-    shape: Mapping[str, tuple[float, float]], effects: Mapping[str, tuple[float, ...]]
-) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, ...]]]:
+    shape: Mapping[str, tuple[float, float]], effects: Mapping[ErrorSource, tuple[float, ...]]
+) -> tuple[dict[str, tuple[float, float]], Variances]:
     """Return the intervals with all effects, and the variance of each source of error."""
     intervals, of_shape = {}, []
     for index, regime in enumerate(REGIMES):
@@ -178,7 +198,8 @@ def _with_effects(
         others = sum(deviation[index] ** 2 for deviation in effects.values()) * Z80**2
         intervals[regime] = (math.exp(-math.sqrt(low**2 + others)), math.exp(math.sqrt(high**2 + others)))
         of_shape.append(((high - low) / (2.0 * Z80)) ** 2)
-    return intervals, {"shape": tuple(of_shape), **{n: tuple(s**2 for s in d) for n, d in effects.items()}}
+    variances = {name: tuple(s**2 for s in deviation) for name, deviation in effects.items()}
+    return intervals, {ErrorSource.SHAPE: tuple(of_shape), **variances}
 
 
 def _of_library(library: str, tables: Sequence[LatencyTable]) -> str:

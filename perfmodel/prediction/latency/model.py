@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.latency_table import REGIMES
-from perfmodel.core.vocabulary import Calibration, Limiter, Timing
+from perfmodel.core.vocabulary import Calibration, ErrorSource, Limiter, Timing
 from perfmodel.core.work import Number, anywhere, maximum, plain, where
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
@@ -23,6 +23,7 @@ from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import BOUND, HOST, LAUNCH, Term, Terms
 from perfmodel.prediction.result import Text
+from perfmodel.prediction.uncertainty import Uncertainty, Variances
 
 #: above this predicted time an operator is large [s]
 LARGE_S = 1e-4
@@ -48,6 +49,7 @@ class Estimate:
     limiter : what most of the time is spent on: the limiter whose terms add up to the most.
     largest_term : the largest of the terms.
     basis : the source of the constants, for people.
+    uncertainty : what the interval is made of.
     """
 
     time_s: Number
@@ -60,6 +62,7 @@ class Estimate:
     limiter: Text
     largest_term: Text
     basis: str
+    uncertainty: Uncertainty
 
 
 def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number) -> Estimate:
@@ -104,9 +107,19 @@ def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Cond
         {regime: widest_interval(*(one.intervals[regime] for one in known)) for regime in REGIMES},
         max((one.calibration for one in known), key=list(Calibration).index),
         "; ".join(dict.fromkeys(part.basis for part in estimates)),
+        variances=_largest_variances(one.variances for one in known),
     )
     names = " + ".join(str(part.family) for part in estimates)
     return Family(names, (), lambda *_: Terms(adds), tuple(adds)), together
+
+
+def _largest_variances(parts: Iterable[Variances]) -> Variances:
+    """Return the largest variance of each source of error in each regime."""
+    found: dict[ErrorSource, tuple[float, ...]] = {}
+    for variances in parts:
+        for source, values in variances.items():
+            found[source] = tuple(map(max, found.get(source, values), values))
+    return found
 
 
 def _estimate(
@@ -139,13 +152,14 @@ def _estimate(
         limiter=limiter,
         largest_term=largest_term,
         basis=basis or _basis(family, op, machine, known, terms),
+        uncertainty=Uncertainty(((True, known.variances),)),
     )
 
 
 def _basis(family: Family, op: Operator, machine: Machine, known: Constants, terms: Terms) -> str:
     if family.basis:
         return f"{family.name}: {family.basis(op, machine, terms)}"
-    return f"{family.name}, {_ORIGINS[known.calibration]}: {known.source}"
+    return f"{family.name}, {_ORIGINS[known.nearest]}: {known.source}"
 
 
 def limiter_and_term(adds: Mapping[Term, Number]) -> tuple[Text, Text]:
@@ -187,6 +201,11 @@ def _named(names: tuple[str, ...], code: NDArray[np.intp] | int) -> Text:
     return names[code] if isinstance(code, int) else np.asarray(names)[code]
 
 
+def _masked(mask: np.ndarray, uncertainty: Uncertainty) -> Iterator[tuple[np.ndarray, Variances]]:
+    """Yield the parts of an uncertainty for the points of a mask."""
+    return ((mask & part, variances) for part, variances in uncertainty.parts)
+
+
 def _merged(first: tuple[np.ndarray, Estimate], second: tuple[np.ndarray, Estimate]) -> tuple[np.ndarray, Estimate]:
     """Return two families' estimates as one: the points of the first where its mask holds, else those of the second."""
     mask, one = first
@@ -209,4 +228,5 @@ def _merged(first: tuple[np.ndarray, Estimate], second: tuple[np.ndarray, Estima
         limiter=pick(one.limiter, other.limiter),
         largest_term=pick(one.largest_term, other.largest_term),
         basis="; ".join((one.basis, other.basis)),
+        uncertainty=Uncertainty((*_masked(mask, one.uncertainty), *_masked(other_mask, other.uncertainty))),
     )

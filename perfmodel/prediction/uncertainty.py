@@ -1,0 +1,103 @@
+"""What the interval of a prediction is made of: the share of each source of error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.core.work import Number
+
+#: source of error -> variance of ln(measured / predicted) in each regime
+Variances = Mapping[ErrorSource, tuple[float, ...]]
+#: half of an 80 % interval over the standard deviation, of a normal distribution
+Z80 = 1.2816
+
+#: what a source of error means, for people
+MEANINGS: Mapping[ErrorSource, str] = {
+    ErrorSource.SHAPE: "shapes differ among themselves",
+    ErrorSource.MACHINE: "nobody measured this machine",
+    ErrorSource.LIBRARY: "nobody measured this library, or none was named and several differ",
+    ErrorSource.LIBRARY_HERE: "this library was measured on other machines only",
+    ErrorSource.DTYPE: "nobody measured this dtype on this vendor's machines",
+    ErrorSource.DTYPE_HERE: "this dtype was measured on other machines only",
+    ErrorSource.VENDOR: "nobody measured a machine of this vendor",
+    ErrorSource.RUN: "the run of a whole model differs from its operators measured alone: clock, temperature, memory",
+}
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """The sources of error of a prediction; those of one point depend on its family and its regime.
+
+    Attributes
+    ----------
+    parts : mask of the points of a family (True for all of them), and the family's variances.
+    """
+
+    parts: tuple[tuple[Any, Variances], ...] = ()
+
+    def __iter__(self) -> Iterator[ErrorSource]:
+        """Iterate over the sources of error of all points, in the order of `ErrorSource`."""
+        sources = {source for _, variances in self.parts for source in variances}
+        return (source for source in ErrorSource if source in sources)
+
+    def variances(self, regime: str | NDArray[np.str_]) -> dict[ErrorSource, Number]:
+        """Return source -> variance of ln(measured / predicted) for points in some regimes; 0 where it does not apply.
+
+        Parameters
+        ----------
+        regime : "launch", "mid" or "large" of each point.
+        """
+        if isinstance(regime, str):
+            index = REGIMES.index(regime)
+            return {source: values[index] for _, variances in self.parts[:1] for source, values in variances.items()}
+        code = np.select([regime == name for name in REGIMES], range(len(REGIMES)))
+        found: dict[ErrorSource, Number] = dict.fromkeys(self, 0.0)
+        taken = np.zeros(code.shape, dtype=bool)
+        for mask, variances in self.parts:
+            here = ~taken & mask
+            for source, values in variances.items():
+                found[source] = np.where(here, np.asarray(values)[code], found[source])
+            taken |= here
+        return found
+
+
+def of_sum(parts: Iterable[tuple[float, Hashable, Mapping[ErrorSource, float]]]) -> dict[ErrorSource, float]:
+    """Return source of error -> variance of ln(measured / predicted) of a sum of times.
+
+    The errors of different shapes are independent of each other and average out; what a machine, a library, a dtype or
+    a vendor differs by is the same for all parts and adds up:
+
+        shape: sum over shapes of (sum of w s)^2;  any other source: (sum of w s)^2,  with w the share of the sum.
+
+    Parameters
+    ----------
+    parts : time [s], shape, and variances of each part; parts of the same shape have the same error.
+    """
+    listed = list(parts)
+    total = sum(time for time, _, _ in listed)
+    shapes: dict[Hashable, float] = {}
+    others: dict[ErrorSource, float] = {}
+    for time, shape, variances in listed:
+        for source, variance in variances.items():
+            deviation = time / total * math.sqrt(variance)
+            if source is ErrorSource.SHAPE:
+                shapes[shape] = shapes.get(shape, 0.0) + deviation
+            else:
+                others[source] = others.get(source, 0.0) + deviation
+    return {
+        ErrorSource.SHAPE: sum(deviation**2 for deviation in shapes.values()),
+        **{source: deviation**2 for source, deviation in others.items()},
+    }
+
+
+def half_width(variances: Iterable[float]) -> float:
+    """Return half of the 80 % interval of ln(measured / predicted), of independent sources of error."""
+    return Z80 * math.sqrt(sum(variances))
