@@ -87,6 +87,11 @@ def test_what_is_printed_reads_back(value: float, unit: str) -> None:
         (math.nan, "s", "-"),
         (math.inf, "s", "-"),
         (-2e-3, "s", "-2 ms"),
+        # ordinary numbers without a prefix are written out, however few digits count
+        (123456.0, "FLOP/B", "123456 FLOP/B"),
+        (999999.0, "FLOP/B", "999999 FLOP/B"),
+        (1e6, "FLOP/B", "1e+06 FLOP/B"),
+        (1e-4, "FLOP/B", "0.0001 FLOP/B"),
     ],
 )
 def test_printing(value: float, unit: str, text: str) -> None:
@@ -150,3 +155,9 @@ def test_each_prefix_is_the_next_power(prefixes: Sequence[str], step: float) -> 
 @pytest.mark.parametrize(("prefix", "power"), [("m", -3), ("u", -6), ("µ", -6), ("μ", -6), ("n", -9), ("p", -12)])
 def test_each_prefix_of_a_time_is_its_power_of_ten(prefix: str, power: int) -> None:
     assert parse_quantity(f"3 {prefix}s", "s") == pytest.approx(3.0 * 10.0**power)
+
+
+@pytest.mark.parametrize(("prefixes", "unit", "step"), [(" kMGTPE", "B/s", 1e3), (" mun", "s", 1e-3)])
+def test_each_prefix_is_printed_from_its_own_power_on(prefixes: str, unit: str, step: float) -> None:
+    for power, prefix in enumerate(prefixes):
+        assert format_si(step**power, unit) == f"1 {prefix.strip()}{unit}"

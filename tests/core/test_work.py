@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perfmodel.core.work import anywhere, maximum, minimum, plain, where
+from perfmodel.core.dtypes import DTYPE_BYTES
+from perfmodel.core.work import Number, Tensor, Work, anywhere, maximum, minimum, plain, where
 
 any_float = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -41,3 +42,29 @@ def test_anywhere_is_whether_a_point_holds(mask: bool | np.ndarray) -> None:
 def test_a_single_number_is_a_plain_float(value: float) -> None:
     assert type(plain(value)) is float
     assert plain(value) == 2.0
+
+
+def test_traffic_and_working_set_follow_from_the_tensors() -> None:
+    tensors = (
+        Tensor.input("x", (2, 3), "fp16"),
+        Tensor.input("index", (5,), "int64"),
+        Tensor.intermediate("scores", (4,), "fp32"),
+        Tensor.output("y", (7,), "fp8"),
+    )
+    work = Work.from_tensors(11.0, tensors)
+    assert work.flop == 11.0
+    assert work.bytes_read == 6 * 2 + 5 * 8 + 4 * 4
+    assert work.bytes_written == 4 * 4 + 7
+    assert work.bytes == work.bytes_read + work.bytes_written
+    # what is written and read back takes its place only once
+    assert work.working_set_bytes == 6 * 2 + 5 * 8 + 4 * 4 + 7
+    assert Work.from_tensors(0.0, ()) == Work(0.0, 0.0, 0.0, 0.0)
+
+
+@given(st.lists(st.integers(1, 2**30), max_size=4), st.sampled_from(sorted(DTYPE_BYTES)))
+def test_a_tensor_is_as_large_as_the_product_of_its_sides(shape: list[int], dtype: str) -> None:
+    tensor = Tensor.input("x", shape, dtype)
+    assert tensor.numel == pytest.approx(math.prod(shape))
+    assert tensor.size_bytes == pytest.approx(math.prod(shape) * DTYPE_BYTES[dtype])
+    sweep: Number = Tensor.input("x", (np.array([1.0, 2.0]), *shape), dtype).size_bytes
+    np.testing.assert_allclose(sweep, [tensor.size_bytes, 2 * tensor.size_bytes])

@@ -104,6 +104,12 @@ def test_removing_an_entry_is_no_fault_of_the_arithmetic():
     assert found.time_s == pytest.approx(0.050)
 
 
+def test_the_speedup_of_a_set_is_old_over_new_time_of_the_run():
+    assert chosen(FOUR, 5).speedup == pytest.approx(0.100 / 0.055)
+    everything_removed = chosen((Candidate("all", ("*",), new_time_s=0.0, dev_days=1),), 1)
+    assert (everything_removed.time_s, everything_removed.speedup) == (0.0, math.inf)
+
+
 @pytest.mark.parametrize("days", [0, -1, math.nan, math.inf])
 def test_days_have_to_be_above_zero(days):
     with pytest.raises(UsageError, match="days is"):

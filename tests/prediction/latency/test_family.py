@@ -20,3 +20,7 @@ def test_a_constant_starts_within_its_limits_and_its_logarithm_has_a_spread(cons
     assert 0 < constant.low <= constant.default <= constant.high
     assert 0 < constant.spread < 3
     assert constant.meaning
+    if constant.unit == "s":  # a launch, a dispatch or a step of a kernel, never the kernel itself
+        assert constant.high <= 1e-3
+    if constant.meaning.startswith("share of"):  # a little over 1 where the datasheet rounds its figure down
+        assert constant.high <= 1.05
