@@ -33,7 +33,7 @@ _TIME_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Selection:
     """The operators to measure, in groups, each with whether only the library's call runs at each point."""
 
     groups: tuple[tuple[list[Operator], bool], ...]
@@ -45,7 +45,7 @@ class Wanted:
         return [op for operators, _ in self.groups for op in operators]
 
 
-def wanted_operators(ops: Sequence[str] | None, op: Sequence[str] | None, preset: str | None, device: Device) -> Wanted:
+def selected_operators(ops: Sequence[str] | None, op: Sequence[str] | None, preset: str | None, device: Device) -> Selection:
     """Return what to run: the operators that are given, else those of a preset.
 
     Raises
@@ -64,10 +64,10 @@ def wanted_operators(ops: Sequence[str] | None, op: Sequence[str] | None, preset
     if tokens and preset:
         raise UsageError("operators and a preset are both given.", remedy="Leave one of them out.")
     if tokens:
-        return Wanted(((parse_operators(tokens), False),))
+        return Selection(((parse_operators(tokens), False),))
     chosen = presets.preset(preset or "quick", device.kind)
     parsed = ((parse_operators(chosen.words(part, device.cache_bytes)), part.library_only) for part in chosen.parts)
-    return Wanted(tuple(parsed), chosen)
+    return Selection(tuple(parsed), chosen)
 
 
 def settings_of(
@@ -115,21 +115,21 @@ def compared_machine(
     return measured_machine(device, None, dtypes, QUICK).machine
 
 
-def runnable(wanted: Wanted, machine: Hardware) -> Wanted:
+def runnable(selection: Selection, machine: Hardware) -> Selection:
     """Leave out the operators of a preset whose dtype the machine lacks, with a message."""
     from perfmodel.measure.benchmark.jobs import split_by_peak
 
     groups, reasons = [], dict[str, None]()
-    for operators, library_only in wanted.groups:
+    for operators, library_only in selection.groups:
         kept, refused = split_by_peak(operators, machine)
         groups.append((kept, library_only))
         reasons.update(dict.fromkeys(refused))
     for reason in reasons:
         status(f"left out of the preset: {reason}")
-    return Wanted(tuple(groups), wanted.preset)
+    return Selection(tuple(groups), selection.preset)
 
 
-def within_limit(wanted: Wanted, device: Device, earlier: EarlierRun | None) -> tuple[Wanted, float | None, str]:
+def within_limit(selection: Selection, device: Device, earlier: EarlierRun | None) -> tuple[Selection, float | None, str]:
     """Reduce the sizes of a preset to the memory that it may use; return the limit [B] and a sentence on what changed.
 
     Operators that are named have their size: for them there is no limit. A resumed run keeps the limit of its record,
@@ -139,32 +139,32 @@ def within_limit(wanted: Wanted, device: Device, earlier: EarlierRun | None) -> 
     from perfmodel.measure.benchmark.presets import within_memory
     from perfmodel.measure.memory_limit import MemoryLimit
 
-    if wanted.preset is None:
-        return wanted, None, ""
-    limit = MemoryLimit.of(device, wanted.preset.most_memory_bytes)
+    if selection.preset is None:
+        return selection, None, ""
+    limit = MemoryLimit.of(device, selection.preset.most_memory_bytes)
     recorded = earlier.context.get("memory_limit_bytes") if earlier else None
     if recorded:
         limit = dataclasses.replace(limit, limit_bytes=float(recorded))
-    reduced = [(*within_memory(operators, limit), library_only) for operators, library_only in wanted.groups]
+    reduced = [(*within_memory(operators, limit), library_only) for operators, library_only in selection.groups]
     groups = tuple((operators, library_only) for operators, _, library_only in reduced)
     count = sum(number for _, number, _ in reduced)
     sentence = f"sizes reduced to stay within {format_binary(limit.limit_bytes)} of memory: {count}" if count else ""
-    return Wanted(groups, wanted.preset), limit.limit_bytes, sentence
+    return Selection(groups, selection.preset), limit.limit_bytes, sentence
 
 
 def planned_jobs(
-    wanted: Wanted, machine: Hardware, device: Device, kernels: Sequence[str], cache: CacheState
+    selection: Selection, machine: Hardware, device: Device, kernels: Sequence[str], cache: CacheState
 ) -> tuple[list[Job], list[str]]:
     """Return every kernel to run, those of a preset once each, and sentences on those that the device cannot run."""
     from perfmodel.measure.benchmark.jobs import first_supported, plan, split_supported, without_repeats
 
     if kernels:  # a named kernel that cannot run gets a row with the reason
-        return plan(wanted.operators, machine, kernels, cache), []
+        return plan(selection.operators, machine, kernels, cache), []
     jobs: list[Job] = []
-    for operators, library_only in wanted.groups:
+    for operators, library_only in selection.groups:
         planned = plan(operators, machine, (), cache)
         jobs.extend(first_supported(planned, device) if library_only else planned)
-    return split_supported(without_repeats(jobs) if wanted.preset else jobs, device)
+    return split_supported(without_repeats(jobs) if selection.preset else jobs, device)
 
 
 def record_context(
@@ -256,7 +256,7 @@ class Session:
 def open_session(
     device: Device,
     on: Sequence[str] | None,
-    wanted: Wanted,
+    selection: Selection,
     kernels: Sequence[str],
     settings: BenchSettings,
     resumed: Path | None,
@@ -274,11 +274,11 @@ def open_session(
     settings.check_for(device)
     earlier = read_earlier(resumed) if resumed else None
     warning = warn_if_busy()
-    machine = compared_machine(device, on, wanted.operators, earlier)
-    if wanted.preset:
-        wanted = runnable(wanted, machine)
-    wanted, memory_limit_bytes, reduced = within_limit(wanted, device, earlier)
-    jobs, left_out = planned_jobs(wanted, machine, device, kernels, settings.cache)
+    machine = compared_machine(device, on, selection.operators, earlier)
+    if selection.preset:
+        selection = runnable(selection, machine)
+    selection, memory_limit_bytes, reduced = within_limit(selection, device, earlier)
+    jobs, left_out = planned_jobs(selection, machine, device, kernels, settings.cache)
     telemetry = open_telemetry(device)
     facts = record_context(device, machine, telemetry, settings, memory_limit_bytes)
     before: Rows = ()

@@ -126,9 +126,9 @@ def command(
     if check:
         _refuse_beside_check(ops or op or preset or kernel, resume or overwrite, plot)
         return run_check(opened, on, Destination.of("bench --check", format_, output, wide=wide))
-    wanted = _bench.wanted_operators(ops, op, preset, opened)
+    selection = _bench.selected_operators(ops, op, preset, opened)
     settings = _bench.settings_of(
-        wanted.preset,
+        selection.preset,
         time_limit,
         min_time,
         error,
@@ -139,7 +139,7 @@ def command(
         sustain_s=sustain,
     )
     with _bench_files.claimed(destination, resume=resume, overwrite=overwrite):
-        session = _bench.open_session(opened, on, wanted, kernel or (), settings, output if resume else None)
+        session = _bench.open_session(opened, on, selection, kernel or (), settings, output if resume else None)
         rows, stopped = session.measure(destination)
     if stopped:
         cause = "interrupted: " if isinstance(stopped, KeyboardInterrupt) else ""

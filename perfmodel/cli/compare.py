@@ -100,18 +100,18 @@ def command(
     return BAD_FINDING if broken else 0
 
 
-def _across(given: list[str]) -> tuple[str, ...]:
+def _across(settings: list[str]) -> tuple[str, ...]:
     """Return what may differ."""
     from perfmodel.comparison.pairing import ACROSS
 
-    names = [name.strip() for text in given for name in text.split(",")]
+    names = [name.strip() for text in settings for name in text.split(",")]
     for name in names:
         if name not in (*ACROSS, "all"):
             raise unknown_name("setting", name, (*ACROSS, "all"), place="--across")
     return ACROSS if "all" in names else tuple(dict.fromkeys(names))
 
 
-def _draw(found: Comparison, plot: Path) -> None:
+def _draw(comparison: Comparison, plot: Path) -> None:
     from perfmodel.render.plots.comparison import comparison_plot
 
-    save_plot(comparison_plot(found), plot)
+    save_plot(comparison_plot(comparison), plot)

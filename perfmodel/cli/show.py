@@ -27,5 +27,5 @@ def command(
     from perfmodel.records.record import read_record
 
     destination = Destination.of("show", format_, output, wide=wide)
-    found = read_record(record)
-    destination.write(report(dataclasses.replace(found, title=f"{found.command} record {record.name}")))
+    content = read_record(record)
+    destination.write(report(dataclasses.replace(content, title=f"{content.command} record {record.name}")))

@@ -1,14 +1,14 @@
-"""Renderers: one module for each output format, found by its name. Each turns a `Report` into text.
+"""Renderers: one module for each output format, named after it. Each turns a `Report` into text.
 
 A module of this folder, or one that the entry-point group ``perfmodel.renderers`` names, has
 
-    SUFFIXES = (".json",)     # of the files that are written in this format
-    COMMANDS = ("bench",)     # optional: the only commands whose reports it can write
+    SUFFIXES = (".json",)     # suffixes of files in this format
+    COMMANDS = ("bench",)     # optional: the only commands whose reports the format can hold
 
     def render(report: Report) -> str: ...
 
-Its ``render`` may also take ``width`` [characters], ``color`` or ``wide`` by keyword; the caller passes what the
-signature names. Plots are no renderers: they live in ``perfmodel.render.plots``.
+Its ``render`` may also take the keywords ``width`` [characters], ``color`` or ``wide``; the caller passes
+those that the signature has. Plots are not renderers; they are in ``perfmodel.render.plots``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perfmodel.plugins import load_attribute, load_module, module_names
 if TYPE_CHECKING:
     from perfmodel.core.report import Report
 
-#: the format of what is printed, and of files without a suffix
+#: format of printed results, and of files without a suffix
 DEFAULT = "table"
 _HELPERS = ("plots",)
 _PACKED = ".gz"
@@ -38,10 +38,11 @@ class Renderer:
 
     Attributes
     ----------
-    name : of the format.
-    suffixes : of the files that are written in it.
-    commands : the only commands whose reports it can write; empty for every command.
-    options : the keywords that its function takes besides the report.
+    name : name of the format.
+    suffixes : suffixes of files in the format.
+    commands : the only commands whose reports the format can hold; empty for every command.
+    options : keywords that the function takes besides the report.
+    function : turns a report into text.
     """
 
     name: str
@@ -51,12 +52,12 @@ class Renderer:
     function: Callable[..., str]
 
     def writes(self, command: str) -> bool:
-        """Whether the format can write what a command reports."""
+        """Whether the format can hold the reports of a command."""
         return not self.commands or command in self.commands
 
-    def render(self, report: Report, **offered: object) -> str:
-        """Return a report in this format, with those of the offered keywords that the format uses."""
-        return self.function(report, **{name: value for name, value in offered.items() if name in self.options})
+    def render(self, report: Report, **options: object) -> str:
+        """Return a report in this format. Keywords that the format does not take are ignored."""
+        return self.function(report, **{name: value for name, value in options.items() if name in self.options})
 
 
 def _modules() -> Mapping[str, str]:
@@ -79,19 +80,19 @@ def _load(name: str) -> Renderer | None:
 
 
 def _loaded(command: str, *, plugins: bool) -> Iterator[Renderer]:
-    """Import perfmodel's own formats, or those of plugins, and yield the ones that a command can write."""
+    """Import perfmodel's own formats, or those of plugins, and yield those that can hold the reports of a command."""
     for name in sorted(_modules()):
-        made = _load(name) if _is_plugin(name) is plugins else None
-        if made is not None and made.writes(command):
-            yield made
+        format_ = _load(name) if _is_plugin(name) is plugins else None
+        if format_ is not None and format_.writes(command):
+            yield format_
 
 
 def format_names(command: str = "") -> tuple[str, ...]:
-    """Return the names of the formats that a command can write; without a command, those that every command can.
+    """Return the names of the formats that can hold the reports of a command, or with "" those of every command.
 
-    Plugins are listed without importing them.
+    Plugins are not imported, so all of them are listed.
     """
-    own = (made.name for made in _loaded(command, plugins=False))
+    own = (format_.name for format_ in _loaded(command, plugins=False))
     return tuple(sorted([*own, *filter(_is_plugin, _modules())]))
 
 
@@ -101,24 +102,25 @@ def renderer(name: str, command: str = "") -> Renderer:
     Raises
     ------
     UsageError
-        When there is no such format, or it cannot write what the command reports.
+        When there is no such format, or it cannot hold the reports of the command.
     """
     allowed = format_names(command)
-    made = _load(name) if name in allowed else None
-    if made is None or not made.writes(command):
+    format_ = _load(name) if name in allowed else None
+    if format_ is None or not format_.writes(command):
         raise unknown_name("format", name, allowed, place="--format")
-    return made
+    return format_
 
 
 def format_of_suffix(path: Path, command: str = "") -> str | None:
-    """Return the format that the suffix of a file names, None where it names none; ``.gz`` behind it is passed over.
+    """Return the format for the suffix of a file, or None if no format has it; a final ``.gz`` is ignored.
 
-    The longest suffix decides: ``.csv.gz`` may name another format than ``.csv``. Plugins are asked only where none of
-    perfmodel's own formats has the suffix.
+    The longest suffix decides: ``.csv.gz`` may belong to another format than ``.csv``. Plugins are imported only if
+    none of perfmodel's own formats has the suffix.
     """
     name = path.name.lower()
     for plugins in (False, True):
-        suffixes = {suffix: made.name for made in _loaded(command, plugins=plugins) for suffix in made.suffixes}
+        formats = _loaded(command, plugins=plugins)
+        suffixes = {suffix: format_.name for format_ in formats for suffix in format_.suffixes}
         for candidate in (name, name.removesuffix(_PACKED)):
             for suffix in sorted(suffixes, key=len, reverse=True):
                 if candidate.endswith(suffix):
@@ -129,6 +131,6 @@ def format_of_suffix(path: Path, command: str = "") -> str | None:
 
 
 def known_suffixes(command: str = "") -> list[str]:
-    """Return the suffixes of files that a command can write."""
+    """Return the suffixes of the files that a command can write."""
     every = (*_loaded(command, plugins=False), *_loaded(command, plugins=True))
-    return [suffix for made in every for suffix in made.suffixes]
+    return [suffix for format_ in every for suffix in format_.suffixes]

@@ -1,4 +1,4 @@
-"""A report as CSV: full precision, SI base units, the keys of JSON as column names."""
+"""A report as CSV: full precision, SI base units, and the keys of the JSON format as column names."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SUFFIXES = (".csv",)
 def render(report: Report) -> str:
     """Return the rows of the report as CSV text; an unknown value is an empty cell.
 
-    A mapping becomes one column ``key.inner`` for each inner key, and a list becomes one cell with semicolons. Column
-    names have underscores for spaces.
+    A mapping becomes one column ``key.inner`` for each inner key; a list becomes one cell, separated by semicolons.
+    Column names have underscores instead of spaces.
     """
     rows = report.as_json()["rows"]
     header = _header(rows) or [column.key for column in report.columns if column.show_row is None]
@@ -29,7 +29,7 @@ def render(report: Report) -> str:
 
 
 def _header(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of all columns; a key that is a mapping in some row has no column of its own in the others."""
+    """Return the names of all columns; a key with a mapping in some row has only columns of inner keys."""
     keys: dict[str, dict[str, None]] = {}
     for row in rows:
         for key, value in row.items():
@@ -43,7 +43,7 @@ def _name(key: str) -> str:
 
 
 def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with mappings spread over dotted keys."""
+    """Return a row in which each mapping is replaced by its items, with dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, Mapping):

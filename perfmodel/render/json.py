@@ -1,4 +1,4 @@
-"""A report as JSON: full precision, SI base units, the contract's keys."""
+"""A report as JSON: full precision, SI base units, stable keys."""
 
 from __future__ import annotations
 

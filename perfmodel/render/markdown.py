@@ -1,4 +1,4 @@
-"""A report as a Markdown page, to paste into a pull request or a design document."""
+"""A report as Markdown, for a pull request or a design document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUFFIXES = (".md", ".markdown")
 
 
 def render(report: Report) -> str:
-    """Return the report as GitHub-flavoured Markdown: decision and assumptions, the table, then the notes."""
+    """Return the report as GitHub-flavoured Markdown: decision, assumptions, table, notes."""
     columns = report.shown_columns()
     parts = [f"### {_text(report.title)}"] if report.title else []
     if report.decision:
@@ -37,14 +37,14 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Escape what would end a cell, and the marks of Markdown in kernels' names: "fill<float*>(float*)"."""
+    """Escape the characters that Markdown interprets, as in the kernel name "fill<float*>(float*)"."""
     for mark in "\\|*`":
         text = text.replace(mark, f"\\{mark}")
     return _text(text)
 
 
 def _text(text: str) -> str:
-    """Keep a text on its line, and escape what pages take for a tag and leave out, as in "kernel<float>"."""
+    """Remove line breaks, and escape what HTML would read as a tag, as in "kernel<float>"."""
     from perfmodel.core.report import printable
 
     return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", printable(text.replace("\n", " ")))

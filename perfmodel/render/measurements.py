@@ -1,4 +1,4 @@
-"""A report of `bench` as a table of measurements: CSV that `validate` and `calibrate --from` read."""
+"""A report of `bench` as a measurement table: CSV that `validate` and `calibrate --from` read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMMANDS = ("bench",)
 
 
 def render(report: Report) -> str:
-    """Return the rows that have a time as CSV, one column for each dimension."""
+    """Return the rows that have a time as CSV, with one column for each dimension."""
     from perfmodel.records.measurements import measurement_csv
 
     return measurement_csv(report.rows)

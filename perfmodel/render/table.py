@@ -1,4 +1,4 @@
-"""A report as a table for people, by rich: it fits the width that it is given, and is plain text in pipes and files."""
+"""A report as a table that fits a width; with colours on a terminal, plain text in pipes and files."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ if TYPE_CHECKING:
     from perfmodel.core.report import Column, Report
 
 SUFFIXES = (".txt",)
-#: width of a terminal that does not tell its own [characters]
+#: width where the terminal's is unknown [characters]
 WIDTH = 80
 #: spaces between two columns
 _GAP = 2
-#: a word longer than this may be folded where the table would not fit otherwise
+#: a longer word is folded if the table does not fit otherwise [characters]
 _LONGEST_WORD = 24
-#: columns that may be dropped are dropped where a cell would take more lines
+#: optional columns are dropped if a cell would take more lines than this
 _FEW_LINES = 2
+#: heading of the column with the numbers of rows
 _NUMBER = "#"
 
 
 def render(report: Report, *, width: int = WIDTH, color: bool = False, wide: bool = False) -> str:
     """Return the report as text.
 
-    Columns that may be dropped are left out until the table fits; where none fits, each row becomes a block of lines.
-    Sentences stand below the table, under the number of their row.
+    Optional columns are left out until the table fits. If it does not fit without them, each row becomes a block of
+    lines. Sentences stand below the table, after the number of their row.
 
     Parameters
     ----------
-    report : what to show.
-    width : the longest line [characters].
-    color : whether ANSI colours are wanted.
-    wide : show every column, and make lines as long as they need.
+    report : the report.
+    width : longest line [characters].
+    color : use ANSI colours.
+    wide : show every column; lines are as long as needed.
     """
     from rich.console import Console
 
@@ -59,14 +60,15 @@ def render(report: Report, *, width: int = WIDTH, color: bool = False, wide: boo
 
 @dataclass(frozen=True)
 class _Grid:
-    """The cells of a table as text: for each column its cells from top to bottom, and how wide it has to be.
+    """The cells of a table as text, column by column, and the widths that the columns need.
 
     Attributes
     ----------
     columns : the columns side by side.
-    prose : the columns whose sentences stand below.
-    cells, sentences : the texts of both, column by column.
-    least : the least width of each column [characters].
+    prose : the columns whose sentences stand below the table.
+    cells, sentences : texts of ``columns`` and of ``prose``, for each column from top to bottom.
+    numeric : whether each column holds numbers.
+    least : smallest width of each column [characters].
     """
 
     columns: Sequence[Column]
@@ -78,14 +80,14 @@ class _Grid:
 
     @classmethod
     def of(cls, report: Report, width: int, *, wide: bool) -> _Grid:
-        """Return the cells of a report that are shown in a width.
+        """Return the cells that are shown in a width [characters].
 
-        Columns are dropped until the table fits and no cell takes more than `_FEW_LINES`. Where that cannot be, the
-        table with the fewest lines is returned; where none fits, one with long words folded; where that does not fit
-        either, all columns: the rows become blocks.
+        Optional columns are dropped until the table fits and no cell takes more than `_FEW_LINES`. If cells always take
+        more, the table with the fewest lines is returned; if no table fits, the smallest one with long words folded; if
+        that does not fit either, all columns, which are printed as blocks.
         """
         shown = report.shown_columns(wide=wide)
-        whole = cls._made(report, shown)
+        whole = cls._all(report, shown)
         if wide:
             return whole
         drops = sorted({column.drop for column in shown if column.drop}, reverse=True)
@@ -97,7 +99,8 @@ class _Grid:
         return folded if folded.width <= width else whole
 
     @classmethod
-    def _made(cls, report: Report, shown: Sequence[Column]) -> _Grid:
+    def _all(cls, report: Report, shown: Sequence[Column]) -> _Grid:
+        """Return the cells of all columns; rows get numbers if sentences refer to them."""
         from perfmodel.core.report import Column
 
         rows = report.shown_rows
@@ -116,7 +119,7 @@ class _Grid:
         return cls(columns, prose, cells, sentences, numeric, least)
 
     def _without(self, drop: int) -> _Grid:
-        """Return the grid without the columns that may be dropped at a number or a higher one."""
+        """Return the grid without the columns whose rank for dropping is ``drop`` or higher."""
         kept = [index for index, column in enumerate(self.columns) if column.drop < drop]
         prose = [index for index, column in enumerate(self.prose) if column.drop < drop]
         return _Grid(
@@ -129,7 +132,7 @@ class _Grid:
         )
 
     def _folded(self) -> _Grid:
-        """Return the grid with long words of text folded."""
+        """Return the grid with columns of text narrowed, so that long words are folded."""
         least = [
             size if is_number else min(size, _LONGEST_WORD)
             for size, is_number in zip(self.least, self.numeric, strict=True)
@@ -138,42 +141,42 @@ class _Grid:
 
     @property
     def width(self) -> int:
-        """The least width of the table [characters]."""
+        """Smallest width of the table [characters]."""
         return sum(self.least) + _GAP * (len(self.least) - 1)
 
     @property
     def widest(self) -> int:
-        """The width at which no cell and no sentence is folded [characters]."""
-        table = sum(self.wanted) + _GAP * (len(self.wanted) - 1)
+        """Width at which no cell and no sentence is folded [characters]."""
+        table = sum(self.full_widths) + _GAP * (len(self.full_widths) - 1)
         numbers = _longest(str(index + 1) for index in range(len(self.cells[0]) if self.cells else 0))
         sentences = _longest(text for texts in self.sentences for text in texts)
         return max(table, numbers + _GAP + sentences)
 
     @property
-    def wanted(self) -> list[int]:
-        """The width of each column at which none of its cells is folded [characters]."""
+    def full_widths(self) -> list[int]:
+        """Width of each column at which none of its cells is folded [characters]."""
         return [_longest([column.heading, *texts]) for column, texts in zip(self.columns, self.cells, strict=True)]
 
     def widths(self, width: int) -> list[int]:
-        """Return the width of each column: the least that it needs, and a share of what is left for text that folds."""
+        """Return the width of each column: its smallest width and a share of the remaining space [characters]."""
         sizes = list(self.least)
         left = width - self.width
-        more = [wanted - size for wanted, size in zip(self.wanted, self.least, strict=True)]
-        # Columns that need little more get it first, so that one long text does not fold all the others.
+        more = [full - size for full, size in zip(self.full_widths, self.least, strict=True)]
+        # The columns that need the least are served first, so that one long text does not fold all the others.
         for index in sorted(range(len(sizes)), key=lambda index: more[index]):
-            given = max(0, min(more[index], left))
-            sizes[index] += given
-            left -= given
+            extra = max(0, min(more[index], left))
+            sizes[index] += extra
+            left -= extra
         return sizes
 
     def lines(self, width: int) -> int:
-        """Return how many lines the tallest row takes, as the longest cell of each column tells."""
+        """Return the number of lines of the tallest row, estimated from the longest cell of each column."""
         longest = [max(texts, key=len, default="") for texts in self.cells]
         pairs = zip(longest, self.widths(width), strict=True)
         return max((len(textwrap.wrap(text, size)) for text, size in pairs), default=1)
 
     def rows(self) -> Iterable[list[str]]:
-        """Yield the cells of each row; a merged column is empty where it repeats the row above."""
+        """Yield the cells of each row; the cell of a merged column is empty if it repeats the row above."""
         above: Sequence[str] = ()
         for texts in zip(*self.cells, strict=True):
             row, repeats = list(texts), bool(above)
@@ -186,7 +189,7 @@ class _Grid:
 
 
 def _parts(report: Report, grid: _Grid, width: int) -> Iterable[RenderableType]:
-    """Yield what is printed of a report, one part after another."""
+    """Yield the parts of a report in the order in which they are printed."""
     from rich.text import Text
 
     from perfmodel.core.report import printable
@@ -215,7 +218,7 @@ def _table(grid: _Grid, width: int) -> RenderableType:
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
     for column, size, is_number in zip(grid.columns, grid.widths(width), grid.numeric, strict=True):
         justify: JustifyMethod = "right" if is_number else "left"
-        # Widths are set here: left to itself, rich takes them from columns whose figures may not be cut.
+        # rich would narrow columns of numbers too, whose cells must stay whole.
         table.add_column(Text(column.heading), justify=justify, width=size, overflow="fold")
     for row in grid.rows():
         table.add_row(*map(Text, row))
@@ -223,7 +226,7 @@ def _table(grid: _Grid, width: int) -> RenderableType:
 
 
 def _sentences(grid: _Grid) -> Iterable[RenderableType]:
-    """Yield the sentences of each prose column under its heading, equal ones once for all their rows."""
+    """Yield the sentences of each prose column under its heading; equal sentences are printed once, with all rows."""
     from rich.table import Table
     from rich.text import Text
 
@@ -243,7 +246,7 @@ def _sentences(grid: _Grid) -> Iterable[RenderableType]:
 
 
 def _blocks(grid: _Grid) -> Iterable[RenderableType]:
-    """Yield each row as lines of ``heading  value``: still readable on a narrow terminal."""
+    """Yield each row as lines of ``heading  value``, for a terminal that is too narrow for a table."""
     from rich.text import Text
 
     columns, cells = [*grid.columns, *grid.prose], [*grid.cells, *grid.sentences]
@@ -256,7 +259,7 @@ def _blocks(grid: _Grid) -> Iterable[RenderableType]:
 
 
 def _least(heading: str, texts: Sequence[str], *, whole: bool) -> int:
-    """Return the least width of a column: of its longest cell where cells stay whole, else of its longest word."""
+    """Return the smallest width of a column: its longest cell if cells stay whole, else its longest word."""
     if whole:
         return max(_longest(texts), _longest(heading.split()))
     return _longest(word for text in (heading, *texts) for word in text.split())
@@ -269,6 +272,6 @@ def _longest(texts: Iterable[str]) -> int:
 
 
 def _is_numeric(column: Column, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a column holds figures, which are never folded and end at the right."""
+    """Whether a column holds numbers, which are never folded and are right-aligned."""
     values = (row.get(column.key) for row in rows)
     return bool(column.unit) or any(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)

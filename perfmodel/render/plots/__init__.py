@@ -1,6 +1,6 @@
 """Plots, the only importers of matplotlib. `plot` draws any result that has a plot.
 
-The module, or package, of this folder with the name of a room registers the plots of the room's results:
+A module or package of this folder registers the plots of the package of perfmodel with the same name:
 
     @plot.register
     def accuracy_plot(accuracy: Accuracy) -> Figure: ...

@@ -1,4 +1,4 @@
-"""Two pictures of accuracy: predicted over measured times, and how the errors are spread."""
+"""Plot of accuracy: predicted over measured times, and the distribution of errors."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from perfmodel.render.plots.figure import new_figure, printable
 from perfmodel.render.plots.palette import PALETTE
 
 Floats = NDArray[np.float64]
-#: rows that are drawn as points; of more, as many are taken at random, and of each family at least some
+#: most rows drawn as points: a random sample of more rows, with at least `_LEAST_POINTS` of each family
 MOST_POINTS = 40_000
 _LEAST_POINTS = 500
-#: lines beside the identity: how far off a prediction is
+#: errors marked by lines beside the identity, with their dashes
 _BANDS = ((0.1, (0, (5, 3))), (0.2, (0, (1, 2))))
-#: the histogram reaches what all but this share of the rows stay within, but no further than 100 %
+#: share of the rows that may lie outside the histogram
 _OUTSIDE = 0.02
 _BINS = 60
 _LEGEND_COLUMNS = 3
@@ -34,12 +34,12 @@ _WIDTH, _HEIGHT = 11.0, 4.9
 
 @plot.register
 def accuracy_plot(accuracy: Accuracy) -> Figure:
-    """Return predicted over measured times beside the distribution of errors, one colour a family.
+    """Return predicted over measured times beside the distribution of errors, with one colour for each family.
 
     Raises
     ------
     UsageError
-        When there is no row.
+        When there are no rows.
     """
     if not len(accuracy):
         raise UsageError("a plot of accuracy needs at least one row.")
@@ -54,8 +54,8 @@ def accuracy_plot(accuracy: Accuracy) -> Figure:
     drawn = _sample(codes)
     _draw_times(left, accuracy.measured_s, accuracy.predicted_s, codes, drawn)
     _draw_errors(right, error, codes)
-    said = "" if drawn.size == len(accuracy) else f", {drawn.size:,} drawn"
-    left.set_title(f"predicted over measured time ({len(accuracy):,} rows{said})", fontsize=10)
+    part = "" if drawn.size == len(accuracy) else f", {drawn.size:,} drawn"
+    left.set_title(f"predicted over measured time ({len(accuracy):,} rows{part})", fontsize=10)
     figure.legend(
         handles=_legend(families, codes, error),
         loc="lower center",
@@ -68,7 +68,7 @@ def accuracy_plot(accuracy: Accuracy) -> Figure:
 
 
 def _sample(codes: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the rows to draw, in an order that mixes the families, so that none hides the others."""
+    """Return the indices of the rows to draw, shuffled so that no family hides the others."""
     order = np.random.default_rng(0).permutation(codes.size)
     drawn = np.zeros(codes.size, dtype=bool)
     for count, code in zip(*np.unique(codes, return_counts=True)[::-1], strict=True):
@@ -119,7 +119,7 @@ def _draw_times(
 
 
 def _draw_errors(axes: Axes, error: Floats, codes: NDArray[np.intp]) -> None:
-    """Draw the share of each family's rows over its error, and where the middle 80 % of all rows lie."""
+    """Draw a histogram of each family's errors, and the range of the middle 80 % of all rows."""
     reach = _reach(error)
     edges = np.linspace(-reach, reach, _BINS + 1)
     for code in range(int(codes.max()) + 1):
@@ -132,7 +132,7 @@ def _draw_errors(axes: Axes, error: Floats, codes: NDArray[np.intp]) -> None:
     axes.axvline(min(max(median, -reach), reach), color="0.1", lw=1.1, ls=(0, (5, 3)), zorder=4, label="median")
     axes.legend(loc="upper right", fontsize=8, framealpha=0.9)
     outside = float((np.abs(error) > reach).mean())
-    beyond = f"\n{100 * outside:.1f} % of the rows lie outside of this range" if outside else ""
+    beyond = f"\n{100 * outside:.1f} % of the rows lie outside this range" if outside else ""
     axes.set_title(
         f"error: median {100 * median:+.1f} %, 80 % of the rows from {100 * low:+.1f} to {100 * high:+.1f} %{beyond}",
         fontsize=10,
@@ -148,15 +148,15 @@ def _draw_errors(axes: Axes, error: Floats, codes: NDArray[np.intp]) -> None:
 
 
 def _reach(error: Floats) -> float:
-    """Return how far the axis of errors goes: whole steps of 5 %, at least 5 % and at most 100 %."""
+    """Return the largest error on the axis: a multiple of 5 % from 5 % to 100 %."""
     return float(np.clip(np.ceil(20 * np.quantile(np.abs(error), 1 - _OUTSIDE)) / 20, 0.05, 1.0))
 
 
 def _legend(families: Sequence[str], codes: NDArray[np.intp], error: Floats) -> list[Line2D]:
-    made = []
+    handles = []
     for code, family in enumerate(families):
         mine = np.abs(error[codes == code])
         text = f"{printable(family, 30)}: {mine.size:,} rows, MAPE {100 * mine.mean():.1f} %"
         color = PALETTE[code % len(PALETTE)]
-        made.append(Line2D([], [], color=color, marker="o", markersize=5, lw=1.3, label=text))
-    return made
+        handles.append(Line2D([], [], color=color, marker="o", markersize=5, lw=1.3, label=text))
+    return handles

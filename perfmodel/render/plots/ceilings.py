@@ -1,4 +1,4 @@
-"""The ceilings of a machine as lines with names: compute ceilings and bandwidth slopes."""
+"""The ceilings of a machine as labelled lines: compute ceilings and bandwidth slopes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Slope:
-    """A bandwidth ceiling: its label, rate [B/s], whether it is a sustained one and whether of main memory."""
+    """A bandwidth ceiling: its label, its rate [B/s], and whether it is sustained and belongs to main memory."""
 
     label: str
     bytes_per_s: float
@@ -41,14 +41,14 @@ class Slope:
 
 
 def ceilings(hardware: Hardware, engines: Iterable[tuple[str, str]], dtype: str | None = None) -> list[Ceiling]:
-    """Return the compute ceilings of a machine. Peaks of one rate share a line, and the line names them all.
+    """Return the compute ceilings of a machine. Peaks with the same rate share a line, whose label names all of them.
 
     Parameters
     ----------
     hardware : the machine.
-    engines : engine and dtype of each operator that is drawn, as in its row: ("tensor fp16", "fp16"). Only their peaks
-        are returned.
-    dtype : the dtype whose peaks are returned where ``engines`` is empty; None: the best peak of each dtype.
+    engines : engine and dtype of each operator on the plot, as in its row: ("tensor fp16", "fp16"). Only peaks of
+        these engines are returned.
+    dtype : dtype of the peaks if ``engines`` is empty; None for the best peak of each dtype.
     """
     peaks = _used(hardware, engines) or _main(hardware, dtype)
     lines = []
@@ -62,7 +62,7 @@ def ceilings(hardware: Hardware, engines: Iterable[tuple[str, str]], dtype: str 
 
 
 def _used(hardware: Hardware, engines: Iterable[tuple[str, str]]) -> list[Peak]:
-    """Return the peaks of some engines; a row without an engine runs on the tensor engine where that has its dtype."""
+    """Return the peaks of some engines; for a row without one, the tensor engine if it supports the dtype."""
     peaks: list[Peak | None] = []
     for engine_text, dtype in dict.fromkeys(engines):
         engine, _, engine_dtype = engine_text.partition(" ")
@@ -74,7 +74,7 @@ def _used(hardware: Hardware, engines: Iterable[tuple[str, str]]) -> list[Peak]:
 
 
 def _main(hardware: Hardware, dtype: str | None) -> list[Peak]:
-    """Return both engines' peaks of one dtype; or each dtype's best peak, and the vector engine's fp32."""
+    """Return the peaks of both engines for a dtype, or else each dtype's best peak and the fp32 vector peak."""
     if dtype:
         peaks = [hardware.find_peak(canonical_dtype(dtype), engine) for engine in ENGINES]
         return [peak for peak in peaks if peak]
@@ -89,13 +89,13 @@ def _names(peaks: Sequence[Peak]) -> str:
 
 
 def _rate(flop_per_s: float, peaks: Sequence[Peak]) -> str:
-    """Return the rate for people; integer arithmetic alone is counted in OP/s, as in datasheets."""
+    """Return the rate as text; for integer dtypes in OP/s, as in datasheets."""
     text = format_si(flop_per_s, "FLOP/s")
     return text.replace("FLOP", "OP") if all(peak.dtype.startswith("int") for peak in peaks) else text
 
 
 def slopes(hardware: Hardware) -> list[Slope]:
-    """Return the bandwidth ceilings of each memory level: the datasheet's, and the sustained one."""
+    """Return the datasheet and the sustained bandwidth of each memory level."""
     lines = []
     for level in hardware.memory:
         name = level.technology or (level.name.upper() if len(level.name) <= 4 else level.name)
@@ -110,5 +110,5 @@ def slopes(hardware: Hardware) -> list[Slope]:
 
 
 def _bandwidth(bytes_per_s: float) -> str:
-    """Return a bandwidth in GB/s up to 10 TB/s, as datasheets print it."""
+    """Return a bandwidth as text, in GB/s below 10 TB/s, as datasheets print it."""
     return f"{bytes_per_s / 1e9:.4g} GB/s" if 1e9 <= bytes_per_s < 1e13 else format_si(bytes_per_s, "B/s")

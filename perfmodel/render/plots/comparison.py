@@ -1,4 +1,4 @@
-"""Changes between two benchmark records: a dot a row with its interval, the largest slowdown on top."""
+"""Plot of changes between two benchmark records: a dot with an interval for each row, the largest slowdown on top."""
 
 from __future__ import annotations
 
@@ -24,56 +24,56 @@ from perfmodel.errors import UsageError
 from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
 
-#: rows that one figure has room for; of more, those that change most
+#: most rows of a figure; of more rows, those with the largest changes are drawn
 MOST_ROWS = 60
-#: Okabe and Ito's vermilion, blue and orange; grey for what says nothing
+#: Okabe and Ito's vermilion, blue and orange; grey for unchanged rows
 COLORS = {SLOWER: "#D55E00", FASTER: "#0072B2", UNCLEAR: "#E69F00", SAME: "0.55"}
 _SHAPES = {SLOWER: "o", FASTER: "s", UNCLEAR: "D", SAME: "o"}
-#: all in inches: the axes, a row, a character of the labels, what stands above and below
+#: width of the axes, height of a row, width of a character, margins above, below and right [inches]
 _AXES, _ROW, _LETTER, _TOP, _BELOW, _RIGHT = 5.2, 0.24, 0.068, 0.5, 0.85, 0.75
 _LONGEST_LABEL = 64
-#: an interval this many times as wide as the one in the middle does not fit the axis, and ends in an arrow
+#: intervals wider than this multiple of the median width do not extend the axis; they end in an arrow
 _TOO_WIDE = 3.0
-#: neither does a change beyond four times the time, unless most are
+#: largest change on the axis (four times the time), unless the median change is above half of it
 _FURTHEST = 3.0
-#: from here on a change is written as a factor
+#: changes from this one on are written as a factor
 _AS_FACTOR = 9.0
 
 
 @plot.register
-def comparison_plot(found: Comparison) -> Figure:
-    """Return the changes of all rows that have a time on both sides, with their intervals, threshold and gate.
+def comparison_plot(comparison: Comparison) -> Figure:
+    """Return a plot of all rows with a time in both records: changes, intervals, threshold and gate.
 
     Raises
     ------
     UsageError
-        When there is no such row.
+        When no row has a time in both records.
     """
-    if not found.changes:
+    if not comparison.changes:
         raise UsageError("a plot of changes needs a row that has a time on both sides.")
-    by_size = sorted(found.changes, key=lambda change: -abs(change.change))[:MOST_ROWS]
+    by_size = sorted(comparison.changes, key=lambda change: -abs(change.change))[:MOST_ROWS]
     changes = sorted(by_size, key=lambda change: -change.change)
-    several = len({change.pair.after.identity.get("device") for change in found.changes}) > 1
+    several = len({change.pair.after.identity.get("device") for change in comparison.changes}) > 1
     labels = [printable(_label(change, several), _LONGEST_LABEL) for change in changes]
     left = 0.35 + _LETTER * max(map(len, labels))
     tall = max(1.0, _ROW * len(changes))
     width, height = left + _AXES + _RIGHT, _TOP + tall + _BELOW
     figure = new_figure(width, height)
     axes = figure.add_axes((left / width, _BELOW / height, _AXES / width, tall / height))
-    _draw(axes, found, changes)
+    _draw(axes, comparison, changes)
     axes.set_yticks(range(len(changes)), labels, fontsize=8, parse_math=False)
-    more = len(found.changes) - len(changes)
+    more = len(comparison.changes) - len(changes)
     title = (
-        f"{len(changes)} of {len(found.changes)} rows, those that change most"
+        f"{len(changes)} of {len(comparison.changes)} rows, the largest changes"
         if more
         else f"{len(changes)} row{'s' * (len(changes) > 1)}"
     )
-    overall = found.overall()
+    overall = comparison.overall()
     assert overall is not None
     mean, low, high = (format_change(ratio - 1) for ratio in (overall.ratio, overall.low, overall.high))
-    said = f"geometric mean {mean} ({low} to {high})"
-    figure.text(0.5, 1 - 0.2 / height, f"Change of time, {title}: {said}", ha="center", va="center", fontsize=10)
-    _legend(figure, found, changes)
+    mean_text = f"geometric mean {mean} ({low} to {high})"
+    figure.text(0.5, 1 - 0.2 / height, f"Change of time, {title}: {mean_text}", ha="center", va="center", fontsize=10)
+    _legend(figure, comparison, changes)
     return figure
 
 
@@ -82,13 +82,13 @@ def _label(change: Change, with_device: bool) -> str:
     return f"{row.label}, {row.identity.get('device', '')}" if with_device else row.label
 
 
-def _draw(axes: Axes, found: Comparison, changes: Sequence[Change]) -> None:
-    low, high = _limits(found, changes)
+def _draw(axes: Axes, comparison: Comparison, changes: Sequence[Change]) -> None:
+    low, high = _limits(comparison, changes)
     axes.set(xlim=(low, high), ylim=(len(changes) - 0.4, -0.6))
-    axes.axvspan(-found.rules.threshold, found.rules.threshold, color="0.93", lw=0, zorder=0, gid="threshold")
+    axes.axvspan(-comparison.rules.threshold, comparison.rules.threshold, color="0.93", lw=0, zorder=0, gid="threshold")
     axes.axvline(0.0, color="0.3", lw=0.8, zorder=1)
-    if found.rules.limit is not None:
-        axes.axvline(found.rules.limit, color=COLORS[SLOWER], lw=0.9, ls=(0, (5, 3)), zorder=1, gid="limit")
+    if comparison.rules.limit is not None:
+        axes.axvline(comparison.rules.limit, color=COLORS[SLOWER], lw=0.9, ls=(0, (5, 3)), zorder=1, gid="limit")
     for place, change in enumerate(changes):
         _draw_row(axes, place, change, low, high)
     axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
@@ -101,7 +101,7 @@ def _draw(axes: Axes, found: Comparison, changes: Sequence[Change]) -> None:
 
 
 def _draw_row(axes: Axes, place: int, change: Change, low: float, high: float) -> None:
-    """Draw one change with its interval; what lies beyond the ends of the axis is an arrow."""
+    """Draw one change with its interval; an arrow marks an end that lies beyond the axis."""
     color = COLORS[change.verdict]
     first = change.change if change.low is None else change.low
     last = change.change if change.high is None else change.high
@@ -116,30 +116,31 @@ def _draw_row(axes: Axes, place: int, change: Change, low: float, high: float) -
     axes.annotate(text, (1, place), (8, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=8)
 
 
-def _limits(found: Comparison, changes: Sequence[Change]) -> tuple[float, float]:
-    """Return the ends of the axis: zero, the gate, and all changes and intervals that are not far too large for it."""
+def _limits(comparison: Comparison, changes: Sequence[Change]) -> tuple[float, float]:
+    """Return the limits of the axis, which includes zero, the gate, and all changes and intervals of usual size."""
     points = np.array([change.change for change in changes])
     lows = np.array([change.change if change.low is None else change.low for change in changes])
     highs = np.array([change.change if change.high is None else change.high for change in changes])
     widths = highs - lows
     usual = widths <= _TOO_WIDE * np.median(widths)
-    low = min(float(lows[usual].min()), float(points.min()), -found.rules.threshold)
-    high = max(float(highs[usual].max()), float(points.max()), found.rules.threshold, found.rules.limit or 0.0)
+    low = min(float(lows[usual].min()), float(points.min()), -comparison.rules.threshold)
+    rules = comparison.rules
+    high = max(float(highs[usual].max()), float(points.max()), rules.threshold, rules.limit or 0.0)
     if float(np.median(points)) < _FURTHEST / 2:
         high = min(high, _FURTHEST)
     room = 0.04 * (high - low)
     return max(low - room, -1.0), high + room
 
 
-def _legend(figure: Figure, found: Comparison, changes: Sequence[Change]) -> None:
+def _legend(figure: Figure, comparison: Comparison, changes: Sequence[Change]) -> None:
     shown = {change.verdict for change in changes}
     handles = [
         Line2D([], [], color=COLORS[verdict], marker=_SHAPES[verdict], ms=5.5, lw=1.6, label=verdict)
         for verdict in VERDICTS
         if verdict in shown
     ]
-    handles.append(Line2D([], [], color="0.9", lw=7, label=f"below {100 * found.rules.threshold:g} %"))
-    if found.rules.limit is not None:
-        label = f"gate: {100 * found.rules.limit:g} %"
+    handles.append(Line2D([], [], color="0.9", lw=7, label=f"below {100 * comparison.rules.threshold:g} %"))
+    if comparison.rules.limit is not None:
+        label = f"gate: {100 * comparison.rules.limit:g} %"
         handles.append(Line2D([], [], color=COLORS[SLOWER], lw=0.9, ls=(0, (5, 3)), label=label))
     figure.legend(handles=handles, loc="lower center", ncols=len(handles), fontsize=8, frameon=False, columnspacing=1.4)

@@ -1,6 +1,6 @@
-"""What every figure needs: saving it, and text that follows a line or keeps clear of what is drawn.
+"""Creating and saving figures, and placing text along lines or away from data.
 
-No pyplot: a `matplotlib.figure.Figure` has no global state, needs no display, and is freed like any object.
+pyplot is not used: a `matplotlib.figure.Figure` has no global state, needs no display, and is freed like any object.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ from numpy.typing import ArrayLike, NDArray
 from perfmodel.errors import UsageError
 from perfmodel.files import write_atomic
 
-#: Suffix -> metadata that keeps the time of writing out of the file, so that equal plots are equal files.
+#: suffix -> metadata without a time stamp, so that equal plots give equal files
 _FORMATS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 DOTS_PER_INCH = 150
 POINTS_PER_INCH = 72.0
 
-#: Places for a label around its point, nearest first: distance [pt] and direction [degrees].
+#: positions of a label around its point, nearest first: distance [pt] and direction [rad]
 _DISTANCES = (6.0, 12.0, 22.0, 34.0, 50.0, 70.0, 95.0)
 _DIRECTIONS = np.radians([35, 145, 90, 0, 180, 325, 215, 270])
+#: labels from this distance on get a leader line [pt]
 _FAR = 12.0
-#: Air around a label [pt]; text also comes out a little wider or narrower at another resolution.
+#: padding around a label [pt]; the width of text varies a little with the resolution
 _PADDING = np.array([5.0, 2.0])
 Boxes = NDArray[np.float64]
 
 
 def figure_format(path: str | os.PathLike[str]) -> str:
-    """Return the format that a file's suffix names: "png", "svg" or "pdf".
+    """Return the format for the suffix of a file: "png", "svg" or "pdf".
 
     Raises
     ------
     UsageError
-        When the suffix is none of these.
+        When the suffix is another one.
     """
     suffix = Path(path).suffix.lower().removeprefix(".")
     if suffix not in _FORMATS:
@@ -56,7 +57,7 @@ def figure_format(path: str | os.PathLike[str]) -> str:
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Write a figure as PNG, SVG or PDF, by the file's suffix; atomically, so that no half file is left.
+    """Write a figure atomically as PNG, SVG or PDF, chosen by the file's suffix.
 
     Raises
     ------
@@ -70,14 +71,14 @@ def _encoded(figure: Figure, name: str) -> bytes:
     """Return a figure in a format; equal figures give equal bytes."""
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "perfmodel"}), warnings.catch_warnings():
-        # A script that the font lacks shows as boxes: nothing that a user can mend.
+        # Characters that the font lacks are drawn as boxes; the user cannot change that.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         figure.savefig(buffer, format=name, dpi=DOTS_PER_INCH, metadata=_FORMATS[name])
     return buffer.getvalue()
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows as a picture: only pyplot would otherwise register it there."""
+    """A figure that notebooks display; other figures are displayed only if pyplot created them."""
 
     def _repr_png_(self) -> bytes:
         return _encoded(self, "png")
@@ -91,7 +92,7 @@ def new_figure(width_inches: float, height_inches: float) -> Figure:
 
 
 def printable(text: str, longest: int) -> str:
-    """Return a label fit for a figure: one line, no control characters, cut in the middle when too long.
+    """Return a label for a figure: one line, no control characters, shortened in the middle if it is too long.
 
     >>> printable("void gemm_kernel<128, 256>(...)", 15)
     'void ge…6>(...)'
@@ -104,9 +105,9 @@ def printable(text: str, longest: int) -> str:
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Return positions at least ``gap`` apart, in the same order of size, moved as little as is simple.
+    """Return positions moved to be at least ``gap`` apart, in the same order.
 
-    Neighbours that are too close form a group, which is laid out evenly around its own centre.
+    Neighbours that are too close form a group, which is spaced evenly around its own centre.
 
     >>> spread([0.0, 1.0, 10.0], 4.0)
     [-1.5, 2.5, 10.0]
@@ -128,14 +129,15 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
 def label_right(
     axes: Axes, right: float, labels: Sequence[tuple[str, float]], heights_points: Sequence[float], away_points: float
 ) -> None:
-    """Name levels at the right end of their lines, moved up or down where two names would lie on each other.
+    """Label horizontal lines at their right end; labels that would overlap are moved up or down.
 
     Parameters
     ----------
-    axes, right : where, and the end of the lines in data units.
-    labels : text and height in data units of each level.
-    heights_points : the same heights in points.
-    away_points : distance of the names from the end of the lines [points].
+    axes : the axes.
+    right : right end of the lines [data units].
+    labels : text and height [data units] of each line.
+    heights_points : the same heights [pt].
+    away_points : distance of the labels from the end of the lines [pt].
     """
     for (text, level), height, moved in zip(labels, heights_points, spread(heights_points, 11.0), strict=True):
         axes.annotate(
@@ -159,9 +161,9 @@ def _end(group: list[int], positions: Sequence[float], gap: float) -> float:
 
 
 class SlopeText(Text):
-    """Text along the line between two points of an axes, whatever the size that the figure is drawn at.
+    """Text along the line between two points of the axes, at any size of the figure.
 
-    The angle is asked for at every drawing, so it is taken from the display transform then in force.
+    The angle follows from the display transform at the time of drawing.
     """
 
     def __init__(self, axes: Axes, start: tuple[float, float], end: tuple[float, float], text: str, **style: Any):
@@ -180,9 +182,9 @@ class SlopeText(Text):
 
 
 class LabelPlacer:
-    """Finds places for labels where they hide neither points nor lines nor one another.
+    """Places labels so that they overlap data, lines and each other as little as possible.
 
-    Positions and sizes are in points of the figure (1/72 inch). Call `block` for what is drawn first.
+    Positions and sizes are in points of the figure (1/72 inch). Call `block` for the data before placing labels.
     """
 
     def __init__(self, axes: Axes) -> None:
@@ -205,36 +207,36 @@ class LabelPlacer:
         return np.asarray(self._axes.transData.inverted().transform(np.asarray(points) / self._scale))
 
     def block(self, centres: NDArray[np.float64], half_size: float, weight: float = 1.0) -> None:
-        """Keep labels off squares around some places [pt]; a low weight asks, a high one insists.
+        """Keep labels away from squares around some positions [pt]; ``weight`` is the cost of covering them.
 
-        Places that differ by less than a point count once: a sweep puts thousands on one line.
+        Positions that round to the same point count once, since a sweep has thousands of them on one line.
         """
         centres = np.unique(np.round(centres), axis=0)
         if len(centres):
             self._add(np.hstack([centres - half_size, centres + half_size]), weight)
 
     def block_line(self, data: ArrayLike, weight: float) -> None:
-        """Keep labels off a straight line between two points in data coordinates."""
+        """Keep labels away from the straight line between two points in data coordinates."""
         start, end = self.points_of(data)
         steps = max(2, int(np.hypot(*(end - start)) / 4))
         self.block(start + np.linspace(0, 1, steps)[:, None] * (end - start), 2.0, weight)
 
     def crowding(self, centres: NDArray[np.float64], half_size: float) -> float:
-        """Return the weighted area that squares around some places would hide [pt^2]."""
+        """Return the weighted area that squares around some positions would cover [pt^2]."""
         return float(self._cost(np.hstack([centres - half_size, centres + half_size])).sum())
 
     def label(self, anchor: tuple[float, float], text: str, **style: Any) -> None:
-        """Write a label near a point in data coordinates, with a thin leader where it stands away from it."""
-        made = self._axes.annotate(text, anchor, (0, 0), textcoords="offset points", parse_math=False, **style)
-        made.set_horizontalalignment("center")
-        made.set_verticalalignment("center")
-        extent = made.get_window_extent(self._renderer)
+        """Write a label near a point in data coordinates, with a thin leader line if it is not beside the point."""
+        artist = self._axes.annotate(text, anchor, (0, 0), textcoords="offset points", parse_math=False, **style)
+        artist.set_horizontalalignment("center")
+        artist.set_verticalalignment("center")
+        extent = artist.get_window_extent(self._renderer)
         size = np.array([extent.width, extent.height]) * self._scale + _PADDING
         centre = self.points_of(anchor)
         offsets, distances = _offsets(size)
         boxes = np.hstack([centre + offsets - size / 2, centre + offsets + size / 2])
         best = int(np.argmin(self._cost(boxes) + 2.0 * distances))
-        made.set_position(tuple(offsets[best]))
+        artist.set_position(tuple(offsets[best]))
         self._add(boxes[best : best + 1], 4.0)
         if distances[best] >= _FAR:
             edge = np.clip(centre, boxes[best, :2], boxes[best, 2:]) - centre
@@ -251,7 +253,7 @@ class LabelPlacer:
         self._weights = np.append(self._weights, np.full(len(boxes), weight))
 
     def _cost(self, boxes: Boxes) -> NDArray[np.float64]:
-        """Return for each box the weighted area that it hides, with what lies outside the frame counted 20-fold."""
+        """Return the weighted area that each box covers; area outside the axes counts 20-fold."""
         cost = 20.0 * (_area(boxes) - _overlap(boxes, self._frame[None])[:, 0])
         if len(self._boxes):
             cost = cost + _overlap(boxes, self._boxes) @ self._weights
@@ -259,7 +261,7 @@ class LabelPlacer:
 
 
 def _offsets(size: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return where a label's centre may lie relative to its point, and how far its edge is from it [pt]."""
+    """Return the possible offsets of a label's centre from its point, and the distance of its edge for each [pt]."""
     unit = np.column_stack([np.cos(_DIRECTIONS), np.sin(_DIRECTIONS)])
     offsets = np.vstack([unit * distance + np.sign(np.round(unit, 6)) * size / 2 for distance in _DISTANCES])
     return offsets, np.repeat(_DISTANCES, len(_DIRECTIONS))

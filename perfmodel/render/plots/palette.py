@@ -1,12 +1,12 @@
-"""Colours, marker shapes and line styles that all plots share."""
+"""Colours, marker shapes and line styles of all plots."""
 
 from __future__ import annotations
 
 from matplotlib.colors import to_hex, to_rgb
 
-#: Okabe and Ito 2008, "Color universal design": told apart with any colour vision; its yellow is too pale for white.
+#: Okabe and Ito 2008, "Color universal design": distinct with any colour vision. Their yellow is too pale on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-#: The same, and half-way to white for what is beyond the first seven.
+#: the same, followed by tints half-way to white
 PALETTE = COLORS + tuple(to_hex((0.5 + 0.5 * r, 0.5 + 0.5 * g, 0.5 + 0.5 * b)) for r, g, b in map(to_rgb, COLORS))
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "p", "<", ">", "h", "*", "d", "8")
 CEILING_COLOR = "0.15"

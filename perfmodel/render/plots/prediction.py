@@ -1,4 +1,4 @@
-"""Predicted times as stacked bars of their terms: one bar for each point, one colour for each term."""
+"""Plot of predicted times as stacked bars of their terms: one bar for each point, one colour for each term."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from perfmodel.prediction.result import Prediction
 from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
 
-#: bars that one figure has room for; of more points, so many are drawn, evenly spaced
+#: most bars of a figure; of more points, an evenly spaced subset is drawn
 MOST_BARS = 40
-#: times that differ by more than this factor are drawn as shares: the shortest would not be visible
+#: bars show shares if times differ by more than this factor, since the shortest bar would not be visible
 _MOST_UNEQUAL = 25.0
-#: a colour for each term, the same in every figure: blue for arithmetic, orange for traffic, green for starts
+#: colour of each term in every figure: blue for arithmetic, orange for traffic, green for starts
 _COLORS = {
     "math": "#0072B2",
     "softmax": "#5B5EA6",
@@ -47,7 +47,7 @@ _COLORS = {
     "host": "#80CEB9",
     "bound": "#000000",
 }
-#: for the other terms, in the order of `known_terms`
+#: colours of the other terms, in the order of `known_terms`
 _MORE_COLORS = (
     *("#7F3C8D", "#1F3A93", "#8C7A00", "#2F6B4F", "#C9A0DC", "#4D4D4D", "#8BB8A8", "#B8860B"),
     *("#FF9DA7", "#6C8EBF", "#BFBF7A", "#79604B", "#3B9AB2", "#E377C2", "#5A7D2A", "#D4C4A8"),
@@ -63,12 +63,12 @@ _AXES_INCHES = 6.6
 def terms_plot(predictions: Iterable[Prediction]) -> Figure:
     """Return a horizontal stacked bar for each point, with its total, its 80 % interval and its bound.
 
-    Terms too short to be listed share a grey segment, "rest", so that each bar is as long as its predicted time.
+    Negligible terms share a grey segment, "rest", so that the length of a bar is the predicted time.
 
     Raises
     ------
     UsageError
-        When there is no point.
+        When there are no points.
     """
     points = explain(predictions)
     if not points:
@@ -101,7 +101,7 @@ def _(result: Prediction | Sequence[Prediction]) -> Figure:
 
 
 def _title(points: Sequence[Explained], total: int) -> str:
-    """Return the heading: the machine, the timing and the caches, and how many of the points are drawn."""
+    """Return the heading: machine, timing, caches, and the number of points drawn if not all are."""
     row = points[0].row
     on = "" if len({point.row["hardware"] for point in points}) > 1 else f" on {printable(row['hardware'], 40)}"
     part = f", {len(points)} of {total} points" if total > len(points) else ""
@@ -119,7 +119,7 @@ def color(name: str, names: Sequence[str]) -> str:
 
 
 def _names(points: Sequence[Explained]) -> list[str]:
-    """Return the terms of all points in the order of `known_terms`, then the others, then the rest."""
+    """Return the terms of all points: known terms in the order of `known_terms`, other terms, "rest"."""
     present = dict.fromkeys(str(name) for point in points for name in point.adds)
     known = [str(name) for name in known_terms() if name in present]
     rest = [_REST] if any(_rest_s(point) for point in points) else []
@@ -127,13 +127,13 @@ def _names(points: Sequence[Explained]) -> list[str]:
 
 
 def _rest_s(point: Explained) -> float:
-    """Return the time of the terms that are not listed [s]; 0 where it is below the smallest listed one."""
+    """Return the time of the terms that are not listed [s], or 0 if it is negligible."""
     rest_s = point.time_s - sum(point.adds.values())
     return rest_s if rest_s > NEGLIGIBLE * point.time_s else 0.0
 
 
 def _labels(points: Sequence[Explained]) -> list[str]:
-    """Return two lines for each bar: operator, dtype, and the machine where there are several; then the dimensions."""
+    """Return two lines for each bar: operator, dtype, and the machine if there are several; then the dimensions."""
     machines = {point.row["hardware"] for point in points}
     labels = []
     for point in points:
@@ -193,7 +193,7 @@ def _total(point: Explained) -> str:
 def _write_shares(
     axes: Axes, places: np.ndarray, start: np.ndarray, widths: np.ndarray, totals: np.ndarray, shade: str
 ) -> None:
-    """Write its share into each segment that is long enough for it, black or white, whichever is easier to read."""
+    """Write the share into each segment that is long enough, in black on bright colours, else in white."""
     across = axes.get_xlim()[1]
     bright = float(np.dot(to_rgb(shade), (0.299, 0.587, 0.114)))
     for place, begin, width, total in zip(places, start, widths, totals, strict=True):

@@ -80,7 +80,7 @@ def test_the_histogram_counts_each_family_whole(made):
     for stairs in families:
         assert 0.95 < stairs.get_data().values.sum() <= 1.0
     assert "median" in right.get_title()
-    assert "outside of this range" in right.get_title()
+    assert "outside this range" in right.get_title()
 
 
 def test_of_many_rows_a_share_is_drawn_and_every_family_has_some(made):

@@ -69,6 +69,59 @@ def test_evidence_of_one_name_is_told_apart_by_its_detail():
     assert {"host work: cudaFree", "host work: cudaMalloc"} <= set(said)
 
 
+def rows_below(figure):
+    """label -> lengths of its bars, for the rows below the stacked bar"""
+    patches = [p for p in figure.axes[0].patches if isinstance(p, Rectangle) and p.get_gid() == "row"]
+    labels = [t for t in figure.axes[0].texts if t.get_horizontalalignment() == "right"]
+    found = {}
+    for patch in patches:
+        middle = patch.get_y() + patch.get_height() / 2
+        nearest = min(labels, key=lambda text: abs(text.xy[1] - middle))
+        found.setdefault(nearest.get_text(), []).append(patch.get_width())
+    return found
+
+
+def with_memory_evidence(times_s):
+    diagnosis = table()
+    evidence = tuple(Evidence(f"part {number}", time, 1, "") for number, time in enumerate(times_s))
+    parts = [
+        dataclasses.replace(part, evidence=evidence) if part.dimension == "memory" else part for part in diagnosis.parts
+    ]
+    return dataclasses.replace(diagnosis, parts=tuple(parts))
+
+
+def test_what_the_rows_of_a_dimension_leave_out_is_its_rest():
+    # memory takes 3 of 10 ms: four pieces have a row, the rest is 3 - (1 + 0.8 + 0.4 + 0.3)
+    rows = rows_below(breakdown_plot(with_memory_evidence([1e-3, 0.8e-3, 0.4e-3, 0.3e-3, 0.25e-3, 0.2e-3])))
+    assert "part 3" in rows
+    assert "part 4" not in rows
+    assert rows["rest"] == pytest.approx([0.5e-3])
+    assert "500 us, 5.0 %" in texts(breakdown_plot(with_memory_evidence([1e-3, 0.8e-3, 0.4e-3, 0.3e-3, 0.25e-3])))
+
+
+@pytest.mark.parametrize(("piece_s", "has_row"), [(19e-6, False), (21e-6, True)])
+def test_a_piece_of_evidence_below_a_five_hundredth_of_the_time_is_in_the_rest(piece_s, has_row):
+    rows = rows_below(breakdown_plot(with_memory_evidence([2e-3, piece_s])))
+    assert ("part 1" in rows) is has_row
+
+
+@pytest.mark.parametrize(("rest_s", "has_row"), [(19e-6, False), (21e-6, True)])
+def test_a_rest_below_a_five_hundredth_of_the_time_is_not_drawn(rest_s, has_row):
+    assert ("rest" in rows_below(breakdown_plot(with_memory_evidence([3e-3 - rest_s])))) is has_row
+
+
+def test_entries_beyond_the_largest_changes_share_a_row():
+    before = {f"kernel {number:02}": (number + 1) * 1e-4 for number in range(17)}
+    after = {name: 2 * time for name, time in before.items()}
+    rows = rows_below(against_plot(compare_diagnoses(table(before), table(after))))
+    assert "kernel 03" in rows
+    assert "kernel 02" not in rows
+    assert rows["rest: 3 entries"] == pytest.approx([6e-4, 12e-4])
+    few = dict(list(before.items())[:14])
+    rows = rows_below(against_plot(compare_diagnoses(table(few), table({name: 2 * few[name] for name in few}))))
+    assert not [label for label in rows if label.startswith("rest")]
+
+
 def test_before_and_after_share_one_axis():
     figure = against_plot(compare_diagnoses(table(), table({"a gemm": 2e-3, "a softmax": 3e-3, "new thing": 1e-3})))
     assert bars(figure, "dimension") == pytest.approx([6e-3, 3e-3, 1e-3, 2e-3, 3e-3, 1e-3])

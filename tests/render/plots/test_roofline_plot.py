@@ -223,15 +223,15 @@ def test_what_has_no_place_on_the_plot_is_said_below_it():
     failed = {**gemm().rows()[0], "status": "out of memory", "achieved_flop_per_s": None}
     fast = bench_rows([norm(name="quick")], {"library": 1.3})
     written = texts(roofline_plot(MACHINE, [copy, failed, *fast]))
-    assert "No arithmetic, so no place on this plot: copy kv." in written
-    assert "Not drawn, without a result: 1 out of memory." in written
-    assert "Faster than its bound, see the record for the likely reasons: quick (library)." in written
+    assert "Not drawn (no arithmetic): copy kv." in written
+    assert "Not drawn (no result): 1 out of memory." in written
+    assert "Faster than the bound (likely causes are in the record): quick (library)." in written
 
 
 def test_a_dtype_leaves_the_others_out_and_says_so():
     figure = roofline_plot(MACHINE, [gemm(), norm()], dtype="float16")
     assert list(lines(figure.axes[0], "attainable")) == ["attainable gemm"]
-    assert "Not drawn, of another dtype: 1 fp32." in texts(figure)
+    assert "Not drawn (another dtype): 1 fp32." in texts(figure)
 
 
 def test_the_title_has_the_machine_and_the_dtypes():

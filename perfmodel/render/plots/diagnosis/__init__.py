@@ -1,4 +1,4 @@
-"""Plots of a diagnosis: where the time goes, what changed between two diagnoses, and the run over time."""
+"""Plots of diagnoses: the breakdown of one, the changes between two, and the run over time."""
 
 from perfmodel.render.plots import plot
 from perfmodel.render.plots.diagnosis.breakdown import against_plot, breakdown_plot

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: its dimensions as one bar, what is behind each below it, and the run over time."""
+"""Plot of the breakdown of a run: its dimensions as one bar, the evidence for each below it, and the run over time."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ from perfmodel.render.plots.diagnosis import styles
 from perfmodel.render.plots.diagnosis.timeline import WIDTH, draw_block, timeline_block
 from perfmodel.render.plots.figure import new_figure, printable, spread
 
-#: all in inches: what stands left and right of the bars, a row, a bar, the labels above one, an axis, a title
+#: margins left and right of the bars; heights of a row, a bar, the labels above it, the time axis, the title [inches]
 _LEFT, _RIGHT, _ROW, _BAR, _ABOVE, _BELOW, _TITLE = 3.9, 1.75, 0.185, 0.34, 0.32, 0.5, 0.34
-#: pieces of evidence shown for each dimension, and entries shown of a comparison
+#: most pieces of evidence for each dimension, and most entries of a comparison; the others share a row, "rest"
 _MOST_EVIDENCE, _MOST_ENTRIES = 4, 14
-#: evidence below this share of the whole is not worth a row
+#: smallest share of the total time with a row of its own
 _LEAST_SHARE = 0.002
-#: a part below this share of the whole is what subtraction of times leaves over
+#: a smaller share of the total time is a rounding error
 _NOTHING = 1e-6
-#: a part below this share of its bar is labelled by its row alone
+#: smallest share of a stacked bar with a label at the bar
 _LEAST_LABELLED = 0.005
-#: letters of a label left of the bars, and the width of one in a bar's label of 7.5 pt [inches]
+#: most characters of a label left of the bars, and width of a character in a bar's label of 7.5 pt [inches]
 _LONGEST, _LETTER = 58, 0.067
-#: width of the bars' axes
+#: opacity of the bars of evidence, and of the rest and of the run before
+_EVIDENCE_OPACITY, _PALE = 0.6, 0.4
+_REST = "rest"
+#: width of the axes [inches]
 _INCHES = WIDTH - _LEFT - _RIGHT
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A labelled row of bars; ``bars`` are pairs of a time [s] and a shade: 1 full, less for before."""
+    """A labelled row of bars; ``bars`` are pairs of a time [s] and an opacity, which is lower for the run before."""
 
     label: str
     text: str
@@ -48,15 +51,15 @@ class _Row:
 
 
 def breakdown_plot(diagnosis: Diagnosis, *, with_timeline: bool = True) -> Figure:
-    """Return the dimensions of a diagnosis as one stacked bar, the largest evidence of each, and the time line.
+    """Return the dimensions of a diagnosis as one stacked bar, with the largest evidence for each, and the time line.
 
-    All bars share one axis of time. Where the profile has a time line, the panels of `timeline_plot` follow;
-    ``with_timeline=False`` leaves them out.
+    All bars share one axis of time. A row "rest" has the time of a dimension that the rows above it do not cover. If
+    the profile has a time line, the panels of `timeline_plot` follow, unless ``with_timeline`` is False.
 
     Raises
     ------
     UsageError
-        When the diagnosis has no time to show.
+        When the total time of the diagnosis is not positive.
     """
     total_s = diagnosis.total_s
     if not total_s > 0:
@@ -78,28 +81,28 @@ def breakdown_plot(diagnosis: Diagnosis, *, with_timeline: bool = True) -> Figur
     return figure
 
 
-def against_plot(found: DiagnosisComparison) -> Figure:
-    """Return two runs on one axis of time: the dimensions before and after, then the entries that changed most.
+def against_plot(comparison: DiagnosisComparison) -> Figure:
+    """Return two runs on one axis of time: the dimensions before and after, then the entries with the largest changes.
 
     Raises
     ------
     UsageError
-        When neither side has time to show.
+        When the total time of neither run is positive.
     """
-    longest = max(found.before_s, found.after_s)
+    longest = max(comparison.before_s, comparison.after_s)
     if not longest > 0:
-        raise UsageError("there is no time to draw.", place=found.before.profile.source)
-    rows = _change_rows(found)
+        raise UsageError("there is no time to draw.", place=comparison.before.profile.source)
+    rows = _change_rows(comparison)
     bars = 2 * (_ABOVE + _BAR)
     figure = new_figure(WIDTH, _TITLE + bars + 0.12 + _ROW * len(rows) + _BELOW + 0.1)
-    _title(figure, f"before and after: {found.headline}")
+    _title(figure, f"before and after: {comparison.headline}")
     axes = _axes(figure, _TITLE, bars + 0.12 + _ROW * len(rows))
     for place, label in enumerate(("before", "after")):
-        times = [(change.name, (change.before_s, change.after_s)[place]) for change in found.dimensions]
+        times = [(change.name, (change.before_s, change.after_s)[place]) for change in comparison.dimensions]
         shown = [(name, time) for name, time in times if time]
         _stacked(axes, shown, place * (_ABOVE + _BAR) + _ABOVE + _BAR / 2, label, longest)
     _rows(axes, rows, bars + 0.12)
-    _finish(axes, longest, "time of one step" if found.per == STEP else "time")
+    _finish(axes, longest, "time of one step" if comparison.per == STEP else "time")
     return figure
 
 
@@ -109,7 +112,7 @@ def _title(figure: Figure, text: str) -> None:
 
 
 def _axes(figure: Figure, top: float, tall: float) -> Axes:
-    """Return the axes of the bars; y is in inches from its upper edge."""
+    """Return the axes of the bars; y is the distance from the upper edge [inches]."""
     width, height = figure.get_size_inches()
     place = (_LEFT / width, 1 - (top + tall) / height, (width - _LEFT - _RIGHT) / width, tall / height)
     axes = figure.add_axes(place)
@@ -128,7 +131,7 @@ def _finish(axes: Axes, longest_s: float, label: str) -> None:
 def _stacked(
     axes: Axes, parts: Sequence[tuple[str, float | None]], middle: float, label: str, longest_s: float | None = None
 ) -> None:
-    """Draw dimensions one after another; the labels of narrow ones stand above, apart, with a line to their part."""
+    """Draw a stacked bar of dimensions; narrow segments have their label above the bar, with a line to it."""
     total_s = sum(time or 0.0 for _, time in parts)
     longest_s = longest_s or total_s
     reached, above = 0.0, []
@@ -153,15 +156,15 @@ def _stacked(
     _labels_above(axes, above, middle - _BAR / 2, longest_s)
 
 
-def _lines(name: str, rest: str, wide: float) -> str:
-    """Return a label in one line or two where it fits into so many inches, else nothing."""
-    if (len(name) + len(rest) + 1) * _LETTER < wide:
-        return f"{name} {rest}"
-    return f"{name}\n{rest}" if max(len(name), len(rest)) * _LETTER < wide else ""
+def _lines(name: str, amount: str, width: float) -> str:
+    """Return a label in one line or two if it fits into a width [inches], else ""."""
+    if (len(name) + len(amount) + 1) * _LETTER < width:
+        return f"{name} {amount}"
+    return f"{name}\n{amount}" if max(len(name), len(amount)) * _LETTER < width else ""
 
 
 def _labels_above(axes: Axes, labels: Sequence[tuple[float, str]], edge: float, longest_s: float) -> None:
-    """Write labels above a bar, apart from each other, each with a line to its part."""
+    """Write labels above a bar without overlap, each with a line to its segment."""
     if not labels:
         return
     per_inch = longest_s / _INCHES
@@ -174,14 +177,14 @@ def _labels_above(axes: Axes, labels: Sequence[tuple[float, str]], edge: float, 
 
 
 def _inside(places: Sequence[float], gap: float, high: float) -> list[float]:
-    """Return places moved together so that labels of a width end before a limit, and where they can, begin after 0."""
+    """Return positions shifted so that labels of width ``gap`` end before a limit and, if possible, start after 0."""
     over = max(0.0, max(places) + gap / 2 - high)
     under = max(0.0, min(over - min(places) + gap / 2, high - max(places) + over - gap / 2))
     return [place - over + under for place in places]
 
 
 def _evidence_rows(diagnosis: Diagnosis, total_s: float) -> list[_Row]:
-    """Return for each dimension a heading, and its evidence by time."""
+    """Return a heading for each dimension, its largest evidence by time, and the rest of its time."""
     rows = []
     for part in diagnosis.parts:
         if not part.time_s or part.time_s < _NOTHING * total_s:
@@ -194,46 +197,64 @@ def _evidence_rows(diagnosis: Diagnosis, total_s: float) -> list[_Row]:
         )
         known = [one for one in part.evidence if one.time_s]
         names = Counter(one.what for one in known)
-        worth = sorted(known, key=lambda one: -(one.time_s or 0.0))[:_MOST_EVIDENCE]
-        rows.extend(
-            _evidence_row(one, part.dimension, total_s, told=names[one.what] > 1)
-            for one in worth
-            if (one.time_s or 0.0) >= _LEAST_SHARE * total_s
-        )
+        largest = sorted(known, key=lambda one: -(one.time_s or 0.0))[:_MOST_EVIDENCE]
+        shown = [one for one in largest if (one.time_s or 0.0) >= _LEAST_SHARE * total_s]
+        rows.extend(_evidence_row(one, part.dimension, total_s, with_detail=names[one.what] > 1) for one in shown)
+        rest_s = part.time_s - sum(one.time_s or 0.0 for one in shown)
+        if shown and rest_s >= _LEAST_SHARE * total_s:
+            text = f"{styles.time_text(rest_s)}, {_percent(rest_s / total_s)}"
+            rows.append(_Row(_REST, text, part.dimension, ((rest_s, _PALE),)))
     return rows
 
 
-def _evidence_row(one: Evidence, dimension: str, total_s: float, *, told: bool) -> _Row:
-    """Return the row of a piece of evidence, with its detail where its name alone does not tell it from others."""
+def _evidence_row(one: Evidence, dimension: str, total_s: float, *, with_detail: bool) -> _Row:
+    """Return the row of a piece of evidence; ``with_detail`` if other evidence has the same name."""
     time_s = one.time_s or 0.0
     calls = f", {one.count}x" if one.count else ""
     text = f"{styles.time_text(time_s)}, {_percent(time_s / total_s)}{calls}"
-    label = printable(f"{one.what}: {one.detail}", 4 * _LONGEST) if told and one.detail else ""
+    label = printable(f"{one.what}: {one.detail}", 4 * _LONGEST) if with_detail and one.detail else ""
     label = f"{label[: _LONGEST - 1]}…" if len(label) > _LONGEST else label
-    return _Row(label or styles.shortened(one.what, _LONGEST), text, dimension, ((time_s, 0.6),))
+    return _Row(label or styles.shortened(one.what, _LONGEST), text, dimension, ((time_s, _EVIDENCE_OPACITY),))
 
 
-def _change_rows(found: DiagnosisComparison) -> list[_Row]:
-    """Return a row for each dimension, then those of the entries that changed most; each with two bars."""
-    timed = [change for change in found.dimensions if change.before_s or change.after_s]
+def _change_rows(comparison: DiagnosisComparison) -> list[_Row]:
+    """Return a row for each dimension, for each of the largest changes of entries, and for the rest of the entries."""
+    timed = [change for change in comparison.dimensions if change.before_s or change.after_s]
     rows = [_change_row(change, change.name, heading=True) for change in timed]
-    styled = _entry_styles(found.after) | _entry_styles(found.before)
-    rows.append(_Row("changed most (pale: before)", "", Dimension.OTHER, (), True))
-    shown = [change for change in found.entries if change.change_s][:_MOST_ENTRIES]
-    return rows + [_change_row(change, styled.get(change.name, Dimension.OTHER), heading=False) for change in shown]
+    styled = _entry_styles(comparison.after) | _entry_styles(comparison.before)
+    rows.append(_Row("largest changes (pale: before)", "", Dimension.OTHER, (), True))
+    changed = [change for change in comparison.entries if change.change_s]
+    shown, others = changed[:_MOST_ENTRIES], changed[_MOST_ENTRIES:]
+    rows += [_change_row(change, styled.get(change.name, Dimension.OTHER), heading=False) for change in shown]
+    return [*rows, _rest_row(others)] if others else rows
+
+
+def _rest_row(changes: Sequence[Change]) -> _Row:
+    """Return one row for the sum of several changes."""
+    before_s, after_s = (
+        sum(time or 0.0 for time in times)
+        for times in zip(*((change.before_s, change.after_s) for change in changes), strict=True)
+    )
+    label = f"{_REST}: {len(changes)} {'entries' if len(changes) > 1 else 'entry'}"
+    bars = ((before_s, _PALE), (after_s, 1.0))
+    return _Row(label, _difference(after_s - before_s), Dimension.OTHER, bars)
 
 
 def _change_row(change: Change, style: str, *, heading: bool) -> _Row:
-    difference = f"{'+' if change.change_s > 0 else '-'}{styles.time_text(abs(change.change_s))}"
+    difference = _difference(change.change_s)
     relative = f", {_relative(change.change)}" if change.change is not None else ""
     status = f", {change.status}" if change.status != BOTH else ""
-    bars = ((change.before_s or 0.0, 0.4), (change.after_s or 0.0, 1.0))
+    bars = ((change.before_s or 0.0, _PALE), (change.after_s or 0.0, 1.0))
     label = styles.shortened(change.name, _LONGEST)
     return _Row(label, f"{difference}{relative}{status}" if change.change_s else "same", style, bars, heading)
 
 
+def _difference(change_s: float) -> str:
+    return f"{'+' if change_s > 0 else '-'}{styles.time_text(abs(change_s))}"
+
+
 def _relative(change: float) -> str:
-    """Return a change in per cent, or from three times on as a factor."""
+    """Return a change in per cent, or as a factor from 3 on."""
     return f"{100 * change:+.1f} %" if change < 2 else f"{1 + change:.3g}x"
 
 
@@ -245,7 +266,7 @@ def _entry_styles(diagnosis: Diagnosis) -> dict[str, str]:
 
 
 def _rows(axes: Axes, rows: Sequence[_Row], top: float) -> None:
-    """Draw labelled rows below the stacked bars: one bar, or two half as high for before (pale) and after."""
+    """Draw labelled rows below the stacked bars: one bar, or two thinner ones for before (pale) and after."""
     for place, row in enumerate(rows):
         middle = top + _ROW * (place + 0.5)
         tall = 0.72 * _ROW / max(1, len(row.bars))

@@ -1,4 +1,4 @@
-"""The lanes of a time line plot as sets of intervals, and what fraction of each bin of a lane they cover."""
+"""The lanes of a time line plot as sets of intervals, and the fraction of each bin of a lane that they cover."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from perfmodel.render.plots.diagnosis import styles
 
 Window = tuple[float, float]
 
-#: of more streams or threads the busiest are drawn, the others share a lane
+#: most lanes of streams, and of threads; the least busy ones share the last lane
 MOST_STREAMS, MOST_THREADS = 6, 4
-#: the zoomed panel shows so many events of the GPU, and is drawn where they take less than this part of the window
+#: GPU events in the zoomed panel, and largest fraction of the window that they may take for the panel to be drawn
 _ZOOM_EVENTS, _ZOOM_SHARE = 70, 0.35
-#: rows that are drawn, and ranges of one row: the longest
+#: most rows of annotations, and most ranges of a row, which are the longest
 _MOST_ROWS, _MOST_RANGES = 3, 400
 _API_STYLES = {
     CallKind.LAUNCH: Dimension.LAUNCH,
@@ -37,12 +37,12 @@ class Lane:
 
     Attributes
     ----------
-    label : what stands at its left.
-    layers : style -> intervals, shape (n, 2) [s], ordered and apart.
-    behind : the same for what is drawn pale behind them.
-    names : of the events on it, for labels where one is wide enough: index into the time line's names.
-    start_s, end_s, kinds : of those events [s], and their styles.
-    height : of the lane; 1 for a stream.
+    label : label at the left.
+    layers : style -> intervals, shape (n, 2) [s], ordered and disjoint.
+    behind : the same for a pale background.
+    names : name of each event, as an index into the time line's names; wide events are labelled.
+    start_s, end_s, kinds : start and end of each event [s], and its style.
+    height : height relative to the lane of a stream.
     """
 
     label: str
@@ -56,27 +56,30 @@ class Lane:
 
 
 def lanes(diagnosis: Diagnosis) -> list[Lane]:
-    """Return the lanes of a diagnosis from top to bottom: each GPU's streams, why it runs nothing, then CPU threads.
+    """Return the lanes of a diagnosis from top to bottom: streams and idle reasons of each GPU, then CPU threads.
 
     Raises
     ------
     UsageError
         When the profile has no time line.
     """
-    timeline, found = diagnosis.profile.timeline, diagnosis.decomposition
-    if timeline is None or found is None:
-        raise UsageError("a plot over time needs a trace; this profile has sums only.", place=diagnosis.profile.source)
+    timeline, decomposition = diagnosis.profile.timeline, diagnosis.decomposition
+    if timeline is None or decomposition is None:
+        raise UsageError(
+            "a plot over time needs a trace; this one has totals only.", place=diagnosis.profile.source
+        )
     kind = event_styles(diagnosis)
-    made = []
-    for device in found.devices:
-        made.extend(_streams(timeline, device, kind, several=len(found.devices) > 1))
-        label = f"GPU {device} waits" if len(found.devices) > 1 else "GPU waits"
-        made.append(Lane(label, _gap_layers(found.gaps[device]), height=0.7))
-    return made + _threads(timeline)
+    several = len(decomposition.devices) > 1
+    result = []
+    for device in decomposition.devices:
+        result.extend(_streams(timeline, device, kind, several=several))
+        label = f"GPU {device} waits" if several else "GPU waits"
+        result.append(Lane(label, _gap_layers(decomposition.gaps[device]), height=0.7))
+    return result + _threads(timeline)
 
 
 def event_styles(diagnosis: Diagnosis) -> NDArray[np.str_]:
-    """Return the style of each event of the GPU: what limits a kernel, else communication or transfer."""
+    """Return the style of each GPU event: the dimension that limits a kernel, or communication or transfer."""
     timeline, decomposition = diagnosis.profile.timeline, diagnosis.decomposition
     assert timeline is not None
     assert decomposition is not None
@@ -90,18 +93,18 @@ def _streams(timeline: Timeline, device: int, kind: NDArray[np.str_], *, several
     mine = (gpu.device == device) & (gpu.end_s > low) & (gpu.start_s < high)
     prefix = f"GPU {device}, " if several else "GPU, "
     chosen, rest = _busiest(gpu.stream[mine], gpu.duration_s[mine], MOST_STREAMS)
-    made = []
+    result = []
     for streams, label in [((stream,), f"{prefix}stream {stream}") for stream in chosen] + (
         [(rest, f"{prefix}{len(rest)} streams")] if rest else []
     ):
         at = np.flatnonzero(mine & np.isin(gpu.stream, streams))
         start_s, end_s = gpu.start_s[at], gpu.end_s[at]
-        made.append(Lane(label, _exclusive(start_s, end_s, kind[at]), {}, gpu.name[at], start_s, end_s, kind[at]))
-    return made
+        result.append(Lane(label, _exclusive(start_s, end_s, kind[at]), {}, gpu.name[at], start_s, end_s, kind[at]))
+    return result
 
 
 def _busiest(key: Ints, weight: Floats, most: int) -> tuple[list[int], list[int]]:
-    """Return the keys with most weight, in the order of the keys, and the others."""
+    """Return the keys with the largest total weight, sorted, and the other keys, sorted."""
     keys, inverse = np.unique(key, return_inverse=True)
     order = np.argsort(-np.bincount(inverse, weights=weight, minlength=keys.size), kind="stable")
     most = most if keys.size <= most else most - 1
@@ -109,7 +112,7 @@ def _busiest(key: Ints, weight: Floats, most: int) -> tuple[list[int], list[int]
 
 
 def _exclusive(start_s: Floats, end_s: Floats, kind: NDArray[np.str_]) -> dict[str, Floats]:
-    """Return the union of the intervals of each kind, without what an earlier kind of `styles.COLORS` covers."""
+    """Return the union of the intervals of each kind, without the time of earlier kinds in `styles.COLORS`."""
     covered, layers = np.empty((0, 2)), {}
     present = set(np.unique(kind).tolist())
     for style in (style for style in styles.COLORS if style in present):
@@ -121,7 +124,7 @@ def _exclusive(start_s: Floats, end_s: Floats, kind: NDArray[np.str_]) -> dict[s
 
 
 def _gap_layers(gaps: Gaps) -> dict[str, Floats]:
-    """Return the parts of each gap one after another: how long each was is known, how they alternated is not."""
+    """Return the parts of each gap one after another; their lengths are known, their real order is not."""
     parts = {
         Dimension.SYNC: gaps.sync_s,
         IdleReason.INPUT: gaps.input_s,
@@ -139,50 +142,50 @@ def _gap_layers(gaps: Gaps) -> dict[str, Floats]:
 
 
 def _threads(timeline: Timeline) -> list[Lane]:
-    """Return a lane for each CPU thread: its runtime calls, over when it was in an operator or the input pipeline."""
+    """Return a lane for each CPU thread: its runtime calls, on a background of operators and the input pipeline."""
     api, ops = timeline.api, timeline.ops
     if not (len(api) or len(ops)):
         return []
-    # A thread that asks for work matters more than one that only computes.
-    asked = np.concatenate((np.ones(len(api)), np.full(len(ops), 1e-6)))
-    chosen, rest = _busiest(np.concatenate((api.thread, ops.thread)), asked, MOST_THREADS)
+    # Threads with runtime calls come before threads that only compute.
+    weights = np.concatenate((np.ones(len(api)), np.full(len(ops), 1e-6)))
+    chosen, rest = _busiest(np.concatenate((api.thread, ops.thread)), weights, MOST_THREADS)
     is_input = is_input_pipeline(timeline)
     groups = [((thread,), f"CPU thread {_short(thread)}") for thread in chosen]
-    made = []
+    result = []
     for threads, label in groups + ([(tuple(rest), f"{len(rest)} CPU threads")] if rest else []):
         calls = np.isin(api.thread, threads)
         kind = np.array([_API_STYLES.get(code, styles.OTHER_CALL) for code in CallKind])[api.category[calls]]
         layers = _exclusive(api.start_s[calls], api.end_s[calls], kind)
         mine = np.isin(ops.thread, threads)
         waits = mine & is_input[ops.name] if len(ops) else mine
-        noted = timeline.annotations
-        named = np.isin(noted.thread, threads) & is_input[noted.name] if len(noted) else np.zeros(0, dtype=bool)
+        ranges = timeline.annotations
+        named = np.isin(ranges.thread, threads) & is_input[ranges.name] if len(ranges) else np.zeros(0, dtype=bool)
         inputs = union(
-            np.concatenate((ops.start_s[waits], noted.start_s[named])),
-            np.concatenate((ops.end_s[waits], noted.end_s[named])),
+            np.concatenate((ops.start_s[waits], ranges.start_s[named])),
+            np.concatenate((ops.end_s[waits], ranges.end_s[named])),
         )
         behind = {styles.OPERATOR: minus(union(ops.start_s[mine], ops.end_s[mine]), inputs), IdleReason.INPUT: inputs}
-        made.append(Lane(label, layers, {style: part for style, part in behind.items() if part.size}))
-    return made
+        result.append(Lane(label, layers, {style: part for style, part in behind.items() if part.size}))
+    return result
 
 
 def _short(thread: int) -> str:
-    """Return a thread's number, of a long one (Nsight puts the process in front) the end."""
+    """Return a thread's number, or its last digits if it is long (Nsight prefixes the process)."""
     return str(thread) if thread < 10**7 else f"…{thread % 10**5:05d}"
 
 
 def fractions(layers: Sequence[Floats], edges_s: Floats) -> NDArray[np.float64]:
-    """Return what fraction of each bin each set of intervals covers; shape (layers, bins); 1 at most together."""
+    """Return the fraction of each bin that each set of intervals covers, shape (layers, bins); the sum is at most 1."""
     widths = np.diff(edges_s)
     shares = np.array([covered_s(part, edges_s[:-1], edges_s[1:]) / widths for part in layers]).reshape(-1, widths.size)
     return np.asarray(shares / np.maximum(shares.sum(axis=0), 1.0))
 
 
 def busiest_stretch(timeline: Timeline) -> Window | None:
-    """Return the stretch of `_ZOOM_EVENTS` events in a row in which kernels run most of the time; of equals the first.
+    """Return the first stretch of `_ZOOM_EVENTS` consecutive events with the largest fraction of time in kernels.
 
-    Communication is not counted: it may last as long as its slowest partner. None where the stretch is no small part
-    of the window, which then can be read as a whole.
+    Communication does not count, since it includes waiting for the slowest partner. The result is None if the stretch
+    is a large part of the window, which is then readable as a whole.
     """
     low, high = timeline.window_s
     gpu = timeline.gpu
@@ -194,8 +197,8 @@ def busiest_stretch(timeline: Timeline) -> Window | None:
     from_s, till_s = start_s[: 1 - events], np.maximum.accumulate(end_s)[events - 1 :]
     busy = covered_s(union(start_s, end_s), from_s, till_s) / (till_s - from_s)
     best = int(np.argmax(np.round(busy, 3)))
-    found = float(from_s[best]), float(till_s[best])
-    return found if found[1] - found[0] < _ZOOM_SHARE * (high - low) else None
+    start, end = float(from_s[best]), float(till_s[best])
+    return (start, end) if end - start < _ZOOM_SHARE * (high - low) else None
 
 
 @dataclass(frozen=True)
@@ -208,10 +211,10 @@ class Mark:
 
 
 def annotation_rows(timeline: Timeline) -> tuple[tuple[Mark, ...], ...]:
-    """Return the annotated ranges in the window, in rows from the outermost inwards; at most three rows.
+    """Return the annotated ranges in the window, in at most `_MOST_ROWS` rows from the outermost inwards.
 
-    A range goes into the first row in which it covers no other. Ranges of all threads share the rows; one that another
-    thread repeats within the same time is left out.
+    A range goes into the first row in which it overlaps no other. Ranges of all threads share the rows; a range within
+    another one of the same name, which another thread repeats, is left out.
     """
     noted = timeline.annotations
     low, high = timeline.window_s
@@ -235,5 +238,5 @@ def _apart(one: Mark, other: Mark) -> bool:
 
 
 def _repeats(one: Mark, other: Mark) -> bool:
-    """Whether a range has the name of a longer one and lies within it."""
+    """Whether a range lies within another one of the same name."""
     return one.name == other.name and other.start_s <= one.start_s and one.end_s <= other.end_s

@@ -1,4 +1,4 @@
-"""What plots of a diagnosis share: a colour for each dimension and reason, names short enough to print, time axes."""
+"""Shared style of diagnosis plots: colours of dimensions and idle reasons, short names, time axes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis.gaps import IdleReason
 from perfmodel.render.plots.figure import printable
 
-#: further styles of time lines: parts of transfer and idle, and what a CPU thread does
+#: further styles of time lines: a part of transfer, and the activity of CPU threads
 COMMUNICATION = "communication"
 OPERATOR, OTHER_CALL = "operator", "other API call"
-#: Okabe and Ito's colours, which colour-blind people tell apart (as the other plots use them), Tol's indigo, and greys
+#: Okabe and Ito's colours, which are distinct with any colour vision, Tol's indigo, and greys
 COLORS: dict[str, str] = {
     Dimension.COMPUTE: "#0072B2",
     Dimension.MEMORY: "#D55E00",
@@ -33,25 +33,25 @@ COLORS: dict[str, str] = {
     OPERATOR: "0.91",
     OTHER_CALL: "0.35",
 }
-# The functor says what an elementwise kernel does; its own name only that it is one.
+# The functor identifies the operation of an elementwise kernel; the name of the kernel does not.
 _FUNCTOR = re.compile(
     r"(\w*Functor\w*|\w+_kernel_cuda|(?!gpu_kernel_impl)\b\w+_kernel_impl\b|\w+KernelImpl|cutlass_\w+)"
 )
-#: functions whose name says nothing without its namespace
-_NAMELY = ("kernel", "Kernel", "Kernel2")
+#: functions whose name is not specific without its namespace
+_GENERIC = ("kernel", "Kernel", "Kernel2")
 # Nsight's CSV may lack the first bracket.
 _NAMELESS = re.compile(r"(\(anonymous namespace\)|<?unnamed>)::")
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
 def text_color(style: str) -> str:
-    """Return black or white, whichever is read better on the colour of a style (luminance after ITU-R BT.709)."""
+    """Return black or white, whichever has more contrast with a style's colour (luminance of ITU-R BT.709)."""
     red, green, blue = to_rgb(COLORS[style])
     return "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45 else "black"
 
 
 def shortened(name: str, longest: int) -> str:
-    """Return a name fit for a figure; of a C++ kernel the function and its functor, without namespace and arguments.
+    """Return a name for a figure; for a C++ kernel the function and its functor, without namespace and arguments.
 
     >>> shortened("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, x>(int, y)", 60)
     'vectorized_elementwise_kernel<AddFunctor>'
@@ -61,17 +61,17 @@ def shortened(name: str, longest: int) -> str:
     bare = _NAMELESS.sub("", name)
     if "<" not in bare and not bare.startswith("void "):
         return printable(bare, longest)
-    # without templates and arguments what is left is "type function", or "namespace::function"
+    # Without templates and arguments the name is "type function" or "namespace::function".
     words = _outside(bare).partition("(")[0].split()
     *spaces, function = words[-1].split("::") if words else [""]
     functor = _FUNCTOR.search(bare.partition(function)[2].partition("<")[2]) if function else None
-    if function in _NAMELY and spaces:
+    if function in _GENERIC and spaces:
         function = f"{spaces[-1]}::{function}"
     return printable(function + (f"<{functor.group(1)}>" if functor else "") or bare, longest)
 
 
 def _outside(text: str) -> str:
-    """Return a text without what stands in angle brackets; a bracket too many closes nothing."""
+    """Return a text without the parts in angle brackets; unmatched closing brackets are removed."""
     depth, kept = 0, []
     for letter in text:
         if letter == "<":
@@ -84,12 +84,12 @@ def _outside(text: str) -> str:
 
 
 def time_text(time_s: float) -> str:
-    """Return a time for people with three digits."""
+    """Return a time as text with three digits."""
     return format_si(time_s, "s", 3)
 
 
 def time_unit(span_s: float) -> tuple[float, str]:
-    """Return the unit that fits a span, and how many seconds it has.
+    """Return the unit for a span: its length in seconds and its symbol.
 
     >>> time_unit(0.02)
     (0.001, 'ms')
@@ -100,10 +100,10 @@ def time_unit(span_s: float) -> tuple[float, str]:
 def time_axis(
     axes: Axes, window: tuple[float, float], unit: tuple[float, str], label: str, *, origin_s: float = 0.0
 ) -> None:
-    """Give an axes a stretch of time [s] as its x axis, in a unit of `time_unit`, counted from ``origin_s`` [s]."""
+    """Set the x axis to a window of time [s], labelled in a unit of `time_unit` from ``origin_s`` [s]."""
     (low_s, high_s), (scale, name) = window, unit
     axes.set_xlim(low_s, high_s)
-    # Ticks stand at round values of the shown unit: the locator sees times in it, counted from the origin.
+    # Ticks are at round values of the displayed unit, counted from the origin.
     locator = MaxNLocator(8, steps=[1, 2, 2.5, 5, 10])
     ticks = locator.tick_values((low_s - origin_s) / scale, (high_s - origin_s) / scale)
     axes.set_xticks([tick * scale + origin_s for tick in ticks if low_s <= tick * scale + origin_s <= high_s])

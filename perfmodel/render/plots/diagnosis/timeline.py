@@ -1,7 +1,7 @@
-"""A traced run over time: streams of the GPUs, why they wait, what CPU threads ask for; whole, and where it is busiest.
+"""Plot of a traced run over time: GPU streams, idle reasons, calls of CPU threads; the whole run and its busiest part.
 
-Whatever the number of events, a lane is drawn as some hundred rectangles, or as the share of each of some hundred bins
-that its events cover: a million events draw like a thousand.
+A lane is drawn as some hundred rectangles, or as the fraction of some hundred bins that its events cover, so that the
+time to draw does not grow with the number of events.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from perfmodel.render.plots.diagnosis.lanes import (
 )
 from perfmodel.render.plots.figure import new_figure
 
-#: all in inches: the figure, what stands left and right, a lane, a row of annotations, what an axis and a title need
+#: width of the figure, margins, heights of a lane, a row of annotations, a time axis and a title [inches]
 WIDTH, _LEFT, _RIGHT, _LANE, _MARK, _BELOW, _TITLE = 11.0, 1.35, 0.25, 0.34, 0.2, 0.5, 0.26
+#: height of the legend [inches]
 LEGEND = 0.4
 _MOST_IN_A_ROW = 9
-#: intervals of a lane up to which each is a rectangle, of which so many may be too narrow to be told apart; of more,
-#: bins are filled by the share that they cover
+#: most intervals of a lane that are drawn as rectangles, and most of them that may share a bin; with more, the bins
+#: are filled by the fraction that the intervals cover
 _MOST_RECTANGLES, _MOST_CROWDED, _BINS = 700, 30, 900
-#: a bin in which anything ran is filled at least so high: a share of the lane
+#: smallest height of a bin with any event, as a fraction of the lane
 _LEAST_SHARE = 0.1
-#: width of a character of the labels inside of lanes [inches], and the shortest label worth writing [characters]
+#: width of a character of the labels in lanes [inches], the shortest label [characters], and the size of its text [pt]
 _LETTER, _SHORTEST, _LABEL_SIZE = 0.053, 5, 6.0
 _LEGEND_NAMES = {
     Dimension.COMPUTE: "compute-bound kernel",
@@ -59,14 +60,14 @@ _LEGEND_NAMES = {
 
 @dataclass(frozen=True)
 class TimelineBlock:
-    """What the panels of a time line show, and how much room they take.
+    """Contents and size of the panels of a time line.
 
     Attributes
     ----------
     timeline : the traced run.
-    lanes : from top to bottom.
-    marks : rows of annotations above them, the outermost first.
-    zoom : the busiest stretch [s], or None where the whole window is short enough to be read.
+    lanes : lanes from top to bottom.
+    marks : rows of annotations above the lanes, the outermost first.
+    zoom : the busiest stretch [s], or None if the whole window is readable.
     """
 
     timeline: Timeline
@@ -76,12 +77,12 @@ class TimelineBlock:
 
     @property
     def windows(self) -> list[Window]:
-        """The stretches that are drawn, one below the other [s]."""
+        """Start and end of each panel, from top to bottom [s]."""
         return [self.timeline.window_s, self.zoom] if self.zoom else [self.timeline.window_s]
 
     @property
     def panel_inches(self) -> float:
-        """Height of the axes of one panel [inches]."""
+        """Height of the axes of a panel [inches]."""
         return _MARK * len(self.marks) + _LANE * sum(lane.height for lane in self.lanes)
 
     @property
@@ -93,8 +94,8 @@ class TimelineBlock:
 def timeline_plot(diagnosis: Diagnosis) -> Figure:
     """Return a traced run over time: the whole window, and below it the stretch in which the GPUs are busiest.
 
-    From top to bottom: annotated ranges (ProfilerStep), each stream of each GPU with its kernels coloured by what
-    limits them, the times in which a GPU runs nothing by the reason, and CPU threads with their calls of the runtime.
+    From top to bottom: annotated ranges (ProfilerStep), streams of each GPU with kernels coloured by their limiter,
+    idle time of each GPU coloured by its reason, and CPU threads with their calls of the runtime.
 
     Raises
     ------
@@ -108,17 +109,17 @@ def timeline_plot(diagnosis: Diagnosis) -> Figure:
 
 
 def timeline_block(diagnosis: Diagnosis) -> TimelineBlock:
-    """Return what the panels of a diagnosis show.
+    """Return the panels of a diagnosis.
 
     Raises
     ------
     UsageError
         When the profile has no time line.
     """
-    made = lanes(diagnosis)
+    rows = lanes(diagnosis)
     timeline = diagnosis.profile.timeline
     assert timeline is not None
-    return TimelineBlock(timeline, tuple(made), annotation_rows(timeline), busiest_stretch(timeline))
+    return TimelineBlock(timeline, tuple(rows), annotation_rows(timeline), busiest_stretch(timeline))
 
 
 def draw_block(figure: Figure, block: TimelineBlock, top_inches: float) -> None:
@@ -151,7 +152,7 @@ def draw_block(figure: Figure, block: TimelineBlock, top_inches: float) -> None:
 
 
 def _panel(axes: Axes, block: TimelineBlock, window: Window) -> None:
-    """Draw one stretch of time; y counts down in lanes, from 0 at the top."""
+    """Draw one stretch of time; y grows downwards in lanes, from 0 at the top."""
     low, high = window
     origin_s = block.timeline.window_s[0]
     inches = axes.get_window_extent().width / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
@@ -180,11 +181,11 @@ def _panel(axes: Axes, block: TimelineBlock, window: Window) -> None:
 
 
 def _draw_lane(axes: Axes, timeline: Timeline, lane: Lane, window: Window, bottom: float, scale: float) -> None:
-    """Draw what lies on a lane in a window; ``scale`` is in inches a second."""
+    """Draw the part of a lane in a window; ``scale`` is in inches per second."""
     inset = 0.08 * lane.height
     top, tall = bottom + inset, lane.height - 2 * inset
     _draw_layers(axes, lane.behind, window, top, tall, zorder=1)
-    if lane.behind:  # calls stand narrower on what the thread was in
+    if lane.behind:  # calls are thinner than their background
         top, tall = top + 0.2 * tall, 0.6 * tall
     if _draw_layers(axes, lane.layers, window, top, tall, zorder=2) and lane.names.size:
         _label_events(axes, timeline, lane, window, top + tall / 2, scale)
@@ -193,19 +194,19 @@ def _draw_lane(axes: Axes, timeline: Timeline, lane: Lane, window: Window, botto
 def _draw_layers(
     axes: Axes, layers: Mapping[str, Floats], window: Window, top: float, tall: float, *, zorder: int
 ) -> bool:
-    """Draw intervals as rectangles, or as filled bins where there are many; return whether they are rectangles."""
+    """Draw intervals as rectangles, or as filled bins if there are many; return whether they are rectangles."""
     low, high = window
     inside = {style: part[(part[:, 1] > low) & (part[:, 0] < high)] for style, part in layers.items()}
     inside = {style: part for style, part in inside.items() if len(part)}
     if not inside:
         return True
-    if _can_be_told_apart(np.concatenate(list(inside.values())), window):
+    if _are_distinct(np.concatenate(list(inside.values())), window):
         for style, part in inside.items():
             start, end = np.maximum(part[:, 0], low), np.minimum(part[:, 1], high)
             corners = np.stack((start, end, end, start), axis=1)
             heights = np.broadcast_to([top, top, top + tall, top + tall], corners.shape)
             color = styles.COLORS[style]
-            # The outline keeps what is narrower than a dot visible.
+            # The outline keeps intervals visible that are narrower than a pixel.
             axes.add_collection(
                 PolyCollection(list(np.stack((corners, heights), axis=2)), fc=color, ec=color, lw=0.4, zorder=zorder),
                 autolim=False,
@@ -215,7 +216,7 @@ def _draw_layers(
     shares = fractions(list(inside.values()), edges)
     total = shares.sum(axis=0)
     shares = shares * np.where(total > 0, np.maximum(total, _LEAST_SHARE) / np.maximum(total, 1e-300), 0.0)
-    # y counts down: the bins stand on the lower edge of the lane
+    # y grows downwards: the bins start at the lower edge of the lane
     base = np.full(_BINS, top + tall)
     for style, share in zip(inside, shares, strict=True):
         over = base - tall * share
@@ -227,8 +228,8 @@ def _draw_layers(
     return False
 
 
-def _can_be_told_apart(intervals: Floats, window: Window) -> bool:
-    """Whether intervals are few enough for a rectangle each: outlines of many narrow ones run into one another."""
+def _are_distinct(intervals: Floats, window: Window) -> bool:
+    """Whether intervals can be drawn as rectangles; the outlines of many narrow ones would overlap."""
     if len(intervals) > _MOST_RECTANGLES:
         return False
     low, high = window
@@ -238,7 +239,7 @@ def _can_be_told_apart(intervals: Floats, window: Window) -> bool:
 
 
 def _label_events(axes: Axes, timeline: Timeline, lane: Lane, window: Window, middle: float, scale: float) -> None:
-    """Write the names of the events that are wide enough for some letters; none over another."""
+    """Write the names of the events that are wide enough, without overlap."""
     low, high = window
     start_s, end_s = np.maximum(lane.start_s, low), np.minimum(lane.end_s, high)
     letters = (end_s - start_s) * scale / _LETTER - 1
@@ -253,7 +254,7 @@ def _label_events(axes: Axes, timeline: Timeline, lane: Lane, window: Window, mi
 
 
 def _draw_marks(axes: Axes, row: tuple[Mark, ...], window: Window, bottom: float, scale: float) -> None:
-    """Draw a row of annotated ranges, with their names where they fit."""
+    """Draw a row of annotated ranges, with their names if they fit."""
     low, high = window
     tall = _MARK / _LANE
     for mark in row:

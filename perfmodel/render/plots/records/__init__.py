@@ -1,8 +1,8 @@
-"""Plots of the rows of records, for `perfmodel plot`: one module for each kind, with a function ``record_plot``.
+"""Plots of the rows of records for `perfmodel plot`: one module for each kind, with a function ``record_plot``.
 
     def record_plot(pairs: Pairs, *, dtype: str | None, title: str | None) -> Figure: ...
 
-It gets each machine with its rows, the dtype that is drawn (None for all), and a heading or None.
+Its arguments are each machine with its rows, the dtype to draw (None for all), and a heading or None.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
 
 Rows = Sequence[Mapping[str, Any]]
-#: machines, each with the rows that were measured or predicted on it
+#: machines, each with the rows measured or predicted on it
 Pairs = Sequence[tuple["Hardware", Rows]]
 _HELPERS = ("rows",)
 
@@ -49,7 +49,7 @@ def record_plot(kind: str, pairs: Pairs, *, dtype: str | None = None, title: str
     Raises
     ------
     UsageError
-        When there is no such kind, or the rows hold nothing for it.
+        When there is no such kind, or the rows contain nothing to draw.
     """
     module = importlib.import_module(f"{__name__}.{check_kind(kind)}")
     figure: Figure = module.record_plot(pairs, dtype=dtype, title=title)

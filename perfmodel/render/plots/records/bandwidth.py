@@ -1,4 +1,4 @@
-"""Achieved bandwidth against size: which level of memory feeds a kernel, and how much of it the kernel gets."""
+"""Plot of achieved bandwidth over size: which memory level serves a kernel, and what share of its bandwidth it uses."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from perfmodel.render.plots.palette import CEILING_COLOR, DASHES, PALETTE, SHAPE
 from perfmodel.render.plots.records import Pairs
 from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label, rows_of_dtype
 
-#: all in inches
+#: width and height of the axes, margins [inches]
 _AXES, _TALL, _LEFT, _RIGHT, _TOP, _XLABEL = 6.6, 4.2, 0.95, 2.0, 0.72, 0.7
+#: height of a line of notes [inches]
 _NOTE = 0.18
-#: rates that differ by more than this factor stand on a logarithmic axis
+#: the axis of rates is logarithmic if they differ by more than this factor
 _UNEQUAL = 30.0
-#: a cache's bandwidth is shown up to this factor above what was achieved and above main memory's
+#: a cache's bandwidth is drawn if it is below this multiple of the largest achieved rate and of main memory's bandwidth
 _NEAR = 3.0
 _POINTS_PER_INCH = 72.0
 
@@ -40,12 +41,12 @@ def record_plot(pairs: Pairs, *, dtype: str | None, title: str | None) -> Figure
     Raises
     ------
     UsageError
-        When the rows are of several machines, or none has a bandwidth.
+        When the rows belong to several machines, or no row has a bandwidth.
     """
     if len(pairs) > 1:
         names = ", ".join(machine.name for machine, _ in pairs)
         raise UsageError(
-            f"the records are of several machines: {names}.", place="--kind bandwidth", remedy="Draw one at a time."
+            f"the records belong to several machines: {names}.", place="--kind bandwidth", remedy="Draw one at a time."
         )
     ((machine, rows),) = pairs
     return bandwidth_plot(rows_of_dtype(rows, dtype), machine, title)
@@ -61,21 +62,21 @@ class _Line:
 
 
 def bandwidth_plot(rows: Iterable[Mapping[str, Any]], hardware: Hardware, title: str | None = None) -> Figure:
-    """Return achieved B/s over the working set, a line a kernel, with the machine's bandwidths and cache sizes.
+    """Return achieved B/s over the working set, a line for each kernel, with the machine's bandwidths and cache sizes.
 
-    The achieved rate is of compulsory traffic, each tensor once: above the bandwidth of main memory a cache holds
-    what is counted. Compute-bound rows say nothing about memory and are left out; a note counts them.
+    The achieved rate counts compulsory traffic, each tensor once. A rate above the bandwidth of main memory means that
+    a cache holds the data. Compute-bound rows do not show a bandwidth; they are left out, and a note counts them.
 
     Parameters
     ----------
     rows : rows of a bench record.
-    hardware : the machine whose bandwidths and capacities are drawn.
-    title : a heading in place of the machine's name.
+    hardware : the machine.
+    title : heading instead of the machine's name.
 
     Raises
     ------
     UsageError
-        When no row is left to draw.
+        When no row can be drawn.
     """
     lines, notes = _collect(rows)
     if not lines:
@@ -108,7 +109,7 @@ def bandwidth_plot(rows: Iterable[Mapping[str, Any]], hardware: Hardware, title:
 
 
 def _collect(rows: Iterable[Mapping[str, Any]]) -> tuple[list[_Line], list[str]]:
-    """Return the lines to draw, and notes on the rows that are left out."""
+    """Return the lines to draw, and notes about the rows that are left out."""
     left: Counter[str] = Counter()
     usable = []
     for row in rows:
@@ -126,8 +127,8 @@ def _collect(rows: Iterable[Mapping[str, Any]]) -> tuple[list[_Line], list[str]]
         line.points.append((float(row["working_set_bytes"]), float(row["achieved_bytes_per_s"])))
     for line in lines.values():
         line.points.sort()
-    said = ", ".join(f"{count} {reason}" for reason, count in left.items())
-    return list(lines.values()), [f"Not drawn: {said}."] if said else []
+    reasons = ", ".join(f"{count} {reason}" for reason, count in left.items())
+    return list(lines.values()), [f"Not drawn: {reasons}."] if reasons else []
 
 
 def _positive(value: Any) -> bool:
@@ -135,23 +136,23 @@ def _positive(value: Any) -> bool:
 
 
 def _line_labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return for each row the label of its line: the operator, what it does not vary in size, dtype and kernel.
+    """Return the label of each row's line: operator, dimensions that identify the line, dtype and kernel.
 
-    Of the dimensions that are numbers the one with the most values runs along the line; the others tell lines apart.
+    The numeric dimension with the most values varies along the line; the other dimensions identify it.
     """
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
-    told = [dict(word.partition("=")[::2] for word in str(row.get("dimensions") or "").split()) for row in rows]
+    dimensions = [dict(word.partition("=")[::2] for word in str(row.get("dimensions") or "").split()) for row in rows]
     keys = [tuple(str(row.get(key) or "") for key in ("name", "op", "dtype", "kernel")) for row in rows]
-    for key, facts in zip(keys, told, strict=True):
+    for key, facts in zip(keys, dimensions, strict=True):
         groups.setdefault(key, []).append(facts)
     return [
         row_label(row, " ".join(_word(name, value) for name, value in facts.items() if name in _fixed(groups[key])))
-        for row, facts, key in zip(rows, told, keys, strict=True)
+        for row, facts, key in zip(rows, dimensions, keys, strict=True)
     ]
 
 
 def _fixed(group: Sequence[Mapping[str, str]]) -> set[str]:
-    """Return the dimensions that tell lines apart: those with several values, but for the one that runs along."""
+    """Return the dimensions that identify a line: words, and numbers that differ, except the one along the line."""
     names = dict.fromkeys(name for facts in group for name in facts)
     values = {name: {facts.get(name, "") for facts in group} for name in names}
     running = [name for name in names if len(values[name]) > 1 and all(v[:1].isdigit() for v in values[name])]
@@ -165,7 +166,7 @@ def _word(name: str, value: str) -> str:
 
 
 def _scale(axes: Axes, lines: Sequence[_Line], levels: Sequence[Slope]) -> None:
-    """Set limits and ticks: every point inside, and every bandwidth that is not far above them."""
+    """Set limits and ticks so that all points, and all bandwidths that are not far above them, are visible."""
     sizes = [size for line in lines for size, _ in line.points]
     rates = [rate for line in lines for _, rate in line.points]
     main = [level.bytes_per_s for level in levels if level.main]
@@ -194,7 +195,7 @@ def _scale(axes: Axes, lines: Sequence[_Line], levels: Sequence[Slope]) -> None:
 
 
 def _draw_levels(axes: Axes, levels: Sequence[Slope]) -> None:
-    """Draw the bandwidth of each level, named beyond the right end."""
+    """Draw the bandwidth of each level as a horizontal line, with its label to the right of the axes."""
     top = axes.get_ylim()[1]
     shown = [level for level in levels if level.bytes_per_s <= top]
     right = axes.get_xlim()[1]
@@ -205,8 +206,8 @@ def _draw_levels(axes: Axes, levels: Sequence[Slope]) -> None:
             level.bytes_per_s, color=color, lw=0.9 if level.sustained else 1.4, ls=dashes, zorder=2, gid="level"
         )
     heights = [_height_points(axes, level.bytes_per_s) for level in shown]
-    said = [(f"{level.label}{' sustained' if level.sustained else ''}", level.bytes_per_s) for level in shown]
-    label_right(axes, right, said, heights, 10)
+    labels = [(f"{level.label}{' sustained' if level.sustained else ''}", level.bytes_per_s) for level in shown]
+    label_right(axes, right, labels, heights, 10)
 
 
 def _height_points(axes: Axes, rate: float) -> float:
@@ -217,7 +218,7 @@ def _height_points(axes: Axes, rate: float) -> float:
 
 
 def _draw_capacities(axes: Axes, hardware: Hardware) -> None:
-    """Mark the size of each cache, named above the axes."""
+    """Mark the size of each cache by a vertical line, with its label above the axes."""
     low, high = axes.get_xlim()
     sizes = [
         (level.name.upper(), level.capacity_bytes)
@@ -243,7 +244,7 @@ def _draw_capacities(axes: Axes, hardware: Hardware) -> None:
 
 
 def _handles(lines: Sequence[_Line], sustained: bool) -> list[Line2D]:
-    """Return the legend: the lines in their colours and their operators' shapes, and what dashes mean."""
+    """Return the legend: one entry for each kernel, and the meaning of dashes."""
     ops = list(dict.fromkeys(line.op for line in lines))
     handles = [
         Line2D(

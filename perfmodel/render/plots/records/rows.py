@@ -1,4 +1,4 @@
-"""Rows of a bench record on a plot: which of them, a name for each, and a legend below the axes."""
+"""Rows of a bench record for plots: selection by dtype, labels, and a legend below the axes."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from perfmodel.render.plots.figure import printable
 from perfmodel.render.plots.records import Rows
 
 LONGEST_LABEL = 72
-#: height of a row of the legend (8 pt and its spacing, 1.4 times that), width of a character of 8 pt text [inches]
+#: height of a legend row (1.4 times its 8 pt text), width of a character of that text [inches]
 _LEGEND_ROW, _LETTER = 0.16, 0.07
 
 
 def rows_of_dtype(rows: Rows, dtype: str | None) -> Rows:
-    """Return the rows of a dtype; None returns all."""
-    wanted = canonical_dtype(dtype, place="--dtype") if dtype else None
-    return [row for row in rows if wanted in (None, row["dtype"])]
+    """Return the rows with a dtype; None returns all rows."""
+    canonical = canonical_dtype(dtype, place="--dtype") if dtype else None
+    return [row for row in rows if canonical in (None, row["dtype"])]
 
 
 def row_label(row: Mapping[str, Any], dimensions: str | None = None) -> str:
-    """Return "gemm m=64 n=64 k=64 fp16 torch.matmul" for a row; ``dimensions`` replaces its own."""
+    """Return "gemm m=64 n=64 k=64 fp16 torch.matmul" for a row; ``dimensions`` replaces the row's own."""
     sizes = str(row.get("dimensions") or "") if dimensions is None else dimensions
     words = (row.get("name") or row.get("op"), sizes, row.get("dtype"), row.get("kernel"))
     return printable(" ".join(str(word) for word in words if word), LONGEST_LABEL)
 
 
 def legend_columns(labels: Sequence[str], width_inches: float) -> int:
-    """Return how many columns of a legend fit side by side."""
+    """Return the number of legend columns that fit side by side."""
     longest = max((len(label) for label in labels), default=1)
     return max(1, min(len(labels), int(width_inches / (longest * _LETTER + 0.55))))
 
 
 def legend_height(labels: Sequence[str], width_inches: float) -> float:
-    """Return the height that the legend needs [inches]."""
+    """Return the height of the legend [inches]."""
     if not labels:
         return 0.0
     return _LEGEND_ROW * -(-len(labels) // legend_columns(labels, width_inches)) + 0.1

@@ -1,8 +1,8 @@
-"""The roofline plot: ceilings of a machine, and where operators and kernels stand under them.
+"""The roofline plot: ceilings of a machine, and the rates of operators and kernels under them.
 
-Log-log axes after Williams et al. 2009 (doi:10.1145/1498765.1498785). Hollow markers are attainable rates, filled ones
-achieved rates; the kernels of one operator are joined, from the slowest to the fastest. Solid ceilings are the
-datasheet's, dashed ones sustained.
+Log-log axes as in Williams et al. 2009 (doi:10.1145/1498765.1498785). Hollow markers are attainable rates, filled
+markers achieved rates; a line joins the kernels of one operator from the slowest to the fastest. Solid ceilings are
+from the datasheet, dashed ceilings are sustained.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["figure_format", "roofline_figure", "roofline_plot", "save_figure"]
 
 @dataclass(frozen=True)
 class _Panel:
-    """What one machine's axes show."""
+    """Contents of the axes of one machine."""
 
     hardware: Hardware
     collected: Collected
@@ -62,20 +62,20 @@ class _Panel:
 def roofline_plot(
     hardware: Hardware, points: Iterable[Point], *, dtype: str | None = None, title: str | None = None
 ) -> Figure:
-    """Return the roofline plot of one machine with some operators and kernels on it.
+    """Return the roofline plot of one machine with operators and kernels.
 
     Parameters
     ----------
-    hardware : the machine whose ceilings are drawn.
+    hardware : the machine.
     points : predictions (a sweep gives many points), or rows of `analyze` or `bench` records. Rows without
-        arithmetic or without a result have no place on the plot; a note below it names them.
-    dtype : draw only points and ceilings of this dtype; by default those of all points.
-    title : a heading above the machine's name.
+        arithmetic or without a result are not drawn; a note below the plot names them.
+    dtype : draw only points and ceilings of this dtype; by default all.
+    title : heading above the machine's name.
 
     Raises
     ------
     UsageError
-        When a point is neither a prediction nor a row of a record, or the dtype is not known.
+        When a point is neither a prediction nor a row of a record, or the dtype is unknown.
     """
     return roofline_figure([(hardware, points)], dtype=dtype, title=title)
 
@@ -83,12 +83,12 @@ def roofline_plot(
 def roofline_figure(
     pairs: Sequence[tuple[Hardware, Iterable[Point]]], *, dtype: str | None = None, title: str | None = None
 ) -> Figure:
-    """Return one roofline plot a machine, side by side on the same scales; see `roofline_plot`.
+    """Return one roofline plot for each machine, side by side with the same scales; see `roofline_plot`.
 
     Raises
     ------
     UsageError
-        When there is no machine, or as `roofline_plot`.
+        When there is no machine, and as in `roofline_plot`.
     """
     if not pairs:
         raise UsageError("a roofline plot needs a machine.")
@@ -115,7 +115,7 @@ def roofline_figure(
 
 
 def _limits(panels: Sequence[_Panel]) -> tuple[float, float, float, float]:
-    """Return the limits of both axes: every point, ceiling and ridge point lies inside, with room around."""
+    """Return the limits of both axes, with a margin around all points, ceilings and ridge points."""
     marks = [mark for panel in panels for mark in panel.collected.marks]
     roofs = [ceiling.flop_per_s for panel in panels for ceiling in panel.ceilings]
     rates = [rate for mark in marks for rate in (mark.attainable_flop_per_s, *(m.flop_per_s for m in mark.measured))]
@@ -162,7 +162,7 @@ def _rate(value: float, _position: int | None = None) -> str:
 
 
 def _draw_ceilings(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
-    """Draw the slopes up to the highest ceiling, and the ceilings with their names beyond the right end."""
+    """Draw the slopes up to the highest ceiling, and the ceilings with their labels to the right of the axes."""
     right = axes.get_xlim()[1]
     highest = max((ceiling.flop_per_s for ceiling in panel.ceilings), default=axes.get_ylim()[1])
     fastest = max((slope.bytes_per_s for slope in panel.slopes), default=math.inf)
@@ -184,7 +184,7 @@ def _draw_ceilings(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
 
 
 def _draw_ridges(axes: Axes, panel: _Panel) -> None:
-    """Mark each ceiling's ridge point with main memory, and give its value above the plot."""
+    """Mark the ridge point of each ceiling and main memory, with its value above the axes."""
     main = next((slope for slope in panel.slopes if slope.main and not slope.sustained), None)
     if main is None:
         return
@@ -216,7 +216,7 @@ def _draw_ridges(axes: Axes, panel: _Panel) -> None:
 
 
 def _name_slopes(axes: Axes, panel: _Panel, placer: LabelPlacer) -> None:
-    """Write each bandwidth along its line, where it hides least; sustained ones below their line."""
+    """Write each bandwidth along its line where it covers least; sustained ones below the line."""
     highest = max((ceiling.flop_per_s for ceiling in panel.ceilings), default=axes.get_ylim()[1])
     for slope in panel.slopes:
         start, end = slope.visible(axes, highest)

@@ -1,4 +1,4 @@
-"""Where things stand on a roofline figure: panels, legend, numbered names and notes, none over the data."""
+"""Layout of a roofline figure: panels, legend, numbered names and notes."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from matplotlib.lines import Line2D
 from perfmodel.render.plots.figure import LabelPlacer, printable
 from perfmodel.render.plots.roofline.points import Collected, Mark, Measurement
 
-#: Up to so many points are named beside their marker, and up to so many are numbered.
+#: most points that are named beside their marker, and most that are numbered
 MOST_NAMES = 12
 MOST_NUMBERS = 60
 _LONGEST_NAME = 30
 _LONGEST_ENTRY = 60
 _LONGEST_NOTE = 400
-#: Up to so many kernels share a line of percentages without their names.
+#: most kernels whose percentages are listed without their names
 _KERNELS_IN_COLUMNS = 3
-#: Points of the figure [pt] closer than this share a label.
+#: markers closer than this share a label [pt]
 _SAME_PLACE = 5.0
 
-# All in inches.
+#: width and height of the axes, margins [inches]
 _AXES = (6.2, 4.2)
 _LEFT, _TOP, _XLABEL, _HEADING = 0.95, 0.7, 0.62, 0.3
-#: The right margin holds the names of the ceilings, or as much of the legend and the numbered names.
+#: smallest right margin, for the labels of the ceilings; the legend and the numbered names extend below it [inches]
 _LEAST_RIGHT = 2.25
 _LEGEND_ROW, _TEXT_ROW, _GAP = 0.19, 0.145, 0.1
 _TEXT_SIZE = 7.5
-#: Width of a character at `_TEXT_SIZE`, the average over a line of DejaVu Sans.
+#: mean width of a character of DejaVu Sans at `_TEXT_SIZE` [inches]
 _CHARACTER = 0.064
 _LONGEST_LINE = int((_AXES[0] + _LEAST_RIGHT) / _CHARACTER) - 6
 
 
 @dataclass(frozen=True)
 class Key:
-    """What stands below a panel: the numbered names, and notes; and how markers are labelled."""
+    """Text below a panel: numbered names and notes; ``numbered`` if markers are labelled with numbers."""
 
     numbered: bool = False
     entries: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Key:
 
 
 def key_of(collected: Collected) -> Key:
-    """Return what stands below a panel: few points are named at their markers, more are numbered."""
+    """Return the text below a panel: a few points are named at their markers, more are numbered."""
     marks, notes = collected.marks, [printable(note, _LONGEST_NOTE) for note in collected.notes]
     if len(marks) > MOST_NUMBERS:
         notes.append(f"{len(marks)} points, too many to name here: the record lists them.")
@@ -69,7 +69,7 @@ def _wrapped(notes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _entry(number: int, mark: Mark, kernels: Sequence[str]) -> str:
-    """Return "3  gemm m=64: 83 / 21 %" for the numbered names; with many kernels, each share with its kernel."""
+    """Return a numbered name, "3  gemm m=64: 83 / 21 %"; with many kernels, each percentage follows its kernel."""
     label = printable(mark.label, _LONGEST_ENTRY)
     shares = {measured.kernel: _share(measured) for measured in mark.measured}
     if shares and len(kernels) <= _KERNELS_IN_COLUMNS:
@@ -86,7 +86,7 @@ def _share(measured: Measurement) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of the panels on a figure, in inches."""
+    """Positions and sizes of the panels of a figure [inches]."""
 
     panels: int
     right: float
@@ -97,7 +97,7 @@ class Layout:
 
     @classmethod
     def of(cls, keys: Sequence[Key], legend: Sequence[str], ceilings: Sequence[str], headed: bool) -> Layout:
-        """Make room below each panel for the legend and the longest key, and beside it for the ceilings' names."""
+        """Return the layout, with space below each panel for legend and key, and beside it for ceiling labels."""
         right = max([_LEAST_RIGHT, *(0.35 + 1.1 * _CHARACTER * len(label) for label in ceilings)])
         longest = max((len(label) for label in legend), default=1)
         columns = max(1, min(len(legend), int((_AXES[0] + _LEAST_RIGHT) / ((longest + 6) * _CHARACTER))))
@@ -138,7 +138,7 @@ class Layout:
         """Write the legend, the numbered names and the notes below a panel."""
         down = _XLABEL
         if legend:
-            made = axes.legend(
+            box = axes.legend(
                 handles=list(legend),
                 loc="upper left",
                 bbox_to_anchor=(0, -down / _AXES[1]),
@@ -151,7 +151,7 @@ class Layout:
                 handletextpad=0.5,
                 columnspacing=1.4,
             )
-            for text in made.get_texts():
+            for text in box.get_texts():
                 text.set_parse_math(False)
             down += self.legend_rows * _LEGEND_ROW + _GAP
         rows, columns = _entry_rows(key)
@@ -164,7 +164,7 @@ class Layout:
 
 
 def _entry_rows(key: Key) -> tuple[int, int]:
-    """Return how many rows and columns the numbered names take."""
+    """Return the numbers of rows and columns of the numbered names."""
     if not key.entries:
         return 0, 0
     longest = max(len(entry) for entry in key.entries) + 3
@@ -182,7 +182,7 @@ def _write(axes: Axes, left: float, down_inches: float, lines: Sequence[str]) ->
 
 
 def name_marks(marks: Sequence[Mark], key: Key, placer: LabelPlacer) -> None:
-    """Write names or numbers next to the markers, one label for markers at the same place."""
+    """Write names or numbers beside the markers; markers at the same position share a label."""
     if len(marks) > MOST_NUMBERS:
         return
     anchors = [(mark.intensity, _labelled_rate(mark)) for mark in marks]
@@ -195,19 +195,19 @@ def name_marks(marks: Sequence[Mark], key: Key, placer: LabelPlacer) -> None:
             groups.append([index])
         else:
             group.append(index)
-    # from the top down, so that neighbours above each other keep their order beside them
+    # from top to bottom, so that labels of markers above each other keep that order
     for group in sorted(groups, key=lambda group: (-len(group), -anchors[group[0]][1])):
         text = _ranges(group) if key.numbered else "\n".join(dict.fromkeys(marks[index].label for index in group))
         placer.label(anchors[group[0]], text, fontsize=_TEXT_SIZE, color="0.1", zorder=7)
 
 
 def _labelled_rate(mark: Mark) -> float:
-    """Return the rate at which a mark is labelled: its best kernel's, else the attainable one [FLOP/s]."""
+    """Return the height of a mark's label: the rate of its fastest kernel, else the attainable rate [FLOP/s]."""
     return max((m.flop_per_s for m in mark.measured), default=mark.attainable_flop_per_s)
 
 
 def _ranges(indices: Sequence[int]) -> str:
-    """Return the numbers of some marks, runs shortened.
+    """Return the numbers of some marks, with consecutive ones as a range.
 
     >>> _ranges([0, 1, 2, 5])
     '1-3, 6'

@@ -1,4 +1,4 @@
-"""The markers of a roofline plot: shapes and colours, the lines that join the kernels of one operator, the legend."""
+"""Markers of a roofline plot: shapes and colours, lines that join the kernels of one operator, legend."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from perfmodel.render.plots.palette import CEILING_COLOR, COLORS, DASHES, PALETT
 from perfmodel.render.plots.roofline import layout
 from perfmodel.render.plots.roofline.points import Mark
 
-#: Hollow markers of points that kernels were measured for.
+#: colour of hollow markers if kernels were measured
 _NEUTRAL = "0.35"
 _SIZE = 7.0
-#: Beyond so many markers an SVG or PDF draws them as one picture.
+#: more markers are embedded in an SVG or PDF as one bitmap
 _VECTOR_MARKERS = 2000
-#: Distance of two kernels' markers from which an arrow head fits between them [pt].
+#: smallest distance of two kernels' markers with an arrow head between them [pt]
 _ROOM_FOR_HEAD = 16.0
-#: Ends a line within a series of points.
+#: separates two lines within a series of points
 _GAP = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Styles:
-    """A shape for each operator; a colour for each kernel, or for each operator where nothing was measured."""
+    """A shape for each operator; a colour for each kernel, or for each operator if nothing was measured."""
 
     ops: tuple[str, ...]
     kernels: tuple[str, ...]
 
     @classmethod
     def of(cls, panels: Iterable[Iterable[Mark]]) -> Styles:
-        """Give the operators and kernels of all panels their shapes and colours, in order of appearance."""
+        """Return the shapes and colours of the operators and kernels of all panels, in order of appearance."""
         marks = [mark for panel in panels for mark in panel]
         kernels = (measured.kernel for mark in marks for measured in mark.measured)
         return cls(tuple(dict.fromkeys(mark.op for mark in marks)), tuple(dict.fromkeys(kernels)))
 
     def color(self, op: str, kernel: str | None = None) -> str:
-        """Return the colour of a kernel's filled marker, or of an operator's hollow one."""
+        """Return the colour of a kernel's filled marker, or of an operator's hollow marker."""
         if kernel is not None:
             index = self.kernels.index(kernel)
             return PALETTE[index % len(PALETTE)]
         return _NEUTRAL if self.kernels else COLORS[self.ops.index(op) % len(COLORS)]
 
     def marker(self, op: str, kernel: str | None, size: float) -> Line2D:
-        """Return a marker without places: filled for a kernel, hollow without one."""
+        """Return a marker without positions: filled for a kernel, else hollow."""
         color = self.color(op, kernel)
         return Line2D(
             [],
@@ -64,25 +64,25 @@ class Styles:
 
 
 def legend_handles(styles: Styles, sustained: bool) -> list[Line2D]:
-    """Return the legend: shapes of operators, colours of kernels, and what hollow and dashed mean."""
-    made = []
+    """Return the legend: shapes of operators, colours of kernels, and the meaning of hollow and dashed."""
+    handles = []
     for op in styles.ops:
         handle = styles.marker(op, None, _SIZE)
         handle.set_label(op)
-        made.append(handle)
+        handles.append(handle)
     # A kernel's colour is shown as a bar: a marker would look like an operator's.
-    made += [
+    handles += [
         Line2D([], [], color=styles.color("", kernel), linewidth=6, label=printable(kernel, 40), solid_capstyle="butt")
         for kernel in styles.kernels
     ]
     if styles.ops:
-        made.append(_circle(False, "hollow: attainable"))
+        handles.append(_circle(False, "hollow: attainable"))
     if styles.kernels:
-        made.append(_circle(True, "filled: achieved"))
+        handles.append(_circle(True, "filled: achieved"))
     if sustained:
-        made.append(Line2D([], [], color=CEILING_COLOR, linewidth=1.5, label="datasheet"))
-        made.append(Line2D([], [], color=CEILING_COLOR, linewidth=0.9, linestyle=DASHES, label="sustained"))
-    return made
+        handles.append(Line2D([], [], color=CEILING_COLOR, linewidth=1.5, label="datasheet"))
+        handles.append(Line2D([], [], color=CEILING_COLOR, linewidth=0.9, linestyle=DASHES, label="sustained"))
+    return handles
 
 
 def _circle(filled: bool, label: str) -> Line2D:
@@ -99,7 +99,7 @@ def _circle(filled: bool, label: str) -> Line2D:
 
 
 def draw_marks(axes: Axes, marks: Sequence[Mark], styles: Styles, placer: LabelPlacer) -> None:
-    """Draw attainable rates hollow and achieved ones filled, with the path from the slowest kernel to the bound."""
+    """Draw attainable rates hollow and achieved rates filled, with lines from the slowest kernel to the bound."""
     hollow: dict[str, list[Place]] = {}
     filled: dict[tuple[str, str], list[Place]] = {}
     for mark in marks:
@@ -119,9 +119,9 @@ def draw_marks(axes: Axes, marks: Sequence[Mark], styles: Styles, placer: LabelP
 
 
 def _join(axes: Axes, marks: Sequence[Mark], placer: LabelPlacer) -> None:
-    """Join the kernels of each operator from the slowest to the fastest, and that one to what is attainable.
+    """Join the kernels of each operator from the slowest to the fastest, and the fastest to the attainable rate.
 
-    The path is dark, with an arrow head on each step that has room for one; what is left to the bound is light.
+    Lines between kernels are dark, with an arrow head if there is space; the line to the bound is light.
     """
     path: list[Place] = []
     left: list[Place] = []
@@ -143,12 +143,12 @@ def _join(axes: Axes, marks: Sequence[Mark], placer: LabelPlacer) -> None:
 
 
 def _steps(line: Sequence[Place]) -> list[tuple[Place, Place]]:
-    """Return the pieces of a line with gaps."""
+    """Return the segments of a line with gaps."""
     return [(start, end) for start, end in itertools.pairwise(line) if _GAP not in (start, end)]
 
 
 def _middle(start: Place, end: Place) -> Place:
-    """Return the point half-way up on a logarithmic axis."""
+    """Return the midpoint on a logarithmic axis."""
     return start[0], math.sqrt(start[1] * end[1])
 
 

@@ -1,4 +1,4 @@
-"""What a roofline plot shows of predictions and of the rows of `analyze` and `bench` records."""
+"""Points of a roofline plot, from predictions and from the rows of `analyze` and `bench` records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_LABEL = 200
 
 @dataclass(frozen=True)
 class Measurement:
-    """One kernel's achieved rate [FLOP/s], its share of the attainable one, and whether it beats the bound."""
+    """One kernel: achieved rate [FLOP/s], fraction of the attainable rate, and whether it is faster than the bound."""
 
     kernel: str
     flop_per_s: float
@@ -29,9 +29,9 @@ class Measurement:
 
 @dataclass
 class Mark:
-    """One operator with its dimensions: where it stands, what is attainable there, what kernels achieved.
+    """One operator with its dimensions: intensity [FLOP/B], attainable rate [FLOP/s], and the rates of its kernels.
 
-    ``engine`` is as in the rows, "tensor fp16"; rates are in FLOP/s, the intensity in FLOP/B.
+    ``engine`` is written as in the rows: "tensor fp16".
     """
 
     name: str
@@ -47,14 +47,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Collected:
-    """The marks of one machine, and notes on what has no place on the plot."""
+    """The marks of one machine, and notes about rows that are not drawn."""
 
     marks: list[Mark]
     notes: list[str]
 
 
 def collect(points: Iterable[Point], dtype: str | None = None) -> Collected:
-    """Return the marks of some points, each operator with its dimensions once, and what was left out.
+    """Return one mark for each operator and its dimensions, and notes about points that are left out.
 
     Parameters
     ----------
@@ -64,16 +64,16 @@ def collect(points: Iterable[Point], dtype: str | None = None) -> Collected:
     Raises
     ------
     UsageError
-        When a point is neither, lacks a key that a row has to have, or the dtype is not known.
+        When a point is neither, a row lacks a required key, or the dtype is unknown.
     """
-    wanted = canonical_dtype(dtype) if dtype else None
+    canonical = canonical_dtype(dtype) if dtype else None
     marks: dict[Any, Mark] = {}
     failed: Counter[str] = Counter()
     idle: dict[str, None] = {}
     others: Counter[str] = Counter()
     for row in _rows(points):
         name = str(row.get("name") or row["op"])
-        if wanted and row["dtype"] != wanted:
+        if canonical and row["dtype"] != canonical:
             others[str(row["dtype"])] += 1
         elif row.get("status", "ok") != "ok":
             failed[str(row["status"])] += 1
@@ -83,9 +83,9 @@ def collect(points: Iterable[Point], dtype: str | None = None) -> Collected:
             mark = _mark(row, name)
             key = (name, mark.op, mark.dtype, mark.engine, mark.dimensions, mark.intensity)
             marks.setdefault(key, mark).measured.extend(_measured(row))
-    found = list(marks.values())
-    _label(found)
-    return Collected(found, _notes(found, idle, failed, others))
+    drawn = list(marks.values())
+    _label(drawn)
+    return Collected(drawn, _notes(drawn, idle, failed, others))
 
 
 def _rows(points: Iterable[Point]) -> Iterable[Mapping[str, Any]]:
@@ -95,7 +95,7 @@ def _rows(points: Iterable[Point]) -> Iterable[Mapping[str, Any]]:
             yield from point.rows()
             continue
         if not isinstance(point, Mapping):
-            raise UsageError(f"{type(point).__name__} is no point of a roofline plot: give a Prediction or a row.")
+            raise UsageError(f"{type(point).__name__} cannot be drawn on a roofline plot: give a Prediction or a row.")
         missing = [key for key in needed if key not in point]
         if missing:
             raise UsageError(f"a row lacks {', '.join(missing)}.", remedy="Give rows of analyze or bench records.")
@@ -103,7 +103,7 @@ def _rows(points: Iterable[Point]) -> Iterable[Mapping[str, Any]]:
 
 
 def _positive(*values: Any) -> bool:
-    """Whether all are numbers that a logarithmic axis can show; JSON has null for what is not finite."""
+    """Whether all values can be drawn on a logarithmic axis; JSON has null for numbers that are not finite."""
     return all(isinstance(v, (int, float)) and math.isfinite(v) and v > 0 for v in values)
 
 
@@ -128,27 +128,27 @@ def _measured(row: Mapping[str, Any]) -> list[Measurement]:
 
 
 def _label(marks: Sequence[Mark]) -> None:
-    """Name each mark; where several have one name, add the dimensions in which they differ."""
+    """Set the label of each mark: its name, and the dimensions that differ between marks of that name."""
     by_name: dict[str, list[Mark]] = {}
     for mark in marks:
         by_name.setdefault(mark.name, []).append(mark)
     for name, group in by_name.items():
-        told = [_told(mark) for mark in group]
-        keys = dict.fromkeys(key for facts in told for key in facts)
-        differing = [key for key in keys if any(facts.get(key) != told[0].get(key) for facts in told)]
-        for mark, facts in zip(group, told, strict=True):
-            said = [name, *(_fact(key, facts[key]) for key in differing if key in facts)]
-            mark.label = printable(" ".join(said), _LONGEST_LABEL) or mark.op
+        dimensions = [_dimensions(mark) for mark in group]
+        keys = dict.fromkeys(key for facts in dimensions for key in facts)
+        differing = [key for key in keys if any(facts.get(key) != dimensions[0].get(key) for facts in dimensions)]
+        for mark, facts in zip(group, dimensions, strict=True):
+            words = [name, *(_fact(key, facts[key]) for key in differing if key in facts)]
+            mark.label = printable(" ".join(words), _LONGEST_LABEL) or mark.op
 
 
-def _told(mark: Mark) -> dict[str, str]:
-    """Return the dimensions that people are shown, as they are written on the command line, and the dtype."""
+def _dimensions(mark: Mark) -> dict[str, str]:
+    """Return the dimensions as written on the command line, and the dtype."""
     pairs = (word.partition("=") for word in mark.dimensions.split())
     return {key: value for key, _, value in pairs} | {"dtype": mark.dtype}
 
 
 def _fact(key: str, value: str) -> str:
-    """Return "m=64" for a size, "flash" for a name, "causal" for a flag."""
+    """Return "m=64" for a size, "flash" for a word, "causal" for a flag."""
     if value in ("true", "false"):
         return key if value == "true" else f"not {key}"
     return f"{key}={value}" if value[:1].isdigit() else value
@@ -157,18 +157,18 @@ def _fact(key: str, value: str) -> str:
 def _notes(
     marks: Sequence[Mark], idle: Iterable[str], failed: Mapping[str, int], others: Mapping[str, int]
 ) -> list[str]:
-    """Say what is not drawn, and which kernels beat their bound."""
+    """Return notes about rows that are not drawn, and kernels that are faster than their bound."""
     notes = []
     idle = list(idle)
     if idle:
-        notes.append(f"No arithmetic, so no place on this plot: {', '.join(idle)}.")
+        notes.append(f"Not drawn (no arithmetic): {', '.join(idle)}.")
     if failed:
         what = ", ".join(f"{count} {status}" for status, count in failed.items())
-        notes.append(f"Not drawn, without a result: {what}.")
+        notes.append(f"Not drawn (no result): {what}.")
     if others:
         what = ", ".join(f"{count} {dtype}" for dtype, count in others.items())
-        notes.append(f"Not drawn, of another dtype: {what}.")
+        notes.append(f"Not drawn (another dtype): {what}.")
     fast = [f"{m.label} ({k.kernel})" for m in marks for k in m.measured if k.faster_than_bound]
     if fast:
-        notes.append(f"Faster than its bound, see the record for the likely reasons: {', '.join(fast)}.")
+        notes.append(f"Faster than the bound (likely causes are in the record): {', '.join(fast)}.")
     return notes
