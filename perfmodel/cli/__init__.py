@@ -1,1 +1,1 @@
-"""The command line: one thin file per command. The only place that knows exit codes."""
+"""The command line: one small module for each command. Only this package defines exit codes."""

@@ -1,4 +1,4 @@
-"""A run of `perfmodel bench`: its operators, the machine to compare with, its record."""
+"""A run of `perfmodel bench`: its operators, the machine that it is compared with, and its record."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     Rows = Sequence[Mapping[str, Any]]
 
-#: time limit of one kernel for operators that are given by name [s]
+#: time limit of a kernel for operators on the command line [s]
 _TIME_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The operators to measure, in groups, each with whether only the library's call runs at each point."""
+    """The operators to measure: groups, each with a flag that restricts its operators to the library's kernel."""
 
     groups: tuple[tuple[list[Operator], bool], ...]
     preset: Preset | None = None
@@ -45,13 +45,15 @@ class Selection:
         return [op for operators, _ in self.groups for op in operators]
 
 
-def selected_operators(ops: Sequence[str] | None, op: Sequence[str] | None, preset: str | None, device: Device) -> Selection:
-    """Return what to run: the operators that are given, else those of a preset.
+def selected_operators(
+    ops: Sequence[str] | None, op: Sequence[str] | None, preset: str | None, device: Device
+) -> Selection:
+    """Return the operators on the command line, or those of a preset.
 
     Raises
     ------
     UsageError
-        When operators and a preset are both given, or --op several times.
+        When the command line has both operators and a preset, or --op more than once.
     """
     from perfmodel.measure.benchmark import presets
     from perfmodel.operators.parse import parse_operators
@@ -62,7 +64,7 @@ def selected_operators(ops: Sequence[str] | None, op: Sequence[str] | None, pres
         )
     tokens = [*(op or ()), *(ops or ())]
     if tokens and preset:
-        raise UsageError("operators and a preset are both given.", remedy="Leave one of them out.")
+        raise UsageError("operators and a preset exclude each other.", remedy="Remove one of them.")
     if tokens:
         return Selection(((parse_operators(tokens), False),))
     chosen = presets.preset(preset or "quick", device.kind)
@@ -73,7 +75,7 @@ def selected_operators(ops: Sequence[str] | None, op: Sequence[str] | None, pres
 def settings_of(
     chosen: Preset | None, time_limit: float | None, min_time: float | None, error: float | None, **others: Any
 ) -> BenchSettings:
-    """Return the settings of a run, from its options or else from its preset."""
+    """Return the settings of a run from its options; the preset supplies missing ones."""
     from perfmodel.measure.benchmark.settings import BenchSettings, stopping_rule
 
     preset_limit = chosen.time_limit_s if chosen else _TIME_LIMIT_S
@@ -86,12 +88,12 @@ def settings_of(
 def compared_machine(
     device: Device, on: Sequence[str] | None, operators: Sequence[Operator], earlier: EarlierRun | None
 ) -> Hardware:
-    """Return the machine to compare with: by --on, of the earlier record, by the GPU's name, or this CPU, measured now.
+    """Return the machine to compare with: of --on, of the earlier record, by the GPU's name, or this calibrated CPU.
 
     Raises
     ------
     UsageError
-        When --on names another machine than the earlier record.
+        When --on and the earlier record name different machines.
     """
     from perfmodel.hardware_catalog.read import parse_spec, to_hardware
     from perfmodel.measure.calibration.plan import QUICK
@@ -103,20 +105,20 @@ def compared_machine(
             raise UsageError(
                 f"the record was compared with {machine.name}, not {base.name}.",
                 place=earlier.place,
-                remedy="Leave --on out, or give another file to -o.",
+                remedy="Remove --on, or choose another file for -o.",
             )
         return machine
     if base is not None:
         if (base.kind == "cpu") != (device.kind == "cpu"):
             status(f"warning: the kernels run on {device.kind} but are compared with {base.title}")
         return base
-    status("without --on: calibrating this CPU first, a few seconds")
+    status("no --on: calibrating this CPU first, which takes a few seconds")
     dtypes = ["fp32", *(op.dtype for op in operators if op.preferred_engine == "tensor")]
     return measured_machine(device, None, dtypes, QUICK).machine
 
 
 def runnable(selection: Selection, machine: Hardware) -> Selection:
-    """Leave out the operators of a preset whose dtype the machine lacks, with a message."""
+    """Return the selection without operators whose dtype the machine lacks, and report them on stderr."""
     from perfmodel.measure.benchmark.jobs import split_by_peak
 
     groups, reasons = [], dict[str, None]()
@@ -125,15 +127,17 @@ def runnable(selection: Selection, machine: Hardware) -> Selection:
         groups.append((kept, library_only))
         reasons.update(dict.fromkeys(refused))
     for reason in reasons:
-        status(f"left out of the preset: {reason}")
+        status(f"not measured: {reason}")
     return Selection(tuple(groups), selection.preset)
 
 
-def within_limit(selection: Selection, device: Device, earlier: EarlierRun | None) -> tuple[Selection, float | None, str]:
-    """Reduce the sizes of a preset to the memory that it may use; return the limit [B] and a sentence on what changed.
+def within_limit(
+    selection: Selection, device: Device, earlier: EarlierRun | None
+) -> tuple[Selection, float | None, str]:
+    """Reduce the sizes of a preset to its memory limit; return the selection, the limit [B] and a note about it.
 
-    Operators that are named have their size: for them there is no limit. A resumed run keeps the limit of its record,
-    since its sizes follow from it.
+    Operators on the command line keep their sizes and have no limit. A resumed run keeps the limit of its record, which
+    determines its sizes.
     """
     from perfmodel.core.units import format_binary
     from perfmodel.measure.benchmark.presets import within_memory
@@ -155,10 +159,10 @@ def within_limit(selection: Selection, device: Device, earlier: EarlierRun | Non
 def planned_jobs(
     selection: Selection, machine: Hardware, device: Device, kernels: Sequence[str], cache: CacheState
 ) -> tuple[list[Job], list[str]]:
-    """Return every kernel to run, those of a preset once each, and sentences on those that the device cannot run."""
+    """Return the kernels to run, in a preset each one once, and notes about kernels that the device cannot run."""
     from perfmodel.measure.benchmark.jobs import first_supported, plan, split_supported, without_repeats
 
-    if kernels:  # a named kernel that cannot run gets a row with the reason
+    if kernels:  # a kernel of --kernel that cannot run has a row with the reason
         return plan(selection.operators, machine, kernels, cache), []
     jobs: list[Job] = []
     for operators, library_only in selection.groups:
@@ -170,7 +174,7 @@ def planned_jobs(
 def record_context(
     device: Device, machine: Hardware, telemetry: Telemetry, settings: BenchSettings, memory_limit_bytes: float | None
 ) -> Mapping[str, Any]:
-    """Return the context of the record, with the whole specification of the machine that is compared with."""
+    """Return the context of the record, which includes the specification of the machine that it is compared with."""
     import tomllib
 
     from perfmodel.hardware_catalog.detect import detect_cpu
@@ -195,15 +199,18 @@ def record_context(
 
 @dataclass(frozen=True)
 class Session:
-    """A run that is ready to begin.
+    """A run that is ready to start.
 
     Attributes
     ----------
-    device, machine, settings, telemetry : what is measured, what it is compared with, how, and its readings.
-    jobs : what is left to measure.
-    before : the rows that an earlier run has measured.
-    facts : the context of the record.
-    notes : sentences on the whole run.
+    device : the device that is measured.
+    machine : the machine that it is compared with.
+    settings : how it is measured.
+    telemetry : source of clocks, temperature and power.
+    jobs : kernels to measure.
+    before : rows of the earlier run that is resumed.
+    facts : context of the record.
+    notes : notes about the whole run.
     """
 
     device: Device
@@ -217,11 +224,11 @@ class Session:
 
     @property
     def planned(self) -> int:
-        """The number of rows when all is done."""
+        """Number of rows of the complete record."""
         return len(self.before) + len(self.jobs)
 
     def record(self, rows: Rows) -> Record:
-        """Return the record with the earlier rows and some new ones."""
+        """Return the record of the earlier rows and some new ones."""
         from perfmodel.measure.benchmark.findings import findings
         from perfmodel.records.schema import Record
 
@@ -230,9 +237,9 @@ class Session:
         return Record("bench", rows, self.facts, (*self.notes, *findings(rows)), title=title)
 
     def measure(self, destination: Destination) -> tuple[Rows, KeyboardInterrupt | UnavailableError | None]:
-        """Measure what is left; write the record after every row; return all rows, and what cut them short.
+        """Measure the jobs and write the record after every row; return all rows, and the exception that ended the run.
 
-        A file that exists already keeps its content until the first row was measured.
+        An existing file keeps its content until the first row is complete.
         """
         from perfmodel.core.report import report
         from perfmodel.measure.benchmark.runner import collect, run
@@ -261,12 +268,12 @@ def open_session(
     settings: BenchSettings,
     resumed: Path | None,
 ) -> Session:
-    """Return a run that is ready to begin, continuing the record in ``resumed`` if there is one.
+    """Return a run that is ready to start, or that continues the record in the file ``resumed``.
 
     Raises
     ------
     UsageError
-        When the device, the machine, the operators or the kernels do not fit each other or the earlier record.
+        When device, machine, operators and kernels do not match each other or the earlier record.
     """
     from perfmodel.measure.benchmark.resume import read_earlier
     from perfmodel.measure.telemetry.nvml import open_telemetry
@@ -285,6 +292,6 @@ def open_session(
     if earlier:
         earlier.check_same(facts)
         jobs, before, facts = earlier.remaining(jobs), earlier.rows, earlier.continued(facts)
-        status(f"resuming {resumed}: {len(before)} rows are there, {len(jobs)} are left")
+        status(f"resuming {resumed}: {len(before)} rows are measured, {len(jobs)} remain")
     notes = tuple(filter(None, (warning, reduced, *left_out)))
     return Session(device, machine, settings, telemetry, jobs, before, facts, notes)

@@ -19,21 +19,22 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def claimed(destination: Destination, *, resume: bool, overwrite: bool) -> Iterator[None]:
-    """Keep the file of a result for this process until the end of the block, and its content safe.
+    """Lock the file of a result until the end of the block, and protect its content.
 
     Raises
     ------
     UsageError
-        When --resume or --overwrite has no file to work on, the file exists and neither is given, or another process
-        writes it.
+        When --resume or --overwrite has no file, the file exists and neither option is present, or another process
+        writes the file.
     """
     from perfmodel.records.output_file import output_file
 
     if resume and (destination.path is None or destination.renderer.name != "json"):
         raise UsageError("only a JSON record can be resumed.", place="--resume", remedy="Give -o FILE.json.")
     if overwrite and (destination.path is None or resume):
-        remedy = "Leave one of the two out." if resume else "Give -o FILE."
-        raise UsageError("replaces the content of a file.", place="--overwrite", remedy=remedy)
+        remedy = "Remove one of the two." if resume else "Give -o FILE."
+        reason = "excludes --resume." if resume else "needs a file."
+        raise UsageError(reason, place="--overwrite", remedy=remedy)
     if destination.path is None:
         yield
         return
@@ -43,7 +44,7 @@ def claimed(destination: Destination, *, resume: bool, overwrite: bool) -> Itera
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Show a progress bar on stderr if it is a terminal; yield the function that advances it by a row."""
+    """Show a progress bar if stderr is a terminal; yield a function that advances it by a row."""
     if not sys.stderr.isatty():
         yield lambda row: None
         return
@@ -57,7 +58,7 @@ def progress(total: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
 
 
 def draw(machine: Hardware, rows: Rows, path: Path, *, sustained: bool) -> None:
-    """Draw the roofline, or the time series of a sustained run."""
+    """Write a plot of the roofline, or of the time series of a sustained run."""
     if sustained:
         from perfmodel.render.plots.records.sustain import sustain_plot
 

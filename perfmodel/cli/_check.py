@@ -1,4 +1,4 @@
-"""`perfmodel bench --check`: does this device perform as its specification and earlier records say."""
+"""`perfmodel bench --check`: compare this device with its specification and earlier records."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from perfmodel.kernels.device import Device
     from perfmodel.measure.health.verdict import Reference
 
-#: dtypes whose products are judged; clocks are read under the load of the first
+#: dtypes of the matrix products; clocks are read under the load of the first
 _DTYPES = {"cpu": ("fp32", "fp64"), "cuda": ("bf16", "fp16", "tf32", "fp32", "fp64", "fp8")}
 _RECORDS = ("examples", "records")
 
 
 def run_check(device: Device, on: Sequence[str] | None, destination: Destination) -> int:
-    """Judge a device, print the verdicts, and return the exit code: 1 when something is wrong, else 0.
+    """Judge a device, write the verdicts, and return the exit code: 1 if something is wrong, else 0.
 
     Parameters
     ----------
-    device : the device, opened.
-    on : the machine that it should be; None for the one with the device's name, or the arithmetic of a CPU.
-    destination : where the verdicts go.
+    device : the open device.
+    on : the machine to compare with; None for the one with the device's name, or this CPU's computed figures.
+    destination : destination of the verdicts.
 
     Raises
     ------
     UsageError
-        When several machines are named, one of another kind, or the catalog has none of the GPU's name.
+        When ``on`` names several machines or one of another kind, or the catalog has no machine with the GPU's name.
     """
     from perfmodel.core.report import report
     from perfmodel.measure.health.judge import judge
@@ -42,9 +42,9 @@ def run_check(device: Device, on: Sequence[str] | None, destination: Destination
     machine = base_machine(device, on) or described_cpu()
     if machine and (machine.kind == "cpu") != (device.kind == "cpu"):
         raise UsageError(
-            f"the device that is checked is a {device.kind} device, which {machine.title} is not.",
+            f"the device is of kind {device.kind}, but {machine.title} is of kind {machine.kind}.",
             place="--on",
-            remedy="Name this machine, or leave --on out.",
+            remedy="Name this machine, or remove --on.",
         )
     dtypes = [dtype for dtype in _DTYPES[device.kind] if machine is None or dtype in machine.dtypes()]
     references = tuple(_references(device, machine))
@@ -55,9 +55,9 @@ def run_check(device: Device, on: Sequence[str] | None, destination: Destination
 
 
 def _references(device: Device, machine: Hardware | None) -> Iterator[Reference]:
-    """Yield the rates in the records of a checkout that were made on a GPU of this name.
+    """Yield the rates in the repository's records that were measured on a GPU of this name.
 
-    A record that cannot be read gets a warning only: the check does not depend on it.
+    An unreadable record causes only a warning, since the check does not depend on it.
     """
     from perfmodel.files import shipped_folder
     from perfmodel.hardware_catalog.find import name_key
@@ -65,7 +65,7 @@ def _references(device: Device, machine: Hardware | None) -> Iterator[Reference]
     from perfmodel.records.record import read_record
 
     if device.kind == "cpu":
-        return  # two CPUs of one name differ in memory channels and limits
+        return  # CPUs of the same name differ in memory channels and limits
     names = {name_key(name) for name in (device.name, machine.name if machine else "") if name}
     for path in sorted(shipped_folder().parent.joinpath(*_RECORDS).glob("*.json")):
         try:

@@ -1,4 +1,4 @@
-"""Options of the commands that run on a device, and the machine that the device is."""
+"""Options of the commands that run on a device, and the machine of the device."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 DeviceOption = Annotated[
     str | None,
-    typer.Option("--device", metavar="cpu|cuda", help="Where to run; default: the GPU if there is one, else the CPU."),
+    typer.Option("--device", metavar="cpu|cuda", help="Device to run on. Default: a GPU if present, else the CPU."),
 ]
 ThreadsOption = Annotated[
-    int | None, typer.Option("--threads", metavar="N", help="CPU threads; default: torch's choice, one a core.")
+    int | None, typer.Option("--threads", metavar="N", help="CPU threads. Default: torch's choice, one per core.")
 ]
 
 
 def warn_if_busy() -> str:
-    """Warn on stderr if other processes disturb the measurement; return the warning, or an empty string."""
+    """Warn on stderr if other processes use the machine; return the warning or ""."""
     from perfmodel.measure.machine_facts import disturbance
 
     warning = disturbance()
@@ -38,12 +38,12 @@ def warn_if_busy() -> str:
 
 
 def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
-    """Return the machine, with datasheet figures, that ``--on`` or the name of the device gives; None for a CPU.
+    """Return the machine of ``--on``, else the one with the device's name, with datasheet figures; None for a CPU.
 
     Raises
     ------
     UsageError
-        When several machines are named, or the catalog has none of the GPU's name.
+        When ``on`` names several machines, or the catalog has no machine with the GPU's name.
     """
     from perfmodel.hardware_catalog import hardware
 
@@ -56,12 +56,12 @@ def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
     except UsageError:
         raise UsageError(
             f"the catalog has no machine with the device name {device.name!r}.",
-            remedy="Name the machine with --on, or give it a specification file.",
+            remedy="Pass its name or a spec file to --on.",
         ) from None
 
 
 def cpu_caches() -> list[CacheSize]:
-    """Return the caches of this CPU as the operating system describes them; empty where it does not."""
+    """Return the caches of this CPU that the operating system reports."""
     from perfmodel.hardware_catalog.detect import detect_cpu
     from perfmodel.measure.calibration.cpu_caches import CacheSize
 
@@ -77,7 +77,7 @@ def cpu_caches() -> list[CacheSize]:
 def measured_machine(
     device: Device, base: Hardware | None, dtypes: Sequence[str], plan: CalibrationPlan
 ) -> CalibratedMachine:
-    """Measure the ceilings of a machine; without a base, that of this CPU as the system describes it."""
+    """Measure the ceilings of a machine; without ``base``, of this CPU as the operating system describes it."""
     from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
     from perfmodel.hardware_catalog.detect import detect_cpu
     from perfmodel.measure.calibration.calibrate import calibrate
@@ -107,7 +107,7 @@ def measured_machine(
 
 
 def described_cpu() -> Hardware | None:
-    """Return this CPU with the figures that follow from its description, None where the system gives no clock."""
+    """Return this CPU with figures computed from its description; None if the system reports no clock rate."""
     from perfmodel.hardware_catalog.cpu_spec import cpu_hardware
     from perfmodel.hardware_catalog.detect import detect_cpu
 

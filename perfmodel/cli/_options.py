@@ -1,4 +1,4 @@
-"""The options that several commands have, each defined once: one name, one meaning, one way to write its value."""
+"""Options of several commands, each defined once: one name, one meaning, one syntax."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MACHINE = "a catalog name, alias or spec file"
 
 
 def format_option(command: str = "") -> Any:
-    """Return ``--format`` with the formats that are there for a command."""
+    """Return ``--format`` for the formats that can hold the reports of a command."""
     names = format_names(command)
     return typer.Option(
         "--format",
@@ -31,7 +31,7 @@ def format_option(command: str = "") -> Any:
 
 
 def fraction_option(name: str, help_: str) -> Any:
-    """Return an option whose value is a percentage or a fraction: 5% and 0.05 are the same, 5 is refused."""
+    """Return an option whose value is a percentage or a fraction: 5% equals 0.05; a bare 5 is an error."""
     return typer.Option(
         name,
         metavar="PERCENT",
@@ -42,12 +42,12 @@ def fraction_option(name: str, help_: str) -> Any:
 
 
 def only_machine(on: Sequence[str] | None) -> str | None:
-    """Return the one machine that ``--on`` names, None without the option.
+    """Return the machine of ``--on``, or None without the option.
 
     Raises
     ------
     UsageError
-        When the option is given several times: the last would otherwise win in silence.
+        When the option occurs more than once; otherwise the last one would silently win.
     """
     if on and len(on) > 1:
         raise UsageError("the command takes one machine.", place="--on", remedy="Give --on once.")
@@ -61,12 +61,12 @@ OutputOption = Annotated[
         "--output", "-o", metavar="FILE", help="Write the result to FILE instead of stdout.", show_default=False
     ),
 ]
-WideOption = Annotated[bool, typer.Option("--wide", help="Show every column of the table, however long its lines.")]
+WideOption = Annotated[bool, typer.Option("--wide", help="Show every column of the table, in lines of any length.")]
 PlotOption = Annotated[
     Path | None,
     typer.Option("--plot", metavar="FILE", help="Draw a plot into FILE (.png, .svg or .pdf).", show_default=False),
 ]
-#: ``--on`` of commands that take several machines, of those that take one, and of those that read a profile
+#: ``--on`` of commands for several machines, for measured rows, for one machine, and for a profile
 MachinesOption = Annotated[
     list[str] | None,
     typer.Option("--on", metavar="HW", help=f"Machine: {_MACHINE}. May be repeated.", show_default=False),
@@ -118,13 +118,13 @@ EffortOption = Annotated[
         show_default=False,
     ),
 ]
-_CACHES = "cold: inputs come from device memory; warm: the same buffers again and again; rotating: several sets of "
+_CACHES = "cold: inputs come from device memory; warm: all calls use the same buffers; rotating: calls cycle through "
 CacheOption = Annotated[
     CacheState,
     typer.Option(
         "--cache",
         metavar="STATE",
-        help=f"Contents of the caches. {_CACHES}weights take turns.",
+        help=f"Contents of the caches. {_CACHES}several sets of weights.",
         parser=lambda text: CacheState.parse(text, place="--cache"),
     ),
 ]
@@ -133,8 +133,8 @@ TimingOption = Annotated[
     typer.Option(
         "--timing",
         metavar="INTERVAL",
-        help="Interval that a time covers. kernel: on the device, as a profiler sees it; graph: a share of a replayed "
-        "CUDA graph; event: between events around the framework's call, its dispatch included.",
+        help="Interval that a time covers. kernel: execution on the device, as in a profiler; graph: one call of a "
+        "replayed CUDA graph; event: between events around the framework's call, with its dispatch.",
         parser=lambda text: Timing.parse(text, place="--timing"),
     ),
 ]

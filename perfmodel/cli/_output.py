@@ -1,4 +1,4 @@
-"""Where the result of a command goes: checked before the work begins, written in one piece when it is done."""
+"""Destinations of results: checked before a command starts its work, and written in one step afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perfmodel.render import DEFAULT, Renderer, format_of_suffix, known_suffixes
 if TYPE_CHECKING:
     from perfmodel.core.report import Report
 
-#: exit code of a command that found what it was asked to fail on
+#: exit code for a negative result that the user asked to detect
 BAD_FINDING = 1
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 _STDOUT = "-"
@@ -26,7 +26,7 @@ _PACKED = ".gz"
 
 @dataclass(frozen=True)
 class Destination:
-    """The format of a result, and the file that it is written to.
+    """The format of a result, and its file.
 
     Attributes
     ----------
@@ -41,12 +41,13 @@ class Destination:
 
     @classmethod
     def of(cls, command: str, format_: str | None, output: Path | None, *, wide: bool = False) -> Destination:
-        """Return the destination that the options of a command name.
+        """Return the destination for the options of a command.
 
         Raises
         ------
         UsageError
-            When the format is unknown, the file's suffix names none and none is given, or the file cannot be written.
+            When the format is unknown, the suffix belongs to no format and there is no --format, or the file cannot be
+            written.
         """
         if output is None or str(output) == _STDOUT:
             return cls(renderer(format_ or DEFAULT, command), None, wide)
@@ -56,16 +57,16 @@ class Destination:
         of_suffix = format_of_suffix(output, command)
         chosen = renderer(format_ or of_suffix or _no_format(output, command), command)
         if of_suffix not in (None, chosen.name) and output.suffix:
-            status(f"warning: {output} is written as {chosen.name}, as --format asks; its suffix means {of_suffix}.")
+            status(f"warning: {output} is written as {chosen.name} because of --format; its suffix means {of_suffix}.")
         return cls(chosen, output, wide)
 
     def write(self, report: Report, *, quiet: bool = False) -> None:
-        """Print a report, or write its file; ``quiet`` does not name the file on stderr.
+        """Print a report, or write its file and report that on stderr unless ``quiet``.
 
         Raises
         ------
         UsageError
-            When the file cannot be written, or the report cannot be written in this format.
+            When the file cannot be written, or the format cannot hold the report.
         """
         if self.path is None:
             sys.stdout.write(self.renderer.render(report, width=_width(), color=_wants_color(), wide=self.wide))
@@ -83,11 +84,11 @@ class Destination:
 
 
 def _check_no_measurements(output: Path) -> None:
-    """Refuse to replace a record of `bench`: nothing else can write its measurements again."""
+    """Refuse to replace a record of `bench`, whose measurements cannot be reproduced exactly."""
     from perfmodel.records.output_file import holds_measurements
 
     if output.is_file() and holds_measurements(output):
-        raise UsageError("holds measurements of perfmodel bench.", place=str(output), remedy="Give another file to -o.")
+        raise UsageError("holds measurements of perfmodel bench.", place=str(output), remedy="Choose another file.")
 
 
 def _no_format(output: Path, command: str) -> str:
@@ -99,7 +100,7 @@ def _no_format(output: Path, command: str) -> str:
 
 
 def _width() -> int:
-    """Return the width for text: COLUMNS, else that of the terminal, else 80."""
+    """Return the width of text: COLUMNS, the width of the terminal, or 80 [characters]."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
@@ -109,22 +110,22 @@ def _wants_color() -> bool:
 
 
 def context(**facts: Any) -> Mapping[str, Any]:
-    """Return the context of a report: perfmodel's version, and the facts that the command adds."""
+    """Return the context of a report: perfmodel's version and the facts of the command."""
     return {"perfmodel": __version__, **facts}
 
 
 def status(message: str) -> None:
-    """Print one line for people on stderr."""
-    print(message, file=sys.stderr)  # noqa: T201 -- the one place that speaks on stderr
+    """Print one line on stderr."""
+    print(message, file=sys.stderr)  # noqa: T201 -- all messages pass here
 
 
 def wrote(path: Path) -> None:
-    """Name a file that was written, on stderr."""
+    """Report on stderr that a file was written."""
     status(f"wrote {path}")
 
 
 def save_plot(figure: Any, path: Path) -> None:
-    """Write a figure and name its file on stderr."""
+    """Write a figure and report its file on stderr."""
     from perfmodel.render.plots.figure import save_figure
 
     save_figure(figure, path)
@@ -132,31 +133,30 @@ def save_plot(figure: Any, path: Path) -> None:
 
 
 def check_plot(path: Path | None) -> None:
-    """Check before the work begins that a plot can be written; None is no plot.
+    """Check before the work starts that a plot can be written; None means no plot.
 
     Raises
     ------
     UsageError
-        When the suffix is not that of a picture, or the file cannot be written.
+        When the suffix is not that of an image format, or the file cannot be written.
     """
     if path is not None:
         check_writable(path, *PLOT_SUFFIXES)
 
 
 def check_writable(path: Path, *suffixes: str) -> None:
-    """Check before the work begins that a file can be written.
+    """Check before the work starts that a file can be written.
 
     Raises
     ------
     UsageError
-        When the suffix is not one of ``suffixes`` (if any are given), the folder does not exist, or the path is
-        a folder itself.
+        When ``suffixes`` are not empty and lack the file's suffix, the folder does not exist, or the path is a folder.
     """
     if suffixes and path.suffix.lower() not in suffixes and str(path) != _STDOUT:
         raise UsageError(
-            f"the suffix {path.suffix!r} is not known.", place=str(path), remedy=f"Use {', '.join(suffixes)}."
+            f"the suffix {path.suffix!r} is not supported.", place=str(path), remedy=f"Use {', '.join(suffixes)}."
         )
     if path.is_dir():
         raise UsageError("is a directory.", place=str(path), remedy="Name a file in it.")
     if not path.parent.is_dir():
-        raise UsageError("its folder does not exist.", place=str(path), remedy=f"Make {path.parent} first.")
+        raise UsageError("its folder does not exist.", place=str(path), remedy=f"Create {path.parent} first.")

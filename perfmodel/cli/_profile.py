@@ -1,4 +1,4 @@
-"""The machine that a profile was recorded on, as the commands that read profiles find it."""
+"""The machine that a profile was recorded on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def profiled_machine(profile: Profile, on: Sequence[str] | None) -> tuple[Hardware | None, str]:
-    """Return the machine to compare with and where its name comes from; report on stderr which one, or that none is."""
+    """Return the machine to compare with and the source of its name; report both on stderr."""
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.find import match_device
 
@@ -27,5 +27,5 @@ def profiled_machine(profile: Profile, on: Sequence[str] | None) -> tuple[Hardwa
     if match is None:
         status(f"the catalog has no {profile.device!r}: pass --on HW for bounds, predictions and fusion advice.")
         return None, ""
-    status(f"comparing with {match.hardware.name}, found by the profile's device {profile.device!r} (--on overrides).")
+    status(f"comparing with {match.hardware.name}, the profile's device {profile.device!r} (--on overrides).")
     return match.hardware, f"the profile's device, {profile.device!r}"

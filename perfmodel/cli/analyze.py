@@ -1,4 +1,4 @@
-"""Bound and prediction of operators, without running anything."""
+"""The command `analyze`: bound and prediction of operators, without running anything."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def command(
     check_plot(plot)
     if not on:
         raise UsageError(
-            "no machine is given.", remedy="Add --on a100-sxm4-80gb; `perfmodel hardware list` shows the names."
+            "--on is missing.", remedy="Add --on a100-sxm4-80gb; `perfmodel hardware list` shows the names."
         )
     machines = list({machine.name: machine for machine in map(hardware, on)}.values())
     operators = parse_operators(ops)
@@ -92,7 +92,7 @@ def command(
 
 
 def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: Path) -> None:
-    """Draw the terms of the predictions, or where they stand under the machines' rooflines."""
+    """Draw the terms of the predictions, or the predictions under the machines' rooflines."""
     if explain:
         from perfmodel.render.plots.prediction import terms_plot
 

@@ -1,7 +1,7 @@
 """The `perfmodel` program: finds the commands, runs one, and turns errors into messages and exit codes.
 
-A command is a module of this package, or one that the entry-point group ``perfmodel.commands`` names, with a function
-``command`` or, for a group of commands, a typer program ``app``. The module's name is the command's.
+A command is a module of this package, or of the entry-point group ``perfmodel.commands``, with a function ``command``
+or, for a group of commands, a typer program ``app``. The name of the module is the name of the command.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ EXIT_INTERRUPTED = 130
 _EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3, UnavailableError: 4}
 #: modules of this package that hold no command
 _NO_COMMANDS = ("app", "extension")
-#: options of the program itself that may stand anywhere on the command line
+#: options of the program itself, allowed anywhere on the command line
 _ANYWHERE = ("--debug", "--no-color")
 
 
 def command_modules() -> Mapping[str, str]:
-    """Return every command with its module, without importing any."""
+    """Return name -> module of every command, without importing them."""
     return module_names("perfmodel.cli", "commands", _NO_COMMANDS)
 
 
 def build_app(only: str = "") -> typer.Typer:
-    """Return the program with all commands, or with one: the others then need not be imported."""
+    """Return the program with all commands, or with one, so that the others are not imported."""
     app = _new_app()
     app.callback()(_program)
     modules = command_modules()
@@ -73,20 +73,20 @@ def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
 
 
 def _fault_of(name: str, module: ModuleType) -> str:
-    """Return why a plugin's module cannot be a command, "" where it can."""
+    """Return why a plugin's module cannot be a command, or "" if it can."""
     if not hasattr(module, "app") and not hasattr(module, "command"):
         return "it has neither a function command nor a typer program app"
     trial = _new_app()
     try:
         _add(trial, name, module)
         typer.main.get_command(trial)
-    except Exception as error:  # noqa: BLE001 -- whatever a plugin does, perfmodel goes on without it
+    except Exception as error:  # noqa: BLE001 -- perfmodel works without a broken plugin
         return f"{type(error).__name__}: {error}"
     return ""
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         sys.stdout.write(f"perfmodel {__version__}\n")
         raise typer.Exit(0)
 
@@ -98,13 +98,13 @@ def _program(
     no_color: Annotated[bool, typer.Option("--no-color", help="Print without colours, as with NO_COLOR=1.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    del version, no_color, debug  # declared for --help and the parser; `run` acts on them wherever they stand
+    del version, no_color, debug  # declared for --help and the parser; `run` handles them anywhere on the line
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; messages go to stderr.
 
-    0 done; 1 done, with a bad finding; 2 wrong usage; 3 a wrong input file; 4 a missing device or optional
+    0 done; 1 done, with a negative result; 2 wrong usage; 3 a wrong input file; 4 a missing device or optional
     dependency; 70 a fault in perfmodel itself; 130 interrupted.
     """
     arguments = _hoist(arguments)
@@ -120,10 +120,10 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except (BrokenPipeError, SystemExit):
-        # The reader of the pipe has gone (`| head`); typer turns that into SystemExit while it prints help.
+        # The reader closed the pipe (`| head`); typer turns that into SystemExit while it prints help.
         _abandon_stdout()
         return 0
-    except Exception as error:  # noqa: BLE001 -- no traceback reaches a user who did not ask for one
+    except Exception as error:  # noqa: BLE001 -- users see tracebacks only with --debug
         if debug:
             traceback.print_exception(error)
         return _explain(error, arguments)
@@ -139,7 +139,7 @@ def _exit_code(app: typer.Typer, arguments: Sequence[str]) -> int:
 
 
 def _named_command(arguments: Sequence[str]) -> str:
-    """Return the command that a command line begins with, "" for help, completion and misspelt names."""
+    """Return the command of a command line, or "" for help, completion and misspelt names."""
     first = next((word for word in arguments if word not in _ANYWHERE), "").replace("-", "_")
     return first if first in command_modules() else ""
 
@@ -150,7 +150,7 @@ def _interrupted() -> int:
 
 
 def _explain(error: Exception, arguments: Sequence[str]) -> int:
-    """Print the one message for an error and return the exit code: no traceback reaches a user."""
+    """Print one message for an error and return the exit code."""
     if isinstance(error, typer.TyperException):
         # Without a message typer has printed the help instead.
         if error.format_message():
@@ -172,13 +172,13 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Point stdout at the null device: the interpreter flushes it once more at exit, which would fail."""
+    """Redirect stdout to the null device: the interpreter flushes it again at exit, which would fail."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _hoist(arguments: Sequence[str]) -> list[str]:
-    """Move the program's own options, which may stand anywhere, to the front."""
+    """Move the options of the program itself to the front."""
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     before, after = list(arguments[:end]), list(arguments[end:])
     front = [option for option in _ANYWHERE if option in before]

@@ -1,4 +1,4 @@
-"""Running reference kernels and comparing them with bound and prediction."""
+"""The command `bench`: run reference kernels and compare them with bound and prediction."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(
     ] = None,
     op: Annotated[
         list[str] | None,
-        typer.Option("--op", metavar="NAME", help="Operator that the next dimensions belong to.", show_default=False),
+        typer.Option("--op", metavar="NAME", help="Operator; OPS are then its dimensions.", show_default=False),
     ] = None,
     device: DeviceOption = None,
     on: MachineOption = None,
@@ -46,8 +46,8 @@ def command(
         typer.Option(
             "--kernel",
             metavar="NAME",
-            help="Run only kernels of this name (naive, torch.*), or a function of yours (module:function) that takes "
-            "the operator's input tensors and returns its output. May be repeated.",
+            help="Run only kernels with this name (naive, torch.*), or your own function (module:function), which "
+            "takes the operator's input tensors and returns its output. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -57,8 +57,8 @@ def command(
         typer.Option(
             "--timing",
             metavar="INTERVAL",
-            help="Interval that a time covers. kernel: on the device alone; graph: a share of a replayed CUDA graph; "
-            "event: between events around the call, its dispatch included; auto: graph below 50 us, else kernel.",
+            help="Interval that a time covers. kernel: execution on the device; graph: one call of a replayed CUDA "
+            "graph; event: between events around the call, with its dispatch; auto: graph below 50 us, else kernel.",
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the random inputs.")] = 0,
@@ -95,11 +95,13 @@ def command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the record in --output: keep its rows and measure the others.")
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file of --output, which is otherwise kept.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file of --output.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Judge this device: bandwidth, compute, clocks, links. Exit code 1: wrong.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Check bandwidth, compute, clocks and links of this device. Exit code 1 if something is wrong.",
+        ),
     ] = False,
     threads: ThreadsOption = None,
     format_: Annotated[str | None, format_option("bench")] = None,
@@ -143,7 +145,7 @@ def command(
         rows, stopped = session.measure(destination)
     if stopped:
         cause = "interrupted: " if isinstance(stopped, KeyboardInterrupt) else ""
-        status(f"{cause}{len(rows)} of {session.planned} rows were measured and are kept")
+        status(f"{cause}{len(rows)} of {session.planned} rows are measured and kept")
         raise stopped
     if plot:
         _bench_files.draw(session.machine, rows, plot, sustained=sustain > 0)
@@ -151,10 +153,8 @@ def command(
 
 
 def _refuse_beside_check(what: Any, resume: bool, plot: Path | None) -> None:
-    """Refuse options that a check of the device would ignore: it measures what it needs."""
-    given = {"operators, kernels or a preset": what, "--resume or --overwrite": resume, "--plot": plot}
-    for name, value in given.items():
+    """Raise a UsageError for options that a check of the device would ignore."""
+    options = {"operators, kernels or a preset": what, "--resume or --overwrite": resume, "--plot": plot}
+    for name, value in options.items():
         if value:
-            raise UsageError(
-                f"a check of the device takes no {name}.", place="--check", remedy="Leave one of them out."
-            )
+            raise UsageError(f"a check of the device takes no {name}.", place="--check", remedy="Remove one of them.")

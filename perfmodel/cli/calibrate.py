@@ -1,4 +1,4 @@
-"""Measured ceilings of this machine, as a specification file."""
+"""The command `calibrate`: measured ceilings or fitted constants, as a specification file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
 
-#: dtypes of the matrix products that a calibration measures, by kind of device
+#: kind of device -> dtypes of the matrix products that are measured
 _DTYPES = {
     "cpu": ("fp32", "fp64", "bf16", "fp16", "int8"),
     "cuda": ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"),
@@ -30,7 +30,7 @@ def command(
         typer.Option(
             "--from",
             metavar="FILE",
-            help="Measure nothing; fit the constants of the latency model to this bench record or measurement table. "
+            help="Do not measure; fit the constants of the latency model to this bench record or measurement table. "
             "Needs --on. May be repeated.",
             show_default=False,
         ),
@@ -47,13 +47,13 @@ def command(
 ) -> None:
     """Measure the sustained ceilings of this machine, or fit the latency model to measurements of a GPU.
 
-    Without --from, it measures the bandwidth of memory (read, write, copy, triad) and caches, matrix products in every
+    Without --from, measure the bandwidth of memory (read, write, copy, triad) and caches, matrix products in every
     dtype, launch latency, and copies over PCIe. This takes one to three minutes.
 
-    With --from, it fits the constants of every operator family that has at least 20 rows, and reports which of them
-    the rows do not identify.
+    With --from, fit the constants of every operator family with at least 20 rows, and report the constants that the
+    rows do not identify.
 
-    With -o it also writes a specification file for --on, with the datasheet's figures beside the measured ones.
+    With -o, also write a specification file for --on, with the datasheet's figures beside the measured ones.
 
     Example: perfmodel calibrate --from measurements.csv --on a100-sxm4-80gb -o my_gpu.toml
     """
@@ -66,7 +66,7 @@ def command(
     destination = Destination.of("calibrate", format_, None, wide=wide)
     if from_:
         if device is not None or threads is not None:
-            raise UsageError("--from measures nothing, so --device and --threads do not apply.", place="calibrate")
+            raise UsageError("does not measure, so that --device and --threads do not apply.", place="--from")
         _from_measurements(from_, on, destination, output)
         return
     opened = open_device(device, threads=threads)
@@ -90,7 +90,7 @@ def _deliver(table: Report, destination: Destination, machine: Hardware, output:
 
 
 def _from_measurements(paths: list[Path], on: list[str] | None, destination: Destination, output: Path | None) -> None:
-    """Fit the constants of the latency model to the rows of some files, and write the machine with them."""
+    """Fit the constants of the latency model to the rows of some files, and write the machine with these constants."""
     import datetime
 
     from perfmodel.accuracy.calibration import FEWEST_ROWS, calibrate_calls
@@ -115,7 +115,7 @@ def _from_measurements(paths: list[Path], on: list[str] | None, destination: Des
 
 
 def _calls(paths: list[Path], machine: Hardware) -> tuple[list[MeasuredCalls], list[str]]:
-    """Return the rows of some files that were measured on a machine, and what to say of the others.
+    """Return the rows that were measured on a machine, and notes about the other rows.
 
     Raises
     ------
@@ -136,11 +136,11 @@ def _calls(paths: list[Path], machine: Hardware) -> tuple[list[MeasuredCalls], l
                 calls.append(call)
             else:
                 others[call.hardware] += len(call)
-    found = ", ".join(f"{rows} on {name}" for name, rows in others.items())
+    other_rows = ", ".join(f"{rows} on {name}" for name, rows in others.items())
     if not calls:
         raise InputFileError(
-            f"no row was measured on {machine.name}; rows: {found or 'none that can be used'}.",
+            f"no row was measured on {machine.name}; rows: {other_rows or 'none that can be used'}.",
             place=", ".join(map(str, paths)),
             remedy="Name the machine that was measured with --on.",
         )
-    return calls, [*notes, *([f"Not used: rows of other machines: {found}."] if others else [])]
+    return calls, [*notes, *([f"Not used: rows of other machines: {other_rows}."] if others else [])]

@@ -1,4 +1,4 @@
-"""Two benchmark records: what became slower or faster, and a gate on it."""
+"""The command `compare`: rows of two benchmark records that became slower or faster, and a gate on them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command(
         float | None,
         fraction_option(
             "--fail-on",
-            "Exit with code 1 if a row is significantly slower by more than this (5%, 0.05), or lost its time.",
+            "Exit with code 1 if a row is significantly slower by more than this (5%, 0.05), or has a time only in A.",
         ),
     ] = None,
     threshold: Annotated[
@@ -36,7 +36,7 @@ def command(
         typer.Option(
             "--repeat-before",
             metavar="FILE",
-            help="Another run of the code of A; repeats show how much runs differ. May be repeated.",
+            help="Another run of the code of A, to measure how much runs differ. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -64,7 +64,7 @@ def command(
             show_default=False,
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="List every row, also those that did not change.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List unchanged rows too.")] = False,
     plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,
@@ -101,7 +101,7 @@ def command(
 
 
 def _across(settings: list[str]) -> tuple[str, ...]:
-    """Return what may differ."""
+    """Return the settings that may differ."""
     from perfmodel.comparison.pairing import ACROSS
 
     names = [name.strip() for text in settings for name in text.split(",")]

@@ -1,4 +1,4 @@
-"""Where the time of a profiled run goes, why, and which changes would save time."""
+"""The command `diagnose`: where the time of a profiled run goes, why, and which changes would save time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def command(
         typer.Option(
             "--against",
             metavar="FILE",
-            help="Compare two profiles: PROFILE is before the change, FILE after it (as in `compare A B`).",
+            help="Compare two profiles: PROFILE before a change and FILE after it (as in `compare A B`).",
             show_default=False,
         ),
     ] = None,
@@ -65,7 +65,7 @@ def command(
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
-    """Divide the wall time of a profile into compute, memory, launch, transfer, sync and idle, and advise what to do.
+    """Divide the wall time of a profile into compute, memory, launch, transfer, sync and idle, and suggest changes.
 
     Example: perfmodel diagnose trace.json.gz --on h100-sxm5-80gb --plan-output plan.toml
     """
@@ -123,12 +123,12 @@ def _facts(diagnosis: Diagnosis, path: Path, machine_source: str) -> dict[str, o
 
 
 def _write_plan(diagnosis: Diagnosis, path: Path) -> bool:
-    """Write the candidates, and return whether there are any."""
+    """Write the candidates as a plan; return False if there are none."""
     from perfmodel.files import write_atomic
     from perfmodel.investment.plan import plan_toml
 
     if not diagnosis.advice:
-        status(f"no change saves 1 % or more, so {path} is not written.")
+        status(f"no change saves 1 % or more; {path} is not written.")
         return False
     write_atomic(path, plan_toml(diagnosis.advice))
     wrote(path)
@@ -142,7 +142,7 @@ def _compare(
     plot: Path | None,
     destination: Destination,
 ) -> None:
-    """Report what changed from one diagnosis to the other, and draw it; tables list the entries that changed most."""
+    """Report the changes from one diagnosis to another, and draw them."""
     from perfmodel.core.report import report
     from perfmodel.diagnosis.against import compare_diagnoses
 

@@ -1,4 +1,4 @@
-"""The hardware catalog: list, show, lint and detect machines."""
+"""The commands `hardware list`, `show`, `lint` and `detect`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfmodel.cli._output import BAD_FINDING, Destination, context, status
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.render import format_names
 
-#: a specification file, beside the formats of every command
+#: format of a specification file, which only `hardware show` writes
 _TEMPLATE = "toml"
 
 app = typer.Typer(help="Machines: list the catalog, show one, check spec files, or detect this machine.")
@@ -30,7 +30,7 @@ def hardware_group(
         _write_catalog(Destination.of("hardware list", format_, output, wide=wide))
     elif format_ or output or wide:
         raise UsageError(
-            "--format and --output stand before the command.",
+            "--format, --output and --wide belong after the command.",
             remedy=f"Write: perfmodel hardware {ctx.invoked_subcommand} ... --format json",
         )
 
@@ -45,7 +45,13 @@ def list_(format_: FormatOption = None, output: OutputOption = None, wide: WideO
 
 
 def _show_format(text: str) -> str:
-    """Return a format of ``hardware show``; the message for another one lists them."""
+    """Return a format of ``hardware show``.
+
+    Raises
+    ------
+    UsageError
+        When the command has no such format.
+    """
     allowed = (*format_names("hardware show"), _TEMPLATE)
     if text not in allowed:
         raise unknown_name("format", text, allowed, place="--format")
@@ -70,7 +76,7 @@ def show(
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
-    """Show every figure of one machine with its source, the datasheet's beside the sustained one.
+    """Show every figure of a machine with its source, datasheet beside sustained.
 
     Example: perfmodel hardware show a100-sxm4-80gb
     Example: perfmodel hardware show l40s --format toml -o my_gpu.toml
@@ -98,7 +104,7 @@ def lint(
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
-    """Check spec files: arithmetic, dense against sparse, units, known products, sources. Exit code 1: an error.
+    """Check spec files: arithmetic, dense against sparse, units, known products, sources. Exit code 1: errors.
 
     Example: perfmodel hardware lint my_gpu.toml
     """
@@ -115,7 +121,7 @@ def lint(
 
 @app.command()
 def detect(format_: FormatOption = None, output: OutputOption = None, wide: WideOption = False) -> None:
-    """Detect this machine: its GPUs through NVML, its CPU through the operating system, and the specs that fit.
+    """Detect this machine: its GPUs through NVML, its CPU through the operating system, and their specs.
 
     Example: perfmodel hardware detect
     """

@@ -1,4 +1,4 @@
-"""Plots of analyses and benchmark records: roofline, bandwidth over size, rate over time."""
+"""The command `plot`: plots of analyses and benchmark records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def command(
     records: Annotated[
         list[Path],
-        typer.Argument(metavar="RECORD...", help="JSON records of `analyze` or `bench`; all are drawn into one plot."),
+        typer.Argument(metavar="RECORD...", help="JSON records of `analyze` or `bench`, all drawn into one plot."),
     ],
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Write the plot to FILE (.png, .svg or .pdf).")
@@ -72,29 +72,29 @@ def command(
 
 
 def _check_dtype(dtype: str, pairs: Pairs) -> None:
-    """Check that some row has the dtype that is asked for."""
+    """Raise a UsageError if no row has the dtype."""
     from perfmodel.core.dtypes import canonical_dtype
 
-    found = sorted({str(point["dtype"]) for _, points in pairs for point in points})
-    if canonical_dtype(dtype, place="--dtype") not in found:
-        raise UsageError(f"no row has dtype {dtype}.", place="--dtype", remedy=f"The records have: {', '.join(found)}.")
+    dtypes = sorted({str(point["dtype"]) for _, points in pairs for point in points})
+    if canonical_dtype(dtype, place="--dtype") not in dtypes:
+        raise UsageError(f"no row has dtype {dtype}.", place="--dtype", remedy=f"Allowed: {', '.join(dtypes)}.")
 
 
 def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pairs:
     """Return each machine of the records with its rows, in order of appearance; with ``on`` only those machines.
 
-    Where several records hold measurements, the record's name is added to the names of its kernels.
+    If several records have measurements, the names of kernels get the name of their record.
 
     Raises
     ------
     UsageError
-        When one of ``on`` is in no record.
+        When no record has a row of one of ``on``.
     InputFileError
-        When a machine is neither in ``on``, in its record, nor in the catalog.
+        When neither ``on``, the record nor the catalog has a machine.
     """
     from perfmodel.hardware_catalog import hardware
 
-    given = {machine.name: machine for machine in map(hardware, on)}
+    chosen = {machine.name: machine for machine in map(hardware, on)}
     measured = sum(record.command == "bench" for record in records.values())
     machines: dict[str, Hardware] = {}
     points: dict[str, list[dict[str, Any]]] = {}
@@ -102,29 +102,29 @@ def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pai
     for path, record in records.items():
         for row in record.rows:
             names.append(row.hardware)
-            if given and row.hardware not in given:
+            if chosen and row.hardware not in chosen:
                 continue
-            # Two records may describe one name differently: two computers, or two calibrations of one.
-            key = row.hardware if row.hardware in given else f"{row.hardware} {record.context.spec}"
+            # Two records may have different specifications of one name: two computers, or two calibrations of one.
+            key = row.hardware if row.hardware in chosen else f"{row.hardware} {record.context.spec}"
             if key not in machines:
-                machines[key] = given.get(row.hardware) or machine_of(row.hardware, record, path)
+                machines[key] = chosen.get(row.hardware) or machine_of(row.hardware, record, path)
             point = row.point()
             if measured > 1 and row.kernel:
                 point["kernel"] = f"{row.kernel} ({path.stem})"
             points.setdefault(key, []).append(point)
-    for name in given:
+    for name in chosen:
         if name not in names:
             raise unknown_name("machine of the records", name, dict.fromkeys(names))
     return [(machines[key], points[key]) for key in machines]
 
 
 def machine_of(name: str, record: Record, path: Path) -> Hardware:
-    """Return the machine of a row: from the specification in the record's context, or the catalog.
+    """Return the machine of a row, from the specification in the record's context or from the catalog.
 
     Raises
     ------
     InputFileError
-        When neither has it.
+        When neither has the machine.
     """
     from perfmodel.hardware_catalog import hardware, hardware_names
     from perfmodel.hardware_catalog.read import parse_spec, to_hardware
@@ -140,5 +140,5 @@ def machine_of(name: str, record: Record, path: Path) -> Hardware:
         raise InputFileError(
             f"holds no specification of its machine {name!r}, and the catalog has none.",
             place=str(path),
-            remedy=f"{known} Give the machine's file with --on.".strip(),
+            remedy=f"{known} Pass the machine's file to --on.".strip(),
         ) from None

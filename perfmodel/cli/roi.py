@@ -1,4 +1,4 @@
-"""Which optimisation first: Amdahl's law on a profile, bounded by physics, in days and money."""
+"""The command `roi`: rank optimisations by Amdahl's law on a profile, within physical bounds, by days and money."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def command(
         typer.Option(
             "--candidates",
             metavar="SOURCE",
-            help="diagnose: also rank the advice of a diagnosis; none: only the plan. Default: diagnose for a trace "
-            "without a plan.",
+            help="diagnose: also rank the advice of a diagnosis; none: rank only the plan. Default: diagnose for a "
+            "trace without a plan.",
             show_default=False,
         ),
     ] = None,
     as_claimed: Annotated[
         bool,
-        typer.Option("--as-claimed", help="Count claimed speedups in full, also beyond the machine's limit."),
+        typer.Option("--as-claimed", help="Count claimed speedups in full, even beyond the machine's limit."),
     ] = False,
     rank_by: Annotated[
         str,
@@ -61,7 +61,7 @@ def command(
         typer.Option(
             "--days",
             metavar="N",
-            help="Pick the candidates that together make the run fastest in N development days.",
+            help="Select the candidates that together save the most time in N development days.",
             show_default=False,
         ),
     ] = None,
@@ -111,7 +111,9 @@ def command(
     ] = None,
     sensitivity: Annotated[
         bool,
-        typer.Option("--sensitivity", help="Add where each assumption flips the decision.", show_default=False),
+        typer.Option(
+            "--sensitivity", help="Add the value of each assumption at which the decision changes.", show_default=False
+        ),
     ] = False,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
@@ -124,8 +126,8 @@ def command(
 ) -> None:
     """Rank what to optimise first: overall speedup, its upper bound, and return per development day.
 
-    Without --plan it ranks the advice of a diagnosis for a trace, and for other profiles each entry taken down to its
-    physical bound (or made 2x faster, if no machine is known).
+    Without --plan, the candidates are the advice of a diagnosis for a trace. For other profiles, each entry is a
+    candidate that reaches its physical bound (or a speedup of 2x if the machine is unknown).
 
     Example: perfmodel roi profile.csv --plan plan.toml
     """
@@ -167,7 +169,7 @@ def command(
 
 
 def _diagnosed(candidates: str | None) -> bool | None:
-    """Return whether diagnose's candidates are wanted; None where that is not said."""
+    """Return whether to add the candidates of a diagnosis; None without the option."""
     if candidates is None:
         return None
     if candidates not in ("diagnose", "none"):
@@ -183,11 +185,11 @@ def _economics(
     horizon_years: float | None,
     discount_rate: float | None,
 ) -> Economics | None:
-    """Return fleet and prices, or None where none is given."""
+    """Return fleet and prices, or None without any of these options."""
     from perfmodel.investment.economics import HOURS_PER_YEAR, Economics
 
-    given = (gpus, price, dev_day_cost, hours_per_year, horizon_years, discount_rate)
-    if all(value is None for value in given):
+    options = (gpus, price, dev_day_cost, hours_per_year, horizon_years, discount_rate)
+    if all(value is None for value in options):
         return None
     if gpus is None or price is None:
         missing = [name for name, value in (("--gpus", gpus), ("--price-per-gpu-hour", price)) if value is None]

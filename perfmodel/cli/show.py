@@ -1,4 +1,4 @@
-"""A record again, as a table or in another format."""
+"""The command `show`: a record as a table or in another format."""
 
 from __future__ import annotations
 

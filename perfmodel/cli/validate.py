@@ -1,4 +1,4 @@
-"""The error of predictions against measurements, and a gate on it."""
+"""The command `validate`: the error of predictions against measurements, and a gate on it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command(
         typer.Option(
             "--fail-on",
             metavar="LIMIT",
-            help="Exit with code 1 if a group is beyond the limit: 'mape>8%', 'coverage_80<75%'. May be repeated.",
+            help="Exit with code 1 if a group violates the limit: 'mape>8%', 'coverage_80<75%'. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -97,7 +97,7 @@ def command(
 
 
 def _keys(text: str) -> tuple[str, ...]:
-    """Return the grouping keys of a list with commas; "none" groups nothing."""
+    """Return the grouping keys of a list with commas; "none" means no grouping."""
     keys = tuple(dict.fromkeys(part.strip().replace("-", "_") for part in text.split(",") if part.strip()))
     if not keys:
         raise UsageError("names no key.", place="--by", remedy="Write --by family,hardware, or --by none.")
@@ -105,28 +105,28 @@ def _keys(text: str) -> tuple[str, ...]:
 
 
 def _finder(on: Sequence[str], read: Sequence[Measurements]) -> Callable[[str], Hardware]:
-    """Return what finds the machine for a name in the tables: in the catalog, or among those of ``--on``.
+    """Return a function from a name in the tables to its machine, in the catalog or among those of ``--on``.
 
     Raises
     ------
     UsageError
-        When no row is of a machine of ``--on``.
+        When no row was measured on a machine of ``--on``.
     """
     from perfmodel.hardware_catalog import hardware, same_machine
 
     if not on:
         return hardware
-    given = [hardware(name) for name in on]
+    chosen = [hardware(name) for name in on]
 
     def find(name: str) -> Hardware:
-        for machine in given:
+        for machine in chosen:
             if same_machine(name, machine):
                 return machine
-        raise UsageError(f"hardware {name!r} is not asked for with --on.")
+        raise UsageError(f"hardware {name!r} is not among the machines of --on.")
 
-    found = dict.fromkeys(calls.hardware for table in read for calls in table.calls)
-    if found and not any(same_machine(name, machine) for name in found for machine in given):
-        raise unknown_name("machine of the tables", given[0].name, found, place="--on")
+    names = dict.fromkeys(calls.hardware for table in read for calls in table.calls)
+    if names and not any(same_machine(name, machine) for name in names for machine in chosen):
+        raise unknown_name("machine of the tables", chosen[0].name, names, place="--on")
     return find
 
 

@@ -1,4 +1,4 @@
-"""A scenario of changes to a profiled run: what each step gains, and which claims do not hold."""
+"""The command `whatif`: the effect of each step of a scenario on a profiled run, and doubtful claims."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def command(
 ) -> None:
     """Apply a scenario of changes to a run: total, throughput and bottleneck after each step, and doubtful claims.
 
-    Exit code 1 when a step's claim contradicts the profile or the machine's limit.
+    Exit code 1 if a step's claim contradicts the profile or the machine's limit.
 
     Example: perfmodel whatif examples/profile_gpt2.csv examples/gpt2_scenario.toml --on a100-sxm4-40gb
     """
@@ -55,7 +55,7 @@ def command(
     if measured.timeline is not None:
         from perfmodel.diagnosis.diagnose import diagnose
 
-        # steps act on wall time: what overlaps counts once, and the gaps of the GPU are entries too
+        # Steps change wall time: overlapping work counts once, and idle gaps of the GPU are entries too.
         measured = diagnose(measured, machine).wall
     result = what_if(measured, steps, machine)
     facts = context(

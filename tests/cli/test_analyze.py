@@ -64,7 +64,7 @@ def test_output_to_a_dash_is_stdout(perfmodel):
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        ((*GEMM,), 2, "no machine is given"),
+        ((*GEMM,), 2, "--on is missing"),
         ((), 2, "Missing argument"),
         (("gem", "m=1", *ON), 2, "Did you mean 'gemm'?"),
         (("gemm", "m=1", "n=1", "kk=1", *ON), 2, "Did you mean 'k'?"),

@@ -146,7 +146,7 @@ def test_no_progress_bar_where_stderr_is_no_terminal(perfmodel, spec):
     [
         (("gem", "m=8"), 2, "Did you mean 'gemm'"),
         (("--preset", "quik"), 2, "Did you mean 'quick'"),
-        (("gemm", "m=8", "n=8", "k=8", "--preset", "quick"), 2, "both given"),
+        (("gemm", "m=8", "n=8", "k=8", "--preset", "quick"), 2, "exclude each other"),
         (("gemm", "m=8", "n=8", "k=8", "--kernel", "torch.matmull"), 2, "Did you mean 'torch.matmul'"),
         (("gemm", "m=8", "n=8", "k=8", "--cache", "col"), 2, "Did you mean 'cold'"),
         (("gemm", "m=8", "n=8", "k=8", "--time-limit", "0"), 2, "not positive"),
@@ -161,7 +161,7 @@ def test_no_progress_bar_where_stderr_is_no_terminal(perfmodel, spec):
         (("gemm", "m=8", "n=8", "k=8", "--resume"), 2, "Give -o FILE.json"),
         (("gemm", "m=8", "n=8", "k=8", "--resume", "-o", "record.csv"), 2, "Give -o FILE.json"),
         (("gemm", "m=8", "n=8", "k=8", "--overwrite"), 2, "Give -o FILE"),
-        (("gemm", "m=8", "n=8", "k=8", "--overwrite", "--resume", "-o", "record.json"), 2, "Leave one of the two out"),
+        (("gemm", "m=8", "n=8", "k=8", "--overwrite", "--resume", "-o", "record.json"), 2, "Remove one of the two"),
         (("gemm", "m=8", "n=8", "k=8", "--timing", "event", "--device", "cpu"), 2, "always includes its dispatch"),
         (("m=8", "n=8", "--op", "gemm", "--op", "softmax"), 2, "one operator"),
         (("m=8", "n=8", "k=8", "--op", "gem"), 2, "Did you mean 'gemm'"),
@@ -283,7 +283,7 @@ def test_a_killed_run_keeps_its_rows_and_is_resumed(perfmodel, spec, tmp_path):
     assert 1 <= done < 3, "it was killed between the first row and the last"
     ran = perfmodel("bench", *options, "--resume")
     assert ran.code == 0, ran.err
-    assert f"{done} rows are there, {3 - done} are left" in ran.err
+    assert f"{done} rows are measured, {3 - done} remain" in ran.err
     after = json.loads(record.read_text())
     assert after["rows"][:done] == before["rows"], "finished rows are kept as they were"
     assert [row["params"]["rows"] for row in after["rows"]] == [8, 16, 32]
@@ -302,7 +302,7 @@ def test_resume_without_a_record_begins_one(perfmodel, spec, tmp_path):
     assert perfmodel("bench", *TINY, "--on", spec, "-o", record, "--resume").code == 0
     again = perfmodel("bench", *TINY, "-o", record, "--resume")
     assert again.code == 0, "the record knows its machine"
-    assert "2 rows are there, 0 are left" in again.err
+    assert "2 rows are measured, 0 remain" in again.err
 
 
 def test_an_existing_record_needs_resume_or_overwrite(perfmodel, spec, tmp_path):

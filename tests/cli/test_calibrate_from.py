@@ -110,7 +110,7 @@ def test_rows_that_beat_physics_are_not_fitted(perfmodel: Callable[..., Any], tm
     [
         ((), 2, "--from needs the machine that was measured"),
         (("--on", MACHINE, "--on", "t4"), 2, "Give --on once"),
-        (("--on", MACHINE, "--device", "cpu"), 2, "--from measures nothing"),
+        (("--on", MACHINE, "--device", "cpu"), 2, "--from: does not measure"),
         (("--on", MACHINE, "-o", "spec.csv"), 2, "the suffix"),
     ],
 )

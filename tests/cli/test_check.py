@@ -65,7 +65,7 @@ def test_check_exits_1_when_something_is_wrong(checked, tmp_path):
         (("gemm", "m=8", "n=8", "k=8"), "takes no operators"),
         (("--preset", "quick"), "takes no operators, kernels or a preset"),
         (("--resume", "-o", "record.json"), "takes no --resume"),
-        (("--on", "a100-sxm4-40gb"), "is a cpu device, which NVIDIA A100-SXM4-40GB is not"),
+        (("--on", "a100-sxm4-40gb"), "is of kind cpu, but NVIDIA A100-SXM4-40GB is of kind gpu"),
     ],
 )
 def test_check_refuses_what_it_would_not_heed(perfmodel, arguments, words):

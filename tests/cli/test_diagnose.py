@@ -24,7 +24,7 @@ def test_the_rows_are_those_of_the_contract(perfmodel, bert):
     assert sum(row["fraction"] for row in rows) == pytest.approx(1.0)
     assert rows[3]["evidence"][0].keys() == {"what", "time_s", "count", "detail"}
     assert ran.json["context"]["hardware"] == ["h100-sxm5-80gb"]
-    assert "comparing with h100-sxm5-80gb, found by the profile's device 'NVIDIA H100 80GB HBM3'" in ran.err
+    assert "comparing with h100-sxm5-80gb, the profile's device 'NVIDIA H100 80GB HBM3'" in ran.err
     assert ran.json["candidates"][0]["targets"] == ["[launch gaps]"]
 
 

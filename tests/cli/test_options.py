@@ -155,7 +155,7 @@ def test_a_format_that_the_suffix_contradicts_is_a_warning(perfmodel, tmp_path: 
     path = tmp_path / "x.json"
     ran = perfmodel(*ANALYZE, "--format", "table", "-o", path)
     assert ran.code == 0
-    assert f"warning: {path} is written as table, as --format asks; its suffix means json." in ran.err
+    assert f"warning: {path} is written as table because of --format; its suffix means json." in ran.err
     assert path.read_text().startswith("Bound")
     for name, format_ in (("x.json", "json"), ("x", "json"), ("x.log", "json")):
         assert "warning" not in perfmodel(*ANALYZE, "--format", format_, "-o", tmp_path / name).err

@@ -135,7 +135,7 @@ def test_rows_of_unknown_hardware_and_operators_are_named(perfmodel, tmp_path):
 def test_on_judges_the_rows_of_one_machine_with_the_users_own_figures(perfmodel, table, tmp_path):
     theirs = perfmodel("validate", table, "--on", "v100-pcie-32gb", "--format", "json").json
     assert [row["rows"] for row in theirs["rows"]] == [9]
-    assert theirs["context"]["skipped"][-1]["reason"] == "hardware 'a100-pcie-40gb' is not asked for with --on."
+    assert theirs["context"]["skipped"][-1]["reason"] == "hardware 'a100-pcie-40gb' is not among the machines of --on."
     spec = tmp_path / "my_gpu.toml"
     spec.write_text(
         'name = "v100-pcie-32gb"\nvendor = "me"\narchitecture = "new"\n'
