@@ -150,6 +150,7 @@ MODEL = (
 def targets(data: Path | None) -> list[Target]:
     """Return every reader with its files."""
     from perfmodel.formats import read_profile
+    from perfmodel.hardware_catalog.lint import lint_file
     from perfmodel.hardware_catalog.read import read_hardware
     from perfmodel.investment.plan import read_plan
     from perfmodel.investment.scenario import read_scenario
@@ -181,6 +182,7 @@ def targets(data: Path | None) -> list[Target]:
         Target("operators", read_operators, ".toml", files(examples, "transformer_block.toml")),
         Target("model config", read_model_config, ".json", (MODEL, *files(data and data / "hf_configs", "*.json"))),
         Target("hardware spec", read_hardware, ".toml", files(specs, "*.toml")),
+        Target("hardware lint", lint_file, ".toml", files(specs, "*.toml")),
     ]
 
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfmodel.core.report import Reportable
-from perfmodel.errors import InputFileError, PerfModelError
+from perfmodel.errors import InputFileError
 from perfmodel.files import read_document, read_text, shipped_folder
 from perfmodel.hardware_catalog.lint import chip, form, links, measured, memory, peaks
 from perfmodel.hardware_catalog.lint._codes import CODES
-from perfmodel.hardware_catalog.lint._draft import Draft, Finding, find_twin, key_lines, line_of, values_of
-from perfmodel.hardware_catalog.read import parse_spec, read_spec, to_hardware
+from perfmodel.hardware_catalog.lint._draft import Draft, Finding, find_twin, key_lines, values_of
+from perfmodel.hardware_catalog.lint._shape import shape_of, text_of
+from perfmodel.hardware_catalog.read import read_spec
 
 __all__ = ["CODES", "RULES", "Finding", "LintResult", "lint_file", "lint_files"]
 
@@ -71,7 +72,8 @@ def lint_files(paths: Iterable[str | os.PathLike[str]]) -> LintResult:
 def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
     """Return the findings in a specification file, in the order of its lines.
 
-    A file that cannot be parsed gives one finding, with the line of the error.
+    A file that cannot be parsed gives one finding, with the line of the error. Any other gives all of its errors, each
+    with its key, what was found and what is allowed.
 
     Raises
     ------
@@ -86,21 +88,13 @@ def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
     except InputFileError as error:
         return [_syntax(file, error)]
     lines = key_lines(read_text(file)) if file.lower().endswith(".toml") else {}
-    try:
-        spec = parse_spec(document, file)
-    except InputFileError as error:
-        return [_schema(file, error, lines)]
-    values, errors = values_of(spec)
-    findings = [_wrong_quantity(file, key, error, lines) for key, error in errors.items()]
-    findings += [_not_positive(file, key, value, lines) for key, value in values.items() if value <= 0]
-    if not findings:
-        try:
-            to_hardware(spec, file, units_required=False)
-        except InputFileError as error:
-            return [_schema(file, error, lines)]
-    catalog = known_products()
-    draft = Draft(file, spec, values, lines, find_twin(spec, catalog), catalog)
-    findings += [finding for rule in RULES for finding in rule(draft)]
+    shape = shape_of(document, file, lines)
+    findings = list(shape.findings)
+    if shape.spec is not None:
+        values, _ = values_of(shape.spec)
+        catalog = known_products()
+        draft = Draft(file, shape.spec, values, lines, find_twin(shape.spec, catalog), catalog)
+        findings += [finding for rule in RULES for finding in rule(draft) if not shape.explains(finding)]
     return sorted(findings, key=lambda finding: (finding.line or 0, _ORDER[finding.severity]))
 
 
@@ -117,26 +111,4 @@ def known_products() -> tuple[Draft, ...]:
 def _syntax(file: str, error: InputFileError) -> Finding:
     """Return the finding for a file that cannot be parsed, with the line of the error."""
     line = re.search(r"\bline (\d+)", error.message)
-    return Finding(file, int(line.group(1)) if line else 1, "", "error", "syntax", _message(error))
-
-
-def _schema(file: str, error: InputFileError, lines: dict[str, int]) -> Finding:
-    """Return the finding for a wrong key, at its line or that of its table."""
-    key = error.place.removeprefix(file).lstrip(": ")
-    unknown = re.search(r"unknown [\w ]+ '(.*?)'", error.message)
-    exact = ".".join(part for part in (key, unknown.group(1) if unknown else "") if part)
-    return Finding(file, line_of(exact, lines), key, "error", "schema", _message(error))
-
-
-def _message(error: PerfModelError) -> str:
-    return f"{error.message} {error.remedy}".strip()
-
-
-def _wrong_quantity(file: str, key: str, error: PerfModelError, lines: dict[str, int]) -> Finding:
-    code = "bits-for-bytes" if "is in bits" in error.message else "bad-quantity"
-    return Finding(file, line_of(key, lines), key, "error", code, _message(error))
-
-
-def _not_positive(file: str, key: str, value: float, lines: dict[str, int]) -> Finding:
-    message = f"{value:g} is not positive."
-    return Finding(file, line_of(key, lines), key, "error", "bad-quantity", message)
+    return Finding(file, int(line.group(1)) if line else 1, "", "error", "syntax", text_of(error))

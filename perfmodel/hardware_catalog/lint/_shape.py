@@ -1,0 +1,248 @@
+"""All errors in the shape of a specification, not the first alone: what is wrong is taken out, and the rest read again.
+
+The reader stops at its first error. To find the next one the linter takes the wrong entry out of a copy of the
+document, or puts a stand-in where a required one is missing, until the reader accepts what is left. The rules then
+check that; what they say of an entry that was taken out is no finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from perfmodel.errors import InputFileError, PerfModelError, nearest
+from perfmodel.hardware_catalog import schema
+from perfmodel.hardware_catalog.lint._draft import Finding, line_of, quantities, values_of
+from perfmodel.hardware_catalog.read import parse_spec, to_hardware
+from perfmodel.prediction.latency.tables import LatencySpec
+
+#: first part of a key -> what its table may hold; "" is the file itself
+_TABLES: Mapping[str, type[msgspec.Struct]] = MappingProxyType(
+    {
+        "": schema.HardwareSpec,
+        "chip": schema.ChipSpec,
+        "memory": schema.MemorySpec,
+        "peak": schema.RateSpec,
+        "link": schema.LinkSpec,
+        "launch": schema.LaunchSpec,
+        "kernels": schema.KernelsSpec,
+        "sustained": schema.SustainedSpec,
+        "latency": LatencySpec,
+    }
+)
+#: what stands in for required keys of the file, so that the rest of it can be read
+_STAND_INS: Mapping[str, Any] = MappingProxyType(
+    {
+        "vendor": "unknown",
+        "architecture": "unknown",
+        "memory": {"hbm": {}},
+        "peak": {"vector": {"fp32": {"rate": "1 TFLOP/s"}}},
+    }
+)
+
+
+@dataclass
+class Shape:
+    """A specification without its wrong entries.
+
+    Attributes
+    ----------
+    spec : what is left; None where nothing can be read.
+    findings : the errors.
+    doubtful : keys that were taken out or stood in for.
+    """
+
+    spec: schema.HardwareSpec | None = None
+    findings: list[Finding] = field(default_factory=list)
+    doubtful: set[str] = field(default_factory=set)
+
+    def explains(self, finding: Finding) -> bool:
+        """Whether a finding of a rule only follows from what was taken out."""
+        # a table without its misspelt source has no source
+        lacks = finding.code.removeprefix("missing-") if finding.code.startswith("missing-") else ""
+        for key in self.doubtful:
+            if finding.key == key or finding.key.startswith(f"{key}."):
+                return True
+            table, _, name = key.rpartition(".")
+            if lacks and table == finding.key and (name == lacks or nearest(name, [lacks])):
+                return True
+        return False
+
+
+def shape_of(document: Any, file: str, lines: Mapping[str, int]) -> Shape:
+    """Return a parsed document as a specification, with every error in it."""
+    return _Mending(copy.deepcopy(document), file, lines).run()
+
+
+class _Mending:
+    """Takes wrong entries out of a document until the reader accepts it."""
+
+    def __init__(self, document: Any, file: str, lines: Mapping[str, int]) -> None:
+        self.document = document
+        self.file = file
+        self.lines = lines
+        self.shape = Shape()
+
+    def run(self) -> Shape:
+        """Return what is left and what was wrong."""
+        while True:
+            try:
+                spec = parse_spec(self.document, self.file)
+                wrong = self._wrong_quantities(spec)
+                if not wrong:
+                    to_hardware(spec, self.file, units_required=False)
+                    self.shape.spec = spec
+                    return self.shape
+                # a peak or a link without its rate is none
+                changed = [self._take_out(key) or self._take_out(key.rpartition(".")[0]) for key in wrong]
+            except InputFileError as error:
+                changed = [self._mended(error)]
+            if not any(changed):
+                return self.shape
+
+    def _add(self, key: str, exact: str, code: str, message: str) -> None:
+        line = line_of(exact.partition("[")[0], self.lines)
+        self.shape.findings.append(Finding(self.file, line, key, "error", code, message))
+
+    def _wrong_quantities(self, spec: schema.HardwareSpec) -> list[str]:
+        """Note the quantities that are none, or not positive; return their keys."""
+        values, errors = values_of(spec)
+        for key, error in errors.items():
+            code = "bits-for-bytes" if "is in bits" in error.message else "bad-quantity"
+            self._add(key, key, code, text_of(error))
+        negative = [key for key, value in values.items() if value <= 0]
+        for key in negative:
+            self._add(key, key, "bad-quantity", f"{quantities(spec)[key].text!r} is not positive.")
+        return [*errors, *negative]
+
+    def _mended(self, error: InputFileError) -> bool:
+        """Note an error of the reader and take out what is wrong; return whether the document has changed."""
+        place = error.place.removeprefix(self.file).lstrip(": ")
+        missing = re.search(r"the key '(.*?)' is missing", error.message)
+        if missing and not place:
+            self._add("", missing.group(1), "schema", text_of(error))
+            return self._stand_in(missing.group(1))
+        unknown = re.search(r"unknown [\w ]+ '(.*?)'", error.message)
+        container, inside, _ = place.partition("[")
+        culprits = list(self._culprits(container)) if inside else []
+        if culprits:
+            for key in culprits:
+                self._note(key, key, error)
+            for key in reversed(culprits):  # the last of a list first, which leaves the numbers of the others
+                self._take_out(key)
+            return True
+        named = unknown or re.match(r"(\w+) = ", error.message)
+        exact = ".".join(part for part in (container, named.group(1) if named else "") if part)
+        # the file may lack a memory or a peak because that was misspelt and taken out
+        if exact not in _STAND_INS or not any(key.startswith(f"{exact}.") for key in self.shape.doubtful):
+            self._note(place, exact, error)
+        return self._stand_in(exact) or self._take_out(exact)
+
+    def _note(self, key: str, exact: str, error: InputFileError) -> None:
+        """Note an error of the reader, with what was found and what is allowed there."""
+        message = text_of(error)
+        first, _, last = key.rpartition(".")
+        name = re.search(r"unknown key '(.*?)'", error.message)
+        if name:
+            allowed = _table(key).__struct_fields__
+            hint = nearest(name.group(1), allowed)
+            message = " ".join(filter(None, (error.message, hint, f"Allowed: {', '.join(allowed)}.")))
+        elif error.message.startswith("invalid enum value"):
+            message += f" Allowed: {', '.join(map(repr, _words(first, last)))}."
+        elif error.message.startswith("expected"):
+            with contextlib.suppress(KeyError):
+                message += f" Found: {_shortened(_value_at(self.document, exact))}."
+        self._add(key, exact, "schema", message)
+
+    def _culprits(self, key: str) -> Iterator[str]:
+        """Yield the entries of a table, or items of a list, that the reader refuses: alone in it, each is refused."""
+        try:
+            parent, name = _find(self.document, key)
+        except KeyError:
+            return
+        whole = parent[name]
+        entries = list(whole.items()) if isinstance(whole, dict) else list(enumerate(whole))
+        for entry, value in entries:
+            parent[name] = {entry: value} if isinstance(whole, dict) else [value]
+            try:
+                parse_spec(self.document, self.file)
+            except InputFileError as error:
+                if error.place.startswith(f"{self.file}: {key}["):
+                    yield f"{key}.{entry}" if isinstance(whole, dict) else f"{key}[{entry}]"
+            finally:
+                parent[name] = whole
+
+    def _take_out(self, key: str) -> bool:
+        """Take an entry out; return whether it was there."""
+        try:
+            parent, name = _find(self.document, key)
+        except KeyError:
+            return False
+        del parent[name]
+        self.shape.doubtful.add(key)
+        return True
+
+    def _stand_in(self, key: str) -> bool:
+        """Put something in the place of a required key of the file; return whether there is something to put."""
+        stand_ins = {**_STAND_INS, "name": Path(self.file).stem}
+        if not isinstance(self.document, dict) or key not in stand_ins or key in self.shape.doubtful:
+            return False
+        given, stand_in = self.document.get(key), copy.deepcopy(stand_ins[key])
+        self.document[key] = {**given, **stand_in} if isinstance(given, dict) else stand_in
+        self.shape.doubtful.add(key)
+        return True
+
+
+def _table(key: str) -> type[msgspec.Struct]:
+    """Return what the table of a dotted key may hold."""
+    return _TABLES.get(key.partition(".")[0], schema.HardwareSpec)
+
+
+def _words(key: str, name: str) -> tuple[str, ...]:
+    """Return the words that a key of a table may have; none if they are not listed."""
+    types = get_type_hints(_table(key), include_extras=False)
+    return tuple(map(str, get_args(types.get(name))))
+
+
+def text_of(error: PerfModelError) -> str:
+    """Return an error without its place."""
+    return f"{error.message} {error.remedy}".strip()
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _value_at(document: Any, key: str) -> Any:
+    parent, name = _find(document, key)
+    return parent[name]
+
+
+def _find(document: Any, key: str) -> tuple[Any, Any]:
+    """Return what holds the value of a dotted key, and its name there; names may have dots in them.
+
+    Raises
+    ------
+    KeyError
+        When there is no such key.
+    """
+    head, bracket, index = key.partition("[")
+    if bracket and index.rstrip("]").isdigit():
+        parent, name = _find(document, head)
+        return parent[name], int(index.rstrip("]"))
+    parts = key.split(".")
+    for count in range(len(parts), 0, -1):
+        name = ".".join(parts[:count])
+        if isinstance(document, dict) and name in document:
+            rest = ".".join(parts[count:])
+            return _find(document[name], rest) if rest else (document, name)
+    raise KeyError(key)
