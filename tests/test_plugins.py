@@ -127,7 +127,7 @@ GEMM = ("gemm", "m=64", "n=64", "k=64", "dtype=fp16", "--on", "a100-sxm4-40gb")
 #: group -> the name of an entry point, and a command line that looks for it
 TRIGGERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "operators": ("broken_operator", ("analyze", "broken_operator", "n=1", *GEMM)),
-    "latency": ("broken_family", ("analyze", "embedding", "tokens=1", "vocab=1", "dim=1", *GEMM[4:])),
+    "latency": ("broken_family", ("analyze", "transpose", "rows=1", "cols=1", *GEMM[4:])),
     "formats": ("broken_format", ("diagnose", "table.csv")),
     "benchmark_formats": ("broken_benchmark", ("compare", "record.json", "record.json")),
     "renderers": ("broken_renderer", ("hardware", "list", "-o", "machines.unknown")),

@@ -8,7 +8,8 @@ import math
 import pytest
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.report import Column, Report, report
+from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.operators.gemm import Gemm
 
 REPORT = Report(
     "analyze",
@@ -75,6 +76,18 @@ def test_json_keeps_letters_of_every_alphabet() -> None:
 def test_a_result_is_reported_by_the_room_of_its_class(simple_gpu: Hardware) -> None:
     search = report.dispatch(object)  # what runs before the room's reports are loaded
     assert search(simple_gpu).rows == report(simple_gpu).rows
-    for unknown, kind in ((3.0, "float"), ([], "list"), ([3.0], "float"), ((3,), "int")):
+    gemm = Gemm(m=1, n=1, k=1)  # of a room without reports
+    for unknown, kind in ((3.0, "float"), ([], "list"), ([3.0], "float"), ((3,), "int"), (gemm, "Gemm")):
         with pytest.raises(TypeError, match=f"^{kind} has no report"):
             report(unknown)
+
+
+def test_a_long_name_is_shortened_to_its_two_ends() -> None:
+    name = "".join(chr(ord("a") + index % 26) for index in range(60))
+    short = short_name(name)
+    assert len(short) == 48
+    first, last = short.split("...")
+    assert name.startswith(first)
+    assert name.endswith(last)
+    assert short_name(name[:48]) == name[:48]
+    assert short_name(name[:49]) != name[:49]

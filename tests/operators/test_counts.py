@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfmodel as pm
-from perfmodel import operators
+from perfmodel import operators, plugins
 from perfmodel.errors import UsageError
 from perfmodel.operators import class_names, load_operator, operator_names
 from perfmodel.operators.elementwise import KINDS
@@ -267,6 +270,7 @@ def test_gemm_and_attention_agree_with_torch() -> None:
 def test_the_largest_size_is_the_last_that_float64_counts() -> None:
     assert float(2**53) + 1.0 == float(2**53), "from here on whole numbers are left out"
     assert pm.Reduction(rows=2**53, cols=1).params()["rows"] == 2**53
+    assert pm.Reduction(rows=np.array([1.0, 2.0**53]), cols=1).params()["rows"].max() == 2**53
     for rows in (2**53 + 1, np.array([2.0**53 + 2])):
         with pytest.raises(UsageError, match="above 2"):
             pm.Reduction(rows=rows, cols=1)
@@ -280,6 +284,9 @@ def test_the_largest_size_is_the_last_that_float64_counts() -> None:
         (("copy", "cast"), 1, 0),  # moves only
         (("sigmoid", "silu"), 1, 4),  # negate, exp, add, divide; silu divides x itself
         (("silu_mul",), 2, 5),  # silu, and a product
+        (("gelu",), 1, 5),  # divide by sqrt 2, erf, add 1, two products
+        (("chain4",), 3, 1 + 5 + 1 + 4),  # silu(gelu(x + y) z)
+        (("dropout",), 1, 2),  # compare with the random number, scale
         (("fma",), 3, 2),
         (("where",), 3, 1),  # condition and two values
     ],
@@ -316,3 +323,37 @@ def test_an_unfused_attention_is_three_kernels_that_do_its_work() -> None:
     assert sum(part.work().bytes for part in parts) == unfused.work().bytes
     assert softmax.params() == {"rows": 2 * 3 * 4, "cols": 5}
     assert pm.Attention(**sizes).composition() == ()
+
+
+@pytest.mark.parametrize("name", own_operators())
+def test_operators_are_the_same_only_if_they_are_one_object(name: str) -> None:
+    """Dimensions may be arrays, which have neither a truth value nor a hash."""
+    kind = load_operator(name)
+    assert (kind.__eq__, kind.__hash__) == (object.__eq__, object.__hash__)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """An empty module that an entry point names as the operator ``two_words``."""
+    module = ModuleType("elsewhere")
+    monkeypatch.setitem(sys.modules, "elsewhere", module)
+    monkeypatch.setattr(operators, "_modules", lambda: {"two_words": "elsewhere"})
+    forget = (operators.operator_names, operators._load, operators.class_names, plugins._import_plugin)
+    for function in forget:
+        function.cache_clear()
+    yield module
+    monkeypatch.undo()
+    for function in (*forget, plugins.warn_of_plugin):
+        function.cache_clear()
+
+
+@pytest.mark.parametrize("kind", [3, dict, pm.Gemm], ids=["no class", "another class", "another operator"])
+def test_a_plugin_without_the_operator_of_its_name_is_skipped(
+    elsewhere: ModuleType, kind: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere.TwoWords = kind  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="unknown operator 'two_words'"):
+        load_operator("two_words")
+    with pytest.raises(KeyError):
+        operators.load_class("TwoWords")
+    assert "TwoWords is not an Operator with op = 'two_words'" in capsys.readouterr().err

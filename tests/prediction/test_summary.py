@@ -23,6 +23,11 @@ def test_counted_calls_are_summed_one_after_another(simple_gpu: Hardware) -> Non
     assert "58 calls one after another: bound 121.2 ms" in text
 
 
+def test_a_single_call_is_no_sum(simple_gpu: Hardware) -> None:
+    assert "one after another" not in said(pm.Elementwise(numel=10), machine=simple_gpu)
+    assert "2 calls one after another" in said(pm.Elementwise(numel=10, count=2), machine=simple_gpu)
+
+
 def test_a_sweep_has_no_total(simple_gpu: Hardware) -> None:
     text = said(pm.Elementwise(numel=np.array([10, 20]), count=3), machine=simple_gpu)
     assert "one after another" not in text

@@ -18,7 +18,7 @@ CONSTANTS = [
 def test_a_constant_starts_within_its_limits_and_its_logarithm_has_a_spread(constant: Constant) -> None:
     """A fit takes logarithms, and weighs the default by 1 / spread^2."""
     assert 0 < constant.low <= constant.default <= constant.high
-    assert 0 < constant.spread < 3
+    assert 0 < constant.spread <= 1  # a factor of e between machines says nothing
     assert constant.meaning
     if constant.unit == "s":  # a launch, a dispatch or a step of a kernel, never the kernel itself
         assert constant.high <= 1e-3
