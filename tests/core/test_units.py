@@ -77,6 +77,7 @@ def test_what_is_printed_reads_back(value: float, unit: str) -> None:
     [
         (440.5e-6, "s", "440.5 us"),
         (999.96e-6, "s", "1 ms"),
+        (999.94e-6, "s", "999.9 us"),
         (7.716e-6, "s", "7.716 us"),
         (1.5e-10, "s", "0.15 ns"),
         (137.44e9, "FLOP", "137.4 GFLOP"),

@@ -173,3 +173,11 @@ def test_only_claims_beyond_the_floor_are_noted(simple_gpu):
     both = rank_candidates(Profile((copy,)), [fair, wish], hardware=simple_gpu).notes
     (noted,) = (note for note in both if "A claim beyond" in note)
     assert "counts as that limit: 'wish'." in noted
+
+
+def test_only_a_gain_is_put_into_words_of_time_and_work():
+    """A first candidate that makes the run slower has no gain that a note could explain."""
+    faster = rank_candidates(profile(all=1.0), [Candidate("c", ("all",), 1.25)])
+    assert any("1.25x overall is 20 % less time for the same work, or 25 % more work" in note for note in faster.notes)
+    for candidate in (Candidate("slower", ("all",), 0.5), Candidate("removed", ("all",), new_time_s=0.0)):
+        assert not any("less time" in note for note in rank_candidates(profile(all=1.0), [candidate]).notes)
