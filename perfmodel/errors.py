@@ -74,7 +74,7 @@ def unknown_name(
     """
     names = sorted(allowed)
     shown = sorted(main) or names
-    listed = ", ".join(shown[:40]) + (", ..." if len(shown) > 40 else "")
+    listed = ", ".join(shown[:60]) + (", ..." if len(shown) > 60 else "")
     hint = nearest(name, names)
     remedy = f"{hint} Allowed: {listed}.".strip()
     return kind(f"unknown {what} {name!r}.", place=place, remedy=remedy)

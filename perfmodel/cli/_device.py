@@ -46,6 +46,7 @@ def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
         When ``on`` names several machines, or the catalog has no machine with the GPU's name.
     """
     from perfmodel.hardware_catalog import hardware
+    from perfmodel.hardware_catalog.find import suggestion
 
     if named := only_machine(on):
         return hardware(named)
@@ -56,8 +57,12 @@ def base_machine(device: Device, on: Sequence[str] | None) -> Hardware | None:
     except UsageError:
         raise UsageError(
             f"the catalog has no machine with the device name {device.name!r}.",
-            remedy="Pass its name or a spec file to --on.",
+            remedy=f"{_sentence(suggestion(device.name))}Pass its name or a spec file to --on.",
         ) from None
+
+
+def _sentence(text: str) -> str:
+    return f"{text}. " if text else ""
 
 
 def cpu_caches() -> list[CacheSize]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def profiled_machine(profile: Profile, on: Sequence[str] | None) -> tuple[Hardware | None, str]:
     """Return the machine to compare with and the source of its name; report both on stderr."""
     from perfmodel.hardware_catalog import hardware
-    from perfmodel.hardware_catalog.find import match_device
+    from perfmodel.hardware_catalog.find import match_device, suggestion
 
     if named := only_machine(on):
         return hardware(named), "--on"
@@ -25,7 +25,11 @@ def profiled_machine(profile: Profile, on: Sequence[str] | None) -> tuple[Hardwa
         return None, ""
     match = match_device(profile.device)
     if match is None:
-        status(f"the catalog has no {profile.device!r}: pass --on HW for bounds, predictions and fusion advice.")
+        advice = suggestion(profile.device)
+        status(
+            f"the catalog has no {profile.device!r}{f'. {advice}' if advice else ''}: pass --on HW for bounds, "
+            "predictions and fusion advice."
+        )
         return None, ""
     status(f"comparing with {match.hardware.name}, the profile's device {profile.device!r} (--on overrides).")
     return match.hardware, f"the profile's device, {profile.device!r}"

@@ -150,6 +150,7 @@ class Hardware(Reportable):
     memory : memory levels, from the outermost (HBM) inwards.
     aliases : other names that the catalog accepts.
     device_names : the strings that NVML, nvidia-smi and torch report.
+    boards : strings that they report for other boards with this chip and memory.
     generation : name of the machines of the same design; "" means architecture and compute capability.
     process : the chip's manufacturing process as its foundry names it ("TSMC 4N").
     matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma", "dpas"; "" where
@@ -170,6 +171,7 @@ class Hardware(Reportable):
     compute_capability: str = ""
     aliases: tuple[str, ...] = ()
     device_names: tuple[str, ...] = ()
+    boards: tuple[str, ...] = ()
     sm_count: int | None = None
     clocks_hz: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
     chip: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -10,7 +10,6 @@ import difflib
 import functools
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,18 +147,21 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     if os.sep in text:
         return read_hardware(text)
     names = {*files, *(alias for machine in by_key.values() for alias in machine.aliases)}
-    relatives = _relatives(text, files)
-    if relatives and not difflib.get_close_matches(text.lower(), names, n=1, cutoff=_TYPING_ERROR):
-        raise UsageError(
-            f"unknown hardware {text!r}.", remedy=f"It may be one of {', '.join(relatives)}; name the one that it is."
-        )
+    if not difflib.get_close_matches(text.lower(), names, n=1, cutoff=_TYPING_ERROR) and (advice := suggestion(text)):
+        raise UsageError(f"unknown hardware {text!r}.", remedy=f"{advice}; name the one that it is.")
     raise unknown_name("hardware", text, names, main=files)
 
 
-def _relatives(text: str, names: Iterable[str]) -> list[str]:
-    """Return the catalog names with the same product as a device name, as those of A100 for "A100-PG509-200"."""
-    product = _words(text)[:1]
-    return sorted(name for name in names if _words(name)[:1] == product)
+def suggestion(text: str) -> str:
+    """Return which machines a device name that the catalog lacks may be: "It may be a100-sxm4-40gb"; "" if unknown.
+
+    It is the machine that lists the name among its boards, else those whose product's name is the same, as those of
+    A100 for "A100-PG506-230".
+    """
+    key, product = name_key(text), _words(text)[:1]
+    found = [machine.name for machine in load_all() if key in map(name_key, machine.boards)]
+    found = found or sorted(name for name in spec_files() if _words(name)[:1] == product)
+    return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}" if found else ""
 
 
 def _machines_by_key() -> dict[str, Hardware]:

@@ -159,6 +159,8 @@ class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     ----------
     generation : name of the machines of the same design, which share defaults (default: architecture and compute
         capability, "hopper-9.0").
+    boards : names that drivers report for boards of other makers with this chip and memory: they suggest the machine,
+        and do not stand for it, since power and clocks may differ.
     """
 
     name: Name
@@ -172,6 +174,7 @@ class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     generation: str = ""
     aliases: list[str] = []
     device_names: list[str] = []
+    boards: list[str] = []
     chip: ChipSpec = msgspec.field(default_factory=ChipSpec)
     link: dict[str, LinkSpec] = {}
     launch: LaunchSpec = msgspec.field(default_factory=LaunchSpec)

@@ -115,6 +115,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
         generation=hardware.generation,
         aliases=list(hardware.aliases),
         device_names=list(hardware.device_names),
+        boards=list(hardware.boards),
         chip=ChipSpec(
             sm_count=hardware.sm_count,
             vector_clock=quantity(hardware.clocks_hz.get("vector"), "Hz"),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.hardware_catalog import hardware_names
+
 COMMAND = '''
 def command() -> None:
     """Greet.
@@ -86,7 +88,8 @@ def test_an_output_format_of_a_plugin_is_listed_and_takes_its_suffix(tmp_path: P
     _install(tmp_path, "renderers", {"names": RENDERER, "broken": "1 / 0", "empty": ""})
     ran = _run(tmp_path, "hardware", "list", "--format", "names")
     # the broken ones are not imported: nobody asked for them
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "90: a100-pcie-40gb a100-pcie-80gb\n", "")
+    first, second = hardware_names()[:2]
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"90: {first} {second}\n", "")
     path = tmp_path / "machines.names"
     assert _run(tmp_path, "hardware", "list", "-o", path).returncode == 0
     assert path.read_text() == ran.stdout

@@ -47,9 +47,8 @@ def write_edited(folder: Path, base: str, edits: Edits, *, name: str | None = No
     """Write an edited copy of a shipped file; with ``name``, as a product that nobody knows."""
     text = shipped_text(base)
     if name is not None:
-        unknown: dict[str, str | None] = {"name": f'"{name}"', "title": f'"{name}"', "device_names": "[]"}
-        if "aliases" in key_lines(text):
-            unknown["aliases"] = "[]"
+        unknown: dict[str, str | None] = {"name": f'"{name}"', "title": f'"{name}"'}
+        unknown |= {key: "[]" for key in ("aliases", "device_names") if key in key_lines(text)}
         edits = {**unknown, **edits}
     path = folder / f"{name or base}.toml"
     path.write_text(edited(text, edits), encoding="utf-8")
@@ -59,10 +58,18 @@ def write_edited(folder: Path, base: str, edits: Edits, *, name: str | None = No
 H100, A100_40, A100_80, L4 = "h100-sxm5-80gb", "a100-sxm4-40gb", "a100-sxm4-80gb", "l4"
 
 
+#: what a figure of no product is taken for once a product of the catalog has it
+_EXPLAINED = {
+    "peak-differs": "other-product-peak",
+    "bandwidth-differs": "other-product-bandwidth",
+    "rounded-up-bandwidth": "other-product-bandwidth",
+}
+
+
 def found(findings: list[Finding], code: str, key: str) -> Finding:
-    """Return the finding, or fail with what was found in its place."""
+    """Return the finding, or that which names a product with this figure, or fail with what was found instead."""
     for finding in findings:
-        if (finding.code, finding.key) == (code, key):
+        if finding.key == key and finding.code in (code, _EXPLAINED.get(code)):
             return finding
     raise AssertionError(f"no {code} at {key} in {[(f.code, f.key) for f in findings]}")
 
@@ -515,8 +522,10 @@ def test_a_mistake_in_a_product_that_nobody_knows_is_found(
 @pytest.mark.parametrize("name", hardware_names())
 def test_a_shipped_file_under_a_name_of_its_own_has_no_errors(tmp_path: Path, name: str) -> None:
     findings = lint_file(write_edited(tmp_path, name, {}, name="my-gpu"))
-    # a GeForce accumulates in fp32 at half the rate of its relatives, which arithmetic alone cannot know
-    allowed = {"flop-per-clock"} if "GeForce" in hardware(name).title else set()
+    # a GeForce accumulates in fp32 at half the rate of its relatives, and a chip made for export has less than they,
+    # which arithmetic alone cannot know
+    lesser = "GeForce" in hardware(name).title or any("export" in note for note in hardware(name).notes.values())
+    allowed = {"flop-per-clock"} if lesser else set()
     assert {finding.code for finding in findings} <= allowed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from perfmodel.core.units import format_si
@@ -75,9 +76,19 @@ def _arithmetic(draft: Draft, key: str, rate: RateSpec, value: float) -> Finding
 
 
 def _usual_per_clock(draft: Draft, key: str) -> float | None:
-    """Return the FLOP per clock and SM if all known products of the compute capability have the same."""
-    rates = {_own_per_clock(other, key) for other in draft.family()} - {None}
-    return rates.pop() if len(rates) == 1 else None
+    """Return the FLOP per clock and SM that most known products of the compute capability have, if most have the same.
+
+    GeForce is compared with GeForce, since it accumulates in fp32 at half the rate; products made for export have less
+    than the others.
+    """
+    kin = (other for other in draft.family() if _is_geforce(other) == _is_geforce(draft))
+    rates = Counter(rate for other in kin if (rate := _own_per_clock(other, key)))
+    rate, count = rates.most_common(1)[0] if rates else (None, 0)
+    return rate if 2 * count > rates.total() else None
+
+
+def _is_geforce(draft: Draft) -> bool:
+    return any("geforce" in name.lower() for name in (draft.spec.title, *draft.spec.device_names))
 
 
 def _flop_per_clock(draft: Draft, key: str, rate: RateSpec) -> Iterator[Finding]:
@@ -126,8 +137,7 @@ def _explain(draft: Draft, key: str, value: float, expected: float, default: str
 def _doubled(draft: Draft, key: str) -> tuple[str, str] | None:
     """Return the code and the reason of a peak that is twice too high."""
     engine, dtype = key.split(".")[1:]
-    geforce = any("geforce" in name.lower() for name in (draft.spec.title, *draft.spec.device_names))
-    if geforce and engine == "tensor" and dtype in ("fp16", "fp8"):
+    if _is_geforce(draft) and engine == "tensor" and dtype in ("fp16", "fp8"):
         return "fp16-accumulate", "With fp32 accumulation GeForce has half this rate (or it is the sparse figure)."
     if draft.twin and draft.twin.spec.name == "mi250x":
         return "pair-for-device", "That is the module with two devices; this file describes one."

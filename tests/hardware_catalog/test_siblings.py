@@ -1,0 +1,120 @@
+"""Machines of one family are ordered as their data sheets order them, and dtypes keep their generation's ratios."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.core.hardware import Hardware
+from perfmodel.hardware_catalog import hardware, load_all
+
+#: (the faster, the slower): the same chip with more SMs, a higher clock, more power, or without limits for export
+SIBLINGS = [
+    ("v100-sxm2-16gb", "v100-pcie-16gb"),
+    ("v100-sxm2-32gb", "v100-pcie-32gb"),
+    ("a100-sxm4-40gb", "a100-pcie-40gb"),
+    ("a100-sxm4-80gb", "a100-pcie-80gb"),
+    ("a100-pcie-40gb", "a30"),
+    ("h100-sxm5-80gb", "h100-pcie-80gb"),
+    ("h100-sxm5-80gb", "h800-sxm5-80gb"),
+    ("h100-sxm5-80gb", "h100-500w-96gb"),
+    ("h100-pcie-80gb", "h20-96gb"),
+    ("h200-sxm-141gb", "h100-sxm5-80gb"),
+    ("gh200-96gb", "h100-sxm5-80gb"),
+    ("gb200-nvl72", "b200-sxm-180gb"),
+    ("gb300-nvl72", "b300-sxm-288gb"),
+    ("rtx-3090-ti", "rtx-3090"),
+    ("rtx-a6000", "a40"),
+    ("a40", "a10"),
+    ("l40s", "l20"),
+    ("l40s", "l4"),
+    ("rtx-4090", "rtx-4070-laptop-8gb"),
+    ("rtx-pro-6000-96gb", "rtx-5090"),
+    ("mi325x", "mi300x"),
+]
+#: pairs of which the slower one has more memory bandwidth and faster links
+OTHER_MEMORY = {("h100-pcie-80gb", "h20-96gb")}
+#: tensor rates of 8, 16 and 32 bits that are fixed by the width of the operands
+RATIOS = [("fp16", "tf32", 2.0), ("bf16", "fp16", 1.0), ("fp8", "fp16", 2.0)]
+
+
+def rates(machine: Hardware) -> dict[tuple[str, str], float]:
+    return {(peak.engine, peak.dtype): peak.flop_per_s for peak in machine.peaks}
+
+
+@pytest.mark.parametrize(("fast", "slow"), SIBLINGS)
+def test_siblings_are_ordered_by_their_data_sheets(fast: str, slow: str) -> None:
+    one, other = hardware(fast), hardware(slow)
+    assert (one.vendor, one.matrix_instruction) == (other.vendor, other.matrix_instruction)
+    for key in rates(one).keys() & rates(other).keys():
+        assert rates(one)[key] >= rates(other)[key] * (1 - 1e-9), key
+    if (fast, slow) not in OTHER_MEMORY:
+        bandwidths = [machine.main_memory.bandwidth_bytes_per_s or 0.0 for machine in (one, other)]
+        assert bandwidths[0] >= bandwidths[1]
+    # a link of the same name is no slower
+    links = [{link.name: link.bandwidth_bytes_per_s for link in machine.links} for machine in (one, other)]
+    if (fast, slow) not in OTHER_MEMORY:
+        assert all(links[0][name] >= links[1][name] for name in links[0].keys() & links[1].keys())
+
+
+@pytest.mark.parametrize(("fast", "slow"), [pair for pair in SIBLINGS if pair not in OTHER_MEMORY])
+def test_a_bound_is_no_longer_on_the_faster_sibling(fast: str, slow: str) -> None:
+    for op in (pm.Gemm(m=4096, n=4096, k=4096, dtype="fp16"), pm.Gemm(m=1, n=8192, k=8192, dtype="fp16")):
+        assert pm.predict(op, fast).bound_time_s <= pm.predict(op, slow).bound_time_s * 1.0001
+
+
+@pytest.mark.parametrize("machine", load_all(), ids=lambda machine: machine.name)
+def test_tensor_rates_go_with_the_width_of_the_operands(machine: Hardware) -> None:
+    for wide, narrow, ratio in RATIOS:
+        one, other = machine.find_peak(wide, "tensor"), machine.find_peak(narrow, "tensor")
+        if one and other and machine.name != "mi100":  # CDNA multiplies bf16 at half the rate of fp16
+            assert one.flop_per_s == pytest.approx(ratio * other.flop_per_s, rel=0.01), (wide, narrow)
+    for peak in machine.peaks:
+        if peak.sparse_2to4_flop_per_s and peak.dtype != "fp4":
+            assert peak.sparse_2to4_flop_per_s == pytest.approx(2 * peak.flop_per_s, rel=0.005)
+
+
+@pytest.mark.parametrize("generation", ["Ampere", "Ada", "Hopper"])
+def test_geforce_accumulates_in_fp32_at_half_the_rate_of_its_relatives(generation: str) -> None:
+    per_clock: dict[tuple[str, bool], set[float]] = {}
+    for machine in load_all():
+        peak = machine.find_peak("bf16", "tensor")
+        exported = any("export" in note for note in machine.notes.values())
+        if machine.vendor == "NVIDIA" and machine.architecture == generation and peak and not exported:
+            key = (machine.compute_capability, "GeForce" in machine.title)
+            per_clock.setdefault(key, set()).add(peak.flop_per_clock_per_sm or 0.0)
+    assert per_clock
+    assert all(len(found) == 1 for found in per_clock.values())
+    for capability in {capability for capability, geforce in per_clock if geforce}:
+        (geforce,), (other,) = per_clock[capability, True], per_clock[capability, False]
+        assert other == 2 * geforce
+
+
+def test_the_gpus_of_a_rack_share_its_nvlink_domain() -> None:
+    for name in ("gb200-nvl72", "gb300-nvl72"):
+        nvlink = next(link for link in hardware(name).links if link.name == "nvlink")
+        assert (nvlink.domain, nvlink.reduces_in_switch, nvlink.bandwidth_bytes_per_s) == (72, True, 900e9)
+    others = [link.domain for machine in load_all() for link in machine.links if "nvl72" not in machine.name]
+    assert set(others) == {None}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("NVIDIA A10", "NVIDIA A30", "NVIDIA L20", "NVIDIA GeForce RTX 3090", "NVIDIA RTX A6000", "NVIDIA H20"),
+        *("NVIDIA GeForce RTX 5090", "NVIDIA H800", "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA GB300"),
+        "NVIDIA B300 SXM6 AC",
+    ],
+)
+def test_a_driver_s_name_leads_to_one_machine(name: str) -> None:
+    assert name in hardware(name).device_names
+
+
+def test_chips_of_one_compute_capability_differ_in_nothing_that_it_fixes() -> None:
+    facts = ("warp_size", "max_warps_per_sm", "max_threads_per_sm", "max_blocks_per_sm", "warp_schedulers_per_sm")
+    machines = sorted(load_all(), key=lambda machine: machine.compute_capability)
+    for capability, group in itertools.groupby(machines, key=lambda machine: machine.compute_capability):
+        found = {tuple(machine.chip.get(fact) for fact in facts) for machine in group}
+        assert len(found) == 1, capability
