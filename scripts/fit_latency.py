@@ -52,6 +52,7 @@ from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine, generation, product_line, vendor
 from perfmodel.prediction.latency.model import regime_code
 from perfmodel.prediction.latency.tables import LatencySpec, latency_specs
+from perfmodel.prediction.uncertainty import Z80
 
 #: rows of one machine in a fit that several machines share
 ROWS_OF_MACHINE = 300
@@ -76,6 +77,8 @@ ASSUMED_LIBRARY = {"library": (0.35, 0.20, 0.15), "library_here": (0.15, 0.12, 0
 ASSUMED_DTYPE = {"dtype": (0.25, 0.25, 0.25), "dtype_here": (0.08, 0.08, 0.08)}
 #: of a vendor of which nothing was measured: assumed
 ASSUMED_VENDOR = {"vendor": (0.30, 0.30, 0.30)}
+#: of a machine, in families of which no two machines were measured: assumed, the middle of the others
+ASSUMED_MACHINE = 0.15
 #: families that differ in the same way between machines: their offsets together are what is typical
 ALIKE = (
     ("gemm_fp32", "gemm_bf16", "gemm_fp8", "conv2d"),
@@ -132,24 +135,47 @@ def left_out(
 def machine_deviation(machines: Sequence[LeftOut], usual: Sequence[float]) -> tuple[float, ...]:
     """Return the standard deviation between machines in each regime.
 
-    s^2 = (n0 s0^2 + sum u^2) / (n0 + n), with u the offset of each machine that was left out, n how many there are, and
-    s0 what is usual among such families, worth n0 machines.
+    s^2 = (n0 s0^2 + n s_n^2) / (n0 + n), with s_n the deviation of the n machines that were left out, and s0 what is
+    usual among such families, worth n0 machines.
     """
     made = []
     for regime, expected in enumerate(usual):
         offsets = [u for machine in machines if (u := machine.offset(regime)) is not None]
-        variance = (PRIOR_MACHINES * expected**2 + sum(u**2 for u in offsets)) / (PRIOR_MACHINES + len(offsets))
-        made.append(float(np.sqrt(variance)))
+        squares = PRIOR_MACHINES * expected**2 + len(offsets) * (_deviation(offsets) ** 2 if offsets else 0.0)
+        made.append(math.sqrt(squares / (PRIOR_MACHINES + len(offsets))))
     return tuple(made)
+
+
+def _deviation(offsets: Sequence[float]) -> float:
+    """Return the standard deviation of the normal distribution that holds as many offsets as the interval has to.
+
+    Offsets have heavy tails: one machine in ten differs by half. Their root mean square would widen the intervals of
+    all others, and still not contain it.
+    """
+    return float(np.quantile(np.abs(offsets), 0.8)) / Z80
 
 
 def typical_deviation(found: Sequence[LeftOut]) -> tuple[float, ...]:
-    """Return the root mean square of the offsets of all machines of some families, in each regime."""
+    """Return the deviation between all machines of some families, in each regime."""
     made = []
     for regime in range(len(REGIMES)):
         offsets = [u for machine in found if (u := machine.offset(regime)) is not None]
-        made.append(float(np.sqrt(np.mean(np.square(offsets)))) if offsets else 0.15)
+        made.append(_deviation(offsets) if offsets else ASSUMED_MACHINE)
     return tuple(made)
+
+
+def _in_sample(family: Family, groups: Groups, fitted: FittedConstants) -> list[LeftOut]:
+    """Return the residuals of each machine's libraries under the constants that they were fitted to.
+
+    A handful of constants hardly learns hundreds of rows, so that the spread over shapes is nearly that of new ones.
+    """
+    found = []
+    for name, rows in groups.items():
+        for library in sorted({group.conditions.library for group in rows}):
+            own = sample([group for group in rows if group.conditions.library == library], ROWS_OF_MACHINE)
+            ratio, regime = residuals(family, own, fitted)
+            found.append(LeftOut(name, -ratio, regime))
+    return found
 
 
 def shape_intervals(
@@ -230,6 +256,15 @@ class Shared:
     fitted: FittedConstants
     machines: tuple[LeftOut, ...]
     parts: int
+    weight: float = 1.0
+
+    def next_machine(self, wider_parts: int) -> float:
+        """Return the deviation of the next machine from this table, over that between machines.
+
+        The next machine differs from the mean of all; the table's mean of n parts does too, and so does that of the N
+        wider parts, to which the table is drawn: 1 + w^2 / n + (1 - w)^2 / N, in squares.
+        """
+        return math.sqrt(1.0 + self.weight**2 / self.parts + (1.0 - self.weight) ** 2 / wider_parts)
 
 
 def shared(
@@ -266,14 +301,14 @@ def shared(
     table = LatencyTable(
         constants=drawn({n: v for n, v in fitted.common().items() if n in fitted.shared.certainty}),
         libraries={library: drawn(values) for library, values in fitted.own().items()},
-        intervals=shape_intervals(machines, start.intervals) if machines else start.intervals,
+        intervals=shape_intervals(machines or _in_sample(family, groups, fitted), start.intervals),
         deviations=deviations,
         known_libraries=libraries_of(_sampled(groups)),
         dtypes=dtypes(family, _sampled(groups)),
         source=f"fitted on {_joined(origins, groups)}, {rows} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
     )
-    return Shared(table, fitted, tuple(machines), max(1, len(judged)))
+    return Shared(table, fitted, tuple(machines), max(1, len(judged)), weight)
 
 
 def _joined(origins: Origins, machines: Iterable[str]) -> str:
@@ -303,10 +338,7 @@ class FittedFamily:
     machines: dict[str, LatencyTable]
 
     def tables(self, usual: Sequence[float]) -> dict[str, LatencyTable]:
-        """Return all tables, with the deviation of a machine that is none of theirs.
-
-        Its variance is s^2 (1 + 1 / n): it differs from the mean over all machines, and so does the mean over the n
-        parts that the table was fitted on.
+        """Return all tables, with the deviation of a machine that is none of theirs; see `Shared.next_machine`.
 
         Parameters
         ----------
@@ -317,7 +349,8 @@ class FittedFamily:
             deviation = machine_deviation(found.machines, usual)
             if name == "generic":
                 usual = deviation
-            next_one = tuple(s * math.sqrt(1.0 + 1.0 / found.parts) for s in deviation)
+            factor = found.next_machine(self.shared["generic"].parts)
+            next_one = tuple(s * factor for s in deviation)
             made[name] = dataclasses.replace(found.table, deviations={"machine": next_one, **found.table.deviations})
         return {**made, **self.machines}
 
@@ -401,6 +434,11 @@ def replace_tables(path: Path, head: str, made: Mapping[str, LatencySpec], dropp
     write_atomic(path, f"{head.rstrip()}\n\n{latency_text(ordered)}" if ordered else f"{head.rstrip()}\n")
 
 
+def alike_families(name: str) -> tuple[str, ...]:
+    """Return the families that differ between machines as one of them does."""
+    return next((group for group in ALIKE if name in group), (name,))
+
+
 def head_of(name: str, path: Path) -> str:
     """Return what stands before the tables of a file."""
     if path.parent.name != "defaults":
@@ -435,7 +473,7 @@ def main(chosen: Sequence[str]) -> None:
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(names, pool.map(_fit, names), strict=True))
     for name, made in found.items():
-        alike = next((group for group in ALIKE if name in group), (name,))
+        alike = alike_families(name)
         typical_of = typical_deviation(
             [m for other in alike if other in found for m in found[other].shared["generic"].machines]
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import open_tables
-from fit_latency import FittedFamily, Groups, Origins, Shared, fit_family, typical, typical_deviation
+from fit_latency import FittedFamily, Groups, Origins, Shared, alike_families, fit_family, typical, typical_deviation
 
 from perfmodel.accuracy.calibration import FittedConstants, calibrate_family
 from perfmodel.accuracy.fit import Fit
@@ -31,23 +31,36 @@ from perfmodel.prediction.latency.tables import default_tables
 
 @dataclass(frozen=True)
 class Without:
-    """A family's tables, fitted without a machine or without a library.
+    """A family, fitted without a machine or without a library.
 
     Attributes
     ----------
     family : name of the family.
     machine, library : what was left out; empty where it is the other.
-    tables : by file, as in `FittedFamily.tables`.
+    fitted : the family's shared constants.
+    own : the table of each machine, where a library was left out.
     """
 
     family: str
     machine: str
     library: str
-    tables: Mapping[str, LatencyTable]
+    fitted: FittedFamily
+    own: Mapping[str, LatencyTable]
 
-    def judged(self, calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardware]) -> Accuracy:
-        """Judge the calls of the family on what was left out; ``calls`` are of any family, machine and library."""
-        by_file = {name: MappingProxyType({self.family: table}) for name, table in self.tables.items()}
+    def tables(self, others: Sequence[Without]) -> Mapping[str, LatencyTable]:
+        """Return the tables by file; ``others`` are all fits without the same machine or library."""
+        alike = [other.family for other in others if other.family in alike_families(self.family)]
+        machines = [m for other in others if other.family in alike for m in other.fitted.shared["generic"].machines]
+        return {**self.fitted.tables(typical_deviation(machines)), **self.own}
+
+    def judged(
+        self, others: Sequence[Without], calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardware]
+    ) -> Accuracy:
+        """Judge the calls of the family on what was left out; ``calls`` are of any machine and library."""
+        tables = self.tables(
+            [other for other in others if (other.machine, other.library) == (self.machine, self.library)]
+        )
+        by_file = {name: MappingProxyType({self.family: table}) for name, table in tables.items()}
 
         def defaults(name: str) -> Mapping[str, LatencyTable]:
             return by_file.get(name, {})
@@ -71,12 +84,9 @@ def without_each(name: str, opened: open_tables.OpenTables) -> Iterator[Without]
     family, groups = families[name], data[name]
     near = shipped(family, groups, opened.machines)
 
-    def tables(rest: Groups) -> tuple[FittedFamily, dict[str, LatencyTable]]:
-        made = fit_family(family, rest, origins[name], opened.machines, near=near)
-        return made, made.tables(typical_deviation(made.shared["generic"].machines))
-
     for machine in groups if len(groups) > 1 else ():
-        yield Without(name, machine, "", tables({key: rows for key, rows in groups.items() if key != machine})[1])
+        rest = {key: rows for key, rows in groups.items() if key != machine}
+        yield Without(name, machine, "", fit_family(family, rest, origins[name], opened.machines, near=near), {})
     of = {machine: {group.conditions.library for group in rows} for machine, rows in groups.items()}
     for library in sorted({library for libraries in of.values() if len(libraries) > 1 for library in libraries}):
         rest = {
@@ -84,8 +94,8 @@ def without_each(name: str, opened: open_tables.OpenTables) -> Iterator[Without]
             for machine, rows in groups.items()
             if (kept := [group for group in rows if group.conditions.library != library])
         }
-        made, shared = tables(rest)
-        yield Without(name, "", library, shared | _own(family, rest, made, opened.machines, origins[name]))
+        made = fit_family(family, rest, origins[name], opened.machines, near=near)
+        yield Without(name, "", library, made, _own(family, rest, made, opened.machines, origins[name]))
 
 
 def _own(
