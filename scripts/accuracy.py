@@ -3,13 +3,11 @@
     python scripts/accuracy.py          (or: make accuracy)
 
 Rows on which the shipped constants were fitted and rows that they have not seen stand apart (`open_tables.FITTED`).
-Then each machine is left out: its constants come from the other machines of its generation; where there are none, from
-those of its vendor and kind of memory, or else from all.
+Then each machine, and each library, is left out of the fit and of the interval (`nested`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import itertools
 from collections import defaultdict
@@ -20,22 +18,20 @@ from typing import Any
 import numpy as np
 import open_tables
 import whole_models
-from fit_latency import shared as fit_shared
-from fit_latency import typical, under
+from nested import Nested, without
 
+from perfmodel.accuracy.judge import JudgedCalls
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements
 from perfmodel.accuracy.report import FIGURES
 from perfmodel.accuracy.validate import Accuracy, judge
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.latency_table import LatencyTable
 from perfmodel.core.units import format_si
 from perfmodel.files import write_atomic
-from perfmodel.prediction.latency.family import Family
-from perfmodel.prediction.latency.machine import generation, product_line, vendor
-from perfmodel.prediction.latency.tables import default_tables
+from perfmodel.render.plots.accuracy import coverage_plot
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
+PLOT = ROOT / "docs" / "coverage.png"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- accuracy: written by scripts/accuracy.py -->", "<!-- end of accuracy -->"
 
@@ -80,59 +76,22 @@ SUMMARY: tuple[tuple[str, str, tuple[str, ...], Keep], ...] = (
 )  # fmt: skip
 
 
+#: levels of the intervals of the plot
+LEVELS = (0.5, 0.8, 0.95)
+
+
 def accuracy(calls: Calls, machines: Mapping[str, Hardware]) -> Accuracy:
     """Judge some calls on some machines."""
     return judge([Measurements("open tables", tuple(calls))], machines.__getitem__)
 
 
-def left_out(opened: open_tables.OpenTables) -> dict[str, Hardware]:
-    """Return each machine with the constants that it would have if nobody had measured it.
-
-    They are fitted on the fitting half of the rows of the other machines of its generation; where there are none, of
-    other generations of its vendor and kind of memory, or else of all. The stated interval is that of the shipped
-    defaults.
-    """
-    data, families, origins = open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)
-    tables: dict[str, dict[str, LatencyTable]] = defaultdict(dict)
-    for name, groups in data.items():
-        for machine in groups:
-            tables[machine][name] = _left_out(families[name], groups, machine, opened.machines, origins[name])
-    return {name: dataclasses.replace(machine, latency=tables[name]) for name, machine in opened.machines.items()}
-
-
-def _left_out(
-    family: Family, groups: Mapping[str, list[Any]], name: str, machines: Mapping[str, Hardware], origin: str
-) -> LatencyTable:
-    """Return the table that `constants` would find for a machine that is in no table."""
-    others = {key: rows for key, rows in groups.items() if key != name}
-    known, table = typical(family), LatencyTable({})
-    found = "generic"
-    for level in (None, vendor, product_line, generation):
-        same = {
-            key: rows for key, rows in others.items() if level is None or level(machines[key]) == level(machines[name])
-        }
-        if level is not generation:
-            # the defaults of a generation without measurements come from others
-            same = {key: rows for key, rows in same.items() if generation(machines[key]) != generation(machines[name])}
-        if same:
-            table = fit_shared(family, same, known, origin, [], host=level in (None, vendor))
-            known = under(table, known)
-            found = level(machines[name]) if level else found
-    return dataclasses.replace(
-        table, constants=known.values, libraries=table.libraries, intervals=default_tables(found)[family.name].intervals
-    )
-
-
-def subset(calls: Calls, family: str, names: tuple[str, ...], keep: Keep) -> list[MeasuredCalls]:
+def subset(found: Accuracy, family: str, names: tuple[str, ...], keep: Keep) -> Accuracy:
     """Return the rows of a line of the summary."""
-    found = []
-    for call in calls:
-        if (names and call.hardware not in names) or not np.any(mine := _belongs(call, family)):
-            continue
-        mask = np.broadcast_to(keep(call) & mine, call.time_s.shape)
-        if mask.any():
-            found.append(call.take(mask))
-    return found
+
+    def chosen(part: JudgedCalls) -> Any:
+        return (not names or part.calls.hardware in names) & np.asarray(part.family == family) & keep(part.calls)
+
+    return found.where(chosen)
 
 
 def _belongs(call: MeasuredCalls, family: str) -> Any:
@@ -146,26 +105,56 @@ def _belongs(call: MeasuredCalls, family: str) -> Any:
     return call.op.op == family
 
 
-def summary(unseen: Calls, shipped: Mapping[str, Hardware], never: Mapping[str, Hardware]) -> list[list[str]]:
-    """Return the lines of the summary: error and coverage, calibrated and left out, and the datasheet roofline."""
+def summary(known: Accuracy, nested: Nested) -> list[list[str]]:
+    """Return the lines of the summary: the roofline; calibrated, machine left out, library left out."""
     rows = []
     for title, family, names, keep in SUMMARY:
-        part = subset(unseen, family, names, keep)
-        if not part:
+        parts = [subset(found, family, names, keep) for found in
+                 (known, nested.left_out("machine"), nested.left_out("library"))]  # fmt: skip
+        calibrated = _score(parts[0])
+        if calibrated is None:
             continue
-        known, new = (accuracy(part, machines).by([])[-1] for machines in (shipped, never))
-        rows.append([
-            title, f"{known['rows']}", _percent(known["bound_mape"]), _percent(known["mape"]),
-            _percent(known["median_ape"]), _percent(known["coverage_80"]), _percent(new["mape"]),
-            _percent(new["median_ape"]), _percent(new["coverage_80"]),
-        ])  # fmt: skip
+        cells = [title, f"{calibrated['rows']}", _percent(calibrated["bound_mape"])]
+        for score in map(_score, parts):
+            cells += ["-"] * 3 if score is None else [
+                _percent(score["mape"]), _percent(score["coverage_80"]), f"{score['width_80']:.2f}",
+            ]  # fmt: skip
+        rows.append(cells)
     return rows
 
 
+def _score(found: Accuracy) -> dict[str, Any] | None:
+    return found.by([])[-1] if found.judged else None
+
+
 SUMMARY_HEAD = (
-    "family", "rows", "datasheet roofline", "calibrated: mean", "median", "in the 80 % interval",
-    "machine left out: mean", "median", "in the 80 % interval",
+    "family", "rows", "datasheet roofline", "calibrated: mean", "in the 80 % interval", "width",
+    "machine left out: mean", "in the 80 % interval", "width",
+    "library left out: mean", "in the 80 % interval", "width",
 )  # fmt: skip
+
+
+def spread(nested: Nested, kind: str) -> str:
+    """Return a sentence on the coverage of the intervals over tables: one for each family and machine or library."""
+    names = ("family", "hardware") if kind == "machine" else ("family", "library", "hardware")
+    tables = [row for row in nested.left_out(kind).by(names) if "all" not in (row[name] for name in names)]
+    covered = np.array([row["coverage_80"] for row in tables])
+    widths = np.array([row["width_80"] for row in tables])
+    return (
+        f"With each {kind} left out, the 80 % interval holds {100 * covered.mean():.0f} % of the rows in the mean over "
+        f"{covered.size} tables (standard deviation {100 * covered.std():.0f} points, {(covered < 0.5).sum()} below "
+        f"50 %, the lowest {100 * covered.min():.0f} %); the median width, high over low, is {np.median(widths):.2f}."
+    )
+
+
+def levels(found: Mapping[str, Accuracy]) -> str:
+    """Return the table of stated and observed levels, and draw it."""
+    observed = {name: [accuracy.coverage(level) for level in LEVELS] for name, accuracy in found.items()}
+    coverage_plot(LEVELS, observed).savefig(PLOT, dpi=110)
+    return table(
+        ("stated", *(f"{level:.0%}" for level in LEVELS)),
+        [[name, *map(_percent, values)] for name, values in observed.items()],
+    )
 
 
 #: lines of the summary that the README quotes, and what it calls them
@@ -184,14 +173,17 @@ def headline(rows: Sequence[Sequence[str]]) -> str:
     """Return the figures that the README quotes, from lines of the summary."""
     by_title = {row[0]: row for row in rows}
     quoted = [
-        [name, by_title[title][1], by_title[title][2], by_title[title][3], by_title[title][6]]
+        [name, by_title[title][1], by_title[title][2], *by_title[title][6:9], *by_title[title][3:6]]
         for title, name in QUOTED.items()
         if title in by_title
     ]
     return table(QUOTED_HEAD, quoted)
 
 
-QUOTED_HEAD = ("mean absolute error", "rows", "datasheet roofline", "predicted", "predicted, machine left out")
+QUOTED_HEAD = (
+    "mean absolute error", "rows", "datasheet roofline", "machine never measured", "in the 80 % interval", "width",
+    "machine measured", "in the 80 % interval", "width",
+)  # fmt: skip
 
 
 def noise_floor(calls: Calls) -> list[list[str]]:
@@ -237,35 +229,80 @@ def breakdown(found: Accuracy, keys: Sequence[str]) -> str:
     return table([*keys, *(column.heading for column in FIGURES)], rows)
 
 
-def models() -> str:
-    """Return the part on whole models: measured and predicted time of a forward pass."""
-    rows = whole_models.comparison(open_tables.folder().parent)
-    lines = [
-        [row.hardware, row.model, f"{row.batch}", f"{row.seq}", format_si(row.measured_s, "s"),
-         format_si(row.predicted.time_s, "s"), f"{100 * row.error:+.1f} %"]
-        for row in rows
-    ]  # fmt: skip
-    head = ("machine", "model", "batch", "sequence", "measured", "predicted", "error")
-    return f"{table(head, lines)}\n\nMean absolute error: {_percent(whole_models.mean_error(rows))}."
+def models(nested: Nested, machines: Mapping[str, Hardware]) -> str:
+    """Return the part on whole models: measured and predicted forward passes, with each machine and without it."""
+    folder = open_tables.folder().parent
+    known = whole_models.comparison(folder, whole_models.MACHINES.values())
+    lines, errors = [], defaultdict(list)
+    for name in dict.fromkeys(row.hardware for row in known):
+        with without(nested.of_machine(name), machines) as altered:
+            never = whole_models.comparison(folder, [name], altered.__getitem__)
+        for row, other in zip([row for row in known if row.hardware == name], never, strict=True):
+            lines.append([
+                row.hardware, row.model, f"{row.batch}", f"{row.seq}", format_si(row.measured_s, "s"),
+                *_model_cells(row), *_model_cells(other),
+            ])  # fmt: skip
+            errors[name].append((row, other))
+    head = ("machine", "model", "batch", "sequence", "measured", "predicted", "error", "80 % interval",
+            "machine left out", "error", "80 % interval")  # fmt: skip
+    means = [[name, f"{len(pairs)}", *_model_mean([row for row, _ in pairs]), *_model_mean([row for _, row in pairs])]
+             for name, pairs in errors.items()]  # fmt: skip
+    mean_head = ("machine", "runs", "mean error", "in the interval", "machine left out: mean error", "in the interval")
+    return f"{table(mean_head, means)}\n\n{table(head, lines)}"
+
+
+def _model_cells(row: whole_models.Row) -> list[str]:
+    interval = f"{format_si(row.predicted.low_s, 's', 3)} to {format_si(row.predicted.high_s, 's', 3)}"
+    return [format_si(row.predicted.time_s, "s"), f"{100 * row.error:+.1f} %", interval]
+
+
+def _model_mean(rows: Sequence[whole_models.Row]) -> list[str]:
+    inside = sum(row.predicted.low_s <= row.measured_s <= row.predicted.high_s for row in rows)
+    return [_percent(whole_models.mean_error(rows)), f"{inside} of {len(rows)}"]
+
+
+def exclusions(opened: open_tables.OpenTables) -> str:
+    """Return what each rule leaves out, and the error of the tables with and without these rows."""
+    kept = open_tables.half(opened.calls, fitted=False)
+    out = open_tables.half(opened.left_out, fitted=False)
+    names = dict.fromkeys(call.place for call in out)
+    rows = []
+    for place in names:
+        without_them, with_them = (
+            accuracy([call for call in calls if call.place == place], opened.machines).by([])[-1]
+            for calls in (kept, [*kept, *out])
+        )
+        cells = [Path(place).name.removesuffix(".csv.gz")]
+        for score in (without_them, with_them):
+            cells += [f"{score['rows']}", _percent(score["mape"]), _percent(score["coverage_80"])]
+        rows.append(cells)
+    return table(("table", "rows", "mean", "in the interval", "with all rows", "mean", "in the interval"), rows)
 
 
 def page(opened: open_tables.OpenTables) -> tuple[str, str]:
     """Return the page, and the figures for the README."""
     fitted, unseen = (open_tables.half(opened.calls, fitted=fit) for fit in (True, False))
-    never = left_out(opened)
-    rows = summary(unseen, opened.machines, never)
+    nested = Nested.of(opened, unseen)
+    known = accuracy(unseen, opened.machines)
+    never, foreign = nested.left_out("machine"), nested.left_out("library")
+    rows = summary(known, nested)
     excluded = [[name, machine or "any", reason, f"{rows}"] for name, machine, reason, rows in opened.excluded]
     text = TEXT.format(
         date=datetime.date.today().isoformat(),
         summary=table(SUMMARY_HEAD, rows),
-        unseen=breakdown(accuracy(unseen, opened.machines), ("family", "hardware")),
-        regimes=breakdown(accuracy(unseen, opened.machines), ("family", "regime")),
-        dtypes=breakdown(accuracy(unseen, opened.machines), ("family", "dtype", "library")),
+        machines=spread(nested, "machine"),
+        libraries=spread(nested, "library"),
+        levels=levels({"calibrated": known, "machine left out": never, "library left out": foreign}),
+        unseen=breakdown(known, ("family", "hardware")),
+        regimes=breakdown(known, ("family", "regime")),
+        dtypes=breakdown(known, ("family", "dtype", "library")),
         fitted=breakdown(accuracy(fitted, opened.machines), ("family", "hardware")),
-        never=breakdown(accuracy(unseen, never), ("family", "hardware")),
+        never=breakdown(never, ("family", "hardware")),
+        foreign=breakdown(foreign, ("family", "library", "hardware")),
         noise=table(("family", "machine", "dtype", "libraries", "shapes", "mean", "median", "bias"),
                     noise_floor(opened.calls)),
-        models=models(),
+        models=models(nested, opened.machines),
+        tables=exclusions(opened),
         excluded=table(("table", "machine", "reason", "rows"), excluded),
     )  # fmt: skip
     return text, headline(rows)
@@ -276,28 +313,53 @@ TEXT = """# Accuracy of the latency model
 `make accuracy` wrote this page on {date}, from public measurements made outside this project:
 
 - sitar-lab/NeuSight @ 6945927d9afc (MIT; `neusight_*`): fp32, events around a PyTorch 2.1 call;
-- ai-dynamo/aiconfigurator @ 095f58a51c4c (Apache-2.0; `aic_*`): kernels inside SGLang and TensorRT-LLM, replayed from
-  CUDA graphs; collectives in queues.
+- ai-dynamo/aiconfigurator @ 095f58a51c4c (Apache-2.0; `aic_*`): kernels inside SGLang, TensorRT-LLM and vLLM, replayed
+  from CUDA graphs; collectives in queues;
+- microsoft/vidur @ 7d47513363ec (MIT; `vidur_*`): fp16 kernels of vLLM's layers;
+- casys-kaist/LLMServingSim @ 5daddb21a545 (MIT; `llmservingsim_*`): bf16 kernels of vLLM's layers on an RTX 4090.
 
 The error of a row is predicted / measured - 1; the mean is the mean of its absolute value. Each row is predicted in its
-own view of time, cache state and library. `perfmodel validate TABLE` judges each table again.
+own view of time, cache state and library. The width of an interval is its high end over its low end; widths are
+medians. `perfmodel validate TABLE` judges each table again.
+
+## Off the data
+
+What a user of another machine or library gets. Each machine, or library, is left out of everything: of the constants,
+of the deviations between machines and libraries, and of the spread over shapes (`scripts/nested.py`). All rows judged
+here have shapes that were not fitted, too.
+
+{machines}
+
+{libraries}
+
+All rows of one table share one draw of what its machine or library differs by, so that a table lies inside its
+intervals as a whole, or outside; an honest interval reaches 80 % in the mean over tables, not in each of them.
 
 ## Summary
 
-The rows below have shapes that were not fitted: a hash of the sizes puts half of all shapes aside. "Calibrated" uses
-the constants that ship in `hardware_specs/`, fitted on the other half. "Machine left out" uses constants fitted on
-other machines: on those of its generation where there are any, else on those of its vendor and kind of memory.
-"Datasheet roofline" is the error of the bound taken as a prediction.
+A hash of the sizes puts half of all shapes aside; these rows have not been fitted. "Calibrated" uses the constants that
+ship in `hardware_specs/`, fitted on the other half. "Machine left out" and "library left out" are as above. "Datasheet
+roofline" is the error of the bound taken as a prediction.
 
 The constants have not seen these rows, but the people who chose the formulas have. Rows and machines that nobody here
 has looked at may come out somewhat worse.
 
 {summary}
 
+## Stated and observed
+
+The share of the rows that lies inside intervals of three levels. The half widths are those of the 80 % interval, on a
+logarithmic scale, times the ratio of the normal distribution's quantiles.
+
+![Share of rows inside the interval by its stated level](coverage.png)
+
+{levels}
+
 ## Whole models
 
 Inference in fp32, eager PyTorch, TF32 off. The prediction is the sum of the predicted kernels and a gap of 2 us after
-each of them; the measurement is the forward pass (`scripts/whole_models.py`). No row of these was fitted.
+each of them; the measurement is the forward pass (`scripts/whole_models.py`). No row of these was fitted, but the
+deviation of a whole run from its operators comes from them (`RUN_DEVIATION`).
 
 {models}
 
@@ -321,9 +383,15 @@ heart.
 
 {fitted}
 
-## Each machine left out whole
+## Each machine left out
 
 {never}
+
+## Each library left out
+
+On machines that have rows of another library, too.
+
+{foreign}
 
 ## Noise floor
 
@@ -338,6 +406,12 @@ This page leaves out rows that their author flagged as faster than device memory
 allows, by more than a clock can boost; rows in number formats that perfmodel does not have; rows whose size contradicts
 itself; and rows that do not measure what their columns say. `perfmodel validate` leaves out only rows that are flagged
 or cannot be read.
+
+With and without the rows that do not measure what their columns say, on shapes that were not fitted:
+
+{tables}
+
+Each rule, and its rows:
 
 {excluded}
 """

@@ -382,7 +382,16 @@ def fit_family(
             by = generation if level is not generation else lambda machine: machine.name
             parts = list(_parted(members, machines, by).values())
             base = around[next(iter(members))]
-            tables[name] = shared(family, members, base, origins, parts, host=level is vendor, near=known.get(name))
+            tables[name] = shared(
+                family,
+                members,
+                base,
+                origins,
+                parts,
+                host=level is vendor,
+                shrunk=not (level is generation and all(_one_die(machines[member]) for member in members)),
+                near=known.get(name),
+            )
             around |= dict.fromkeys(members, under(tables[name].table, base))
     made = {}
     for name, rows in groups.items() if near is None else ():
@@ -392,7 +401,27 @@ def fit_family(
         error = 100 * np.abs(np.expm1(found.log_ratio)).mean()
         kept = ", ".join(found.fit.unidentified) or "none"
         print(f"  {family.name} {name}: {error:.1f} % on rows not fitted; kept: {kept}", flush=True)
+        alone = generation(machines[name])
+        if _one_die(machines[name]) and len(generations[alone]) == 1:
+            tables[alone] = dataclasses.replace(tables[alone], table=_with_own(tables[alone].table, found.table))
     return FittedFamily(tables, made)
+
+
+def _one_die(machine: Hardware) -> bool:
+    """Whether all machines of the generation have the same die: those with stacked memory, of each vendor so far."""
+    return product_line(machine).endswith("-hbm")
+
+
+def _with_own(table: LatencyTable, own: LatencyTable) -> LatencyTable:
+    """Return the table of a generation of one die with the constants of the one machine that was measured.
+
+    Its siblings then differ from it by their specifications only.
+    """
+    libraries = {
+        library: {**table.libraries.get(library, {}), **own.libraries.get(library, {})}
+        for library in (*table.libraries, *(name for name in own.libraries if name not in table.libraries))
+    }
+    return dataclasses.replace(table, constants={**table.constants, **own.constants}, libraries=libraries)
 
 
 def roofline_table(calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardware]) -> LatencyTable:

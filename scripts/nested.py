@@ -7,12 +7,17 @@ from the shipped tables.
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import dataclasses
+import os
 import unittest.mock
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
 import open_tables
 from fit_latency import FittedFamily, Groups, Origins, Shared, alike_families, fit_family, typical, typical_deviation
 
@@ -49,32 +54,85 @@ class Without:
 
     def tables(self, others: Sequence[Without]) -> Mapping[str, LatencyTable]:
         """Return the tables by file; ``others`` are all fits without the same machine or library."""
-        alike = [other.family for other in others if other.family in alike_families(self.family)]
-        machines = [m for other in others if other.family in alike for m in other.fitted.shared["generic"].machines]
+        alike = alike_families(self.family)
+        machines = [
+            machine for other in others if other.family in alike for machine in other.fitted.shared["generic"].machines
+        ]
         return {**self.fitted.tables(typical_deviation(machines)), **self.own}
 
-    def judged(
-        self, others: Sequence[Without], calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardware]
-    ) -> Accuracy:
-        """Judge the calls of the family on what was left out; ``calls`` are of any machine and library."""
-        tables = self.tables(
-            [other for other in others if (other.machine, other.library) == (self.machine, self.library)]
-        )
-        by_file = {name: MappingProxyType({self.family: table}) for name, table in tables.items()}
 
-        def defaults(name: str) -> Mapping[str, LatencyTable]:
-            return by_file.get(name, {})
+@contextlib.contextmanager
+def without(fits: Sequence[Without], machines: Mapping[str, Hardware]) -> Iterator[dict[str, Hardware]]:
+    """Predict as if what some fits left out had not been measured; yield the machines as they are then.
 
-        own = {name: by_file.get(name, {}) if self.library else {} for name in machines}
-        altered = {name: dataclasses.replace(machine, latency=own[name]) for name, machine in machines.items()}
-        of_interest = [
-            call
-            for call in calls
-            if (call.hardware == self.machine or (self.library and call.conditions.library == self.library))
-            and (not self.library or call.hardware in by_file)
-        ]
-        with unittest.mock.patch.object(constants, "default_tables", defaults):
-            return judge([Measurements("without", tuple(of_interest))], altered.__getitem__)
+    Parameters
+    ----------
+    fits : of any families, all without the same machine or library.
+    machines : name -> machine as it ships.
+    """
+    tables: dict[str, dict[str, LatencyTable]] = defaultdict(dict)
+    for fit in fits:
+        for name, table in fit.tables(fits).items():
+            tables[name][fit.family] = table
+    families = {fit.family for fit in fits}
+
+    def altered(name: str, before: Mapping[str, LatencyTable]) -> Mapping[str, LatencyTable]:
+        kept = {family: before[family] for family in before if family not in families}
+        return MappingProxyType({**kept, **tables.get(name, {})})
+
+    with unittest.mock.patch.object(constants, "default_tables", lambda name: altered(name, default_tables(name))):
+        yield {
+            name: dataclasses.replace(machine, latency=altered(name, machine.latency))
+            for name, machine in machines.items()
+        }
+
+
+@dataclass(frozen=True)
+class Nested:
+    """All fits without a machine or a library, and how well they predict the rows of what they left out."""
+
+    fits: tuple[Without, ...]
+    judged: Mapping[tuple[str, str], Accuracy]
+
+    @classmethod
+    def of(cls, opened: open_tables.OpenTables, unseen: Sequence[MeasuredCalls]) -> Nested:
+        """Fit every family without each machine and each library, and judge the ``unseen`` rows of these."""
+        names = sorted(set(open_tables.by_family(unseen, opened.machines)[1]))
+        with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+            fits = tuple(fit for found in pool.map(_fits_without, names) for fit in found)
+        return cls(fits, dict(_judged(fits, unseen, opened.machines)))
+
+    def left_out(self, kind: str) -> Accuracy:
+        """Return the rows of all machines, or of all libraries: ``kind`` is "machine" or "library"."""
+        parts = [accuracy for (which, _), accuracy in self.judged.items() if which == kind]
+        return Accuracy(tuple(part for accuracy in parts for part in accuracy.judged), ())
+
+    def of_machine(self, name: str) -> list[Without]:
+        """Return the fits without a machine."""
+        return [fit for fit in self.fits if fit.machine == name]
+
+
+def _fits_without(name: str) -> list[Without]:
+    """Return the fits of a family, in a process of its own."""
+    return list(without_each(name, open_tables.load()))
+
+
+def _judged(
+    fits: Sequence[Without], calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardware]
+) -> Iterator[tuple[tuple[str, str], Accuracy]]:
+    """Yield ("machine" or "library", name) -> its rows, of the families that were fitted without it."""
+    for kind in ("machine", "library"):
+        for name in sorted({getattr(fit, kind) for fit in fits} - {""}):
+            same = [fit for fit in fits if getattr(fit, kind) == name]
+            measured = {fit.family: set(fit.own) for fit in same}
+            own = [call for call in calls if (call.hardware if kind == "machine" else call.library) == name]
+            with without(same, machines) as altered:
+                accuracy = judge([Measurements("left out", tuple(own))], altered.__getitem__)
+            # What a library differs by can be told on machines that have rows of another one.
+            yield (kind, name), accuracy.where(lambda part, measured=measured, kind=kind: [
+                family in measured and (kind == "machine" or part.hardware.name in measured[family])
+                for family in np.broadcast_to(part.family, (len(part.calls),)).tolist()
+            ])  # fmt: skip
 
 
 def without_each(name: str, opened: open_tables.OpenTables) -> Iterator[Without]:

@@ -106,10 +106,19 @@ Origins = dict[str, dict[str, set[str]]]
 
 @dataclass(frozen=True)
 class OpenTables:
-    """Usable calls, the machines that they ran on, and the rows that were left out: (table, hardware, reason, rows)."""
+    """The tables as they are fitted and judged.
+
+    Attributes
+    ----------
+    calls : the usable calls.
+    machines : those that they ran on.
+    left_out : the calls that `EXCLUSIONS` leave out.
+    excluded : (table, hardware, reason, rows) of all that is left out.
+    """
 
     calls: list[MeasuredCalls]
     machines: dict[str, Hardware]
+    left_out: list[MeasuredCalls]
     excluded: list[tuple[str, str, str, int]]
 
 
@@ -127,7 +136,7 @@ def load() -> OpenTables:
     FileNotFoundError
         If there are no tables.
     """
-    calls, machines, excluded = [], {}, []
+    calls, machines, left_out, excluded = [], {}, [], []
     paths = sorted(folder().glob("*.csv.gz"))
     if not paths:
         raise FileNotFoundError(f"no tables in {folder()}: set PERFMODEL_DATA")
@@ -135,25 +144,28 @@ def load() -> OpenTables:
         name = path.name.removesuffix(".csv.gz")
         table = read_measurements(path)
         excluded += [(name, "", skipped.reason, skipped.rows) for skipped in table.skipped]
-        left_out: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         for call in table.calls:
             machine = machines.setdefault(call.hardware, hardware(call.hardware))
             try:
                 mask, reasons = usable(call, machine)
             except PerfModelError as error:
-                left_out[call.hardware, error.message] += len(call)
+                counts[call.hardware, error.message] += len(call)
                 continue
+            everything = mask
             for exclusion in EXCLUSIONS:
                 out = mask & np.broadcast_to(exclusion.mask(call), mask.shape)
                 reasons[exclusion.reason] = int(out.sum())
                 mask = mask & ~out
             for reason, rows in reasons.items():
                 if rows:
-                    left_out[call.hardware, f"{reason} ({call.implementation})"] += rows
+                    counts[call.hardware, f"{reason} ({call.implementation})"] += rows
             if mask.any():
                 calls.append(call.take(mask))
-        excluded += [(name, machine, reason, rows) for (machine, reason), rows in left_out.items()]
-    return OpenTables(calls, machines, excluded)
+            if (everything & ~mask).any():
+                left_out.append(call.take(everything & ~mask))
+        excluded += [(name, machine, reason, rows) for (machine, reason), rows in counts.items()]
+    return OpenTables(calls, machines, left_out, excluded)
 
 
 def half(calls: Sequence[MeasuredCalls], *, fitted: bool) -> list[MeasuredCalls]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,10 @@ from perfmodel.prediction.result import Prediction, Text
 Floats = NDArray[np.float64]
 #: rows that are predicted at once, which bounds the memory of a sweep
 CHUNK = 50_000
+
+
+#: attributes of `JudgedCalls` that have one value per row
+_OF_ROWS = ("predicted_s", "low_s", "high_s", "bound_s", "family", "calibration", "regime")
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,18 @@ class JudgedCalls:
             return GROUPINGS[key](self)
         value = self.calls.op.params().get(key, "")
         return str(value).lower() if isinstance(value, bool) else value
+
+    def take(self, chosen: NDArray[np.bool_]) -> JudgedCalls:
+        """Return the rows that a mask selects."""
+
+        def part(value: Any) -> Any:
+            return value[chosen] if isinstance(value, np.ndarray) and value.ndim else value
+
+        return replace(
+            self,
+            calls=self.calls.take(chosen),
+            **{name: part(getattr(self, name)) for name in _OF_ROWS},
+        )
 
     def prediction(self, index: int) -> Prediction:
         """Return the prediction of one row with its terms."""

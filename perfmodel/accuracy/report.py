@@ -25,6 +25,7 @@ FIGURES = (
     Column("p90_ape", "p90", "fraction", drop=2),
     Column("bias", unit="fraction"),
     Column("coverage_80", "coverage", "fraction", drop=1),
+    Column("width_80", "width", digits=3, drop=1),
     Column("bound_mape", "roofline", "fraction"),
 )
 WORST_COLUMNS = (
@@ -57,7 +58,8 @@ CALIBRATION_COLUMNS = (
 )
 _LEGEND = (
     "MAPE, median and p90 of |predicted / measured - 1|; bias: mean of predicted / measured - 1; coverage: share of "
-    "the rows inside their stated 80 % interval; roofline: MAPE of the datasheet roofline."
+    "the rows inside their stated 80 % interval; width: median of its high / low end; roofline: MAPE of the datasheet "
+    "roofline."
 )
 
 

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import Calibration
 from perfmodel.errors import unknown_name
+from perfmodel.prediction.uncertainty import Z80
 
 #: the label of rows of all kinds together
 ALL = "all"
@@ -68,6 +70,23 @@ class Accuracy(Reportable):
     def predicted_s(self) -> Floats:
         """Predicted time of every row [s]."""
         return _concatenated([part.predicted_s for part in self.judged])
+
+    def where(self, keep: Callable[[JudgedCalls], Any]) -> Accuracy:
+        """Return the rows that a mask of each group of calls selects; True is all of them."""
+        parts = ((part, np.broadcast_to(keep(part), (len(part.calls),))) for part in self.judged)
+        return Accuracy(tuple(part.take(mask) for part, mask in parts if mask.any()), self.skipped)
+
+    def coverage(self, level: float) -> float:
+        """Return the share of the rows inside an interval of another level than the stated 80 %.
+
+        The logarithm of measured / predicted is taken as normal, below the prediction and above: the half widths are
+        those that are stated, times z(level) / z(80 %).
+        """
+        scale = NormalDist().inv_cdf(0.5 + level / 2.0) / Z80
+        low, high, _ = self._ends
+        off = np.log(self.measured_s / self.predicted_s)
+        below, above = scale * np.log(low / self.predicted_s), scale * np.log(high / self.predicted_s)
+        return float(((below <= off) & (off <= above)).mean())
 
     def labels(self, key: str) -> tuple[list[str], NDArray[np.intp]]:
         """Return the labels of a grouping key, in order, and the index of each row's label.
@@ -157,6 +176,7 @@ def score(measured_s: Floats, predicted_s: Floats, low_s: Floats, high_s: Floats
     mape, median_ape, p90_ape : mean, median and 90th percentile of |predicted / measured - 1|.
     bias : mean of predicted / measured - 1.
     coverage_80 : share of the rows whose measured time lies in the stated interval; NaN if none has one.
+    width_80 : median of high / low of the stated intervals; NaN if there is none.
     bound_mape : mean of |bound / measured - 1|, the datasheet roofline taken as a prediction.
     """
     error = predicted_s / measured_s - 1.0
@@ -170,6 +190,7 @@ def score(measured_s: Floats, predicted_s: Floats, low_s: Floats, high_s: Floats
         "p90_ape": float(np.quantile(size, 0.9)),
         "bias": float(error.mean()),
         "coverage_80": float(inside[stated].mean()) if stated.any() else float("nan"),
+        "width_80": float(np.median(high_s[stated] / low_s[stated])) if stated.any() else float("nan"),
         "bound_mape": float(np.abs(bound_s / measured_s - 1.0).mean()),
     }
 

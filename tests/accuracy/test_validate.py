@@ -77,6 +77,7 @@ def test_the_figures_by_hand():
         "p90_ape": pytest.approx(0.44),
         "bias": pytest.approx(0.4 / 3),
         "coverage_80": pytest.approx(1 / 3),
+        "width_80": pytest.approx(1.15 / 0.85),
         "bound_mape": pytest.approx(0.5),
     }
 
@@ -85,6 +86,23 @@ def test_coverage_counts_only_rows_that_state_an_interval():
     one = np.ones(2)
     assert score(one, one, np.array([0.5, np.nan]), np.array([2.0, np.nan]), one)["coverage_80"] == 1.0
     assert math.isnan(score(one, one, one * np.nan, one * np.nan, one)["coverage_80"])
+
+
+def test_coverage_at_other_levels_scales_the_half_widths(made):
+    # ln(measured / predicted) is 0.05 and 0.12; the stated 80 % interval reaches ln(1.1) = 0.0953 above: 0.0444 at 45 %
+    # (z = 0.5978 / 1.2816), 0.0502 at 50 % (0.6745), 0.107 at 85 % (1.4395), 0.1399 at 94 % (1.8808).
+    found = made(([1.0, 1.0], np.exp([-0.05, -0.12]), {}))
+    assert [found.coverage(level) for level in (0.45, 0.5, 0.8, 0.85, 0.94)] == [0.0, 0.5, 0.5, 0.5, 1.0]
+
+
+def test_rows_are_selected_by_a_mask_of_each_group(made):
+    found = made(([1.0, 2.0, 3.0], [1.0, 1.0, 2.0], {}), ([4.0], [1.5], {"family": "g"}))
+    long = found.where(lambda part: part.calls.time_s > 1.5)
+    assert [row["rows"] for row in long.by(["family"])] == [2, 1, 3]
+    assert long.by([])[-1]["mape"] == pytest.approx((0.0 + 1.0 + 0.5) / 3)
+    assert len(found.where(lambda part: part.family == "g")) == 1
+    assert found.where(lambda part: True).by() == found.by()
+    assert not found.where(lambda part: part.calls.time_s > 9).judged
 
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=30), st.floats(1e-6, 1e3))

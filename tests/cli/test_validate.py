@@ -13,7 +13,7 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.records.measurements import read_measurements
 from perfmodel.render import table as table_format
 
-KEYS = ["family", "hardware", "rows", "mape", "median_ape", "p90_ape", "bias", "coverage_80", "bound_mape"]
+KEYS = ["family", "hardware", "rows", "mape", "median_ape", "p90_ape", "bias", "coverage_80", "width_80", "bound_mape"]
 HEADER = "hardware,op,dtype,kind,numel,rows,cols,time_s,timing,cache,implementation,flags\n"
 ADD = "v100-pcie-32gb,elementwise,fp32,add,{0}000000,,,{0}.6e-5,event,warm,torch-2.1,\n"
 NORM = "a100-pcie-40gb,layer_norm,fp32,,,4096,1024,6e-5,event,warm,torch-2.1,{}\n"

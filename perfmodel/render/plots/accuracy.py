@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -160,3 +160,32 @@ def _legend(families: Sequence[str], codes: NDArray[np.intp], error: Floats) -> 
         color = PALETTE[code % len(PALETTE)]
         handles.append(Line2D([], [], color=color, marker="o", markersize=5, lw=1.3, label=text))
     return handles
+
+
+def coverage_plot(levels: Sequence[float], observed: Mapping[str, Sequence[float]]) -> Figure:
+    """Return the share of rows inside their interval over the interval's stated level, one line a series.
+
+    Parameters
+    ----------
+    levels : stated levels, ascending, between 0 and 1.
+    observed : name -> share of the rows inside at each level.
+    """
+    figure = new_figure(5.2, 4.6)
+    axes = figure.add_axes((0.17, 0.13, 0.79, 0.83))
+    axes.plot((0, 1), (0, 1), color="0.6", linewidth=1.0, linestyle=(0, (5, 3)), label="as stated")
+    for (name, shares), color, marker in zip(observed.items(), PALETTE, "osD^v", strict=False):
+        axes.plot(levels, shares, color=color, marker=marker, markersize=6, linewidth=1.4, label=name)
+    for set_ticks, set_limits in ((axes.set_xticks, axes.set_xlim), (axes.set_yticks, axes.set_ylim)):
+        set_ticks(levels)
+        set_limits(0.4, 1.0)
+    axes.xaxis.set_major_formatter(_percent_formatter())
+    axes.yaxis.set_major_formatter(_percent_formatter())
+    axes.set_xlabel("stated level of the interval")
+    axes.set_ylabel("rows inside")
+    axes.grid(color="0.9", linewidth=0.6)
+    axes.legend(loc="upper left", frameon=False, fontsize=9)
+    return figure
+
+
+def _percent_formatter() -> FuncFormatter:
+    return FuncFormatter(lambda share, _: f"{100 * share:.0f} %")

@@ -13,7 +13,7 @@ from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.accuracy.validate import Accuracy
 from perfmodel.errors import UsageError
 from perfmodel.operators.elementwise import Elementwise
-from perfmodel.render.plots.accuracy import MOST_POINTS, accuracy_plot
+from perfmodel.render.plots.accuracy import MOST_POINTS, accuracy_plot, coverage_plot
 from perfmodel.render.plots.figure import save_figure
 
 
@@ -119,3 +119,18 @@ def test_equal_data_give_equal_files(made, tmp_path):
     for name in ("a.svg", "b.svg"):
         save_figure(accuracy_plot(made(gemm=(50, 0.1))), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_coverage_is_drawn_at_its_level_and_no_label_lies_on_another() -> None:
+    series = {"machine left out": (0.5, 0.78, 0.9), "library left out": (0.6, 0.86, 0.96)}
+    figure = coverage_plot((0.5, 0.8, 0.95), series)
+    lines = {line.get_label(): line for line in figure.axes[0].lines}
+    for name, shares in series.items():
+        assert list(lines[name].get_xdata()) == [0.5, 0.8, 0.95]
+        assert list(lines[name].get_ydata()) == list(shares)
+    assert list(lines["as stated"].get_xdata()) == list(lines["as stated"].get_ydata())
+    boxes = drawn_boxes(figure)
+    width, height = figure.canvas.get_width_height()
+    for index, (text, box) in enumerate(boxes):
+        assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= 0, text
+        assert not any(box.overlaps(other) for _, other in boxes[index + 1 :]), text

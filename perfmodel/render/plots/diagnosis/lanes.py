@@ -65,9 +65,7 @@ def lanes(diagnosis: Diagnosis) -> list[Lane]:
     """
     timeline, decomposition = diagnosis.profile.timeline, diagnosis.decomposition
     if timeline is None or decomposition is None:
-        raise UsageError(
-            "a plot over time needs a trace; this one has totals only.", place=diagnosis.profile.source
-        )
+        raise UsageError("a plot over time needs a trace; this one has totals only.", place=diagnosis.profile.source)
     kind = event_styles(diagnosis)
     several = len(decomposition.devices) > 1
     result = []
