@@ -269,7 +269,8 @@ class Shared:
 
 def shared(
     family: Family, groups: Groups, start: Constants, origins: Origins, judged: Sequence[Groups], *,
-    host: bool = False, shrunk: bool = True, widest: bool = False, near: Shared | None = None,
+    host: bool = False, shrunk: bool = True, wider: LatencyTable | None = None, near: Shared | None = None,
+    anew: bool = True,
 ) -> Shared:  # fmt: skip
     """Return constants that several machines share, with the residuals of machines that were left out.
 
@@ -283,27 +284,34 @@ def shared(
         of one generation do not share it, and those of a vendor do.
     shrunk : whether the constants of n machines are drawn to those of ``start`` by 1 / (n + 1): few machines do not
         tell what they share from what they have each.
-    widest : whether the deviations of libraries, dtypes and vendors are estimated.
+    wider : the table around this one, to whose constants of each library its own are drawn; None for the widest, which
+        has the deviations of libraries, dtypes and vendors.
+    near : constants that were fitted to nearly the same rows.
+    anew : whether the deviations of libraries are estimated anew, or are those of ``near``.
     """
     fitted = fit_libraries(family, _sampled(groups), start.values, host=host, near=near.fitted if near else None)
     machines = left_out(family, groups, start, judged, fitted, host=host) if len(judged) > 1 else []
     rows = sum(map(len, _sampled(groups)))
     weight = len(groups) / (len(groups) + 1.0) if shrunk else 1.0
+    known = libraries_of(_sampled(groups))
 
-    def drawn(values: Values) -> dict[str, float]:
-        return {n: float(v**weight * start.values[n] ** (1.0 - weight)) for n, v in values.items()}
+    def drawn(values: Values, libraries: Sequence[str]) -> dict[str, float]:
+        # to what the wider table says about the same libraries: a kernel of another one may be ten times slower
+        of = [{**start.values, **(wider.libraries.get(library, {}) if wider else {})} for library in libraries or ("",)]
+        around = {name: math.exp(sum(math.log(own[name]) for own in of) / len(of)) for name in values}
+        return {name: float(v**weight * around[name] ** (1.0 - weight)) for name, v in values.items()}
 
     deviations = {}
-    if widest and near:
+    if wider is None and near and not anew:
         deviations = dict(near.table.deviations)
-    elif widest:
+    elif wider is None:
         deviations = {**library_deviations(family, groups, start, fitted), **ASSUMED_DTYPE, **ASSUMED_VENDOR}
     table = LatencyTable(
-        constants=drawn({n: v for n, v in fitted.common().items() if n in fitted.shared.certainty}),
-        libraries={library: drawn(values) for library, values in fitted.own().items()},
+        constants=drawn({n: v for n, v in fitted.common().items() if n in fitted.shared.certainty}, known),
+        libraries={library: drawn(values, [library]) for library, values in fitted.own().items()},
         intervals=shape_intervals(machines or _in_sample(family, groups, fitted), start.intervals),
         deviations=deviations,
-        known_libraries=libraries_of(_sampled(groups)),
+        known_libraries=known,
         dtypes=dtypes(family, _sampled(groups)),
         source=f"fitted on {_joined(origins, groups)}, {rows} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
@@ -356,7 +364,13 @@ class FittedFamily:
 
 
 def fit_family(
-    family: Family, groups: Groups, origins: Origins, machines: Mapping[str, Hardware], near: FittedFamily | None = None
+    family: Family,
+    groups: Groups,
+    origins: Origins,
+    machines: Mapping[str, Hardware],
+    near: FittedFamily | None = None,
+    *,
+    anew: bool = True,
 ) -> FittedFamily:
     """Return a family's tables; with ``near``, fitted to nearly the same rows, without those of the machines."""
     known = near.shared if near else {}
@@ -371,12 +385,13 @@ def fit_family(
             list(generations.values()),
             host=True,
             shrunk=False,
-            widest=True,
             near=known.get("generic"),
+            anew=anew,
         )
     }
     # From the widest to the narrowest, each from the one around it.
     around = {name: under(tables["generic"].table, first) for name in groups}
+    wider = dict.fromkeys(groups, tables["generic"].table)
     for level in (vendor, product_line, generation):
         for name, members in _parted(groups, machines, level).items():
             by = generation if level is not generation else lambda machine: machine.name
@@ -389,10 +404,12 @@ def fit_family(
                 origins,
                 parts,
                 host=level is vendor,
+                wider=wider[next(iter(members))],
                 shrunk=not (level is generation and all(_one_die(machines[member]) for member in members)),
                 near=known.get(name),
             )
             around |= dict.fromkeys(members, under(tables[name].table, base))
+            wider |= dict.fromkeys(members, tables[name].table)
     made = {}
     for name, rows in groups.items() if near is None else ():
         source = f"fitted on {_joined(origins, [name])}, {min(sum(map(len, rows)), MOST_ROWS)} rows"
@@ -484,6 +501,17 @@ def _fit(name: str) -> FittedFamily:
     return fit_family(families[name], data[name], origins[name], opened.machines)
 
 
+def write(found: Mapping[str, FittedFamily], opened: open_tables.OpenTables) -> None:
+    """Write the tables of some families into the files; those of other families stay."""
+    for name, made in found.items():
+        alike = [found[other] for other in alike_families(name) if other in found]
+        usual = typical_deviation([machine for fitted in alike for machine in fitted.shared["generic"].machines])
+        for key, table in made.tables(usual).items():
+            folder = shipped_folder() if key in opened.machines else shipped_folder() / "defaults"
+            path = folder / f"{key}.toml"
+            replace_tables(path, head_of(key, path), latency_specs({name: table}))
+
+
 def main(chosen: Sequence[str]) -> None:
     """Fit the chosen families, all by default."""
     chosen = chosen or family_names()
@@ -500,16 +528,7 @@ def main(chosen: Sequence[str]) -> None:
         replace_tables(path, head_of("generic", path), made)
     names = [name for name in chosen if name in data]
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(names, pool.map(_fit, names), strict=True))
-    for name, made in found.items():
-        alike = alike_families(name)
-        typical_of = typical_deviation(
-            [m for other in alike if other in found for m in found[other].shared["generic"].machines]
-        )
-        for key, table in made.tables(typical_of).items():
-            folder = shipped_folder() if key in opened.machines else shipped_folder() / "defaults"
-            path = folder / f"{key}.toml"
-            replace_tables(path, head_of(key, path), latency_specs({name: table}))
+        write(dict(zip(names, pool.map(_fit, names), strict=True)), opened)
 
 
 if __name__ == "__main__":

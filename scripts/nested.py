@@ -2,7 +2,7 @@
 
 Each one is left out of the fit and of the interval: the rest of the rows gives the constants, the deviations between
 machines and libraries, and the spread over shapes, as `fit_latency` finds them for the specifications. The fits start
-from the shipped tables.
+from the shipped tables. Without a machine, the deviations of libraries remain those of all machines.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ def without_each(name: str, opened: open_tables.OpenTables) -> Iterator[Without]
 
     for machine in groups if len(groups) > 1 else ():
         rest = {key: rows for key, rows in groups.items() if key != machine}
-        yield Without(name, machine, "", fit_family(family, rest, origins[name], opened.machines, near=near), {})
+        made = fit_family(family, rest, origins[name], opened.machines, near=near, anew=False)
+        yield Without(name, machine, "", made, {})
     of = {machine: {group.conditions.library for group in rows} for machine, rows in groups.items()}
     for library in sorted({library for libraries in of.values() if len(libraries) > 1 for library in libraries}):
         rest = {
