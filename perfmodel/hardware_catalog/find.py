@@ -138,7 +138,7 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     if other:
         raise UsageError(
             f"{text!r} is the name that {other} reports, which the catalog does not have.",
-            remedy="Name the machine that you mean: h100-sxm5-80gb, h100-pcie-80gb or h100-nvl-94gb.",
+            remedy=f"{suggestion(text)}; name the one that it is.",
         )
     by_key = _machines_by_key()
     machine = by_key.get(name_key(text))
@@ -158,10 +158,17 @@ def suggestion(text: str) -> str:
     It is the machine that lists the name among its boards, else those whose product's name is the same, as those of
     A100 for "A100-PG506-230".
     """
-    key, product = name_key(text), _words(text)[:1]
+    key, product = name_key(text), _product(text)
     found = [machine.name for machine in load_all() if key in map(name_key, machine.boards)]
-    found = found or sorted(name for name in spec_files() if _words(name)[:1] == product)
+    found = found or sorted(name for name in spec_files() if _product(name) == product)
     return f"It may be {'one of ' if len(found) > 1 else ''}{', '.join(found)}" if found else ""
+
+
+def _product(name: str) -> list[str]:
+    """Return the words of a name up to the first with a digit: "a100" of a board, "rtx 4090" of a GeForce."""
+    words = _words(name)
+    end = next((place for place, word in enumerate(words) if any(map(str.isdigit, word))), 0)
+    return words[: end + 1]
 
 
 def _machines_by_key() -> dict[str, Hardware]:

@@ -181,7 +181,25 @@ def test_the_name_of_a_listed_board_suggests_its_machine() -> None:
     with pytest.raises(UsageError, match=r"It may be a100-sxm4-40gb; name the one"):
         hardware("A100-PG509-200")
     assert match_device("NVIDIA A100-PG509-200", 42e9) is None, "power and clocks of a board may differ"
-    assert suggestion("NVIDIA GTX 1080") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("NVIDIA GTX 1080", ""),
+        ("NVIDIA GeForce RTX 3080", ""),  # another product than the RTX 3090
+        ("NVIDIA GeForce RTX 4090 D", "It may be rtx-4090"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "It may be rtx-pro-6000-96gb"),
+    ],
+)
+def test_only_machines_of_the_same_product_are_suggested(text: str, names: str) -> None:
+    assert suggestion(text) == names
+
+
+def test_the_name_that_another_product_reports_suggests_its_relatives() -> None:
+    with pytest.raises(UsageError, match="the H100 SXM5 with 94 GB") as caught:
+        hardware("NVIDIA H100")
+    assert {"h100-sxm5-80gb", "h100-pcie-80gb"} <= {word.strip(",;") for word in str(caught.value).split()}
 
 
 def test_a_device_is_matched_by_name_and_the_memory_is_compared() -> None:
