@@ -37,6 +37,15 @@ def test_cells_for_people() -> None:
     assert Column("x").text({"fp16": 1.0, "fp32": 2}) == "fp16=1 fp32=2"
     assert Column("x").text(["a", "b"]) == "a, b"
     assert Column("x").text(1234567) == "1234567"
+    assert Column("x").text(0.25) == "0.25"
+    assert Column("x", unit="FLOP/B").text(0.25) == "0.25 FLOP/B"
+
+
+def test_a_time_below_a_nanosecond_and_a_share_below_a_tenth_of_a_per_cent_are_nothing() -> None:
+    assert (Column("x", unit="s").text(0.9e-9), Column("x", unit="s").text(-0.9e-9)) == ("0 s", "0 s")
+    assert Column("x", unit="s").text(1.1e-9) == "1.1 ns"
+    assert Column("x", unit="fraction").text(0.9e-3) == "0 %"
+    assert Column("x", unit="fraction").text(1.1e-3) == "0.1 %"
 
 
 def test_a_column_in_which_no_row_says_anything_is_not_shown() -> None:

@@ -1,5 +1,6 @@
 """Money: worked figures and the rules for what may be given."""
 
+import dataclasses
 import math
 
 import pytest
@@ -97,3 +98,17 @@ def test_a_discount_never_adds_value_and_a_longer_horizon_never_takes_it(speedup
     assert discounted.present_saving(speedup) <= plain.present_saving(speedup) * (1 + 1e-12)
     longer = fleet(horizon_years=2 * years, discount_rate=rate)
     assert longer.present_saving(speedup) >= discounted.present_saving(speedup)
+
+
+def test_development_and_interest_may_cost_nothing_but_a_fleet_has_a_price():
+    free = Economics(8, 10, dev_day_cost=0.0, discount_rate=0.0)
+    assert free.net_value(2.0, 5) == free.yearly_saving(2.0)
+    assert free.payback_days(2.0, 5) == 0.0
+    for field in ("gpus", "price_per_gpu_hour", "hours_per_year", "horizon_years"):
+        for value in (0.0, -1.0, math.inf, math.nan):
+            with pytest.raises(UsageError, match=f"{field} is"):
+                dataclasses.replace(free, **{field: value})
+    for field in ("dev_day_cost", "discount_rate"):
+        for value in (-1e-9, math.inf, math.nan):
+            with pytest.raises(UsageError, match=f"{field} is"):
+                dataclasses.replace(free, **{field: value})

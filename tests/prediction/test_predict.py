@@ -16,6 +16,7 @@ from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import load_all
 from perfmodel.prediction import ceilings
 from perfmodel.prediction.advice import ADVICE, advise
+from perfmodel.prediction.predict import bound_time, floor_time
 
 sizes = st.integers(1, 20_000)
 
@@ -227,3 +228,27 @@ def test_results_show_as_tables_in_notebooks(a100: Hardware) -> None:
     shown = p._repr_html_()
     assert "<td>440.5 us</td>" in shown
     assert "m=4096 n=4096 k=4096" in shown
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "cold_us", "warm_us"),
+    [
+        # 1 TB/s of device memory, 4 TB/s of an L2 of 10 MB
+        (8, 8, 2),  # all of it may lie in L2
+        (40, 40, 30),  # 10 MB may, 30 MB cross device memory
+        (0.4, 1, 1),  # shorter than a launch
+    ],
+)
+def test_warm_calls_are_not_below_what_the_caches_cannot_hold(
+    simple_gpu: Hardware, megabytes: float, cold_us: float, warm_us: float
+) -> None:
+    copy = pm.Elementwise(numel=int(megabytes * 1e6 / 8), kind="copy")
+    assert floor_time(copy, simple_gpu) == bound_time(copy, simple_gpu).time_s == pytest.approx(cold_us * 1e-6)
+    assert floor_time(copy, simple_gpu, "warm") == pytest.approx(warm_us * 1e-6)
+
+
+def test_the_floor_counts_only_products_that_no_algorithm_avoids(simple_gpu: Hardware) -> None:
+    conv = pm.Conv2d(n=64, c=512, h=64, w=64, k=512, r=3, s=3, padding=1, dtype="fp16")
+    assert bound_time(conv, simple_gpu).limiter == "compute"
+    assert floor_time(conv, simple_gpu) == pytest.approx(conv.flop() / 4 / 100e12)
+    assert floor_time(pm.Gemm(m=4096, n=4096, k=4096, dtype="fp16"), simple_gpu) == pytest.approx(2 * 4096**3 / 100e12)
