@@ -51,7 +51,13 @@ def find_machine(machine: Machine) -> Hardware:
 
 
 def predict(
-    op: Operator, hardware: Machine, *, timing: str = "kernel", cache: str = "cold", library: str = ""
+    op: Operator,
+    hardware: Machine,
+    *,
+    timing: str = "kernel",
+    cache: str = "cold",
+    library: str = "",
+    load: str = "burst",
 ) -> Prediction:
     """Return bound, prediction and advice for one operator on one machine; see `perfmodel.prediction.predict`.
 
@@ -59,7 +65,8 @@ def predict(
     ----------
     op : the operator; its dimensions may be numpy arrays, then all numbers of the result are arrays.
     hardware : the machine, or its name in the catalog ("h100").
-    timing, cache, library : the view of time, the state of the caches, whose kernels run.
+    timing, cache, library, load : the view of time, the state of the caches, whose kernels run, and for how long the
+        device has been at work.
 
     Raises
     ------
@@ -68,7 +75,7 @@ def predict(
     """
     from perfmodel.prediction.predict import predict as predict_on
 
-    return predict_on(op, find_machine(hardware), timing=timing, cache=cache, library=library)
+    return predict_on(op, find_machine(hardware), timing=timing, cache=cache, library=library, load=load)
 
 
 def bound_time(op: Operator, hardware: Machine) -> Bound:
@@ -86,13 +93,14 @@ def sweep(
     timing: str = "kernel",
     cache: str = "cold",
     library: str = "",
+    load: str = "burst",
 ) -> Iterator[Prediction]:
     """Yield the predictions of an operator whose dimensions are arrays, in chunks; see `perfmodel.prediction.sweep`."""
     from perfmodel.prediction.sweep import CHUNK
     from perfmodel.prediction.sweep import sweep as sweep_on
 
     size = CHUNK if chunk is None else chunk
-    return sweep_on(op, find_machine(hardware), chunk=size, timing=timing, cache=cache, library=library)
+    return sweep_on(op, find_machine(hardware), chunk=size, timing=timing, cache=cache, library=library, load=load)
 
 
 def predict_model(
@@ -101,12 +109,13 @@ def predict_model(
     *,
     cache: str = "cold",
     library: str = "",
+    load: str = "burst",
     gap_s: float | None = None,
 ) -> WholeModel:
     """Return the time of a counted list of operators; see `perfmodel.prediction.whole_model.predict_model`."""
     from perfmodel.prediction.whole_model import predict_model as predict_on
 
-    return predict_on(operators, find_machine(hardware), cache=cache, library=library, **_given(gap_s=gap_s))
+    return predict_on(operators, find_machine(hardware), cache=cache, library=library, load=load, **_given(gap_s=gap_s))
 
 
 def diagnose(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from perfmodel.core.units import parse_fraction
-from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.render import format_names, renderer
 
@@ -136,6 +136,16 @@ TimingOption = Annotated[
         help="Interval that a time covers. kernel: execution on the device, as in a profiler; graph: one call of a "
         "replayed CUDA graph; event: between events around the framework's call, with its dispatch.",
         parser=lambda text: Timing.parse(text, place="--timing"),
+    ),
+]
+LoadOption = Annotated[
+    Load,
+    typer.Option(
+        "--load",
+        metavar="LOAD",
+        help="How long the device has been at work. burst: milliseconds, as in benchmarks; sustained: minutes, where "
+        "the power limit leaves less of the clock to matrix products.",
+        parser=lambda text: Load.parse(text, place="--load"),
     ),
 ]
 LibraryOption = Annotated[

@@ -12,6 +12,7 @@ from perfmodel.cli._options import (
     CacheOption,
     FormatOption,
     LibraryOption,
+    LoadOption,
     MachinesOption,
     OutputOption,
     PlotOption,
@@ -19,7 +20,7 @@ from perfmodel.cli._options import (
     WideOption,
 )
 from perfmodel.cli._output import Destination, check_plot, context, save_plot, status
-from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def command(
     timing: TimingOption = Timing.KERNEL,
     cache: CacheOption = CacheState.COLD,
     library: LibraryOption = "",
+    load: LoadOption = Load.BURST,
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
@@ -69,13 +71,14 @@ def command(
     machines = list({machine.name: machine for machine in map(hardware, on)}.values())
     operators = parse_operators(ops)
     results = [
-        [predict(op, machine, timing=timing, cache=cache, library=library) for op in operators] for machine in machines
+        [predict(op, machine, timing=timing, cache=cache, library=library, load=load) for op in operators]
+        for machine in machines
     ]
     predictions = [prediction for of_machine in results for prediction in of_machine]
     title = f"Bound and expected time on {', '.join(machine.title for machine in machines)}"
     table = report(
         predictions,
-        context=context(timing=timing, cache=cache, library=library),
+        context=context(timing=timing, cache=cache, library=library, load=load),
         title=title,
         notes=tuple(summarize(predictions)),
     )

@@ -104,6 +104,13 @@ _KINDS = tuple(EventKind)
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
 
 
+class Load(Vocabulary):
+    """For how long the device has been at work, which decides what its power limit leaves of the clock."""
+
+    BURST = "burst"  # milliseconds, as benchmarks replay a kernel
+    SUSTAINED = "sustained"  # minutes, as in training
+
+
 class Calibration(Vocabulary):
     """How well the constants of a prediction know the machine, library and dtype; from best to worst."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfmodel.core import roofline
 from perfmodel.core.hardware import NOWHERE, Hardware, Peak
-from perfmodel.core.vocabulary import CacheState, Limiter, Timing
+from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
 from perfmodel.core.work import Number, Work, anywhere, maximum, plain, where
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.advice import advise
@@ -63,6 +63,7 @@ def predict(
     timing: str = Timing.KERNEL,
     cache: str = CacheState.COLD,
     library: str = "",
+    load: str = Load.BURST,
 ) -> Prediction:
     """Return bound, prediction and advice for one operator on one machine.
 
@@ -80,14 +81,16 @@ def predict(
         a product's weights take turns, as in benchmarks of serving libraries.
     library : whose kernels run, as measurement tables name them ("torch", "sglang", "trtllm", "nccl"), for the
         families in which libraries differ; "" for any.
+    load : "burst", milliseconds of work, as benchmarks replay a kernel; or "sustained", minutes of it, in which the
+        power limit leaves less of the clock of matrix engines.
 
     Raises
     ------
     UsageError
-        When the machine has no peak for the dtype, or lacks a link that the operator uses, or ``timing`` or ``cache``
-        is unknown.
+        When the machine has no peak for the dtype, or lacks a link that the operator uses, or ``timing``, ``cache``
+        or ``load`` is unknown.
     """
-    conditions = Conditions.parse(timing, cache, library)
+    conditions = Conditions.parse(timing, cache, library, load)
     work = op.work()
     peak = _peak(op, hardware, work)
     times = _bounding_times(op, hardware, work, peak)
@@ -121,6 +124,7 @@ def predict(
         timing=conditions.timing,
         cache=conditions.cache,
         library=library,
+        load=conditions.load,
         predicted_time_s=expected.time_s,
         predicted_time_low_s=expected.low_s,
         predicted_time_high_s=expected.high_s,

@@ -70,6 +70,7 @@ PREDICTION_COLUMNS = (
     Column("timing", shown=False),
     Column("cache", shown=False),
     Column("library", shown=False),
+    Column("load", shown=False),
     Column("predicted_time_s", "predicted", "s"),
     Column("predicted_time_low_s", "low-high", "s", show_row=_interval),
     Column("predicted_time_high_s", unit="s", shown=False),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
-from perfmodel.core.vocabulary import CacheState, ErrorSource, Timing
+from perfmodel.core.vocabulary import CacheState, ErrorSource, Load, Timing
 from perfmodel.core.work import Number
 from perfmodel.prediction.uncertainty import Uncertainty
 
@@ -39,7 +39,8 @@ class Prediction(Reportable):
     resident_bound_time_s : the bound when the data already lies in that cache [s]; NaN where it fits none,
         or the bandwidth of that cache is not known.
     resident_limiter : the ceiling that sets the resident bound, or "".
-    timing, cache, library : the interval that is predicted, the state of the caches, and whose kernels run.
+    timing, cache, library, load : the interval that is predicted, the state of the caches, whose kernels run, and for
+        how long the device has been at work.
     predicted_time_s : the time to expect [s]; ``prediction_basis`` says from which constants.
     predicted_time_low_s, predicted_time_high_s : 80 % interval [s].
     predicted_limiter : what most of the predicted time is spent on: the limiter whose terms add up to the most.
@@ -77,6 +78,7 @@ class Prediction(Reportable):
     timing: Timing
     cache: CacheState
     library: str
+    load: Load
     predicted_time_s: Number
     predicted_time_low_s: Number
     predicted_time_high_s: Number

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.predict import predict
@@ -27,6 +27,7 @@ def sweep(
     timing: str = Timing.KERNEL,
     cache: str = CacheState.COLD,
     library: str = "",
+    load: str = Load.BURST,
 ) -> Iterator[Prediction]:
     """Yield the predictions of an operator whose dimensions are arrays, ``chunk`` points at a time.
 
@@ -49,7 +50,7 @@ def sweep(
         raise UsageError(f"chunk={chunk} is below 1.", place="sweep")
     arrays = {name: value for name, value in op.params().items() if np.ndim(value)}
     if not arrays:
-        yield predict(op, hardware, timing=timing, cache=cache, library=library)
+        yield predict(op, hardware, timing=timing, cache=cache, library=library, load=load)
         return
     shape = np.broadcast_shapes(*(value.shape for value in arrays.values()))
     views = {name: np.broadcast_to(value, shape) for name, value in arrays.items()}
@@ -58,4 +59,4 @@ def sweep(
         place = np.unravel_index(np.arange(start, min(points, start + chunk)), shape)
         sizes: dict[str, Any] = {name: view[place] for name, view in views.items()}
         part = replace(op, **sizes)
-        yield predict(part, hardware, timing=timing, cache=cache, library=library)
+        yield predict(part, hardware, timing=timing, cache=cache, library=library, load=load)

@@ -10,7 +10,7 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
-from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Timing
+from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
@@ -130,6 +130,7 @@ def predict_model(
     *,
     cache: str = CacheState.COLD,
     library: str = "",
+    load: str = Load.BURST,
     gap_s: float = KERNEL_GAP_S,
 ) -> WholeModel:
     """Return the time of a list of operators, each run ``count`` times, one after the other.
@@ -143,7 +144,7 @@ def predict_model(
     operators : scalar operators with their counts, as `perfmodel.workloads.transformer.forward_pass` lists them.
     hardware : the machine.
     cache : "cold", every operator reads from device memory; "warm", what fits a cache lies there.
-    library : whose kernels run, as for `perfmodel.predict`.
+    library, load : whose kernels run, and for how long the device has been at work, as for `perfmodel.predict`.
     gap_s : idle time of the device between two kernels [s].
 
     Raises
@@ -154,7 +155,7 @@ def predict_model(
     listed = list(operators)
     if not listed:
         raise UsageError("the model has no operators.", place="predict_model")
-    parts = tuple(_part(op, hardware, cache, library) for op in listed)
+    parts = tuple(_part(op, hardware, cache, library, load) for op in listed)
     kernels = sum(part.time_s for part in parts)
     gaps = sum(op.count for op in listed) * gap_s
     host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
@@ -174,11 +175,11 @@ def predict_model(
     )
 
 
-def _part(op: Operator, hardware: Hardware, cache: str, library: str) -> Part:
+def _part(op: Operator, hardware: Hardware, cache: str, library: str, load: str) -> Part:
     arrays = [name for name, value in op.params().items() if np.ndim(value)]
     if arrays:
         raise UsageError(f"{', '.join(arrays)} is an array.", place=op.op, remedy="List single operators with a count.")
-    prediction = predict(op, hardware, timing=Timing.KERNEL, cache=cache, library=library)
+    prediction = predict(op, hardware, timing=Timing.KERNEL, cache=cache, library=library, load=load)
     return Part(prediction, address_time(op, hardware, float(prediction.predicted_time_s)))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.latency_table import REGIMES
-from perfmodel.core.vocabulary import Calibration, ErrorSource, Limiter, Timing
+from perfmodel.core.vocabulary import Calibration, ErrorSource, Limiter, Load, Timing
 from perfmodel.core.work import Number, anywhere, maximum, plain, where
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
@@ -34,6 +34,10 @@ _ORIGINS = {
     Calibration.SAME_GENERATION: "defaults of its generation",
     Calibration.NEVER_SEEN: "defaults from other generations",
 }
+
+
+#: what the basis says of the load
+_LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, from training on H100 only"}
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ def _estimate(
         regime=_named(REGIMES, code),
         limiter=limiter,
         largest_term=largest_term,
-        basis=basis or _basis(family, op, machine, known, terms),
+        basis=(basis or _basis(family, op, machine, known, terms)) + _LOADS[conditions.load],
         uncertainty=Uncertainty(((True, known.variances),)),
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.vocabulary import Load
 from perfmodel.core.work import Number
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
@@ -146,7 +147,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     """
     attention = cast(Attention, op)
     tiles = tiling(machine, conditions.library)
-    blocks = _block_times(attention, machine, c, tiles)
+    blocks = _block_times(attention, machine, c, tiles, conditions.load)
     traffic = attention.work().bytes
     stream = warm_bandwidth(STREAM * machine.bandwidth_bytes_per_s, L2_SPEED, traffic, machine, conditions)
     hbm = traffic / stream
@@ -178,7 +179,7 @@ class _BlockTimes:
     run: Number
 
 
-def _block_times(op: Attention, machine: Machine, c: Values, tiles: Tiling) -> _BlockTimes:
+def _block_times(op: Attention, machine: Machine, c: Values, tiles: Tiling, load: Load) -> _BlockTimes:
     blocks = _Blocks.of(op, tiles)
     cycles = machine.sm_count * machine.clock_hz
     heads = 1.0 * op.batch * op.heads
@@ -195,7 +196,7 @@ def _block_times(op: Attention, machine: Machine, c: Values, tiles: Tiling) -> _
     split = np.maximum(np.minimum(machine.sm_count / (heads * blocks.a_head), parts), 1.0)
     longest = (tiles.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
-    limited = 4.0 * op.head_dim * visited * s_per_flop(machine, c["energy"] * 0.5 * dtype_bytes(op.dtype))
+    limited = 4.0 * op.head_dim * visited * s_per_flop(machine, c["energy"] * 0.5 * dtype_bytes(op.dtype), load)
     run = np.maximum(smooth_max(4, busy + TAIL * longest, longest), limited)
     return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
 

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Tiles
-from perfmodel.core.vocabulary import CacheState, Limiter
+from perfmodel.core.vocabulary import CacheState, Limiter, Load
 from perfmodel.core.work import Number, maximum, minimum
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
@@ -334,7 +334,7 @@ def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditio
     The sizes of the product do not matter, only those of its elements.
     """
     element = (product.input_bytes, product.output_bytes)
-    key = (Rates, element, tuple(c), tuple(c.values()), conditions.cache, conditions.library, batched)
+    key = (Rates, element, tuple(c), tuple(c.values()), conditions.cache, conditions.library, conditions.load, batched)
     rates: Rates | None = machine.cache.get(key)
     if rates is None:
         if len(machine.cache) >= _MOST_RATES:
@@ -372,7 +372,7 @@ class Rates:
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
         self.l2_bytes = machine.l2_bytes
         self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
-        (self._set_vector if fp32 else self._set_tensor)(machine)
+        (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
         tiles = tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
         self.per_row, self.per_column, self.sides, area, edge = _columns(tiles)
         self.up_to: Floats = np.array([[most] for *_, most in by_rows])
@@ -388,13 +388,13 @@ class Rates:
         split = not by_rows and not (batched and fp32)
         self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * area.max() if split else 0.0
 
-    def _set_vector(self, machine: Machine) -> None:
+    def _set_vector(self, machine: Machine, load: Load) -> None:
         """Set what L2 and power allow on the vector engine."""
         self.resident_speed = self.c["resident_speed"]
         self.l2_bandwidth = self.c["l2"] * machine.sm_count * L2_BYTES_PER_CLOCK * machine.clock_hz
-        self.s_per_flop = s_per_flop(machine, self.c["energy"])
+        self.s_per_flop = s_per_flop(machine, self.c["energy"], load)
 
-    def _set_tensor(self, machine: Machine) -> None:
+    def _set_tensor(self, machine: Machine, load: Load) -> None:
         """Set what L2 and power allow on the tensor engine, in units that machines of all generations share.
 
         L2 is built for the tensor cores, so that its bandwidth goes with the peak; kernels start in clocks. A FLOP of
@@ -403,7 +403,7 @@ class Rates:
         c, size = self.c, self.product.input_bytes
         self.resident_speed = resident_speed(machine, c)
         self.l2_bandwidth = c["l2"] * machine.peak_flop_per_s * size / 64.0
-        self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size)
+        self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size, load)
 
 
 @lru_cache(maxsize=64)
