@@ -110,7 +110,7 @@ def _ranking_columns(*, money: bool, bound: bool) -> tuple[Column, ...]:
         Column("cumulative_time_saved_s", shown=False, unit="s"),
         Column("cumulative_speedup", "cumulative", "x", drop=7),
         Column("cumulative_dev_days", shown=False),
-        Column("verdict"),
+        Column("verdict", prose=True),
     )
 
 

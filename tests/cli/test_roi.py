@@ -51,8 +51,13 @@ def test_the_table_fits_a_narrow_terminal(example, economics):
     ranking = rank_candidates(profile, read_plan(EXAMPLES / f"plan_{example}.toml"), economics)
     lines = table_format.render(ranking.report(), width=80).splitlines()
     assert max(map(len, lines)) <= 80
-    shown = {"name", "overall", "verdict"} | ({"yearly", "payback", "net"} if economics else {"saved", "ROI/day"})
-    assert shown <= set(next(line for line in lines if line.startswith("#")).split())
+    shown = {"name", "overall"} | ({"yearly", "payback", "net"} if economics else {"saved", "ROI/day"})
+    header = next(line for line in lines if line.startswith("#"))
+    assert shown <= set(header.split())
+    assert "verdict" not in header
+    below = lines[lines.index("verdict") + 1 :]
+    verdicts = {row.verdict for row in ranking.rows}
+    assert all(any(line.endswith(verdict) for line in below) for verdict in verdicts), "each in one line, by number"
 
 
 def test_a_profile_alone_shows_the_ceilings(perfmodel):
