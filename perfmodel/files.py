@@ -7,9 +7,9 @@ empty file and a syntax error get the same kind of message everywhere.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
+import stat
 import sys
 import tempfile
 import zlib
@@ -21,6 +21,8 @@ from perfmodel.errors import InputFileError, UsageError
 _PACKAGED = Path(__file__).resolve().parent / "_hardware_specs"
 _CHECKOUT = Path(__file__).resolve().parent.parent / "hardware_specs"
 DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
+#: larger texts are refused: their readers hold them in memory several times over, and tables of profilers have a few MB
+LARGEST_TEXT_BYTES = 1_000_000_000
 #: first bytes of every gzip file (RFC 1952)
 _GZIP = b"\x1f\x8b"
 
@@ -36,11 +38,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     InputFileError
-        When the file is missing, a directory, unreadable, empty, a damaged gzip file, or not UTF-8 text.
+        When the file is missing, a directory, a pipe or a device, unreadable, empty, a damaged gzip file, larger than
+        `LARGEST_TEXT_BYTES`, or not UTF-8 text.
     """
     place = os.fspath(path)
+    check_regular(path)
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb") as stream:
+            data = stream.read(LARGEST_TEXT_BYTES + 1)
     except FileNotFoundError:
         raise InputFileError("no such file.", place=place, remedy="Check the path.") from None
     except IsADirectoryError:
@@ -52,6 +57,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise InputFileError(f"cannot be read: {reason}.", place=place) from None
     if data.startswith(_GZIP):
         data = _unpacked(data, place)
+    check_text_size(len(data), place)
     if not data.strip():
         raise InputFileError("the file is empty.", place=place, remedy="Check the path.")
     if b"\0" in data:
@@ -63,15 +69,77 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise InputFileError(f"line {line} is not UTF-8 text.", place=place, remedy="Save the file as UTF-8.") from None
 
 
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuse pipes and devices: some never end, and a file is first recognised by its beginning, then read again.
+
+    Raises
+    ------
+    InputFileError
+        When the file is there, and neither a regular file nor a directory.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return  # reading the file raises a better message
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputFileError(
+            "is a pipe or a device, which cannot be read twice.",
+            place=os.fspath(path),
+            remedy="Write it to a file first: COMMAND > FILE.",
+        )
+
+
+def check_text_size(size: int, place: str, most: int | None = None) -> None:
+    """Refuse a text that is too large to be held in memory, as a small gzip file may be once it is unpacked.
+
+    Raises
+    ------
+    InputFileError
+        When it is larger than ``most``, by default `LARGEST_TEXT_BYTES` [B].
+    """
+    most = LARGEST_TEXT_BYTES if most is None else most
+    if size > most:
+        raise InputFileError(
+            f"is larger than {most / 1e6:.4g} MB, unpacked.",
+            place=place,
+            remedy="Export a summary, or a shorter run.",
+        )
+
+
+def unpacked(data: bytes, limit: int) -> bytes | None:
+    """Return the content of a gzip file with one or more members, None if it is more than a limit [B].
+
+    Raises
+    ------
+    EOFError, zlib.error
+        When the file is cut off, or damaged.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while data:
+        member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        parts.append(member.decompress(data, limit + 1 - size))
+        size += len(parts[-1])
+        if size > limit:
+            return None
+        if not member.eof:
+            raise EOFError("it is cut off")
+        data = member.unused_data.lstrip(b"\0")
+    return b"".join(parts) if len(parts) > 1 else parts[0]
+
+
 def _unpacked(data: bytes, place: str) -> bytes:
     """Return the content of a gzip file."""
     try:
-        return gzip.decompress(data)
-    except (EOFError, OSError, zlib.error) as error:
-        reason = str(error).rstrip(".") or type(error).__name__
+        content = unpacked(data, LARGEST_TEXT_BYTES)
+    except (EOFError, zlib.error) as error:
         raise InputFileError(
-            f"is not a whole gzip file: {reason}.", place=place, remedy="Copy it again; it may be cut off."
+            f"is not a whole gzip file: {str(error).rstrip('.')}.",
+            place=place,
+            remedy="Copy it again; it may be cut off.",
         ) from None
+    check_text_size(LARGEST_TEXT_BYTES + 1 if content is None else 0, place)
+    return content or b""
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:

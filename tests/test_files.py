@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from perfmodel import files
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import read_document, read_text, write_atomic
 
@@ -62,6 +65,54 @@ def test_missing_files_and_directories(tmp_path: Path) -> None:
         read_text(tmp_path)
     with pytest.raises(InputFileError, match="cannot be read"):
         read_text("a\0b")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compare", "INPUT", "INPUT"),
+        ("validate", "INPUT"),
+        ("hardware", "show", "INPUT"),
+        ("hardware", "lint", "INPUT"),
+        ("analyze", "INPUT", "--on", "l4"),
+        ("plot", "INPUT", "-o", "x.png"),
+        ("show", "INPUT"),
+        ("calibrate", "--from", "INPUT", "--on", "l4"),
+        ("roi", "INPUT"),
+        ("diagnose", "INPUT"),
+        ("whatif", "INPUT", "INPUT"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_pipes_and_endless_devices_are_one_message_and_exit_code_3(
+    arguments: tuple[str, ...], perfmodel: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe.json")  # nobody writes to it: opening it would wait for ever
+    os.symlink("/dev/zero", "zero.json")
+    for name in ("pipe.json", "zero.json"):
+        ran = perfmodel(*(name if word == "INPUT" else word for word in arguments))
+        assert ran.code == 3, ran.err
+        assert f"{name}: is a pipe or a device" in ran.err
+        assert ran.err.count("\n") == 1
+    assert sorted(os.listdir()) == ["pipe.json", "zero.json"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_text_that_does_not_fit_into_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setattr(files, "LARGEST_TEXT_BYTES", 10_000)
+    # 20 kB of blanks in 60 B: a gzip file may unpack to a thousand times its size
+    for size, fits in ((9_000, True), (20_000, False)):
+        text = b'{"x": 1}'.ljust(size)
+        path = tmp_path / f"{size}.json"
+        path.write_bytes(gzip.compress(text) if packed else text)
+        if fits:
+            assert read_document(path) == {"x": 1}
+        else:
+            with pytest.raises(InputFileError, match=r"is larger than 0\.01 MB, unpacked"):
+                read_document(path)
 
 
 def test_a_write_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:

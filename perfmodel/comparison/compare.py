@@ -33,6 +33,8 @@ _CONFIDENCE = 0.95
 _DRIFT = {"cuda": 0.005, "cpu": 0.15, "": 0.15}
 #: the least drift of repeats that lie close together, as on a dedicated CPU: assumed
 _LEAST_DRIFT = {"cuda": 0.005, "cpu": 0.02, "": 0.02}
+#: largest number whose exponential is finite, nearly
+_LARGEST_LOG = 700.0
 #: weight of the least drift beside measured repeats, in runs
 _PRIOR_FREEDOM = 4.0
 
@@ -142,11 +144,11 @@ class Comparison(Reportable):
         changes = self.changes if changes is None else changes
         if not changes:
             return None
-        mean = float(np.mean([math.log1p(change.change) for change in changes]))
+        mean = float(np.mean([math.log(change.after_s) - math.log(change.before_s) for change in changes]))
         noise = sum((change.noise or 0.0) ** 2 for change in changes) / len(changes) ** 2
         drift = float(np.mean([change.drift**2 for change in changes]))
         half = student_quantile((1 - _CONFIDENCE) / 2, self.drift.freedom) * math.sqrt(noise + drift)
-        return Overall(len(changes), math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+        return Overall(len(changes), *(math.exp(min(log, _LARGEST_LOG)) for log in (mean, mean - half, mean + half)))
 
 
 def compare(
@@ -203,24 +205,30 @@ def format_interval(low: float | None, high: float | None) -> str:
 
 def _change(pair: Pair, drift: Drift, tail: float, rules: Rules) -> Change:
     sides = (pair.centres_before, pair.centres_after)
-    before_s, after_s = (math.exp(_log_mean(side)) for side in sides)
-    d = math.log(after_s / before_s)
+    logs = [_log_mean(side) for side in sides]
+    before_s, after_s = map(math.exp, logs)
+    d = logs[1] - logs[0]
     drifts = [(variance / len(side), drift.freedom) for variance, side in zip(drift.variance, sides, strict=True)]
     spread = math.sqrt(sum(v for v, _ in drifts))
     noises = [error for error in map(_error, sides) if error is not None]
     if len(noises) < len(sides):
         verdict = UNCLEAR if d else SAME
-        return Change(pair, before_s, after_s, math.expm1(d), None, None, None, spread, verdict)
+        return Change(pair, before_s, after_s, _growth(d), None, None, None, spread, verdict)
     noise = math.sqrt(sum(v for v, _ in noises))
     half = student_quantile(tail, _freedom([*drifts, *noises])) * math.hypot(noise, spread)
-    low, high = math.expm1(d - half), math.expm1(d + half)
-    if (low > 0 or high < 0) and abs(math.expm1(d)) > rules.threshold:
+    low, high = _growth(d - half), _growth(d + half)
+    if (low > 0 or high < 0) and abs(_growth(d)) > rules.threshold:
         verdict = SLOWER if d > 0 else FASTER
     elif d and low <= 0 <= high and _hides(noise, _freedom(noises), spread, rules):
         verdict = UNCLEAR
     else:
         verdict = SAME
-    return Change(pair, before_s, after_s, math.expm1(d), low, high, noise, spread, verdict)
+    return Change(pair, before_s, after_s, _growth(d), low, high, noise, spread, verdict)
+
+
+def _growth(log: float) -> float:
+    """Return exp(log) - 1; beyond the range of numbers, as of an interval that says nothing, nearly the largest one."""
+    return math.expm1(min(log, _LARGEST_LOG))
 
 
 def _hides(noise: float, freedom: float, spread: float, rules: Rules) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.errors import InputFileError
+
 Floats = NDArray[np.float64]
 
 #: numbers drawn for one bootstrap, and the fewest and most resamples
@@ -24,6 +26,11 @@ _MIDDLE_50 = 2 * NormalDist().inv_cdf(0.75)
 _MIDDLE_90 = 2 * NormalDist().inv_cdf(0.95)
 #: one-sided 5 % quantile of a normal distribution, in standard errors
 _CHANCE = NormalDist().inv_cdf(0.95)
+#: a time outside this range is an error of a unit: light passes a third of a micrometre in the first; the second are
+#: 30,000 years [s]
+SHORTEST_S, LONGEST_S = 1e-15, 1e12
+#: a standard error of ln(time) above this, a factor of 1e43, tells nothing
+_LARGEST_ERROR = 100.0
 #: the expansion of `student_quantile` holds from this many degrees of freedom up
 _LEAST_FREEDOM = 3.0
 
@@ -60,8 +67,14 @@ def centre_of_samples(samples_s: Sequence[float] | Floats, seed: int = 0) -> Cen
     ----------
     samples_s : positive times [s], shape (n,), at least one.
     seed : seed of the random numbers.
+
+    Raises
+    ------
+    InputFileError
+        When a sample is not a believable time.
     """
     values = np.asarray(samples_s, dtype=np.float64)
+    _check_times(float(values.min()), float(values.max()))
     count = values.size
     median = float(np.median(values))
     if count < 2:
@@ -73,7 +86,22 @@ def centre_of_samples(samples_s: Sequence[float] | Floats, seed: int = 0) -> Cen
     starts = np.random.default_rng(seed).integers(0, count, (resamples, blocks, 1))
     drawn = ((starts + np.arange(length)) % count).reshape(resamples, -1)[:, :count]
     error = float(np.log(np.median(values[drawn], axis=1)).std(ddof=1))
-    return Centre(median, error * inflation(rho, length, count), max(1.0, count / length - 1), count, "samples")
+    error *= inflation(rho, length, count)
+    return Centre(median, _known(error), max(1.0, count / length - 1), count, "samples")
+
+
+def _check_times(*times_s: float) -> None:
+    """Refuse times [s] that nothing takes."""
+    for time_s in times_s:
+        if not SHORTEST_S <= time_s <= LONGEST_S:
+            raise InputFileError(
+                f"a time of {time_s:g} s is not between {SHORTEST_S:g} and {LONGEST_S:g} s.", remedy="Check its unit."
+            )
+
+
+def _known(error: float) -> float | None:
+    """Return a standard error of ln(time), None for one that tells nothing."""
+    return error if error <= _LARGEST_ERROR else None
 
 
 def neighbour_correlation(samples_s: Floats) -> float:
@@ -137,11 +165,17 @@ def centre_of_statistics(statistics: Mapping[str, Any]) -> Centre | None:
     Parameters
     ----------
     statistics : median, mean, stdev, p05, p25, p75, p95, median_low, median_high [s], samples; all optional.
+
+    Raises
+    ------
+    InputFileError
+        When the median or mean is not a believable time.
     """
     values = {key: float(value) for key, value in statistics.items() if _is_number(value)}
     time_s = values.get("median", values.get("mean"))
     if time_s is None or time_s <= 0:
         return None
+    _check_times(time_s)
     samples = int(values.get("samples", 1))
     if samples < 2:
         return Centre(time_s, None, 0.0, samples, "one sample")
@@ -150,12 +184,12 @@ def centre_of_statistics(statistics: Mapping[str, Any]) -> Centre | None:
             error = (values[high] - values[low]) / width / time_s
             if basis != _INTERVAL:
                 error *= _MEDIAN_OVER_MEAN / math.sqrt(samples)
-            return Centre(time_s, error, samples - 1.0, samples, basis)
+            return Centre(time_s, _known(error), samples - 1.0, samples, basis)
     if "stdev" not in values:
         return Centre(time_s, None, 0.0, samples, "no spread")
     factor = _MEDIAN_OVER_MEAN if "median" in values else 1.0
     error = factor * values["stdev"] / math.sqrt(samples) / time_s
-    return Centre(time_s, error, samples - 1.0, samples, "standard deviation")
+    return Centre(time_s, _known(error), samples - 1.0, samples, "standard deviation")
 
 
 _INTERVAL = "interval of the median"

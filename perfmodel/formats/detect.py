@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import gzip
 import os
-import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import IO, Protocol, cast
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
-from perfmodel.files import read_text
+from perfmodel.files import LARGEST_TEXT_BYTES, check_regular, check_text_size, read_text
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 from perfmodel.profile.profile import Profile
 
@@ -29,8 +28,6 @@ HEAD_BYTES = 65536
 GROUPINGS = ("shape", "op", "kernel")
 #: a trace above this size is read piece by piece
 STREAM_ABOVE_BYTES = 1_000_000_000
-#: larger texts are refused: their readers hold them in memory several times over, and tables of profilers have a few MB
-LARGEST_TEXT_BYTES = 1_000_000_000
 _BLOCK_BYTES = 1 << 20
 
 
@@ -235,20 +232,6 @@ def find_format(path: str | os.PathLike[str]) -> Format:
     return next(one for one in formats() if one.recognises(head))
 
 
-def _check_seekable(path: str | os.PathLike[str]) -> None:
-    """Refuse pipes and devices, since a file is first recognised by its beginning and then read from the start."""
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return  # reading the file raises a better message
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise InputFileError(
-            "is a pipe or a device, which cannot be read twice.",
-            place=os.fspath(path),
-            remedy="Write it to a file first: COMMAND > profile.json.",
-        )
-
-
 def _check_size(path: str | os.PathLike[str]) -> None:
     """Refuse files that are too large to be held in memory, as a small gzip file may be once it is unpacked."""
     size = 0
@@ -258,12 +241,7 @@ def _check_size(path: str | os.PathLike[str]) -> None:
                 size += len(block)
     except (OSError, EOFError, ValueError, zlib.error):
         return  # reading the file raises a better message
-    if size > LARGEST_TEXT_BYTES:
-        raise InputFileError(
-            f"is larger than {LARGEST_TEXT_BYTES / 1e6:.4g} MB, unpacked.",
-            place=os.fspath(path),
-            remedy="Export a summary, or a shorter run.",
-        )
+    check_text_size(size, os.fspath(path), LARGEST_TEXT_BYTES)
 
 
 def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
@@ -281,7 +259,7 @@ def read_head(path: str | os.PathLike[str]) -> bytes:
     InputFileError
         When the file is missing, a directory, a pipe, unreadable or empty.
     """
-    _check_seekable(path)
+    check_regular(path)
     try:
         with _opened(path) as stream:
             head = stream.read(HEAD_BYTES)

@@ -12,6 +12,7 @@ import numpy as np
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError
+from perfmodel.files import check_regular
 from perfmodel.operators import Operator, load_operator
 from perfmodel.records.measurements import read_measurements
 from perfmodel.records.record import read_record
@@ -28,6 +29,7 @@ def read_calls(path: str | os.PathLike[str]) -> Measurements:
     InputFileError
         When the file cannot be read as what its first character says.
     """
+    check_regular(path)
     with contextlib.suppress(OSError), open(path, "rb") as stream:  # the readers explain what cannot be opened
         if stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
             return measured_calls(read_record(path, ("bench",)))

@@ -66,6 +66,8 @@ def read_bench_run(path: str | os.PathLike[str]) -> BenchRun:
         run = reader.read(document, place)
     except msgspec.ValidationError as error:
         raise InputFileError(f"is not a record: {reason_of(error)}.", place=place) from None
+    except InputFileError as error:
+        raise InputFileError(error.message, place=error.place or place, remedy=error.remedy) from None
     if not run.rows:
         raise InputFileError("the record has no rows.", place=place, remedy=_remedy())
     return run

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
+import math
 
 import pytest
 
@@ -187,3 +189,41 @@ def test_two_runs_of_the_same_code_on_this_cpu_are_the_same(perfmodel, tmp_path)
         row["samples_s"] = [20 * value for value in row["samples_s"]]
     files[1].write_text(json.dumps(slow))
     assert perfmodel("compare", *sides[:2], *gate).code == 1
+
+
+def _hyperfine(path, *times_s, **more):
+    path.write_text(json.dumps({"results": [{"command": "x", "times": times_s, **more}]}))
+    return path
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"times": [1e308, 1.7e308, 1e308]},
+        {"times": [1e-308, 1e-320, 1e-300]},
+        {"median": 1e308, "stddev": 1e300},
+        {"mean": 1e-300},
+    ],
+    ids=str,
+)
+def test_a_time_that_nothing_takes_is_a_wrong_file(perfmodel, tmp_path, record):
+    good, bad = _hyperfine(tmp_path / "good.json", 1.0, 1.1, 1.0), tmp_path / "bad.json"
+    bad.write_text(json.dumps({"results": [{"command": "x", **record}]}))
+    for sides in ((good, bad), (bad, good), (bad, bad)):
+        ran = perfmodel("compare", *sides)
+        assert ran.code == 3, ran.err
+        assert "bad.json: a time of " in ran.err
+        assert "is not between 1e-15 and 1e+12 s" in ran.err
+
+
+def test_the_widest_believable_scatter_overflows_nowhere(perfmodel, tmp_path):
+    short, long = (_hyperfine(tmp_path / f"{t:g}.json", t, t, t) for t in (1e-15, 1e12))
+    wild = _hyperfine(tmp_path / "wild.json", 1e-15, 1e12, 1e-15, 1e12)
+    spread = _hyperfine(tmp_path / "spread.json", median=1.0, mean=1.0, stddev=1e308)
+    for sides in itertools.permutations((short, long, wild, spread), 2):
+        for repeats in ((), ("--repeat-before", sides[1], "--repeat-after", sides[0])):
+            ran = perfmodel("compare", *sides, *repeats, "--format", "json")
+            assert ran.code == 0, ran.err
+            numbers = [value for row in ran.json["rows"] for value in row.values() if isinstance(value, float)]
+            assert all(map(math.isfinite, numbers))
+    assert perfmodel("compare", short, long, "--drift", "1e300").code in (0, 2)

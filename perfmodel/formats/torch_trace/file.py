@@ -17,7 +17,7 @@ from typing import IO, cast
 import msgspec
 
 from perfmodel.errors import InputFileError
-from perfmodel.files import read_text
+from perfmodel.files import read_text, unpacked
 from perfmodel.formats.torch_trace.events import (
     Event,
     Header,
@@ -96,7 +96,7 @@ class Source:
                     return None
             stream.seek(0)
             data = stream.read()
-        return _unpacked(data, self.limit) if packed else data
+        return unpacked(data, self.limit) if packed else data
 
     def _open(self) -> IO[bytes]:
         with self.path.open("rb") as stream:
@@ -168,21 +168,6 @@ class Source:
 
 class _Bare(Header):
     """The header of a trace that is only a list of events."""
-
-
-def _unpacked(data: bytes, limit: int) -> bytes | None:
-    """Return the content of a gzip file with one or more members, or None if it is more than the limit."""
-    parts, size = [], 0
-    while data:
-        member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        parts.append(member.decompress(data, limit + 1 - size))
-        size += len(parts[-1])
-        if size > limit:
-            return None
-        if not member.eof:
-            raise EOFError
-        data = member.unused_data.lstrip(b"\0")
-    return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
 def _blank(data: bytes, place: str) -> InputFileError:
