@@ -8,9 +8,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.core.work import Number, Tensor, maximum, minimum, plain
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, size
+
+#: dtypes in which libraries have Winograd's algorithm
+WINOGRAD_DTYPES = ("fp32", "fp16")
+#: taps of a filter in one direction up to which the rows that they meet are counted one tap after another
+MOST_TAPS = 1024
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,14 +27,16 @@ class Conv2d(Operator):
 
     FLOP = 2 n k p q (c / groups) r s, the direct count of ``torch.utils.flop_counter``, which includes products with
     the padding. Winograd's minimal filtering (Lavin and Gray 2016, arXiv 1509.09308) needs 2.25 times fewer
-    multiplications for 3 x 3 filters with tiles F(2x2), and 4 times fewer with F(4x4). A library that chooses it can be
-    faster than the compute bound of the direct count: that is another algorithm, not an error. Its bounds on memory and
-    launch hold all the same; `least_flop` counts the multiplications that Winograd needs too.
+    multiplications for 3 x 3 filters with tiles F(2x2), and 4 times fewer with F(4x4); libraries have it in fp32 and
+    fp16. A library that chooses it can be faster than the compute bound of the direct count: that is another algorithm,
+    not an error. Its bounds on memory and launch hold all the same; `least_flop` counts the multiplications that
+    Winograd needs too.
 
     By default PyTorch computes fp32 convolutions in TF32 on Ampere and later; give ``dtype="tf32"`` for those.
 
     Traffic reads x and the weights once and writes y once. Only the rows and columns of x that a filter touches count:
-    a quarter for a 1 x 1 filter of stride 2. "im2col" also writes the unfolded matrix [n, c r s, p q] and reads it.
+    a quarter for a 1 x 1 filter of stride 2, and for a filter of stride and dilation 2, whose taps only meet every
+    second row and column. "im2col" also writes the unfolded matrix [n, c r s, p q] and reads it.
 
     Parameters
     ----------
@@ -38,6 +45,8 @@ class Conv2d(Operator):
     stride, padding, dilation : the same in both directions.
     groups : independent groups of channels; divides c and k. ``groups=c`` is a depthwise convolution.
     algorithm : "implicit_gemm", which unfolds on the fly, or "im2col", which unfolds in memory.
+    layout : order of the dimensions in memory, that of x and y: "nchw", as PyTorch has them by default, or "nhwc"
+        (``channels_last``), as the kernels of tensor cores want them. Counts do not depend on it; times do.
     """
 
     op: ClassVar[str] = "conv2d"
@@ -55,6 +64,7 @@ class Conv2d(Operator):
     dilation: Number = size(1, doc="distance between the taps of a filter")
     groups: Number = size(1, doc="independent groups of channels; divides c and k")
     algorithm: str = choice("implicit_gemm", ("implicit_gemm", "im2col"), doc="unfolds on the fly, or in memory")
+    layout: str = choice("nchw", ("nchw", "nhwc"), doc="order of the dimensions of x and y in memory")
 
     def check(self) -> None:
         """Check that the output is not empty and that the groups divide the channels."""
@@ -88,14 +98,38 @@ class Conv2d(Operator):
         span = self.dilation * (taps - 1.0) + 1.0
         return plain(np.floor((length + 2.0 * self.padding - span) / self.stride) + 1.0)
 
+    def _touched(self, length: Number, outputs: Number, taps: Number) -> Number:
+        """Return how many of ``length`` rows some tap of some window meets.
+
+        Tap j of window i meets row stride i + dilation j - padding. With g = gcd(stride, dilation), tap j of window i
+        and tap j - stride / g of window i + dilation / g meet the same one. These pairs form chains, so that as many
+        rows are met as there are (i, j) inside the image less the pairs.
+        """
+        step, apart, padding = self.stride, self.dilation, self.padding
+        last = outputs - 1.0
+        if np.all(np.equal(apart, 1) & np.less_equal(step, taps)):  # the windows leave no gap
+            return maximum(0.0, minimum(length, last * step + taps - padding))
+        common = np.gcd(np.asarray(step, np.int64), np.asarray(apart, np.int64))
+        windows, back = apart / common, step / common
+        met: Number = 0.0
+        for tap in range(int(min(np.max(taps), MOST_TAPS))):
+            first = maximum(0.0, np.ceil((padding - apart * tap) / step))
+            end = minimum(last, np.floor((length - 1.0 + padding - apart * tap) / step))
+            pairs = np.where(tap >= back, maximum(0.0, minimum(end, last - windows) - first + 1.0), 0.0)
+            met = met + np.where(tap < taps, maximum(0.0, end - first + 1.0) - pairs, 0.0)
+        return plain(np.where(np.greater(taps, MOST_TAPS), minimum(length, outputs * taps), met))
+
     def flop(self) -> Number:
         """Return 2 n k p q (c / groups) r s [FLOP]."""
         return 2.0 * self.n * self.k * self.p * self.q * (self.c / self.groups) * self.r * self.s
 
     def winograd(self) -> NDArray[np.bool_]:
-        """Return whether Winograd's algorithm applies: 3 x 3 filters, stride and dilation 1, one group."""
+        """Return whether Winograd's algorithm applies: 3 x 3 filters, stride and dilation 1, one group, fp32 or fp16.
+
+        cuDNN has it in these dtypes (cuDNN API reference, supported algorithms for cudnnConvolutionForward, 2D).
+        """
         unit = np.equal(self.stride, 1) & np.equal(self.dilation, 1) & np.equal(self.groups, 1)
-        return np.asarray(unit & np.equal(self.r, 3) & np.equal(self.s, 3))
+        return np.asarray(unit & np.equal(self.r, 3) & np.equal(self.s, 3) & (self.dtype in WINOGRAD_DTYPES))
 
     def least_flop(self) -> Number:
         """Return the FLOP of the multiplications that every known algorithm needs [FLOP].
@@ -107,8 +141,7 @@ class Conv2d(Operator):
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return x [n, c, touched rows and columns], the weights, y [n, k, p, q], and the unfolded matrix of im2col."""
-        # p windows of r rows touch at most p r of the h rows: less than all where the stride is above r.
-        rows, cols = np.minimum(self.h, self.p * self.r), np.minimum(self.w, self.q * self.s)
+        rows, cols = self._touched(self.h, self.p, self.r), self._touched(self.w, self.q, self.s)
         tensors = (
             Tensor.input("x", (self.n, self.c, rows, cols), self.dtype),
             Tensor.input("weight", (self.k, self.c / self.groups, self.r, self.s), self.dtype),

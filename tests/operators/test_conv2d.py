@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import perfmodel as pm
@@ -108,3 +108,45 @@ def test_scalar_equals_array(rows: list[tuple[int, int, int, int]]) -> None:
         for count in ("flop", "bytes_read", "bytes_written"):
             assert getattr(together.work(), count)[index] == getattr(alone.work(), count)
         assert np.asarray(together.least_flop())[index] == alone.least_flop()
+
+
+def touched(length: int, taps: int, stride: int, padding: int, dilation: int) -> int:
+    """Rows of an image that some tap of some window meets, one after another."""
+    windows = (length + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
+    rows = {stride * i + dilation * j - padding for i in range(windows) for j in range(taps)}
+    return len(rows & set(range(length)))
+
+
+def test_stride_and_dilation_of_two_read_every_second_row() -> None:
+    op = pm.Conv2d(n=1, c=1, h=21, w=21, k=1, r=3, s=3, stride=2, dilation=2)
+    assert op.tensors()[0].shape == (1, 1, 11, 11)  # rows 0, 2, ..., 20
+
+
+@given(*(st.integers(1, 24) for _ in "hw"), *(st.integers(1, 6) for _ in "rs"), *(st.integers(1, 6) for _ in "sd"),
+       st.integers(0, 8))  # fmt: skip
+def test_the_pixels_that_are_read_are_those_that_a_tap_meets(
+    h: int, w: int, r: int, s: int, stride: int, dilation: int, padding: int
+) -> None:
+    assume(dilation * (r - 1) < h + 2 * padding and dilation * (s - 1) < w + 2 * padding)
+    wanted = [touched(length, taps, stride, padding, dilation) for length, taps in ((h, r), (w, s))]
+    more: dict[str, Any] = {"n": 1, "c": 1, "k": 1, "padding": padding}
+    alone = pm.Conv2d(h=h, w=w, r=r, s=s, stride=stride, dilation=dilation, **more)
+    assert list(alone.tensors()[0].shape[2:]) == wanted
+    # beside another convolution, in arrays
+    together = pm.Conv2d(
+        h=np.array([h, 40]), w=np.array([w, 40]), r=np.array([r, 3]), s=np.array([s, 3]),
+        stride=np.array([stride, 2]), dilation=np.array([dilation, 2]), **more,
+    )  # fmt: skip
+    assert [np.asarray(size)[0] for size in together.tensors()[0].shape[2:]] == wanted
+
+
+def test_huge_filters_take_no_loop_over_their_taps() -> None:
+    op = pm.Conv2d(n=1, c=1, h=10**9, w=1, k=1, r=10**8, s=1, dilation=3)
+    assert op.work().bytes_read == pytest.approx(4 * (10**9 + 10**8))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "tf32", "fp64", "int8"])
+def test_winograd_exists_in_fp32_and_fp16_only(dtype: str) -> None:
+    op = pm.Conv2d(**SMALL, dtype=dtype)
+    assert op.least_flop() == op.flop()
+    assert pm.Conv2d(**SMALL, dtype="fp16").least_flop() == op.flop() / 4
