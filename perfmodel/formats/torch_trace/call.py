@@ -58,11 +58,13 @@ class Shape:
     dtype : its dtype under the model's name, or the trace's name in brackets if the model does not have it.
     distinct : number of different elements; less than all of them if the tensor is expanded, since an axis of stride 0
         repeats the same elements.
+    channels_last : whether images [n, c, h, w] lie in memory in the order n, h, w, c.
     """
 
     dims: tuple[int, ...]
     dtype: str
     distinct: int
+    channels_last: bool = False
 
     @property
     def numel(self) -> int:
@@ -213,7 +215,8 @@ def _shape(dims: Any, strides: Any, kind: Any) -> Shape | None:
     if not isinstance(strides, list) or len(strides) != len(dims):
         strides = [1] * len(dims)
     distinct = math.prod(size for size, stride in zip(dims, strides, strict=True) if stride != 0)
-    return Shape(tuple(dims), dtype, distinct)
+    channels_last = len(dims) == 4 and strides[1] == 1 < dims[1] and strides[3] == dims[1]
+    return Shape(tuple(dims), dtype, distinct, channels_last)
 
 
 def describe(call: Call) -> str:

@@ -1,14 +1,18 @@
-"""Convolutions: the fastest of the algorithms that cuDNN has, each as a matrix product.
+"""Convolutions: the fastest of the algorithms that libraries have, each as a matrix product.
 
 Implicit GEMM multiplies the unfolded images by the filters. Winograd's minimal filtering (Lavin and Gray 2016, arXiv
 1509.09308) multiplies transformed tiles instead: F(2x2, 3x3) in one fused kernel does 2.25 times fewer
 multiplications, F(4x4, 3x3) in separate kernels 4 times fewer, and moves the transformed tiles through memory.
+
+On tensor engines the products are those of the machine's GEMMs, with the constants fitted there. Their kernels load
+vectors of 16 B of neighbouring channels: tensors in the order NCHW are transposed before and after, by kernels of their
+own, and fewer channels than fill such a vector are padded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -21,6 +25,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
+from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, MATH, TILE_WASTE, WAVES, Term, Terms, smooth_max
@@ -29,17 +34,20 @@ SERVES = {"conv2d": ("conv2d",)}
 
 IM2COL = Term("im2col", Limiter.HBM, "unfolding the images in a kernel of its own")
 TRANSFORMS = Term("transforms", Limiter.HBM, "Winograd's transforms of filters, images and outputs")
+LAYOUT = Term("layout", Limiter.HBM, "transposing images, filters and outputs for kernels that want NHWC")
 _IMPOSSIBLE = Term("impossible", Limiter.UNKNOWN, "an algorithm that cannot be used here")
 
 CONSTANTS = (
-    Constant("math", "", 0.75, 0.2, 1.0, 0.12, "share of the peak that the matrix products reach"),
+    Constant("math", "", 0.8, 0.2, 1.0, 0.12, "share of the peak that implicit GEMMs reach"),
+    Constant("product", "", 0.75, 0.2, 1.0, 0.12, "share of the peak that the products of Winograd's tiles reach"),
     Constant("fused", "", 0.7, 0.1, 1.0, 0.25, "share of the peak that the fused Winograd kernel reaches"),
-    Constant("eta", "", 0.8, 0.3, 1.0, 0.1, "share of the datasheet bandwidth"),
+    Constant("eta", "", 0.7, 0.3, 1.0, 0.1, "share of the datasheet bandwidth"),
+    Constant("transform", "", 0.6, 0.1, 2.0, 0.2, "the same for Winograd's transforms of images and outputs"),
+    Constant("filters", "", 0.4, 0.02, 2.0, 0.3, "the same for its transform of the filters, in single numbers"),
+    Constant("fill", "", 30.0, 1.0, 1000.0, 0.4, "length of the sum that filling and draining a block takes"),
     Constant("launch", "s", 2.7e-6, 0.5e-6, 60e-6, 0.3, "start and drain of one kernel", True),
     Constant("energy", "J/FLOP", 3e-12, 1e-13, 1e-10, 0.15, "energy of an fp32 FLOP at the lowest voltage, in TSMC 4N"),
 )
-#: energy of a FLOP on a tensor engine over that of fp32: that of GEMMs, 0.58 pJ over 3 pJ
-TENSOR_ENERGY = 0.2
 
 #: resources overlap as in the matrix products
 POWER = gemm.POWER
@@ -47,6 +55,8 @@ POWER = gemm.POWER
 FUSED_TILES, FUSED_FILTERS = 32.0, 32.0
 #: images x rows x columns of outputs that the 32 tiles lie in, where a specification states no others
 FUSED_PATCHES = ((1, 8, 16),)
+#: a block reads its 8 x 16 pixels and those around them
+HALO = 10.0 * 18.0 / (8.0 * 16.0)
 #: length of c that the fused kernel's transforms take
 FUSED_FILL = 20.0
 #: outputs along one side of a tile of the separate Winograd kernels; its products see (4 + 2)^2 = 36 numbers
@@ -54,6 +64,13 @@ SIDE = 4.0
 POINTS = (SIDE + 2.0) ** 2
 #: a direct kernel loads both factors of each product: this share of the vector peak
 DIRECT = 0.125
+#: bytes of neighbouring channels that a kernel for tensor cores loads at once: 8 in fp16, others are padded (NVIDIA
+#: technical blog, "Tensor ops made easier in cuDNN")
+VECTOR_BYTES = 16.0
+#: (pixels, filters) of a block, read off the kernels' names in NeuSight's rows: scudnn_128x32, 128x64 and 128x128 of
+#: implicit GEMMs; of the products of Winograd's tiles, sgemm_64x64 and 32x128
+IMPLICIT_TILES = ((128, 32), (128, 64), (128, 128))
+PRODUCT_TILES = ((64, 64), (32, 128))
 
 
 @dataclass(frozen=True)
@@ -84,53 +101,88 @@ class _Sizes:
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of the fastest algorithm that can do the convolution.
 
-    - implicit GEMM: ``groups`` products (n p q) x (k / groups) x (c / groups r s), with no split of the sum; each
-      tensor crosses memory once. "im2col" unfolds in a kernel before.
-    - direct: every product from registers, at an eighth of the vector peak; fastest for depthwise filters.
-    - Winograd, for 3 x 3 filters of stride and dilation 1 in one group on the vector engine: fused, blocks of 32
-      tiles x 32 filters of 16 products; or 36 separate products (n p q / 16) x k x c, whose inputs and outputs pass
-      through memory once more for the transforms.
+    - implicit GEMM: ``groups`` products (n p q) x (k / groups) x (c / groups r s); each tensor crosses memory once.
+      "im2col" unfolds in a kernel before.
+    - direct: every product from registers, at an eighth of the vector peak; fastest for depthwise filters. On the
+      tensor engine only groups have it.
+    - Winograd, where `Conv2d.winograd` says so, in NCHW: fused, on the vector engine only, blocks of 32 tiles x 32
+      filters of 16 products; or 36 separate products (n p q / 16) x k x c, whose inputs and outputs pass through memory
+      once more for the transforms.
     """
     conv = cast(Conv2d, op)
     sizes = _Sizes.of(conv)
-    values = _product_values(machine, c)
-    algorithms = [_implicit(conv, sizes, machine, values, conditions)]
+    algorithms = [_implicit(conv, sizes, machine, c, conditions)]
     if conv.algorithm == "implicit_gemm":
-        algorithms.append(_direct(conv, sizes, machine, c))
-        can = conv.winograd() & (machine.engine == "vector")
+        grouped = np.greater(conv.groups, 1)
+        if machine.engine == "vector" or np.any(grouped):
+            algorithms.append(_only(grouped | (machine.engine == "vector"), _direct(conv, sizes, machine, c)))
+        # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
+        can = conv.winograd() & (conv.layout == "nchw")
         if np.any(can):
-            winograd = (_fused(sizes, machine, c), _separate(sizes, machine, values, conditions))
-            algorithms += [_only(can, terms) for terms in winograd]
+            algorithms.append(_only(can, _separate(sizes, machine, c, conditions)))
+            if machine.engine == "vector":
+                algorithms.append(_only(can, _fused(sizes, machine, c)))
     return _fastest(algorithms)
 
 
-def _product_values(machine: Machine, c: Values) -> dict[str, float]:
-    """Return the constants of the matrix products: those of a GEMM, but without the split of the sum."""
-    defaults = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
-    own = {"math": c["math"], "eta": c["eta"], "launch": c["launch"], "linear": 1.0, "split": 1.0}
-    return {**defaults, **own, "energy": c["energy"] * (1.0 if gemm.is_fp32(machine) else TENSOR_ENERGY)}
+def _engine(machine: Machine, c: Values, conditions: Conditions, *, batched: bool) -> tuple[Machine, dict[str, float]]:
+    """Return the machine with the tiles of convolutions, and the constants of their matrix products.
+
+    On tensor engines they are those of the machine's GEMMs. The kernel starts as one in 16 bits, without what scales
+    inputs to 8 bits. MIOpen sets the fp32 sums of a split to zero and converts them in two more kernels.
+    """
+    family = gemm.family_of(machine)
+    values = {constant.name: constant.default for constant in family.constants}
+    if gemm.is_fp32(machine):
+        # The sum is never split, and the rows of the unfolded matrix are gathered anyway.
+        values |= {"math": c["product" if batched else "math"], "linear": 1.0, "split": 1.0, "stride": 1.0}
+        values |= {name: c[name] for name in ("eta", "launch", "energy", "fill")}
+        tiles = PRODUCT_TILES if batched else IMPLICIT_TILES
+        kernels = replace(machine.kernels, gemm_tiles=tiles, gemm_batched_tiles=tiles)
+        key = ("conv2d", batched)
+        if key not in machine.cache:
+            machine.cache[key] = replace(machine, kernels=kernels)
+        return machine.cache[key], values
+    if machine.hardware is not None:
+        values |= constants(family, machine.hardware, conditions.library).values
+        start = constants(gemm.GEMM_BF16, machine.hardware, conditions.library).values["start"]
+    else:
+        start = next(constant.default for constant in gemm.GEMM_BF16.constants if constant.name == "start")
+    split = values["split"] + (2.0 * c["launch"] if machine.matrix_instruction == "mfma" else 0.0)
+    return machine, {**values, "launch": start / machine.clock_hz, "split": split}
 
 
-def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, values: Values, conditions: Conditions) -> Terms:
+def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    machine, values = _engine(machine, c, conditions, batched=False)
+    vector = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
     product = gemm.Product(
         1.0 * sizes.images * sizes.p * sizes.q,
         sizes.filters / conv.groups,
-        sizes.channels / conv.groups * conv.r * conv.s,
+        np.ceil(sizes.channels / conv.groups / vector) * vector * conv.r * conv.s,
         conv.groups,
         sizes.size,
         sizes.size,
     )
+    speed = values["eta"] * machine.bandwidth_bytes_per_s
     if conv.algorithm == "im2col":
         unfolded = conv.tensors()[3].size_bytes
-        unfold = (sizes.x + unfolded) / (values["eta"] * machine.bandwidth_bytes_per_s) + values["launch"]
+        unfold = (sizes.x + unfolded) / speed + values["launch"]
         return _plus(gemm.product_terms(product, machine, values, conditions), IM2COL, unfold)
     # The unfolded matrix is built from data in the caches, so that x crosses memory once, and its copies do not.
     arithmetic = gemm.product_terms(product, machine, {**values, "eta": np.inf}, conditions)
-    return _with_memory(arithmetic, sizes.compulsory / (values["eta"] * machine.bandwidth_bytes_per_s))
+    terms = _with_memory(arithmetic, sizes.compulsory / speed)
+    if conv.layout == "nhwc" or gemm.is_fp32(machine):
+        return terms
+    # A filter of one tap multiplies the images as they are.
+    as_it_is = np.equal(conv.r, 1) & np.equal(conv.s, 1) & np.equal(conv.stride, 1) & np.equal(conv.padding, 0)
+    transposes = 3.0 * c["launch"] + 2.0 * sizes.compulsory / speed
+    return _plus(terms, LAYOUT, np.where(as_it_is, 0.0, transposes))
 
 
 def _direct(conv: Conv2d, sizes: _Sizes, machine: Machine, c: Values) -> Terms:
-    arithmetic = Terms({MATH: conv.flop() / (DIRECT * machine.vector_flop_per_s), LAUNCH: c["launch"]})
+    # The engine's own peak in fp64, which may be far below that of fp32.
+    rate = DIRECT * np.fmin(machine.vector_flop_per_s, machine.peak_flop_per_s)
+    arithmetic = Terms({MATH: conv.flop() / rate, LAUNCH: c["launch"]})
     return _with_memory(arithmetic, sizes.compulsory / (c["eta"] * machine.bandwidth_bytes_per_s))
 
 
@@ -156,18 +208,19 @@ def _fused(sizes: _Sizes, machine: Machine, c: Values) -> Terms:
         }
     )
     # 3 x 3 filters become 4 x 4
-    terms = _with_memory(arithmetic, (sizes.x + sizes.y + sizes.weight * 16.0 / 9.0) / speed)
+    terms = _with_memory(arithmetic, (HALO * sizes.x + sizes.y + sizes.weight * 16.0 / 9.0) / speed)
     return _plus(terms, TRANSFORMS, sizes.weight * (1.0 + 16.0 / 9.0) / speed)
 
 
-def _separate(sizes: _Sizes, machine: Machine, values: Values, conditions: Conditions) -> Terms:
+def _separate(sizes: _Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of F(4x4, 3x3): transforms of images and filters, 36 products, transform of the outputs."""
+    machine, values = _engine(machine, c, conditions, batched=True)
     tiles = sizes.images * np.ceil(sizes.p / SIDE) * np.ceil(sizes.q / SIDE)
     product = gemm.Product(tiles, sizes.filters, sizes.channels, POINTS, sizes.size, sizes.size)
     terms = gemm.product_terms(product, machine, values, conditions)
     moved = POINTS * tiles * (sizes.channels + sizes.filters) * sizes.size
-    moved = moved + sizes.x + sizes.y + sizes.weight * (1.0 + POINTS / 9.0)
-    return _plus(terms, TRANSFORMS, moved / (values["eta"] * machine.bandwidth_bytes_per_s) + 3.0 * values["launch"])
+    moved = (moved + sizes.x + sizes.y) / c["transform"] + sizes.weight * (1.0 + POINTS / 9.0) / c["filters"]
+    return _plus(terms, TRANSFORMS, moved / machine.bandwidth_bytes_per_s + 3.0 * c["launch"])
 
 
 def _with_memory(arithmetic: Terms, memory: Number) -> Terms:
@@ -189,17 +242,21 @@ def _only(can: NDArray[np.bool_], terms: Terms) -> Terms:
 
 def _fastest(algorithms: Sequence[Terms]) -> Terms:
     """Return, point by point, the terms of the fastest algorithm; a term that only another one has is 0."""
-    totals = np.stack(np.broadcast_arrays(*(terms.time_s for terms in algorithms)))
+    names = dict.fromkeys(name for terms in algorithms for name in terms.adds if name != _IMPOSSIBLE)
+    alone = dict.fromkeys(name for terms in algorithms for name in terms.alone)
+    times = [terms.time_s for terms in algorithms]
+    if all(np.ndim(time) == 0 for time in times):
+        one = algorithms[int(np.argmin(np.array(times)))]
+        return Terms({n: one.adds.get(n, 0.0) for n in names}, {n: one.alone.get(n, 0.0) for n in alone})
+    totals = np.stack(np.broadcast_arrays(*times))
     best = np.argmin(totals, axis=0)
 
     def chosen(parts: list[Number]) -> Number:
         return np.asarray(np.choose(best, [np.broadcast_to(part, best.shape) for part in parts]))
 
-    names = dict.fromkeys(name for terms in algorithms for name in terms.adds if name != _IMPOSSIBLE)
     adds = {name: chosen([terms.adds.get(name, 0.0) for terms in algorithms]) for name in names}
-    alone = dict.fromkeys(name for terms in algorithms for name in terms.alone)
     return Terms(adds, {name: chosen([terms.alone.get(name, 0.0) for terms in algorithms]) for name in alone})
 
 
-FAMILY = Family("conv2d", CONSTANTS, formula, (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS))
+FAMILY = Family("conv2d", CONSTANTS, formula, (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS, LAYOUT))
 FAMILIES = (FAMILY,)

@@ -124,6 +124,7 @@ def _convolution(
         padding=_one(call, "padding", padding),
         dilation=_one(call, "dilation", dilation),
         groups=x.dims[1] if groups is None else _one(call, "groups", groups),
+        layout="nhwc" if x.channels_last else "nchw",
         dtype=_math_dtype(call, x),
         count=count,
     )
