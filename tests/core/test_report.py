@@ -41,6 +41,12 @@ def test_cells_for_people() -> None:
     assert Column("x", unit="FLOP/B").text(0.25) == "0.25 FLOP/B"
 
 
+def test_a_column_is_a_cell_of_every_table_unless_it_says_otherwise() -> None:
+    column = Column("time_s")
+    assert (column.shown, column.prose, column.merge, column.drop) == (True, False, False, 0)
+    assert column.heading == "time s"
+
+
 def test_a_time_below_a_nanosecond_and_a_share_below_a_tenth_of_a_per_cent_are_nothing() -> None:
     assert (Column("x", unit="s").text(0.9e-9), Column("x", unit="s").text(-0.9e-9)) == ("0 s", "0 s")
     assert Column("x", unit="s").text(1.1e-9) == "1.1 ns"

@@ -57,6 +57,14 @@ def test_sizes_of_copies_may_carry_a_unit() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "meant"), [(("true", "yes", "1", "on", "True"), True), (("false", "no", "0", "off", "OFF"), False)]
+)
+def test_flags_are_true_or_false_in_several_words(words: tuple[str, ...], meant: bool) -> None:
+    for word in words:
+        assert parse_operators(["gemm", "m=1", "n=1", "k=1", f"bias={word}"])[0].params()["bias"] is meant
+
+
+@pytest.mark.parametrize(
     ("words", "part"),
     [
         ("gem m=1 n=1 k=1", "unknown operator 'gem'.*Did you mean 'gemm'"),
