@@ -47,24 +47,38 @@ def _long(call: MeasuredCalls) -> Any:
     return call.time_s > 1e-4
 
 
+def _fp32(call: MeasuredCalls) -> Any:
+    return call.op.dtype == "fp32"
+
+
+def _sixteen(call: MeasuredCalls) -> Any:
+    return call.op.dtype in ("fp16", "bf16")
+
+
 def _of(*names: str) -> Keep:
     return lambda call: call.hardware in names
 
 
 #: lines of the summary: title, family, machines (all where empty), rows
 SUMMARY: tuple[tuple[str, str, tuple[str, ...], Keep], ...] = (
-    ("elementwise fp32, above 0.1 ms", "elementwise", (), _long),
-    ("elementwise fp32, all sizes", "elementwise", (), _all),
+    ("elementwise fp32, above 0.1 ms", "elementwise", (), lambda call: _fp32(call) & _long(call)),
+    ("elementwise fp32, all sizes", "elementwise", (), _fp32),
+    ("elementwise in 16 bits", "elementwise", (), _sixteen),
     ("layer_norm fp32, above 0.1 ms", "layer_norm", (), _long),
     ("softmax fp32, above 0.1 ms", "softmax", (), _long),
+    ("rms_norm in 16 bits", "rms_norm", (), _all),
+    ("rope in 16 bits", "rope", (), _all),
+    ("embedding in 16 bits", "embedding", (), _all),
     ("gemm fp32 linear, V100 A100 H100", "gemm_fp32", ("v100-pcie-32gb", "a100-pcie-40gb", "h100-sxm5-80gb"),
-     lambda call: call.op.params()["bias"]),
+     lambda call: call.op.params().get("bias", False)),
     ("gemm fp32 batched, V100 A100 H100", "gemm_fp32", ("v100-pcie-32gb", "a100-pcie-40gb", "h100-sxm5-80gb"),
-     lambda call: not call.op.params()["bias"]),
+     lambda call: not call.op.params().get("bias", False)),
     ("gemm fp32, T4 P4 (power-limited)", "gemm_fp32", ("t4", "p4"), _all),
     ("gemm bf16, H100 H200", "gemm_bf16", ("h100-sxm5-80gb", "h200-sxm-141gb"), _all),
     ("gemm bf16, A100", "gemm_bf16", ("a100-sxm4-80gb",), _all),
     ("gemm bf16, L40S B200", "gemm_bf16", ("l40s", "b200-sxm-180gb"), _all),
+    ("gemm bf16, RTX 4090", "gemm_bf16", ("rtx-4090",), _all),
+    ("gemm fp32, MI100 MI210", "gemm_fp32", ("mi100", "mi210"), _all),
     ("gemm fp8", "gemm_fp8", (), _all),
     ("attention prefill", "attention_prefill", (), _all),
     ("attention decode", "attention_decode", (), _all),
@@ -159,8 +173,11 @@ def levels(found: Mapping[str, Accuracy]) -> str:
 
 #: lines of the summary that the README quotes, and what it calls them
 QUOTED = {
-    "elementwise fp32, all sizes": "elementwise",
+    "elementwise fp32, all sizes": "elementwise in fp32",
+    "elementwise in 16 bits": "elementwise in 16 bits",
+    "rms_norm in 16 bits": "RMSNorm in 16 bits",
     "gemm bf16, H100 H200": "GEMM in bf16 on H100 and H200",
+    "gemm bf16, L40S B200": "GEMM in bf16 on L40S and B200",
     "gemm fp8": "GEMM in fp8",
     "attention prefill": "attention prefill",
     "attention decode": "attention decode",
