@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.core.hardware import Kernels
+from perfmodel.core.hardware import Kernels, Tiles
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
@@ -273,3 +273,10 @@ def test_far_outside_the_data(
     assert time[0] < 20e-6
     # 2e27 FLOP: the loss beside the peak is a small one
     assert time[-1] == pytest.approx(2e27 / machine.peak_flop_per_s, rel=0.25)
+
+
+@pytest.mark.parametrize("tiles", [TENSOR, VECTOR], ids=["tensor", "vector"])
+def test_the_usual_tiles_are_powers_of_two_in_both_orientations(tiles: Tiles) -> None:
+    """Whole warps share them; a tall product and a wide one of the same sizes have the same tiles."""
+    assert all(side >= 32 and side.bit_count() == 1 for sides in tiles for side in sides)
+    assert set(tiles) == {(columns, rows) for rows, columns in tiles}
