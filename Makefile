@@ -5,12 +5,13 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 OUT := out
 
-.PHONY: help demo test check lint types contracts bench accuracy docs pages clean
+.PHONY: help demo test check lint types contracts fuzz bench accuracy docs pages clean
 
 help:
 	@echo "make demo    the main job on this machine, in a minute"
 	@echo "make test    the tests"
-	@echo "make check   what CI runs: ruff, mypy, import contracts, tests, spec lint, the documentation"
+	@echo "make check   what CI runs: ruff, mypy, import contracts, tests, the documentation, fuzz, spec lint"
+	@echo "make fuzz    a minute of damaged input files, which may end in a message and in nothing else"
 	@echo "make bench   the benchmarks behind the claims of speed"
 	@echo "make docs    the documentation, into site/index.html"
 	@echo "make pages   runs the examples of README.md and docs/ again and writes what they print"
@@ -42,8 +43,11 @@ types: $(STAMP)
 contracts: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
+fuzz: $(STAMP)
+	$(BIN)/python scripts/fuzz.py --seconds 60 --save $(OUT)/fuzz
+
 check: COVERAGE = --cov --cov-report=term
-check: lint types contracts test docs
+check: lint types contracts test docs fuzz
 	$(BIN)/perfmodel hardware lint
 
 bench: $(STAMP)

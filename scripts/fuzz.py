@@ -1,20 +1,24 @@
-"""Damages input files at random and counts what escapes the readers.
+"""Damages input files at random and counts what escapes the readers and the commands.
 
-Every reader has to return a result or raise a `PerfModelError`; anything else is an escape, warnings and inputs that
-take over ``--patience`` seconds included. Inputs are small synthetic files, and real ones if ``PERFMODEL_DATA`` names
-their folder, each with bytes, tokens or values changed. A seed gives the same inputs in every run. Escapes are printed,
-and their inputs are saved to ``--save``. The exit status is 1 if there are any.
+Every reader has to return a result or raise a `PerfModelError`, and no command may end in a fault of perfmodel itself
+(exit code 70); anything else is an escape, warnings and inputs that take over ``--patience`` seconds included. Inputs
+are small synthetic files, and real ones if ``PERFMODEL_DATA`` names their folder, each with bytes, tokens or values
+changed. A seed gives the same inputs in every run. Escapes are printed, and their inputs are saved to ``--save``. The
+exit status is 1 if there are any.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import gzip
+import io
 import json
 import math
 import os
 import random
+import re
 import signal
 import sqlite3
 import sys
@@ -30,7 +34,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from perfmodel.errors import PerfModelError
+from perfmodel.cli.app import EXIT_INTERNAL, run
+from perfmodel.errors import InputFileError, PerfModelError
 
 ROOT = Path(__file__).resolve().parent.parent
 #: larger real files make each input slow without adding kinds of content
@@ -72,6 +77,10 @@ class Target:
     read: Callable[[Path], object]
     suffix: str
     seeds: tuple[bytes, ...]
+
+
+class CommandFaultError(Exception):
+    """A command ended in a fault of perfmodel itself."""
 
 
 class TooSlow(BaseException):
@@ -147,8 +156,8 @@ MODEL = (
 )
 
 
-def targets(data: Path | None) -> list[Target]:
-    """Return every reader with its files."""
+def targets(data: Path | None, folder: Path) -> list[Target]:
+    """Return every reader and command with its files, given real ones and a folder for temporary ones."""
     from perfmodel.formats import read_profile
     from perfmodel.hardware_catalog.lint import lint_file
     from perfmodel.hardware_catalog.read import read_hardware
@@ -167,7 +176,6 @@ def targets(data: Path | None) -> list[Target]:
     real = [data and data / name for name in ("traces", "nsys", "ncu", "torch_profiler", "profile_tables")]
     profiles = (*profiles, *(content for folder in real for content in files(folder, "*")))
     table = b"hardware,op,m,n,k,dtype,time_s\na100-sxm4-40gb,gemm,64,64,64,fp16,9.5e-6\n"
-    run = b'{"results": [{"command": "x", "median": 1.0, "times": [1.0, 1.1, 1.0]}]}'
     examples, specs = ROOT / "examples", ROOT / "hardware_specs"
     grouped = [Target(f"profile by {by}", partial(read_profile, by=by), ".bin", profiles)
                for by in ("shape", "op", "kernel")]  # fmt: skip
@@ -175,7 +183,7 @@ def targets(data: Path | None) -> list[Target]:
         *grouped,
         Target("profile as JSON", read_profile, ".json", profiles),
         Target("profile in pieces", lambda path: read_profile(path, stream_above_bytes=0), ".json", (_trace(),)),
-        Target("bench run", read_bench_run, ".json", (run, *files(data and data / "benchmark_json", "*.json"))),
+        Target("bench run", read_bench_run, ".json", (RUN, RECORD, *files(data and data / "benchmark_json", "*.json"))),
         Target("measurements", read_measurements, ".csv", (table, *files(data and data / "measurements", "*.csv"))),
         Target("plan", read_plan, ".toml", files(examples, "plan_*.toml")),
         Target("scenario", read_scenario, ".toml", files(examples, "*scenario*.toml") + files(examples, "*_path.toml")),
@@ -183,6 +191,63 @@ def targets(data: Path | None) -> list[Target]:
         Target("model config", read_model_config, ".json", (MODEL, *files(data and data / "hf_configs", "*.json"))),
         Target("hardware spec", read_hardware, ".toml", files(specs, "*.toml")),
         Target("hardware lint", lint_file, ".toml", files(specs, "*.toml")),
+        *command_targets(profiles, folder),
+    ]
+
+
+RUN = b'{"results": [{"command": "x", "median": 1.0, "times": [1.0, 1.1, 1.0]}]}'
+_CALL = b'"op": "gemm", "hardware": "l4", "dtype": "fp16", "params": {"m": 64, "n": 64, "k": 64}, "kernel": "torch.mm"'
+RECORD = (
+    b'{"schema_version": 2, "command": "bench", "context": {"hardware": ["l4"], "device": {"kind": "cuda"}}, "rows": [{'
+    + _CALL
+    + b', "status": "ok", "measured_time_s": 1e-5, "time_s": {"median": 1e-5, "stdev": 1e-7, "samples": 9}, '
+    b'"cache": "cold", "timing": "kernel", "arithmetic_intensity_flop_per_byte": 21.3, "achieved_flop_per_s": 5e10}]}'
+)
+
+
+def command(*arguments: str) -> Callable[[Path], object]:
+    """Return what runs a command line in this process, with a path for the word INPUT."""
+
+    def read(path: Path) -> None:
+        words = [str(path) if word == "INPUT" else word for word in arguments]
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+            code = run(["--debug", *words])
+        if code == EXIT_INTERNAL:
+            raise CommandFaultError(said.getvalue())
+        if code > 1:
+            raise InputFileError(said.getvalue().strip().splitlines()[-1])
+
+    return read
+
+
+def command_targets(profiles: tuple[bytes, ...], folder: Path) -> list[Target]:
+    """Return the commands that read files; undamaged ones that they need beside the damaged one lie in a folder."""
+    profile, scenario, plan = (
+        ROOT / "examples" / name for name in ("profile_gpt2.csv", "gpt2_scenario.toml", "plan_gpt2.toml")
+    )
+    (folder / "run.json").write_bytes(RUN)
+    on = ("--on", "l4")
+    table = b"hardware,op,m,n,k,dtype,time_s\nl4,gemm,64,64,64,fp16,9.5e-6\n"
+    lines = [
+        (("diagnose", "INPUT", *on), ".json", profiles),
+        (("roi", "INPUT", "--plan", str(plan)), ".csv", (profile.read_bytes(), *PROFILES)),
+        (("roi", str(profile), "--plan", "INPUT"), ".toml", (plan.read_bytes(),)),
+        (("whatif", str(profile), "INPUT"), ".toml", (scenario.read_bytes(),)),
+        (("compare", str(folder / "run.json"), "INPUT"), ".json", (RUN,)),
+        (("show", "INPUT"), ".json", (RECORD,)),
+        (("validate", "INPUT"), ".json", (RECORD,)),
+        (("validate", "INPUT"), ".csv", (table,)),
+        (("analyze", "INPUT", *on), ".toml", ((ROOT / "examples" / "transformer_block.toml").read_bytes(),)),
+        (("hardware", "show", "INPUT"), ".toml", ((ROOT / "hardware_specs" / "l4.toml").read_bytes(),)),
+        (
+            ("analyze", "gemm", "m=64", "n=64", "k=64", "--on", "INPUT"),
+            ".toml",
+            ((ROOT / "hardware_specs" / "l4.toml").read_bytes(),),
+        ),
+    ]  # fmt: skip
+    return [
+        Target(" ".join(["command", *(word for word in words if "/" not in word)]), command(*words), suffix, seeds)
+        for words, suffix, seeds in lines
     ]
 
 
@@ -279,7 +344,8 @@ def fuzz(options: argparse.Namespace, every: list[Target]) -> Counter[str]:
                 known.add(fault)
                 counts["kinds"] += 1
                 options.save.mkdir(parents=True, exist_ok=True)
-                saved = options.save / f"{target.name.replace(' ', '_')}_{counts['inputs']}{target.suffix}"
+                name = re.sub(r"\W+", "_", target.name)
+                saved = options.save / f"{name}_{counts['inputs']}{target.suffix}"
                 saved.write_bytes(content)
                 print(f"{target.name}, input {counts['inputs']}, saved to {saved}\n{escape}", flush=True)
     return counts
@@ -292,16 +358,18 @@ def main() -> int:
     parser.add_argument("--count", type=float, default=math.inf, help="stop after this number of inputs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
     parser.add_argument("--patience", type=float, default=20.0, help="time allowed for one input [s]")
-    parser.add_argument("--only", default="", help="only readers whose name contains this")
+    parser.add_argument("--only", default="", help="only those whose name matches this pattern")
     parser.add_argument("--save", type=Path, default=Path("fuzz_escapes"), help="folder for inputs that escape")
     options = parser.parse_args()
     folder = Path(os.environ["PERFMODEL_DATA"]) if os.environ.get("PERFMODEL_DATA") else None
-    every = [undamaged(target, options.patience) for target in targets(folder) if options.only in target.name]
-    if not every:
-        parser.error(f"no reader is named like {options.only!r}")
-    if idle := [target.name for target in every if not target.seeds]:
-        parser.error(f"no file is accepted by: {', '.join(idle)}")
-    counts = fuzz(options, every)
+    with tempfile.TemporaryDirectory() as made:
+        wanted = [target for target in targets(folder, Path(made)) if re.search(options.only, target.name)]
+        every = [undamaged(target, options.patience) for target in wanted]
+        if not every:
+            parser.error(f"no reader is named like {options.only!r}")
+        if idle := [target.name for target in every if not target.seeds]:
+            parser.error(f"no file is accepted by: {', '.join(idle)}")
+        counts = fuzz(options, every)
     numbers = f"{counts['inputs']:,} inputs, {counts['read']:,} of them read"
     print(f"{numbers}; {counts['escapes']:,} escapes of {counts['kinds']:,} kinds; seed {options.seed}")
     return int(counts["escapes"] > 0)

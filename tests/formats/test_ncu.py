@@ -269,3 +269,9 @@ def test_tiles_save_the_naive_gemm_its_loads(data_dir):
     assert tiled.metrics["shared_bank_conflicts"] == 4695342.0
     # no FLOP counters were collected, which is not zero FLOP
     assert naive.flop is None
+
+
+def test_a_table_with_values_and_without_the_names_of_metrics_is_read_by_its_columns(tmp_path):
+    path = tmp_path / "ncu.csv"
+    path.write_text('"ID","Kernel Name","Metric Value","gpu__time_duration.sum"\n"","","","us"\n"0","f","7","2"\n')
+    assert ncu.read(path).total_time_s == pytest.approx(2e-6)

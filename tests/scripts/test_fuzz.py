@@ -56,6 +56,18 @@ def test_everything_but_a_result_and_one_message_is_an_escape(fuzz, tmp_path, re
     assert part in escape
 
 
+def test_a_fault_of_a_command_is_an_escape_and_a_refused_file_is_none(fuzz, tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_text("name,time_ms\na,1\n")
+    target = fuzz.Target("roi", fuzz.command("roi", "INPUT"), ".csv", ())
+    assert fuzz.outcome(target, path, 20.0) == (True, "")
+    assert fuzz.outcome(target, tmp_path / "none.csv", 20.0) == (False, "")
+    monkeypatch.setattr("perfmodel.cli.roi.Destination.of", lambda *_, **__: 1 // 0)
+    is_read, escape = fuzz.outcome(target, path, 20.0)
+    assert not is_read
+    assert "ZeroDivisionError" in escape
+
+
 def test_a_result_and_a_message_are_none(fuzz, tmp_path):
     def refuses(path):
         raise InputFileError("is damaged.")
@@ -69,7 +81,9 @@ def test_an_escape_is_counted_saved_and_gives_the_exit_status(fuzz, tmp_path, mo
         if b'"' in path.read_bytes():
             raise KeyError("quote")
 
-    monkeypatch.setattr(fuzz, "targets", lambda data: [fuzz.Target("odd reader", fails_on_a_quote, ".x", (b"a,b\n",))])
+    monkeypatch.setattr(
+        fuzz, "targets", lambda *folders: [fuzz.Target("odd reader", fails_on_a_quote, ".x", (b"a,b\n",))]
+    )
     monkeypatch.setattr(sys, "argv", ["fuzz.py", "--count", "300", "--save", str(tmp_path / "saved")])
     assert fuzz.main() == 1
     out = capsys.readouterr().out

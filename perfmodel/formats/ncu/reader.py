@@ -101,20 +101,25 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     )
 
 
+def _is_long(headers: Sequence[str]) -> bool:
+    """Whether a table has a row for each metric, as page details has, instead of a column."""
+    return all(name in headers for name in _LONG)
+
+
 def _is_header(cells: Sequence[str]) -> bool:
-    if all(name in cells for name in _LONG):
+    if _is_long(cells):
         return True
     return "Kernel Name" in cells and any(_METRIC.fullmatch(cell) for cell in cells)
 
 
 def _least(headers: Sequence[str]) -> int:
     """Return how many cells a row needs; rows without a rule end after the value."""
-    return headers.index("Metric Value") + 1 if "Metric Value" in headers else len(headers)
+    return headers.index("Metric Value") + 1 if _is_long(headers) else len(headers)
 
 
 def _values(table: StreamTable) -> Iterable[str]:
     """Yield the texts of all values of a table."""
-    if "Metric Value" in table.headers:
+    if _is_long(table.headers):
         at = [table.headers.index("Metric Value")]
     else:
         at = [index for index, header in enumerate(table.headers) if _METRIC.fullmatch(header)]
@@ -142,7 +147,7 @@ def _launches(table: StreamTable, numbers: NumberFormat, skipped: Counter[str], 
     at = {header: index for index, header in reversed(list(enumerate(table.headers)))}
     launches: dict[tuple[str, ...], _Launch] = {}
     units: Mapping[int, str] = {}
-    wide = "Metric Value" not in at
+    wide = not _is_long(table.headers)
     metrics = [index for index, header in enumerate(table.headers) if _METRIC.fullmatch(header)]
     for number, (line, cells) in enumerate(table.rows):
         if wide and number == 0 and not cells[at["Kernel Name"]]:
