@@ -13,7 +13,7 @@ from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.accuracy.validate import Accuracy
 from perfmodel.errors import UsageError
 from perfmodel.operators.elementwise import Elementwise
-from perfmodel.render.plots.accuracy import MOST_POINTS, accuracy_plot, coverage_plot
+from perfmodel.render.plots.accuracy import MOST_POINTS, _reach, accuracy_plot, coverage_plot
 from perfmodel.render.plots.figure import save_figure
 
 
@@ -134,3 +134,34 @@ def test_coverage_is_drawn_at_its_level_and_no_label_lies_on_another() -> None:
     for index, (text, box) in enumerate(boxes):
         assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= 0, text
         assert not any(box.overlaps(other) for _, other in boxes[index + 1 :]), text
+
+
+def drawn_rows(figure):
+    (points,) = [c for c in figure.axes[0].collections if c.get_gid() == "rows"]
+    return sorted(np.unique(points.get_facecolors(), axis=0, return_counts=True)[1].tolist())
+
+
+@pytest.mark.parametrize(("rows", "drawn"), [(40_000, 40_000), (40_100, 40_000)])
+def test_at_most_forty_thousand_rows_of_a_family_are_drawn(made, rows, drawn):
+    assert drawn_rows(accuracy_plot(made(gemm=(rows, 0.1)))) == [drawn]
+
+
+def test_a_small_family_keeps_five_hundred_rows_beside_a_large_one(made):
+    # its share of the sample would be 40,000 x 600 / 60,600 = 396
+    assert drawn_rows(accuracy_plot(made(gemm=(60_000, 0.1), softmax=(600, 0.1)))) == [500, 40_000 * 600 // 606]
+
+
+def test_lines_beside_the_identity_mark_errors_of_ten_and_twenty_per_cent(made):
+    left = accuracy_plot(made(gemm=(30, 0.1))).axes[0]
+    factors = sorted(line.get_ydata()[0] / line.get_xdata()[0] for line in left.get_lines())
+    assert factors == pytest.approx([1 / 1.2, 1 / 1.1, 1.0, 1.1, 1.2])
+    assert {"10 % off", "20 % off"} <= set(texts(left.get_figure()))
+
+
+@pytest.mark.parametrize(
+    ("largest", "reach"),
+    # evenly spread errors: 98 % of them are below 0.98 of the largest, rounded up to a multiple of 5 %
+    [(0.7625, 0.75), (0.7175, 0.75), (0.01, 0.05), (9.0, 1.0)],
+)
+def test_the_histogram_reaches_the_error_that_ninety_eight_per_cent_stay_below(largest, reach):
+    assert _reach(np.linspace(0.0, largest, 1001)) == pytest.approx(reach)

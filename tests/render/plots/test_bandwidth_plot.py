@@ -13,7 +13,7 @@ from perfmodel.core.hardware import MemoryLevel
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.figure import new_figure
 from perfmodel.render.plots.records.bandwidth import bandwidth_plot
-from perfmodel.render.plots.records.rows import add_legend, legend_height
+from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label
 
 
 def row(numel, rate, kernel="torch.elementwise", dimensions=None, **changes):
@@ -114,3 +114,16 @@ def test_the_legend_takes_the_room_that_is_left_for_it(count):
     box = figure.legends[0].get_window_extent()
     top = box.y1 / figure.dpi
     assert 0.85 * height - 0.15 < top <= height + 0.05, "neither over the axis nor far below it"
+
+
+@pytest.mark.parametrize(("ratio", "scale"), [(29, "linear"), (31, "log")])
+def test_the_axis_of_rates_is_logarithmic_from_a_ratio_of_thirty_on(simple_gpu, ratio, scale):
+    # the highest value on the axis is the 1 TB/s of the memory
+    figure = bandwidth_plot([row(2**12, 1e12 / ratio), row(2**24, 0.9e12)], simple_gpu)
+    assert figure.axes[0].get_yscale() == scale
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(72, False), (73, True)])
+def test_labels_of_kernels_have_at_most_seventy_two_characters(length, is_cut):
+    label = row_label({"op": "copy", "kernel": "k" * (length - len("copy "))})
+    assert ("…" in label, len(label)) == (is_cut, 72)

@@ -166,3 +166,21 @@ def test_no_label_of_a_real_trace_lies_on_another(data_dir, name):
     assert len(figure.axes) == 1
     # the bars, the whole window, and where it helps the busiest stretch
     assert len(breakdown_plot(made).axes) in (2, 3)
+
+
+@pytest.mark.parametrize(("share", "has_row"), [(0.5e-6, False), (2e-6, True)])
+def test_a_millionth_of_the_time_is_a_rounding_error(share, has_row):
+    assert ("memory" in rows_below(breakdown_plot(table({"a gemm": 1.0, "a softmax": share})))) is has_row
+
+
+@pytest.mark.parametrize(("share", "label"), [(0.004, False), (0.006, True)])
+def test_a_segment_of_half_a_per_cent_is_labelled_at_the_bar(share, label):
+    said = texts(breakdown_plot(table({"a gemm": 1.0 - share, "a softmax": share})))
+    assert (f"memory {100 * share:.1f} %" in said) is label
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(58, False), (59, True)])
+def test_labels_have_at_most_fifty_eight_characters(length, is_cut):
+    name = "gemm_" + "x" * (length - 5)
+    (label,) = [text for text in texts(breakdown_plot(table({name: 1.0}))) if text.startswith("gemm_")]
+    assert ("…" in label, len(label)) == (is_cut, 58)

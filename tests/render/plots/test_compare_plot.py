@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from matplotlib.text import Text
@@ -95,3 +97,35 @@ def test_nothing_to_compare_is_said():
     lost = BenchRun("b", (BenchRow({"op": "op0", "name": "op0"}, None, "failed"),))
     with pytest.raises(UsageError, match="needs a row"):
         comparison_plot(compare([run([1.0])], [lost]))
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(64, False), (65, True)])
+def test_labels_have_at_most_sixty_four_characters(length, is_cut):
+    (label,) = comparison_plot(comparison([1.0], ["a" * length])).axes[0].get_yticklabels()
+    assert ("…" in label.get_text(), len(label.get_text())) == (is_cut, 64)
+
+
+@pytest.mark.parametrize(("ratio", "is_cut"), [(3.9, False), (4.5, True)])
+def test_a_row_four_times_as_slow_as_before_is_cut_where_the_others_are_not(ratio, is_cut):
+    figure = comparison_plot(comparison([1.0] * 5 + [ratio]))
+    assert bool(drawn(figure, "cut")) is is_cut
+
+
+@pytest.mark.parametrize(("median", "is_cut"), [(2.4, True), (2.6, False)])
+def test_nothing_is_cut_where_most_rows_are_much_slower(median, is_cut):
+    assert bool(drawn(comparison_plot(comparison([median] * 5 + [9.0])), "cut")) is is_cut
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(9.9, "+890.0 %"), (10.1, "x 10.1")])
+def test_a_change_from_ten_times_on_is_written_as_a_factor(ratio, text):
+    assert text in texts(comparison_plot(comparison([ratio])))
+
+
+@pytest.mark.parametrize(("width", "is_cut"), [(2.8, False), (3.2, True)])
+def test_an_interval_three_times_as_wide_as_the_median_one_is_cut(width, is_cut):
+    found = comparison([1.0] * 9)
+    narrow, wide = 0.2, 0.2 * width
+    changes = [dataclasses.replace(change, low=-narrow / 2, high=narrow / 2) for change in found.changes]
+    changes[0] = dataclasses.replace(changes[0], low=-wide / 2, high=wide / 2)
+    figure = comparison_plot(dataclasses.replace(found, changes=tuple(changes)))
+    assert len(drawn(figure, "cut")) == (2 if is_cut else 0)

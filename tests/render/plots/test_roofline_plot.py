@@ -18,10 +18,10 @@ from matplotlib.text import Text
 
 import perfmodel as pm
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
-from perfmodel.render.plots.figure import SlopeText, printable, spread
+from perfmodel.render.plots.figure import LabelPlacer, SlopeText, new_figure, printable, spread
 from perfmodel.render.plots.palette import COLORS, SHAPES
+from perfmodel.render.plots.roofline import layout, roofline_figure, roofline_plot, save_figure
 from perfmodel.render.plots.roofline import points as _roofline_points
-from perfmodel.render.plots.roofline import roofline_figure, roofline_plot, save_figure
 
 # Ridge points by hand: 312e12 / 1555e9 = 200.6 and 19.5e12 / 1555e9 = 12.54 FLOP/B.
 MACHINE = Hardware(
@@ -463,3 +463,91 @@ def test_printable_is_one_short_line(text, longest):
     line = printable(text, longest)
     assert len(line) <= longest
     assert line.isprintable()
+
+
+# Thresholds, from both sides
+
+
+def is_numbered(figure):
+    return any(text.startswith("1  ") for text in texts(figure))
+
+
+@pytest.mark.parametrize(("count", "numbered"), [(12, False), (13, True)])
+def test_up_to_twelve_points_are_named_at_their_marker(count, numbered):
+    assert is_numbered(roofline_plot(MACHINE, [gemm(m=2**4 + index, name=f"op{index}") for index in range(count)])) is (
+        numbered
+    )
+
+
+@pytest.mark.parametrize(("length", "numbered"), [(30, False), (31, True)])
+def test_names_of_more_than_thirty_characters_are_numbered(length, numbered):
+    assert is_numbered(roofline_plot(MACHINE, [gemm(name="x" * length)])) is numbered
+
+
+@pytest.mark.parametrize(("count", "named"), [(60, True), (61, False)])
+def test_up_to_sixty_points_are_named_below_the_plot(count, named):
+    key = layout.key_of(_roofline_points.collect(mixture(count)))
+    assert (len(key.entries) == count) is named
+    assert any("too many to name" in note for note in key.notes) is not named
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(60, False), (61, True)])
+def test_numbered_names_have_at_most_sixty_characters(length, is_cut):
+    (entry,) = layout.key_of(_roofline_points.collect([gemm(name="x" * length)])).entries
+    assert ("…" in entry, len(entry)) == (is_cut, len("1  ") + 60)
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(400, False), (401, True)])
+def test_notes_have_at_most_four_hundred_characters(length, is_cut):
+    notes = layout.key_of(_roofline_points.Collected([], ["x" * length])).notes
+    assert ("…" in "".join(notes), len("".join(notes))) == (is_cut, 400)
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(200, False), (201, True)])
+def test_labels_have_at_most_two_hundred_characters(length, is_cut):
+    (mark,) = _roofline_points.collect([gemm(name="x" * length)]).marks
+    assert ("…" in mark.label, len(mark.label)) == (is_cut, 200)
+
+
+def test_the_shares_of_three_kernels_stand_in_columns():
+    written = texts(roofline_plot(MACHINE, bench_rows([gemm(name="x" * 40)], {"a": 0.5, "b": 0.4, "c": 0.3})))
+    assert f"1  {'x' * 40}: 50 / 40 / 30 %" in written
+
+
+@pytest.mark.parametrize(("count", "is_bitmap"), [(2000, False), (2001, True)])
+def test_more_than_two_thousand_markers_are_a_bitmap(count, is_bitmap):
+    sweep = pm.predict(pm.Gemm(m=np.arange(1.0, count + 1), n=64, k=64, dtype="fp16"), MACHINE)
+    (marker,) = lines(roofline_plot(MACHINE, [sweep]).axes[0], "attainable").values()
+    assert bool(marker.get_rasterized()) is is_bitmap
+
+
+def points_per_decade(axes, axis):
+    places = axes.transData.transform([(1.0, 1e12), (10.0, 1e13)])
+    return (places[1] - places[0])[axis] * 72 / axes.get_figure(root=True).dpi
+
+
+@pytest.mark.parametrize(("apart", "has_head"), [(14, False), (18, True)])
+def test_an_arrow_head_needs_sixteen_points_between_two_kernels(apart, has_head):
+    decade = points_per_decade(roofline_plot(MACHINE, bench_rows([gemm()], {"a": 0.8, "b": 0.6})).axes[0], 1)
+    kernels = {"a": 0.8, "b": 0.8 * 10 ** (-apart / decade)}
+    axes = roofline_plot(MACHINE, bench_rows([gemm()], kernels)).axes[0]
+    assert points_per_decade(axes, 1) == pytest.approx(decade)
+    assert bool(lines(axes, "faster")) is has_head
+
+
+@pytest.mark.parametrize(("apart", "shares_label"), [(4, True), (6, False)])
+def test_markers_within_five_points_share_a_label(apart, shares_label):
+    first = gemm(name="one").rows()[0]
+    decade = points_per_decade(roofline_plot(MACHINE, [first]).axes[0], 0)
+    intensity = first["arithmetic_intensity_flop_per_byte"] * 10 ** (-apart / decade)
+    second = first | {"name": "two", "arithmetic_intensity_flop_per_byte": intensity}
+    assert ("one\ntwo" in texts(roofline_plot(MACHINE, [first, second]))) is shares_label
+
+
+@pytest.mark.parametrize(("half_size", "has_leader"), [(2.0, False), (10.0, True)])
+def test_a_label_that_is_not_beside_its_point_has_a_leader_line(half_size, has_leader):
+    axes = new_figure(4.0, 3.0).add_axes((0, 0, 1, 1))
+    placer = LabelPlacer(axes)
+    placer.block(placer.points_of([(0.5, 0.5)]), half_size, 10.0)  # free places are 6 or 12 pt away
+    placer.label((0.5, 0.5), "name")
+    assert [text.arrow_patch is not None for text in axes.texts] == [False] + [True] * has_leader

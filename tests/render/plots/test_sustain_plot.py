@@ -116,3 +116,13 @@ def test_a_reading_that_the_device_never_gives_has_no_panel():
         sustain_plot([{"op": "gemm", "sustain": series | {"power_w": power}}]) for power in ([5, 6], [None, None])
     )
     assert len(told.axes) == len(silent.axes) + 1
+
+
+@pytest.mark.parametrize(
+    ("ratio", "scale", "from_zero"),
+    [(2.9, "linear", False), (3.1, "linear", True), (9.9, "linear", True), (10.1, "log", False)],
+)
+def test_the_axis_follows_the_ratio_of_the_rates(ratio, scale, from_zero):
+    axes = sustain_plot([row(count=1), row("slow", rate=7e14 / ratio, count=1)]).axes[0]
+    assert axes.get_yscale() == scale
+    assert bool(axes.get_ylim()[0] == 0.0) is from_zero

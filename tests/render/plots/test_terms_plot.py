@@ -139,3 +139,23 @@ def test_no_text_leaves_the_figure_or_hides_other_text(count):
 def test_nothing_to_draw_is_said():
     with pytest.raises(UsageError, match="needs a prediction"):
         terms_plot([])
+
+
+@pytest.mark.parametrize(("factor", "label"), [(24, "time of one call [us]"), (26, "share of the predicted time [%]")])
+def test_bars_show_shares_from_a_ratio_of_twenty_five_on(factor, label):
+    figure = terms_plot([made({"math": 1e-6}), made({"math": factor * 1e-6})])
+    assert figure.axes[0].get_xlabel() == label
+
+
+@pytest.mark.parametrize(("points", "drawn"), [(40, 40), (41, 40)])
+def test_at_most_forty_bars_are_drawn(points, drawn):
+    figure = terms_plot([made({"math": 1e-6}, name=f"op {index}") for index in range(points)])
+    assert len(figure.axes[0].get_yticklabels()) == drawn
+    assert (f"40 of {points} points" in " ".join(texts(figure))) is (points > 40)
+
+
+@pytest.mark.parametrize(("percent", "is_written"), [(3, False), (20, True)])
+def test_a_share_is_written_into_a_segment_that_is_long_enough(percent, is_written):
+    figure = terms_plot([made({"math": (100 - percent) * 1e-6, "launch": percent * 1e-6})])
+    assert {f"{100 - percent} %"} <= set(texts(figure))
+    assert (f"{percent} %" in texts(figure)) is is_written

@@ -20,9 +20,22 @@ from perfmodel.formats import read_profile
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import ApiCalls, GpuEvents, HostRanges, Timeline
 from perfmodel.render.plots.diagnosis import styles
-from perfmodel.render.plots.diagnosis.lanes import MOST_STREAMS, annotation_rows, busiest_stretch, fractions, lanes
-from perfmodel.render.plots.diagnosis.timeline import timeline_plot
-from perfmodel.render.plots.figure import save_figure
+from perfmodel.render.plots.diagnosis.lanes import (
+    MOST_STREAMS,
+    Lane,
+    annotation_rows,
+    busiest_stretch,
+    fractions,
+    lanes,
+)
+from perfmodel.render.plots.diagnosis.timeline import (
+    TimelineBlock,
+    _are_distinct,
+    _draw_layers,
+    draw_block,
+    timeline_plot,
+)
+from perfmodel.render.plots.figure import new_figure, save_figure
 
 
 def run(kernels, window, *, names=("gemm",), category=None, stream=None, api=(), ops=(), annotations=()):
@@ -252,3 +265,87 @@ def test_kernels_are_called_by_their_function(name, short):
 def test_text_is_readable_on_every_colour():
     assert styles.text_color("compute") == "white"
     assert styles.text_color("communication") == "black"
+
+
+# Thresholds, from both sides
+
+
+@pytest.mark.parametrize(("threads", "last"), [(4, "CPU thread 3"), (5, "2 CPU threads")])
+def test_four_lanes_show_threads(threads, last):
+    timeline = run([(0, 1)], (0.0, 10.0), ops=[(index, index + 1, "aten::mm") for index in range(threads)])
+    ops = dataclasses.replace(timeline.ops, thread=np.arange(threads))
+    labels = [lane.label for lane in lanes(diagnosed(dataclasses.replace(timeline, ops=ops)))]
+    assert [label for label in labels if "CPU" in label][-1] == last
+    assert sum("CPU" in label for label in labels) == 4
+
+
+def test_the_zoom_shows_seventy_events():
+    slow = [(index, index + 0.1) for index in range(300)]
+    fast = [(1000 + 0.1 * index, 1000 + 0.1 * index + 0.09) for index in range(100)]
+    low, high = busiest_stretch(run(slow + fast, (0.0, 1100.0)))
+    assert (low, high) == (pytest.approx(1000.0), pytest.approx(1000 + 69 * 0.1 + 0.09))
+
+
+@pytest.mark.parametrize(("busy_s", "has_zoom"), [(3.4, True), (3.6, False)])
+def test_the_zoom_is_shorter_than_a_third_of_the_window_or_so(busy_s, has_zoom):
+    slow = [(0.6 * index, 0.6 * index + 0.05) for index in range(10)]
+    step = busy_s / 10
+    fast = [(6.2 + step * index, 6.2 + step * (index + 1)) for index in range(10)]
+    assert (busiest_stretch(run(slow + fast, (0.0, 10.0))) is not None) is has_zoom
+
+
+def test_annotations_have_three_rows_and_the_longest_twelve_hundred_ranges():
+    nested = [(depth, 20 - depth, f"level {depth}") for depth in range(4)]
+    assert len(annotation_rows(run([(0, 1)], (0.0, 20.0), annotations=nested))) == 3
+    many = [(index, index + 0.5 + index / 10_000, f"range {index}") for index in range(1300)]
+    (row,) = annotation_rows(run([(0, 1)], (0.0, 1301.0), annotations=many))
+    assert [mark.name for mark in row] == [f"range {index}" for index in range(100, 1300)]
+
+
+@pytest.mark.parametrize(("count", "columns"), [(9, 9), (10, 5)])
+def test_a_legend_of_more_than_nine_names_has_two_rows(count, columns):
+    layers = {style: np.array([[0.0, 1.0]]) for style in list(styles.COLORS)[:count]}
+    block = TimelineBlock(run([(0, 1)], (0.0, 1.0)), (Lane("lane", layers),), (), None)
+    figure = new_figure(11.0, block.height_inches)
+    draw_block(figure, block, 0.0)
+    (legend,) = figure.legends
+    assert legend._ncols == columns
+
+
+def narrow(places):
+    return np.stack((places, places + 1e-5), axis=1)
+
+
+@pytest.mark.parametrize(("count", "distinct"), [(700, True), (701, False)])
+def test_up_to_seven_hundred_intervals_are_rectangles(count, distinct):
+    assert _are_distinct(narrow((np.arange(count) + 0.5) / 900), (0.0, 1.0)) is distinct
+
+
+@pytest.mark.parametrize(("count", "distinct"), [(30, True), (31, False)])
+def test_up_to_thirty_narrow_intervals_may_share_a_bin_with_others(count, distinct):
+    places = (np.arange(count) + 0.4) / 900
+    assert _are_distinct(narrow(np.concatenate((places, places + 0.2 / 900))), (0.0, 1.0)) is distinct
+
+
+@pytest.mark.parametrize(("apart", "distinct"), [(1 / 850, True), (1 / 1400, False)])
+def test_intervals_a_nine_hundredth_of_the_window_apart_are_distinct(apart, distinct):
+    places = (np.arange(300) + 0.1) / 301
+    assert _are_distinct(narrow(np.concatenate((places, places + apart))), (0.0, 1.0)) is distinct
+
+
+def test_a_bin_with_any_event_is_a_tenth_of_the_lane_high():
+    axes = new_figure(4.0, 3.0).add_axes((0, 0, 1, 1))
+    start = np.arange(900) / 900
+    layers = {"compute": np.stack((start, start + 0.01 / 900), axis=1)}  # one per cent of each bin
+    assert not _draw_layers(axes, layers, (0.0, 1.0), 0.0, 2.0, zorder=1)
+    (filled,) = axes.collections
+    heights = filled.get_paths()[0].vertices[:, 1]
+    assert heights.max() - heights.min() == pytest.approx(0.1 * 2.0)
+
+
+@pytest.mark.parametrize(("letters", "is_named"), [(4.5, False), (5.5, True)])
+def test_an_event_with_room_for_five_letters_is_named(letters, is_named):
+    # 9.4 inches of axes for a second; a letter of 6 pt takes 0.053 inches, and one is left free
+    length = (letters + 1) * 0.053 / 9.4
+    figure = timeline_plot(diagnosed(run([(0.5, 0.5 + length)], (0.0, 1.0), names=("abcdefgh",)), ("abcdefgh",)))
+    assert any(text.startswith("ab") for text in shown(figure)) is is_named
