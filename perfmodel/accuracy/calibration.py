@@ -15,6 +15,7 @@ from perfmodel.accuracy.measured import MeasuredCalls, shape_hash
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.report import Reportable
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import Constants, constants, measured_constants
 from perfmodel.prediction.latency.families import families_of
@@ -22,9 +23,12 @@ from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.model import regime_code
 from perfmodel.prediction.predict import floor_time
+from perfmodel.prediction.uncertainty import half_width
 
 #: a calibration needs this many rows of a family
-FEWEST_ROWS = 20
+FEWEST_ROWS = 10
+#: a library has constants of its own, and a regime an interval of its own, from this many rows on
+ENOUGH_ROWS = 20
 #: a fit takes at most this many rows of one family: more do not change it, and take longer
 MOST_ROWS = 1500
 #: a row that is faster than the floor by more than a clock can boost is an artefact
@@ -133,8 +137,8 @@ def calibrate_family(
     """Return the constants of a family that fit some rows best, with the interval of rows that were not fitted.
 
     Constants that the rows do not identify keep their value in ``start``. The table has them only if they are among the
-    ``own`` ones of the machine, since the defaults may improve later. A regime with too few rows keeps its interval.
-    The stated interval is the middle 80 % of measured / predicted in a cross-validation over shapes.
+    ``own`` ones of the machine, since the defaults may improve later. The stated interval is the middle 80 % of
+    measured / predicted in a cross-validation over shapes; a regime with few rows narrows that of ``start``.
     """
     groups = sample(groups, MOST_ROWS)
     fitted = fit_libraries(family, groups, start.values)
@@ -142,7 +146,7 @@ def calibrate_family(
     table = LatencyTable(
         constants={name: value for name, value in fitted.common().items() if name in own or fitted.in_table(name)},
         libraries=fitted.own(),
-        intervals=intervals(ratio, regime, start.intervals),
+        intervals=intervals(ratio, regime, _narrowed(start, np.bincount(regime, minlength=len(REGIMES)))),
         known_libraries=libraries_of(groups),
         dtypes=dtypes(family, groups),
         source=source,
@@ -151,6 +155,23 @@ def calibrate_family(
     before, _ = residuals(family, groups, FittedConstants(Fit(dict(start.values), (), {}, 0.0, 0)))
     error = float(np.mean(np.abs(np.expm1(before))))
     return FamilyCalibration(family, table, start.values, fitted.shared, fitted.libraries, ratio, error)
+
+
+def _narrowed(start: Constants, rows: NDArray[np.intp]) -> dict[str, tuple[float, float]]:
+    """Return the intervals of some constants after a number of rows in each regime.
+
+    What the constants had not seen (machine, library, dtype, vendor) differs from the prediction with variance V. After
+    n rows, which differ by their shapes with variance v, it is known up to V v / (v + n V), as a normal mean is.
+    """
+    stated = dict(start.intervals)
+    for index, name in enumerate(REGIMES):
+        shape = start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES))[index]
+        unseen = sum(values[index] for source, values in start.variances.items() if source is not ErrorSource.SHAPE)
+        if shape and unseen and rows[index]:
+            left = unseen * shape / (shape + rows[index] * unseen)
+            end = math.exp(half_width([shape, left]))
+            stated[name] = (max(stated[name][0], 1.0 / end), min(stated[name][1], end))
+    return stated
 
 
 @dataclass(frozen=True)
@@ -255,7 +276,7 @@ def fit_libraries(
         {
             library: fit(family, rows, shared.values, free, near=near.libraries.get(library) if near else None)
             for library, rows in sorted(by_library.items())
-            if sum(map(len, rows)) >= FEWEST_ROWS
+            if sum(map(len, rows)) >= ENOUGH_ROWS
         },
     )
 
@@ -330,7 +351,7 @@ def intervals(
     stated = dict(default)
     for index, name in enumerate(REGIMES):
         ratio = np.exp(-log_ratio[regime == index])
-        if ratio.size >= FEWEST_ROWS:
+        if ratio.size >= ENOUGH_ROWS:
             inner = min(1.0, 0.9 * (ratio.size + 1) / ratio.size)
             low, high = np.quantile(ratio, 1.0 - inner, method="lower"), np.quantile(ratio, inner, method="higher")
             stated[name] = (min(1.0, float(low)), max(1.0, float(high)))

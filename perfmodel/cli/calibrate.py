@@ -50,7 +50,7 @@ def command(
     Without --from, measure the bandwidth of memory (read, write, copy, triad) and caches, matrix products in every
     dtype, launch latency, and copies over PCIe. This takes one to three minutes.
 
-    With --from, fit the constants of every operator family with at least 20 rows, and report the constants that the
+    With --from, fit the constants of every operator family with at least 10 rows, and report the constants that the
     rows do not identify.
 
     With -o, also write a specification file for --on, with the datasheet's figures beside the measured ones.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.constants import Constants
+from perfmodel.prediction.latency import families
+from perfmodel.prediction.latency.constants import Constants, constants
 from perfmodel.prediction.latency.family import Constant, Family
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, Terms
@@ -90,13 +92,13 @@ def test_an_interval_needs_twenty_rows_of_its_regime(count, own):
     assert (stated["large"] != (0.3, 3.0)) is own
 
 
-@pytest.mark.parametrize(("count", "families"), [(19, 0), (20, 1)])
-def test_a_calibration_needs_twenty_rows_of_a_family(simple_gpu, count, families):
+@pytest.mark.parametrize(("count", "families"), [(9, 0), (10, 1)])
+def test_a_calibration_needs_ten_rows_of_a_family(simple_gpu, count, families):
     op = Elementwise(numel=np.arange(1.0, count + 1) * 1e6)
     times = predict(op, simple_gpu).predicted_time_s
     result = calibrate_calls([calls(times)], simple_gpu, "test", "2026-01-01")
     assert len(result.families) == families
-    assert result.unused == ({} if families else {"of elementwise: fewer than 20 rows": 19})
+    assert result.unused == ({} if families else {"of elementwise: fewer than 10 rows": 9})
     assert result.hardware.latency.keys() == {calibration.family.name for calibration in result.families}
 
 
@@ -124,3 +126,21 @@ def test_a_fit_takes_1500_rows_and_is_checked_on_four_parts(monkeypatch):
     # each fit of the cross-validation leaves out about a quarter of the shapes, and every row is left out once
     assert [sum(map(len, groups)) for _, groups, *_ in fits[1:]] == pytest.approx([1125] * 4, rel=0.1)
     assert result.log_ratio.size == result.rows
+
+
+def test_ten_rows_narrow_what_the_machine_differs_by(simple_gpu) -> None:
+    """V v / (v + n V) is left of the variance V of what was not seen; other regimes keep theirs."""
+    op = Elementwise(numel=np.arange(1.0, 11.0) * 1e8)
+    before = constants(families.family("elementwise"), simple_gpu, "", op.dtype)
+    made_up = replace(calls(predict(op, simple_gpu).predicted_time_s), op=op)
+    result = calibrate_calls([made_up], simple_gpu, "test", "2026-01-01")
+    (made,) = result.families
+    shape = before.variances["shape"][2]
+    unseen = sum(values[2] for source, values in before.variances.items() if source != "shape")
+    end = math.exp(1.2816 * math.sqrt(shape + unseen * shape / (shape + 10 * unseen)))
+    assert made.table.intervals["large"] == pytest.approx((1 / end, end))
+    assert made.table.intervals["large"][1] < before.intervals["large"][1]
+    assert made.table.intervals["launch"] == before.intervals["launch"]
+    after = predict(Elementwise(numel=3e8), result.hardware, library="torch")
+    assert after.calibration == "calibrated"
+    assert after.rows()[0]["not_seen"] == []

@@ -58,11 +58,11 @@ def test_it_fits_and_the_file_serves_predict_validate_and_analyze(
     assert perfmodel("hardware", "lint", spec).code == 0
 
 
-def test_twenty_rows_are_enough_and_nineteen_are_not(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
-    assert perfmodel("calibrate", "--from", made_up(tmp_path / "a.csv", 20), "--on", MACHINE).code == 0
-    few = perfmodel("calibrate", "--from", made_up(tmp_path / "b.csv", 19), "--on", MACHINE)
+def test_ten_rows_are_enough_and_nine_are_not(perfmodel: Callable[..., Any], tmp_path: Path) -> None:
+    assert perfmodel("calibrate", "--from", made_up(tmp_path / "a.csv", 10), "--on", MACHINE).code == 0
+    few = perfmodel("calibrate", "--from", made_up(tmp_path / "b.csv", 9), "--on", MACHINE)
     assert few.code == 3
-    assert "19 of elementwise: fewer than 20 rows" in few.err
+    assert "9 of elementwise: fewer than 10 rows" in few.err
 
 
 def test_many_rows_of_one_shape_are_no_calibration(perfmodel: Callable[..., Any], tmp_path: Path) -> None:

@@ -79,6 +79,6 @@ CASES = BenchmarkCases(
     """,
     cuda_quick="rows=65536 cols=4096 dtype=bf16",
     cuda_targets="rows=32768 cols=8192 dtype=bf16",
-    cuda_sweep="rows=1024/8192 cols=4096 dtype=bf16",
+    cuda_sweep="rows=256..16384 cols=1024/4096/8192 dtype=bf16",
     cuda_more="rows=4096 cols=4096 dtype=bf16",
 )
