@@ -82,11 +82,14 @@ OTHER_KERNELS = {"conv2d": {"dtype": (0.6, 0.6, 0.6)}}
 ASSUMED_VENDOR = {"vendor": (0.30, 0.30, 0.30)}
 #: of a machine, in families of which no two machines were measured: assumed, the middle of the others
 ASSUMED_MACHINE = 0.15
+#: of the host, for exchanges through it: two hosts with L40S differ by a factor of 1.2, 2 and 6.5 in the median of each
+#: regime, and the deviation of two values is their difference over the root of 2
+HOST_DEVIATION = {"collective_host": {"host": (0.13, 0.50, 1.30)}}
 #: families that differ in the same way between machines: their offsets together are what is typical
 ALIKE = (
     ("gemm_fp32", "gemm_bf16", "gemm_fp8", "conv2d"),
     ("attention_prefill", "attention_decode"),
-    ("all_reduce", "all_gather", "reduce_scatter", "alltoall"),
+    ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "collective_host"),
     ("elementwise", "layer_norm", "softmax", "rms_norm", "rope", "embedding"),
 )
 
@@ -310,6 +313,7 @@ def shared(
     elif wider is None:
         deviations = {**library_deviations(family, groups, start, fitted), **ASSUMED_DTYPE, **ASSUMED_VENDOR}
         deviations |= OTHER_KERNELS.get(family.name, {})
+        deviations |= HOST_DEVIATION.get(family.name, {})
     table = LatencyTable(
         constants=drawn({n: v for n, v in fitted.common().items() if n in fitted.shared.certainty}, known),
         libraries={library: drawn(values, [library]) for library, values in fitted.own().items()},

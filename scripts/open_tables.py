@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +60,6 @@ EXCLUSIONS = (
     Exclusion(
         "all-reduce measured twice, the slower one by 30 us and more: a call from the host beside a replayed graph",
         lambda call: _slower_twins(call),
-    ),
-    Exclusion(
-        "all-reduce of another L40S machine, whose PCIe bridges contend 5 to 9 times less",
-        lambda call: (call.hardware == "l40s") & (call.implementation == "sglang_custom_allreduce-0.5.12"),
     ),
     Exclusion(
         "copies of another library's rows",
@@ -178,6 +174,20 @@ def half(calls: Sequence[MeasuredCalls], *, fitted: bool) -> list[MeasuredCalls]
     return found
 
 
+#: rows of (hardware, library) that ran in another host than the library's other rows, by their implementation
+OTHER_HOSTS = {("l40s", "sglang_custom_allreduce"): "sglang_custom_allreduce-0.5.12"}
+
+
+def _host_weight(call: MeasuredCalls, calls: Sequence[MeasuredCalls]) -> float:
+    """Return the weight of rows through a host: two hosts that ran a library count alike, whatever their rows."""
+    other = OTHER_HOSTS.get((call.hardware, call.library))
+    if call.implementation != other:
+        return 1.0
+    same = [one for one in calls if (one.hardware, one.library, one.op.op) == (call.hardware, call.library, call.op.op)]
+    own, first = (sum(len(one) for one in same if (one.implementation == other) is here) for here in (True, False))
+    return max(1.0, first / own)
+
+
 def by_family(calls: Sequence[MeasuredCalls], machines: dict[str, Hardware]) -> tuple[Data, dict[str, Family], Origins]:
     """Return the rows by family and hardware, the families, and whose measurements the rows are."""
     data: Data = {}
@@ -186,6 +196,8 @@ def by_family(calls: Sequence[MeasuredCalls], machines: dict[str, Hardware]) -> 
     for call in calls:
         for name, (family, groups) in family_groups([call], machines).items():
             families[name] = family
+            if name == "collective_host":
+                groups = [replace(group, weight=_host_weight(call, calls)) for group in groups]
             data.setdefault(name, {}).setdefault(call.hardware, []).extend(groups)
             origins.setdefault(name, {}).setdefault(call.hardware, set()).add(origin(call))
     return data, families, origins

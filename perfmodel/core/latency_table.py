@@ -14,7 +14,8 @@ REGIMES = ("launch", "mid", "large")
 
 #: sources of error beside the shape: a machine that was not measured; a library that was measured nowhere ("library")
 #: or on other machines only ("library_here"); a dtype of which no row of the vendor was fitted ("dtype") or rows of
-#: other machines only ("dtype_here"); a vendor without any measured machine
+#: other machines only ("dtype_here"); a vendor without any measured machine; the host that the devices sit in, which no
+#: specification knows
 DEVIATIONS = tuple(source for source in ErrorSource if source not in (ErrorSource.SHAPE, ErrorSource.RUN))
 
 _SAME_SPEED = {"fp16": "bf16", "bf16": "fp16"}

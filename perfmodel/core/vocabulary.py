@@ -129,6 +129,7 @@ class ErrorSource(Vocabulary):
     DTYPE = "dtype"
     DTYPE_HERE = "dtype_here"
     VENDOR = "vendor"
+    HOST = "host"  # through which devices exchange
     RUN = "run"  # of a whole model
 
 

@@ -190,7 +190,10 @@ def _link(name: str, link: LinkSpec, read: _Quantities) -> Link:
     reduces = link.reduces_in_switch
     if reduces is None:
         reduces = name == "nvlink" and rate >= REDUCING_NVLINK
-    return Link(name, rate, reduces, link.source, link.note, link.domain)
+    if link.domain is not None and link.domain < 2:
+        raise InputFileError(f"{link.domain} is fewer than 2 devices.", place=f"{read.place}: link.{name}.domain")
+    per_peer = read.optional(link.per_peer, "B/s", f"link.{name}.per_peer")
+    return Link(name, rate, reduces, link.source, link.note, link.domain, per_peer)
 
 
 def _kernels(kernels: KernelsSpec, place: str) -> Kernels:

@@ -65,7 +65,9 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     ----------
     reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP). Default: NVLink
         of 400 GB/s and more, since a bound that ignored the switch could be beaten.
-    domain : devices that reach each other over the link, where they are more than those of a node (72 in an NVL72).
+    domain : the most devices that reach each other over the link: 2 across a bridge, 72 in an NVL72. Default: those of
+        a node.
+    per_peer : bandwidth per direction between two devices, where each pair has links of its own and no switch.
     """
 
     per_direction: Quantity
@@ -73,6 +75,7 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     lanes: Count | None = None
     domain: Count | None = None
     reduces_in_switch: bool | None = None
+    per_peer: Quantity | None = None
     source: str = ""
     note: str = ""
 

@@ -144,6 +144,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
                 quantity(link.bandwidth_bytes_per_s, "B/s") or 0.0,
                 reduces_in_switch=link.reduces_in_switch or (False if link.name == "nvlink" else None),
                 domain=link.domain,
+                per_peer=quantity(link.per_peer_bytes_per_s, "B/s"),
                 source=link.source,
                 note=link.note,
             )

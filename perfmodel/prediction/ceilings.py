@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware, Link, MemoryLevel, Peak, cached_per_machine
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, Work, where
+from perfmodel.core.work import Number, Work, anywhere, maximum, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
@@ -60,19 +61,29 @@ def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
     return hardware.best_peak(op.dtype) if op.preferred_engine == "tensor" else hardware.vector_peak(op.dtype)
 
 
-#: links between the GPUs of a node, in the order in which collectives prefer them
-PEER_LINKS = ("nvlink", "xgmi", "pcie")
+#: links between GPUs, in the order in which collectives prefer them; "nic" leaves the node
+PEER_LINKS = ("nvlink", "xgmi", "pcie", "nic")
 
 
-def peer_link(names: Iterable[str]) -> str:
-    """Return the link among these that collectives use: the fastest between GPUs; "nvlink" if there is none."""
-    present = tuple(names)
-    return next((name for name in PEER_LINKS if name in present), PEER_LINKS[0])
+def peer_links(links: Iterable[Link], num_gpus: Number) -> list[tuple[Link, bool | NDArray[np.bool_]]]:
+    """Return the links that exchanges among some GPUs cross, each with the points that cross it.
 
-
-def reduces_in_switch(links: Iterable[Link]) -> bool:
-    """Return whether the GPUs of a machine with these links meet in a switch that can reduce (NVLink SHARP)."""
-    return any(link.reduces_in_switch for link in links)
+    It is the first of `PEER_LINKS` that joins all of the GPUs: two cards with a bridge exchange over NVLink, and four
+    of them over PCIe, since a ring over four leaves a pair. If no link joins so many, the last one takes them.
+    """
+    by_name = {link.name: link for link in links}
+    candidates = [by_name[name] for name in PEER_LINKS if name in by_name]
+    found: list[tuple[Link, bool | NDArray[np.bool_]]] = []
+    left: Any = True
+    for link in candidates:
+        last = link is candidates[-1] or link.domain is None
+        here = left if last else left & (np.asarray(num_gpus) <= (link.domain or np.inf))
+        if anywhere(here):
+            found.append((link, here if np.ndim(here) else True))
+        if last:
+            break
+        left = left & np.logical_not(here)
+    return found
 
 
 _LIMITERS = {str(limiter): limiter for limiter in Limiter}
@@ -90,13 +101,29 @@ def ceiling_limiter(name: str) -> Limiter:
 def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
     """Return the bytes that must cross each link of this machine [B].
 
-    A collective crosses the fastest link between GPUs that the machine has, and an all-reduce moves fewer bytes where a
+    A collective crosses the first link that joins its GPUs (`peer_links`), and an all-reduce moves fewer bytes where a
     switch reduces; other operators cross the links that they name.
+
+    Of n GPUs that bridges join in groups of k, the k GPUs of a group could exchange first. At least
+    (n - k) / (n - 1) / k of what a GPU sends in a ring then leaves its group: the gathered parts of the other groups
+    arrive once, over k links.
     """
     if not isinstance(op, Collective):
         return op.link_traffic()
-    name = peer_link(link.name for link in hardware.links)
-    return {name: op.peer_bytes(in_switch=reduces_in_switch(hardware.links))}
+    traffic: dict[str, Number] = {}
+    group = 1.0
+    for link, here in peer_links(hardware.links, op.num_gpus):
+        group = max([group, *(float(other.domain or 1) for other in hardware.links if _prefers(other, link))])
+        sent = op.peer_bytes(in_switch=link.reduces_in_switch)
+        if group > 1.0:
+            sent = sent * maximum(op.num_gpus - group, 0.0) / maximum(op.num_gpus - 1.0, 1.0) / group
+        traffic[link.name] = sent if here is True else where(here, sent, 0.0)
+    return traffic or op.link_traffic()
+
+
+def _prefers(link: Link, other: Link) -> bool:
+    """Return whether collectives take a link before another one."""
+    return link.name in PEER_LINKS and PEER_LINKS.index(link.name) < PEER_LINKS.index(other.name)
 
 
 def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str, Number]) -> Ceilings:
@@ -120,6 +147,12 @@ def _bandwidths(hardware: Hardware) -> Mapping[str, float]:
 ASSUMED_BANDWIDTH = 0.85
 ASSUMED_COMPUTE = 0.80
 ASSUMED_LAUNCH_S = 2.5e-6
+#: share of the datasheet that copies between host and device reach. Pinned, the median of: P100, generation 3, 12.15
+#: and 12.89 of 15.75 GB/s to and from the device (github.com/mpicbg-scicomp/gearshifft, pull request 82); RTX 4090,
+#: generation 4, 23.9 and 26.6 of 31.5 (github.com/NVlabs/cuda-oxide, pull request 976); A100-SXM4-40GB, 25.1 of 31.5
+#: (github.com/NVIDIA/nvbandwidth, issue 42). Pageable, those of the RTX 4090 from 1 to 64 MiB: 12.9 to 18.4 to the
+#: device, 9.2 to 12.3 from it; and V100, generation 3: 5 to 6 of 15.75 (github.com/rapidsai/dask-cuda, pull request 98)
+ASSUMED_LINK = {"pcie": 0.80, "pcie_pageable": 0.40}
 
 
 def launch_time(hardware: Hardware) -> float:
@@ -133,7 +166,11 @@ def sustained_ceilings(
 ) -> Ceilings:
     """Return the ceilings that good kernels reach: measured ones, else an assumed share of the datasheet's.
 
-    A link that was not measured keeps its datasheet rate, since no median of other links is known.
+    Links other than PCIe keep their datasheet rate where none was measured.
+
+    Parameters
+    ----------
+    pinned : whether the host memory of a copy is page-locked.
     """
     sheet = datasheet_ceilings(hardware, peak, links)
     measured = {m.name: m.sustained_bytes_per_s for m in hardware.memory if m.sustained_bytes_per_s}
@@ -144,8 +181,9 @@ def sustained_ceilings(
         used += ["compute"] if peak.sustained_flop_per_s else []
     rates = {}
     for name, rate in sheet.links.items():
-        figure = hardware.sustained_links.get(name if pinned else f"{name}_pageable")
-        rates[name] = figure or rate
+        kind = name if pinned else f"{name}_pageable"
+        figure = hardware.sustained_links.get(kind)
+        rates[name] = figure or ASSUMED_LINK.get(kind, 1.0) * rate
         used += [name] if figure else []
     used += ["launch"] if hardware.launch.overhead_s is not None else []
     memory = {name: measured.get(name, ASSUMED_BANDWIDTH * rate) for name, rate in sheet.memory.items()}

@@ -117,6 +117,18 @@ def test_a_machine_that_states_no_registers_has_those_of_most(spec) -> None:
     assert spec(text=NEW.replace("max_threads_per_sm = 1536\n", "")).registers_per_thread(0.25) == 128
 
 
+def test_a_link_may_join_some_devices_only_and_have_links_of_its_own_to_each(spec) -> None:
+    (link,) = spec('[link.xgmi]\nper_direction = "150 GB/s"\ndomain = 4\nper_peer = "50 GB/s"\n').links
+    assert (link.domain, link.per_peer_bytes_per_s) == (4, 50e9)
+    (whole,) = spec('[link.xgmi]\nper_direction = "150 GB/s"\n').links
+    assert (whole.domain, whole.per_peer_bytes_per_s) == (None, None)
+
+
+def test_a_link_joins_two_devices_at_least(spec) -> None:
+    with pytest.raises(InputFileError, match=r"1 is fewer than 2 devices.*"):
+        spec('[link.nvlink]\nper_direction = "150 GB/s"\ndomain = 1\n')
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

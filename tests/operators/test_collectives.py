@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.operators import load_operator
 from perfmodel.operators.collective import Collective
-from perfmodel.prediction.ceilings import link_traffic, peer_link, reduces_in_switch
+from perfmodel.prediction.ceilings import link_traffic, peer_links
 from perfmodel.records.measurements import read_measurements
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
@@ -91,7 +92,9 @@ def test_scalar_equals_array(name: str, rows: list[tuple[int, int]]) -> None:
     [
         ("a100-sxm4-80gb", "nvlink", 1.75),  # an NVSwitch of the second generation does not reduce
         ("h100-sxm5-80gb", "nvlink", 1.125),
-        ("h100-pcie-80gb", "nvlink", 1.75),  # a bridge, not a switch
+        # 4 pairs with a bridge each could reduce first: 2 x 3/4 of the sum of a pair, over two links
+        ("h100-pcie-80gb", "pcie", 0.75),
+        ("mi210", "pcie", 0.25),  # two hives of 4: 2 x 1/2 over four links
         ("l40s", "pcie", 1.75),
         ("mi300x", "xgmi", 1.75),
     ],
@@ -107,10 +110,18 @@ def test_other_operators_cross_the_links_that_they_name() -> None:
     assert link_traffic(pm.Gemm(m=1, n=1, k=1), pm.hardware("l40s")) == {}
 
 
-def test_the_preferred_link_without_any_is_named_for_the_error() -> None:
-    assert peer_link(()) == "nvlink"
-    assert not reduces_in_switch(pm.hardware("l40s").links)
-    assert reduces_in_switch(pm.hardware("h100-sxm5-80gb").links)
+def test_the_usual_link_of_a_machine_without_any_is_named_for_the_error() -> None:
+    assert peer_links((), 2) == []
+    assert set(link_traffic(pm.AllGather(bytes=8, num_gpus=2), dataclasses.replace(pm.hardware("l40s"), links=()))) == {
+        "nvlink"
+    }
+
+
+def test_two_bridged_cards_exchange_over_the_bridge_and_more_over_pcie() -> None:
+    op = pm.AllGather(bytes=1e6, num_gpus=np.array([1, 2, 3, 4]), dtype="bf16")
+    traffic = link_traffic(op, pm.hardware("a100-pcie-80gb"))
+    assert traffic["nvlink"].tolist() == [0, 5e5, 0, 0]
+    assert traffic["pcie"].tolist() == [0, 0, pytest.approx(1e6 / 6), pytest.approx(1e6 / 4)]
 
 
 def test_no_measured_row_beats_its_link_but_rings_alone_would_be_beaten(data_dir: Path) -> None:

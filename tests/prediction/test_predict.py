@@ -115,6 +115,21 @@ def test_without_measured_figures_the_prediction_assumes_a_share_of_the_datashee
     assert gemm.prediction_basis == "roofline: assumed 80% of datasheet compute + 2.5 us of launch"
 
 
+def test_a_copy_reaches_the_share_of_pcie_that_others_measured(simple_gpu: Hardware) -> None:
+    bare = dataclasses.replace(simple_gpu, sustained_links={})
+    pinned, pageable = (pm.predict(pm.Memcpy(bytes=10**9, pinned=pinned), bare) for pinned in (True, False))
+    assert pinned.predicted_time_s == pytest.approx(0.1 / 0.8 + 2e-6)
+    assert pageable.predicted_time_s == pytest.approx(0.1 / 0.4 + 2e-6)
+    assert pinned.bound_time_s == pageable.bound_time_s == pytest.approx(0.1)
+    assert pinned.prediction_basis == "roofline: sustained launch, assumed 80% of datasheet pcie"
+    assert "40% of datasheet pcie" in pageable.prediction_basis
+
+
+def test_pinned_copies_over_generation_4_reach_24_to_26_gb_per_s() -> None:
+    copied = pm.predict(pm.Memcpy(bytes=2**30), pm.hardware("a100-sxm4-80gb"))
+    assert 24e9 < 2**30 / copied.predicted_time_s < 26.6e9
+
+
 def test_the_assumed_shares_are_the_medians_of_the_shipped_specs() -> None:
     machines = load_all()
     memory = [m.main_memory.sustained_bytes_per_s / m.main_memory.bandwidth_bytes_per_s for m in machines

@@ -63,7 +63,7 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
 
     A library, dtype or vendor that the constants have not seen adds its variance to the interval.
     """
-    return _constants(hardware, family, library, dtype)
+    return _constants(hardware, family, family.aliases.get(library, library), dtype)
 
 
 @cached_per_machine
@@ -160,7 +160,7 @@ def _effects(
 ) -> dict[ErrorSource, tuple[float, ...]]:
     """Return the deviations that apply: of what the constants of the nearest table have not seen."""
     nearest = tables[0]
-    names = [] if state == Calibration.CALIBRATED else [ErrorSource.MACHINE]
+    names = [ErrorSource.HOST] if state == Calibration.CALIBRATED else [ErrorSource.HOST, ErrorSource.MACHINE]
     if library:
         if library not in nearest.known_libraries:
             elsewhere = any(library in table.known_libraries for table in tables)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.core.vocabulary import Timing
@@ -80,6 +80,7 @@ class Family:
         bandwidth replaces it.
     call_cost : (operator, values) -> dispatch of this call relative to a plain one, where calls differ: through a layer
         of the framework, or with a scalar that it turns into a tensor. None means 1.
+    aliases : other names of libraries -> the names that tables have for their kernels of this family.
     basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
     """
 
@@ -92,6 +93,7 @@ class Family:
     by_dtype: bool = True
     streams: bool = False
     call_cost: Callable[[Operator, Values], Number] | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
     basis: Callable[[Operator, Machine, Terms], str] | None = None
 
     @functools.cached_property

@@ -14,6 +14,7 @@ from perfmodel.prediction.ceilings import (
     ASSUMED_BANDWIDTH,
     ASSUMED_COMPUTE,
     ASSUMED_LAUNCH_S,
+    ASSUMED_LINK,
     Ceilings,
     ceiling_times,
     launch_time,
@@ -55,6 +56,9 @@ def basis(op: Operator, machine: Machine, terms: Terms) -> str:
     names = [*("compute" if name == MATH else str(name) for name in setting), "launch"]
     shares = dict.fromkeys(ceilings.memory, f"{ASSUMED_BANDWIDTH:.0%} of datasheet ")
     shares["compute"] = f"{ASSUMED_COMPUTE:.0%} of datasheet "
+    pinned = getattr(op, "pinned", True)
+    shares |= {name: f"{ASSUMED_LINK[kind]:.0%} of datasheet " for name in ceilings.links
+               if (kind := name if pinned else f"{name}_pageable") in ASSUMED_LINK}  # fmt: skip
     shares["launch"] = f"{ASSUMED_LAUNCH_S * 1e6:.1f} us of "
     measured = [name for name in names if name in ceilings.sustained]
     assumed = [f"{shares[name]}{name}" for name in names if name not in measured and name in shares]

@@ -19,16 +19,26 @@ from perfmodel.operators import load_operator
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.collectives import ALL_GATHER, ALL_REDUCE, ALLTOALL, CLOCK_HZ, REDUCE_SCATTER
+from perfmodel.prediction.latency.collectives import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALLTOALL,
+    CLOCK_HZ,
+    COLLECTIVE_HOST,
+    REDUCE_SCATTER,
+    through_host,
+)
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import Terms
 from perfmodel.records.measurements import read_measurements
 
 FAMILIES = {family.name: family for family in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALLTOALL)}
 NCCL, CUSTOM = Conditions(library="nccl"), Conditions(library="sglang_custom_allreduce")
 VALUES = {
-    "ll_start": 4e-6, "ll_step": 1e-6, "ll_rise": 0.5, "ll_share": 0.25, "start": 20e-6, "step": 2e-6, "share": 0.75,
-    "sharing": 2.0, "in_switch": 0.6, "custom_start": 3e-6, "custom_step": 3e-6, "custom_share": 0.5,
+    "ll_start": 5.6e-6, "ll_step": 1e-6, "ll_rise": 0.5, "ll_share": 0.25, "mid_share": 0.4,
+    "start": 20e-6, "step": 2e-6, "share": 0.75, "own": 4.0, "crowding": 4.0,
+    "in_switch": 0.6, "custom_start": 3e-6, "custom_step": 3e-6, "custom_share": 0.5,
 }  # fmt: skip
 
 
@@ -43,11 +53,18 @@ NVLINK, SWITCH, PCIE = (
     machine({"nvlink": 450e9}, reduces=True),
     machine({"pcie": 30e9}),
 )
+BRIDGED = replace(NVLINK, links={"pcie": Link("pcie", 30e9), "nvlink": Link("nvlink", 300e9, domain=2)})
+MESH = replace(NVLINK, links={"xgmi": Link("xgmi", 350e9, per_peer_bytes_per_s=50e9)})
+
+
+def terms(op: Operator, on: Machine, conditions: Conditions = NCCL) -> Terms:
+    """Of the one family that serves all points."""
+    family = COLLECTIVE_HOST if through_host(op, on) else FAMILIES[op.op]
+    return family.formula(op, on, {c.name: VALUES[c.name] for c in family.constants}, conditions)
 
 
 def adds(op: Operator, on: Machine, conditions: Conditions = NCCL) -> dict[str, float]:
-    got = FAMILIES[op.op].formula(op, on, VALUES, conditions).adds
-    return {name: float(np.asarray(value)) for name, value in got.items()}
+    return {name: float(np.asarray(value)) for name, value in terms(op, on, conditions).adds.items()}
 
 
 def seconds(op: Operator, on: Machine, conditions: Conditions = NCCL) -> float:
@@ -57,11 +74,20 @@ def seconds(op: Operator, on: Machine, conditions: Conditions = NCCL) -> float:
 def test_a_small_message_by_hand() -> None:
     # flags in the data: 16 KiB are half of the rise, 1 + 0.5 / 2 = 1.25; 3 further GPUs; 3/4 of 16 KiB at 75 GB/s
     got = adds(pm.AllGather(bytes=16384, num_gpus=4, dtype="bf16"), NVLINK)
-    assert got["launch"] == pytest.approx(1.25 * 4e-6)
+    assert got["launch"] == pytest.approx(1.25 * 5.6e-6)
     assert got["synchronisation"] == pytest.approx(1.25 * 3 * 1e-6)
     assert got["nvlink"] == pytest.approx(12288 / 75e9)
     assert got["contention"] == 0
     assert got["hbm"] == pytest.approx(4096 / (4 * 100 * CLOCK_HZ))  # its own part, 4 B a clock and SM
+
+
+def test_a_message_between_by_hand() -> None:
+    # fewer flags: 1.4 times the start with its rise, the mean of the steps, 1.5 MB at 120 GB/s are 12.5 us
+    rise = 1 + 0.5 * 2e6 / (2e6 + 16384)
+    got = adds(pm.AllGather(bytes=2_000_000, num_gpus=4, dtype="bf16"), NVLINK)
+    assert got["nvlink"] == pytest.approx(12.5e-6)
+    assert got["launch"] == pytest.approx(1.4 * rise * 5.6e-6)
+    assert got["synchronisation"] == pytest.approx(3 * np.sqrt(1e-6 * 2e-6))
 
 
 def test_a_large_message_by_hand() -> None:
@@ -115,19 +141,63 @@ def test_only_all_reduce_has_kernels_of_libraries() -> None:
 
 
 def test_more_than_two_gpus_share_the_hosts_bridges() -> None:
-    # exponent 2: of 4 GPUs each has a quarter of what it has of 2
+    # crowding 4: of 4 GPUs each has a quarter of what it would have alone, and of 8 a sixteenth
     pair = adds(pm.AllGather(bytes=10**8, num_gpus=2, dtype="bf16"), PCIE)
-    four = adds(pm.AllGather(bytes=10**8, num_gpus=4, dtype="bf16"), PCIE)
     assert pair["contention"] == 0
     assert pair["pcie"] == pytest.approx(0.5e8 / 22.5e9)
-    assert four["contention"] == pytest.approx(3 * four["pcie"])
+    for n, times in ((4, 4.0), (8, 16.0)):
+        got = adds(pm.AllGather(bytes=10**8, num_gpus=n, dtype="bf16"), PCIE)
+        assert got["pcie"] == pytest.approx((n - 1) / n * 1e8 / 22.5e9)
+        assert got["contention"] == pytest.approx((times - 1) * got["pcie"])
 
 
-def test_starts_are_clocks_over_nvlink_and_times_over_pcie() -> None:
-    op = pm.AllGather(bytes=1024, num_gpus=2, dtype="bf16")
-    for on, ratio in ((NVLINK, 2.0), (PCIE, 1.0)):
-        slow = adds(op, replace(on, clock_hz=CLOCK_HZ / 2))
-        assert slow["launch"] == pytest.approx(ratio * adds(op, on)["launch"])
+def test_a_ring_through_the_host_has_twice_the_steps_for_an_all_reduce() -> None:
+    for op, steps, start in (
+        (pm.AllReduce, 6, 1), (pm.AllGather, 3, 1), (pm.ReduceScatter, 3, 1), (pm.Alltoall, 1.8, 1.6),
+    ):  # fmt: skip
+        got = adds(op(bytes=16384, num_gpus=4, dtype="bf16"), PCIE)
+        assert got["launch"] == pytest.approx(1.25 * start * 5.6e-6)
+        assert got["synchronisation"] == pytest.approx(1.25 * steps * 1e-6)
+
+
+def test_libraries_call_nccl_through_the_host() -> None:
+    op = pm.AllReduce(bytes=60_000, num_gpus=4, dtype="bf16")
+    assert adds(op, PCIE, CUSTOM) == adds(op, PCIE, NCCL)
+
+
+def test_a_bridge_joins_two_cards_only() -> None:
+    pair, four = (adds(pm.AllReduce(bytes=10**8, num_gpus=n, dtype="bf16"), BRIDGED) for n in (2, 4))
+    assert pair["nvlink"] > 0
+    assert "pcie" not in pair
+    assert four["pcie"] == pytest.approx(1.5e8 / 22.5e9)
+    assert "nvlink" not in four
+    assert through_host(pm.AllReduce(bytes=8, num_gpus=np.array([1, 2, 3, 8]), dtype="bf16"), BRIDGED).tolist() == [
+        False, False, True, True,
+    ]  # fmt: skip
+
+
+def test_without_a_switch_two_gpus_have_one_of_the_links() -> None:
+    for n, rate in ((2, 50e9), (4, 150e9), (8, 350e9), (16, 350e9)):
+        got = adds(pm.AllGather(bytes=10**9, num_gpus=n, dtype="bf16"), MESH)
+        assert got["xgmi"] == pytest.approx((n - 1) / n * 1e9 / (0.75 * rate))
+
+
+def test_what_no_link_in_the_node_joins_leaves_it() -> None:
+    links = {"nvlink": Link("nvlink", 450e9, domain=8), "pcie": Link("pcie", 60e9, domain=8), "nic": Link("nic", 50e9)}
+    inside, outside = (
+        adds(pm.AllGather(bytes=10**8, num_gpus=n, dtype="bf16"), replace(SWITCH, links=links)) for n in (8, 16)
+    )
+    assert inside["nvlink"] > 0
+    assert outside["nic"] == pytest.approx(15 / 16 * 1e8 / (0.75 * 50e9))
+
+
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("on", [NVLINK, PCIE])
+def test_starts_and_steps_are_clocks(on: Machine, n: int) -> None:
+    op = pm.AllGather(bytes=1024, num_gpus=n, dtype="bf16")
+    slow, fast = adds(op, replace(on, clock_hz=CLOCK_HZ / 2)), adds(op, on)
+    for part in ("launch", "synchronisation"):
+        assert slow[part] == pytest.approx(2 * fast[part])
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -143,7 +213,7 @@ def test_a_machine_without_links_has_no_time() -> None:
 
 rows = st.lists(st.tuples(st.integers(1, 10**10), st.integers(1, 64)), min_size=1, max_size=8)
 views = st.sampled_from((NCCL, CUSTOM))
-machines = st.sampled_from((NVLINK, SWITCH, PCIE))
+machines = st.sampled_from((NVLINK, SWITCH, PCIE, BRIDGED, MESH))
 
 
 @given(st.sampled_from(sorted(FAMILIES)), rows, views, machines)
@@ -151,13 +221,14 @@ def test_scalar_equals_array_and_no_term_is_negative(
     name: str, shapes: list[tuple[int, int]], conditions: Conditions, on: Machine
 ) -> None:
     sizes, gpus = (np.array(axis) for axis in zip(*shapes, strict=True))
-    together = FAMILIES[name].formula(
-        load_operator(name)(bytes=sizes, num_gpus=gpus, dtype="bf16"), on, VALUES, conditions
-    )
-    assert all(np.all(np.asarray(part) >= 0) for part in together.adds.values())
-    for index, (size, n) in enumerate(shapes):
-        alone = seconds(load_operator(name)(bytes=size, num_gpus=n, dtype="bf16"), on, conditions)
-        assert np.asarray(together.time_s)[index] == pytest.approx(alone, rel=1e-12)
+    op = load_operator(name)(bytes=sizes, num_gpus=gpus, dtype="bf16")
+    for family, here in ((COLLECTIVE_HOST, through_host(op, on)), (FAMILIES[name], ~np.asarray(through_host(op, on)))):
+        values = {c.name: VALUES[c.name] for c in family.constants}
+        together = family.formula(op, on, values, conditions)
+        assert all(np.all(np.asarray(part) >= 0) for part in together.adds.values())
+        for index in np.flatnonzero(np.broadcast_to(here, sizes.shape)):
+            alone = seconds(load_operator(name)(bytes=sizes[index], num_gpus=gpus[index], dtype="bf16"), on, conditions)
+            assert np.asarray(together.time_s)[index] == pytest.approx(alone, rel=1e-12)
 
 
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(1, 10**9), st.integers(1, 64), views, machines)
@@ -168,13 +239,13 @@ def test_a_larger_message_never_takes_less_time(
     assert seconds(large, on, conditions) >= seconds(small, on, conditions)
 
 
-@given(st.integers(1, 10**9), st.integers(1, 32), machines)
+@given(st.integers(1, 10**9), st.integers(1, 32), st.sampled_from((NVLINK, SWITCH, PCIE, BRIDGED)))
 def test_more_gpus_never_gather_sooner(size: int, n: int, on: Machine) -> None:
     few, many = (pm.AllGather(bytes=size, num_gpus=count, dtype="bf16") for count in (n, 2 * n))
     assert seconds(many, on) >= seconds(few, on)
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES.values(), COLLECTIVE_HOST], ids=lambda family: family.name)
 def test_the_constants_are_few_and_the_host_does_not_show(family: Family) -> None:
     assert len(family.all_constants) <= 12
     assert not family.dispatched
