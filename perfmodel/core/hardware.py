@@ -87,8 +87,8 @@ class Link:
     ----------
     bandwidth_bytes_per_s : bandwidth per direction and per device, over all its peers [B/s].
     reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP).
-    domain : the most devices that reach each other over the link: 2 across a bridge, 72 in an NVL72; None for those of a
-        node.
+    domain : the most devices that reach each other over the link: 2 across a bridge, 72 in an NVL72; None for those of
+        a node.
     per_peer_bytes_per_s : bandwidth per direction between two devices where no switch joins them [B/s]; None where any
         two reach the whole bandwidth.
     """
