@@ -25,6 +25,9 @@ DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 LARGEST_TEXT_BYTES = 1_000_000_000
 #: first bytes of every gzip file (RFC 1952)
 _GZIP = b"\x1f\x8b"
+#: deflate packs at most 258 bytes into two bits: a gzip file never unpacks to more than so many times its size
+_LARGEST_RATIO = 1032
+_BLOCK_BYTES = 1 << 20
 
 
 def shipped_folder() -> Path:
@@ -131,15 +134,29 @@ def unpacked(data: bytes, limit: int) -> bytes | None:
 def _unpacked(data: bytes, place: str) -> bytes:
     """Return the content of a gzip file."""
     try:
+        if len(data) * _LARGEST_RATIO > LARGEST_TEXT_BYTES:
+            check_text_size(_unpacked_size(data, LARGEST_TEXT_BYTES), place)
         content = unpacked(data, LARGEST_TEXT_BYTES)
-    except (EOFError, zlib.error) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise InputFileError(
             f"is not a whole gzip file: {str(error).rstrip('.')}.",
             place=place,
             remedy="Copy it again; it may be cut off.",
         ) from None
-    check_text_size(LARGEST_TEXT_BYTES + 1 if content is None else 0, place)
-    return content or b""
+    assert content is not None
+    return content
+
+
+def _unpacked_size(data: bytes, limit: int) -> int:
+    """Return the size of the content of a gzip file [B], which is not kept; what is beyond a limit is not read."""
+    import gzip
+    import io
+
+    size = 0
+    with gzip.open(io.BytesIO(data)) as stream:
+        while size <= limit and (block := stream.read(_BLOCK_BYTES)):
+            size += len(block)
+    return size
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:

@@ -50,6 +50,7 @@ def render(report: Report, *, width: int = WIDTH, color: bool = False, wide: boo
         no_color=not color,
         color_system="standard" if color else None,
         highlight=False,
+        emoji=False,  # ":x:" in the name of a kernel is no picture
         soft_wrap=False,
     )
     for part in _parts(report, grid, console.width):

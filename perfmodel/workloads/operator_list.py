@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfmodel.errors import unknown_name
 from perfmodel.operators.base import Operator
@@ -12,7 +12,9 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.reduction import Reduction
 from perfmodel.operators.transpose import Transpose
-from perfmodel.workloads.config import Linear, ModelConfig
+
+if TYPE_CHECKING:
+    from perfmodel.workloads.config import Linear, ModelConfig
 
 #: suffix of the names of elementwise kernels that compute the address of each element of an input, because the input
 #: is repeated along an axis, or permuted
