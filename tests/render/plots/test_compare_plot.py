@@ -129,3 +129,10 @@ def test_an_interval_three_times_as_wide_as_the_median_one_is_cut(width, is_cut)
     changes[0] = dataclasses.replace(changes[0], low=-wide / 2, high=wide / 2)
     figure = comparison_plot(dataclasses.replace(found, changes=tuple(changes)))
     assert len(drawn(figure, "cut")) == (2 if is_cut else 0)
+
+
+def test_the_margin_is_as_wide_as_the_labels():
+    figure = comparison_plot(comparison([1.0], ["a" * 64]))
+    figure.canvas.draw()
+    left = min(label.get_window_extent().x0 for label in figure.axes[0].get_yticklabels())
+    assert 0.0 < left / figure.dpi < 1.0, "inches"

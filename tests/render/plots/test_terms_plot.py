@@ -85,11 +85,22 @@ def test_colours_are_the_same_everywhere_and_all_different():
     assert color("hbm", ["hbm"]) == shades[2]
 
 
+def cielab(name):
+    """A colour in CIE 1976 L*a*b* under D65, in which distances follow perception; a distance of 2 is just visible."""
+    rgb = np.array(to_rgb(name))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)  # IEC 61966-2-1
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    ratio = to_xyz @ linear / np.array([0.95047, 1.0, 1.08883])
+    x, y, z = np.where(ratio > (6 / 29) ** 3, np.cbrt(ratio), ratio * (29 / 6) ** 2 / 3 + 4 / 29)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
 def test_no_two_known_terms_look_alike():
+    assert cielab("white") == pytest.approx([100, 0, 0], abs=0.05)
     names = [*map(str, known_terms()), "rest"]
-    shades = {name: np.array(to_rgb(color(name, names))) for name in names}
+    shades = {name: cielab(color(name, names)) for name in names}
     for one, other in itertools.combinations(names, 2):
-        assert np.linalg.norm(shades[one] - shades[other]) > 0.1, (one, other)
+        assert np.linalg.norm(shades[one] - shades[other]) > 20, (one, other)
 
 
 def test_terms_that_are_not_listed_are_the_rest_of_the_bar():
@@ -159,3 +170,10 @@ def test_a_share_is_written_into_a_segment_that_is_long_enough(percent, is_writt
     figure = terms_plot([made({"math": (100 - percent) * 1e-6, "launch": percent * 1e-6})])
     assert {f"{100 - percent} %"} <= set(texts(figure))
     assert (f"{percent} %" in texts(figure)) is is_written
+
+
+def test_the_margin_is_as_wide_as_the_labels():
+    figure = terms_plot([made({"math": 1e-6}, name="a" * 40)])
+    FigureCanvasAgg(figure).draw()
+    left = min(label.get_window_extent().x0 for label in figure.axes[0].get_yticklabels())
+    assert 0.0 < left / figure.dpi < 1.0, "inches"
