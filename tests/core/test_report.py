@@ -104,5 +104,6 @@ def test_a_long_name_is_shortened_to_its_two_ends() -> None:
     first, last = short.split("...")
     assert name.startswith(first)
     assert name.endswith(last)
+    assert short_name("relu") == "relu"
     assert short_name(name[:48]) == name[:48]
     assert short_name(name[:49]) != name[:49]

@@ -61,6 +61,11 @@ def test_traffic_and_working_set_follow_from_the_tensors() -> None:
     assert Work.from_tensors(0.0, ()) == Work(0.0, 0.0, 0.0, 0.0)
 
 
+def test_each_pass_over_a_tensor_crosses_device_memory() -> None:
+    work = Work.from_tensors(0.0, (Tensor("x", (3,), "fp32", reads=3.0, writes=2.0),))
+    assert (work.bytes_read, work.bytes_written, work.working_set_bytes) == (36.0, 24.0, 12.0)
+
+
 @given(st.lists(st.integers(1, 2**30), max_size=4), st.sampled_from(sorted(DTYPE_BYTES)))
 def test_a_tensor_is_as_large_as_the_product_of_its_sides(shape: list[int], dtype: str) -> None:
     tensor = Tensor.input("x", shape, dtype)
