@@ -208,8 +208,9 @@ def test_large_products_do_not_overflow() -> None:
     ],
 )
 def test_wrong_sizes_are_refused(value: Any, part: str) -> None:
-    with pytest.raises(UsageError, match=f"gemm: m=.* {part}"):
+    with pytest.raises(UsageError, match=f"gemm: m=.* {part}") as refused:
         pm.Gemm(m=value, n=4, k=4)
+    assert "from 1 to 2^53" in refused.value.remedy
 
 
 @pytest.mark.parametrize(
