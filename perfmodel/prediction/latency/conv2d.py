@@ -55,8 +55,10 @@ POWER = gemm.POWER
 FUSED_TILES, FUSED_FILTERS = 32.0, 32.0
 #: images x rows x columns of outputs that the 32 tiles lie in, where a specification states no others
 FUSED_PATCHES = ((1, 8, 16),)
-#: a block reads its 8 x 16 pixels and those around them
-HALO = 10.0 * 18.0 / (8.0 * 16.0)
+#: blocks of it that an SM holds at once
+FUSED_BLOCKS = 2.0
+#: a block reads its 8 x 16 pixels and those around them, 10 rows of 72 B in sectors of 32 B: 100 B on average
+HALO = 10.0 * 100.0 / (8.0 * 16.0 * 4.0)
 #: length of c that the fused kernel's transforms take
 FUSED_FILL = 20.0
 #: outputs along one side of a tile of the separate Winograd kernels; its products see (4 + 2)^2 = 36 numbers
@@ -207,8 +209,14 @@ def _fused(sizes: _Sizes, machine: Machine, c: Values) -> Terms:
             LAUNCH: 2.0 * c["launch"],
         }
     )
-    # 3 x 3 filters become 4 x 4
-    terms = _with_memory(arithmetic, (HALO * sizes.x + sizes.y + sizes.weight * 16.0 / 9.0) / speed)
+    # 3 x 3 filters become 4 x 4. Blocks of the same pixels run side by side; the next pixels read all filters again.
+    columns = np.ceil(sizes.filters / FUSED_FILTERS)
+    resident = FUSED_BLOCKS * machine.sm_count
+    filters = sizes.weight * 16.0 / 9.0
+    passes = np.maximum(1.0, spatial * np.minimum(1.0, columns / resident))
+    missed = np.maximum(0.0, 1.0 - machine.l2_bytes / filters)
+    traffic = HALO * sizes.x * np.maximum(1.0, columns / resident) + filters * (1.0 + missed * (passes - 1.0)) + sizes.y
+    terms = _with_memory(arithmetic, traffic / speed)
     return _plus(terms, TRANSFORMS, sizes.weight * (1.0 + 16.0 / 9.0) / speed)
 
 
