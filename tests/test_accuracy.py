@@ -21,7 +21,7 @@ STATED = {
     "neusight_layer_norm_fp32": {"layer_norm": 0.06},
     "neusight_softmax_fp32": {"softmax": 0.055},
     "neusight_gemm_fp32": {"gemm_fp32": 0.14},
-    "neusight_conv2d_fp32": {"conv2d": 0.21},
+    "neusight_conv2d_fp32": {"conv2d": 0.18},
     "aic_gemm": {"gemm_bf16": 0.10, "gemm_fp8": 0.15},
     "aic_attention_decode": {"attention_decode": 0.15},
 }

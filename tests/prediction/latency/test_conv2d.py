@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.accuracy.measured import shape_hash
+from perfmodel.formats import read_profile
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
@@ -65,6 +66,16 @@ def test_large_winograd_products_take_a_quarter_of_the_products() -> None:
     op = Conv2d(n=64, c=1024, h=32, w=32, k=1024, **THREE)
     least = op.flop() / 4 / 0.5e12
     assert least < seconds(op) < 1.5 * least
+
+
+def test_filters_that_exceed_l2_are_read_again_for_each_wave_of_pixels() -> None:
+    # 40 blocks of filters fill both places of all 10 SMs twice: each block of pixels is a wave of its own
+    op = Conv2d(n=4, c=512, h=8, w=16, k=1280, **THREE)
+    small, large = (
+        float(terms(op, replace(ROUND, l2_bytes=size), product=0.2, math=0.2).alone["hbm"]) for size in (0.0, 1e9)
+    )
+    filters = 64 * 512 * 1280  # 4 x 4 numbers of 4 B each
+    assert small - large == pytest.approx((4 - 1) * filters / 0.5e12)
 
 
 @pytest.mark.parametrize("other", [{"stride": 2}, {"dilation": 2}, {"groups": 2}, {"r": 1}])
@@ -220,3 +231,26 @@ def test_some_rows_predict_others(data_dir: Path, gpu: str) -> None:
     error = np.abs(np.expm1(log_ratio(FAMILY, fitted, [Group(unseen.op, machine, unseen.conditions, unseen.time_s)])))
     assert np.median(error) < 0.16  # 9 % on T4, 13 % on V100: small calls scatter by a factor of three
     assert error.mean() < 0.22
+
+
+def test_a_dtype_that_was_never_measured_has_a_wide_interval() -> None:
+    op: dict[str, Any] = {"n": 32, "c": 256, "h": 56, "w": 56, "k": 256, **THREE}
+    known, unknown = (pm.predict(Conv2d(**op, dtype=dtype), "v100-pcie-32gb") for dtype in ("fp32", "fp16"))
+    assert known.predicted_time_high_s < 1.6 * known.predicted_time_low_s
+    assert unknown.predicted_time_high_s > 4 * unknown.predicted_time_low_s
+    assert unknown.calibration != "calibrated"
+
+
+def test_bf16_convolutions_of_a_trace_are_within_a_factor_of_three(data_dir: Path) -> None:
+    """MI300X in NCHW: most of the time goes to transposes and starts of kernels, which only their number predicts."""
+    profile = read_profile(data_dir / "traces" / "tracelens_mi300_resnet_act_checkpoint_ddp.json.gz")
+    measured, predicted = [], []
+    for entry in profile.entries:
+        if isinstance(entry.op, Conv2d):
+            one = pm.predict(replace(entry.op, count=1), "mi300x", timing="kernel")
+            measured.append(entry.time_s / entry.calls / entry.op.count)
+            predicted.append(one.predicted_time_s)
+    ratio = np.array(measured) / np.array(predicted)
+    assert len(ratio) >= 20
+    assert 1.0 < np.median(ratio) < 3.0
+    assert ratio.max() < 4.0
