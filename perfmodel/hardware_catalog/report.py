@@ -90,7 +90,7 @@ def _(result: MachineFigures, *, context: Mapping[str, Any] = _NO_CONTEXT) -> Re
         Column("value", "datasheet", show_row=lambda row: _quantity(row["value"], row["unit"])),
         Column("unit", shown=False),
         Column("sustained", show_row=lambda row: _quantity(row["sustained"], row["unit"])),
-        Column("fraction", unit="fraction"),
+        Column("fraction", unit="fraction", drop=1),
         Column("source", show_row=lambda row: _references(row, numbers)),
         Column("sustained_source", shown=False),
         Column("note", shown=False),

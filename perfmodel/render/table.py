@@ -18,8 +18,9 @@ SUFFIXES = (".txt",)
 WIDTH = 80
 #: spaces between two columns
 _GAP = 2
-#: a longer word is folded if the table does not fit otherwise [characters]
-_LONGEST_WORD = 24
+#: if a table does not fit otherwise, words are folded that are longer than the first, at worst longer than the second
+#: [characters]
+_LONGEST_WORD, _SHORTEST_FOLD = 24, 12
 #: optional columns are dropped if a cell would take more lines than this
 _FEW_LINES = 2
 #: heading of the column with the numbers of rows
@@ -84,8 +85,8 @@ class _Grid:
         """Return the cells that are shown in a width [characters].
 
         Optional columns are dropped until the table fits and no cell takes more than `_FEW_LINES`. If cells always take
-        more, the table with the fewest lines is returned; if no table fits, the smallest one with long words folded; if
-        that does not fit either, all columns, which are printed as blocks.
+        more, the table with the fewest lines is returned; if no table fits, the smallest one with words folded as little
+        as possible; if that does not fit either, all columns, which are printed as blocks.
         """
         shown = report.shown_columns(wide=wide)
         whole = cls._all(report, shown)
@@ -96,8 +97,8 @@ class _Grid:
         fitting = [grid for grid in grids if grid.width <= width]
         if fitting:
             return min(fitting, key=lambda grid: max(_FEW_LINES, grid.lines(width)))
-        folded = grids[-1]._folded()
-        return folded if folded.width <= width else whole
+        folded = (grids[-1]._folded(longest) for longest in range(_LONGEST_WORD, _SHORTEST_FOLD - 1, -1))
+        return next((grid for grid in folded if grid.width <= width), whole)
 
     @classmethod
     def _all(cls, report: Report, shown: Sequence[Column]) -> _Grid:
@@ -132,11 +133,10 @@ class _Grid:
             [self.least[index] for index in kept],
         )
 
-    def _folded(self) -> _Grid:
-        """Return the grid with columns of text narrowed, so that long words are folded."""
+    def _folded(self, longest: int) -> _Grid:
+        """Return the grid with columns of text narrowed to ``longest``, so that longer words are folded."""
         least = [
-            size if is_number else min(size, _LONGEST_WORD)
-            for size, is_number in zip(self.least, self.numeric, strict=True)
+            size if is_number else min(size, longest) for size, is_number in zip(self.least, self.numeric, strict=True)
         ]
         return _Grid(self.columns, self.prose, self.cells, self.sentences, self.numeric, least)
 

@@ -174,3 +174,11 @@ def test_help_has_an_example(perfmodel: Program, command: str) -> None:
     ran = perfmodel("hardware", command, "--help")
     assert ran.code == 0
     assert f"perfmodel hardware {command}" in ran.out
+
+
+@pytest.mark.parametrize("name", ["h100", "a100-sxm4-80gb", "rtx-4090", "v100-sxm2-32gb"])
+def test_figures_with_long_names_stay_a_table_of_eighty_columns(perfmodel, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = perfmodel("hardware", "show", name).out.splitlines()
+    assert lines[1].split() == ["table", "key", "datasheet", "sustained", "source"]
+    assert max(map(len, lines)) <= 80
