@@ -1,8 +1,11 @@
 """Reduction of rows: reads once, writes little. Nothing is fitted: no table has rows of it.
 
-The constants are those of an elementwise kernel, which streams as well; how rows are spread over blocks is PyTorch's
-Reduce.cuh. One profile checks it, an H100 trace of TraceLens (@ 171dd74721ca): 3.6 us for one row of 141 values,
-15.1 us for 8944 rows of 1024.
+The constants are those of an elementwise kernel, which streams as well. One profile checks it, an H100 trace of
+TraceLens (@ 171dd74721ca): 3.6 us for one row of 141 values, 15.1 us for 8944 rows of 1024.
+
+Blocks share a row that is long enough for several. PyTorch's Reduce.cuh does so from 131,072 values on only (256 for
+each of 512 threads), so that a few rows somewhat shorter take it up to 16 times what is said here, and longer than rows
+of more columns. No row measured that, and kernels of compilers split earlier.
 """
 
 from __future__ import annotations
@@ -27,19 +30,15 @@ CONSTANTS = (ETA, START, FEED, FILL)
 #: idle SMs cost bandwidth here, not arithmetic
 IDLE = Term(WAVES, Limiter.HBM, "bandwidth that the busy SMs alone cannot draw")
 
-#: values that a block of 512 threads takes at least, 16 for each thread; it shares what it has left with other rows
+#: values that a block of 512 threads takes at least, 16 for each thread
 BLOCK_VALUES = 512.0 * 16.0
-#: values of a row, 256 for each thread, from which on several blocks share it, each with `BLOCK_VALUES`
-SPLIT_VALUES = 512.0 * 256.0
 #: what one SM can draw over its fair share of the bandwidth: fewer than SM / 2.5 blocks cannot saturate the memory
 DRAW = 2.5
 
 
-def busy_share(rows: Number, cols: Number, machine: Machine) -> Number:
-    """Return the share of the bandwidth that the blocks of a reduction can draw."""
-    taken = np.where(np.asarray(cols) < SPLIT_VALUES, np.minimum(cols, BLOCK_VALUES), cols)
-    blocks = rows * taken / BLOCK_VALUES
-    busy: Number = np.minimum(1.0, DRAW * blocks / machine.sm_count)
+def busy_share(values: Number, machine: Machine) -> Number:
+    """Return the share of the bandwidth that the blocks of a reduction can draw, by the values read and written."""
+    busy: Number = np.minimum(1.0, DRAW * values / BLOCK_VALUES / machine.sm_count)
     return busy
 
 
@@ -47,7 +46,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     """Return the terms of t = launch + (hbm + l2) / busy [s]; the cost of idle SMs is "wave quantisation"."""
     work = op.work()
     hbm, l2 = stream_times(work.bytes, work.working_set_bytes, machine, c, conditions)
-    busy = busy_share(cast(Reduction, op).rows, cast(Reduction, op).cols, machine)
+    values = 1.0 * cast(Reduction, op).rows * (cast(Reduction, op).cols + 1.0)
+    busy = busy_share(values, machine)
     idle = (hbm + l2) * (1.0 / busy - 1.0)
     return Terms({HBM: hbm, L2: l2, IDLE: idle, LAUNCH: c["launch"]}, {HBM: hbm, L2: l2})
 

@@ -49,14 +49,21 @@ WARP_COLUMNS = 1024.0
 ROW = 200.0
 #: joining the threads of a block, in steps
 JOIN = 4.0
-#: a step over a whole vector, in steps over a single element
-VECTOR_STEP = 2.0
+#: share of a step that is for its element; a step over the 4 elements of a vector of fp32 takes as long as 2 over one
+ELEMENT = 1.0 / 3.0
 #: bytes that a thread reads at once
 VECTOR_BYTES = 16.0
 #: blocks that have the same number of threads for every row (AMD's build): joining them in steps, and the steps of a
 #: row in shared memory over those of one read three times (MI100, above 0.1 ms: 3250 + 0.8 cols and 3250 + 1.85 cols
 #: cycles of a CU)
 FIXED_JOIN, IN_SHARED_MEMORY = 1.76, 0.43
+#: bytes of a row that no longer fits there (64 KiB of a CU; rows of 16384 columns of fp32 are read three times)
+SHARED_MEMORY_BYTES = 65536.0
+#: time of a row in a block over that of one in a warp, at most: where the number of threads follows the row, and where
+#: it is fixed. The largest in NeuSight (@ 6945927d9afc): 2.1 (P100, 1024 and 1101 columns), 3.3 (MI210, 1022 and 1033).
+#: Machines of more bandwidth and narrower dtypes would exceed it by the count of instructions; they run later builds,
+#: which read a row once, so that the largest measured is assumed to hold for them.
+MOST_STEP, MOST_FIXED_STEP = 2.4, 3.5
 
 
 def block_threads(cols: Number, vector: float) -> Number:
@@ -84,7 +91,7 @@ def steps(cols: Number, threads: Number, vector: float) -> Number:
 
 def _steps(cols: Number, threads: Number, vector: float) -> Number:
     whole = np.floor(cols / (vector * threads))
-    return VECTOR_STEP * whole + np.ceil((cols - vector * threads * whole) / threads)
+    return (1.0 + (vector - 1.0) * ELEMENT) * whole + np.ceil((cols - vector * threads * whole) / threads)
 
 
 def _block(cols: Number, vector: float, machine: Machine) -> tuple[Number, Number, Number | np.ndarray]:
@@ -94,7 +101,7 @@ def _block(cols: Number, vector: float, machine: Machine) -> tuple[Number, Numbe
     ("cunn_SoftMaxForwardSmem"), and took as long as a row has columns: wavefronts without columns cost nothing.
     """
     if fixed := machine.kernels.softmax_threads:
-        once = cols % vector == 0
+        once = (cols % vector == 0) & (cols * VECTOR_BYTES / vector < SHARED_MEMORY_BYTES)
         walked = cols / fixed * np.where(once, IN_SHARED_MEMORY, 1.0)
         return np.full_like(cols, fixed), FIXED_JOIN + walked, once
     threads = block_threads(cols, vector)
@@ -107,7 +114,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     Traffic is rows cols size (2 + 2 mu), with the `missed_share` mu, and twice `thrash_bytes`; rows in a warp or in
     shared memory have neither mu nor thrashing. math = max(rows / SM, 1) cycles / f, with cycles = warp (2^ceil(log2
     cols) + row) in a warp, else step threads / (threads of an SM) (join + steps): a step waits for its loads, while as
-    many blocks as the SM holds wait at once.
+    many blocks as the SM holds wait at once. A block takes at most `MOST_STEP` times what its row would take in a warp.
     """
     rows = cast(Softmax, op).rows
     cols = np.asarray(cast(Softmax, op).cols, dtype=np.float64)
@@ -119,10 +126,14 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     again = missed * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, conditions)
     work = op.work()
     traffic = work.bytes + np.where(np.logical_or(in_warp, once), 0.0, 2.0 * again)
-    padded = 2.0 ** np.ceil(np.log2(np.maximum(cols, 32.0)))
-    block = c["step"] * threads / machine.threads_per_sm * walked
-    cycles = np.where(in_warp, c["warp"] * (padded + ROW), block)
-    math = np.maximum(rows / machine.sm_count, 1.0) * cycles / machine.clock_hz
+    padded = np.where(in_warp, 2.0 ** np.ceil(np.log2(np.maximum(cols, 32.0))), cols)
+    of_cycles = np.maximum(rows / machine.sm_count, 1.0) / machine.clock_hz
+    warp = c["warp"] * (padded + ROW) * of_cycles
+    most = MOST_FIXED_STEP if machine.kernels.softmax_threads else MOST_STEP
+    read_once = sum(stream_times(work.bytes, work.working_set_bytes, machine, c, conditions))
+    block = c["step"] * threads / machine.threads_per_sm * walked * of_cycles
+    block = np.minimum(block, most * np.maximum(warp, read_once))
+    math = np.where(in_warp, warp, block)
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
 
 

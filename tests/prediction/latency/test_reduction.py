@@ -32,19 +32,29 @@ def test_many_rows_stream_by_hand() -> None:
     assert got.time_s == pytest.approx(502.5e-6)
 
 
-def test_few_rows_leave_sms_idle_by_hand() -> None:
-    # 4 rows of 81,920 are 4 x 8192 / 8192 = 4 blocks on 100 SMs, each drawing 2.5 fair shares: a tenth of the bandwidth
-    assert busy_share(4, 81920, ROUND) == pytest.approx(0.1)
-    got = FAMILY.formula(Reduction(rows=4, cols=81920), ROUND, VALUES, COLD)
-    # 1.31 MB at 0.8 TB/s is 1.638 us; nine times as much again
+def test_few_values_leave_sms_idle_by_hand() -> None:
+    # 4 rows of 8191 and their sums are 4 blocks of 8192 on 100 SMs, each drawing 2.5 fair shares: a tenth
+    assert busy_share(4 * 8192, ROUND) == pytest.approx(0.1)
+    got = FAMILY.formula(Reduction(rows=4, cols=8191), ROUND, VALUES, COLD)
+    # 0.131 MB at 0.8 TB/s is 0.1638 us; nine times as much again
     assert got.adds["wave quantisation"] == pytest.approx(9 * got.adds["hbm"])
-    assert got.adds["hbm"] == pytest.approx(1.6384e-6, rel=1e-4)
+    assert got.adds["hbm"] == pytest.approx(0.16384e-6)
 
 
-def test_a_long_row_is_split() -> None:
-    # 16 x 131,072 values: 256 blocks of 8192 on 100 SMs
-    assert busy_share(16, 131072, ROUND) == 1.0
-    assert busy_share(16, 131071, ROUND) == pytest.approx(0.4)
+def test_blocks_share_a_long_row() -> None:
+    # 1 row of 327,679 and its sum: 40 blocks of 8192 draw 100 fair shares of 100 SMs
+    assert FAMILY.formula(Reduction(rows=1, cols=327679), ROUND, VALUES, COLD).adds["wave quantisation"] == 0.0
+    half = FAMILY.formula(Reduction(rows=1, cols=163839), ROUND, VALUES, COLD)
+    assert half.adds["wave quantisation"] == pytest.approx(half.adds["hbm"])
+
+
+@pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])
+@pytest.mark.parametrize("rows", [1, 11, 1000])
+def test_more_columns_never_take_less_time(conditions: Conditions, rows: int) -> None:
+    cols = np.unique(np.concatenate([np.arange(1, 1000), np.geomspace(1000, 1e7, 1000).round(), [131071, 131072]]))
+    assert np.all(
+        np.diff(FAMILY.timed_terms(Reduction(rows=rows, cols=cols), ROUND, DEFAULT, conditions).time_s) >= -1e-15
+    )
 
 
 @pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])

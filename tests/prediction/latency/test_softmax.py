@@ -76,6 +76,26 @@ def test_a_smaller_sm_takes_as_long_for_each_block_and_holds_fewer() -> None:
     assert few.alone["math"] == pytest.approx(4.096e-3)
 
 
+def test_a_step_over_a_vector_takes_a_third_more_for_each_further_element() -> None:
+    # 2048 of bf16 in one step of 256 threads over 8 elements each: 1 + 7 / 3; of fp32 in two over 4: 2 x (1 + 3 / 3)
+    assert steps(np.array([2048.0]), 256.0, 8.0) == pytest.approx([10 / 3])
+    assert steps(np.array([2048.0]), 256.0, 4.0) == pytest.approx([4.0])
+
+
+def test_a_block_takes_at_most_a_multiple_of_what_a_warp_would_take() -> None:
+    # A warp's 1e4 rows an SM x (1100 + 200) x 0.25 cycles at 1 GHz are 3.25 ms; so fast a memory is no limit. A block
+    # has 256 threads of 2048 x (4 + 2 + 1) steps of 2048 cycles = 1792 cycles a row, 17.92 ms: more than 2.4 x 3.25 ms.
+    fast = replace(ROUND, bandwidth_bytes_per_s=1e15)
+    op = Softmax(rows=10**6, cols=1100)
+    assert FAMILY.formula(op, fast, VALUES, COLD).alone["math"] == pytest.approx(2.4 * 3.25e-3)
+    assert FAMILY.formula(op, replace(fast, kernels=Kernels(softmax_threads=1024)), VALUES, COLD).alone[
+        "math"
+    ] == pytest.approx(3.5 * 3.25e-3)
+    # Where the memory limits the warp, 8.8 GB at 0.4 TB/s are 22 ms: the block is far below 2.4 times that.
+    slow = replace(ROUND, bandwidth_bytes_per_s=0.5e12)
+    assert FAMILY.formula(op, slow, VALUES, COLD).alone["math"] == pytest.approx(17.92e-3)
+
+
 def test_what_the_call_before_left_is_read_again_by_both_further_reads() -> None:
     op = Softmax(rows=10**5, cols=2048)
     cold, warm = (FAMILY.formula(op, ROUND, VALUES, conditions).alone["hbm"] for conditions in (COLD, WARM))
@@ -96,8 +116,9 @@ def test_very_wide_rows_are_read_three_times() -> None:
 
 def test_few_rows_leave_sms_idle() -> None:
     one, all_sms = (FAMILY.formula(Softmax(rows=r, cols=4096), ROUND, VALUES, COLD).alone["math"] for r in (1, 100))
-    # 512 threads of 2048 x (4 + 2 x 2) steps of 2048 cycles at 1 GHz
-    assert one == all_sms == pytest.approx(4.096e-6)
+    # a warp's (4096 + 200) x 0.25 cycles at 1 GHz, 2.4 times: 512 threads of 2048 x (4 + 2 x 2) steps would take 4.1 us
+    assert one == pytest.approx(2.4 * 1.074e-6)
+    assert all_sms == pytest.approx(4.096e-6)
 
 
 @pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])
@@ -162,3 +183,11 @@ def test_amd_takes_as_long_as_a_row_has_columns() -> None:
     # 1000 rows a CU x 1024 threads of 2048 x 2048 cycles at 1 GHz, for each step: 1.024 ms. Joining is worth 1.76
     # steps; 2048 columns in shared memory 0.43 x 2, 2049 read three times 2049 / 1024 = 2.00098
     assert got == pytest.approx([1.024e-3 * 2.62, 1.024e-3 * 3.76098], rel=1e-5)
+
+
+def test_a_row_that_does_not_fit_in_shared_memory_is_read_three_times() -> None:
+    machine = replace(ROUND, l2_bytes=1e6, kernels=Kernels(softmax_threads=1024))
+    cols = np.array([16380.0, 16384.0])
+    got = FAMILY.formula(Softmax(rows=10**5, cols=cols), machine, VALUES, COLD).alone["hbm"]
+    # 65,520 B of a row fit, 65,536 B do not: 2 passes of all bytes, or 4
+    assert got == pytest.approx([2 * 16380 * 4e5 / 0.8e12, 4 * 16384 * 4e5 / 0.8e12])
