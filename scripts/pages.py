@@ -4,8 +4,9 @@
 
 A ``console`` block holds commands (``$ perfmodel ...``, or ``$ COLUMNS=120 perfmodel ...``) with what a terminal of 80
 columns shows of stdout, or of stderr where a command prints nothing on stdout; ``$ echo $?`` shows the exit code of the
-command above it. An output that stands whole is written anew; one with the word ``...``, which stands for any text, is
-only checked. tests/test_pages.py checks both kinds.
+command above it. An output that stands whole is written anew, and so is the first paragraph of one that ends in the
+line ``...``; any other output with the word ``...``, which stands for any text, is only checked. tests/test_pages.py
+checks all of them.
 
 Commands of a page run one after another in a folder of their own that holds ``examples``. A page names a file from
 ``PERFMODEL_DATA`` with a comment, ``<!-- trace.json.gz: traces/some_trace.json.gz -->``; its commands need that folder.
@@ -60,6 +61,15 @@ class Example:
     def whole(self) -> bool:
         """Whether the page shows the whole output; dots within a word are part of a shortened name."""
         return "..." not in self.output.split()
+
+    def renewed(self, printed: str) -> str | None:
+        """Return the new output for the page, abridged as before; None if it is abridged in another way."""
+        if self.whole:
+            return printed.rstrip("\n") + "\n"
+        paragraph, _, rest = self.output.partition("\n...\n")
+        if rest.strip() or "..." in paragraph.split() or "\n\n" in paragraph:
+            return None
+        return printed.partition("\n\n")[0] + "\n...\n"
 
 
 def examples(text: str) -> Iterator[Example]:
@@ -127,12 +137,16 @@ def outputs(text: str, data: Path | None) -> Iterator[tuple[Example, str]]:
 
 
 def refreshed(text: str, data: Path | None) -> tuple[str, list[Example]]:
-    """Return a page with the outputs that stand whole written anew, and the abridged ones that no longer match."""
+    """Return a page with new outputs where that is possible, and the other examples that no longer match."""
     pairs = list(outputs(text, data))
+    stale = []
     for example, new in reversed(pairs):
-        if example.whole:
-            text = text[: example.start] + new.rstrip("\n") + "\n" + text[example.end :]
-    return text, [example for example, new in pairs if not example.whole and not example.matches(new)]
+        renewed = example.renewed(new)
+        if renewed is not None:
+            text = text[: example.start] + renewed + text[example.end :]
+        elif not example.matches(new):
+            stale.append(example)
+    return text, stale[::-1]
 
 
 def main() -> int:

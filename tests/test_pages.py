@@ -158,6 +158,21 @@ def test_an_output_that_stands_whole_is_written_anew_and_an_abridged_one_is_only
     assert [example.output for example in stale] == ["perfmodel 9 ...\n"]
 
 
+@pytest.mark.parametrize(
+    ("output", "renewed"),
+    [
+        ("old\n", "title\na b\n\nnote\n"),
+        ("old title\nold row\n...\n", "title\na b\n...\n"),
+        ("old title\n...\nrow\n...\n", None),
+        ("title\n\nold note\n...\n", None),
+        ("title ...\n", None),
+    ],
+)
+def test_the_first_paragraph_of_an_output_that_ends_in_dots_is_written_anew(output, renewed):
+    example = pages.Example("perfmodel --version", output, 0, len(output), 1)
+    assert example.renewed("title\na b\n\nnote\n") == renewed
+
+
 def test_docstrings_become_what_the_reader_of_numpys_style_expects():
     pytest.importorskip("griffe")
     rewritten = script("docs_docstrings").rewritten

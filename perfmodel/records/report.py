@@ -10,7 +10,7 @@ from perfmodel.core.report import Column, Report, report
 from perfmodel.prediction.report import PREDICTION_COLUMNS
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Record, Status
 
-#: columns of `analyze` that tables of a benchmark show -> rank in which narrow tables drop them; the operator's cell has
+#: columns of `analyze` in tables of a benchmark -> rank in which narrow tables drop them; the cell of the operator has
 #: its dimensions and dtype
 _KEPT = {"name": 0, "limiter": 4, "bound_time_s": 2, "predicted_time_s": 1}
 

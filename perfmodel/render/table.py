@@ -85,8 +85,8 @@ class _Grid:
         """Return the cells that are shown in a width [characters].
 
         Optional columns are dropped until the table fits and no cell takes more than `_FEW_LINES`. If cells always take
-        more, the table with the fewest lines is returned; if no table fits, the smallest one with words folded as little
-        as possible; if that does not fit either, all columns, which are printed as blocks.
+        more, the table with the fewest lines is returned; if no table fits, the smallest one with words folded as
+        little as possible; if that does not fit either, all columns, which are printed as blocks.
         """
         shown = report.shown_columns(wide=wide)
         whole = cls._all(report, shown)
