@@ -94,18 +94,18 @@ def _calls(rows: Sequence[tuple[int, Row]], place: str) -> MeasuredCalls:
 def _operator(rows: Sequence[tuple[int, Row]], place: str) -> Operator:
     """Return the operator of one group; an error names the row."""
     first = rows[0][1]
-    sizes = {
-        name: np.array([float(row.params[name]) for _, row in rows])
-        for name, value in first.params.items()
-        if _is_size(value)
-    }
     try:
+        sizes = {
+            name: np.array([float(row.params[name]) for _, row in rows])
+            for name, value in first.params.items()
+            if _is_size(value)
+        }
         return load_operator(first.op)(dtype=first.dtype, **{**first.params, **sizes})
-    except (PerfModelError, TypeError) as error:
+    except (PerfModelError, TypeError, OverflowError) as error:
         if len(rows) > 1:
             for row in rows:  # raises for the first row that fails alone
                 _operator([row], place)
-        message = error.message if isinstance(error, PerfModelError) else str(error)
+        message = error.message if isinstance(error, PerfModelError) else f"{error}."
         raise InputFileError(
             message, place=f"{place}: row {rows[0][0]}", remedy="Write the record again with perfmodel bench."
         ) from None
