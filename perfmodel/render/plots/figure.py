@@ -28,6 +28,8 @@ _FORMATS: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": 
 DOTS_PER_INCH = 150
 POINTS_PER_INCH = 72.0
 
+#: values in SI units beyond these are errors of a unit; within them no limit of an axis overflows
+_SMALLEST, _LARGEST = 1e-30, 1e30
 #: positions of a label around its point, nearest first: distance [pt] and direction [rad]
 _DISTANCES = (6.0, 12.0, 22.0, 34.0, 50.0, 70.0, 95.0)
 _DIRECTIONS = np.radians([35, 145, 90, 0, 180, 325, 215, 270])
@@ -89,6 +91,14 @@ def new_figure(width_inches: float, height_inches: float) -> Figure:
     figure = ShownFigure(figsize=(width_inches, height_inches), facecolor="white")
     FigureCanvasAgg(figure)
     return figure
+
+
+def drawable(*values: Any) -> bool:
+    """Whether all values have a place on a logarithmic axis: positive, and not so extreme that they are an error.
+
+    JSON has null for numbers that are not finite.
+    """
+    return all(isinstance(value, (int, float)) and _SMALLEST <= value <= _LARGEST for value in values)
 
 
 def printable(text: str, longest: int) -> str:

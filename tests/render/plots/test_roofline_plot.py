@@ -228,6 +228,16 @@ def test_what_has_no_place_on_the_plot_is_said_below_it():
     assert "Faster than the bound (likely causes are in the record): quick (library)." in written
 
 
+@pytest.mark.parametrize("value", [1e308, 5e-324])
+@pytest.mark.parametrize("key", ["arithmetic_intensity_flop_per_byte", "attainable_flop_per_s", "achieved_flop_per_s"])
+def test_a_figure_that_is_impossible_is_not_drawn(key, value):
+    row = {**bench_rows([gemm()], {"library": 0.5})[0], key: value}
+    axes = (figure := roofline_plot(MACHINE, [gemm(), row])).axes[0]
+    assert all(1e-30 < limit < 1e30 for limit in (*axes.get_xlim(), *axes.get_ylim()))
+    said = "Not drawn (no result): 1 with an impossible figure." in texts(figure)
+    assert said == (key != "achieved_flop_per_s"), "without its rate the operator still has its place"
+
+
 def test_a_dtype_leaves_the_others_out_and_says_so():
     figure = roofline_plot(MACHINE, [gemm(), norm()], dtype="float16")
     assert list(lines(figure.axes[0], "attainable")) == ["attainable gemm"]

@@ -19,7 +19,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.ceilings import Slope, slopes
-from perfmodel.render.plots.figure import label_right, new_figure, printable, spread
+from perfmodel.render.plots.figure import drawable, label_right, new_figure, printable, spread
 from perfmodel.render.plots.palette import CEILING_COLOR, DASHES, PALETTE, SHAPES
 from perfmodel.render.plots.records import Pairs
 from perfmodel.render.plots.records.rows import add_legend, legend_height, row_label, rows_of_dtype
@@ -117,7 +117,7 @@ def _collect(rows: Iterable[Mapping[str, Any]]) -> tuple[list[_Line], list[str]]
             left[str(row["status"])] += 1
         elif row.get("limiter") == "compute":
             left["compute-bound"] += 1
-        elif not (_positive(row.get("achieved_bytes_per_s")) and _positive(row.get("working_set_bytes"))):
+        elif not drawable(row.get("achieved_bytes_per_s"), row.get("working_set_bytes")):
             left["without a bandwidth"] += 1
         else:
             usable.append(row)
@@ -129,10 +129,6 @@ def _collect(rows: Iterable[Mapping[str, Any]]) -> tuple[list[_Line], list[str]]
         line.points.sort()
     reasons = ", ".join(f"{count} {reason}" for reason, count in left.items())
     return list(lines.values()), [f"Not drawn: {reasons}."] if reasons else []
-
-
-def _positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
 
 
 def _line_labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:

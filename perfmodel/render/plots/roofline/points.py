@@ -11,7 +11,7 @@ from typing import Any
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.errors import UsageError
 from perfmodel.prediction.result import Prediction
-from perfmodel.render.plots.figure import printable
+from perfmodel.render.plots.figure import drawable, printable
 
 Point = Prediction | Mapping[str, Any]
 _LONGEST_LABEL = 200
@@ -79,6 +79,8 @@ def collect(points: Iterable[Point], dtype: str | None = None) -> Collected:
             failed[str(row["status"])] += 1
         elif not _positive(row["arithmetic_intensity_flop_per_byte"], row["attainable_flop_per_s"]):
             idle[name] = None
+        elif not drawable(row["arithmetic_intensity_flop_per_byte"], row["attainable_flop_per_s"]):
+            failed["with an impossible figure"] += 1
         else:
             mark = _mark(row, name)
             key = (name, mark.op, mark.dtype, mark.engine, mark.dimensions, mark.intensity)
@@ -103,7 +105,7 @@ def _rows(points: Iterable[Point]) -> Iterable[Mapping[str, Any]]:
 
 
 def _positive(*values: Any) -> bool:
-    """Whether all values can be drawn on a logarithmic axis; JSON has null for numbers that are not finite."""
+    """Whether all values are positive numbers; JSON has null for numbers that are not finite."""
     return all(isinstance(v, (int, float)) and math.isfinite(v) and v > 0 for v in values)
 
 
@@ -120,7 +122,7 @@ def _mark(row: Mapping[str, Any], name: str) -> Mark:
 
 
 def _measured(row: Mapping[str, Any]) -> list[Measurement]:
-    if not _positive(row.get("achieved_flop_per_s")):
+    if not drawable(row.get("achieved_flop_per_s")):
         return []
     rate = float(row["achieved_flop_per_s"])
     share = rate / float(row["attainable_flop_per_s"])
