@@ -84,6 +84,7 @@ SUMMARY: tuple[tuple[str, str, tuple[str, ...], Keep], ...] = (
     ("attention decode", "attention_decode", (), _all),
     ("conv2d fp32", "conv2d", (), _all),
     ("all_reduce, in a node", "all_reduce", (), _all),
+    ("collectives through the host", "collective_host", (), _all),
     ("all_gather, in a node", "all_gather", (), _all),
     ("reduce_scatter, in a node", "reduce_scatter", (), _all),
     ("alltoall, in a node", "alltoall", (), _all),

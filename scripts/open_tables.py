@@ -58,8 +58,8 @@ EXCLUSIONS = (
         lambda call: call.implementation.endswith("/triton") & (call.op.op == "attention"),
     ),
     Exclusion(
-        "all-reduce measured twice, the slower one by 30 us and more: a call from the host beside a replayed graph",
-        lambda call: _slower_twins(call),
+        "all-reduce measured twice in a row: the first is a call from the host, the second a replayed graph",
+        lambda call: _first_of_two(call),
     ),
     Exclusion(
         "copies of another library's rows",
@@ -79,15 +79,16 @@ EXCLUSIONS = (
 )
 
 
-def _slower_twins(call: MeasuredCalls) -> Any:
-    """Return the rows whose shape occurs again in the same group with a shorter time."""
+def _first_of_two(call: MeasuredCalls) -> Any:
+    """Return the rows whose shape stands again in the next line of the same table.
+
+    The place decides, not the time: a rule that keeps the faster row would flatter the model.
+    """
     if not call.implementation.startswith("sglang_custom_allreduce"):
         return False
     sizes = [np.broadcast_to(value, call.time_s.shape) for value in call.op.params().values() if np.ndim(value)]
-    _, shape = np.unique(np.stack(sizes), axis=1, return_inverse=True)
-    shortest = np.full(shape.max() + 1, np.inf)
-    np.minimum.at(shortest, shape.ravel(), call.time_s)
-    return call.time_s > shortest[shape.ravel()]
+    same = np.all([size[1:] == size[:-1] for size in sizes], axis=0) & (np.diff(call.line) == 1)
+    return np.append(same, False)
 
 
 def _size(call: MeasuredCalls, name: str, least: float) -> Any:
