@@ -30,7 +30,7 @@ MOST_ROWS = 60
 COLORS = {SLOWER: "#D55E00", FASTER: "#0072B2", UNCLEAR: "#E69F00", SAME: "0.55"}
 _SHAPES = {SLOWER: "o", FASTER: "s", UNCLEAR: "D", SAME: "o"}
 #: width of the axes, height of a row, width of a character, margins above, below and right [inches]
-_AXES, _ROW, _LETTER, _TOP, _BELOW, _RIGHT = 5.2, 0.24, 0.068, 0.5, 0.85, 0.75
+_AXES, _ROW, _LETTER, _TOP, _BELOW, _RIGHT = 5.2, 0.24, 0.068, 0.62, 0.85, 0.75
 _LONGEST_LABEL = 64
 #: intervals wider than this multiple of the median width do not extend the axis; they end in an arrow
 _TOO_WIDE = 3.0
@@ -71,8 +71,8 @@ def comparison_plot(comparison: Comparison) -> Figure:
     overall = comparison.overall()
     assert overall is not None
     mean, low, high = (format_change(ratio - 1) for ratio in (overall.ratio, overall.low, overall.high))
-    mean_text = f"geometric mean {mean} ({low} to {high})"
-    figure.text(0.5, 1 - 0.2 / height, f"Change of time, {title}: {mean_text}", ha="center", va="center", fontsize=10)
+    heading = f"Change of time: {title}\ngeometric mean of all rows: {mean} ({low} to {high})"
+    figure.text(0.5, 1 - 0.3 / height, heading, ha="center", va="center", fontsize=10)
     _legend(figure, comparison, changes)
     return figure
 

@@ -82,6 +82,7 @@ def test_of_many_rows_those_that_change_most_are_drawn():
         ([1.0], ["a"]),
         ([1.05, 0.9, 1.0], ["void k<" + "x" * 300, "$a_{$ " + "y" * 200, "z"]),
         (list(np.linspace(0.5, 3.0, 60)), None),
+        (list(np.linspace(0.5, 3.0, 90)), list(map(str, range(90)))),
     ],
 )
 def test_no_text_is_cut_off_or_lies_on_another(check_texts, ratios, names):
