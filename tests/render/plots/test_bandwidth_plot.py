@@ -114,6 +114,9 @@ def test_the_legend_takes_the_room_that_is_left_for_it(count):
     box = figure.legends[0].get_window_extent()
     top = box.y1 / figure.dpi
     assert 0.85 * height - 0.15 < top <= height + 0.05, "neither over the axis nor far below it"
+    assert box.width / figure.dpi <= 9.0
+    if count == 60:
+        assert box.width / figure.dpi > 0.6 * 9.0, "as many columns as fit"
 
 
 @pytest.mark.parametrize(("ratio", "scale"), [(29, "linear"), (31, "log")])
