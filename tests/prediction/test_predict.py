@@ -121,8 +121,23 @@ def test_a_copy_reaches_the_share_of_pcie_that_others_measured(simple_gpu: Hardw
     assert pinned.predicted_time_s == pytest.approx(0.1 / 0.8 + 2e-6)
     assert pageable.predicted_time_s == pytest.approx(0.1 / 0.4 + 2e-6)
     assert pinned.bound_time_s == pageable.bound_time_s == pytest.approx(0.1)
-    assert pinned.prediction_basis == "roofline: sustained launch, assumed 80% of datasheet pcie"
-    assert "40% of datasheet pcie" in pageable.prediction_basis
+    assert pinned.prediction_basis == "memcpy: assumed 80% of datasheet pcie"
+    assert pageable.prediction_basis == "memcpy: assumed 40% of datasheet pcie"
+    assert pm.predict(pm.Memcpy(bytes=10**9), simple_gpu).prediction_basis == "memcpy: sustained pcie"
+
+
+def test_copies_within_the_device_cross_its_memory_twice(simple_gpu: Hardware) -> None:
+    copied = pm.predict(pm.Memcpy(bytes=10**9, direction="d2d"), simple_gpu)
+    assert (copied.family, copied.largest_term) == ("roofline", "hbm")
+
+
+def test_the_interval_of_copies_contains_what_others_measured() -> None:
+    # pinned to and from P100, and to A100 and RTX 4090, as a share of PCIe; pageable from an RTX 4090
+    for pinned, shares in ((True, (12.15 / 15.75, 12.89 / 15.75, 25.1 / 31.5, 26.6 / 31.5)), (False, (0.3, 0.58))):
+        found = pm.predict(pm.Memcpy(bytes=2**30, pinned=pinned), pm.hardware("rtx-4090"))
+        for share in shares:
+            measured = 2**30 / (share * 31.51e9)
+            assert found.predicted_time_low_s < measured < found.predicted_time_high_s
 
 
 def test_pinned_copies_over_generation_4_reach_24_to_26_gb_per_s() -> None:

@@ -37,7 +37,7 @@ SERVES = {
 }
 
 SYNCHRONISATION = Term("synchronisation", Limiter.LINK, "devices waiting for one another")
-SHARING = Term("contention", Limiter.LINK, "GPUs that share the host's PCIe bridges")
+SHARING = Term("sharing", Limiter.LINK, "GPUs that share the host's PCIe bridges")
 TERMS = (*(link_term(name) for name in PEER_LINKS), SHARING, HBM, LAUNCH, SYNCHRONISATION)
 
 _NCCL = (

@@ -26,8 +26,8 @@ from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, MATH, Terms, ceiling_term
 
-#: no operator by name: the family is for those that no other one serves
-SERVES: dict[str, tuple[str, ...]] = {"roofline": ()}
+#: copies within the device; other operators that no family serves are added by `families_serving`
+SERVES: dict[str, tuple[str, ...]] = {"roofline": ("memcpy",)}
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:

@@ -40,6 +40,8 @@ _COLORS = {
     "nvlink": "#6B2E1F",
     "pcie": "#A8323E",
     "xgmi": "#D98880",
+    "nic": "#24EA15",
+    "sharing": "#251AEA",
     "rope and kv write": "#F2A97E",
     "synchronisation": "#F5D76E",
     "contention": "#999999",

@@ -77,7 +77,7 @@ def test_a_small_message_by_hand() -> None:
     assert got["launch"] == pytest.approx(1.25 * 5.6e-6)
     assert got["synchronisation"] == pytest.approx(1.25 * 3 * 1e-6)
     assert got["nvlink"] == pytest.approx(12288 / 75e9)
-    assert got["contention"] == 0
+    assert got["sharing"] == 0
     assert got["hbm"] == pytest.approx(4096 / (4 * 100 * CLOCK_HZ))  # its own part, 4 B a clock and SM
 
 
@@ -143,12 +143,12 @@ def test_only_all_reduce_has_kernels_of_libraries() -> None:
 def test_more_than_two_gpus_share_the_hosts_bridges() -> None:
     # crowding 4: of 4 GPUs each has a quarter of what it would have alone, and of 8 a sixteenth
     pair = adds(pm.AllGather(bytes=10**8, num_gpus=2, dtype="bf16"), PCIE)
-    assert pair["contention"] == 0
+    assert pair["sharing"] == 0
     assert pair["pcie"] == pytest.approx(0.5e8 / 22.5e9)
     for n, times in ((4, 4.0), (8, 16.0)):
         got = adds(pm.AllGather(bytes=10**8, num_gpus=n, dtype="bf16"), PCIE)
         assert got["pcie"] == pytest.approx((n - 1) / n * 1e8 / 22.5e9)
-        assert got["contention"] == pytest.approx((times - 1) * got["pcie"])
+        assert got["sharing"] == pytest.approx((times - 1) * got["pcie"])
 
 
 def test_a_ring_through_the_host_has_twice_the_steps_for_an_all_reduce() -> None:
@@ -203,7 +203,7 @@ def test_starts_and_steps_are_clocks(on: Machine, n: int) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_one_gpu_alone_only_starts_and_copies(name: str) -> None:
     got = adds(load_operator(name)(bytes=10**9, num_gpus=1, dtype="bf16"), SWITCH)
-    assert got["nvlink"] == got["synchronisation"] == got["contention"] == 0
+    assert got["nvlink"] == got["synchronisation"] == got["sharing"] == 0
     assert got["hbm"] == pytest.approx(1e9 / (4 * 100 * CLOCK_HZ))
 
 

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import perfmodel as pm
+from perfmodel.accuracy.calibration import family_groups
+from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.operators import load_operator
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
@@ -119,3 +122,12 @@ def test_two_mi300x_have_one_of_seven_links() -> None:
     # 1/2 of the message at 64 GB/s against 7/8 at 448 GB/s
     ratio = pair.predicted_time_s[-1] / eight.predicted_time_s[-1]
     assert ratio == pytest.approx((1 / 2 / 64) / (7 / 8 / 448), rel=0.1)
+
+
+def test_rows_of_a_serving_library_calibrate_its_own_kernel() -> None:
+    machine = pm.hardware("h100")
+    none = np.full(SIZES.shape, "")
+    op = pm.AllReduce(bytes=SIZES, num_gpus=8)
+    call = MeasuredCalls(machine.name, op, SIZES * 1e-9, Timing.EVENT, CacheState.WARM, "trtllm-1.0", none, "", none)
+    ((name, (_, (group,))),) = family_groups([call], {machine.name: machine}).items()
+    assert (name, group.conditions.library) == ("all_reduce", "trtllm_custom_allreduce")

@@ -1,0 +1,69 @@
+"""Copies between host and device: bytes over PCIe at the share of its bandwidth that copies reach."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfmodel.operators.base import Operator
+from perfmodel.operators.memcpy import Memcpy
+from perfmodel.prediction.ceilings import ASSUMED_LAUNCH_S, ASSUMED_LINK, launch_time
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import LAUNCH, Terms, link_term
+
+SERVES = {"memcpy": ("memcpy",)}
+
+PCIE = link_term("pcie")
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = launch + bytes / (share B), with B the datasheet bandwidth of PCIe.
+
+    Pinned memory is read by the device itself; pageable memory passes through a pinned buffer that the host fills. A
+    rate that was measured on the machine, in ``[sustained.link]``, takes the place of share B.
+    """
+    assert isinstance(op, Memcpy)
+    share, measured = c["pinned" if op.pinned else "pageable"], _measured(op, machine)
+    time = op.bytes / (measured or share * machine.links["pcie"].bandwidth_bytes_per_s)
+    start = launch_time(machine.hardware) if machine.hardware else ASSUMED_LAUNCH_S
+    return Terms({PCIE: time, LAUNCH: start}, {PCIE: time})
+
+
+def _measured(op: Memcpy, machine: Machine) -> float | None:
+    """Return the measured rate of such copies, or None [B/s]."""
+    return machine.hardware.sustained_links.get(_kind(op)) if machine.hardware else None
+
+
+def _kind(op: Memcpy) -> str:
+    return "pcie" if op.pinned else "pcie_pageable"
+
+
+def basis(op: Operator, machine: Machine, terms: Terms) -> str:
+    """Return which rate sets the prediction: one measured on the machine, or a fitted or assumed share of PCIe's."""
+    assert isinstance(op, Memcpy)
+    if _measured(op, machine):
+        return "sustained pcie"
+    share = float(np.max(op.bytes / (terms.adds[PCIE] * machine.links["pcie"].bandwidth_bytes_per_s)))
+    fitted = machine.hardware is not None and "memcpy" in machine.hardware.latency
+    return f"{'fitted' if fitted else 'assumed'} {share:.0%} of datasheet pcie"
+
+
+def _crosses(op: Operator, machine: Machine, library: str) -> bool:
+    return isinstance(op, Memcpy) and op.direction != "d2d" and "pcie" in machine.links
+
+
+FAMILY = Family(
+    "memcpy",
+    (
+        Constant("pinned", "", ASSUMED_LINK["pcie"], 0.1, 1.0, 0.1, "share of PCIe with page-locked host memory"),
+        Constant("pageable", "", ASSUMED_LINK["pcie_pageable"], 0.05, 1.0, 0.3, "share of PCIe with other host memory"),
+    ),
+    formula,
+    (PCIE, LAUNCH),
+    applies=_crosses,
+    dispatched=False,
+    by_dtype=False,
+    basis=basis,
+)
+FAMILIES = (FAMILY,)
