@@ -322,10 +322,10 @@ def outcome(target: Target, path: Path, patience: float) -> tuple[bool, str]:
 
 
 def fuzz(options: argparse.Namespace, every: list[Target]) -> Counter[str]:
-    """Read damaged files until the count or the time is used up; return the number of inputs and escapes."""
+    """Read damaged files until the count or the time is used up, or Ctrl-C; return the number of inputs and escapes."""
     random_, counts, known = random.Random(options.seed), Counter[str](), set[tuple[str, ...]]()
     end = time.monotonic() + options.seconds
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(KeyboardInterrupt):
         while counts["inputs"] < options.count and time.monotonic() < end:
             target = random_.choice(every)
             path = Path(folder) / f"input{target.suffix}"
