@@ -144,6 +144,8 @@ def _links(machine: Hardware) -> Iterator[Figure]:
             link.source,
             sustained_source=_measured(sustained, machine),
         )
+        if link.per_peer_bytes_per_s:
+            yield Figure(f"link.{link.name}", "per_peer", link.per_peer_bytes_per_s, "B/s", source=link.source)
     named = {link.name for link in machine.links}
     for name, rate in machine.sustained_links.items():
         if name not in named:

@@ -11,6 +11,7 @@ import perfmodel as pm
 from perfmodel.core.hardware import Kernels
 from perfmodel.errors import InputFileError
 from perfmodel.hardware_catalog import load_all, read_hardware
+from perfmodel.hardware_catalog.figures import machine_figures
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.write import without_path, write_spec
 from perfmodel.prediction.ceilings import resolve_peak
@@ -122,6 +123,13 @@ def test_a_link_may_join_some_devices_only_and_have_links_of_its_own_to_each(spe
     assert (link.domain, link.per_peer_bytes_per_s) == (4, 50e9)
     (whole,) = spec('[link.xgmi]\nper_direction = "150 GB/s"\n').links
     assert (whole.domain, whole.per_peer_bytes_per_s) == (None, None)
+
+
+def test_the_figures_of_a_machine_tell_a_pairs_bandwidth_from_all_of_it() -> None:
+    figures = machine_figures(pm.hardware("mi300x"))
+    rates = {figure.key: figure.value for figure in figures.figures if figure.table == "link.xgmi"}
+    assert rates == {"per_direction": 448e9, "per_peer": 64e9}
+    assert machine_figures(pm.hardware("a40")).facts["link.nvlink domain"] == "2"
 
 
 def test_a_link_joins_two_devices_at_least(spec) -> None:
