@@ -10,14 +10,11 @@ of more columns. No row measured that, and kernels of compilers split earlier.
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
-from perfmodel.operators.reduction import Reduction
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -32,23 +29,21 @@ IDLE = Term(WAVES, Limiter.HBM, "bandwidth that the busy SMs alone cannot draw")
 
 #: values that a block of 512 threads takes at least, 16 for each thread
 BLOCK_VALUES = 512.0 * 16.0
-#: what one SM can draw over its fair share of the bandwidth: fewer than SM / 2.5 blocks cannot saturate the memory
-DRAW = 2.5
+#: bytes that one SM draws from memory in a clock at most: 2.5 times its fair share of an A100's or H100's bandwidth
+#: (10 to 13 B), so that fewer than SM / 2.5 blocks cannot saturate it there
+DRAW_BYTES = 30.0
 
 
-def busy_share(values: Number, machine: Machine) -> Number:
-    """Return the share of the bandwidth that the blocks of a reduction can draw, by the values read and written."""
-    busy: Number = np.minimum(1.0, DRAW * values / BLOCK_VALUES / machine.sm_count)
-    return busy
+def block_s(size: float, machine: Machine) -> float:
+    """Return the time of one block that takes its least number of values, of so many bytes each [s]."""
+    return BLOCK_VALUES * size / (DRAW_BYTES * machine.clock_hz)
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = launch + (hbm + l2) / busy [s]; the cost of idle SMs is "wave quantisation"."""
+    """Return the terms of t = launch + max(hbm + l2, block) [s]; the cost of idle SMs is "wave quantisation"."""
     work = op.work()
     hbm, l2 = stream_times(work.bytes, work.working_set_bytes, machine, c, conditions)
-    values = 1.0 * cast(Reduction, op).rows * (cast(Reduction, op).cols + 1.0)
-    busy = busy_share(values, machine)
-    idle = (hbm + l2) * (1.0 / busy - 1.0)
+    idle = np.maximum(0.0, block_s(dtype_bytes(op.dtype), machine) - (hbm + l2))
     return Terms({HBM: hbm, L2: l2, IDLE: idle, LAUNCH: c["launch"]}, {HBM: hbm, L2: l2})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.reduction import FAMILY, busy_share
+from perfmodel.prediction.latency.reduction import FAMILY, block_s
 
 #: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
 ROUND = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
@@ -33,19 +35,26 @@ def test_many_rows_stream_by_hand() -> None:
 
 
 def test_few_values_leave_sms_idle_by_hand() -> None:
-    # 4 rows of 8191 and their sums are 4 blocks of 8192 on 100 SMs, each drawing 2.5 fair shares: a tenth
-    assert busy_share(4 * 8192, ROUND) == pytest.approx(0.1)
-    got = FAMILY.formula(Reduction(rows=4, cols=8191), ROUND, VALUES, COLD)
-    # 0.131 MB at 0.8 TB/s is 0.1638 us; nine times as much again
-    assert got.adds["wave quantisation"] == pytest.approx(9 * got.adds["hbm"])
-    assert got.adds["hbm"] == pytest.approx(0.16384e-6)
+    # 3.2 kB at 0.8 TB/s is 4 ns, but a block of 8192 values draws 30 B a clock at 1 GHz: 32,768 B take 1.092 us
+    assert block_s(4.0, ROUND) == pytest.approx(1.0923e-6, rel=1e-4)
+    got = FAMILY.formula(Reduction(rows=1, cols=799), ROUND, VALUES, COLD)
+    assert got.adds["hbm"] == pytest.approx(4e-9)
+    assert got.adds["wave quantisation"] == pytest.approx(1.0883e-6, rel=1e-4)
 
 
 def test_blocks_share_a_long_row() -> None:
-    # 1 row of 327,679 and its sum: 40 blocks of 8192 draw 100 fair shares of 100 SMs
+    # 1 row and its sum: 40 blocks of 8192 could draw more than all of 0.8 TB/s; 20 draw 0.6 TB/s
     assert FAMILY.formula(Reduction(rows=1, cols=327679), ROUND, VALUES, COLD).adds["wave quantisation"] == 0.0
     half = FAMILY.formula(Reduction(rows=1, cols=163839), ROUND, VALUES, COLD)
-    assert half.adds["wave quantisation"] == pytest.approx(half.adds["hbm"])
+    assert half.adds["wave quantisation"] == pytest.approx(half.adds["hbm"] / 3)
+
+
+def test_more_sms_on_the_same_memory_reduce_as_fast() -> None:
+    few, many = (
+        FAMILY.formula(Reduction(rows=4, cols=1000), replace(ROUND, sm_count=count), VALUES, COLD).time_s
+        for count in (100.0, 200.0)
+    )
+    assert few == many
 
 
 @pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])
