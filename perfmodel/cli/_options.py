@@ -153,7 +153,8 @@ LibraryOption = Annotated[
     typer.Option(
         "--library",
         metavar="NAME",
-        help="Library whose kernels run, as in measurement tables: torch, sglang, trtllm, nccl. Default: any.",
+        help="Library whose kernels run, as in measurement tables: torch, sglang, trtllm, vllm, nccl; for attention "
+        "also a kernel: fa2, fa3, flashinfer, triton, cudnn, or torch/fa2. Default: any.",
         show_default=False,
     ),
 ]

@@ -41,7 +41,13 @@ class Attention(Operator):
     causal, window : mask; 0 is no window, and a window needs ``causal``.
     kv_dtype : dtype of K and V, by default ``dtype``.
     algorithm : "flash" or "unfused".
+    kv_write : whether the call also turns the new queries and keys (RoPE) and writes keys and values into a cache, as
+        one call of a serving library's attention does. It adds to the predicted time. FLOP and bytes, and so the bound,
+        are those of attention alone.
     """
+
+    #: libraries whose measured calls of attention include `kv_write`
+    WRITING: ClassVar[tuple[str, ...]] = ("sglang", "trtllm", "vllm")
 
     op: ClassVar[str] = "attention"
     preferred_engine: ClassVar[str] = "tensor"
@@ -56,6 +62,7 @@ class Attention(Operator):
     window: Number = size(0, minimum=0, doc="most keys that a query attends to; 0 means all")
     kv_dtype: str = dtype_of(doc="dtype of keys and values; default as dtype")
     algorithm: str = choice("flash", ("flash", "unfused"), doc="one fused kernel, or a composition of three")
+    kv_write: bool = flag(False, doc="the call also turns the new Q and K (RoPE) and writes K and V into the cache")
 
     def check(self) -> None:
         """Derive the defaults; check the groups of heads and the mask."""

@@ -17,6 +17,7 @@ class Conditions:
     timing : which interval the time is: on the device, or between events around a framework's call.
     cache : what the caches hold when the operator starts.
     library : whose kernels run ("torch", "sglang", "trtllm", "nccl"), as measurement tables name them; "" for any.
+        For attention also the kernel, "fa2" or "torch/fa2".
     load : for how long the device has been at work.
     """
 

@@ -2,7 +2,8 @@
 
 Columns: ``hardware, op, dtype``, the operator's dimensions under their own names, ``time_s``, ``timing`` (kernel,
 event, graph), ``cache`` (cold, warm, rotating), ``implementation``, and optionally ``kernel`` and ``flags``. A blank
-dimension has its default. Older tables call a cold cache "flushed".
+dimension has its default; attention of a serving library (`Attention.WRITING`) has ``kv_write``. Older tables call a
+cold cache "flushed".
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips, reason_of
+from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips, library_of, reason_of
 from perfmodel.core.vocabulary import CacheState, Timing, Vocabulary
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_text
 from perfmodel.operators import load_operator, operator_names
+from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import LARGEST_SIZE
 from perfmodel.operators.parse import build_operator
 from perfmodel.records.schema import is_measured
@@ -199,6 +201,9 @@ def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
         skips.add(reason_of(unknown_name("operator", op, operator_names())), table.place, table.line[rows])
         return None
     words, sizes = _given(table, op, rows)
+    # One call of a serving library's attention turns and writes the new keys; the tables do not say so.
+    if op == Attention.op and library_of(implementation) in Attention.WRITING:
+        words.setdefault("kv_write", "true")
     good = _usable(table, op, rows, {"time_s": time, **sizes}, skips)
     if not good.any():
         return None

@@ -45,6 +45,25 @@ def test_rows_that_differ_in_sizes_only_are_one_group(read):
 
 
 @pytest.mark.parametrize(
+    ("implementation", "column", "writes"),
+    [
+        ("vllm-0.24.0/fa3", None, True),
+        ("trtllm-1.0.0/torch_flow", None, True),
+        ("torch-2.8/sdpa", None, False),
+        ("vllm-0.24.0/fa3", "false", False),
+        ("torch-2.8/sdpa", "true", True),
+    ],
+)
+def test_attention_of_serving_libraries_writes_the_cache_unless_the_table_says_otherwise(
+    read, implementation, column, writes
+):
+    extra, cell = ("", "") if column is None else (",kv_write", f",{column}")
+    text = f"hardware,op,dtype,heads,seq_q,head_dim,time_s,implementation{extra}\n"
+    (calls,) = read(text + f"h100,attention,bf16,8,128,64,1e-5,{implementation}{cell}\n").calls
+    assert calls.op.kv_write is writes
+
+
+@pytest.mark.parametrize(
     ("timing", "cache", "conditions"),
     [
         ("event", "warm", ("event", "warm")),

@@ -71,7 +71,12 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     found = [(state, by_family[family.name]) for state, by_family in _sources(hardware) if family.name in by_family]
     measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
     own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
-    return combined(family, found, library, dtype, measured, own_vendor=own_vendor)
+    lender = ""
+    if family.borrows and library:
+        library, candidates = family.borrows(hardware, library)
+        known = found[0][1].known_libraries if found else ()
+        lender = next((name for name in candidates if name in known), candidates[0])
+    return combined(family, found, library, dtype, measured, own_vendor=own_vendor, lender=lender)
 
 
 def _sources(hardware: Hardware) -> tuple[tuple[Calibration, Mapping[str, LatencyTable]], ...]:
@@ -98,6 +103,7 @@ def combined(
     measured: Mapping[str, float] = MappingProxyType({}),
     *,
     own_vendor: bool = True,
+    lender: str = "",
 ) -> Constants:
     """Return the constants that some tables give.
 
@@ -108,14 +114,16 @@ def combined(
     library, dtype : whose kernels run, and on which numbers; "" for any.
     measured : constants that the machine's own sustained bandwidth determines.
     own_vendor : whether one of the tables is of the machine's vendor.
+    lender : the library whose constants hold, where it is not ``library``. The interval stays that of ``library``.
     """
+    lender = lender or library
     values = {constant.name: constant.default for constant in family.all_constants}
     shape: dict[str, tuple[float, float]] = dict.fromkeys(REGIMES, WIDEST)
     tables = [table for _, table in found]
     for place in reversed(range(len(tables))):
         values.update(tables[place].without_library)
-        values.update(_carried(family, tables, place, library))
-        values.update(tables[place].libraries.get(library, {}))
+        values.update(_carried(family, tables, place, lender))
+        values.update(tables[place].libraries.get(lender, {}))
         shape.update(tables[place].intervals)
     values.update(measured)
     fixed = MappingProxyType(values)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Timing
 from perfmodel.core.work import Number, maximum
 from perfmodel.operators.base import Operator
@@ -81,6 +82,8 @@ class Family:
     call_cost : (operator, values) -> dispatch of this call relative to a plain one, where calls differ: through a layer
         of the framework, or with a scalar that it turns into a tensor. None means 1.
     aliases : other names of libraries -> the names that tables have for their kernels of this family.
+    borrows : (machine, library) -> the library's name, and the libraries whose constants may hold for it, the best
+        first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
     """
 
@@ -94,6 +97,7 @@ class Family:
     streams: bool = False
     call_cost: Callable[[Operator, Values], Number] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    borrows: Callable[[Hardware, str], tuple[str, tuple[str, ...]]] | None = None
     basis: Callable[[Operator, Machine, Terms], str] | None = None
 
     @functools.cached_property

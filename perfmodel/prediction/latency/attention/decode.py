@@ -2,7 +2,7 @@
 
 A block serves the query heads that share a key head. If there are fewer blocks than SMs, the keys are split over more
 of them (Flash-Decoding, T. Dao et al., 2023). TensorRT-LLM has a second kernel, its masked multi-head attention, that
-serves each query head by itself on the vector units; the group and the chip decide which of them runs.
+serves each query head by itself on the vector units; the group, the number of blocks and the chip decide which runs.
 """
 
 from __future__ import annotations
@@ -17,143 +17,263 @@ from perfmodel.core.work import Number
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.attention.terms import KV_WRITE, LATENCY
+from perfmodel.prediction.latency.attention.kernels import (
+    MMA,
+    TCGEN05,
+    WGMMA,
+    Kernel,
+    head_step_keys,
+    kernel_of,
+    lenders,
+)
+from perfmodel.prediction.latency.attention.terms import KV_WRITE, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import warm_bandwidth
 from perfmodel.prediction.latency.terms import CONTENTION, HBM, LAUNCH, MATH, SPLIT_K, Terms, overlapped, smooth_max
 
 CONSTANTS = (
-    Constant("launch", "s", 9.4e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
+    Constant("launch", "s", 8e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
     Constant("eta", "", 0.82, 0.1, 1.05, 0.15, "share of the datasheet bandwidth that the cache streams at", True),
     Constant("block", "", 3500.0, 50.0, 1e5, 0.8, "SM cycles of a block, its keys aside", True),
     Constant("l2", "", 1.5, 1.0, 12.0, 0.5, "speed of a cache that lies in L2, over that of device memory", True),
-    Constant("token", "", 80.0, 0.5, 1e4, 0.8, "SM cycles of one query head beside the keys (RoPE, output)"),
-    Constant("split", "s", 1e-6, 0.05e-6, 20e-6, 0.5, "joining the parts of split keys, for each doubling of parts"),
+    Constant("token", "", 80.0, 0.5, 1e4, 0.8, "SM cycles of one query head beside the keys (RoPE, output)", True),
+    Constant("head", "", 7500.0, 100.0, 1e5, 0.4, "SM cycles of a block of one head on its own kernel", True),
+    Constant("key", "", 22.0, 1.0, 1e3, 0.4, "SM cycles of a key of one head of 128 columns on its own kernel", True),
+    Constant("join", "s", 2e-6, 0.1e-6, 20e-6, 0.6, "second kernel, that joins the parts of split keys", True),
+    Constant("split", "s", 0.7e-6, 0.05e-6, 20e-6, 0.5, "joining them, for each doubling of the parts", True),
 )
 
 #: rows that a block's tensor products have, however few query heads share its keys; its step of keys
 ROWS, KEYS = 128.0, 128.0
 #: share of the tensor peak in such a block
 TILE_MATH = 0.8
-#: the kernel of one query head alone: lane-cycles of an element of a head (two products and the widening of K and
-#: V, on 128 lanes), and SM cycles of a block at least
-LONE_LANE_CYCLES, LONE_BLOCK, LANES = 20.0, 2500.0, 128.0
-#: share of the SMs that it splits its keys over (B200: 8 to 64 heads of 8192 keys and more take 1.6 times what all SMs
-#: would)
-LONE_SPLIT = 0.5
-#: TensorRT-LLM's kernel for a group: largest group, rows of its products, lane-cycles of an element and head
-GROUP_MOST, GROUP_ROWS, GROUP_LANE_CYCLES = 32.0, 64.0, 1.0
-#: with a window, its blocks also visit the keys that they mask; over the block cost
-GROUP_WINDOW = 2.0
+#: numbers of parts that keys are split into
+PARTS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128], dtype=float)
+#: share of a block's cycles that the longest block shows when there are fewer blocks than SMs
+SHOWN = 0.6
+#: share of a block's cycles that does not grow with the size of a head, with wgmma and tcgen05
+FIXED_BLOCK = 0.5
+#: cost of a block for each doubling of the query heads over those that are free, with tcgen05 (B200, 2 to 4096 blocks);
+#: and SM cycles of each query head over those where half of the SMs are idle
+GROUP_DOUBLING, GROUP_CYCLES = 0.4, 170.0
+
+
+#: TensorRT-LLM: largest group of its kernel for groups, rows of its products, lane-cycles of a column and head
+GROUP_MOST, GROUP_ROWS, GROUP_LANE_CYCLES, LANES = 32.0, 64.0, 1.0, 128.0
+#: its constants kMinHistoryTokensPerBlock, kEnableMinBlockFactor, kTargetWaveFactor and kXQA_MAX_NUM_SUB_SEQ
+#: (decoderXQAConstants.h)
+PART_KEYS, FEWEST_WAVES, MOST_WAVES, MOST_PARTS = 128.0, 4.0, 8.0, 6000.0
+#: cost of a part outside the window, over that of a part inside
+EMPTY = 0.6
+#: growth of a block's cost from heads of 0 to 128 columns; with 8-bit keys that are widened in software
+BLOCK_SLOPE, WIDENED_SLOPE = 0.15, 0.35
 #: its wgmma version for 8-bit caches (Hopper): block cost and launches, over those of the 16-bit version
-WGMMA_8BIT_BLOCK, WGMMA_8BIT_LAUNCH = 0.25, 0.67
+WGMMA_8BIT_BLOCK, WGMMA_8BIT_LAUNCH = 0.9, 0.5
+#: keys of one pass of 1024 threads over heads of 128 columns; cost of the first 64 keys over that of the block
+PASS_KEYS, FIRST_KEYS = 512.0, 0.45
 #: 8-bit keys widened on the vector units in software (Ada): cycles of the keys and of a block, over those of 16 bits
 WIDENED_KEYS, WIDENED_BLOCK = 5.4, 3.0
+#: from here on waves overlap enough to count in part
+WHOLE_WAVES = 12.0
 
 
 @dataclass(frozen=True)
-class _Kernel:
-    """The kernel that serves a call: blocks, the steps of keys that each can be split into, and their cycles.
+class _Run:
+    """A decode on the SMs: busy time without the traffic, parts of the keys, and launches over a usual call's."""
 
-    ``block`` and ``step`` are SM cycles of a block and of `KEYS` keys in it; ``least`` bounds their sum from below;
-    ``spread`` is the share of the SMs that keys are split over.
-    """
-
-    blocks: Number
+    busy: Number
     parts: Number
-    block: Number
-    step: Number
-    least: Number
-    launches: Number
-    spread: Number
+    launches: Number = 1.0
 
 
-def _grouped(op: Attention, machine: Machine, c: Values, keys: Number) -> _Kernel:
-    """FlashAttention's kernels: a block of up to 128 query heads and queries that share a key head."""
+def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: Kernel, hbm: Number) -> _Run:
+    """FlashAttention's kernels: a block of up to 128 query heads and queries that share a key head.
+
+    The parts of the keys are those that end first. Each number of parts takes longer with more keys, heads or
+    sequences, and so does the shortest of them.
+    """
     group = op.heads / op.kv_heads
-    blocks = op.batch * op.kv_heads * np.ceil(op.seq_q * group / ROWS)
+    blocks = 1.0 * op.batch * op.kv_heads * np.ceil(op.seq_q * group / ROWS)
+    apart = kernel.apart_in_windows & (np.asarray(op.window) > 0)
+    whole: Any = False
+    if kernel.varlen:
+        apart = apart | (op.seq_q > 1)
+        whole = apart | (group == 1)
+    blocks = np.where(apart, 1.0 * op.batch * op.heads * np.ceil(op.seq_q / ROWS), blocks)
+    first = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
     # The kernels of tcgen05 narrow the queries of an 8-bit cache, and multiply at twice the rate.
-    narrow = machine.matrix_instruction == "tcgen05" and dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
-    rate = machine.flop_per_clock_per_sm * (2.0 if narrow else 1.0)
-    step = ROWS * KEYS * 4.0 * op.head_dim / (rate * TILE_MATH)
+    instruction = machine.matrix_instruction
+    narrow = instruction == TCGEN05 and dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
+    rate = machine.flop_per_clock_per_sm * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
+    a_key = (kernel.rows if instruction == MMA else ROWS) * 4.0 * op.head_dim / rate
+    start = c["block"] * (1.0 if instruction == MMA else FIXED_BLOCK + (1.0 - FIXED_BLOCK) * op.head_dim / 128.0)
+    over = np.maximum(op.seq_q * group / kernel.group_rows, 1.0)
+    extra: Number = 0.0
+    if instruction == TCGEN05:
+        over = np.minimum(over, ROWS / kernel.group_rows)
+        start = start * (1.0 + GROUP_DOUBLING * np.ceil(np.log2(over)))
+        extra = GROUP_CYCLES * kernel.group_rows * (over - 1.0)
+    elif kernel.group_rows < ROWS:
+        extra = np.where(over > 1.0, start, 0.0)
+        start = start + extra
     # The first step is done in full however few the keys are.
-    return _Kernel(blocks, np.ceil(keys / KEYS), c["block"] + step, step, 0.0, 1.0, 1.0)
+    start = start + a_key * first
+    parts = PARTS.reshape((-1,) + (1,) * np.ndim(keys + blocks + hbm))
+    further = a_key * np.maximum(keys / parts - first, 0.0)
+    busy = blocks * parts * (start + further) / machine.sm_count
+    run = np.maximum(busy, further + SHOWN * start + extra) / machine.clock_hz
+    total = smooth_max(4, run, hbm) + _join(c, parts)
+    total = np.where((parts > 1) & np.asarray(whole), np.inf, total)
+    best = np.argmin(total, axis=0, keepdims=True)
+    run = np.take_along_axis(np.broadcast_to(run, total.shape), best, axis=0)[0]
+    return _Run(run, PARTS[best[0]])
 
 
-def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Kernel:
-    """TensorRT-LLM: one kernel for groups of 2 to 32 heads, and one for a head alone (all of them with tcgen05)."""
+def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Run:
+    """TensorRT-LLM's kernels of one query: of a group (XQA) where it has enough blocks, or else of single heads."""
     group = op.heads / op.kv_heads
-    instruction, narrow = machine.matrix_instruction, dtype_bytes(op.kv_dtype) == 1
-    wgmma8, widens = narrow and instruction == "wgmma", narrow and machine.kernels.widens_fp8_keys
-    alone = np.logical_or(group == 1, group > GROUP_MOST) | (instruction == "tcgen05")
-    window = np.asarray(op.window)
-    block = c["block"] * np.where((window > 0) & (window < op.seq_kv), GROUP_WINDOW, 1.0)
-    block = block * (WGMMA_8BIT_BLOCK if wgmma8 else 1.0)
-    widened, prologue = (WIDENED_KEYS, WIDENED_BLOCK) if widens else (1.0, 1.0)
-    row = KEYS * 4.0 * op.head_dim / (machine.flop_per_clock_per_sm * TILE_MATH)
-    step = GROUP_ROWS * row + GROUP_LANE_CYCLES * group * op.head_dim * KEYS / LANES
-    parts = np.where(alone, np.ceil(keys / KEYS), 1.0 if widens else np.ceil(2.0 * keys / KEYS))
-    return _Kernel(
-        blocks=op.batch * op.seq_q * np.where(alone, op.heads, op.kv_heads),
-        parts=parts,
-        block=np.where(alone, 0.0, block),
-        step=np.where(alone, widened * LONE_LANE_CYCLES * op.head_dim * KEYS / LANES, step),
-        least=np.where(alone, prologue * LONE_BLOCK, 0.0),
-        launches=np.where(alone, 1.0, WGMMA_8BIT_LAUNCH if wgmma8 else 1.0),
-        spread=np.where(alone, LONE_SPLIT, 1.0),
+    narrow = dtype_bytes(op.kv_dtype) == 1
+    blocks = 1.0 * op.batch * op.kv_heads
+    most = np.maximum(np.floor(op.seq_kv / PART_KEYS), 1.0)
+    alone = (group == 1) | (group > GROUP_MOST)
+    if machine.matrix_instruction == TCGEN05:
+        alone = alone | True
+    elif not (narrow and (machine.matrix_instruction == WGMMA or machine.kernels.widens_fp8_keys)):
+        # mayHavePerfGain in decoderXQAImplPrecompiled.cpp of github.com/NVIDIA/TensorRT-LLM
+        alone = alone | (blocks * most * FEWEST_WAVES < machine.sm_count)
+    heads, together = _single_heads(op, machine, c, keys, narrow), _group(op, machine, c, keys, narrow, blocks, most)
+    return _Run(
+        np.where(alone, heads.busy, together.busy),
+        np.where(alone, heads.parts, together.parts),
+        np.where(alone, heads.launches, together.launches),
     )
 
 
+def _group(
+    op: Attention, machine: Machine, c: Values, keys: Number, narrow: bool, blocks: Number, most: Number
+) -> _Run:
+    """Return the time of a block for each group of heads, and part of the keys; waves of blocks are whole."""
+    wgmma8, widens = narrow and machine.matrix_instruction == WGMMA, narrow and machine.kernels.widens_fp8_keys
+    # computeMultiBlockCount in decoderXQAImplCommon.h: the whole sequence counts, whatever the window
+    parts: Number = np.minimum(most, np.round(np.sqrt(8.0 * most)))
+    parts = np.floor(parts / np.maximum(1.0, blocks * parts / (machine.sm_count * MOST_WAVES)))
+    parts = 1.0 if widens else np.maximum(np.minimum(parts, np.floor(MOST_PARTS / op.batch)), 1.0)
+    at_once = np.maximum(np.floor(256.0 / op.head_dim), 1.0) if wgmma8 else 1.0
+    a_part = op.seq_kv / parts
+    seen = np.minimum(parts, np.ceil(keys / a_part) + (keys < op.seq_kv))
+    waves = _waves(blocks * parts, machine.sm_count * at_once)
+    waves = np.maximum(waves * (seen + (0.0 if wgmma8 else EMPTY) * (parts - seen)) / parts, 1.0)
+    slope = WIDENED_SLOPE if widens else BLOCK_SLOPE
+    start = c["block"] * (1.0 + slope * (op.head_dim / 128.0 - 1.0)) * (WGMMA_8BIT_BLOCK if wgmma8 else 1.0)
+    row = 4.0 * op.head_dim / (machine.flop_per_clock_per_sm * TILE_MATH)
+    a_key = GROUP_ROWS * row + group_lanes(op)
+    further = a_key * np.maximum(np.minimum(keys, a_part) - KEYS, 0.0) * np.maximum(1.0, 0.5 * at_once)
+    busy = waves * (start + further) / machine.clock_hz
+    return _Run(busy, parts + 0.0 * busy, WGMMA_8BIT_LAUNCH if wgmma8 else 1.0)
+
+
+def group_lanes(op: Attention) -> Number:
+    """Return the cycles of a key on the vector lanes, for all heads of its group."""
+    return GROUP_LANE_CYCLES * (op.heads / op.kv_heads) * op.head_dim / LANES
+
+
+def _single_heads(op: Attention, machine: Machine, c: Values, keys: Number, narrow: bool) -> _Run:
+    """Return the time of a block for each head, and part of the keys.
+
+    Blocks have 1024 threads where that leaves no SM without one, else 512 or 256; so many run on an SM at once as its
+    registers allow. Keys are split into parts of one pass of 1024 threads at least, over the blocks of one wave
+    (multi_block_grid_setup in decoderMaskedMultiheadAttentionLaunch.h).
+    """
+    widens = narrow and machine.kernels.widens_fp8_keys
+    blocks = 1.0 * op.batch * op.heads
+    most = 3.0 if widens or (machine.matrix_instruction == TCGEN05 and not narrow) else 4.0
+    factor = np.minimum(np.ceil(machine.sm_count * most / blocks), most)
+    at_once = np.where(factor >= 4.0, 1.0, np.where(factor >= 2.0, np.floor(most / 2.0), most))
+    one_pass = PASS_KEYS * 128.0 / op.head_dim
+    newest = 0.0 if machine.kernels.widens_fp8_keys else 1.0
+    parts = np.minimum(np.ceil((keys + newest) / one_pass), np.ceil(machine.sm_count * at_once / blocks))
+    waves = _waves(blocks * parts, machine.sm_count * at_once)
+    sharing = np.minimum(at_once, np.maximum(blocks * parts / machine.sm_count, 1.0))
+    prologue, widened = (WIDENED_BLOCK, WIDENED_KEYS) if widens else (1.0, 1.0)
+    start = prologue * c["head"] * (1.0 + FIRST_KEYS * np.minimum(keys / 64.0, 1.0))
+    further = widened * c["key"] * op.head_dim / 128.0 * sharing * np.maximum(keys / parts - 256.0, 0.0)
+    return _Run(waves * (start + further) / machine.clock_hz, parts)
+
+
+def _waves(blocks: Number, at_once: Number) -> Number:
+    """Return the waves of blocks: whole while they are few, since all blocks start and end together."""
+    waves = blocks / at_once
+    return np.where(waves < WHOLE_WAVES, np.ceil(waves - 1e-9), waves + 0.5)
+
+
+def _longer(c: Values, queries: Number, one: _Run | None, several: _Run, hbm: Number) -> _Run:
+    """Return the run of several queries, which takes no less than that of one query, where that has its own kernel."""
+    if one is None:
+        return several
+    first, others = (smooth_max(4, run.busy, hbm) + _join(c, run.parts) for run in (one, several))
+    alone = np.equal(queries, 1) | (first > others)
+    busy, parts = np.where(alone, one.busy, several.busy), np.where(alone, one.parts, several.parts)
+    return _Run(busy, parts, one.launches)
+
+
+def _join(c: Values, parts: Number) -> Number:
+    return np.where(parts > 1, c["join"] + c["split"] * np.log2(parts), 0.0)
+
+
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return launch + || traffic, busy SMs, longest block ||_4 + heads + joining [s].
+    """Return launch + || traffic, SMs ||_4 + heads + joining [s].
 
-    With B blocks, the keys k of each split into s parts where B is below the SM count, and f the clock:
+    With B blocks, the keys k of each split into s parts, SM cycles ``a`` of a key, steps of n keys, and f the clock:
 
-        s       = min(spread SM / B, parts), at least 1
-        cycles  = || block + step (k / (s 128) - 1), least ||_4
-        busy    = B s cycles / (SM f);   longest = step (k / (s 128) - 1) / f
-        t       = launch + || bytes / (eta W), busy, longest ||_4 + token heads batch / (SM f) + split log2 s
+        cycles  = block + a (n + max(0, k / s - n))
+        SMs     = max(B s cycles / (SM f), (cycles - (1 - SHOWN) block) / f)
+        t       = launch + || bytes / (eta W), SMs ||_4 + token heads batch / (SM f) + join + split log2 s
+
+    TensorRT-LLM's kernels run in whole waves: SMs = waves cycles / f, with the parts that its sources choose.
 
     The cache lies in L2 as far as it fits when it is used again (`perfmodel.prediction.latency.streams.fitting_share`).
     """
     attention = cast(Attention, op)
-    keys = attention.pairs() / attention.seq_q
-    kernel = (_trtllm if conditions.library == "trtllm" else _grouped)(attention, machine, c, keys)
-    parts = np.maximum(np.minimum(kernel.spread * machine.sm_count / kernel.blocks, kernel.parts), 1.0)
-    cycles = machine.sm_count * machine.clock_hz
-    alone = kernel.least > 0
-    further = kernel.step * np.where(alone, keys / parts / KEYS, np.maximum(keys / parts / KEYS - 1.0, 0.0))
-    busy = kernel.blocks * parts * smooth_max(4, kernel.block + further, kernel.least) / cycles
-    one_wave = kernel.blocks * parts <= machine.sm_count * (1 + 1e-9)
+    kernel = kernel_of(attention, machine, conditions.library)
+    # The keys that any of the queries sees: a block visits them for all of its queries.
+    keys = 1.0 * attention.keys()
     traffic = attention.work().bytes
     stream = warm_bandwidth(c["eta"] * machine.bandwidth_bytes_per_s, c["l2"], traffic, machine, conditions)
-    body = overlapped(
-        4, {HBM: traffic / stream, MATH: busy, LATENCY: np.where(one_wave, further / machine.clock_hz, 0.0)}
-    )
+    hbm = traffic / stream
+    run = _trtllm(attention, machine, c, keys) if kernel.heads_alone else None
+    if run is None or np.any(np.greater(attention.seq_q, 1)):
+        run = _longer(c, attention.seq_q, run, _grouped(attention, machine, c, keys, kernel, hbm), hbm)
+    body = overlapped(4, {HBM: hbm, MATH: run.busy})
     queries = 1.0 * attention.batch * attention.seq_q * attention.heads
+    writes = attention.kv_write
     adds = {
         **body.adds,
-        KV_WRITE: c["token"] * queries / cycles,
-        SPLIT_K: c["split"] * np.log2(parts),
-        LAUNCH: c["launch"] * kernel.launches,
+        KV_WRITE: c["token"] * queries / (machine.sm_count * machine.clock_hz) if writes else 0.0,
+        SPLIT_K: _join(c, run.parts),
+        LAUNCH: c["launch"] * run.launches * (1.0 if writes else WITHOUT_WRITE),
     }
     return Terms(adds, body.alone)
 
 
 #: libraries that send a prompt of one token to the kernel of decode too
 PROMPTS_OF_ONE = ("vllm",)
+#: queries of a sequence that the kernels of decode serve (those of speculative decoding), and those of one block, which
+#: they serve where the keys are `LONGER` times as many
+FEW_QUERIES, BLOCK_QUERIES, LONGER = 8, 128, 4
 
 
 def applies(op: Attention, machine: Machine, library: str) -> Any:
-    """Whether each point is one query of a longer sequence; a sequence of one token is a (short) prompt."""
-    return (op.seq_q == 1) & ((op.seq_kv > 1) | (library in PROMPTS_OF_ONE))
+    """Whether each point has few queries of a longer sequence; a sequence of one token is a (short) prompt."""
+    few = (op.seq_q <= FEW_QUERIES) | ((op.seq_q <= BLOCK_QUERIES) & (op.seq_kv >= LONGER * op.seq_q))
+    return (few & (op.seq_kv > 1)) | ((op.seq_q == 1) & (library.partition("/")[0] in PROMPTS_OF_ONE))
 
 
 DECODE = Family(
     "attention_decode",
     CONSTANTS,
     formula,
-    (HBM, MATH, LATENCY, CONTENTION, KV_WRITE, SPLIT_K, LAUNCH),
+    (HBM, MATH, CONTENTION, KV_WRITE, SPLIT_K, LAUNCH),
     applies,
+    borrows=lenders,
 )

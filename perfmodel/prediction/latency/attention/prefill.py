@@ -1,6 +1,6 @@
 """Attention over many queries: blocks of query rows that walk along the keys, after a pass that fills the KV cache.
 
-A block holds `TILE` rows of queries and visits its keys a tile at a time. A pair of tiles costs the tensor engine
+A block holds `TILE` rows of queries and visits its keys a tile at a time. A pair of kernel costs the tensor engine
 two products of TILE x TILE x head_dim, and the exponential unit TILE^2 results, which the first hides only in part
 (T. Dao, "FlashAttention-2", arXiv 2307.08691; J. Shah et al., "FlashAttention-3", arXiv 2407.08608).
 """
@@ -20,7 +20,15 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import decode
-from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, SOFTMAX
+from perfmodel.prediction.latency.attention.kernels import (
+    MMA,
+    TCGEN05,
+    WGMMA,
+    Kernel,
+    kernel_of,
+    lenders,
+)
+from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, SOFTMAX, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import s_per_flop
@@ -30,76 +38,85 @@ from perfmodel.prediction.latency.terms import CONTENTION, HBM, LAUNCH, MATH, TI
 CONSTANTS = (
     Constant("launch", "s", 9e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
     Constant("math", "", 0.75, 0.1, 1.0, 0.25, "share of the tensor peak in the two products", True),
-    Constant("block", "", 2500.0, 50.0, 1e5, 0.7, "SM cycles of a block of query rows, its tiles aside", True),
-    Constant("token", "", 35.0, 0.1, 1000.0, 1.0, "SM cycles of one token of one head before the tiles (RoPE)", True),
+    Constant("block", "", 2500.0, 50.0, 1e5, 0.7, "SM cycles of a block of query rows, its kernel aside", True),
+    Constant("token", "", 35.0, 0.1, 1000.0, 1.0, "SM cycles of one token of one head before the kernel (RoPE)", True),
     Constant(
         "energy", "J/FLOP", 0.58e-12, 1e-13, 2e-11, 0.15, "energy of a 16-bit FLOP at the lowest voltage in TSMC 4N"
     ),
     Constant("kv", "", 1.2, 0.1, 10.0, 0.4, "traffic of the pass that writes the KV cache, over the least", True),
 )
 
-#: rows of queries of a block, and keys of a step
+#: rows of queries of a block that has the ``block`` cost
 TILE = 128.0
-#: an 8-bit product reaches less of its peak than a 16-bit one: probabilities are narrowed, values transposed
-EIGHT_BIT = 0.75
+#: an 8-bit product reaches less of its peak than a 16-bit one: probabilities are narrowed, values transposed; with
+#: tcgen05, whose exponentials and corrections take longer than its products
+EIGHT_BIT, EIGHT_BIT_TCGEN05 = 0.75, 0.6
+#: rate of TensorRT-LLM's 8-bit kernels on Ada, over that of 8-bit products: heads of 64, 128, 192 and 256 columns. Only
+#: those of 128 and 192 gain from 8 bits.
+ADA_8BIT = {64.0: 0.36, 128.0: 0.88, 192.0: 0.70}
+ADA_8BIT_LARGE = 0.24
+#: cost of their blocks of fewer than 128 queries where heads are not of 128 or 192 columns
+ADA_8BIT_FEW = 3.0
+#: rate of products with 8-bit keys in two levels, over that of 16 bits, for heads of 64; its loss up to heads of 256
+TWO_LEVEL, TWO_LEVEL_LOSS = 1.12, 0.87
+#: rate of FlashInfer's kernels for heads above 128, whose accumulators leave the registers
+LARGE_HEADS = 0.55
+#: rate of TensorRT-LLM's mma.sync kernels for heads between 128 and 256, which they pad
+PADDED_HEADS = 0.65
 #: share of the longest block that the last ones add to an even distribution over the SMs
 TAIL = 0.5
 #: share of the datasheet bandwidth of a stream, and the speed of L2 over it
 STREAM, L2_SPEED = 0.85, 3.0
-#: block cost of a window in TensorRT-LLM's wgmma kernels, where every tile is masked, over that of a full row
-WGMMA_WINDOW = 3.7
+#: block cost of a window over that of a full row in TensorRT-LLM's wgmma kernels with a 16-bit cache, whose blocks mask
+#: fewer of their kernel than those with an 8-bit one
+WINDOW_16BIT = 2.0
+#: start and drain of their kernels of heads of 128 in 16 bits, over that of others: no pass prepares Q (H100, H200)
+UNPREPARED = 0.78
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """How a library cuts attention into blocks.
-
-    Attributes
-    ----------
-    rows, keys : query rows of a block and the keys of a step.
-    packed : the query heads that share a key head fill one block together (FlashAttention's pack_gqa).
-    prepares_q : a pass before attention also reads and writes Q (RoPE outside the kernel).
-    window_cost : cost of a block with a window, over that of a full row.
-    splits : whether the keys of few queries are split over idle SMs.
-    """
-
-    rows: float = TILE
-    keys: float = TILE
-    packed: bool = True
-    prepares_q: bool = False
-    window_cost: float = 1.0
-    splits: bool = True
-
-
-def tiling(machine: Machine, library: str) -> Tiling:
-    """Return the blocks of a library on a machine; FlashAttention's where the library is unknown."""
-    instruction = machine.matrix_instruction
-    if library == "vllm" and instruction == "mma.sync" and machine.l2_copies == 1.0:
-        # FlashAttention-2 for sequences of several lengths, on Ada: heads are not packed, keys never split.
-        return Tiling(64.0, packed=False, splits=False)
-    if library != "trtllm":
-        # The kernels of tcgen05 are those of TensorRT-LLM in every library: a block serves one head.
-        return Tiling(packed=instruction != "tcgen05")
-    if instruction == "wgmma":
-        return Tiling(packed=False, prepares_q=True, window_cost=WGMMA_WINDOW)
-    if instruction == "tcgen05":
-        return Tiling(packed=False, prepares_q=True)
-    return Tiling(64.0, 32.0, packed=False, prepares_q=True)
-
-
-def flop_per_clock(op: Attention, machine: Machine) -> Number:
+def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     """Return the FLOP of an SM in a clock at the precision of the products, before the share ``math``.
 
-    Kernels of wgmma multiply 8-bit keys by queries narrowed to 8 bits, at the 8-bit rate (twice that of 16 bits).
-    Where kernels widen 8-bit keys (Ada), only heads of 128 have an 8-bit kernel.
+    Kernels of wgmma multiply 8-bit keys by queries narrowed to 8 bits, at the 8-bit rate (twice that of 16 bits);
+    vLLM's add up in two levels, which costs the more the larger the heads are. Rates that depend on the size of a head
+    are read off the rows of the kernel.
     """
-    rate = machine.flop_per_clock_per_sm
+    rate = machine.flop_per_clock_per_sm * kernel.rate
+    instruction, narrow = machine.matrix_instruction, _narrow_keys(op)
     if dtype_bytes(op.dtype) == 1:
-        widened = machine.kernels.widens_fp8_keys
-        return np.where(op.head_dim == 128, 1.0, 0.5 if widened else 1.0) * (rate * EIGHT_BIT)
-    if machine.matrix_instruction == "wgmma" and dtype_bytes(op.dtype) == 2 and dtype_bytes(op.kv_dtype) == 1:
+        if _ada_8bit(op, machine, kernel):
+            sizes = list(ADA_8BIT)
+            return rate * np.select([op.head_dim <= size for size in sizes], list(ADA_8BIT.values()), ADA_8BIT_LARGE)
+        return rate * EIGHT_BIT
+    if narrow and instruction == WGMMA:
+        if kernel.two_level:
+            return TWO_LEVEL * rate / (1.0 + TWO_LEVEL_LOSS * np.maximum(op.head_dim - 64.0, 0.0) / 192.0)
         return 2.0 * rate * EIGHT_BIT
+    if narrow and instruction == TCGEN05 and kernel.name == "trtllm_gen":
+        return 2.0 * rate * EIGHT_BIT_TCGEN05
+    if kernel.name == "flashinfer":
+        return rate * np.where(op.head_dim > 128, LARGE_HEADS, 1.0)
+    if kernel.name == "trtllm" and instruction == MMA:
+        return rate * np.where((op.head_dim > 128) & (op.head_dim < 256), PADDED_HEADS, 1.0)
     return rate
+
+
+def _narrow_keys(op: Attention) -> bool:
+    """Return whether keys have 8 bits and queries 16."""
+    return dtype_bytes(op.dtype) == 2 and dtype_bytes(op.kv_dtype) == 1
+
+
+def _ada_8bit(op: Attention, machine: Machine, kernel: Kernel) -> bool:
+    """Return whether TensorRT-LLM's 8-bit kernels for Ada run."""
+    return dtype_bytes(op.dtype) == 1 and machine.kernels.widens_fp8_keys and kernel.name == "trtllm"
+
+
+def _prepared(op: Attention, machine: Machine, kernel: Kernel) -> Any:
+    """Return where a pass before attention reads and writes Q: to turn it, or to narrow it for an 8-bit cache."""
+    if kernel.name == "trtllm" and machine.matrix_instruction == WGMMA and dtype_bytes(op.kv_dtype) == 2:
+        return op.head_dim != 128
+    narrows = _narrow_keys(op) and machine.matrix_instruction in (WGMMA, TCGEN05)
+    return kernel.prepares_q or (narrows and (kernel.name == "trtllm_gen" or kernel.two_level))
 
 
 @dataclass(frozen=True)
@@ -112,22 +129,23 @@ class _Blocks:
     windowed: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, op: Attention, tiles: Tiling) -> _Blocks:
+    def of(cls, op: Attention, kernel: Kernel) -> _Blocks:
         """Count the blocks.
 
         A causal block of r rows visits (r - 1) / 2 keys more than its average row, and as many again at the
         other end of a window; never fewer than a step.
         """
-        count = np.ceil(op.seq_q / tiles.rows)
-        if tiles.packed:
+        count = np.ceil(op.seq_q / kernel.rows)
+        if kernel.packed:
             group = op.heads / op.kv_heads
-            count = np.minimum(count, np.ceil(op.seq_q * group / tiles.rows) / group)
+            count = np.minimum(count, np.ceil(op.seq_q * group / kernel.rows) / group)
         window = np.where(np.asarray(op.window) > 0, op.window, np.inf)
         windowed = window < op.seq_kv
-        edges = 0.5 * tiles.rows * (float(op.causal) + windowed)
-        most = np.minimum(op.seq_kv, window + tiles.rows)
+        step = kernel.step_keys(op.head_dim)
+        edges = 0.5 * np.maximum(kernel.rows, step) * (float(op.causal) + windowed)
+        most = np.minimum(op.seq_kv, window + kernel.rows)
         keys = np.minimum(op.pairs() / op.seq_q + edges, most)
-        return cls(count, np.maximum(keys, tiles.keys), np.maximum(most, tiles.keys), windowed)
+        return cls(count, np.maximum(keys, step), np.maximum(most, step), windowed)
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -146,13 +164,13 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     over idle SMs, in at most seq_kv / seq_q parts of at least one step each.
     """
     attention = cast(Attention, op)
-    tiles = tiling(machine, conditions.library)
-    blocks = _block_times(attention, machine, c, tiles, conditions.load)
+    kernel = kernel_of(attention, machine, conditions.library)
+    blocks = _block_times(attention, machine, c, kernel, conditions.load)
     traffic = attention.work().bytes
     stream = warm_bandwidth(STREAM * machine.bandwidth_bytes_per_s, L2_SPEED, traffic, machine, conditions)
     hbm = traffic / stream
     computes = blocks.run >= hbm
-    first = _first_pass(attention, machine, c, tiles, stream)
+    first = _first_pass(attention, machine, c, kernel, stream) if attention.kv_write else 0.0
     adds = {
         MATH: np.where(computes, blocks.math, 0.0),
         SOFTMAX: np.where(computes, blocks.softmax, 0.0),
@@ -162,9 +180,17 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         HBM: np.where(computes, 0.0, hbm),
         CONTENTION: smooth_max(4, blocks.run, hbm) - np.maximum(blocks.run, hbm),
         KV_WRITE: first,
-        LAUNCH: c["launch"],
+        LAUNCH: c["launch"] * _launches(attention, machine, kernel),
     }
     return Terms(adds, {MATH: blocks.run, HBM: hbm, KV_WRITE: first})
+
+
+def _launches(op: Attention, machine: Machine, kernel: Kernel) -> Number:
+    """Return the launches of a call over those of a usual one."""
+    usual = 1.0 if op.kv_write else WITHOUT_WRITE
+    if kernel.prepares_q:
+        return usual * np.where(_prepared(op, machine, kernel), 1.0, UNPREPARED)
+    return usual
 
 
 @dataclass(frozen=True)
@@ -179,35 +205,41 @@ class _BlockTimes:
     run: Number
 
 
-def _block_times(op: Attention, machine: Machine, c: Values, tiles: Tiling, load: Load) -> _BlockTimes:
-    blocks = _Blocks.of(op, tiles)
+def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, load: Load) -> _BlockTimes:
+    blocks = _Blocks.of(op, kernel)
     cycles = machine.sm_count * machine.clock_hz
     heads = 1.0 * op.batch * op.heads
-    product = 4.0 * op.head_dim / (flop_per_clock(op, machine) * c["math"])
-    exponential = 1.0 / machine.exponentials_per_clock
+    product = 4.0 * op.head_dim / (flop_per_clock(op, machine, kernel) * c["math"])
+    exponential = kernel.exponentials / machine.exponentials_per_clock
     pair = product + exponential
-    block: Number = c["block"] * (tiles.rows / TILE)
-    if tiles.window_cost != 1.0:
-        block = block * np.where(blocks.windowed, tiles.window_cost, 1.0)
-    visited = heads * blocks.a_head * tiles.rows * blocks.keys
+    block: Number = c["block"] * (kernel.rows / TILE)
+    if kernel.window_cost != 1.0:
+        narrow = dtype_bytes(op.kv_dtype) == 1
+        block = block * np.where(blocks.windowed, kernel.window_cost if narrow else WINDOW_16BIT, 1.0)
+    if _ada_8bit(op, machine, kernel):
+        others = (op.head_dim != 128) & (op.head_dim != 192)
+        block = block * np.where(others & (op.seq_q < TILE), ADA_8BIT_FEW, 1.0)
+    visited = heads * blocks.a_head * kernel.rows * blocks.keys
     math, softmax = (heads * op.pairs() * share / cycles for share in (product, exponential))
     setup = heads * blocks.a_head * block / cycles
-    parts = np.minimum(op.seq_kv / op.seq_q, blocks.most_keys / tiles.keys) if tiles.splits else 1.0
+    parts = np.minimum(op.seq_kv / op.seq_q, blocks.most_keys / kernel.keys) if kernel.splits else 1.0
     split = np.maximum(np.minimum(machine.sm_count / (heads * blocks.a_head), parts), 1.0)
-    longest = (tiles.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
+    longest = (kernel.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
     limited = 4.0 * op.head_dim * visited * s_per_flop(machine, c["energy"] * 0.5 * dtype_bytes(op.dtype), load)
     run = np.maximum(smooth_max(4, busy + TAIL * longest, longest), limited)
     return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
 
 
-def _first_pass(op: Attention, machine: Machine, c: Values, tiles: Tiling, stream: Number) -> Number:
+def _first_pass(op: Attention, machine: Machine, c: Values, kernel: Kernel, stream: Number) -> Number:
     """Return the time before attention: rotating the tokens and writing their keys and values [s]."""
     tokens = 1.0 * op.batch * op.seq_q
-    # K and V of the new tokens are read in the dtype of the model and written in that of the cache.
-    moved = 2.0 * tokens * op.kv_heads * op.head_dim * (dtype_bytes(op.dtype) + dtype_bytes(op.kv_dtype))
-    if tiles.prepares_q:
-        moved = moved + 2.0 * tokens * op.heads * op.head_dim * dtype_bytes(op.dtype)
+    # Q, K and V are read in the dtype of the model, which is 16 bits in TensorRT-LLM's 8-bit attention. K and V are
+    # written in the dtype of the cache, and Q in that of the products.
+    read = max(2.0, dtype_bytes(op.dtype)) if kernel.name == "trtllm" else dtype_bytes(op.dtype)
+    moved = 2.0 * tokens * op.kv_heads * op.head_dim * (read + dtype_bytes(op.kv_dtype))
+    queries = tokens * op.heads * op.head_dim * (read + dtype_bytes(op.dtype))
+    moved = moved + np.where(_prepared(op, machine, kernel), queries, 0.0)
     rotated = c["token"] * tokens * op.heads / (machine.sm_count * machine.clock_hz)
     return smooth_max(2, rotated, c["kv"] * moved / stream)
 
@@ -224,4 +256,5 @@ PREFILL = Family(
     formula,
     (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, HBM, CONTENTION, KV_WRITE, LAUNCH),
     applies,
+    borrows=lenders,
 )

@@ -8,4 +8,6 @@ from perfmodel.prediction.latency.terms import Term
 SOFTMAX = Term("softmax", Limiter.COMPUTE, "exponentials and running sums of the scores")
 BLOCK = Term("block setup", Limiter.COMPUTE, "start and end of each block of queries")
 KV_WRITE = Term("rope and kv write", Limiter.HBM, "rotating the new keys and writing them to the cache")
-LATENCY = Term("latency", Limiter.COMPUTE, "steps that a single wave of blocks cannot hide")
+
+#: launches of a call without the pass that turns and writes keys, over those with it (assumed: no row is without)
+WITHOUT_WRITE = 0.7

@@ -1,0 +1,181 @@
+"""The kernels of attention by name: how each cuts the work into blocks, and which of them a library runs.
+
+`KERNELS` and `RUNS` hold what the formulas know about kernels. A library is "sglang", or "torch/fa2" where the kernel
+within it is named, or the kernel alone: "fa2".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.work import Number
+from perfmodel.operators.attention import Attention
+from perfmodel.prediction.latency.machine import Machine
+
+#: instructions of the tensor engine: Ampere and Ada, Hopper, Blackwell
+MMA, WGMMA, TCGEN05 = "mma.sync", "wgmma", "tcgen05"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How a kernel cuts attention into blocks.
+
+    Attributes
+    ----------
+    name : what people call it.
+    rows, keys : query rows of a block of a prefill, and the keys of a step.
+    packed : the query heads that share a key head fill one block together (FlashAttention's pack_gqa).
+    splits : whether the keys of a chunk of few queries are split over idle SMs.
+    prepares_q : a pass before attention also reads and writes Q (RoPE outside the kernel).
+    window_cost : cost of a block with a window in a prefill, over that of a full row.
+    rate : share of the tensor peak that its instructions reach at most.
+    exponentials : share of the exponentials that its products do not hide, in a prefill.
+    step_by_head : whether the keys of a step are those of FlashAttention-2's split kernel, fewer for larger heads, in
+        place of ``keys``.
+    two_level : whether 8-bit products add up in two levels, on the vector lanes (vLLM's FlashAttention-3).
+    apart_in_windows : whether each query head of a decode with a window has a block of its own.
+    varlen : FlashAttention-2 for sequences of several lengths (vLLM): heads share blocks, and keys are split, only for
+        one query of groups of two and more, without a window.
+    group_rows : query heads of a group for which a block of a decode costs as much as for one head.
+    heads_alone : whether a decode may run on the kernel of single heads (TensorRT-LLM).
+    """
+
+    name: str
+    rows: float = 128.0
+    keys: float = 128.0
+    packed: bool = True
+    splits: bool = True
+    prepares_q: bool = False
+    window_cost: float = 1.0
+    rate: float = 1.0
+    exponentials: float = 1.0
+    step_by_head: bool = False
+    two_level: bool = False
+    apart_in_windows: bool = False
+    varlen: bool = False
+    group_rows: float = 128.0
+    heads_alone: bool = False
+
+    def step_keys(self, head_dim: Number) -> Number:
+        """Return the keys of a step of a prefill."""
+        return head_step_keys(head_dim) if self.step_by_head else self.keys
+
+
+def head_step_keys(head_dim: Number) -> Number:
+    """Return the keys of a step of FlashAttention-2's split kernel: 256 for heads up to 64, 128 up to 128, else 64."""
+    return np.where(head_dim <= 64, 256.0, np.where(head_dim <= 128, 128.0, 64.0))
+
+
+_FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True)
+_CUDNN = Kernel("cudnn", packed=False)
+_TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True)
+_TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0)
+
+#: name -> the kernel, and what differs on machines with a certain instruction. Blocks of FlashAttention-2 and 3,
+#: FlashInfer and TensorRT-LLM are read off rows of aiconfigurator on A100, L40S, H100, H200 and B200, unless a source
+#: is named.
+KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
+    # Heads of a group share a block only for one query without a window: seqlenq_ngroups_swapped in mha_fwd of
+    # csrc/flash_attn/flash_api.cpp, github.com/Dao-AILab/flash-attention.
+    # On Hopper its mma.sync reaches half of what wgmma does: 329 of 632 TFLOP/s in
+    # github.com/pytorch/pytorch/issues/142132. The quarter on Blackwell is assumed.
+    "fa2": (_FA2, {
+        WGMMA: replace(_FA2, rows=128.0, rate=0.5),
+        TCGEN05: replace(_FA2, rows=128.0, rate=0.25),
+    }),
+    "fa3": (Kernel("fa3"), {WGMMA: Kernel("fa3", exponentials=0.7)}),
+    "fa4": (Kernel("fa4"), {}),  # assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower
+    "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0), {}),
+    "triton": (Kernel("triton", 64.0, packed=False), {}),  # assumed
+    # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
+    "cudnn": (_CUDNN, {WGMMA: replace(_CUDNN, exponentials=0.7)}),
+    "trtllm": (replace(_TRTLLM, rows=64.0, keys=32.0), {
+        # Every tile of a window is masked in its wgmma kernels.
+        WGMMA: replace(_TRTLLM, window_cost=3.7),
+        TCGEN05: _TRTLLM,
+    }),
+    # The kernels for tcgen05 that SGLang takes from TensorRT-LLM by way of FlashInfer: blocks of 8 query heads.
+    "trtllm_gen": (_TRTLLM_GEN, {}),
+})  # fmt: skip
+
+#: what differs in vLLM's builds
+IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
+    "fa2": {"varlen": True, "splits": False},
+    "fa3": {"two_level": True},
+})  # fmt: skip
+
+#: (library, instruction or "" for any other, whether keys and values are narrower than queries, or None for both) ->
+#: kernel; the first that fits.
+RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
+    ("trtllm", "", None, "trtllm"),
+    ("sglang", TCGEN05, None, "trtllm_gen"),
+    ("sglang", "", None, "fa3"),  # also on Ampere and Ada, in its build for mma.sync
+    ("vllm", MMA, True, "flashinfer"),
+    ("vllm", MMA, False, "fa2"),
+    ("vllm", WGMMA, None, "fa3"),
+    # scaled_dot_product_attention prefers cuDNN on Hopper and Blackwell from cuDNN 9.15 on, FlashAttention-2 elsewhere:
+    # check_prefer_cudnn_attention in aten/src/ATen/native/transformers/cuda/sdp_utils.cpp of github.com/pytorch/pytorch
+    ("torch", WGMMA, None, "cudnn"),
+    ("torch", TCGEN05, None, "cudnn"),
+    ("torch", "", None, "fa2"),
+    ("", TCGEN05, None, "trtllm_gen"),
+    ("", "", None, "fa3"),
+)
+
+#: kernel -> libraries whose rows it is in, or a kernel like it, by instruction: the first that was measured near the
+#: machine lends its constants to the kernel named alone
+ROWS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
+    "fa2": {MMA: ("vllm", "sglang"), "": ("sglang",)},
+    "fa3": {"": ("sglang",)},
+    "fa4": {"": ("sglang",)},
+    "flashinfer": {MMA: ("vllm", "sglang"), "": ("sglang",)},
+    "triton": {"": ("sglang",)},
+    "cudnn": {"": ("sglang",)},
+    "trtllm_gen": {"": ("sglang",)},
+})  # fmt: skip
+
+
+def kernel_of(op: Attention, machine: Machine, library: str) -> Kernel:
+    """Return the kernel that serves a call."""
+    narrow = dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
+    usual, on = KERNELS[_name(library, machine.matrix_instruction, narrow)]
+    found = on.get(machine.matrix_instruction, usual)
+    if found.name == "fa2" and machine.l2_copies > 1:
+        # A100 has the shared memory for blocks of 128 rows, which chips for graphics lack.
+        found = replace(found, rows=128.0)
+    if library.partition("/")[0] == "vllm" and found.name in IN_VLLM:
+        return replace(found, **IN_VLLM[found.name])
+    return found
+
+
+def _name(library: str, instruction: str, narrow: bool) -> str:
+    base, _, named = library.partition("/")
+    if (named or base) in KERNELS and (named or base) != "trtllm":
+        return named or base
+    for key, on, cache, kernel in RUNS:
+        if key in (base, "") and on in (instruction, "") and cache in (narrow, None):
+            return kernel
+    raise AssertionError("the last line of RUNS fits every library")
+
+
+def lenders(hardware: Hardware, library: str) -> tuple[str, tuple[str, ...]]:
+    """Return a library's name without a kernel that it runs anyway, and the libraries whose constants may hold for it.
+
+    The best come first. A library lends itself its constants; a kernel takes those of libraries whose rows it is in.
+    """
+    base, _, named = library.partition("/")
+    instruction = hardware.matrix_instruction or MMA
+    own = _name(base, instruction, narrow=False)
+    if base == "torch":
+        library, named = (base if named == own else library), named or own
+    elif base not in ROWS_OF and named in ("", own):
+        return base, (base,)
+    rows = ROWS_OF.get(named or base, {})
+    return library, rows.get(instruction, rows.get("", (base,)))
