@@ -168,7 +168,7 @@ def test_no_label_of_a_real_trace_lies_on_another(data_dir, name):
     assert len(breakdown_plot(made).axes) in (2, 3)
 
 
-@pytest.mark.parametrize(("share", "has_row"), [(0.5e-6, False), (2e-6, True)])
+@pytest.mark.parametrize(("share", "has_row"), [(0.7e-6, False), (1.5e-6, True)])
 def test_a_millionth_of_the_time_is_a_rounding_error(share, has_row):
     assert ("memory" in rows_below(breakdown_plot(table({"a gemm": 1.0, "a softmax": share})))) is has_row
 
@@ -184,3 +184,17 @@ def test_labels_have_at_most_fifty_eight_characters(length, is_cut):
     name = "gemm_" + "x" * (length - 5)
     (label,) = [text for text in texts(breakdown_plot(table({name: 1.0}))) if text.startswith("gemm_")]
     assert ("…" in label, len(label)) == (is_cut, 58)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.13, 0.16, 0.19, 0.22, 0.25, 0.28, 0.31, 0.34, 0.37])
+def test_a_label_in_a_segment_is_narrower_than_the_segment(share):
+    figure = breakdown_plot(table({"a gemm": 1.0 - share, "a softmax": share}))
+    (axes,) = figure.axes
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    (segment,) = [p for p in axes.patches if p.get_gid() == "dimension" and p.get_width() == pytest.approx(share)]
+    box = segment.get_window_extent(renderer)
+    inside = [t for t in axes.texts if t.get_text().startswith("memory") and t.get_horizontalalignment() == "center"]
+    for text in inside:
+        extent = text.get_window_extent(renderer)
+        assert extent.width < box.width or extent.y0 > box.y1, "inside of it, or above"
