@@ -326,3 +326,8 @@ def test_json_and_csv_keep_any_value(name: str, number: float, other: object) ->
     (cells,) = csv.DictReader(io.StringIO(csv_format.render(report), newline=""))
     assert cells["name"] == name
     assert cells["time_s"] == (str(number) if math.isfinite(number) else "")
+
+
+def test_a_table_is_eighty_characters_wide_where_no_width_is_known() -> None:
+    lines = table_format.render(Report("x", (Column("name"),), [{"name": "a " * 100}])).splitlines()
+    assert max(map(len, lines)) == 79, "80 without the space at the end"
