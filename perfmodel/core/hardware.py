@@ -135,6 +135,8 @@ class Kernels:
     softmax_threads : threads of a block of softmax where it has as many for every row, and keeps rows of whole
         vectors in shared memory.
     widens_fp8_keys : whether attention converts 8-bit keys and values to 16 bits in software.
+    translation_cost : time that single fp32 products take longer by where address translation reaches none of a wave's
+        rows, over the arithmetic's.
     """
 
     gemm_tiles: Tiles = ()
@@ -143,6 +145,7 @@ class Kernels:
     winograd_patches: tuple[tuple[int, int, int], ...] = ()
     softmax_threads: int | None = None
     widens_fp8_keys: bool = False
+    translation_cost: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)

@@ -156,6 +156,8 @@ def _kernels(machine: Hardware) -> Iterator[Figure]:
     if machine.kernels.softmax_threads:
         threads = float(machine.kernels.softmax_threads)
         yield Figure("kernels", "softmax_threads", threads, "", source=machine.sources.get("kernels", ""))
+    if cost := machine.kernels.translation_cost:
+        yield Figure("kernels", "translation_cost", cost, "", source=machine.sources.get("kernels", ""))
 
 
 def _launch(machine: Hardware) -> Iterator[Figure]:

@@ -215,6 +215,7 @@ def _kernels(kernels: KernelsSpec, place: str) -> Kernels:
         winograd_patches=tuple(kernels.winograd_patches),
         softmax_threads=kernels.softmax_threads,
         widens_fp8_keys=kernels.widens_fp8_keys,
+        translation_cost=kernels.translation_cost,
     )
 
 

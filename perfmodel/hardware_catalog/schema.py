@@ -143,6 +143,8 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         1 x 8 x 16 only).
     softmax_threads : threads of a block of softmax where every row has as many (default: as PyTorch chooses for CUDA).
     widens_fp8_keys : whether attention converts 8-bit keys to 16 bits in software (default false).
+    translation_cost : time that fp32 products take longer by where address translation reaches none of a wave's rows,
+        over the arithmetic's (default 0).
     """
 
     gemm_tiles: list[tuple[Count, Count]] = []
@@ -151,6 +153,7 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     winograd_patches: list[tuple[Count, Count, Count]] = []
     softmax_threads: Count | None = None
     widens_fp8_keys: bool = False
+    translation_cost: float = 0.0
     source: str = ""
     note: str = ""
 

@@ -198,6 +198,7 @@ def _kernels(hardware: Hardware) -> KernelsSpec:
         winograd_patches=list(kernels.winograd_patches),
         softmax_threads=kernels.softmax_threads,
         widens_fp8_keys=kernels.widens_fp8_keys,
+        translation_cost=kernels.translation_cost,
         source=hardware.sources.get("kernels", ""),
         note=hardware.notes.get("kernels", ""),
     )

@@ -154,6 +154,21 @@ def test_a_tensor_product_and_l2_by_hand() -> None:
     assert slow.adds["math"] == slow.adds["hbm"] == 0.0
 
 
+def test_rows_of_a_wave_far_apart_by_hand() -> None:
+    # 100 SMs work on 1280 rows and 1280 columns at once: 2560 rows of 18,750 x 4 B are 192 MB, of which 48 MB are
+    # within reach: 1 + 2 x (1 - 48 / 192) = 2.5 times the arithmetic
+    slow = replace(VECTOR_GPU, kernels=replace(VECTOR_GPU.kernels, translation_cost=2.0))
+
+    def ratio(m: int, n: int, k: int, batch: int = 1) -> float:
+        product = Product(m, n, k, batch, 4.0, 4.0)
+        near, far = (product_terms(product, machine, FP32, COLD).alone["math"] for machine in (VECTOR_GPU, slow))
+        return float(far / near)
+
+    assert ratio(2560, 2560, 18750) == pytest.approx(2.5)
+    # 2560 rows of 4687 x 4 B are 48.0 MB, and two rows are 0.15 MB; batches stayed within reach where measured
+    assert ratio(2560, 2560, 4687) == ratio(1, 1, 18750) == ratio(2560, 2560, 18750, batch=2) == 1.0
+
+
 def test_few_long_blocks_are_split() -> None:
     long = Product(64.0, 64.0, 65536.0, 1.0, 2.0, 2.0)
     got = product_terms(long, TENSOR_GPU, BF16, COLD)

@@ -7,7 +7,8 @@ an SM, the resources take
   one block, b = 2 tm tn (k' + k0) / (e g P / SMs): k' is k / S in whole steps, k0 the fill of the pipeline (longer
   where outputs are wider than inputs), e the best tile's share of the peak P, g the loss of smaller tiles, d how many
   blocks of the tile keep an SM busy, q the share of the last wave's idle SMs that is lost, lambda the latency of a step
-  that no other block hides;
+  that no other block hides; it is longer where address translation does not reach a wave's operands
+  (``translation_cost`` of the machine's kernels);
 - t_hbm = traffic / (eta W): A, B and C once; the panels of A and B again for each wave-sized super-tile of the
   output as far as they exceed L2; the part that L2 holds is faster, or free;
 - t_l2 = blocks (k / S) (tm + tn) size / B2, with B2 = l SMs 64 B f on the vector engine, and l P size / 64 on the
@@ -75,6 +76,9 @@ ROTATING_COPIES = 5.0
 WAVE_OUTPUTS = 128.0 * 128.0
 #: elements of k that fill a page of DRAM (2 KiB of fp32)
 PAGE_OF_K = 512.0
+#: bytes from the first to the last row of a wave's operands that address translation reaches: P100's linear layers keep
+#: their rate up to about 48 MB, and take 1.5 times as long at 90 MB, 2.1 times at 180 MB (NeuSight @ 6945927d9afc)
+REACH_BYTES = 48e6
 #: fp32 lanes of an SM above which shared memory (128 B a clock) does not feed them: an 8 x 8 outer product in registers
 #: loads 16 numbers for 64 fused multiply-adds, and with 128 lanes that takes as long as the arithmetic
 FED_LANES, FEED = 64.0, 0.88
@@ -242,6 +246,8 @@ def _fastest(sizes: Sizes, r: Rates, split: bool) -> ProductTime:
     np.maximum(busy, r.least, out=busy)
     block = r.block_s * (np.ceil(k * (1.0 / c["step"])) * c["step"]) + r.fill_s
     math_s = np.maximum(busy * block, block + k * (c["latency"] / 64.0))
+    if r.walk:
+        math_s *= sizes.walks
     l2_s = blocks * r.sides
     l2_s *= k * (r.product.input_bytes / r.l2_bandwidth)
     if isinstance(parts, np.ndarray):
@@ -360,6 +366,7 @@ class Rates:
     speed : rate of one SM [FLOP/s].
     block_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
     least : blocks that keep an SM busy.
+    walk : time that addresses out of reach add, over that of the arithmetic.
     whole_wave : outputs that the largest tiles compute in ``1 / SPLIT_WAVES`` waves: larger products are not split.
     """
 
@@ -385,6 +392,8 @@ class Rates:
         self.block_s = 2.0 * area / self.speed
         self.fill_s = self.block_s * (c["fill"] * product.output_bytes / product.input_bytes)
         self.least = np.maximum(1.0, c["depth"] / area)
+        # Not seen in batches, whose measured operands are within reach.
+        self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
         split = not by_rows and not (batched and fp32)
         self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * area.max() if split else 0.0
 
@@ -422,15 +431,29 @@ class Sizes:
         self.flop = 2.0 * self.outputs * k
         self.hbm = self._traffic(rates) / rates.bandwidth
         self.power = rates.s_per_flop * self.flop
+        self.walks: Number = self._walks(rates) if rates.walk else 1.0
+
+    def _super_tile(self, r: Rates) -> tuple[Number, Number]:
+        """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""
+        area = r.sm_count * WAVE_OUTPUTS
+        rows = minimum(self.m, area**0.5)
+        return rows, minimum(self.n, area / rows)
+
+    def _walks(self, r: Rates) -> Number:
+        """Return the time with the addresses that translation does not reach, over that without.
+
+        The rows of A and of the weights lie k elements apart, so that the operands of a wave spread over
+        (rows + columns) k size bytes, however little of them it reads in a step.
+        """
+        rows, columns = self._super_tile(r)
+        spread = r.product.input_bytes * self.k * (rows + columns)
+        return 1.0 + r.walk * maximum(0.0, 1.0 - REACH_BYTES / spread)
 
     def _traffic(self, r: Rates) -> Number:
         """Return the bytes that cross device memory; data in L2 count as the bytes that would take as long [B]."""
         one_a, one_b = r.product.input_bytes * self.m * self.k, r.product.input_bytes * self.n * self.k
         written = r.product.output_bytes * self.outputs
-        # One wave of blocks works on a super-tile, as square as the output lets it be.
-        area = r.sm_count * WAVE_OUTPUTS
-        rows = minimum(self.m, area**0.5)
-        columns = minimum(self.n, area / rows)
+        rows, columns = self._super_tile(r)
         again = maximum(0.0, 1.0 - r.l2_bytes / (one_a + one_b))
         a = one_a * (1.0 + again * (maximum(1.0, self.n / columns) - 1.0))
         b = one_b * (1.0 + again * (maximum(1.0, self.m / rows) - 1.0))
