@@ -16,6 +16,7 @@ import html
 import importlib
 import importlib.util
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -245,7 +246,8 @@ def _rooms_of(kind: type) -> list[str]:
 def _load_report_of(room: str) -> None:
     """Import ``<room>.report``, which registers the reports of the room's results."""
     module = _CORE_REPORTS.get(room, f"{room}.report")
-    if importlib.util.find_spec(module) is not None:
+    parent = sys.modules.get(module.rpartition(".")[0])
+    if hasattr(parent, "__path__") and importlib.util.find_spec(module) is not None:
         importlib.import_module(module)
 
 

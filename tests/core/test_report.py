@@ -9,6 +9,7 @@ import pytest
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.errors import UsageError
 from perfmodel.operators.gemm import Gemm
 
 REPORT = Report(
@@ -107,3 +108,8 @@ def test_a_long_name_is_shortened_to_its_two_ends() -> None:
     assert short_name("relu") == "relu"
     assert short_name(name[:48]) == name[:48]
     assert short_name(name[:49]) != name[:49]
+
+
+def test_an_object_of_a_plain_module_has_no_report() -> None:
+    with pytest.raises(TypeError, match="UsageError has no report"):
+        report(UsageError("wrong"))

@@ -100,7 +100,8 @@ def test_the_model_expects_naive_kernels_of_large_tensors_to_be_slower(op):
 
     h200 = hardware("h200-sxm-141gb")
     composed = sum(part.count * float(predict(part, h200).predicted_time_s) for part in _naive(op).composition(op))
-    assert composed > 1.2 * float(predict(op, h200).predicted_time_s)
+    # the RMSNorm that was measured in 16 bits loads element by element, as the parts of the naive one do
+    assert composed > (1.05 if op.op == "rms_norm" else 1.2) * float(predict(op, h200).predicted_time_s)
 
 
 def test_kernels_of_one_pass_have_no_composition():

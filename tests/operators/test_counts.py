@@ -275,7 +275,7 @@ def test_the_largest_size_is_the_last_that_float64_counts() -> None:
     for rows in (2**53 + 1, np.array([2.0**53 + 2])):
         with pytest.raises(UsageError, match="above 2"):
             pm.Reduction(rows=rows, cols=1)
-    with pytest.raises(UsageError, match="rows=0.0 is below 1"):
+    with pytest.raises(UsageError, match=r"rows=0\.0 is below 1"):
         pm.Reduction(rows=np.array([2.0**53, 0.0]), cols=1)
 
 
