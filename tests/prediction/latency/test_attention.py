@@ -21,7 +21,7 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention.decode import (
     DECODE,
-    FIRST_KEYS,
+    FIRST_KEYS_TCGEN05,
     GROUP_CYCLES,
     GROUP_DOUBLING,
     SHOWN,
@@ -290,7 +290,7 @@ def test_a_kernel_of_single_heads_splits_keys_over_the_sms_of_one_wave() -> None
     # 10 heads of 128 columns on 100 SMs: 10 parts each, of 100,000 of the 1e6 keys, 20 cycles a key from the 257th on
     op = causal(batch=1, heads=10, kv_heads=10, seq_q=1, seq_kv=10**6)
     got = DECODE.formula(op, replace(ROUND, matrix_instruction="tcgen05"), DECODE_VALUES, TRTLLM)
-    assert got.alone["math"] == pytest.approx((4000 * (1 + FIRST_KEYS) + 20 * (1e5 - 256)) * 1e-9)
+    assert got.alone["math"] == pytest.approx((4000 * (1 + FIRST_KEYS_TCGEN05) + 20 * (1e5 - 256)) * 1e-9)
     assert got.adds["split-k"] == pytest.approx((2 + np.log2(10)) * 1e-6)
 
 

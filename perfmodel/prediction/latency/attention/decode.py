@@ -70,8 +70,9 @@ EMPTY = 0.6
 BLOCK_SLOPE, WIDENED_SLOPE = 0.15, 0.35
 #: its wgmma version for 8-bit caches (Hopper): block cost and launches, over those of the 16-bit version
 WGMMA_8BIT_BLOCK, WGMMA_8BIT_LAUNCH = 0.9, 0.5
-#: keys of one pass of 1024 threads over heads of 128 columns; cost of the first 64 keys over that of the block
-PASS_KEYS, FIRST_KEYS = 512.0, 0.45
+#: keys of one pass of 1024 threads over heads of 128 columns; cost of the first 64 keys over that of the block, also
+#: with tcgen05 and keys of 16 bits
+PASS_KEYS, FIRST_KEYS, FIRST_KEYS_TCGEN05 = 512.0, 0.45, 0.1
 #: 8-bit keys widened on the vector units in software (Ada): cycles of the keys and of a block, over those of 16 bits
 WIDENED_KEYS, WIDENED_BLOCK = 5.4, 3.0
 #: from here on waves overlap enough to count in part
@@ -159,7 +160,7 @@ def _group(
     parts: Number = np.minimum(most, np.round(np.sqrt(8.0 * most)))
     parts = np.floor(parts / np.maximum(1.0, blocks * parts / (machine.sm_count * MOST_WAVES)))
     parts = 1.0 if widens else np.maximum(np.minimum(parts, np.floor(MOST_PARTS / op.batch)), 1.0)
-    at_once = np.maximum(np.floor(256.0 / op.head_dim), 1.0) if wgmma8 else 1.0
+    at_once = np.maximum(np.floor(384.0 / op.head_dim), 1.0) if wgmma8 else 1.0
     a_part = op.seq_kv / parts
     seen = np.minimum(parts, np.ceil(keys / a_part) + (keys < op.seq_kv))
     waves = _waves(blocks * parts, machine.sm_count * at_once)
@@ -168,7 +169,7 @@ def _group(
     start = c["block"] * (1.0 + slope * (op.head_dim / 128.0 - 1.0)) * (WGMMA_8BIT_BLOCK if wgmma8 else 1.0)
     row = 4.0 * op.head_dim / (machine.flop_per_clock_per_sm * TILE_MATH)
     a_key = GROUP_ROWS * row + group_lanes(op)
-    further = a_key * np.maximum(np.minimum(keys, a_part) - KEYS, 0.0) * np.maximum(1.0, 0.5 * at_once)
+    further = a_key * np.maximum(np.minimum(keys, a_part) - KEYS, 0.0) * np.maximum(1.0, 0.4 * at_once)
     busy = waves * (start + further) / machine.clock_hz
     return _Run(busy, parts + 0.0 * busy, WGMMA_8BIT_LAUNCH if wgmma8 else 1.0)
 
@@ -196,7 +197,8 @@ def _single_heads(op: Attention, machine: Machine, c: Values, keys: Number, narr
     waves = _waves(blocks * parts, machine.sm_count * at_once)
     sharing = np.minimum(at_once, np.maximum(blocks * parts / machine.sm_count, 1.0))
     prologue, widened = (WIDENED_BLOCK, WIDENED_KEYS) if widens else (1.0, 1.0)
-    start = prologue * c["head"] * (1.0 + FIRST_KEYS * np.minimum(keys / 64.0, 1.0))
+    first = FIRST_KEYS_TCGEN05 if machine.matrix_instruction == TCGEN05 and not narrow else FIRST_KEYS
+    start = prologue * c["head"] * (1.0 + first * np.minimum(keys / 64.0, 1.0))
     further = widened * c["key"] * op.head_dim / 128.0 * sharing * np.maximum(keys / parts - 256.0, 0.0)
     return _Run(waves * (start + further) / machine.clock_hz, parts)
 

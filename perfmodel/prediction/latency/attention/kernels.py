@@ -76,7 +76,7 @@ def head_step_keys(head_dim: Number) -> Number:
 _FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True)
 _CUDNN = Kernel("cudnn", packed=False)
 _TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True)
-_TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0)
+_TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7)
 
 #: name -> the kernel, and what differs on machines with a certain instruction. Blocks of FlashAttention-2 and 3,
 #: FlashInfer and TensorRT-LLM are read off rows of aiconfigurator on A100, L40S, H100, H200 and B200, unless a source

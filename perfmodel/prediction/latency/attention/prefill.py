@@ -210,7 +210,9 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     cycles = machine.sm_count * machine.clock_hz
     heads = 1.0 * op.batch * op.heads
     product = 4.0 * op.head_dim / (flop_per_clock(op, machine, kernel) * c["math"])
-    exponential = kernel.exponentials / machine.exponentials_per_clock
+    # Products in 8 bits are too short to hide them.
+    shown = kernel.exponentials if dtype_bytes(op.dtype) > 1 else 1.0
+    exponential = shown / machine.exponentials_per_clock
     pair = product + exponential
     block: Number = c["block"] * (kernel.rows / TILE)
     if kernel.window_cost != 1.0:
