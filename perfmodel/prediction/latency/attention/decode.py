@@ -96,12 +96,13 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     """
     group = op.heads / op.kv_heads
     blocks = 1.0 * op.batch * op.kv_heads * np.ceil(op.seq_q * group / ROWS)
-    apart = kernel.apart_in_windows & (np.asarray(op.window) > 0)
+    apart: Any = kernel.apart_in_windows and np.greater(op.window, 0)
     whole: Any = False
     if kernel.varlen:
-        apart = apart | (op.seq_q > 1)
-        whole = apart | (group == 1)
-    blocks = np.where(apart, 1.0 * op.batch * op.heads * np.ceil(op.seq_q / ROWS), blocks)
+        apart = apart | np.greater(op.seq_q, 1)
+        whole = apart | np.equal(group, 1)
+    if kernel.apart_in_windows:
+        blocks = np.where(apart, 1.0 * op.batch * op.heads * np.ceil(op.seq_q / ROWS), blocks)
     first = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
     # The kernels of tcgen05 narrow the queries of an 8-bit cache, and multiply at twice the rate.
     instruction = machine.matrix_instruction
@@ -124,11 +125,14 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     further = a_key * np.maximum(keys / parts - first, 0.0)
     busy = blocks * parts * (start + further) / machine.sm_count
     run = np.maximum(busy, further + SHOWN * start + extra) / machine.clock_hz
-    total = smooth_max(4, run, hbm) + _join(c, parts)
-    total = np.where((parts > 1) & np.asarray(whole), np.inf, total)
-    best = np.argmin(total, axis=0, keepdims=True)
-    run = np.take_along_axis(np.broadcast_to(run, total.shape), best, axis=0)[0]
-    return _Run(run, PARTS[best[0]])
+    total: Any = smooth_max(4, run, hbm) + _join(c, parts)
+    if kernel.varlen:
+        total = np.where((parts > 1) & whole, np.inf, total)
+    best = np.argmin(total, axis=0)
+    if not np.ndim(best):
+        return _Run(run[best], PARTS[best])
+    run = np.take_along_axis(np.broadcast_to(run, total.shape), best[np.newaxis], axis=0)[0]
+    return _Run(run, PARTS[best])
 
 
 def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Run:

@@ -6,6 +6,7 @@ within it is named, or the kernel alone: "fa2".
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -145,10 +146,15 @@ ROWS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
 def kernel_of(op: Attention, machine: Machine, library: str) -> Kernel:
     """Return the kernel that serves a call."""
     narrow = dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
-    usual, on = KERNELS[_name(library, machine.matrix_instruction, narrow)]
-    found = on.get(machine.matrix_instruction, usual)
-    if found.name == "fa2" and machine.l2_copies > 1:
-        # A100 has the shared memory for blocks of 128 rows, which chips for graphics lack.
+    return _kernel(library, machine.matrix_instruction, narrow, machine.l2_copies > 1)
+
+
+@functools.cache
+def _kernel(library: str, instruction: str, narrow: bool, partitioned: bool) -> Kernel:
+    usual, on = KERNELS[_name(library, instruction, narrow)]
+    found = on.get(instruction, usual)
+    if found.name == "fa2" and partitioned:
+        # A100, whose L2 has two parts, has the shared memory for blocks of 128 rows, which chips for graphics lack.
         found = replace(found, rows=128.0)
     if library.partition("/")[0] == "vllm" and found.name in IN_VLLM:
         return replace(found, **IN_VLLM[found.name])
