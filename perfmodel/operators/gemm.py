@@ -25,6 +25,8 @@ class Gemm(Operator):
     out_dtype : dtype of C and the bias; by default ``dtype``, or bf16 for 8- and 4-bit inputs.
     bias : adds a bias of length n.
     activation : "none" or an elementwise kind with one input, fused into the epilogue.
+    quantized : A comes in 8 or 4 bits already. Otherwise the library quantises it first, which its measured time has
+        in it; FLOP, traffic and bound are those of the product in either case (`Quantize` is the other part).
     """
 
     op: ClassVar[str] = "gemm"
@@ -37,6 +39,7 @@ class Gemm(Operator):
     out_dtype: str = dtype_of(doc="dtype of C; default: dtype, or bf16 for 8- and 4-bit inputs")
     bias: bool = flag(False, doc="add a bias of length n")
     activation: str = choice("none", ("none", *ACTIVATIONS), doc="fused into the epilogue")
+    quantized: bool = flag(False, doc="A comes in 8 or 4 bits already, so that no kernel quantises it first")
 
     def check(self) -> None:
         """Derive the output dtype: products of 8 and 4 bits are written with 16 bits."""

@@ -13,9 +13,10 @@ from typing import cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import CacheState, Limiter
-from perfmodel.core.work import Number, maximum
+from perfmodel.core.work import Number, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.gemm.product import (
@@ -44,10 +45,13 @@ __all__ = [
     "product_terms",
 ]
 
-SERVES = {"gemm_fp32": ("gemm",), "gemm_bf16": ("gemm",), "gemm_fp8": ("gemm",)}
+SERVES = {"gemm_fp32": ("gemm",), "gemm_bf16": ("gemm",), "gemm_fp8": ("gemm", "quantize")}
 
 QUANTISATION = Term("quantisation", Limiter.HBM, "scaling the inputs to 8 bits first")
 
+#: clocks to start and drain a product without kernels before it: those of 16-bit products. Inferred from them: no row
+#: times an 8-bit product alone.
+PRODUCT_START = 4300.0
 #: TensorRT-LLM computes the scale of an fp8 input at run time, in two more passes over A, but has that of an fp4 input:
 #: (library, bytes of an element) -> share of the kernels that start (chosen on aic_gemm, B200)
 FEWER_KERNELS = {("trtllm", 0.5): 0.6}
@@ -92,11 +96,16 @@ def _constants(
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of a GEMM's time; 8-bit products may quantise their input first."""
+    if isinstance(op, Quantize):
+        return _quantise(op, machine, c, conditions)
     gemm = cast(Gemm, op)
     product = Product(gemm.m, gemm.n, gemm.k, gemm.batch, dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype))
     terms = product_terms(product, machine, c, conditions)
     if "quantisation_bytes" not in c:
         return terms
+    if gemm.quantized:
+        alone = minimum(terms.adds[LAUNCH], PRODUCT_START / machine.clock_hz)
+        return Terms({**terms.adds, LAUNCH: alone}, terms.alone)
     fewer = FEWER_KERNELS.get((conditions.library, product.input_bytes), 1.0)
     adds = {
         **terms.adds,
@@ -104,6 +113,13 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         QUANTISATION: _quantisation_s(product, machine, c, conditions),
     }
     return Terms(adds, terms.alone)
+
+
+def _quantise(op: Quantize, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of quantising alone: its traffic and rows, and the start that a product has without it."""
+    product = Product(op.rows, 0.0, op.cols, 1.0, dtype_bytes(op.dtype), 2.0)
+    start = minimum(c["start"], PRODUCT_START) / machine.clock_hz
+    return Terms({QUANTISATION: _quantisation_s(product, machine, c, conditions), LAUNCH: start})
 
 
 def _quantisation_s(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Number:
@@ -126,7 +142,7 @@ def _call_cost(op: Operator, c: Values) -> Number:
 
 
 def _is_fp8(op: Operator, machine: Machine, library: str) -> bool:
-    return not is_fp32(machine) and dtype_bytes(machine.dtype) < 2
+    return isinstance(op, Quantize) or (not is_fp32(machine) and dtype_bytes(machine.dtype) < 2)
 
 
 def _is_bf16(op: Operator, machine: Machine, library: str) -> bool:
@@ -149,7 +165,7 @@ GEMM_BF16 = Family(
     "gemm_bf16",
     _constants(
         _TENSOR, ("start",),
-        math=0.93, eta=0.79, start=4300.0, fill=200.0, split=2.7e-6, l2=0.6, energy=0.58e-12, resident=0.03,
+        math=0.93, eta=0.79, start=PRODUCT_START, fill=200.0, split=2.7e-6, l2=0.6, energy=0.58e-12, resident=0.03,
     ),
     formula,
     PRODUCT_TERMS,
