@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import USUAL_THREADS_PER_SM, Hardware, Kernels, Link, Peak, cached_per_machine
 
 #: stand-ins for figures that a specification leaves out
@@ -21,6 +22,8 @@ MOST_THREADS_PER_SM = 2048.0
 #: results of the exponential unit of an SM in a clock (CUDA C++ programming guide, throughput of native arithmetic)
 USUAL_EXPONENTIALS = 16.0
 USUAL_MATRIX_INSTRUCTION = "mma.sync"
+#: rates on datasheets are rounded, so that the ratio of two of them is off by a little
+ROUNDING = 1.05
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Machine:
     packed : results of one lane and clock that the fp32 vector peak counts.
     exponentials_per_clock : results of the exponential unit of one SM in a clock.
     matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma" or "dpas".
+    slack : how much faster an SM feeds its tensor engine than the engine computes: 2 where fp32 accumulation runs at
+        half rate (GeForce), which its 8-bit integer rate shows, twice what the 16-bit rate asks for; else 1.
     process : process node, as "TSMC 4N"; empty where unknown.
     kernels : how the libraries' kernels for this machine are cut.
     hardware, peak : what the symbols come from; None for a machine that is made of symbols.
@@ -63,6 +68,7 @@ class Machine:
     packed: float = 1.0
     exponentials_per_clock: float = USUAL_EXPONENTIALS
     matrix_instruction: str = USUAL_MATRIX_INSTRUCTION
+    slack: float = 1.0
     process: str = ""
     kernels: Kernels = field(default_factory=Kernels)
     hardware: Hardware | None = field(default=None, repr=False, compare=False)
@@ -107,11 +113,20 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         packed=vector.packed if vector else 1.0,
         exponentials_per_clock=hardware.chip.get("exponentials_per_clock_per_sm", USUAL_EXPONENTIALS),
         matrix_instruction=hardware.matrix_instruction or USUAL_MATRIX_INSTRUCTION,
+        slack=_slack(hardware, peak),
         process=hardware.process,
         kernels=hardware.kernels,
         hardware=hardware,
         peak=peak,
     )
+
+
+def _slack(hardware: Hardware, peak: Peak | None) -> float:
+    integer = hardware.find_peak("int8", "tensor")
+    if peak is None or peak.engine != "tensor" or integer is None:
+        return 1.0
+    ratio = integer.flop_per_s / (dtype_bytes(peak.dtype) * peak.flop_per_s)
+    return ratio if ratio > ROUNDING else 1.0
 
 
 def generation(hardware: Hardware) -> str:

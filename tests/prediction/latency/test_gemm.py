@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.core.hardware import Kernels, Tiles
+from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8, GEMM_FP32, Product, family_of, product_terms
@@ -295,3 +297,19 @@ def test_the_usual_tiles_are_powers_of_two_in_both_orientations(tiles: Tiles) ->
     """Whole warps share them; a tall product and a wide one of the same sizes have the same tiles."""
     assert all(side >= 32 and side.bit_count() == 1 for sides in tiles for side in sides)
     assert set(tiles) == {(columns, rows) for rows, columns in tiles}
+
+
+def test_an_engine_at_half_rate_is_fed_in_time() -> None:
+    """GeForce adds up fp32 at half rate, so that feeding the tiles costs nothing; 8-bit integers show the full rate."""
+    card, server = (hardware(name) for name in ("rtx-4090", "l40s"))
+    op = Gemm(m=8192, n=8192, k=8192, dtype="bf16")
+    half, full = (Machine.of(machine, resolve_peak(op, machine)) for machine in (card, server))
+    assert (half.slack, full.slack) == (pytest.approx(2.0, rel=1e-3), 1.0)
+    # the same constants on both: the card reaches a larger share of its peak
+    values = {c.name: c.default for c in GEMM_BF16.all_constants} | {"energy": 1e-15}
+    shares = []
+    for machine in (half, full):
+        time = GEMM_BF16.timed_terms(op, machine, values, Conditions()).time_s
+        shares.append(float(op.flop() / machine.peak_flop_per_s / time))
+    assert shares[1] < values["math"] < shares[0] <= 1.0
+    assert Machine.of(card, None).slack == 1.0, "the vector engine runs at its rate"

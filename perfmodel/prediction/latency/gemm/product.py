@@ -388,9 +388,10 @@ class Rates:
         if machine.engine == "vector" and machine.flop_per_clock_per_sm > 3.0 * FED_LANES:
             share *= FEED
         loss = (1.0 + c["tile"] * edge) / (1.0 + c["tile"] * edge.min())
-        self.speed = share * machine.peak_flop_per_s / machine.sm_count / loss
+        # What tiles lose is the feeding of the engine: one that computes at half rate is fed in time.
+        self.speed = np.minimum(1.0, machine.slack * share / loss) * machine.peak_flop_per_s / machine.sm_count
         self.block_s = 2.0 * area / self.speed
-        self.fill_s = self.block_s * (c["fill"] * product.output_bytes / product.input_bytes)
+        self.fill_s = self.block_s * (c["fill"] / machine.slack * product.output_bytes / product.input_bytes)
         self.least = np.maximum(1.0, c["depth"] / area)
         # Not seen in batches, whose measured operands are within reach.
         self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
@@ -411,7 +412,7 @@ class Rates:
         """
         c, size = self.c, self.product.input_bytes
         self.resident_speed = resident_speed(machine, c)
-        self.l2_bandwidth = c["l2"] * machine.peak_flop_per_s * size / 64.0
+        self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * size / 64.0
         self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size, load)
 
 
