@@ -389,9 +389,12 @@ class Rates:
             share *= FEED
         loss = (1.0 + c["tile"] * edge) / (1.0 + c["tile"] * edge.min())
         # What tiles lose is the feeding of the engine: one that computes at half rate is fed in time.
-        self.speed = np.minimum(1.0, machine.slack * share / loss) * machine.peak_flop_per_s / machine.sm_count
+        fed = machine.slack * share / loss
+        self.speed = np.minimum(1.0, fed) * machine.peak_flop_per_s / machine.sm_count
         self.block_s = 2.0 * area / self.speed
-        self.fill_s = self.block_s * (c["fill"] / machine.slack * product.output_bytes / product.input_bytes)
+        self.fill_s = (
+            self.block_s * (np.minimum(1.0, fed) / fed * c["fill"]) * product.output_bytes / product.input_bytes
+        )
         self.least = np.maximum(1.0, c["depth"] / area)
         # Not seen in batches, whose measured operands are within reach.
         self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
