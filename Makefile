@@ -44,7 +44,7 @@ contracts: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 fuzz: $(STAMP)
-	$(BIN)/python scripts/fuzz.py --seconds 60 --save $(OUT)/fuzz
+	$(BIN)/python scripts/fuzz.py --count 6000 --seconds 120 --patience 60 --save $(OUT)/fuzz
 
 check: COVERAGE = --cov --cov-report=term
 check: lint types contracts test docs fuzz

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips
 from perfmodel.core.vocabulary import CacheState, Timing
-from perfmodel.errors import InputFileError, PerfModelError
+from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.files import check_regular
 from perfmodel.operators import Operator, load_operator
 from perfmodel.records.measurements import read_measurements
@@ -95,6 +95,8 @@ def _operator(rows: Sequence[tuple[int, Row]], place: str) -> Operator:
     """Return the operator of one group; an error names the row."""
     first = rows[0][1]
     try:
+        if lists := [name for name, value in first.params.items() if isinstance(value, (list, dict))]:
+            raise UsageError(f"{', '.join(lists)}: one call has one size.")
         sizes = {
             name: np.array([float(row.params[name]) for _, row in rows])
             for name, value in first.params.items()

@@ -14,10 +14,11 @@ from perfmodel.records.calls import read_calls
     ("params", "part"),
     [
         ({"m": 10**400, "n": 64, "k": 64}, "too large"),
+        ({"m": [1, 2], "n": 64, "k": 64}, "m: one call has one size"),
         ({"m": -1, "n": 64, "k": 64}, "m"),
         ({"m": 64, "n": 64, "k": 64, "colour": "red"}, "colour"),
     ],
-    ids=["huge", "negative", "unknown"],
+    ids=["huge", "several", "negative", "unknown"],
 )
 def test_parameters_that_no_operator_has_are_one_message_with_the_row(tmp_path, params, part):
     row = {
