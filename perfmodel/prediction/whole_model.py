@@ -60,7 +60,7 @@ class Part:
 
     @property
     def shape(self) -> Hashable:
-        """What the operators have in common whose errors are the same: name, dtype and dimensions."""
+        """Name, dtype and dimensions: operators that share them have the same error."""
         return self.prediction.op, self.prediction.dtype, tuple(self.prediction.params.items())
 
     @property

@@ -17,7 +17,7 @@ def flop_per_s(machine: str, load: str, op=PRODUCT) -> float:
 
 
 def test_an_h100_in_training_is_slower_than_in_replays() -> None:
-    # whole training steps ask for 615 TFLOP/s (within a tenth); short replays show 757
+    # a fit to training steps asks for 615 TFLOP/s (within a tenth)
     assert flop_per_s("h100", "sustained") == pytest.approx(615e12, rel=0.1)
     assert flop_per_s("h100", "sustained") < 0.9 * flop_per_s("h100", "burst")
 

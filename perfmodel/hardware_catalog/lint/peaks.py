@@ -81,8 +81,8 @@ def _usual_per_clock(draft: Draft, key: str) -> float | None:
     GeForce is compared with GeForce, since it accumulates in fp32 at half the rate; products made for export have less
     than the others.
     """
-    kin = (other for other in draft.family() if _is_geforce(other) == _is_geforce(draft))
-    rates = Counter(rate for other in kin if (rate := _own_per_clock(other, key)))
+    alike = (other for other in draft.family() if _is_geforce(other) == _is_geforce(draft))
+    rates = Counter(rate for other in alike if (rate := _own_per_clock(other, key)))
     rate, count = rates.most_common(1)[0] if rates else (None, 0)
     return rate if 2 * count > rates.total() else None
 

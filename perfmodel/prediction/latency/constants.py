@@ -192,7 +192,7 @@ def _state(state: Calibration, effects: Collection[ErrorSource], library: str) -
 
 
 def _deviation(tables: Sequence[LatencyTable], name: str) -> tuple[float, ...] | None:
-    """Return a deviation as the nearest table that has it states it."""
+    """Return a deviation from the nearest table that states it."""
     return next((table.deviations[name] for table in tables if name in table.deviations), None)
 
 

@@ -37,7 +37,7 @@ _ORIGINS = {
 
 
 #: what the basis says of the load
-_LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, from training on H100 only"}
+_LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, assumed from training on H100"}
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,11 @@ PROCESS_ENERGY = {
 TENSOR_POWER = 0.6
 
 
-#: energy of a FLOP of the tensor engine after minutes of real work over that in short replays. Training steps on H100
-#: ask for products at about 615 TFLOP/s where replays of milliseconds show 757 (8192^3 in bf16); this factor gives it,
-#: and 1.0 times the burst's time on A100, where training asks for 1.07. Heat, other consumers of the board's power and
-#: data that toggle more bits are likely reasons; which of them has not been measured, nor has any other machine.
+#: energy of a FLOP of the tensor engine after minutes of real work, over that in short replays: assumed. A fit to
+#: training steps on H100, which is not part of this repository, asks for products at about 615 TFLOP/s; the model's
+#: 736 for a replay of 8192^3 in bf16 becomes 611 with this factor. On A100 nothing changes, where that fit asks for
+#: 1.07 times the time. Heat, other consumers of the board's power and data that toggle more bits are likely reasons.
+#: Neither these nor any other machine has been measured.
 SUSTAINED_ENERGY = 1.75
 
 

@@ -1,4 +1,8 @@
-"""Embedding look-up: rows of a table at random, copied element by element."""
+"""Kernels of serving libraries that load element by element: embedding look-up, and rotary position embedding.
+
+Rows of the embedding's table are copied from places at random; queries and keys are rotated in place. Both are limited
+by the instructions that each element takes, more than by their bytes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import cast
 
 from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
+from perfmodel.operators.rope import Rope
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -23,16 +28,21 @@ from perfmodel.prediction.latency.streams import (
 )
 from perfmodel.prediction.latency.terms import Terms
 
-SERVES = {"embedding": ("embedding",)}
+SERVES = {"embedding": ("embedding",), "rope": ("rope",)}
 
-CONSTANTS = (ETA, replace(START, library=True), FEED, FILL, replace(ISSUE, default=1.8))
+#: constants of both; the cycles of an element differ
+_STREAM = (ETA, replace(START, library=True), FEED, FILL)
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = launch + ||issue tokens dim / (SM f), hbm + l2|| [s]."""
+    op = cast(Embedding | Rope, op)
     work = op.work()
-    issued = issue_s(cast(Embedding, op).tokens * cast(Embedding, op).dim, machine, c)
+    issued = issue_s(op.tokens * op.dim, machine, c)
     return beside_math(issued, *stream_times(work.bytes, work.working_set_bytes, machine, c, conditions), c)
 
 
-FAMILIES = (Family("embedding", CONSTANTS, formula, STREAM_TERMS),)
+FAMILIES = (
+    Family("embedding", (*_STREAM, replace(ISSUE, default=1.8)), formula, STREAM_TERMS),
+    Family("rope", (*_STREAM, replace(ISSUE, default=0.6)), formula, STREAM_TERMS),
+)
