@@ -18,8 +18,7 @@ from typing import Any
 
 from perfmodel.errors import InputFileError, UsageError
 
-_PACKAGED = Path(__file__).resolve().parent / "_hardware_specs"
-_CHECKOUT = Path(__file__).resolve().parent.parent / "hardware_specs"
+_PACKAGE = Path(__file__).resolve().parent
 DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 #: larger texts are refused: their readers hold them in memory several times over, and tables of profilers have a few MB
 LARGEST_TEXT_BYTES = 1_000_000_000
@@ -30,9 +29,15 @@ _LARGEST_RATIO = 1032
 _BLOCK_BYTES = 1 << 20
 
 
-def shipped_folder() -> Path:
-    """Return the folder of the spec files that come with perfmodel: in the package, or in the checkout."""
-    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+def shipped_folder(name: str = "hardware_specs") -> Path:
+    """Return a folder of spec files that comes with perfmodel: in the package, or in the checkout.
+
+    Parameters
+    ----------
+    name : "hardware_specs" for machines, "engine_specs" for training frameworks and serving engines.
+    """
+    packaged = _PACKAGE / f"_{name}"
+    return packaged if packaged.is_dir() else _PACKAGE.parent / name
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

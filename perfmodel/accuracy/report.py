@@ -11,6 +11,7 @@ import numpy as np
 from perfmodel.accuracy.calibration import FamilyCalibration, MachineCalibration
 from perfmodel.accuracy.fit import Fit
 from perfmodel.accuracy.judge import JudgedCalls
+from perfmodel.accuracy.published import PUBLISHED_BY, PublishedRow, PublishedRuns
 from perfmodel.accuracy.validate import ALWAYS, Accuracy
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count, format_si
@@ -125,6 +126,71 @@ def _worst_row(judged: JudgedCalls, index: int) -> dict[str, Any]:
         "ratio": point.time_s / measured,
         "explanation": point.largest(),
         "predicted_terms_s": dict(point.adds),
+    }
+
+
+PUBLISHED_WORST = (
+    Column("place", shown=False),
+    Column("run"),
+    Column("quantity"),
+    Column("measured"),
+    Column("predicted"),
+    Column("low", drop=1),
+    Column("high", drop=1),
+    Column("ratio", digits=3),
+    Column("terms", prose=True),
+)
+
+
+@report.register
+def _(
+    runs: PublishedRuns,
+    *,
+    by: Sequence[str] = PUBLISHED_BY,
+    worst: int = 0,
+    context: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+) -> Report:
+    """Return the error on published runs by group, the runs that were left out, and the worst ones.
+
+    Parameters
+    ----------
+    runs : the judged runs.
+    by : grouping keys.
+    worst : number of worst runs to list.
+    context : facts for JSON.
+    notes : further sentences for people.
+
+    Raises
+    ------
+    UsageError
+        If a key of ``by`` names no grouping.
+    """
+    names = dict.fromkeys((*PUBLISHED_BY, *by))
+    skipped = [{"reason": s.reason, "rows": s.rows, "first": s.place} for s in runs.skipped]
+    legend = _LEGEND.replace("roofline: MAPE of the datasheet roofline", f"baseline: MAPE of {runs.baseline}")
+    return Report(
+        "validate",
+        (*(Column(name) for name in names), *FIGURES[:-1], Column("bound_mape", "baseline", "fraction", drop=2)),
+        runs.by(by),
+        {"hardware": sorted({row.label("hardware") for row in runs.rows}), **(context or {}), "skipped": skipped},
+        notes=(legend, *(f"Left out: {skipped}." for skipped in runs.skipped), *notes),
+        title=f"Error of the prediction on {format_count(len(runs), 'published figure')}",
+        more={"worst": _worst_runs(runs, worst)} if worst else {},
+    )
+
+
+def _worst_runs(runs: PublishedRuns, most: int) -> Report:
+    return Report("validate", PUBLISHED_WORST, [_worst_run(row) for row in runs.worst(most)], title="Worst runs")
+
+
+def _worst_run(row: PublishedRow) -> dict[str, Any]:
+    return {
+        "place": row.place,
+        "run": row.name,
+        **{name: getattr(row, name) for name in ("quantity", "measured", "predicted", "low", "high", "ratio")},
+        "terms": ", ".join(f"{name} {format_si(value, 's')}" for name, value in row.terms.items()),
+        "predicted_terms": dict(row.terms),
     }
 
 

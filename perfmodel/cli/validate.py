@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,8 +16,13 @@ from perfmodel.errors import InputFileError, UsageError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.accuracy.measured import Measurements
+    from perfmodel.accuracy.published import PublishedRuns
     from perfmodel.accuracy.validate import Accuracy
     from perfmodel.core.hardware import Hardware
+    from perfmodel.core.report import Report
+
+#: modules that judge published runs: each has ``recognises(columns)`` and ``judge(table, find)``
+_ROOMS = ("perfmodel.training.published", "perfmodel.serving.published")
 
 
 def command(
@@ -24,7 +31,7 @@ def command(
         typer.Argument(
             metavar="TABLE...",
             help="Measurements: CSV, plain or gzip, with hardware, op, dtype, the operator's dimensions, time_s [s], "
-            "timing, cache, implementation; or JSON records of bench.",
+            "timing, cache, implementation; JSON records of bench; or tables of published runs of training or serving.",
         ),
     ],
     on: MeasuredMachinesOption = None,
@@ -34,7 +41,8 @@ def command(
             "--by",
             metavar="KEY,KEY",
             help="Group the rows by these keys: family, hardware, dtype, regime, calibration, op, implementation, "
-            "library, timing, cache, table, or a dimension (bias, kind); none: one group. Default: family,hardware.",
+            "library, timing, cache, table, or a dimension (bias, kind); none: one group. Published runs have table, "
+            "quantity, hardware, model and more. Default: family,hardware, or table,quantity.",
             show_default=False,
         ),
     ] = None,
@@ -65,21 +73,39 @@ def command(
     Example: perfmodel validate measurements.csv.gz --by family,regime --worst 5 --fail-on "mape>8%"
     """
     from perfmodel.accuracy.gate import Gate
-    from perfmodel.accuracy.validate import ALWAYS, judge
-    from perfmodel.core.report import report
-    from perfmodel.records.calls import read_calls
 
     destination = Destination.of("validate", format_, output, wide=wide)
     check_plot(plot)
     if worst < 0:
         raise UsageError(f"{worst} is below 0.", place="--worst", remedy="Give the number of rows to list.")
-    keys = ALWAYS if by is None else _keys(by)
     gates = [Gate.parse(text) for text in fail_on or []]
-    read = [read_calls(path) for path in dict.fromkeys(tables)]
-    accuracy = judge(read, _finder(on or [], read), flagged=flagged)
-    if not len(accuracy):
-        places = ", ".join(table.place for table in read)
-        raise InputFileError(f"holds no row that can be judged: {accuracy.main_reasons}.", place=places)
+    given = list(dict.fromkeys(tables))
+    keys = None if by is None else _keys(by)
+    room = _room_of(given)
+    table = (
+        _judge_runs(room, given, on or [], keys, worst, plot)
+        if room
+        else _judge_calls(given, on or [], keys, worst, plot, flagged)
+    )
+    destination.write(table)
+    broken = [finding for gate in gates for finding in gate.findings(table)]
+    for finding in broken:
+        status(finding)
+    return BAD_FINDING if broken else 0
+
+
+def _judge_calls(
+    paths: list[Path], on: list[str], keys: tuple[str, ...] | None, worst: int, plot: Path | None, flagged: bool
+) -> Report:
+    """Judge measured calls of single operators."""
+    from perfmodel.accuracy.validate import ALWAYS, judge
+    from perfmodel.core.report import report
+    from perfmodel.records.calls import read_calls
+
+    keys = ALWAYS if keys is None else keys
+    read = [read_calls(path) for path in paths]
+    accuracy = judge(read, _finder(on, read), flagged=flagged)
+    _check_rows(accuracy, [table.place for table in read])
     table = report(
         accuracy,
         by=keys,
@@ -87,13 +113,56 @@ def command(
         context=context(tables=[table.place for table in read], by=list(keys), flagged=flagged),
         notes=[note for table in read for note in table.notes],
     )
-    destination.write(table)
     if plot:
         _draw(accuracy, plot)
-    broken = [finding for gate in gates for finding in gate.findings(table)]
-    for finding in broken:
-        status(finding)
-    return BAD_FINDING if broken else 0
+    return table
+
+
+def _judge_runs(
+    room: ModuleType, paths: list[Path], on: list[str], keys: tuple[str, ...] | None, worst: int, plot: Path | None
+) -> Report:
+    """Judge published runs of whole models by the room that predicts them."""
+    from perfmodel.accuracy.published import PUBLISHED_BY, combined
+    from perfmodel.accuracy.run_table import read_run_table
+    from perfmodel.core.report import report
+    from perfmodel.hardware_catalog import hardware
+
+    if plot:
+        raise UsageError("published runs have no plot.", place="--plot", remedy="Leave it out, or use --worst 10.")
+    chosen = [hardware(name) for name in on]
+    keys = PUBLISHED_BY if keys is None else keys
+    runs = combined([room.judge(read_run_table(path), _among(chosen)) for path in paths])
+    _check_rows(runs, [str(path) for path in paths])
+    return report(runs, by=keys, worst=worst, context=context(tables=[str(path) for path in paths], by=list(keys)))
+
+
+def _check_rows(judged: Accuracy | PublishedRuns, places: list[str]) -> None:
+    if not len(judged):
+        raise InputFileError(f"holds no row that can be judged: {judged.main_reasons}.", place=", ".join(places))
+
+
+def _room_of(paths: list[Path]) -> ModuleType | None:
+    """Return the module that predicts the runs of some tables; None for measured calls of operators.
+
+    Raises
+    ------
+    UsageError
+        When the tables are of several kinds.
+    """
+    rooms = [_published_room(path) for path in paths]
+    if any(room is not rooms[0] for room in rooms):
+        raise UsageError("the tables are of several kinds.", place="TABLE", remedy="Validate one kind at a time.")
+    return rooms[0]
+
+
+def _published_room(path: Path) -> ModuleType | None:
+    from perfmodel.accuracy.run_table import run_columns
+
+    if path.name.removesuffix(".gz").endswith(".json") or not path.is_file():
+        return None  # a record of bench, or what the reader of measurements explains
+    columns = frozenset(run_columns(path))
+    found = (module for module in map(import_module, _ROOMS) if module.recognises(columns))
+    return next(found, None)
 
 
 def _keys(text: str) -> tuple[str, ...]:
@@ -117,6 +186,15 @@ def _finder(on: Sequence[str], read: Sequence[Measurements]) -> Callable[[str], 
     if not on:
         return hardware
     chosen = [hardware(name) for name in on]
+    names = dict.fromkeys(calls.hardware for table in read for calls in table.calls)
+    if names and not any(same_machine(name, machine) for name in names for machine in chosen):
+        raise unknown_name("machine of the tables", chosen[0].name, names, place="--on")
+    return _among(chosen)
+
+
+def _among(chosen: list[Hardware]) -> Callable[[str], Hardware]:
+    """Return a function from a name to the machine: one of ``chosen``, or any of the catalog if that is empty."""
+    from perfmodel.hardware_catalog import hardware, same_machine
 
     def find(name: str) -> Hardware:
         for machine in chosen:
@@ -124,10 +202,7 @@ def _finder(on: Sequence[str], read: Sequence[Measurements]) -> Callable[[str], 
                 return machine
         raise UsageError(f"hardware {name!r} is not among the machines of --on.")
 
-    names = dict.fromkeys(calls.hardware for table in read for calls in table.calls)
-    if names and not any(same_machine(name, machine) for name in names for machine in chosen):
-        raise unknown_name("machine of the tables", chosen[0].name, names, place="--on")
-    return find
+    return find if chosen else hardware
 
 
 def _draw(accuracy: Accuracy, plot: Path) -> None:

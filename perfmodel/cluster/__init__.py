@@ -1,0 +1,1 @@
+"""Many GPUs: topology of nodes and links, and collectives beyond one node."""
