@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
-
-
-class Linear(NamedTuple):
-    """A matrix of weights [n, k], applied to every token: y[n] = W x[k] + bias."""
-
-    name: str
-    n: int
-    k: int
-    bias: bool = False
-
-    @property
-    def parameters(self) -> int:
-        """Weights and biases."""
-        return self.n * self.k + self.n * self.bias
-
+from perfmodel.workloads.model_config import Linear as Linear
+from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 
 #: dimension -> its keys in the configurations of different model types
 _SPELLINGS = {
@@ -40,111 +26,6 @@ _SPELLINGS = {
     "token_types": ("type_vocab_size",),
 }
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The shapes of a transformer.
-
-    Attributes
-    ----------
-    model_type : the architecture by its Hugging Face name ("gpt2", "llama").
-    hidden : width of the residual stream.
-    layers : transformer layers.
-    heads, kv_heads, head_dim : query heads, key and value heads, size of a head; ``heads head_dim`` need not be
-        ``hidden``.
-    ffn : width inside the MLP.
-    vocab : size of the vocabulary.
-    positions : the longest sequence.
-    activation : activation of the MLP ("gelu", "gelu_new", "relu", "silu").
-    tied : the embedding is also the matrix of the head.
-    embedding_dim : width of the embedding; a projection follows if it is not ``hidden``.
-    token_types : rows of a table of token types, 0 for none.
-    window : most keys that a query attends to, 0 for all.
-    qkv_bias, output_bias, mlp_bias : which matrices of a layer have a bias.
-    norm_after : the norms follow the residual additions.
-    """
-
-    model_type: str
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    vocab: int
-    positions: int
-    activation: str
-    tied: bool
-    embedding_dim: int
-    token_types: int = 0
-    window: int = 0
-    qkv_bias: bool = False
-    output_bias: bool = False
-    mlp_bias: bool = False
-    norm_after: bool = False
-
-    @property
-    def architecture(self) -> Architecture:
-        """The facts that all models of this type share."""
-        return ARCHITECTURES[self.model_type]
-
-    @property
-    def norm_parameters(self) -> int:
-        """Parameters of one norm over ``hidden``: a scale, and a shift for LayerNorm."""
-        return self.hidden * (1 if self.architecture.rms_norm else 2)
-
-    def attention_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of one layer that compute queries, keys and values."""
-        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        if self.architecture.fused_qkv:
-            return (Linear("query_key_value", queries + 2 * keys, self.hidden, self.qkv_bias),)
-        widths = {"query": queries, "key": keys, "value": keys}
-        return tuple(Linear(name, width, self.hidden, self.qkv_bias) for name, width in widths.items())
-
-    def output_linear(self) -> Linear:
-        """Return the matrix of one layer that follows attention."""
-        return Linear("output", self.hidden, self.heads * self.head_dim, self.output_bias)
-
-    def mlp_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of one layer's MLP: gate if there is one, up, down."""
-        names = ("gate", "up") if self.architecture.gated else ("up",)
-        into = tuple(Linear(name, self.ffn, self.hidden, self.mlp_bias) for name in names)
-        return (*into, Linear("down", self.hidden, self.ffn, self.mlp_bias))
-
-    def layer_linears(self) -> tuple[Linear, ...]:
-        """Return every matrix of one layer."""
-        return (*self.attention_linears(), self.output_linear(), *self.mlp_linears())
-
-    def head_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of the language model's head; BERT transforms the hidden state first."""
-        if self.model_type == "bert":
-            transform = Linear("transform", self.hidden, self.hidden, True)
-            return (transform, Linear("logits", self.vocab, self.hidden, True))
-        return (*self.projections()[1:], Linear("logits", self.vocab, self.embedding_dim))
-
-    def projections(self) -> tuple[Linear, ...]:
-        """Return the matrices between ``hidden`` and an embedding of another width: in and out."""
-        if self.embedding_dim == self.hidden:
-            return ()
-        return (
-            Linear("project_in", self.hidden, self.embedding_dim),
-            Linear("project_out", self.embedding_dim, self.hidden),
-        )
-
-    @property
-    def parameters(self) -> int:
-        """Parameters of the model with a language model head; a tied matrix counts once."""
-        shape = self.architecture
-        rows = (self.positions + shape.extra_positions) * shape.learned_positions + self.token_types
-        embedding = self.vocab * self.embedding_dim + rows * self.hidden
-        layer = sum(linear.parameters for linear in self.layer_linears()) + 2 * self.norm_parameters
-        layer += 2 * self.head_dim * shape.qk_norm
-        # BERT has a norm after the embedding and one in its head; others have a final norm, unless norms come after
-        norms = 2 if self.model_type == "bert" else int(not self.norm_after)
-        head = sum(linear.parameters for linear in (*self.projections()[:1], *self.head_linears()))
-        shared = self.vocab * self.embedding_dim * self.tied
-        return embedding + self.layers * layer + norms * self.norm_parameters + head - shared
 
 
 def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
