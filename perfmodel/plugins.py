@@ -4,7 +4,7 @@ A machine, operator, latency family, kernel, profile format, benchmark format, r
 folder for its kind. A file of another distribution is found by an entry point, as pytest and fsspec find their plugins:
 
     [project.entry-points."perfmodel.operators"]
-    group_norm = "my_package.group_norm"
+    channel_norm = "my_package.channel_norm"
 
 The entry point's name stands for the file's name, and its value is a module. Nothing is imported until it is used. A
 plugin that cannot be used is named in one warning on stderr and skipped.

@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """Compare the arithmetic intensity of operators with the ridge point of a machine.
 
-    Example: perfmodel balance group_norm n=8 c=256 spatial=4096 groups=32 --on imaginary-gpu
+    Example: perfmodel balance channel_norm n=8 c=256 spatial=4096 groups=32 --on imaginary-gpu
     """
     import perfmodel as pm
     from perfmodel.core.report import Column, Report

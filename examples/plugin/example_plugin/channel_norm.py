@@ -1,4 +1,4 @@
-"""Group normalisation over the channels of a group and all positions."""
+"""Normalisation over the channels of a group and all positions; perfmodel's own operator for it is ``group_norm``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perfmodel.operators.base import Operator, size
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GroupNorm(Operator):
+class ChannelNorm(Operator):
     """y = (x - mean) / sqrt(var + eps) * gamma + beta over each group of channels (Wu and He 2018, arXiv 1803.08494).
 
     FLOP = 4 per element, as for layer_norm; the statistics do not count. Compulsory traffic reads x, gamma and beta
@@ -26,7 +26,7 @@ class GroupNorm(Operator):
     groups : groups of channels; divides c.
     """
 
-    op: ClassVar[str] = "group_norm"
+    op: ClassVar[str] = "channel_norm"
 
     n: Number = size(doc="images")
     c: Number = size(doc="channels")

@@ -68,6 +68,6 @@ CASES = BenchmarkCases(
     cuda_targets="n=64 c=512 spatial=4096 groups=32 dtype=fp16",
 )
 KERNELS = (
-    Kernel("F.group_norm", "group_norm", "torch", _library, _supports, workspace_bytes=_workspace_bytes),
-    Kernel("naive", "group_norm", "torch", _naive, _supports, workspace_bytes=_workspace_bytes),
+    Kernel("F.group_norm", "channel_norm", "torch", _library, _supports, workspace_bytes=_workspace_bytes),
+    Kernel("naive", "channel_norm", "torch", _naive, _supports, workspace_bytes=_workspace_bytes),
 )

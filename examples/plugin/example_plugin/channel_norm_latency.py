@@ -18,7 +18,7 @@ from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START, missed_
 from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, Terms
 
 #: family -> operators that it serves
-SERVES = {"group_norm": ("group_norm",)}
+SERVES = {"channel_norm": ("channel_norm",)}
 
 #: threads of a block
 THREADS = 512.0
@@ -35,4 +35,4 @@ def formula(op: Any, machine: Machine, c: Values, conditions: Conditions) -> Ter
     return Terms({HBM: hbm, L2: l2, LAUNCH: c["launch"]}, {HBM: hbm, L2: l2})
 
 
-FAMILIES = (Family("group_norm", (ETA, START, FEED, FILL), formula, (HBM, L2, LAUNCH), streams=True),)
+FAMILIES = (Family("channel_norm", (ETA, START, FEED, FILL), formula, (HBM, L2, LAUNCH), streams=True),)
