@@ -37,6 +37,9 @@ _PUBLIC = {
     "predict": "perfmodel.api",
     "sweep": "perfmodel.api",
     "predict_model": "perfmodel.api",
+    "Cluster": "perfmodel.api",
+    "read_cluster": "perfmodel.hardware_catalog",
+    "TrainingPlan": "perfmodel.training.plan",
     "read_model_config": "perfmodel.workloads.config",
     "forward_pass": "perfmodel.workloads.transformer",
     "amdahl_speedup": "perfmodel.investment.amdahl",
@@ -80,6 +83,7 @@ _RENAMED = {
 
 
 if TYPE_CHECKING:  # what type checkers and editors see; operators that are not listed are typed as Any
+    from perfmodel.api import Cluster as Cluster
     from perfmodel.api import bound_time as bound_time
     from perfmodel.api import diagnose as diagnose
     from perfmodel.api import fuse_operators as fuse_operators
@@ -106,6 +110,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.formats import read_profiles as read_profiles
     from perfmodel.hardware_catalog import hardware as hardware
     from perfmodel.hardware_catalog import hardware_names as hardware_names
+    from perfmodel.hardware_catalog import read_cluster as read_cluster
     from perfmodel.investment.amdahl import amdahl_limit as amdahl_limit
     from perfmodel.investment.amdahl import amdahl_speedup as amdahl_speedup
     from perfmodel.investment.amdahl import fit_scaling as fit_scaling
@@ -140,6 +145,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.profile.profile import ProfileEntry as ProfileEntry
     from perfmodel.render.plots.diagnosis.breakdown import breakdown_plot as breakdown_plot
     from perfmodel.render.plots.diagnosis.timeline import timeline_plot as timeline_plot
+    from perfmodel.training.plan import TrainingPlan as TrainingPlan
     from perfmodel.workloads.config import read_model_config as read_model_config
     from perfmodel.workloads.transformer import forward_pass as forward_pass
 

@@ -14,6 +14,7 @@ from perfmodel.core.hardware import Hardware
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from perfmodel.cluster.cluster import Cluster as _Cluster
     from perfmodel.core.roofline import Bound
     from perfmodel.diagnosis.fusion import Fusion
     from perfmodel.diagnosis.limits import Limit
@@ -101,6 +102,36 @@ def sweep(
 
     size = CHUNK if chunk is None else chunk
     return sweep_on(op, find_machine(hardware), chunk=size, timing=timing, cache=cache, library=library, load=load)
+
+
+def Cluster(  # noqa: N802 -- reads as the class that it returns
+    hardware: Machine,
+    gpus: int,
+    *,
+    gpus_per_node: int | None = None,
+    nic: str | float | None = None,
+    nvlink_domain: int | None = None,
+    nic_efficiency: float | None = None,
+    alpha_s: float | None = None,
+    oversubscription: float | None = None,
+) -> _Cluster:
+    """Return GPUs of one kind and the network between them; see `perfmodel.cluster.cluster.Cluster.of`.
+
+    >>> Cluster("h100-sxm5-80gb", gpus=512, gpus_per_node=8, nic="400Gb/s").nic_bytes_per_s
+    50000000000.0
+    """
+    from perfmodel.cluster.cluster import Cluster as _Cluster
+
+    return _Cluster.of(
+        find_machine(hardware),
+        gpus,
+        gpus_per_node=gpus_per_node,
+        nic=nic,
+        nvlink_domain=nvlink_domain,
+        nic_efficiency=nic_efficiency,
+        alpha_s=alpha_s,
+        oversubscription=oversubscription,
+    )
 
 
 def predict_model(

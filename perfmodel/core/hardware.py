@@ -118,6 +118,27 @@ class Launch:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Fabric:
+    """What joins devices of a kind to a cluster, as their vendor's usual systems do: ``[cluster]`` of a specification.
+
+    Attributes
+    ----------
+    gpus_per_node : devices that share a host.
+    nic_bytes_per_s : bandwidth of the network of one device in one direction [B/s]; None where nobody stated it.
+    nic_efficiency : share of it that large messages reach.
+    alpha_s : time of one step of an exchange between nodes [s].
+    oversubscription : how many devices share the bandwidth of one in the switches above; 1 is a full fat tree.
+    """
+
+    gpus_per_node: int = 8
+    nic_bytes_per_s: float | None = None
+    nic_efficiency: float = 0.85
+    alpha_s: float = 14e-6
+    oversubscription: float = 1.0
+    source: str = ""
+
+
 #: tiles of outputs as (rows, columns)
 Tiles = tuple[tuple[int, int], ...]
 
@@ -165,6 +186,7 @@ class Hardware(Reportable):
     clocks_hz : the clocks of the peaks by engine [Hz].
     chip : other figures of the ``[chip]`` table by their keys, as ``max_threads_per_sm``.
     latency : constants of the latency model that were fitted on this machine, by family.
+    fabric : how these devices are joined to a cluster; None where the specification does not say.
     kernels : how the libraries' kernels for this machine are cut.
     """
 
@@ -191,6 +213,7 @@ class Hardware(Reportable):
     sustained_links: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
     sustained_source: str = ""
     kernels: Kernels = field(default_factory=Kernels)
+    fabric: Fabric | None = None
     latency: Mapping[str, LatencyTable] = field(default_factory=lambda: MappingProxyType({}))
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notes: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -101,6 +101,36 @@ def _scale(suffix: str, unit: str, text: str, place: str) -> float:
     raise UsageError(f"{text!r} is not in {unit}.", place=place, remedy=f"Write it as in {_example(unit)}.")
 
 
+_NETWORK = re.compile(r"\s*(\d+\.?\d*|\.\d+)\s*([kKMGT])(?:bit/s|b/s|bps|bit|b)\s*$")
+
+
+def parse_network_rate(text: str, *, place: str = "") -> float:
+    """Return the rate of a network link [B/s], which is usually written in bits: "400 Gb/s", "400Gbit/s", "50 GB/s".
+
+    Raises
+    ------
+    UsageError
+        When it is neither a rate in bits nor in bytes, or not above 0.
+
+    >>> parse_network_rate("400Gb/s")
+    50000000000.0
+    >>> parse_network_rate("25 GB/s")
+    25000000000.0
+    """
+    match = _NETWORK.match(text) if isinstance(text, str) else None
+    bare = not isinstance(text, str) or text.strip()[-1:].isdigit()
+    if match:
+        rate = float(match.group(1)) * _DECIMAL[match.group(2)] / 8.0
+    elif bare or (parsed := try_quantity(text, "B/s")) is None:
+        remedy = "Write it as in '400 Gb/s' (bits) or '50 GB/s' (bytes), for one GPU and direction."
+        raise UsageError(f"{text!r} is not a rate of a network.", place=place, remedy=remedy)
+    else:
+        rate = parsed
+    if rate <= 0:
+        raise UsageError(f"{text!r} is not above 0.", place=place)
+    return rate
+
+
 def try_quantity(text: str | float, unit: str) -> float | None:
     """Return `parse_quantity`, or None if the text does not parse."""
     try:

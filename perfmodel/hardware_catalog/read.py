@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
-from perfmodel.core.hardware import ENGINES, Hardware, Kernels, Launch, Link, MemoryLevel, Peak
-from perfmodel.core.units import parse_quantity
+from perfmodel.core.hardware import ENGINES, Fabric, Hardware, Kernels, Launch, Link, MemoryLevel, Peak
+from perfmodel.core.units import parse_network_rate, parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, nearest, unknown_name
 from perfmodel.files import read_document
 from perfmodel.hardware_catalog import schema
-from perfmodel.hardware_catalog.schema import HardwareSpec, KernelsSpec, LinkSpec, MemorySpec, RateSpec
+from perfmodel.hardware_catalog.schema import ClusterSpec, HardwareSpec, KernelsSpec, LinkSpec, MemorySpec, RateSpec
 from perfmodel.prediction.latency.tables import LatencySpec, LazyTables, Quantity, to_tables
 
 #: memory levels from the outermost inwards; "dram" is the main memory of a CPU, "hbm" of any GPU
@@ -178,6 +178,7 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, 
         ),
         sustained_source=" ".join(part for part in (sustained.source, sustained.date) if part),
         kernels=_kernels(spec.kernels, place),
+        fabric=_fabric(spec.cluster, read) if spec.cluster else None,
         latency=(LazyTables if lazy else to_tables)(spec.latency, place),
         sources=MappingProxyType(_texts(spec, "source")),
         notes=MappingProxyType(_texts(spec, "note")),
@@ -194,6 +195,29 @@ def _link(name: str, link: LinkSpec, read: _Quantities) -> Link:
         raise InputFileError(f"{link.domain} is fewer than 2 devices.", place=f"{read.place}: link.{name}.domain")
     per_peer = read.optional(link.per_peer, "B/s", f"link.{name}.per_peer")
     return Link(name, rate, reduces, link.source, link.note, link.domain, per_peer)
+
+
+def _fabric(cluster: ClusterSpec, read: _Quantities) -> Fabric:
+    place, usual = f"{read.place}: cluster", Fabric()
+    efficiency = cluster.nic_efficiency or usual.nic_efficiency
+    oversubscription = cluster.oversubscription or usual.oversubscription
+    if efficiency > 1:
+        raise InputFileError(f"{efficiency:g} is above 1.", place=f"{place}.nic_efficiency")
+    if oversubscription < 1:
+        raise InputFileError(f"{oversubscription:g} is below 1.", place=f"{place}.oversubscription")
+    try:
+        nic = None if cluster.nic is None else parse_network_rate(cluster.nic, place=f"{place}.nic")
+    except PerfModelError as error:
+        raise InputFileError(error.message, place=error.place, remedy=error.remedy) from None
+    alpha = read.optional(cluster.alpha, "s", "cluster.alpha")
+    return Fabric(
+        gpus_per_node=cluster.gpus_per_node,
+        nic_bytes_per_s=nic,
+        nic_efficiency=efficiency,
+        alpha_s=usual.alpha_s if alpha is None else alpha,
+        oversubscription=oversubscription,
+        source=cluster.source,
+    )
 
 
 def _kernels(kernels: KernelsSpec, place: str) -> Kernels:
@@ -341,6 +365,7 @@ def _texts(spec: HardwareSpec, kind: str) -> dict[str, str]:
         "launch": spec.launch,
         "kernels": spec.kernels,
         "sustained": spec.sustained,
+        **({"cluster": spec.cluster} if spec.cluster else {}),
     }
     texts = {name: getattr(table, kind) for name, table in tables.items()}
     texts |= {f"peak.{engine}": rates.get(kind, "") for engine, rates in spec.peak.items()}

@@ -158,6 +158,27 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     note: str = ""
 
 
+class ClusterSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """``[cluster]``: how the vendor's usual systems join these devices; see `perfmodel.core.hardware.Fabric`.
+
+    Attributes
+    ----------
+    gpus_per_node : devices that share a host (default 8).
+    nic : network of one device in one direction, in bits or bytes ("400 Gb/s").
+    nic_efficiency : share of it that large messages reach (default 0.85).
+    alpha : time of one step between nodes (default 14 us).
+    oversubscription : devices that share the bandwidth of one in the switches above (default 1).
+    """
+
+    gpus_per_node: Count = 8
+    nic: str | None = None
+    nic_efficiency: Positive | None = None
+    alpha: Quantity | None = None
+    oversubscription: Positive | None = None
+    source: str = ""
+    note: str = ""
+
+
 class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A whole specification file.
 
@@ -185,5 +206,6 @@ class HardwareSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     link: dict[str, LinkSpec] = {}
     launch: LaunchSpec = msgspec.field(default_factory=LaunchSpec)
     kernels: KernelsSpec = msgspec.field(default_factory=KernelsSpec)
+    cluster: ClusterSpec | None = None
     sustained: SustainedSpec = msgspec.field(default_factory=SustainedSpec)
     latency: dict[str, LatencySpec] = {}

@@ -18,6 +18,7 @@ from perfmodel.files import write_atomic
 from perfmodel.hardware_catalog.read import read_spec
 from perfmodel.hardware_catalog.schema import (
     ChipSpec,
+    ClusterSpec,
     HardwareSpec,
     KernelsSpec,
     LaunchSpec,
@@ -38,7 +39,7 @@ _PREFIXES = {
     "W": ("",),
 }
 #: the order of the tables in a file
-_TABLES = ("chip", "memory", "peak", "link", "launch", "kernels", "sustained", "latency")
+_TABLES = ("chip", "memory", "peak", "link", "launch", "kernels", "cluster", "sustained", "latency")
 
 
 def write_spec(hardware: Hardware | HardwareSpec, path: str | os.PathLike[str]) -> None:
@@ -157,6 +158,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
             note=hardware.launch.note,
         ),
         kernels=_kernels(hardware),
+        cluster=_cluster(hardware),
         sustained=_sustained(hardware),
         latency=latency_specs(hardware.latency),
     )
@@ -201,6 +203,21 @@ def _kernels(hardware: Hardware) -> KernelsSpec:
         translation_cost=kernels.translation_cost,
         source=hardware.sources.get("kernels", ""),
         note=hardware.notes.get("kernels", ""),
+    )
+
+
+def _cluster(hardware: Hardware) -> ClusterSpec | None:
+    fabric = hardware.fabric
+    if fabric is None:
+        return None
+    return ClusterSpec(
+        gpus_per_node=fabric.gpus_per_node,
+        nic=quantity(fabric.nic_bytes_per_s, "B/s"),
+        nic_efficiency=fabric.nic_efficiency,
+        alpha=quantity(fabric.alpha_s, "s"),
+        oversubscription=fabric.oversubscription,
+        source=hardware.sources.get("cluster", fabric.source),
+        note=hardware.notes.get("cluster", ""),
     )
 
 

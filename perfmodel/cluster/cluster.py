@@ -1,0 +1,134 @@
+"""A cluster: how many GPUs, how many share a host and an NVLink domain, and the network between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from perfmodel.core.hardware import Fabric, Hardware
+from perfmodel.core.units import parse_network_rate
+from perfmodel.errors import UsageError
+
+#: the largest cluster that is believed
+LARGEST = 10**7
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """GPUs of one kind and what joins them.
+
+    Attributes
+    ----------
+    hardware : one GPU.
+    gpus : all GPUs.
+    gpus_per_node : GPUs that share a host.
+    nvlink_domain : the most GPUs that reach each other without the network: those of a host, or 72 in an NVL72.
+    nic_bytes_per_s : bandwidth of the network of one GPU in one direction [B/s]; NaN where no network is needed.
+    nic_efficiency : share of it that large messages reach.
+    alpha_s : time of one step of an exchange between domains [s].
+    oversubscription : GPUs that share the bandwidth of one in the switches above; 1 is a full fat tree.
+    source : where the figures of the network come from.
+    """
+
+    hardware: Hardware
+    gpus: int
+    gpus_per_node: int = 8
+    nvlink_domain: int = 8
+    nic_bytes_per_s: float = math.nan
+    nic_efficiency: float = 0.85
+    alpha_s: float = 14e-6
+    oversubscription: float = 1.0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("gpus", "gpus_per_node", "nvlink_domain"):
+            _check_count(name, getattr(self, name))
+        if not 0 < self.nic_efficiency <= 1:
+            raise _wrong("nic_efficiency", self.nic_efficiency, "is not above 0 and at most 1")
+        if not 0 <= self.alpha_s < 1:
+            raise _wrong("alpha_s", self.alpha_s, "is not a time from 0 s to 1 s")
+        if not 1 <= self.oversubscription < math.inf:
+            raise _wrong("oversubscription", self.oversubscription, "is below 1")
+        if self.nic_bytes_per_s <= 0:
+            raise _wrong("nic_bytes_per_s", self.nic_bytes_per_s, "is not above 0")
+        if math.isnan(self.nic_bytes_per_s) and self.gpus > self.nvlink_domain:
+            raise UsageError(
+                f"{self.gpus} GPUs reach beyond one node of {self.nvlink_domain} {self.hardware.name}, "
+                "and its network is unknown.",
+                place="cluster",
+                remedy="Give the network of one GPU and direction, as in nic='400 Gb/s' (--nic 400Gb/s).",
+            )
+
+    @classmethod
+    def of(
+        cls,
+        hardware: Hardware,
+        gpus: int,
+        *,
+        gpus_per_node: int | None = None,
+        nic: str | float | None = None,
+        nvlink_domain: int | None = None,
+        nic_efficiency: float | None = None,
+        alpha_s: float | None = None,
+        oversubscription: float | None = None,
+    ) -> Cluster:
+        """Return a cluster; what is not given is as the machine's specification says (``[cluster]``).
+
+        Parameters
+        ----------
+        nic : network of one GPU in one direction: text in bits or bytes ("400 Gb/s"), or a number [B/s].
+        nvlink_domain : by default that of the link (72 in an NVL72), or the GPUs of a node.
+
+        Raises
+        ------
+        UsageError
+            For a count, rate or share that is impossible, and when the cluster needs a network that nobody gave.
+        """
+        fabric = hardware.fabric or Fabric()
+        node = fabric.gpus_per_node if gpus_per_node is None else gpus_per_node
+        rate = parse_network_rate(nic, place="nic") if isinstance(nic, str) else nic
+        return cls(
+            hardware=hardware,
+            gpus=gpus,
+            gpus_per_node=node,
+            nvlink_domain=_domain(hardware, node) if nvlink_domain is None else nvlink_domain,
+            nic_bytes_per_s=float(_first(rate, fabric.nic_bytes_per_s, math.nan)),
+            nic_efficiency=float(_first(nic_efficiency, fabric.nic_efficiency)),
+            alpha_s=float(_first(alpha_s, fabric.alpha_s)),
+            oversubscription=float(_first(oversubscription, fabric.oversubscription)),
+            source=fabric.source if rate is None else "",
+        )
+
+    @property
+    def name(self) -> str:
+        """The cluster for people: "512 x h100-sxm5-80gb"."""
+        return f"{self.gpus} x {self.hardware.name}"
+
+    @property
+    def network_bytes_per_s(self) -> float:
+        """Bandwidth of one GPU's network that large messages reach [B/s]."""
+        return self.nic_bytes_per_s * self.nic_efficiency / self.oversubscription
+
+    def resized(self, gpus: int) -> Cluster:
+        """Return the same kind of cluster with another number of GPUs."""
+        return dataclasses.replace(self, gpus=gpus)
+
+
+def _domain(hardware: Hardware, node: int) -> int:
+    """Return how many GPUs reach each other over NVLink: a rack's where the link says so, else those of a node."""
+    domains = [link.domain for link in hardware.links if link.name == "nvlink" and link.domain]
+    return max([node, *(domain for domain in domains if domain > 8)])
+
+
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+        raise UsageError(f"{name} = {value!r} is not a whole number from 1 to 10^7.", place="cluster")
+
+
+def _wrong(name: str, value: float, problem: str) -> UsageError:
+    return UsageError(f"{name} = {value:g} {problem}.", place="cluster")

@@ -1,0 +1,221 @@
+"""How a model is trained on a cluster: parallel plan, batch, precision, recomputation, and the rules that it keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfmodel.core.vocabulary import Vocabulary
+from perfmodel.errors import UsageError, unknown_name
+
+PLACE = "training plan"
+#: what the arithmetic of the layers may be in; "mxfp8" is fp8 with a scale for 32 elements, "nvfp4" fp4 for 16
+DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
+ATTENTION = ("", "fa1", "fa2", "fa3", "cudnn", "unfused", "eager-unfused")
+OPTIMIZERS = ("adam", "adam-8bit", "sgd", "muon", "none")
+#: the largest size of anything in a plan
+LARGEST = 10**9
+
+
+class Recompute(Vocabulary):
+    """Which activations the backward pass computes anew instead of keeping them."""
+
+    NONE = "none"
+    SELECTIVE = "selective"  # the core of attention (Korthikanti et al. 2022); nothing with a flash kernel
+    SELECTIVE_OP = "selective_op"  # every second matrix product and all that is bound by memory (torchtitan)
+    SELECTIVE_LAYER = "selective_layer"  # every second layer
+    FULL = "full"  # each layer from its input
+
+
+class Schedule(Vocabulary):
+    """The order in which a pipeline runs its micro batches."""
+
+    ONE_F_ONE_B = "1f1b"
+    INTERLEAVED = "interleaved"  # several stages a GPU (Narayanan et al. 2021)
+    ZERO_BUBBLE = "zero_bubble"  # weight gradients fill the bubble (Qi et al. 2023)
+    GPIPE = "gpipe"  # all forward passes first
+
+
+class ContextAlgorithm(Vocabulary):
+    """How attention is split over the sequence."""
+
+    RING = "ring"  # consecutive parts: the last rank has most of a causal mask
+    ZIGZAG = "zigzag"  # each rank has a part from the front and one from the back
+    ULYSSES = "ulysses"  # heads and sequence change places by all-to-all
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """One way to train a model.
+
+    Attributes
+    ----------
+    batch : sequences of a step over all GPUs.
+    seq : tokens of a sequence.
+    micro_batch : sequences of a GPU that run together.
+    tp, cp, pp, ep : tensor, context, pipeline and expert parallel ranks. The rest of the GPUs is data parallel; the
+        expert parallel ranks are among the data, context and tensor parallel ones.
+    etp : tensor parallel ranks of the experts.
+    sp : sequence parallelism beside the tensor parallelism; None as the framework does.
+    vp : stages of the pipeline on each GPU (interleaved).
+    schedule : order of the pipeline; "" for 1f1b, or interleaved with ``vp`` above 1.
+    stages : layers of each stage where they are unequal, pp vp numbers that sum to the layers; () for equal ones.
+    zero : what data parallel ranks share out: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP).
+    hsdp : share out within a domain of NVLink only, and reduce the shards between these.
+    dtype : of the matrix products of the layers, one of `DTYPES`.
+    recompute : see `Recompute`.
+    attention : kernel, one of `ATTENTION`; "" as the framework does.
+    tp_overlap : tensor parallel exchanges beside the products; None as the framework does.
+    cp_algorithm : see `ContextAlgorithm`.
+    framework : name of a file of ``engine_specs/training``, or one of its aliases.
+    optimizer : one of `OPTIMIZERS`; "none" leaves the update out.
+    grad_dtype : of the gradients that ranks exchange, "fp32" or "bf16"; "" as the framework does.
+    dropout : whether the layers drop activations; None as the framework does.
+    """
+
+    batch: int
+    seq: int
+    micro_batch: int = 1
+    tp: int = 1
+    cp: int = 1
+    pp: int = 1
+    ep: int = 1
+    etp: int = 1
+    sp: bool | None = None
+    vp: int = 1
+    schedule: str = ""
+    stages: tuple[int, ...] = ()
+    zero: int = 0
+    hsdp: bool = False
+    dtype: str = "bf16"
+    recompute: str = Recompute.NONE
+    attention: str = ""
+    tp_overlap: bool | None = None
+    cp_algorithm: str = ContextAlgorithm.ZIGZAG
+    framework: str = "megatron"
+    optimizer: str = "adam"
+    grad_dtype: str = ""
+    dropout: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "etp", "vp"):
+            _check_count(name, getattr(self, name))
+        object.__setattr__(self, "recompute", Recompute.parse(self.recompute, place="recompute"))
+        object.__setattr__(self, "cp_algorithm", ContextAlgorithm.parse(self.cp_algorithm, place="cp_algorithm"))
+        schedule = self.schedule or (Schedule.INTERLEAVED if self.vp > 1 else Schedule.ONE_F_ONE_B)
+        object.__setattr__(self, "schedule", Schedule.parse(schedule, place="schedule"))
+        object.__setattr__(self, "stages", tuple(self.stages))
+        for name, allowed in (("dtype", DTYPES), ("attention", ATTENTION), ("optimizer", OPTIMIZERS)):
+            if getattr(self, name) not in allowed:
+                raise unknown_name(name, str(getattr(self, name)), [text for text in allowed if text], place=PLACE)
+        if self.grad_dtype not in ("", "fp32", "bf16", "fp16"):
+            raise unknown_name("grad_dtype", self.grad_dtype, ("fp32", "bf16", "fp16"), place=PLACE)
+        if self.zero not in (0, 1, 2, 3) or isinstance(self.zero, bool):
+            raise UsageError(f"zero = {self.zero!r} is none of 0, 1, 2, 3.", place=PLACE)
+        self._check_pipeline()
+
+    def _check_pipeline(self) -> None:
+        if self.vp > 1 and self.pp == 1:
+            raise _refused(f"vp = {self.vp} interleaves a pipeline, and pp = 1 is none", "Use vp = 1, or pp above 1")
+        if self.vp > 1 and self.schedule != Schedule.INTERLEAVED:
+            raise _refused(f"schedule {self.schedule} has one stage a GPU, not vp = {self.vp}", "Use interleaved")
+        if self.stages and (len(self.stages) != self.pp * self.vp or min(self.stages) < 0):
+            raise _refused(
+                f"stages has {len(self.stages)} numbers", f"Give pp vp = {self.pp * self.vp} numbers of layers"
+            )
+        if self.seq % self.cp:
+            raise _refused(
+                f"seq = {self.seq} does not divide by cp = {self.cp}", f"Use cp = {nearest_divisor(self.seq, self.cp)}"
+            )
+
+    @property
+    def model_parallel(self) -> int:
+        """GPUs that hold one copy of the model: tp cp pp."""
+        return self.tp * self.cp * self.pp
+
+    def dp(self, gpus: int) -> int:
+        """Return the data parallel ranks on some GPUs: gpus / (tp cp pp).
+
+        Raises
+        ------
+        UsageError
+            When the plan does not divide the GPUs; the message names the nearest plan that does.
+        """
+        if gpus % self.model_parallel:
+            near = nearest_plan(self, gpus)
+            raise _refused(
+                f"tp cp pp = {self.tp} x {self.cp} x {self.pp} = {self.model_parallel} does not divide {gpus} GPUs",
+                f"Nearest: tp={near.tp} cp={near.cp} pp={near.pp}",
+            )
+        return gpus // self.model_parallel
+
+    def micro_batches(self, gpus: int) -> int:
+        """Return the micro batches of a GPU in a step: batch / (dp micro_batch), rounded up.
+
+        The last one may be smaller (llm-foundry allows it): it counts as a whole one in the pipeline.
+
+        Raises
+        ------
+        UsageError
+            When the batch has fewer sequences than data parallel ranks, or does not divide by them.
+        """
+        ranks = self.dp(gpus)
+        if self.batch % ranks:
+            near = max(1, round(self.batch / ranks)) * ranks
+            raise _refused(f"batch = {self.batch} does not divide by dp = {ranks} ranks", f"Nearest: batch={near}")
+        return math.ceil(self.batch // ranks / self.micro_batch)
+
+    def changed(self, **values: object) -> TrainingPlan:
+        """Return the plan with some values changed; a default schedule follows ``vp``."""
+        if "vp" in values and "schedule" not in values:
+            values["schedule"] = ""
+        return dataclasses.replace(self, **values)  # type: ignore[arg-type]
+
+
+def nearest_plan(plan: TrainingPlan, gpus: int) -> TrainingPlan:
+    """Return the plan whose parallel sizes divide the GPUs and are nearest to those asked for, in the sum of |log2|."""
+
+    def distance(sizes: tuple[int, int, int]) -> float:
+        wanted = (plan.tp, plan.cp, plan.pp)
+        return sum(abs(math.log2(size / want)) for size, want in zip(sizes, wanted, strict=True))
+
+    tp, cp, pp = min(_products(gpus, plan.seq), key=distance)
+    return plan.changed(tp=tp, cp=cp, pp=pp, vp=plan.vp if pp > 1 else 1, stages=())
+
+
+def _products(gpus: int, seq: int) -> Iterator[tuple[int, int, int]]:
+    """Yield every (tp, cp, pp) whose product divides the GPUs, with cp dividing the sequence."""
+    for tp in divisors(gpus):
+        for cp in divisors(gpus // tp):
+            if seq % cp == 0:
+                yield from ((tp, cp, pp) for pp in divisors(gpus // tp // cp))
+
+
+def divisors(number: int) -> list[int]:
+    """Return the divisors of a number, the smallest first.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [value for value in range(1, math.isqrt(number) + 1) if number % value == 0]
+    return sorted({*small, *(number // value for value in small)})
+
+
+def nearest_divisor(number: int, wanted: int) -> int:
+    """Return the divisor of a number that is nearest to a wanted one in |log2|.
+
+    >>> nearest_divisor(96, 7)
+    8
+    """
+    return min(divisors(number), key=lambda value: abs(math.log2(value / wanted)))
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+        raise UsageError(f"{name} = {value!r} is not a whole number from 1 to 10^9.", place=PLACE)
+
+
+def _refused(problem: str, remedy: str) -> UsageError:
+    return UsageError(f"{problem}.", place=PLACE, remedy=f"{remedy}.")

@@ -1,0 +1,42 @@
+"""A cluster takes what is not given from the machine's specification, and refuses what cannot be."""
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+
+
+def test_the_network_may_be_given_in_bits_or_bytes():
+    for nic in ("400Gb/s", "400 Gbit/s", "400 Gbps", "50 GB/s", 50e9):
+        assert pm.Cluster("h100-sxm5-80gb", gpus=512, gpus_per_node=8, nic=nic).nic_bytes_per_s == 50e9
+
+
+def test_defaults_are_those_of_the_specification():
+    dgx = pm.Cluster("a100-sxm4-80gb", gpus=64)
+    assert (dgx.gpus_per_node, dgx.nvlink_domain, dgx.nic_bytes_per_s) == (8, 8, 25e9)
+    rack = pm.Cluster("gb200-nvl72", gpus=256)
+    assert (rack.gpus_per_node, rack.nvlink_domain, rack.nic_bytes_per_s) == (4, 72, 50e9)
+
+
+def test_a_machine_without_a_network_is_refused_beyond_a_node():
+    assert pm.Cluster("l4", gpus=8).gpus == 8
+    with pytest.raises(UsageError, match=r"network is unknown.*--nic"):
+        pm.Cluster("l4", gpus=16)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"gpus": 0}, "gpus = 0"),
+        ({"gpus": 8.0}, "gpus = 8.0"),
+        ({"gpus": 8, "nic": "fast"}, "not a rate of a network"),
+        ({"gpus": 8, "nic": "400"}, "not a rate of a network"),
+        ({"gpus": 8, "nic": "0 Gb/s"}, "not above 0"),
+        ({"gpus": 8, "oversubscription": 0.5}, "below 1"),
+        ({"gpus": 8, "nic_efficiency": 1.5}, "nic_efficiency"),
+        ({"gpus": 8, "gpus_per_node": 0}, "gpus_per_node"),
+    ],
+)
+def test_bad_values_get_one_message(given, message):
+    with pytest.raises(UsageError, match=message):
+        pm.Cluster("h100", **given)
