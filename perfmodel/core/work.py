@@ -51,8 +51,8 @@ def where(mask: Any, a: Any, b: Any) -> Any:
     return np.where(mask, a, b)
 
 
-def anywhere(mask: bool | NDArray[np.bool_]) -> bool:
-    """Return whether a mask holds for any point."""
+def anywhere(mask: bool | Number | NDArray[np.bool_]) -> bool:
+    """Return whether a mask holds, or a number is not 0, for any point."""
     return bool(mask.any() if isinstance(mask, np.ndarray) else mask)
 
 
@@ -72,8 +72,8 @@ class Tensor:
     name: str
     shape: tuple[Any, ...]
     dtype: str
-    reads: float = 0.0
-    writes: float = 0.0
+    reads: Number = 0.0
+    writes: Number = 0.0
 
     @classmethod
     def input(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
@@ -134,8 +134,13 @@ class Work:
         for tensor in tensors:
             size = tensor.size_bytes
             total = total + size
-            if tensor.reads:
-                read = read + (size if tensor.reads == 1 else tensor.reads * size)
-            if tensor.writes:
-                written = written + (size if tensor.writes == 1 else tensor.writes * size)
+            if anywhere(tensor.reads):
+                read = read + _times(tensor.reads, size)
+            if anywhere(tensor.writes):
+                written = written + _times(tensor.writes, size)
         return cls(flop, read, written, total)
+
+
+def _times(passes: Number, size: Number) -> Number:
+    """Return the bytes of some passes over a tensor; one pass, the usual number, multiplies no array."""
+    return size if isinstance(passes, (int, float)) and passes == 1 else passes * size

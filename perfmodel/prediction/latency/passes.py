@@ -1,0 +1,83 @@
+"""Operators that pass over their data several times: sorts, selections, scans and sampling.
+
+Nothing is fitted: no table has rows of them. Two published rates check sorts: onesweep sorts 29.4 billion 32-bit keys a
+second on an A100, and a sort of 3 instead of 2 accesses a pass 1.5 times fewer (Adinets and Merrill 2022, arXiv
+2206.01784, abstract).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+
+from perfmodel.core.work import Number, Tensor
+from perfmodel.operators.base import Operator
+from perfmodel.operators.sampling import Sampling
+from perfmodel.operators.scan import Scan
+from perfmodel.operators.sort import Sort
+from perfmodel.operators.topk import Topk
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.reduction import DRAW_BYTES, IDLE
+from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START, stream_times
+from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, Terms
+
+SERVES = {"sort": ("sort",), "selection": ("topk", "sampling"), "scan": ("scan",)}
+
+#: share of a stream's bandwidth that passes reach which scatter what they write; set on the 29.4 Gkey/s above, taking
+#: the A100 for one of 40 GB: 36 B a key at 0.78 x 0.87 x 1555 GB/s
+SCATTERED = Constant("scattered", "", 0.78, 0.3, 1.0, 0.2, "bandwidth of scattered passes over that of a stream")
+#: start of a kernel in a sequence over that of a lone one: each waits for the one before to drain (assumed)
+STARTS = 1.5
+#: algorithms of which one block has a row to itself
+ONE_BLOCK = ("radix_select", "heap", "top_k", "top_p_pivot", "gumbel_fused")
+_STREAM = (ETA, replace(START, library=True), FEED, FILL)
+
+
+def scattered(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = kernels 1.5 launch + bytes / (scattered eta W) [s]."""
+    op = cast(Sort, op)
+    return _terms(op, op.kernels(), 1.0 / c["scattered"], 0.0, machine, c, conditions)
+
+
+def rowwise(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = kernels 1.5 launch + max(bytes / (eta W), a row's bytes / (30 B f)) [s].
+
+    One block has a row to itself where a single kernel does all, so that few long rows leave SMs idle.
+    """
+    op = cast(Topk | Sampling, op)
+    alone = _row_bytes(op) if op.algorithm in ONE_BLOCK else 0.0
+    return _terms(op, op.kernels(), 1.0, alone / (DRAW_BYTES * machine.clock_hz), machine, c, conditions)
+
+
+def streamed(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = kernels 1.5 launch + bytes / (eta W) [s]."""
+    op = cast(Scan, op)
+    return _terms(op, op.kernels(), 1.0, 0.0, machine, c, conditions)
+
+
+def _row_bytes(op: Topk | Sampling) -> Number:
+    """Return the bytes of the largest input that one row reads, all reads of it together [B]."""
+    first: Tensor = op.tensors()[0]
+    return first.size_bytes * first.reads / op.rows
+
+
+def _terms(
+    op: Operator, kernels: Number, slower: float, least_s: Number, machine: Machine, c: Values, conditions: Conditions
+) -> Terms:
+    work = op.work()
+    hbm, l2 = stream_times(work.bytes * slower, work.working_set_bytes, machine, c, conditions)
+    idle = np.maximum(0.0, least_s - (hbm + l2))
+    starts = c["launch"] * np.where(np.greater(kernels, 1.0), STARTS * np.asarray(kernels), 1.0)
+    return Terms({HBM: hbm, L2: l2, IDLE: idle, LAUNCH: starts}, {HBM: hbm, L2: l2})
+
+
+TERMS = (HBM, L2, IDLE, LAUNCH)
+FAMILIES = (
+    Family("sort", (*_STREAM, SCATTERED), scattered, TERMS, streams=True),
+    Family("selection", _STREAM, rowwise, TERMS, streams=True),
+    Family("scan", _STREAM, streamed, TERMS, streams=True),
+)

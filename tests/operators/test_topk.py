@@ -1,0 +1,50 @@
+"""Selections: reads and comparisons by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+
+ALGORITHMS = ("radix_select", "sort", "heap")
+
+
+def test_counts_by_hand() -> None:
+    # 2 rows of 1000 fp32: 4 reads to find, 1 to gather; 10 values of 4 B and indices of 8 B a row are written
+    select = pm.Topk(rows=2, cols=1000, k=10).work()
+    assert (select.bytes_read, select.bytes_written, select.flop) == (5 * 8000, 240, 5 * 2000)
+    # keys of 2 B have two digits
+    assert pm.Topk(rows=2, cols=1000, k=10, dtype="bf16").work().bytes_read == 3 * 4000
+    # a sort of pairs moves 100 B a key, and what is kept is written
+    assert pm.Topk(cols=1000, k=10, algorithm="sort").work().bytes == 100_000 + 120
+    heap = pm.Topk(cols=1000, k=10, algorithm="heap").work()
+    assert heap.bytes_read == 4000
+    assert heap.flop == pytest.approx(1000 + 10 * np.log(100) * np.log2(10))
+
+
+def test_a_selection_of_all_is_allowed_and_of_more_is_not() -> None:
+    assert pm.Topk(cols=8, k=8, algorithm="heap").flop() == 8
+    with pytest.raises(UsageError, match="k=9 is above cols=8"):
+        pm.Topk(cols=8, k=9)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_scalar_equals_array_and_never_beats_its_bound(algorithm: str) -> None:
+    cols = np.array([64.0, 4096.0, 2.0**20])
+    op = pm.Topk(rows=16, cols=cols, k=np.array([1.0, 50.0, 64.0]), algorithm=algorithm)
+    prediction = pm.predict(op, "h100")
+    assert np.all(prediction.predicted_time_s >= prediction.bound_time_s)
+    alone = pm.predict(pm.Topk(rows=16, cols=2**20, k=64, algorithm=algorithm), "h100")
+    assert alone.predicted_time_s == pytest.approx(prediction.predicted_time_s[2])  # type: ignore[index]
+    assert alone.calibration == "never seen"
+
+
+def test_one_long_row_leaves_multiprocessors_idle() -> None:
+    """One block a row: 50 rows of a million cost about as much as one, where a sort costs 50 times as much."""
+    one, many = (pm.predict(pm.Topk(rows=rows, cols=2**20, k=50), "h100").predicted_time_s for rows in (1, 50))
+    assert many < 1.5 * one
+    sorts = [pm.predict(pm.Topk(rows=r, cols=2**20, k=50, algorithm="sort"), "h100").predicted_time_s for r in (1, 50)]
+    assert sorts[1] > 20 * sorts[0]
+    assert one > sorts[0], "the old one-block select loses to a sort (pytorch/pytorch issue 68632)"
