@@ -40,6 +40,7 @@ _PUBLIC = {
     "Cluster": "perfmodel.api",
     "read_cluster": "perfmodel.hardware_catalog",
     "TrainingPlan": "perfmodel.training.plan",
+    "Deployment": "perfmodel.api",
     "read_model_config": "perfmodel.workloads.config",
     "forward_pass": "perfmodel.workloads.transformer",
     "amdahl_speedup": "perfmodel.investment.amdahl",
@@ -84,6 +85,7 @@ _RENAMED = {
 
 if TYPE_CHECKING:  # what type checkers and editors see; operators that are not listed are typed as Any
     from perfmodel.api import Cluster as Cluster
+    from perfmodel.api import Deployment as Deployment
     from perfmodel.api import bound_time as bound_time
     from perfmodel.api import diagnose as diagnose
     from perfmodel.api import fuse_operators as fuse_operators

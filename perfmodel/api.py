@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from perfmodel.profile.effort import Effort
     from perfmodel.profile.profile import Profile
     from perfmodel.render.plots.roofline.points import Point
+    from perfmodel.serving.deployment import Deployment as ServedModel
+    from perfmodel.workloads.config import ModelConfig
 
 #: a machine, or how the catalog finds it: name, alias, path of a spec file
 Machine = Hardware | str | os.PathLike[str]
@@ -147,6 +149,20 @@ def predict_model(
     from perfmodel.prediction.whole_model import predict_model as predict_on
 
     return predict_on(operators, find_machine(hardware), cache=cache, library=library, load=load, **_given(gap_s=gap_s))
+
+
+def Deployment(config: ModelConfig, hardware: Machine, **options: Any) -> ServedModel:  # noqa: N802 -- makes one
+    """Return a model served by an engine on some GPUs; see `perfmodel.serving.deployment.Deployment`.
+
+    Parameters
+    ----------
+    config : the model's shapes.
+    hardware : one of the GPUs, or its name in the catalog ("h100").
+    options : tp, pp, ep, dp, engine, weights, kv, max_num_seqs, max_batched_tokens, kv_tokens and others.
+    """
+    from perfmodel.serving.deployment import Deployment as ServedModel
+
+    return ServedModel(config, find_machine(hardware), **options)
 
 
 def diagnose(

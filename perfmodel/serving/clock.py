@@ -1,0 +1,123 @@
+"""The time of a step from tables: of the linear part over tokens, of attention over sequences and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from perfmodel.serving.cost import Array, Cost
+from perfmodel.serving.grid import Curve, Surface
+from perfmodel.serving.kernels import Kernels
+
+#: tokens of a GPU at which the linear part is computed: finely where the tiles of products end, at 64, 128 and 256
+_EDGES = np.array(
+    [16.0, 32.0, 48.0, 64.0, 80.0, 96.0, 112.0, 128.0, 160.0, 192.0, 224.0, 256.0, 320.0, 384.0, 448.0, 512.0]
+)
+TOKENS = np.unique(
+    np.concatenate([np.arange(1.0, 9.0), [12.0, 24.0, 40.0], _EDGES, _EDGES + 1.0, np.arange(576.0, 2049.0, 64.0),
+                    np.round(np.geomspace(2048.0, 65536.0, 30))])
+)  # fmt: skip
+#: sequences and keys at which attention in decode is computed
+SEQUENCES = np.unique(np.concatenate([np.arange(1.0, 5.0), np.round(np.geomspace(6.0, 8192.0, 26))]))
+CONTEXTS = np.unique(np.round(np.geomspace(16.0, 262144.0, 25)))
+#: prompts of a step, their new tokens, and the keys before those, at which attention in prefill is computed
+PROMPTS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0])
+QUERIES = np.unique(np.concatenate([[1.0, 8.0], np.round(np.geomspace(16.0, 131072.0, 40))]))
+BEFORE = np.unique(np.concatenate([[0.0], np.round(np.geomspace(64.0, 262144.0, 13))]))
+
+
+class Chunk(NamedTuple):
+    """Prompts of a step that are alike: how many, new tokens of each, and keys of each with the cached ones."""
+
+    prompts: float
+    tokens: float
+    keys: float
+
+
+class Clock:
+    """How long a step takes on one GPU of a stage.
+
+    Each method takes numbers of one GPU and one micro-batch; `perfmodel.serving.deployment.Deployment` divides the
+    sequences of the deployment among them.
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        self.kernels_per_layer = kernels.kernels_per_layer
+        linear, head = kernels.linear(TOKENS), kernels.head(TOKENS)
+        self.linear = {term: Curve(TOKENS, _full(time, TOKENS)) for term, time in linear.times.items()}
+        self.head = Curve(TOKENS, head.total_s)
+        self.spread = {family: Curve(TOKENS, _full(value, TOKENS)) for family, value in linear.spread.items()}
+        sequences, contexts = SEQUENCES[:, None], CONTEXTS[None, :]
+        time, deviation = kernels.decode(sequences, contexts)
+        self.decode, self.decode_spread = (
+            Surface(SEQUENCES, CONTEXTS, time),
+            Surface(SEQUENCES, CONTEXTS, time * deviation),
+        )
+        self.prefill, self.prefill_spread = self._prefill(kernels)
+        self._total = Curve(TOKENS, linear.total_s)
+
+    def _prefill(self, kernels: Kernels) -> tuple[list[Surface], list[Surface]]:
+        """Return for each number of prompts the time of attention of one of them, and its spread."""
+        queries, before = QUERIES[None, :, None], BEFORE[None, None, :]
+        prompts = PROMPTS[:, None, None]
+        time, deviation = kernels.prefill(prompts, queries, queries + before)
+        each = time / prompts
+        spread = each * deviation
+        return ([Surface(QUERIES, BEFORE, part) for part in each], [Surface(QUERIES, BEFORE, part) for part in spread])
+
+    def cost(self, sequences: Array, context: Array, chunks: Sequence[tuple[Array, Array, Array]], rows: Array) -> Cost:
+        """Return the terms of the device's time for arrays of steps.
+
+        Parameters
+        ----------
+        sequences, context : decoding sequences, and their mean number of keys.
+        chunks : prompts, their new tokens, and their keys; arrays of the same shape.
+        rows : rows of logits.
+        """
+        tokens = np.asarray(sequences + sum(count * new for count, new, _ in chunks))
+        cost = Cost(
+            {term: curve(tokens) for term, curve in self.linear.items()},
+            {family: curve(tokens) for family, curve in self.spread.items()},
+        )
+        busy = sequences > 0
+        some = np.maximum(sequences, 1e-9)
+        time = np.where(busy, self.decode(some, context), 0.0)
+        spread = np.where(busy, self.decode_spread(some, context), 0.0)
+        cost.add("kv", time, "decode", spread / np.maximum(time, 1e-30))
+        for count, new, keys in chunks:
+            index = np.clip(np.searchsorted(PROMPTS, count, side="right") - 1, 0, len(PROMPTS) - 1)
+            before, new = np.maximum(keys - new, 0.0), np.maximum(new, 1e-9)
+            each = np.choose(index, [surface(new, before) for surface in self.prefill])
+            wide = np.choose(index, [surface(new, before) for surface in self.prefill_spread])
+            some = np.where(count > 0, count, 0.0)
+            cost.add("prefill", some * each, "prefill", wide / np.maximum(each, 1e-30))
+        cost.add("head", self.head(rows), "head", np.full(np.shape(rows), 0.1))
+        return cost
+
+    def decode_s(self, sequences: float, context: float) -> float:
+        """Return the device's time of a step in which every sequence decodes one token [s]."""
+        return self._total.at(sequences) + self.decode.at(sequences, context) + self.head.at(sequences)
+
+    def mixed_s(
+        self, sequences: float, context: float, prompts: Iterable[tuple[float, float]], rows: float | None = None
+    ) -> float:
+        """Return the device's time of a step with prompts of (new tokens, keys) each [s]."""
+        listed = list(prompts)
+        tokens, index = sequences, _index(len(listed))
+        attention = self.decode.at(sequences, context) if sequences else 0.0
+        surface = self.prefill[index]
+        for new, keys in listed:
+            tokens += new
+            attention += surface.at(new, keys - new)
+        logits = sequences + len(listed) if rows is None else rows
+        return self._total.at(tokens) + attention + self.head.at(logits)
+
+
+def _index(prompts: int) -> int:
+    return max(0, int(np.searchsorted(PROMPTS, prompts, side="right")) - 1)
+
+
+def _full(value: Array, like: Array) -> Array:
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), like.shape)

@@ -1,0 +1,264 @@
+"""A model on an engine on GPUs: the time of one step, and the memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Reportable
+from perfmodel.core.work import Number, plain
+from perfmodel.errors import UsageError
+from perfmodel.prediction.uncertainty import Z80
+from perfmodel.serving.clock import Clock
+from perfmodel.serving.cost import TERMS, Array, Cost
+from perfmodel.serving.engine import Engine, find_engine
+from perfmodel.serving.kernels import Kernels
+from perfmodel.serving.memory import Memory, memory_of
+from perfmodel.serving.precision import Format, kv_bytes, weight_format
+from perfmodel.serving.shard import Parallel, Shard, shard
+from perfmodel.workloads.config import ModelConfig
+
+#: prompts of a step: (how many, new tokens of each, keys of each with those in the cache)
+Prefill = Sequence[tuple[Number, Number, Number]]
+
+
+@dataclass(frozen=True)
+class Step(Reportable):
+    """The time of a step of an engine; numbers are floats, or arrays for arrays of steps.
+
+    Attributes
+    ----------
+    time_s, low_s, high_s : expected time and its 80 % interval [s].
+    terms_s : the parts that add up to it [s]: weights (matrix products), experts, kv (attention of decoding
+        sequences), prefill (attention of prompts), exchange (between GPUs), kernels (norms, rotation, activation),
+        head (logits and sampling), gaps (between kernels), host.
+    """
+
+    time_s: Number
+    low_s: Number
+    high_s: Number
+    terms_s: Mapping[str, Number]
+
+    @property
+    def limiter(self) -> str:
+        """The largest term in the sum over all steps."""
+        return max(self.terms_s, key=lambda term: float(np.sum(self.terms_s[term])))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A model on some GPUs, served by an engine.
+
+    Parameters
+    ----------
+    config : the model's shapes.
+    hardware : one of the GPUs.
+    tp, pp, ep, dp : tensor, pipeline, expert and data parallel GPUs, see `perfmodel.serving.shard.Parallel`.
+    engine : name of a profile, or the profile.
+    engine_version : of the engine, which chooses among its profiles.
+    weights, kv : formats of the weights, and of keys and values.
+    max_num_seqs, max_batched_tokens : most sequences and tokens of a step of one copy; None: the engine's default.
+    kv_tokens : tokens of keys and values that fit, as the engine prints them; None: computed.
+    utilization : share of the memory for the engine; None: its default.
+
+    Raises
+    ------
+    UsageError
+        When a name is unknown, the parallelism does not divide the model, or the model does not fit.
+    """
+
+    config: ModelConfig
+    hardware: Hardware
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    dp: int = 1
+    engine: str | Engine = "vllm"
+    engine_version: str = ""
+    weights: str = "bf16"
+    kv: str = "bf16"
+    max_num_seqs: int | None = None
+    max_batched_tokens: int | None = None
+    kv_tokens: int | None = None
+    utilization: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_seqs", "max_batched_tokens", "kv_tokens"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="deployment")
+        kv_bytes(self.kv)
+        _ = self.profile, self.part, self.format
+
+    @cached_property
+    def profile(self) -> Engine:
+        """The engine's profile."""
+        return self.engine if isinstance(self.engine, Engine) else find_engine(self.engine, self.engine_version)
+
+    @cached_property
+    def parallel(self) -> Parallel:
+        """How the GPUs share the model."""
+        return Parallel(self.tp, self.pp, self.ep, self.dp)
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.parallel.gpus
+
+    @cached_property
+    def part(self) -> Shard:
+        """One GPU's part of the model."""
+        return shard(self.config, self.parallel)
+
+    @cached_property
+    def format(self) -> Format:
+        """How the weights are stored and multiplied."""
+        return weight_format(self.weights, self.hardware)
+
+    @property
+    def token_budget(self) -> int:
+        """Most tokens of a step of one copy of the model."""
+        return self.max_batched_tokens or self.profile.max_batched_tokens
+
+    @property
+    def sequence_limit(self) -> int:
+        """Most sequences of a step, over all copies of the model."""
+        return (self.max_num_seqs or self.profile.max_num_seqs) * self.dp
+
+    def memory(self) -> Memory:
+        """Return what one GPU holds, and how many tokens fit.
+
+        Raises
+        ------
+        UsageError
+            When the model does not fit.
+        """
+        return memory_of(
+            self.config, self.part, self.parallel, self.profile, self.hardware, self.format, self.kv,
+            self.token_budget, self.kv_tokens, self.utilization,
+        )  # fmt: skip
+
+    @cached_property
+    def table(self) -> Clock:
+        """Times of one GPU and one stage by size."""
+        kernels = Kernels(self.part, self.parallel, self.profile, self.hardware, self.format, self.kv)
+        return Clock(kernels)
+
+    def clock(self) -> StepClock:
+        """Return quick look-ups of the time of a single step, for simulations."""
+        return StepClock(self)
+
+    def step(self, decode: Number = 0, context: Number = 0, prefill: Prefill = (), rows: Number | None = None) -> Step:
+        """Return the time of one step; arrays give one for each element.
+
+        Parameters
+        ----------
+        decode : sequences that decode one token each, over all copies of the model.
+        context : mean number of keys of these sequences.
+        prefill : prompts: (how many, new tokens of each, keys of each with those in the cache).
+        rows : rows of logits; by default one for each sequence and prompt.
+
+        Raises
+        ------
+        UsageError
+            When a size is negative, or contexts are longer than the model's positions.
+        """
+        sequences, keys = np.asarray(decode, dtype=np.float64), np.asarray(context, dtype=np.float64)
+        chunks = [tuple(np.asarray(value, dtype=np.float64) for value in chunk) for chunk in prefill]
+        self._check(sequences, keys, chunks)
+        shape = np.broadcast_shapes(sequences.shape, keys.shape, *(value.shape for chunk in chunks for value in chunk))
+        prompts = sum((chunk[0] for chunk in chunks), start=np.zeros(shape))
+        logits = sequences + prompts if rows is None else np.asarray(rows, dtype=np.float64)
+        share = self.dp * self.pp
+        cost = self.table.cost(
+            np.broadcast_to(sequences / share, shape), np.broadcast_to(keys, shape),
+            [_broadcast((chunk[0] / share, chunk[1], chunk[2]), shape) for chunk in chunks],
+            np.broadcast_to(logits / share, shape),
+        )  # fmt: skip
+        return self._finished(cost, sequences + prompts)
+
+    def _finished(self, cost: Cost, sequences: Array) -> Step:
+        """Return the step of all stages, with the host's time, and its interval."""
+        engine, stages = self.profile, float(self.pp)
+        times = {term: time * stages for term, time in cost.times.items()}
+        if self.pp > 1:
+            times["head"] = cost.times["head"]
+        device = np.asarray(sum(times.values()))
+        host = engine.host_s + engine.host_sequence_s * sequences / self.dp
+        if not engine.graph:
+            launches = self.part.layers * stages * self.table.kernels_per_layer * engine.launch_s
+            host = host + np.maximum(0.0, launches - device)
+        times["host"] = host
+        time = device + host
+        spread = sum((stages * value / time) ** 2 for value in cost.spread.values())
+        width = np.exp(Z80 * np.sqrt(spread + engine.deviation**2))
+        terms = {term: plain(times[term] + 0.0 * time) for term in TERMS if term in times}
+        return Step(plain(time), plain(time / width), plain(time * width), terms)
+
+    def _check(self, sequences: Array, keys: Array, chunks: Sequence[tuple[Array, ...]]) -> None:
+        values = [sequences, keys, *(value for chunk in chunks for value in chunk)]
+        if any(np.any(~np.isfinite(value)) or np.any(value < 0) for value in values):
+            raise UsageError("a size is negative or not finite.", place="step", remedy="Give counts from 0 on.")
+        longest = max([float(np.max(keys)), *(float(np.max(chunk[2])) for chunk in chunks)])
+        self.check_length(longest)
+
+    def check_length(self, tokens: float) -> None:
+        """Raise for a sequence that is longer than the model's positions.
+
+        Raises
+        ------
+        UsageError
+            When it is.
+        """
+        if tokens > self.config.positions:
+            raise UsageError(
+                f"a sequence of {math.ceil(tokens)} tokens is longer than the model's {self.config.positions} "
+                "positions.",
+                place="deployment",
+                remedy="Use shorter prompts or answers.",
+            )
+
+
+class StepClock:
+    """Quick look-ups of the time of single steps of a deployment, host included: 2 to 20 us a call."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._table, self._engine = deployment.table, deployment.profile
+        self._share, self._stages = deployment.dp * deployment.pp, deployment.pp
+        self._host_s, self._host_sequence_s = self._engine.host_s, self._engine.host_sequence_s / deployment.dp
+        launches = deployment.part.layers * deployment.pp * self._table.kernels_per_layer * self._engine.launch_s
+        self._least_s = 0.0 if self._engine.graph else launches
+
+    def decode_s(self, sequences: float, context: float) -> float:
+        """Return the time of a step in which each sequence decodes one token, with so many keys in the mean [s]."""
+        device = self._stages * self._table.decode_s(sequences / self._share, context)
+        return max(device, self._least_s) + self._host_s + self._host_sequence_s * sequences
+
+    def mixed_s(
+        self, sequences: float, context: float, prompts: Iterable[tuple[float, float]], ended: int | None = None
+    ) -> float:
+        """Return the time of a step with prompts [s].
+
+        Parameters
+        ----------
+        sequences, context : decoding sequences and their mean number of keys.
+        prompts : (new tokens, keys with the cached ones) of each prompt.
+        ended : prompts that end in this step, and so get a first token; None: all.
+        """
+        listed = list(prompts)
+        each = [(new, keys) for new, keys in listed]
+        rows = (sequences + (len(listed) if ended is None else ended)) / self._share
+        if self._share > 1:  # the copies and micro-batches have a part of the prompts each
+            each = [(new / self._share, keys - new + new / self._share) for new, keys in listed]
+        device = self._stages * self._table.mixed_s(sequences / self._share, context, each, rows)
+        return max(device, self._least_s) + self._host_s + self._host_sequence_s * (sequences + len(listed))
+
+
+def _broadcast(chunk: tuple[Array, ...], shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    count, new, keys = (np.broadcast_to(value, shape) for value in chunk)
+    return count, new, keys

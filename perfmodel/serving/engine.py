@@ -1,0 +1,201 @@
+"""Serving engines: which kernels they run, what their host costs, how they schedule and reserve memory.
+
+The facts stand in ``engine_specs/serving/*.toml``, one file a profile, each constant with its source.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.core.units import parse_quantity
+from perfmodel.errors import InputFileError, unknown_name
+from perfmodel.files import read_document, shipped_folder
+
+#: profile of an engine that nobody measured
+GENERIC = "generic"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A profile of a serving engine.
+
+    Attributes
+    ----------
+    name, title : the profile's name, and the engine's with its versions.
+    family : name of the engine, which several profiles by version share ("vllm").
+    since, until : first version of the profile, and the first that it no longer describes; "" for any.
+    library : whose kernels the products and collectives run, as the latency model names it; ``attention`` maps an
+        architecture of machines, or "", to the library whose attention runs there.
+    all_reduce : library of the reductions: the engine's own kernel, or "nccl".
+    fused : norms, rotary positions and activations are fused kernels; False for a framework's eager kernels.
+    graph : decode steps replay a CUDA graph; False launches each kernel from the host.
+    host_s, host_sequence_s : time of the host that no kernel hides, a step and for each sequence of it [s].
+    launch_s : the host's time to launch one kernel without a graph [s].
+    gap_s : idle time of the device between two kernels of a graph [s].
+    front_end_s : added to the time to the first token by the server in front of the engine [s].
+    hot : architecture -> time of products under hours of load over that of a benchmark, at many tokens.
+    slower : factor on the kernels of this version over those of the latency model.
+    scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
+    reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
+    max_batched_tokens, max_num_seqs : budget of tokens, and most sequences of a step, where not told.
+    block_tokens : tokens of a block of the paged cache.
+    utilization : share of the memory that the engine takes; ``of_free``: of what weights and activations leave.
+    workspace_bytes : graphs, buffers of communication and fragmentation [B].
+    deviation : standard deviation of ln(measured / predicted) of a step that kernels do not explain.
+    sources : where the constants come from, by name.
+    """
+
+    name: str
+    title: str = ""
+    family: str = ""
+    since: str = ""
+    until: str = ""
+    library: str = ""
+    attention: Mapping[str, str] = field(default_factory=dict)
+    all_reduce: str = "nccl"
+    fused: bool = True
+    graph: bool = True
+    host_s: float = 0.5e-3
+    host_sequence_s: float = 5e-6
+    launch_s: float = 5e-6
+    gap_s: float = 1e-6
+    front_end_s: float = 0.0
+    hot: Mapping[str, float] = field(default_factory=dict)
+    slower: float = 1.0
+    scheduler: str = "chunked"
+    reserve: bool = False
+    max_batched_tokens: int = 8192
+    max_num_seqs: int = 1024
+    block_tokens: int = 16
+    utilization: float = 0.9
+    of_free: bool = False
+    workspace_bytes: float = 0.5e9
+    deviation: float = 0.25
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def attention_on(self, architecture: str) -> str:
+        """Return the library whose attention kernels run on machines of an architecture."""
+        return self.attention.get(architecture, self.attention.get("default", self.library))
+
+    def hot_on(self, architecture: str) -> float:
+        """Return how much longer products take under sustained load."""
+        return self.hot.get(architecture, self.hot.get("default", 1.0))
+
+
+#: keys with a unit -> attribute and unit
+_QUANTITIES = {
+    "host": ("host_s", "s"),
+    "host_sequence": ("host_sequence_s", "s"),
+    "launch": ("launch_s", "s"),
+    "gap": ("gap_s", "s"),
+    "front_end": ("front_end_s", "s"),
+    "workspace": ("workspace_bytes", "B"),
+}
+_PLAIN = {item.name: item for item in fields(Engine)}
+SCHEDULERS = ("chunked", "prefill_first", "static")
+
+
+def read_engine(path: str | os.PathLike[str]) -> Engine:
+    """Return the profile in a TOML, YAML or JSON file.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, or a key is unknown or has a wrong value.
+    """
+    place = os.fspath(path)
+    document = read_document(path)
+    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+        raise InputFileError("has no name: it is no profile of an engine.", place=place)
+    values: dict[str, Any] = {}
+    for key, value in document.items():
+        if key in _QUANTITIES:
+            name, unit = _QUANTITIES[key]
+            values[name] = parse_quantity(value, unit, place=f"{place}: {key}")
+        elif key in _PLAIN and key not in (item for item, _ in _QUANTITIES.values()):
+            values[key] = _checked(key, value, f"{place}: {key}")
+        else:
+            raise unknown_name("key", key, [*_QUANTITIES, *_PLAIN], place=place, kind=InputFileError)
+    return Engine(**values)
+
+
+def _checked(key: str, value: Any, place: str) -> Any:
+    """Return a value of the type that the attribute has."""
+    default = _PLAIN[key].default
+    if isinstance(value, dict):
+        if key not in ("attention", "hot", "sources"):
+            raise InputFileError("is a table.", place=place, remedy="Write one value.")
+        return MappingProxyType(dict(value))
+    if key == "scheduler" and value not in SCHEDULERS:
+        raise unknown_name("scheduler", str(value), SCHEDULERS, place=place, kind=InputFileError)
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if key != "name" and type(value) is not type(default):
+        raise InputFileError(f"{value!r} is no {type(default).__name__}.", place=place)
+    if isinstance(value, float) and not (math.isfinite(value) and value >= 0):
+        raise InputFileError(f"{value} is not a finite number from 0 on.", place=place)
+    return value
+
+
+@functools.cache
+def _shipped() -> Mapping[str, Path]:
+    folder = shipped_folder("engine_specs") / "serving"
+    return MappingProxyType({path.stem: path for path in sorted(folder.glob("*.toml"))})
+
+
+@functools.cache
+def _read_shipped(name: str) -> Engine:
+    return read_engine(_shipped()[name])
+
+
+def engine_names() -> tuple[str, ...]:
+    """Return the names of the shipped profiles."""
+    return tuple(_shipped())
+
+
+def find_engine(name: str, version: str = "") -> Engine:
+    """Return the profile of an engine: by its own name, by the engine's and a version, or from a file.
+
+    Parameters
+    ----------
+    name : name of a profile ("vllm", "trtllm-offline"), or the path of a TOML file.
+    version : of the engine ("0.6.3"); the profile of the same engine that describes it is taken.
+
+    Raises
+    ------
+    UsageError, InputFileError
+        When no profile has the name, or the file is wrong.
+    """
+    if name.endswith((".toml", ".yaml", ".yml", ".json")):
+        return read_engine(name)
+    lower = name.strip().lower()
+    if lower not in _shipped():
+        raise unknown_name("engine", name, engine_names(), place="engine")
+    profile = _read_shipped(lower)
+    if not version or _describes(profile, version):
+        return profile
+    others = (_read_shipped(other) for other in _shipped())
+    return next((other for other in others if other.family == profile.family and _describes(other, version)), profile)
+
+
+def _describes(profile: Engine, version: str) -> bool:
+    given = _numbers(version)
+    if not given:
+        return not profile.until
+    return (not profile.since or given >= _numbers(profile.since)) and (
+        not profile.until or given < _numbers(profile.until)
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: "1.2.0rc6" -> (1, 2, 0)."""
+    match = re.match(r"v?(\d+(?:\.\d+)*)", version.strip())
+    return tuple(int(part) for part in match[1].split(".")) if match else ()

@@ -1,0 +1,47 @@
+"""The layer of experts in a step: the experts that are touched are read, each token runs through a few."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfmodel.serving.cost import Array
+from perfmodel.serving.shard import Parallel, Shard
+
+#: start of the kernels of a layer of experts in a graph, where some overlap [s]; standard deviation of ln(measured /
+#: predicted) of the closed form on rows of aiconfigurator's tables that were not fitted
+START_S, DEVIATION = 25e-6, 0.2
+#: share of the datasheet's bandwidth and peak that the kernels reach
+BANDWIDTH_SHARE, PEAK_SHARE = 0.85, 0.75
+
+
+def touched(experts: int, top_k: int, tokens: Array) -> Array:
+    """Return how many experts some tokens visit, each ``top_k`` of them at random: E (1 - (1 - k/E)^T)."""
+    if top_k >= experts:
+        return np.full(np.shape(tokens), float(experts))
+    return np.asarray(-experts * np.expm1(tokens * np.log1p(-top_k / experts)))
+
+
+def experts_time(
+    shard: Shard, parallel: Parallel, tokens: Array, weight_bytes: float, rate: float, peak: float
+) -> Array:
+    """Return the time of the experts of one layer on one GPU [s].
+
+    t = start + (W^3 + C^3)^(1/3) + glue: W reads the touched experts, C computes their rows, padded to tiles.
+
+    Parameters
+    ----------
+    tokens : of one copy of the attention.
+    weight_bytes : of one weight [B].
+    rate, peak : datasheet bandwidth [B/s] and FLOP/s of the products.
+    """
+    gathered = tokens * (parallel.dp if parallel.ep > 1 else 1)
+    visited = touched(shard.experts, shard.top_k, gathered) / parallel.ep
+    rows = gathered * shard.top_k / parallel.ep
+    each = rows / np.maximum(visited, 1e-9)
+    tile = np.where(each <= 16, 16, np.where(each <= 64, 64, 128))
+    padded = visited * np.ceil(each / tile) * tile
+    matrix = 3.0 * shard.hidden * shard.expert_ffn
+    sustained = BANDWIDTH_SHARE * rate
+    reads, products = matrix * visited * weight_bytes / sustained, 2.0 * matrix * padded / (PEAK_SHARE * peak)
+    glue = (4.0 * rows * shard.hidden + 3.0 * rows * shard.expert_ffn) * 2.0 / sustained
+    return np.asarray(START_S + np.cbrt(reads**3 + products**3) + glue)

@@ -1,0 +1,87 @@
+"""Tables over grids, linear between their points: for arrays of points, and quickly for a single one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Curve:
+    """A function of one size, linear between its points and beyond the last one.
+
+    Parameters
+    ----------
+    x : sizes in ascending order, from 1 on.
+    y : values there.
+    """
+
+    #: whole sizes up to which values are listed for a quick look-up
+    LISTED = 16384
+
+    def __init__(self, x: Array, y: Array) -> None:
+        self.x, self.y = x, np.asarray(y, dtype=np.float64)
+        self._slope = float((self.y[-1] - self.y[-2]) / (x[-1] - x[-2])) if len(x) > 1 else 0.0
+
+    def __call__(self, size: Array) -> Array:
+        """Return the values at an array of sizes."""
+        inside = np.interp(size, self.x, self.y)
+        return np.asarray(inside + self._slope * np.maximum(0.0, size - self.x[-1]))
+
+    @cached_property
+    def _values(self) -> list[float]:
+        return [float(value) for value in self(np.arange(float(self.LISTED + 2)))]
+
+    def at(self, size: float) -> float:
+        """Return the value at one size."""
+        whole = int(size)
+        if whole > self.LISTED:
+            return float(self(np.asarray(size)))
+        values = self._values
+        left = values[whole]
+        return left + (size - whole) * (values[whole + 1] - left)
+
+
+class Surface:
+    """A function of two sizes, linear in each between the points of a grid and beyond its ends.
+
+    Parameters
+    ----------
+    x, y : the grid's sizes in ascending order, two at least.
+    z : values [len(x), len(y)].
+    """
+
+    #: rows that are kept for quick look-ups
+    KEPT = 65536
+
+    def __init__(self, x: Array, y: Array, z: Array) -> None:
+        self.x, self.y, self.z = x, y, np.asarray(z, dtype=np.float64)
+        self._y: list[float] = y.tolist()
+        self._last = len(self._y) - 2
+        self._rows: dict[float, list[float]] = {}
+
+    def __call__(self, x: Array, y: Array) -> Array:
+        """Return the values at an array of points."""
+        i = np.clip(np.searchsorted(self.x, x, side="right") - 1, 0, len(self.x) - 2)
+        j = np.clip(np.searchsorted(self.y, y, side="right") - 1, 0, len(self.y) - 2)
+        u = (x - self.x[i]) / (self.x[i + 1] - self.x[i])
+        v = (y - self.y[j]) / (self.y[j + 1] - self.y[j])
+        z = self.z
+        near = z[i, j] + v * (z[i, j + 1] - z[i, j])
+        far = z[i + 1, j] + v * (z[i + 1, j + 1] - z[i + 1, j])
+        return np.asarray(near + u * (far - near))
+
+    def at(self, x: float, y: float) -> float:
+        """Return the value at one point; the row of an ``x`` is kept."""
+        row = self._rows.get(x)
+        if row is None:
+            if len(self._rows) >= self.KEPT:
+                self._rows.clear()
+            row = self._rows[x] = [float(value) for value in self(np.full(len(self._y), x), self.y)]
+        j = min(max(bisect_right(self._y, y) - 1, 0), self._last)
+        left = self._y[j]
+        return row[j] + (y - left) / (self._y[j + 1] - left) * (row[j + 1] - row[j])

@@ -1,0 +1,201 @@
+"""Kernels of one step on one GPU: the fused kernels of a serving engine, with their times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.operators.all_reduce import AllReduce
+from perfmodel.operators.alltoall import Alltoall
+from perfmodel.operators.attention import Attention
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.gemm import Gemm
+from perfmodel.serving.cost import Array, Cost, kernel
+from perfmodel.serving.engine import Engine
+from perfmodel.serving.experts import DEVIATION, experts_time
+from perfmodel.serving.precision import Format
+from perfmodel.serving.shard import Parallel, Shard
+
+#: tokens at which half of the slow-down by sustained load has occurred
+HOT_TOKENS = 256.0
+#: share of the tensor engine's peak that latent attention reaches in decode, where many heads share one key: assumed
+LATENT_SHARE = 0.6
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What runs: a GPU's part of a model, in some precision, with an engine's kernels, on a machine."""
+
+    shard: Shard
+    parallel: Parallel
+    engine: Engine
+    hardware: Hardware
+    weights: Format
+    kv: str
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of activations and of products that are not quantised."""
+        return "bf16" if "bf16" in self.hardware.dtypes() else "fp16"
+
+    def linear(self, tokens: Array) -> Cost:
+        """Return the cost of all layers of a stage without attention, for numbers of tokens of a GPU."""
+        cost, shard = Cost(), self.shard
+        self._attention_products(cost, tokens)
+        if shard.dense_layers > 0:
+            self._mlp(cost, tokens, shard.ffn, shard.dense_layers)
+        if shard.moe_layers > 0:
+            if shard.shared_ffn:
+                self._mlp(cost, tokens, shard.shared_ffn, shard.moe_layers)
+            self._experts(cost, tokens)
+        self._small_kernels(cost, tokens)
+        self._exchange(cost, tokens)
+        gaps = shard.layers * self.kernels_per_layer * self.engine.gap_s
+        cost.add("gaps", np.full(tokens.shape, gaps), "gaps", np.zeros(()))
+        return cost
+
+    @property
+    def kernels_per_layer(self) -> float:
+        """Kernels of one layer: 9 fused ones, and the exchanges."""
+        shard = self.shard
+        exchanges = 0 if self.parallel.tp == 1 else 1 if shard.parallel_block else 2
+        return 9 + exchanges + 5 * (shard.moe_layers > 0) + shard.qk_norm + 3 * (shard.kv_lora > 0)
+
+    def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float, quantised: bool = True) -> None:
+        """Add one matrix product of each layer, under the load of hours of serving."""
+        form = self.weights
+        if quantised and not form.weight_only and form.compute not in ("bf16", "fp16"):
+            time, deviation = self._gemm(m, n, k, form.compute, quantized=True)
+        else:
+            time, deviation = self._gemm(m, n, k, self.dtype)
+            if quantised and form.weight_only:
+                time = self._narrower(time, m, n, k)
+        hot = 1.0 + (self.engine.hot_on(self.hardware.architecture) - 1.0) * m / (m + HOT_TOKENS)
+        cost.add(term, layers * time * hot * self.engine.slower, "gemm", deviation)
+
+    def _gemm(self, m: Array, n: int, k: int, dtype: str, quantized: bool = False) -> tuple[Array, Array]:
+        sizes = np.maximum(1.0, np.round(m))
+        op = Gemm(m=sizes, n=n, k=k, dtype=dtype, quantized=quantized)
+        return kernel(op, self.hardware, self.engine.library)
+
+    def _narrower(self, time: Array, m: Array, n: int, k: int) -> Array:
+        """Return the time of a product in 16 bits whose weights are read in fewer: it saves their bytes."""
+        rate = self.hardware.main_memory.bandwidth_bytes_per_s or np.nan
+        saved = n * k * (2.0 - self.weights.bytes) / (0.85 * rate)
+        peak = self.hardware.best_peak(self.dtype).flop_per_s
+        return np.maximum(time - saved, np.maximum(2.0 * m * n * k / (0.8 * peak), time * self.weights.bytes / 2.0))
+
+    def _attention_products(self, cost: Cost, tokens: Array) -> None:
+        shard = self.shard
+        if not shard.kv_lora:
+            self.product(cost, "weights", tokens, shard.qkv_width, shard.hidden, shard.layers)
+            self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.head_dim, shard.layers)
+            return
+        nope = shard.head_dim - shard.rope_dim
+        rank = shard.kv_lora + shard.rope_dim + shard.q_lora
+        self.product(cost, "weights", tokens, rank, shard.hidden, shard.layers)
+        width = shard.heads * shard.head_dim
+        self.product(cost, "weights", tokens, width, shard.q_lora or shard.hidden, shard.layers)
+        expanded = shard.heads * (nope + shard.value_dim)
+        self.product(cost, "weights", tokens, expanded, shard.kv_lora, shard.layers)
+        self.product(cost, "weights", tokens, shard.hidden, shard.heads * shard.value_dim, shard.layers)
+
+    def _mlp(self, cost: Cost, tokens: Array, ffn: int, layers: float) -> None:
+        hidden = self.shard.hidden
+        self.product(cost, "weights", tokens, (2 if self.shard.gated else 1) * ffn, hidden, layers)
+        self.product(cost, "weights", tokens, hidden, ffn, layers)
+
+    def _experts(self, cost: Cost, tokens: Array) -> None:
+        """Add the experts of all layers, and the router."""
+        shard, hardware = self.shard, self.hardware
+        rate = hardware.main_memory.bandwidth_bytes_per_s or np.nan
+        dtype = self.dtype if self.weights.weight_only else self.weights.compute
+        peak = hardware.best_peak(dtype).flop_per_s
+        time = experts_time(shard, self.parallel, tokens, self.weights.bytes, rate, peak)
+        cost.add("experts", shard.moe_layers * time * self.engine.slower, "experts", np.full(time.shape, DEVIATION))
+        self.product(cost, "experts", tokens, shard.experts, shard.hidden, shard.moe_layers, quantised=False)
+
+    def stream(self, cost: Cost, term: str, numel: Array, inputs: int, kind: str, layers: float) -> None:
+        """Add one kernel that streams its tensors."""
+        sizes = np.maximum(1.0, np.round(numel))
+        op = Elementwise(kind=kind, numel=sizes, num_inputs=inputs, dtype=self.dtype)
+        time, deviation = kernel(op, self.hardware, self.engine.library)
+        cost.add(term, layers * time * self.engine.slower, "streams", deviation)
+
+    def _small_kernels(self, cost: Cost, tokens: Array) -> None:
+        """Add residual addition with norm (3 reads, 1 write), rotation with the cache's write, and activation."""
+        shard = self.shard
+        norms = shard.layers * (1 if shard.parallel_block else 2)
+        self.stream(cost, "kernels", tokens * shard.hidden, 3, "add", norms)
+        self.stream(cost, "kernels", tokens * shard.qkv_width, 1, "copy", shard.layers)
+        if shard.qk_norm:
+            self.stream(cost, "kernels", tokens * (shard.heads + shard.kv_heads) * shard.head_dim, 1, "copy",
+                        shard.layers)  # fmt: skip
+        if shard.dense_layers > 0:
+            self.stream(cost, "kernels", tokens * shard.ffn, 2 if shard.gated else 1,
+                        "silu_mul" if shard.gated else "gelu", shard.dense_layers)  # fmt: skip
+
+    def _exchange(self, cost: Cost, tokens: Array) -> None:
+        """Add the reductions over tp, and for experts apart from the attention the exchange of tokens."""
+        shard, parallel = self.shard, self.parallel
+        message = np.maximum(2.0, np.round(tokens * shard.hidden) * 2.0)
+        spread = parallel.ep > 1 and parallel.dp > 1
+        if parallel.tp > 1:
+            each = 1.0 if shard.parallel_block else 2.0
+            times = shard.layers * each - (shard.moe_layers if spread else 0.0)
+            op = AllReduce(bytes=message, num_gpus=parallel.tp, dtype=self.dtype)
+            time, deviation = kernel(op, self.hardware, self.engine.all_reduce)
+            cost.add("exchange", times * time, "collectives", deviation)
+        if spread:
+            sent = np.maximum(2.0, message * min(parallel.ep, shard.top_k))
+            exchange = Alltoall(bytes=np.round(sent), num_gpus=parallel.tp * parallel.dp, dtype=self.dtype)
+            time, deviation = kernel(exchange, self.hardware, "nccl")
+            cost.add("exchange", 2.0 * shard.moe_layers * time, "collectives", deviation)
+
+    def head(self, rows: Array) -> Cost:
+        """Return the cost of logits and sampling for a number of rows; engines keep the head in 16 bits."""
+        cost, shard = Cost(), self.shard
+        self.product(cost, "head", rows, shard.vocab, shard.hidden, 1.0, quantised=False)
+        op = Elementwise(kind="copy", numel=np.maximum(1.0, np.round(rows * shard.vocab)), dtype="fp32")
+        time, deviation = kernel(op, self.hardware, self.engine.library)
+        cost.add("head", 2.0 * time, "streams", deviation)
+        return cost
+
+    def decode(self, sequences: Array, context: Array) -> tuple[Array, Array]:
+        """Return the time of attention of all layers for one token of each sequence [s], and its deviation."""
+        return self._over_layers(batch=sequences, seq_q=1, seq_kv=context)
+
+    def prefill(self, prompts: Array, tokens: Array, keys: Array) -> tuple[Array, Array]:
+        """Return the time of attention of all layers for some prompts of ``tokens`` queries and ``keys`` keys [s]."""
+        return self._over_layers(batch=prompts, seq_q=tokens, seq_kv=keys)
+
+    def _over_layers(self, **sizes: Any) -> tuple[Array, Array]:
+        shard = self.shard
+        whole = {name: np.maximum(1.0, np.round(value)) for name, value in sizes.items()}
+        full = shard.layers - shard.window_layers
+        time: Array = np.zeros(np.broadcast_shapes(*(value.shape for value in whole.values())))
+        spread = time
+        for layers, window in ((full, 0), (shard.window_layers, shard.window)):
+            if layers > 0:
+                each, deviation = self._attention(window, **whole)
+                time, spread = time + layers * each, spread + layers * each * deviation
+        return time * self.engine.slower, spread / time
+
+    def _attention(self, window: int, **sizes: Any) -> tuple[Array, Array]:
+        shard, library = self.shard, self.engine.attention_on(self.hardware.architecture)
+        head_dim, kv_heads, decode = shard.head_dim, shard.kv_heads, np.all(sizes["seq_q"] == 1)
+        if shard.kv_lora:
+            # one key for all heads, whose part without position is also the value: half of the bytes of K and V
+            head_dim, kv_heads = ((shard.kv_lora + shard.rope_dim) // 2, 1) if decode else (head_dim, shard.heads)
+        op = Attention(
+            heads=shard.heads, kv_heads=kv_heads, head_dim=head_dim, causal=True, window=window,
+            dtype=self.dtype, kv_dtype=self.kv, **sizes,
+        )  # fmt: skip
+        time, deviation = kernel(op, self.hardware, library)
+        if shard.kv_lora and decode:
+            flop = 2.0 * sizes["batch"] * sizes["seq_kv"] * shard.heads * (2 * shard.kv_lora + shard.rope_dim)
+            time = np.maximum(time, flop / (LATENT_SHARE * self.hardware.best_peak(self.dtype).flop_per_s))
+        return time, deviation

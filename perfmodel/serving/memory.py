@@ -1,0 +1,162 @@
+"""Memory of a deployment: weights, keys and values, activations, and the largest batch that fits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_binary
+from perfmodel.errors import UsageError
+from perfmodel.serving.engine import Engine
+from perfmodel.serving.precision import Format, kv_bytes
+from perfmodel.serving.shard import Parallel, Shard
+from perfmodel.workloads.config import ModelConfig
+
+#: share of the capacity that a process can allocate: the driver and the CUDA context take the rest (H100: 81,559 MiB
+#: shown of 80 GiB less 0.5 to 1 GB of the context)
+USABLE = 0.985
+
+
+@dataclass(frozen=True)
+class Memory(Reportable):
+    """What a deployment keeps in the memory of one GPU.
+
+    Attributes
+    ----------
+    capacity_bytes, weights_bytes, activations_bytes, workspace_bytes, kv_bytes : of one GPU [B]; ``kv_bytes`` is the
+        room for keys and values.
+    kv_bytes_token : keys and values of one token, over all GPUs of a copy of the model [B].
+    kv_bytes_token_gpu : the part on one GPU, in layers that keep all tokens [B].
+    window_bytes_sequence : keys and values of one sequence in layers with a window, once it is full, on one GPU [B].
+    window : most tokens that those layers keep.
+    kv_tokens : tokens that fit, over all copies of the model.
+    copies : copies with sequences of their own.
+    block_tokens : tokens of a block.
+    reserve : blocks are reserved for the whole sequence.
+    """
+
+    capacity_bytes: float
+    weights_bytes: float
+    activations_bytes: float
+    workspace_bytes: float
+    kv_bytes: float
+    kv_bytes_token: float
+    kv_bytes_token_gpu: float
+    window_bytes_sequence: float
+    window: int
+    kv_tokens: int
+    copies: int
+    block_tokens: int
+    reserve: bool
+
+    def max_batch(self, isl: int, osl: int) -> int:
+        """Return how many sequences of these lengths fit at once, over all copies.
+
+        With reservation each takes isl + osl tokens from its first step on; on demand it takes half of its answer in
+        the mean. Blocks are whole.
+        """
+        tokens = isl + osl if self.reserve else isl + osl / 2
+        blocks = math.ceil(tokens / self.block_tokens) * self.block_tokens
+        return int(self.kv_tokens // blocks)
+
+
+def memory_of(
+    config: ModelConfig,
+    part: Shard,
+    parallel: Parallel,
+    engine: Engine,
+    hardware: Hardware,
+    weights: Format,
+    kv: str,
+    max_batched_tokens: int,
+    kv_tokens: int | None,
+    utilization: float | None = None,
+) -> Memory:
+    """Return the memory of one GPU; ``kv_tokens`` overrides the room that is computed.
+
+    room = 0.985 capacity. Engines that take a share of the memory have share x room - weights - activations for keys
+    and values; TensorRT-LLM a share of what weights and activations leave.
+
+    Raises
+    ------
+    UsageError
+        When weights and activations do not fit: by how much, and what would.
+    """
+    capacity = float(hardware.main_memory.capacity_bytes or 0.0)
+    stored = weights_bytes(config, part, parallel, weights)
+    width = max(part.ffn, part.top_k * part.expert_ffn)
+    activations = max_batched_tokens * (2.0 * part.hidden + 2.0 * width) * 2.0
+    share = engine.utilization if utilization is None else utilization
+    held = stored + activations + engine.workspace_bytes
+    room = USABLE * capacity
+    left = share * (room - held) if engine.of_free else share * room - held
+    each = kv_token_bytes(part, kv)
+    window = _window_bytes(part, kv)
+    if left <= 0 and kv_tokens is None:
+        raise _does_not_fit(hardware, stored, activations + engine.workspace_bytes, share * room, parallel)
+    tokens = int(left // each) * parallel.dp * (1 if each else 0) if kv_tokens is None else kv_tokens
+    heads = parallel.tp if not part.kv_lora else 1
+    return Memory(
+        capacity_bytes=capacity,
+        weights_bytes=stored,
+        activations_bytes=activations,
+        workspace_bytes=engine.workspace_bytes,
+        kv_bytes=max(left, 0.0),
+        kv_bytes_token=each * heads * parallel.pp,
+        kv_bytes_token_gpu=each,
+        window_bytes_sequence=window,
+        window=part.window,
+        kv_tokens=tokens,
+        copies=parallel.dp,
+        block_tokens=engine.block_tokens,
+        reserve=engine.reserve,
+    )
+
+
+def kv_token_bytes(part: Shard, kv: str) -> float:
+    """Return the bytes of keys and values of one token on one GPU, in the layers that keep all tokens [B]."""
+    layers = part.layers - part.window_layers
+    if layers <= 0:  # all layers have the window: a token counts until it leaves it
+        layers = part.layers
+    width = part.kv_lora + part.rope_dim if part.kv_lora else 2 * part.kv_heads * part.head_dim
+    return layers * width * kv_bytes(kv)
+
+
+def _window_bytes(part: Shard, kv: str) -> float:
+    """Return the bytes of one sequence in layers with a window [B]."""
+    if part.window_layers <= 0 or part.window_layers >= part.layers:
+        return 0.0
+    return part.window_layers * part.window * 2 * part.kv_heads * part.head_dim * kv_bytes(kv)
+
+
+def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights: Format) -> float:
+    """Return the bytes of the weights on one GPU: matrices in their format, embedding and head in 16 bits [B]."""
+    hidden = part.hidden
+    gates = 3 if part.gated else 2
+    if part.kv_lora:
+        nope = part.head_dim - part.rope_dim
+        attention = hidden * (part.kv_lora + part.rope_dim + part.q_lora)
+        attention += (part.q_lora or hidden) * part.heads * part.head_dim
+        attention += part.kv_lora * part.heads * (nope + part.value_dim) + hidden * part.heads * part.value_dim
+    else:
+        attention = hidden * (part.qkv_width + part.heads * part.head_dim)
+    matrices = part.layers * attention + part.dense_layers * gates * hidden * part.ffn
+    experts = part.moe_layers * gates * hidden * (part.experts / parallel.ep * part.expert_ffn + part.shared_ffn)
+    tables = (1 if config.tied else 2) * part.vocab * hidden
+    routers = part.moe_layers * part.experts * hidden
+    return (matrices + experts) * weights.bytes + 2.0 * (tables + routers)
+
+
+def _does_not_fit(hardware: Hardware, stored: float, rest: float, room: float, parallel: Parallel) -> UsageError:
+    needed = stored * parallel.tp * parallel.pp
+    least = next((n for n in (1, 2, 4, 8, 16, 32, 64) if needed / n + rest < 0.95 * room), 0)
+    fits = f"tp x pp = {least}" if least else "a larger machine"
+    return UsageError(
+        f"the model does not fit: {format_binary(stored)} of weights and {format_binary(rest)} of activations and "
+        f"buffers on each {hardware.name}, {format_binary(stored + rest - room)} more than the engine's share of "
+        f"{format_binary(room)}.",
+        place="deployment",
+        remedy=f"Possible: {fits}, or weights in fewer bits.",
+    )

@@ -1,0 +1,96 @@
+"""Number formats of weights and of keys and values: bytes of an element, and the dtype that products run in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.errors import UsageError, unknown_name
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the matrices of a model are stored and multiplied.
+
+    Attributes
+    ----------
+    name : as the command line and engines name it.
+    bytes : of one weight, its share of the scales included [B].
+    compute : dtype of the product where the machine has it.
+    weight_only : activations stay in 16 bits.
+    """
+
+    name: str
+    bytes: float
+    compute: str
+    weight_only: bool = False
+
+
+#: bytes of a weight: 4 bits with an fp8 scale for 16 weights (NVFP4) or an 8-bit exponent for 32 (MXFP4, OCP MX
+#: specification v1.0); int4 with an fp16 scale for 128 (GPTQ, AWQ); fp8 with an fp32 scale for 128 x 128 (DeepSeek-V3)
+FORMATS = MappingProxyType(
+    {
+        known.name: known
+        for known in (
+            Format("bf16", 2.0, "bf16"),
+            Format("fp16", 2.0, "fp16"),
+            Format("fp8", 1.0, "fp8"),
+            Format("fp8_block", 1.0 + 4.0 / 128**2, "fp8"),
+            Format("int8", 1.0, "int8"),
+            Format("w8a16", 1.0, "bf16", weight_only=True),
+            Format("int4", 0.5 + 2.0 / 128, "bf16", weight_only=True),
+            Format("nvfp4", 0.5 + 1.0 / 16, "fp4"),
+            Format("mxfp4", 0.5 + 1.0 / 32, "fp4"),
+        )
+    }
+)
+#: other spellings
+ALIASES = MappingProxyType(
+    {
+        "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp4": "nvfp4", "w4a16": "int4", "awq": "int4",
+        "gptq": "int4", "int4_wo": "int4", "q4_0": "int4", "w8a8": "int8", "sq": "int8", "int8_wo": "w8a16",
+        "q8_0": "w8a16", "f16": "fp16",
+    }
+)  # fmt: skip
+#: bytes of an element of keys and values
+KV_BYTES = MappingProxyType({"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0})
+
+
+def weight_format(name: str, hardware: Hardware | None = None) -> Format:
+    """Return the format of a name; on a machine without its dtype the weights alone are narrow.
+
+    Raises
+    ------
+    UsageError
+        When the name is unknown, or the machine cannot multiply 8-bit activations that the format asks for.
+    """
+    lower = name.strip().lower()
+    known = FORMATS.get(ALIASES.get(lower, lower))
+    if known is None:
+        raise unknown_name("weight format", name, FORMATS, place="weights")
+    if hardware is None or known.compute in hardware.dtypes() or known.weight_only:
+        return known
+    if known.compute == "fp4" or known.name.startswith("fp8"):  # Marlin's kernels widen them in registers
+        return Format(known.name, known.bytes, "bf16" if "bf16" in hardware.dtypes() else "fp16", weight_only=True)
+    if known.compute == "bf16" and "fp16" in hardware.dtypes():
+        return Format(known.name, known.bytes, "fp16", known.weight_only)
+    raise UsageError(
+        f"{hardware.name} has no {known.compute}, which weights={name!r} needs.",
+        place="weights",
+        remedy=f"It has: {', '.join(hardware.dtypes())}.",
+    )
+
+
+def kv_bytes(name: str) -> float:
+    """Return the bytes of an element of keys and values.
+
+    Raises
+    ------
+    UsageError
+        When the name is unknown.
+    """
+    lower = name.strip().lower()
+    if lower not in KV_BYTES:
+        raise unknown_name("format of keys and values", name, KV_BYTES, place="kv")
+    return KV_BYTES[lower]

@@ -1,0 +1,157 @@
+"""One GPU's part of a model: shapes after tensor, expert, data and pipeline parallelism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perfmodel.errors import UsageError
+from perfmodel.workloads.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """How the GPUs share a model.
+
+    Attributes
+    ----------
+    tp : GPUs that share each matrix and the heads.
+    pp : stages of layers.
+    ep : GPUs that share the experts of a layer, each with whole experts; the other ``tp dp / ep`` cut each expert.
+    dp : copies of the attention (and of a dense model), each with its own sequences.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    dp: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the deployment."""
+        return self.tp * self.pp * self.dp
+
+    @property
+    def expert_parts(self) -> int:
+        """GPUs that cut each expert."""
+        return max(1, self.tp * (self.dp if self.ep > 1 else 1) // self.ep)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Shapes of the part of one GPU.
+
+    Attributes
+    ----------
+    hidden, head_dim, vocab : width of the residual stream, size of a head, rows of this GPU's part of the head.
+    layers : layers of a stage (not whole where the stages differ; the mean).
+    heads, kv_heads : of this GPU; key and value heads are repeated where there are fewer than GPUs.
+    ffn : width inside the MLP of this GPU.
+    gated, qk_norm, parallel_block : an MLP with a gate; norms of queries and keys; attention and MLP side by side.
+    moe_layers, experts, top_k, expert_ffn, shared_ffn : layers with experts; experts of the whole model and those that
+        a token visits; this GPU's width of each, and of the expert that all tokens visit.
+    window, window_layers : most keys of a query, in how many layers of the stage.
+    kv_lora, q_lora, rope_dim, value_dim : ranks of latent attention (0: none), and its sizes of a head.
+    """
+
+    hidden: int
+    layers: float
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    gated: bool
+    qk_norm: bool
+    parallel_block: bool
+    moe_layers: float = 0.0
+    experts: int = 0
+    top_k: int = 0
+    expert_ffn: int = 0
+    shared_ffn: int = 0
+    window: int = 0
+    window_layers: float = 0.0
+    kv_lora: int = 0
+    q_lora: int = 0
+    rope_dim: int = 0
+    value_dim: int = 0
+
+    @property
+    def dense_layers(self) -> float:
+        """Layers with an MLP instead of experts."""
+        return self.layers - self.moe_layers
+
+    @property
+    def qkv_width(self) -> int:
+        """Columns of the product that computes queries, keys and values."""
+        return (self.heads + 2 * self.kv_heads) * self.head_dim
+
+
+def shard(config: ModelConfig, parallel: Parallel) -> Shard:
+    """Return one GPU's part.
+
+    Raises
+    ------
+    UsageError
+        When the GPUs do not divide the heads, the layers or the experts.
+    """
+    _check(config, parallel)
+    tp = parallel.tp
+    experts, kind = int(getattr(config, "experts", 0)), config.architecture
+    stage = config.layers / parallel.pp
+    window_layers = getattr(config, "window_layers", None)
+    windowed = config.layers if config.window and window_layers is None else int(window_layers or 0)
+    return Shard(
+        hidden=config.hidden,
+        layers=stage,
+        heads=config.heads // tp,
+        kv_heads=max(1, config.kv_heads // tp),
+        head_dim=config.head_dim,
+        ffn=math.ceil(config.ffn / tp),
+        vocab=math.ceil(config.vocab / tp),
+        gated=kind.gated,
+        qk_norm=kind.qk_norm,
+        parallel_block=bool(getattr(config, "parallel_block", False)),
+        moe_layers=(config.layers - int(getattr(config, "dense_layers", 0))) / parallel.pp if experts else 0.0,
+        experts=experts,
+        top_k=int(getattr(config, "top_k", 0)),
+        expert_ffn=math.ceil(int(getattr(config, "expert_ffn", 0)) / parallel.expert_parts),
+        shared_ffn=math.ceil(int(getattr(config, "shared_ffn", 0)) / tp),
+        window=config.window,
+        window_layers=windowed / parallel.pp,
+        kv_lora=int(getattr(config, "kv_lora", 0)),
+        q_lora=int(getattr(config, "q_lora", 0)),
+        rope_dim=int(getattr(config, "rope_dim", 0)),
+        value_dim=int(getattr(config, "value_dim", 0)),
+    )
+
+
+def _check(config: ModelConfig, parallel: Parallel) -> None:
+    for name, value in {"tp": parallel.tp, "pp": parallel.pp, "ep": parallel.ep, "dp": parallel.dp}.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="deployment")
+    tp, pp, ep = parallel.tp, parallel.pp, parallel.ep
+    if config.heads % tp:
+        raise _not_dividing("tp", tp, "query heads", config.heads)
+    if config.kv_heads % tp and tp % config.kv_heads:
+        raise _not_dividing("tp", tp, "key and value heads", config.kv_heads)
+    if pp > config.layers:
+        raise UsageError(f"pp={pp} is more than the model's {config.layers} layers.", place="deployment")
+    experts = int(getattr(config, "experts", 0))
+    if ep > 1 and not experts:
+        raise UsageError(f"ep={ep}, and the model has no experts.", place="deployment", remedy="Leave ep at 1.")
+    if ep > 1 and (tp * parallel.dp) % ep:
+        raise UsageError(
+            f"ep={ep} does not divide the {tp * parallel.dp} GPUs of tp x dp.",
+            place="deployment",
+            remedy="The GPUs of a stage share the experts: ep is one of their divisors.",
+        )
+
+
+def _not_dividing(name: str, value: int, what: str, number: int) -> UsageError:
+    allowed = [n for n in (1, 2, 4, 8, 16, 32, 64) if number % n == 0]
+    return UsageError(
+        f"{name}={value} does not divide the model's {number} {what}.",
+        place="deployment",
+        remedy=f"Possible: {', '.join(map(str, allowed))}.",
+    )

@@ -1,0 +1,107 @@
+"""One step of an engine and its memory: limiting cases by hand, monotonicity, messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+from perfmodel.serving.deployment import Deployment
+from perfmodel.workloads.config import ModelConfig
+
+LLAMA_8B = ModelConfig(
+    model_type="llama", hidden=4096, layers=32, heads=32, kv_heads=8, head_dim=128, ffn=14336, vocab=128256,
+    positions=131072, activation="silu", tied=False, embedding_dim=4096,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def llama() -> Deployment:
+    return Deployment(LLAMA_8B, pm.hardware("h100"))
+
+
+def test_keys_and_values_of_llama_3_1_8b(llama: Deployment) -> None:
+    # 2 (K and V) x 32 layers x 8 heads x 128 x 2 B
+    assert llama.memory().kv_bytes_token == 131072
+    assert Deployment(LLAMA_8B, pm.hardware("h100"), kv="fp8").memory().kv_bytes_token == 65536
+
+
+def test_weights_of_llama_3_1_8b(llama: Deployment) -> None:
+    assert llama.memory().weights_bytes == pytest.approx(2 * 8.03e9, rel=2e-3)
+
+
+def test_one_sequence_reads_the_weights_once(llama: Deployment) -> None:
+    # all weights but the embedding, of which a token reads one row
+    read = llama.memory().weights_bytes - 2 * 4096 * 128256
+    bound = read / pm.hardware("h100").main_memory.bandwidth_bytes_per_s
+    time = llama.step(decode=1, context=1).time_s
+    assert bound < time < 2 * bound
+
+
+def test_terms_add_up_to_the_time(llama: Deployment) -> None:
+    step = llama.step(decode=64, context=2048, prefill=[(2, 512, 512)])
+    assert sum(step.terms_s.values()) == pytest.approx(step.time_s)
+    assert step.low_s < step.time_s < step.high_s
+
+
+def test_arrays_equal_scalars(llama: Deployment) -> None:
+    batch, context = np.array([1.0, 8.0, 300.0]), np.array([100.0, 4000.0, 900.0])
+    together = llama.step(decode=batch, context=context, prefill=[(1, 200, 600)])
+    for index in range(3):
+        alone = llama.step(decode=batch[index], context=context[index], prefill=[(1, 200, 600)])
+        assert alone.time_s == pytest.approx(np.asarray(together.time_s)[index])
+
+
+def test_the_clock_agrees_with_the_step(llama: Deployment) -> None:
+    clock = llama.clock()
+    assert clock.decode_s(64, 2048) == pytest.approx(llama.step(decode=64, context=2048).time_s)
+    mixed = llama.step(decode=64, context=2048, prefill=[(2, 1024, 2048)])
+    assert clock.mixed_s(64, 2048, [(1024, 2048)] * 2) == pytest.approx(mixed.time_s)
+
+
+def test_longer_contexts_and_larger_batches_take_longer(llama: Deployment) -> None:
+    batch = np.array([1.0, 8.0, 64.0, 512.0])
+    times = np.asarray(llama.step(decode=batch[:, None], context=np.array([128.0, 1024.0, 8192.0])).time_s)
+    assert (np.diff(times, axis=0) > 0).all()
+    assert (np.diff(times, axis=1) > 0).all()
+
+
+def test_more_gpus_and_fewer_bits_are_faster_for_a_large_model() -> None:
+    large = replace(LLAMA_8B, hidden=8192, layers=80, heads=64, ffn=28672)
+    h100 = pm.hardware("h100")
+
+    def time(**options: object) -> float:
+        return float(Deployment(large, h100, **options).step(decode=64, context=1000).time_s)  # type: ignore[arg-type]
+
+    assert time(tp=8) < time(tp=4) < time(tp=2)
+    assert time(tp=4, weights="fp8", kv="fp8") < time(tp=4, weights="fp8") < time(tp=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tp": 3}, "does not divide the model's 32 query heads"),
+        ({"ep": 2}, "has no experts"),
+        ({"engine": "vlm"}, "unknown engine 'vlm'"),
+        ({"weights": "fp9"}, "unknown weight format"),
+        ({"kv": "fp3"}, "unknown format of keys"),
+        ({"max_num_seqs": 0}, "max_num_seqs=0"),
+    ],
+)
+def test_bad_deployments_say_why(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Deployment(LLAMA_8B, pm.hardware("h100"), **options)  # type: ignore[arg-type]
+
+
+def test_a_model_that_does_not_fit_says_by_how_much_and_what_would() -> None:
+    large = replace(LLAMA_8B, hidden=8192, layers=80, heads=64, ffn=28672)
+    with pytest.raises(UsageError, match=r"more than the engine's share.*tp x pp = 2"):
+        Deployment(large, pm.hardware("h100")).memory()
+
+
+def test_lengths_beyond_the_positions_are_refused(llama: Deployment) -> None:
+    with pytest.raises(UsageError, match="longer than the model's 131072 positions"):
+        llama.step(decode=1, context=200_000)
