@@ -10,7 +10,12 @@ def test_a_file_gives_a_cluster(tmp_path):
     path = tmp_path / "cluster.toml"
     path.write_text('[cluster]\nhardware = "a100-sxm4-80gb"\ngpus = 64\nnic = "100 Gb/s"\nalpha = "20 us"\n')
     cluster = pm.read_cluster(path)
-    assert (cluster.gpus, cluster.gpus_per_node, cluster.nic_bytes_per_s, cluster.alpha_s) == (64, 8, 12.5e9, pytest.approx(20e-6))
+    assert (cluster.gpus, cluster.gpus_per_node, cluster.nic_bytes_per_s, cluster.alpha_s) == (
+        64,
+        8,
+        12.5e9,
+        pytest.approx(20e-6),
+    )
 
 
 @pytest.mark.parametrize(
