@@ -1,9 +1,14 @@
-"""Facts about model types that their configurations do not state."""
+"""Facts about model types that their configurations do not state.
+
+They follow the classes of Hugging Face's transformers 4.57; the parameters of each type were compared with those of
+the class, built without weights.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -13,7 +18,7 @@ class Architecture:
     Attributes
     ----------
     causal : each token attends only to the tokens before it and to itself.
-    learned_positions : a table of positions is added to the embedding; otherwise keys and queries are rotated.
+    learned_positions : a table of positions is added to the embedding.
     extra_positions : rows that this table has beyond ``positions``.
     rms_norm : RMSNorm with only a scale, instead of LayerNorm with scale and shift.
     gated : the MLP multiplies activation(gate x) by (up x) (SwiGLU).
@@ -30,6 +35,9 @@ class Architecture:
     sinks : each head has one logit that takes part in its softmax (gpt-oss).
     embedding_norm : a norm follows the embedding.
     head_transform : the head is BERT's: a matrix, a norm and logits with a bias.
+    head_bias : the head has a bias.
+    router_bias : the router of the experts has a bias, or a correction of each expert's score.
+    parallel_block : attention and MLP read the same residual stream.
     """
 
     causal: bool = True
@@ -53,20 +61,118 @@ class Architecture:
     sinks: bool = False
     embedding_norm: bool = False
     head_transform: bool = False
+    head_bias: bool = False
+    router_bias: bool = False
+    parallel_block: bool = False
 
 
-_PLAIN = {"learned_positions": True, "rotary": False, "rms_norm": False, "gated": False, "tied": True} | dict.fromkeys(
-    ("qkv_bias", "output_bias", "mlp_bias"), True
-)
+_BIASES = dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), True)
+_LAYER_NORM: dict[str, Any] = {"rms_norm": False, "gated": False}
+_PLAIN: dict[str, Any] = {**_LAYER_NORM, **_BIASES, "learned_positions": True, "rotary": False, "tied": True}
+_BERT: dict[str, Any] = {**_PLAIN, "causal": False, "norm_after": True, "embedding_norm": True, "head_transform": True}
+_LLAMA = Architecture()
+_QK_NORM = Architecture(qk_norm=True)
+_FALCON = Architecture(**_LAYER_NORM, fused_qkv=True, tied=True)
+_T5 = Architecture(gated=False, rotary=False, tied=True)
 ARCHITECTURES = MappingProxyType(
     {
-        "bert": Architecture(causal=False, norm_after=True, embedding_norm=True, head_transform=True, **_PLAIN),
+        "arcee": Architecture(gated=False),
+        "bart": Architecture(**_PLAIN, extra_positions=2, norm_after=True, embedding_norm=True),
+        "bert": Architecture(**_BERT),
+        "bloom": Architecture(**_LAYER_NORM, **_BIASES, rotary=False, tied=True, fused_qkv=True, embedding_norm=True),
+        "camembert": Architecture(**_BERT),
+        "codegen": Architecture(
+            **_LAYER_NORM, mlp_bias=True, fused_qkv=True, head_bias=True, norms=1, parallel_block=True
+        ),
+        "cohere": Architecture(rms_norm=False, norm_bias=False, norms=1, parallel_block=True, tied=True),
+        "cohere2": Architecture(rms_norm=False, norm_bias=False, norms=1, parallel_block=True, tied=True),
+        "dbrx": Architecture(rms_norm=False, norm_bias=False, fused_qkv=True),
+        "deepseek_v2": _LLAMA,
+        "deepseek_v3": Architecture(router_bias=True),
+        "distilbert": Architecture(**_BERT),
+        "ernie4_5": Architecture(tied=True),
+        "exaone4": _QK_NORM,
+        "falcon": _FALCON,
+        "gemma": Architecture(tied=True),
+        "gemma2": Architecture(tied=True, norms=4),
+        "gemma3_text": Architecture(tied=True, norms=4, qk_norm=True),
+        "glm": Architecture(qkv_bias=True),
+        "glm4": Architecture(qkv_bias=True, norms=4),
+        "glm4_moe": Architecture(router_bias=True),
         "gpt2": Architecture(fused_qkv=True, **_PLAIN),
+        "gpt_bigcode": Architecture(fused_qkv=True, **_PLAIN),
+        "gpt_neo": Architecture(**(_PLAIN | {"qkv_bias": False})),
+        "gpt_neox": Architecture(**_LAYER_NORM, **_BIASES, fused_qkv=True, parallel_block=True),
+        "gpt_oss": Architecture(**_BIASES, sinks=True, router_bias=True),
+        "gptj": Architecture(**_LAYER_NORM, mlp_bias=True, head_bias=True, norms=1, parallel_block=True),
+        "granite": _LLAMA,
+        "granitemoe": _LLAMA,
+        "granitemoeshared": _LLAMA,
+        "helium": _LLAMA,
+        "hunyuan_v1_dense": _QK_NORM,
+        "llama": _LLAMA,
+        "llama4_text": _LLAMA,
+        "minimax_m2": Architecture(qk_norm=True, qk_norm_all=True, router_bias=True),
+        "mistral": _LLAMA,
+        "mixtral": _LLAMA,
+        "mpt": Architecture(**_LAYER_NORM, rotary=False, norm_bias=False, fused_qkv=True, tied=True),
+        "mt5": _T5,
+        "nemotron": Architecture(**_LAYER_NORM),
+        "olmo": Architecture(rms_norm=False, norm_scale=False, norm_bias=False),
+        "olmo2": Architecture(qk_norm=True, qk_norm_all=True),
+        "olmo3": Architecture(qk_norm=True, qk_norm_all=True),
+        "olmoe": Architecture(qk_norm=True, qk_norm_all=True),
         # OPT reserves two rows of its table of positions for padding.
         "opt": Architecture(extra_positions=2, **_PLAIN),
-        "llama": Architecture(),
-        "mistral": Architecture(),
+        "persimmon": Architecture(**_LAYER_NORM, **_BIASES, fused_qkv=True, qk_norm=True, qk_norm_bias=True),
+        "phi": Architecture(**_LAYER_NORM, **_BIASES, head_bias=True, norms=1, parallel_block=True),
+        "phi3": Architecture(fused_qkv=True),
+        "phimoe": Architecture(rms_norm=False),
         "qwen2": Architecture(qkv_bias=True),
-        "qwen3": Architecture(qk_norm=True),
+        "qwen2_moe": Architecture(qkv_bias=True),
+        "qwen3": _QK_NORM,
+        "qwen3_moe": _QK_NORM,
+        "roberta": Architecture(**_BERT),
+        "seed_oss": Architecture(qkv_bias=True),
+        "smollm3": Architecture(tied=True),
+        "stablelm": Architecture(rms_norm=False),
+        "starcoder2": Architecture(**_LAYER_NORM, **_BIASES, tied=True),
+        "t5": _T5,
+        "xlm-roberta": Architecture(**_BERT),
+    }
+)
+#: other names of the same layers: releases before Hugging Face had the class, models inside others, and copies
+ALIASES = MappingProxyType(
+    {
+        "RefinedWeb": "falcon",
+        "RefinedWebModel": "falcon",
+        "kimi_k2": "deepseek_v3",
+        "gemma3": "gemma3_text",
+        "llama4": "llama4_text",
+        "ministral": "mistral",
+        "qwen2_vl": "qwen2",
+        "qwen2_vl_text": "qwen2",
+        "qwen2_5_vl": "qwen2",
+        "qwen2_5_vl_text": "qwen2",
+        "qwen3_vl_text": "qwen3",
+        "qwen3_vl_moe_text": "qwen3_moe",
+    }
+)
+_MAMBA = "Mamba (state space) layers"
+_DELTA = "gated delta-rule (linear attention) layers"
+_LINEAR = "linear attention layers"
+#: model types whose layers are neither attention nor an MLP -> what they have
+REFUSED = MappingProxyType(
+    {
+        **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), _MAMBA),
+        **dict.fromkeys(("jamba", "bamba", "falcon_h1", "granitemoehybrid"), _MAMBA),
+        **dict.fromkeys(("nemotron_h", "zamba", "zamba2", "plamo2", "hymba"), _MAMBA),
+        **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text"), _DELTA),
+        **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), _LINEAR),
+        **dict.fromkeys(("rwkv", "xlstm", "recurrent_gemma"), "recurrent layers"),
+        "lfm2": "convolution layers",
+        "albert": "layers that share their weights",
+        "mllama": "layers of cross attention to images",
+        "mllama_text_model": "layers of cross attention to images",
     }
 )

@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
-from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
+from perfmodel.workloads import families
+from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
 from perfmodel.workloads.model_config import Linear as Linear
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 
 #: dimension -> its keys in the configurations of different model types
-_SPELLINGS = {
-    "hidden": ("hidden_size", "n_embd", "d_model"),
-    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
-    "heads": ("num_attention_heads", "n_head", "num_heads"),
-    "kv_heads": ("num_key_value_heads",),
-    "head_dim": ("head_dim",),
-    "ffn": ("intermediate_size", "n_inner", "ffn_dim"),
+_SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads", "decoder_attention_heads"),
+    "kv_heads": ("num_key_value_heads", "kv_n_heads", "num_kv_heads", "n_head_kv"),
+    "head_dim": ("head_dim", "d_kv"),
+    "ffn": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "hidden_dim"),
     "vocab": ("vocab_size",),
     "embedding_dim": ("word_embed_proj_dim",),
-    "positions": ("max_position_embeddings", "n_positions", "n_ctx"),
+    "positions": (
+        "max_position_embeddings",
+        "n_positions",
+        "n_ctx",
+        "max_seq_len",
+        "seq_length",
+        "max_sequence_length",
+    ),
     "token_types": ("type_vocab_size",),
+    "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
+    "top_k": ("num_experts_per_tok", "experts_per_token", "moe_top_k"),
+    "expert_ffn": ("moe_intermediate_size",),
+    "q_lora": ("q_lora_rank",),
+    "kv_lora": ("kv_lora_rank",),
+    "rope_head_dim": ("qk_rope_head_dim",),
+    "nope_head_dim": ("qk_nope_head_dim",),
+    "value_head_dim": ("v_head_dim",),
 }
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_ENCODER_DECODER = ("t5", "mt5", "bart")
+_WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
+#: keys that these classes need not state, because their default is a model's value
+_CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "gemma3_text": {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "vocab_size": 262208,
+        "max_position_embeddings": 131072,
+    },
+    "gemma2": {"head_dim": 256},
+    "gemma": {"head_dim": 256},
+    "llama4_text": {"head_dim": 128, "intermediate_size_mlp": 16384},
+    "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
+}
+_KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "attention")
 
 
 def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
@@ -34,76 +67,202 @@ def read_model_config(path: str | os.PathLike[str]) -> ModelConfig:
     Raises
     ------
     InputFileError
-        If the file cannot be read, a dimension is missing or impossible, and for models that are not one stack of equal
-        layers: mixtures of experts, latent attention, encoder with decoder, windows on some layers, and unknown model
-        types.
+        If the file cannot be read, a dimension is missing or impossible, and for model types that are unknown or whose
+        layers are not attention with an MLP or experts, as those of Mamba.
     """
     place = os.fspath(path)
     document = read_document(path)
     if not isinstance(document, dict):
         raise InputFileError("is not a model configuration: it has no keys.", place=place)
+    return config_of(document, place)
+
+
+def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
+    """Return the shapes of a model from the keys of its configuration.
+
+    Parameters
+    ----------
+    document : the keys, as ``config.json`` has them.
+    place : where they come from, for messages.
+
+    Raises
+    ------
+    InputFileError
+        As `read_model_config`.
+    """
     # Multimodal models keep the shapes of their language model one level down.
     nested = document.get("text_config")
     raw = nested if isinstance(nested, dict) else document
-    _check_supported(raw, place)
-    kind = str(raw.get("model_type", ""))
+    parts = [raw[key] for key in ("attn_config", "ffn_config") if isinstance(raw.get(key), dict)]
+    flat = {key: value for part in parts for key, value in part.items() if key != "model_type"} | dict(raw)
+    kind = str(raw.get("model_type") or (document.get("model_type") if raw is not document else ""))
+    kind = ALIASES.get(kind, kind)
+    _check_layers(kind, flat, place)
     if kind not in ARCHITECTURES:
-        raise unknown_name("model type", kind, ARCHITECTURES, place=place, kind=InputFileError)
-    return _Reader(raw, place).config(kind, ARCHITECTURES[kind])
+        raise unknown_name("model type", kind, sorted({*ARCHITECTURES, *ALIASES}), place=place, kind=InputFileError)
+    return _Reader({**_CLASS_DEFAULTS.get(kind, {}), **flat}, place, kind).config()
 
 
-def _check_supported(raw: Mapping[str, Any], place: str) -> None:
-    """Raise for a model whose layers contain more than matrices, norms and attention."""
-    feed_forward = raw.get("ffn_config")
-    parts = {**raw, **feed_forward} if isinstance(feed_forward, dict) else raw
-    unsupported = {
-        "a mixture of experts": [key for key in _EXPERTS if parts.get(key)],
-        "latent attention (MLA)": [key for key in ("kv_lora_rank",) if raw.get(key)],
-        "an encoder with a decoder": [key for key in ("is_encoder_decoder",) if raw.get(key)],
-    }
-    reasons = [f"{what} ({', '.join(keys)})" for what, keys in unsupported.items() if keys]
-    if reasons:
+def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
+    """Raise for a model with layers that are neither attention nor an MLP."""
+    types = raw.get("layer_types") or raw.get("layers_block_type") or ()
+    others = {str(name) for name in types if str(name) not in _KINDS_OF_LAYER} if isinstance(types, list) else set()
+    mamba = any(key.startswith(("mamba_", "ssm_")) for key in raw)
+    reason = REFUSED.get(kind) or (f"{', '.join(sorted(others))} layers" if others else "Mamba layers" if mamba else "")
+    if reason:
         raise InputFileError(
-            f"the model has {' and '.join(reasons)}, which is not modelled.",
+            f"the model ({kind or 'no model type'}) has {reason}, which are not modelled.",
             place=place,
-            remedy=f"Dense models are supported: {', '.join(ARCHITECTURES)}.",
+            remedy="Layers of attention with an MLP or experts are modelled.",
         )
 
 
 class _Reader:
     """The keys of one configuration, under all their spellings."""
 
-    def __init__(self, raw: Mapping[str, Any], place: str) -> None:
-        self.raw, self.place = raw, place
+    def __init__(self, raw: Mapping[str, Any], place: str, kind: str) -> None:
+        self.raw, self.place, self.kind = raw, place, kind
 
-    def config(self, kind: str, shape: Architecture) -> ModelConfig:
+    def config(self) -> ModelConfig:
         """Return the shapes, with the architecture's facts as defaults."""
-        hidden, heads = self.size("hidden"), self.size("heads")
-        kv_heads = self.size("kv_heads", heads)
+        shape = self.facts()
+        hidden, heads, layers = self.size("hidden"), self.size("heads"), self.layers()
+        kv_heads = self.kv_heads(heads)
         if heads % kv_heads:
             raise self.wrong(f"heads ({heads}) are not a multiple of key and value heads ({kv_heads})")
-        if hidden % heads and not self.raw.get("head_dim"):
-            raise self.wrong(f"hidden size ({hidden}) is not a multiple of the heads ({heads})")
+        latent = self.latent()
+        head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
+        window = families.window(self.kind, self.raw)
+        windowed = families.window_layers(self.kind, self.raw, layers) if window else 0
         return ModelConfig(
-            model_type=kind,
+            model_type=self.kind,
             hidden=hidden,
-            layers=self.size("layers"),
+            layers=layers,
             heads=heads,
             kv_heads=kv_heads,
-            head_dim=self.size("head_dim", hidden // heads),
-            ffn=self.size("ffn", 4 * hidden),
+            ffn=self.ffn(hidden),
             vocab=self.size("vocab"),
-            positions=self.size("positions"),
-            activation=str(self.first(("hidden_act", "activation_function")) or "gelu"),
+            positions=self.positions(),
+            activation=self.activation(),
             tied=self.flag("tie_word_embeddings", shape.tied),
-            embedding_dim=self.size("embedding_dim", hidden),
-            token_types=self.size("token_types", 2) if kind == "bert" else 0,
-            window=self.window(kind),
-            qkv_bias=self.flag("attention_bias", shape.qkv_bias),
-            output_bias=self.flag("attention_bias", shape.output_bias),
-            mlp_bias=self.flag("mlp_bias", shape.mlp_bias),
+            embedding_dim=self.size("embedding_dim", hidden) if self.kind == "opt" else hidden,
+            token_types=self.size("token_types", 2) if self.kind in _WITH_TYPES else 0,
+            window=window if windowed else 0,
+            window_layers=windowed,
             norm_after=not self.flag("do_layer_norm_before", not shape.norm_after),
+            parallel_block=shape.parallel_block,
+            head_bias=shape.head_bias,
+            facts=None if shape == ARCHITECTURES[self.kind] else shape,
+            **(latent | {"head_dim": head_dim}),
+            **self.biases(shape),
+            **self.experts(layers, shape),
+            **self.encoder(),
         )
+
+    def facts(self) -> Architecture:
+        """Return the architecture's facts, with those that this configuration changes."""
+        changes = families.FACTS.get(self.kind)
+        shape = ARCHITECTURES[self.kind]
+        return dataclasses.replace(shape, **changes(self.raw)) if changes else shape
+
+    def layers(self) -> int:
+        """Return the layers of a single stack, or of the decoder."""
+        decoder = self.raw.get("num_decoder_layers", self.raw.get("decoder_layers"))
+        if self.kind in _ENCODER_DECODER and isinstance(decoder, int) and decoder > 0:
+            return decoder
+        return self.size("layers")
+
+    def encoder(self) -> dict[str, Any]:
+        """Return what a model with an encoder and a decoder has."""
+        if self.kind not in _ENCODER_DECODER:
+            return {}
+        layers = self.raw.get("encoder_layers") or self.size("layers")
+        buckets = 0 if self.kind == "bart" else int(self.raw.get("relative_attention_num_buckets") or 32)
+        return {
+            "encoder_layers": int(layers),
+            "encoder_ffn": int(self.raw.get("encoder_ffn_dim") or 0),
+            "position_buckets": buckets,
+        }
+
+    def kv_heads(self, heads: int) -> int:
+        """Return the key and value heads: one with multi-query attention, else as many as heads unless stated."""
+        if self.kind == "falcon" and not self.raw.get("new_decoder_architecture") and self.raw.get("multi_query", True):
+            return 1 if self.raw.get("model_type") != "RefinedWeb" else self.size("kv_heads", heads)
+        if self.kind == "gpt_bigcode" and self.raw.get("multi_query", True):
+            return 1
+        return self.size("kv_heads", heads)
+
+    def head_dim(self, hidden: int, heads: int) -> int:
+        """Return the size of a head."""
+        given = self.first(_SPELLINGS["head_dim"])
+        if given is None and hidden % heads:
+            raise self.wrong(f"hidden size ({hidden}) is not a multiple of the heads ({heads})")
+        return self.size("head_dim", hidden // heads)
+
+    def ffn(self, hidden: int) -> int:
+        """Return the width of a dense layer's MLP."""
+        if self.kind == "llama4_text":
+            return self.of(("intermediate_size_mlp",), "ffn", None)
+        if self.kind == "bart":
+            return self.of(("decoder_ffn_dim",), "ffn", None)
+        if self.kind == "mpt":
+            return int(self.raw.get("expansion_ratio") or 4) * hidden
+        return self.size("ffn", 4 * hidden)
+
+    def positions(self) -> int:
+        """Return the longest sequence; 0 where nothing limits it: relative positions."""
+        unlimited = self.kind in ("t5", "mt5", "bloom", "falcon")
+        if unlimited and self.first(_SPELLINGS["positions"]) is None:
+            return 0
+        return self.size("positions")
+
+    def activation(self) -> str:
+        """Return the activation of the MLP."""
+        nested = self.raw.get("ffn_act_fn")
+        given = nested.get("name") if isinstance(nested, dict) else None
+        t5 = str(self.raw.get("feed_forward_proj") or "").removeprefix("gated-")
+        keys = ("hidden_activation", "hidden_act", "activation_function", "activation")
+        return str(given or t5 or self.first(keys) or "gelu")
+
+    def biases(self, shape: Architecture) -> dict[str, Any]:
+        """Return which matrices of a layer have a bias."""
+        names = ("qkv_bias", "output_bias", "mlp_bias")
+        keys = families.bias_keys(self.kind)
+        return {name: self.flag(key, getattr(shape, name)) for name, key in zip(names, keys, strict=True)}
+
+    def latent(self) -> dict[str, Any]:
+        """Return the ranks and head sizes of latent attention (MLA)."""
+        if not self.raw.get("kv_lora_rank"):
+            return {}
+        sizes = {name: self.size(name) for name in ("kv_lora", "rope_head_dim", "nope_head_dim", "value_head_dim")}
+        queries = self.size("q_lora") if self.raw.get("q_lora_rank") else 0
+        return sizes | {"q_lora": queries, "head_dim": sizes["rope_head_dim"] + sizes["nope_head_dim"]}
+
+    def experts(self, layers: int, shape: Architecture) -> dict[str, Any]:
+        """Return the experts of a mixture of experts."""
+        if self.kind not in families.MIXTURES or self.first(_SPELLINGS["experts"]) in (0, 1):
+            return {}
+        experts, top_k = self.size("experts"), self.size("top_k")
+        if top_k > experts:
+            raise self.wrong(f"a token visits {top_k} experts of {experts}")
+        own = self.of(_SPELLINGS["ffn"], "ffn", None) if self.kind == "llama4_text" else None
+        width = own or self.size("expert_ffn", self.size("ffn"))
+        return {
+            "experts": experts,
+            "top_k": top_k,
+            "expert_ffn": width,
+            "shared_ffn": self.shared_ffn(width),
+            "shared_gate": self.kind == "qwen2_moe",
+            "dense_layers": layers - families.sparse_layers(self.kind, self.raw, layers),
+            "router_bias": shape.router_bias,
+        }
+
+    def shared_ffn(self, width: int) -> int:
+        """Return the width of the experts that every token visits."""
+        if self.kind == "llama4_text":
+            return width
+        given = self.raw.get("shared_expert_intermediate_size") or self.raw.get("shared_intermediate_size")
+        return int(given) if given else int(self.raw.get("n_shared_experts") or 0) * width
 
     def first(self, keys: tuple[str, ...]) -> Any:
         """Return the value of the first key that is present and not null."""
@@ -111,7 +270,10 @@ class _Reader:
 
     def size(self, name: str, default: int | None = None) -> int:
         """Return a dimension, checked."""
-        keys = _SPELLINGS[name]
+        return self.of(_SPELLINGS[name], name, default)
+
+    def of(self, keys: tuple[str, ...], name: str, default: int | None) -> int:
+        """Return a dimension under one of some keys, checked."""
         value = self.first(keys)
         value = default if value is None else value
         if value is None:
@@ -124,16 +286,6 @@ class _Reader:
         """Return a switch."""
         value = self.raw.get(key)
         return default if value is None else bool(value)
-
-    def window(self, kind: str) -> int:
-        """Return the attention window; Qwen states one that it does not use."""
-        used = self.flag("use_sliding_window", kind == "mistral")
-        window = self.raw.get("sliding_window")
-        if not used or not window:
-            return 0
-        if kind != "mistral":
-            raise self.wrong("the model has a window on only some of its layers, which is not modelled")
-        return int(window)
 
     def wrong(self, problem: str) -> InputFileError:
         """Build the error about a value of the configuration."""

@@ -18,6 +18,8 @@ from perfmodel.workloads.operator_list import OperatorList
 
 ATTENTION = ("unfused", "flash")
 HEADS = ("lm", "classifier", "none")
+#: model types whose eager kernels are listed here
+COUNTED = ("bert", "gpt2", "llama", "mistral", "opt", "qwen2", "qwen3")
 #: labels of a classifier's head, the default of Hugging Face
 LABELS = 2
 #: largest mask [seq, seq], in elements, that stays in a cache until the next head needs it; a larger one is read for
@@ -52,8 +54,9 @@ def forward_pass(
     Raises
     ------
     UsageError
-        For another attention or head, a classifier's head for a model other than BERT, a batch or sequence below 1,
-        and a sequence longer than the model's table of positions.
+        For a model whose kernels are not listed (other types than `COUNTED`, experts, latent attention, windows on some
+        layers, an encoder with a decoder), another attention or head, a classifier's head for a model other than BERT,
+        a batch or sequence below 1, and a sequence longer than the model's table of positions.
     """
     _check(config, batch, seq, attention, head)
     ops = OperatorList(config, batch, seq, dtype)
@@ -66,7 +69,27 @@ def forward_pass(
     return ops.operators
 
 
+def _check_counted(config: ModelConfig) -> None:
+    """Raise for a model whose eager kernels are not listed."""
+    has = {
+        "experts": config.experts,
+        "latent attention (MLA)": config.latent_attention,
+        "an encoder with a decoder": config.encoder_layers,
+        "parallel attention and MLP": config.parallel_block,
+        "a window on some of its layers": 0 < config.window_layers < config.layers,
+        f"the kernels of {config.model_type}": config.model_type not in COUNTED,
+    }
+    reasons = [name for name, present in has.items() if present]
+    if reasons:
+        raise UsageError(
+            f"the model has {' and '.join(reasons)}, which this list of eager kernels does not count.",
+            place="forward_pass",
+            remedy=f"Counted: dense {', '.join(COUNTED)}.",
+        )
+
+
 def _check(config: ModelConfig, batch: int, seq: int, attention: str, head: str) -> None:
+    _check_counted(config)
     for name, value in {"batch": batch, "seq": seq}.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="forward_pass")

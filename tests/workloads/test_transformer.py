@@ -239,3 +239,20 @@ def test_the_language_models_head_of_bert_is_that_of_the_training_graph(data_dir
     # The graph also pools for its second task: a matrix, tanh, and two classes.
     assert expected - listed == Counter({("gemm", 1, 2, 1024, 1024): 1, ("tanh", 2048): 1, ("gemm", 1, 2, 2, 1024): 1})
     assert not listed - expected
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mistralai__Mixtral-8x7B-v0.1", "experts"),
+        ("deepseek-ai__DeepSeek-V3", "latent attention (MLA)"),
+        ("t5-small", "an encoder with a decoder"),
+        ("gemma-2-9b-it", "a window on some of its layers and the kernels of gemma2"),
+        ("phi-2", "parallel attention and MLP"),
+    ],
+)
+def test_kernels_that_are_not_listed_are_refused_by_name(data_dir, name, said):
+    config = read_model_config(data_dir / "hf_configs" / f"{name}.json")
+    with pytest.raises(UsageError) as error:
+        forward_pass(config, 1, 128)
+    assert said in str(error.value)
