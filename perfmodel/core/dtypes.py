@@ -6,7 +6,8 @@ from types import MappingProxyType
 
 from perfmodel.errors import unknown_name
 
-#: bytes of an element. tf32 is stored as fp32: only the tensor engine rounds it. int32 and int64 are indices.
+#: bytes of an element, without scales. tf32 is stored as fp32: only the tensor engine rounds it. int32 and int64 are
+#: indices.
 DTYPE_BYTES = MappingProxyType(
     {
         "fp64": 8.0,
@@ -17,6 +18,7 @@ DTYPE_BYTES = MappingProxyType(
         "fp8": 1.0,
         "int8": 1.0,
         "fp4": 0.5,
+        "int4": 0.5,
         "int64": 8.0,
         "int32": 4.0,
     }

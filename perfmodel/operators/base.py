@@ -16,6 +16,7 @@ from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.hardware import ENGINES
 from perfmodel.core.work import Number, Tensor, Work
 from perfmodel.errors import UsageError, unknown_name
+from perfmodel.operators.scales import check_scale
 
 #: the largest dimension: float64 represents all whole numbers up to here
 LARGEST_SIZE = 2**53
@@ -52,6 +53,16 @@ def dtype_of(default: str = "", *, doc: str = "") -> Any:
     return _declare("dtype", default, doc=doc)
 
 
+def number(default: float, *, doc: str = "") -> Any:
+    """Declare a parameter that is a number from 0 on."""
+    return _declare("number", default, doc=doc)
+
+
+def scale_of(default: str = "", *, doc: str = "") -> Any:
+    """Declare how the weights are scaled (`perfmodel.operators.scales`); when empty, `Operator.check` derives it."""
+    return _declare("scale", default, doc=doc)
+
+
 def _declare(kind: str, default: Any, **rules: Any) -> Any:
     metadata = {"kind": kind, "optional": _unset(default), **rules}
     return dataclasses.field(default=default, metadata=metadata)
@@ -61,9 +72,9 @@ def _declare(kind: str, default: Any, **rules: Any) -> Any:
 class Operator(abc.ABC):
     """One call of an operator: dimensions in, FLOP and tensors out.
 
-    A subclass declares its dimensions with `size`, `flag`, `choice` and `dtype_of`, and implements `flop` and
-    `tensors`. ``op`` is its public name, that of its module; the class has the same name in CamelCase. Dimensions may
-    be numpy arrays; counts are then arrays too.
+    A subclass declares its dimensions with `size`, `flag`, `choice`, `number`, `dtype_of` and `scale_of`, and
+    implements `flop` and `tensors`. ``op`` is its public name, that of its module; the class has the same name in
+    CamelCase. Dimensions may be numpy arrays; counts are then arrays too.
 
     Raises
     ------
@@ -231,6 +242,17 @@ def _check_dtype(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> st
     return canonical_dtype(value, place=op)
 
 
+def _check_number(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> float:
+    valid = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not valid or not (math.isfinite(value) and value >= 0):
+        raise UsageError(f"{name}={value!r} is not a number from 0 on.", place=op)
+    return float(value)
+
+
+def _check_scale(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
+    return "" if _unset(value) else check_scale(op, name, value)
+
+
 def _check_label(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
     if not isinstance(value, str):
         raise UsageError(f"{name}={value!r} is not text.", place=op)
@@ -248,6 +270,8 @@ _CHECKS = {
     "flag": _check_flag,
     "choice": _check_choice,
     "dtype": _check_dtype,
+    "number": _check_number,
+    "scale": _check_scale,
     "label": _check_label,
     "count": _check_count,
 }

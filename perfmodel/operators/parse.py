@@ -163,7 +163,17 @@ def _value(op: str, key: str, value: Any, kind: str) -> Any:
         if lowered not in _FLAGS:
             raise UsageError(f"{key}={value} is neither true nor false.", place=op)
         return _FLAGS[lowered]
+    if kind == "number":
+        return _number(op, key, value)
     return _size(op, key, value) if kind == "count" else value
+
+
+def _number(op: str, key: str, text: str) -> float:
+    """Return the number in a text."""
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{key}={text!r} is not a number.", place=op, remedy=f"Write {key}=1.2.") from None
 
 
 _FLAGS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}

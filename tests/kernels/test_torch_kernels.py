@@ -114,7 +114,9 @@ def _library(op):
     ids=lambda op: op.op,
 )
 def test_checker_catches_zeros_a_shift_nan_and_a_wrong_shape(op, dtype):
-    changed = {"dtype": dtype} | {name: dtype for name in ("out_dtype", "kv_dtype") if hasattr(op, name)}
+    changed = {"dtype": dtype} | {
+        name: dtype for name in ("out_dtype", "kv_dtype", "weight_dtype") if hasattr(op, name)
+    }
     op = dataclasses.replace(op, **changed)
     inputs, output = _library(op)
     assert check(op, inputs, output).correct

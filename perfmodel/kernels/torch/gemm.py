@@ -20,8 +20,14 @@ from perfmodel.operators.gemm import Gemm
 PANEL = 256
 
 
+def _mixed(op: Gemm) -> str:
+    """Return why a kernel for plain operands of one dtype does not compute a product; empty where it does."""
+    plain = op.weight_dtype == op.dtype and op.scale == "none"
+    return "" if plain else f"the kernel computes products of one dtype without scales, not {op.number_format}"
+
+
 def _supports(op: Gemm, device: Device) -> str:
-    return unsupported_dtype(device.kind, op.dtype, op.out_dtype)
+    return _mixed(op) or unsupported_dtype(device.kind, op.dtype, op.out_dtype)
 
 
 def _supports_compiled(op: Gemm, device: Device) -> str:
@@ -29,6 +35,8 @@ def _supports_compiled(op: Gemm, device: Device) -> str:
 
 
 def _supports_scaled(op: Gemm, device: Device) -> str:
+    if reason := _mixed(op):
+        return reason
     if op.batch != 1:
         return "torch._scaled_mm computes a single product, not a batch"
     if device.kind == "cuda" and torch.cuda.get_device_capability() < FP8_CAPABILITY:

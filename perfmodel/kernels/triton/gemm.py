@@ -29,6 +29,8 @@ _DEEPEST = 128
 
 
 def _supports(op: Gemm, device: Device) -> str:
+    if op.number_format != op.dtype:
+        return f"the kernel computes products of one dtype without scales, not {op.number_format}"
     return unsupported_dtype(_OUTPUTS, op.out_dtype) or unavailable(device, _INPUTS, op.dtype)
 
 

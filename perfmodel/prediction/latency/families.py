@@ -124,7 +124,8 @@ def families_serving(op: str) -> tuple[Family, ...]:
 def families_of(op: Operator, machine: Machine, kind: str, library: str = "") -> list[tuple[Any, Family]]:
     """Return the families of an operator, each with the mask of the points that it is for (True for all of them).
 
-    Tiles, waves and warps belong to GPUs, so that a CPU (``kind="cpu"``) uses the roofline.
+    Tiles, waves and warps belong to GPUs, so that a CPU (``kind="cpu"``) uses the roofline. So does a kind of kernel
+    that no family is for.
     """
     if kind == "cpu":
         return [(True, family(_ROOFLINE))]
@@ -135,7 +136,7 @@ def families_of(op: Operator, machine: Machine, kind: str, library: str = "") ->
             return [(True, item)]
         if anywhere(mask):
             parts.append((mask, item))
-    return parts
+    return parts or [(True, family(_ROOFLINE))]
 
 
 @functools.cache

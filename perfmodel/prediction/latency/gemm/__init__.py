@@ -141,12 +141,27 @@ def _call_cost(op: Operator, c: Values) -> Number:
     return c["linear_call"] if cast(Gemm, op).bias else 1.0
 
 
-def _is_fp8(op: Operator, machine: Machine, library: str) -> bool:
-    return isinstance(op, Quantize) or (not is_fp32(machine) and dtype_bytes(machine.dtype) < 2)
+def has_plain_kernel(op: Operator | None) -> bool:
+    """Return whether a product's kernels are those of one dtype: its operands are alike, and not scaled in blocks.
+
+    Tables of fp4 products are NVIDIA's, with groups; they have the kernels of 8-bit products.
+    """
+    if not isinstance(op, Gemm):
+        return True
+    return op.weight_dtype == op.dtype and (op.scale == "none" or op.dtype == "fp4")
 
 
-def _is_bf16(op: Operator, machine: Machine, library: str) -> bool:
-    return not is_fp32(machine) and dtype_bytes(machine.dtype) >= 2
+def _is_fp32(op: Operator | None, machine: Machine, library: str) -> bool:
+    return is_fp32(machine) and has_plain_kernel(op)
+
+
+def _is_fp8(op: Operator | None, machine: Machine, library: str) -> bool:
+    narrow = not is_fp32(machine) and dtype_bytes(machine.dtype) < 2
+    return isinstance(op, Quantize) or (narrow and has_plain_kernel(op))
+
+
+def _is_bf16(op: Operator | None, machine: Machine, library: str) -> bool:
+    return not is_fp32(machine) and dtype_bytes(machine.dtype) >= 2 and has_plain_kernel(op)
 
 
 GEMM_FP32 = Family(
@@ -158,7 +173,7 @@ GEMM_FP32 = Family(
     ),
     formula,
     PRODUCT_TERMS,
-    lambda op, machine, library: is_fp32(machine),
+    _is_fp32,
     call_cost=_call_cost,
 )  # fmt: skip
 GEMM_BF16 = Family(
