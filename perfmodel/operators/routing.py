@@ -125,7 +125,8 @@ def loads(tokens: int, experts: int, top_k: int, ranks: int, skew: float, balanc
         share = more / experts
         draws = np.full((1, experts // ranks), float(whole))
         return _features(draws, share)
-    rng = np.random.default_rng([tokens, experts, top_k, ranks, round(1000 * skew)])
+    # The same numbers for all tokens, so that chance does not change the order of their loads.
+    rng = np.random.default_rng([experts, top_k, ranks, round(1000 * skew)])
     drawn = [_power_law(rng, tokens, experts, top_k, skew) if skew else _even(rng, tokens, experts, top_k)
              for _ in range(DRAWS)]  # fmt: skip
     by_rank = np.array(drawn).reshape(DRAWS, ranks, experts // ranks)

@@ -111,14 +111,14 @@ def test_impossible_rows_are_counted_with_the_line_of_the_first(read):
         + GEMM.replace("1e-5", "-1")
         + GEMM.replace("1e-5", "")
         + GEMM.replace("gemm", "gem")
-        + GEMM.replace("fp32", "fp5")
+        + GEMM.replace("fp32", "xyz")
         + GEMM.replace("false", "maybe")
     )
     assert skipped(table) == {
         "gemm: m is not a whole number from 1 to 2^53": (2, 3),
         "time_s is not above zero": (2, 5),
         "unknown operator 'gem'. Did you mean 'gemm'?": (1, 7),
-        "gemm: unknown dtype 'fp5'.": (1, 8),
+        "gemm: unknown dtype 'xyz'.": (1, 8),
         "gemm: bias=maybe is neither true nor false.": (1, 9),
     }
     assert sum(map(len, table.calls)) == 1
