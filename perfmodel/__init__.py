@@ -58,6 +58,7 @@ _PUBLIC = {
     "what_if": "perfmodel.api",
     "fuse_operators": "perfmodel.api",
     "profile_limits": "perfmodel.api",
+    "project": "perfmodel.api",
     "breakdown_plot": "perfmodel.render.plots.diagnosis.breakdown",
     "timeline_plot": "perfmodel.render.plots.diagnosis.timeline",
     "headroom": "perfmodel.api",
@@ -93,6 +94,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.api import predict as predict
     from perfmodel.api import predict_model as predict_model
     from perfmodel.api import profile_limits as profile_limits
+    from perfmodel.api import project as project
     from perfmodel.api import rank_candidates as rank_candidates
     from perfmodel.api import roofline_plot as roofline_plot
     from perfmodel.api import sweep as sweep

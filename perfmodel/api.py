@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perfmodel.core.roofline import Bound
     from perfmodel.diagnosis.fusion import Fusion
     from perfmodel.diagnosis.limits import Limit
+    from perfmodel.diagnosis.projection.project import Projection
     from perfmodel.diagnosis.result import Diagnosis
     from perfmodel.investment.economics import Economics
     from perfmodel.investment.plan import Plan
@@ -174,6 +175,13 @@ def diagnose(
     return diagnose_on(profile, _machine_or_none(hardware), **_given(effort=effort))
 
 
+def project(profile: Profile, source: Machine, target: Machine, *, host: float | None = None) -> Projection:
+    """Return what a profile would take on another machine; see `perfmodel.diagnosis.projection.project.project`."""
+    from perfmodel.diagnosis.projection.project import project as project_on
+
+    return project_on(profile, find_machine(source), find_machine(target), host=host)
+
+
 def profile_limits(profile: Profile, hardware: Machine | None = None) -> tuple[Limit, ...]:
     """Return what limits each entry of a profile; see `perfmodel.diagnosis.limits.profile_limits`."""
     from perfmodel.diagnosis.limits import profile_limits as limits_on
@@ -231,7 +239,7 @@ def what_if(profile: Profile, scenario: Scenario, hardware: Machine | None = Non
     """Return a run after each step of a scenario; see `perfmodel.investment.what_if.what_if`."""
     from perfmodel.investment.what_if import what_if as what_if_on
 
-    return what_if_on(profile, scenario, _machine_or_none(hardware))
+    return what_if_on(profile, scenario, _machine_or_none(hardware), find=find_machine)
 
 
 def roofline_plot(

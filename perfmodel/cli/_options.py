@@ -94,6 +94,24 @@ ProfiledMachineOption = Annotated[
         show_default=False,
     ),
 ]
+TargetMachineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="HW",
+        help=f"Another machine to which the profile is projected: {_MACHINE}.",
+        show_default=False,
+    ),
+]
+HostOption = Annotated[
+    float | None,
+    typer.Option(
+        "--host",
+        metavar="X",
+        help="Time of the other machine's host over that of this one's. Default: 1, unknown within 25 %.",
+        show_default=False,
+    ),
+]
 ProfileArgument = Annotated[
     Path,
     typer.Argument(

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from perfmodel.profile.profile import Profile
 
 
-def profiled_machine(profile: Profile, on: Sequence[str] | None) -> tuple[Hardware | None, str]:
+def profiled_machine(
+    profile: Profile, on: Sequence[str] | None, *, option: str = "--on"
+) -> tuple[Hardware | None, str]:
     """Return the machine to compare with and the source of its name; report both on stderr."""
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.find import match_device, suggestion
 
     if named := only_machine(on):
-        return hardware(named), "--on"
+        return hardware(named), option
     if not profile.device:
         status("the profile names no device: pass --on HW for bounds, predictions and fusion advice.")
         return None, ""

@@ -11,19 +11,23 @@ from perfmodel.cli._options import (
     EffortOption,
     FormatOption,
     GroupEntriesOption,
+    HostOption,
     OutputOption,
     ProfileArgument,
     ProfiledMachineOption,
+    TargetMachineOption,
     WholeTraceOption,
     WideOption,
     fraction_option,
 )
-from perfmodel.cli._output import Destination, context
+from perfmodel.cli._output import Destination, context, status
 from perfmodel.cli._profile import profiled_machine
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
+    from perfmodel.core.hardware import Hardware
     from perfmodel.investment.economics import Economics
+    from perfmodel.profile.profile import Profile
 
 
 def command(
@@ -38,6 +42,8 @@ def command(
         ),
     ] = None,
     on: ProfiledMachineOption = None,
+    to: TargetMachineOption = None,
+    host: HostOption = None,
     candidates: Annotated[
         str | None,
         typer.Option(
@@ -147,6 +153,8 @@ def command(
     destination = Destination.of("roi", format_, output, wide=wide)
     measured = read_profile(profile, by=by, all_steps=whole_trace)
     planned, machine = read_plan(plan) if plan else None, profiled_machine(measured, on)[0]
+    if to is not None:
+        measured, machine = _projected(measured, machine, to, host)
     decision = decide(
         measured,
         plan=planned,
@@ -166,6 +174,24 @@ def command(
         skipped_rows=dict(measured.skipped),
     )
     destination.write(report(decision, context=facts, top=top, flips=sensitivity))
+
+
+def _projected(measured: Profile, machine: Hardware | None, to: str, host: float | None) -> tuple[Profile, Hardware]:
+    """Return the profile as it would be read on another machine, and that machine; report the whole on stderr."""
+    from perfmodel.core.units import format_si
+    from perfmodel.diagnosis.projection.project import project
+    from perfmodel.hardware_catalog import hardware
+
+    target = hardware(to)
+    if machine is None:
+        raise UsageError("the machine of the profile is not known.", place="--to", remedy="Name it: --on HW.")
+    projection = project(measured, machine, target, host=host)
+    whole = projection.whole
+    new, low, high = (format_si(time_s, "s", 3) for time_s in (whole.projected_time_s, whole.low, whole.high))
+    status(
+        f"projected from {machine.name} ({format_si(whole.time_s, 's', 3)}) to {target.name}: {new} ({low} to {high})."
+    )
+    return projection.profile_there, target
 
 
 def _diagnosed(candidates: str | None) -> bool | None:

@@ -26,8 +26,9 @@ def command(
         Path,
         typer.Argument(
             metavar="SCENARIO",
-            help="Steps as TOML, YAML or JSON: name, kind (scale, dtype, algorithm, batch, checkpoint, fuse, remove), "
-            "targets, and what the kind needs (speedup or new_time, dtype, algorithm, factor).",
+            help="Steps as TOML, YAML or JSON: name, kind (scale, dtype, algorithm, hardware, batch, checkpoint, "
+            "fuse, remove), targets, and what the kind needs (speedup or new_time, dtype, algorithm, hardware or "
+            "factor).",
         ),
     ],
     on: ProfiledMachineOption = None,
@@ -45,6 +46,7 @@ def command(
     """
     from perfmodel.core.report import report
     from perfmodel.formats import read_profile
+    from perfmodel.hardware_catalog import hardware
     from perfmodel.investment.scenario import read_scenario
     from perfmodel.investment.what_if import what_if
 
@@ -57,7 +59,7 @@ def command(
 
         # Steps change wall time: overlapping work counts once, and idle gaps of the GPU are entries too.
         measured = diagnose(measured, machine).wall
-    result = what_if(measured, steps, machine)
+    result = what_if(measured, steps, machine, find=hardware)
     facts = context(
         profile=str(profile),
         scenario=str(scenario),

@@ -258,15 +258,16 @@ def _plain(value: float, digits: int) -> str:
     return format_si(value, "", digits)
 
 
-def short_name(name: str) -> str:
+def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
     """Return a name of at most 48 characters: both ends of a longer one, which tell kernels apart.
 
     >>> short_name("void kernel<" + "int, " * 20 + "float>(Params)")
     'void kernel<int, int, int, int, ...loat>(Params)'
     """
-    if len(name) <= _LONGEST_NAME:
+    if len(name) <= longest:
         return name
-    return f"{name[:32]}...{name[35 - _LONGEST_NAME :]}"
+    front = longest * 2 // 3
+    return f"{name[:front]}...{name[front + 3 - longest :]}"
 
 
 def finite(value: Any) -> Any:

@@ -119,6 +119,11 @@ def limit(entry: ProfileEntry, hardware: Hardware | None) -> Limit:
     return Limit(entry, limiter, Basis.NONE if limiter == Limiter.UNKNOWN else Basis.NAME, why_unknown=reason)
 
 
+def is_predicted(entry: ProfileEntry) -> bool:
+    """Whether the prediction for an entry's operator is one for the entry, and not only a bound from its counts."""
+    return not _NOT_PREDICTED.search(entry.launched_by)
+
+
 def _why_unknown(entry: ProfileEntry, hardware: Hardware | None) -> str:
     if hardware is None:
         return "no machine is given to compare with"
@@ -156,8 +161,7 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
     calls = entry.calls * entry.op.count
     bound_s = float(prediction.bound_time_s) * calls
     expected = (prediction.predicted_time_s, prediction.predicted_time_low_s, prediction.predicted_time_high_s)
-    is_predicted = not _NOT_PREDICTED.search(entry.launched_by)
-    predicted_s, low_s, high_s = (float(time_s) * calls if is_predicted else None for time_s in expected)
+    predicted_s, low_s, high_s = (float(time_s) * calls if is_predicted(entry) else None for time_s in expected)
     return Limit(
         entry,
         _roofline_limiter(entry, prediction, hardware),

@@ -19,6 +19,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "scale": ("speedup", "new_time"),
     "dtype": ("dtype",),
     "algorithm": ("algorithm",),
+    "hardware": ("hardware",),
     "batch": ("factor",),
     "checkpoint": (),
     "fuse": (),
@@ -33,10 +34,12 @@ class Step:
     Attributes
     ----------
     name, kind : its name for people, and one of `KINDS`.
-    targets : entries of the profile that it changes: names or shell patterns; "batch" changes all by default.
+    targets : entries of the profile that it changes: names or shell patterns; "batch" and "hardware" change all by
+        default.
     speedup : "scale", "fuse": old over new total time of the targets, above 0.
     new_time_s : "scale": the new total time of the targets [s].
     dtype, algorithm : "dtype", "algorithm": the new dtype or algorithm of the targets' operators.
+    hardware : "hardware": the name of the machine that the run moves to; all entries by default.
     factor : "batch": new over old number of items of a run.
     fixed : "batch": entries whose time does not depend on the batch, for example an optimizer; launch gaps and waits of
         a traced run are always fixed.
@@ -61,6 +64,7 @@ class Step:
     claimed_total_time_s: float | None = None
     claimed_speedup: float | None = None
     place: str = ""
+    hardware: str = ""
 
     def error(self, message: str, remedy: str = "") -> PerfModelError:
         """Build an error about this step, with its place in the file if it has one."""
@@ -208,9 +212,13 @@ def _step(item: Any, place: str) -> Step:
     needed = KINDS[kind]
     if needed and sum(key in item for key in needed) != 1:
         raise InputFileError(f"a {kind!r} step needs {' or '.join(needed)}, one of them.", place=place)
-    if kind != "batch" and not values.get("targets"):
+    if kind not in _OF_ALL and not values.get("targets"):
         raise InputFileError("has no targets.", place=place, remedy='Name what it changes: targets = ["kernel_a"].')
     return Step(**values, place=place)
+
+
+#: kinds of steps that change all entries unless they name some
+_OF_ALL = ("batch", "hardware")
 
 
 def _operators(items: Any, place: str) -> dict[str, tuple[Operator, int]]:
@@ -241,6 +249,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any, str, str], Any]]] = {
     "new_time": ("new_time_s", fields.duration),
     "dtype": ("dtype", fields.text),
     "algorithm": ("algorithm", fields.text),
+    "hardware": ("hardware", fields.text),
     "factor": ("factor", fields.positive),
     "fixed": ("fixed", fields.texts),
     "share": ("share", fields.fraction),

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.diagnosis.fusion import fuse_operators
-from perfmodel.diagnosis.wall import LAUNCH_GAPS, SYNC_GAPS
+from perfmodel.diagnosis.projection.scale import scale_entry
+from perfmodel.diagnosis.wall import LAUNCH_GAPS, SYNC_GAPS, gap_dimension
 from perfmodel.errors import UsageError
 from perfmodel.investment.scenario import Step
 from perfmodel.operators import Operator
@@ -31,12 +32,14 @@ class Run:
     ----------
     entries : name -> entry.
     hardware : the machine, or None.
+    find : returns the machine with a name, for steps that move the run; None knows no machine.
     touched : entries that a step has changed.
     growth : new over old number of items that the run works on.
     """
 
     entries: dict[str, ProfileEntry]
     hardware: Hardware | None
+    find: Callable[[str], Hardware] | None = None
     touched: set[str] = field(default_factory=set)
     growth: float = 1.0
 
@@ -178,10 +181,27 @@ def _remove(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
     return targets, "removed"
 
 
+def _move(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
+    """Move entries to another machine; the times in which the GPU runs nothing are the host's, and stay."""
+    if run.hardware is None or run.find is None:
+        raise step.error("a 'hardware' step needs the machine of the profile.", "Name it with --on.")
+    try:
+        target = run.find(step.hardware)
+    except UsageError as error:
+        raise step.error(error.message, error.remedy) from None
+    for name in targets:
+        entry = run.entries[name]
+        if gap_dimension(name) is None:
+            run.set_time(name, entry.time_s * scale_entry(entry, run.hardware, target).factor)
+    source, run.hardware = run.hardware, target
+    return targets, f"from {source.name} to {target.name} (see `perfmodel project`); gaps of the GPU unchanged"
+
+
 _KINDS: Mapping[str, Callable[[Step, Names, Run], tuple[Names, str]]] = {
     "scale": _scale,
     "dtype": _dtype,
     "algorithm": _algorithm,
+    "hardware": _move,
     "batch": _batch,
     "checkpoint": _checkpoint,
     "fuse": _fuse,

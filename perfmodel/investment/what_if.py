@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from perfmodel.core.hardware import Hardware
@@ -67,20 +68,28 @@ class WhatIf(Reportable):
     notes: tuple[str, ...] = field(default_factory=tuple)
 
 
-def what_if(profile: Profile, scenario: Scenario, hardware: Hardware | None = None) -> WhatIf:
+def what_if(
+    profile: Profile,
+    scenario: Scenario,
+    hardware: Hardware | None = None,
+    *,
+    find: Callable[[str], Hardware] | None = None,
+) -> WhatIf:
     """Return the run after each step of a scenario.
 
     Each step acts on what the steps before it left. ``scale`` divides the time of its targets by the speedup.
     ``dtype``, ``algorithm`` and ``batch`` change the targets' operators and multiply the measured time by the ratio of
     the predictions, new over old, so that a model error that both share cancels. ``fuse`` replaces its targets by one
-    entry (`perfmodel.diagnosis.fusion`), ``checkpoint`` adds the time of its targets once more, ``remove`` takes them
-    out.
+    entry (`perfmodel.diagnosis.fusion`), ``hardware`` moves its targets to another machine
+    (`perfmodel.diagnosis.projection.scale`), which the steps after it then run on, ``checkpoint`` adds the time of its
+    targets once more, ``remove`` takes them out.
 
     Parameters
     ----------
     profile : the measured run.
     scenario : the steps.
     hardware : the machine, for predictions and limits; without it only steps that state their speedup work.
+    find : returns the machine with a name, for ``hardware`` steps.
 
     Raises
     ------
@@ -88,7 +97,7 @@ def what_if(profile: Profile, scenario: Scenario, hardware: Hardware | None = No
         If the profile has no time, a target names no entry, or a new time cannot be predicted.
     """
     begin_s = Baseline.of(profile, None, None).total_s
-    run = Run({entry.name: entry for entry in profile.entries}, hardware)
+    run = Run({entry.name: entry for entry in profile.entries}, hardware, find)
     for name, (op, calls) in (scenario.operators or {}).items():
         if name not in run.entries:
             raise scenario.error(*no_such_entry(name, list(run.entries)))

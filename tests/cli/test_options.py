@@ -24,6 +24,7 @@ SEVERAL = {
     "--timing": 2,  # bench also chooses by itself
     "--format": 3,  # bench has a format of its own, and so has hardware show
     "--output": 3,  # a result, the specification that calibrate writes, a picture
+    "--from": 2,  # the tables of a calibration, the machine of a profile
     "--fail-on": 2,  # a change, an accuracy
 }
 

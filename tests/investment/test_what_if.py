@@ -258,3 +258,20 @@ def test_a_note_says_when_speedups_are_per_item():
     said = "Speedups are in time per item, since the batch changes."
     assert said in what_if(ABC, _scenario({"name": "more", "kind": "batch", "factor": 2})).notes
     assert said not in what_if(ABC, _scenario(_step("scale", speedup=2))).notes
+
+
+def test_moving_to_another_machine_scales_what_runs_on_the_gpu():
+    gemm = Gemm(m=4096, n=4096, k=4096, dtype="fp16")
+    time_s = float(predict(gemm, A100).predicted_time_s)
+    profile = Profile(
+        (ProfileEntry("g", time_s, 1, "kernel", gemm), ProfileEntry("[launch gaps]", 1e-3, 1, "host")),
+    )
+    scenario = _scenario({"name": "move", "kind": "hardware", "hardware": "h100-sxm5-80gb"})
+    step = what_if(profile, scenario, A100, find=hardware).steps[0]
+    expected = float(predict(gemm, hardware("h100-sxm5-80gb")).predicted_time_s)
+    assert step.total_time_s == pytest.approx(expected + 1e-3)
+    misspelt = _scenario({"name": "move", "kind": "hardware", "hardware": "h1000"})
+    with pytest.raises(InputFileError, match="Did you mean 'h100'"):
+        what_if(profile, misspelt, A100, find=hardware)
+    with pytest.raises((UsageError, InputFileError), match="needs the machine"):
+        what_if(profile, scenario, None, find=hardware)

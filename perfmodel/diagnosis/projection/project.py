@@ -1,0 +1,266 @@
+"""A profile on another machine: every operator, copy and gap, and the whole, with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Reportable
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.diagnosis.decompose import decompose
+from perfmodel.diagnosis.limits import profile_limits
+from perfmodel.diagnosis.projection.replay import replay
+from perfmodel.diagnosis.projection.scale import Scaled, scale_entry
+from perfmodel.diagnosis.wall import BEFORE_WINDOW, gap_dimension, wall_profile
+from perfmodel.errors import UsageError
+from perfmodel.prediction.uncertainty import Z80
+from perfmodel.prediction.whole_model import RUN_DEVIATION
+from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.profile.timeline import Timeline
+
+#: standard deviation of the logarithm of another host's time, where nobody says how fast it is: assumed. One thread of
+#: the CPUs of GPU servers of the last ten years differs by a factor of two
+HOST_DEVIATION = 0.25
+
+
+@dataclass(frozen=True)
+class ProjectedPart:
+    """One part of a profile on both machines; the attributes are the keys of the JSON rows.
+
+    Attributes
+    ----------
+    name : the entry, as in `perfmodel.diagnosis.result.Diagnosis.wall`.
+    time_s, projected_time_s : here, and expected there [s].
+    low, high : 80 % interval of the projected time [s].
+    limiter : what limits it there.
+    basis : how the new time was found, in words.
+    calls : number of calls, or None.
+    """
+
+    name: str
+    time_s: float
+    projected_time_s: float
+    low: float
+    high: float
+    limiter: str
+    basis: str
+    calls: int | None = None
+
+    @property
+    def speedup(self) -> float:
+        """Time here over time there."""
+        return self.time_s / self.projected_time_s if self.projected_time_s else math.inf
+
+
+@dataclass(frozen=True)
+class Projection(Reportable):
+    """A profile on another machine.
+
+    Attributes
+    ----------
+    profile : the measured profile; for a trace the parts add up to its wall time.
+    source, target : the machines.
+    parts : the entries, the longest first.
+    whole : the run as a whole: its interval accounts for errors that the parts share.
+    profile_there : the profile as it would be read on the target: its entries with their GPU times, and its time line.
+    notes : the assumptions, in sentences.
+    """
+
+    profile: Profile
+    source: Hardware
+    target: Hardware
+    parts: tuple[ProjectedPart, ...]
+    whole: ProjectedPart
+    profile_there: Profile
+    notes: tuple[str, ...]
+
+
+def project(profile: Profile, source: Hardware, target: Hardware, *, host: float | None = None) -> Projection:
+    """Return what a measured profile would take on another machine.
+
+    Each kernel and copy is scaled (`perfmodel.diagnosis.projection.scale.scale_entry`). The time line of a trace is
+    then replayed with the new durations (`perfmodel.diagnosis.projection.replay.replay`), so that the run becomes no
+    shorter where the host sets the pace; a table of times is added up.
+
+    The interval of the whole: a machine or a library differs from its predictions in one direction for all kernels,
+    so their deviations are added up; the run (10 %) and the host are independent of them.
+
+    Parameters
+    ----------
+    profile : any profile.
+    source, target : the machine that it was measured on, and the other one.
+    host : time of the other host over this one's. None: as fast as this one, and unknown within 25 %.
+
+    Raises
+    ------
+    UsageError
+        For a factor that is not above 0, and a machine without the figures that the profile needs.
+    """
+    if host is not None and not 0 < host < math.inf:
+        raise UsageError(f"the host's factor is {host:g}.", place="--host", remedy="It has to be above 0.")
+    scaled = {entry.name: scale_entry(entry, source, target) for entry in profile.entries}
+    timeline = profile.timeline
+    if timeline is not None and timeline.overlaps_window().any() and timeline.gpu.entry.size:
+        return _Traced(profile, timeline, source, target, scaled, host).projection()
+    return _summed(profile, source, target, scaled)
+
+
+def _summed(profile: Profile, source: Hardware, target: Hardware, scaled: Mapping[str, Scaled]) -> Projection:
+    """Project a table of times."""
+    entries = profile.entries
+    parts = tuple(_part(entry, entry.time_s * scaled[entry.name].factor, scaled[entry.name]) for entry in entries)
+    times_s = [part.projected_time_s for part in parts]
+    total_s = math.fsum(times_s)
+    deviation = _shared_deviation(times_s, [scaled[entry.name].deviation for entry in entries])
+    half = Z80 * math.hypot(deviation, RUN_DEVIATION)
+    whole = _whole(profile.total_time_s, total_s, total_s * math.exp(-half), total_s * math.exp(half))
+    there = replace(
+        profile,
+        entries=tuple(replace(entry, time_s=time_s) for entry, time_s in zip(entries, times_s, strict=True)),
+        device=target.title or target.name,
+    )
+    notes = ("The profile has no time line: gaps between its rows are not in it.", *_notes(parts, source, target))
+    return Projection(profile, source, target, _sorted(parts), whole, there, notes)
+
+
+def _shared_deviation(times_s: Sequence[float], deviations: Sequence[float]) -> float:
+    """Return the standard deviation of ln(sum) where the parts deviate together: the mean, weighted by time."""
+    total_s = math.fsum(times_s)
+    return math.fsum(t * d for t, d in zip(times_s, deviations, strict=True)) / total_s if total_s else 0.0
+
+
+def _part(entry: ProfileEntry, time_s: float, scaled: Scaled) -> ProjectedPart:
+    half = math.exp(Z80 * scaled.deviation)
+    bounds = (time_s / half, time_s * half)
+    return ProjectedPart(entry.name, entry.time_s, time_s, *bounds, scaled.limiter, scaled.basis, entry.calls)
+
+
+def _whole(time_s: float, new_s: float, low_s: float, high_s: float) -> ProjectedPart:
+    return ProjectedPart("the whole", time_s, new_s, min(low_s, new_s), max(high_s, new_s), "", "sum of the parts")
+
+
+def _sorted(parts: Sequence[ProjectedPart]) -> tuple[ProjectedPart, ...]:
+    return tuple(sorted(parts, key=lambda part: -max(part.time_s, part.projected_time_s)))
+
+
+class _Traced:
+    """The projection of a trace: its time line is replayed once in the middle and once at each end of its errors."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        timeline: Timeline,
+        source: Hardware,
+        target: Hardware,
+        scaled: Mapping[str, Scaled],
+        host: float | None,
+    ) -> None:
+        self.profile, self.timeline, self.source, self.target = profile, timeline, source, target
+        self.scaled, self.host = scaled, host
+        self.limiter = _limiters(profile, source)
+        factors = [scaled[entry.name].factor for entry in profile.entries]
+        deviations = [scaled[entry.name].deviation for entry in profile.entries]
+        entry_of = timeline.gpu.entry
+        # the last elements stand for events without an entry
+        self.factor = np.array([*factors, _mean_factor(profile, factors)])[entry_of]
+        self.deviation = np.array([*deviations, max(deviations, default=0.0)])[entry_of]
+
+    def projection(self) -> Projection:
+        """Return the projection."""
+        here = self._wall(self.timeline)
+        speed = 1.0 if self.host is None else self.host
+        half = Z80 * np.hypot(self.deviation, RUN_DEVIATION)
+        middle = self._replayed(self.factor, speed)
+        kernels = [self._replayed(self.factor * np.exp(sign * half), speed) for sign in (-1, 1)]
+        steps = (0.0, 0.0) if self.host is not None else (-Z80 * HOST_DEVIATION, Z80 * HOST_DEVIATION)
+        hosts = [self._replayed(self.factor, speed * math.exp(step)) if step else middle for step in steps]
+        names = list(dict.fromkeys(entry.name for wall in (here, middle) for entry in wall.entries))
+        parts = tuple(self._projected(name, here, middle, (*kernels, *hosts)) for name in names)
+        low_s, high_s = (
+            _beside(middle.total_time_s, [kernels[side].total_time_s, hosts[side].total_time_s], sign)
+            for side, sign in ((0, -1), (1, 1))
+        )
+        whole = _whole(here.total_time_s, middle.total_time_s, low_s, high_s)
+        notes = (_host_note(self.host), *_notes(parts, self.source, self.target))
+        entries = tuple(
+            replace(entry, time_s=entry.time_s * self.scaled[entry.name].factor) for entry in self.profile.entries
+        )
+        there = replace(
+            self.profile,
+            entries=entries,
+            timeline=replay(self.timeline, self.factor, host=speed),
+            device=self.target.title or self.target.name,
+        )
+        return Projection(here, self.source, self.target, _sorted(parts), whole, there, notes)
+
+    def _replayed(self, factor: NDArray[Any], host: float) -> Profile:
+        return self._wall(replay(self.timeline, factor, host=host))
+
+    def _wall(self, timeline: Timeline) -> Profile:
+        limiter = self.limiter[timeline.gpu.entry]
+        return wall_profile(replace(self.profile, timeline=timeline), decompose(timeline, limiter))
+
+    def _projected(self, name: str, here: Profile, middle: Profile, others: Sequence[Profile]) -> ProjectedPart:
+        before, after = (_entry(profile, name) for profile in (here, middle))
+        entry = before or after
+        assert entry is not None
+        time_s, new_s = (item.time_s if item else 0.0 for item in (before, after))
+        scaled = self.scaled.get(name)
+        if scaled is not None:
+            return _part(replace(entry, time_s=time_s), new_s, scaled)
+        times_s = [item.time_s if item else 0.0 for item in (_entry(profile, name) for profile in others)]
+        low_s, high_s = min([new_s, *times_s]), max([new_s, *times_s])
+        limiter = Limiter.UNKNOWN if name == BEFORE_WINDOW else Limiter.HOST
+        words = "time line replayed with the new kernels" if gap_dimension(name) else "mean of the other kernels"
+        return ProjectedPart(name, time_s, new_s, low_s, high_s, limiter, words, entry.calls)
+
+
+def _beside(middle_s: float, others_s: Sequence[float], sign: int) -> float:
+    """Return an end of an interval [s]: independent deviations of the logarithm add up in quadrature."""
+    logs = [math.log(other_s / middle_s) for other_s in others_s if other_s > 0 and middle_s > 0]
+    return middle_s * math.exp(sign * math.sqrt(math.fsum(max(sign * log, 0.0) ** 2 for log in logs)))
+
+
+def _entry(profile: Profile, name: str) -> ProfileEntry | None:
+    return next((entry for entry in profile.entries if entry.name == name), None)
+
+
+def _limiters(profile: Profile, hardware: Hardware) -> NDArray[Any]:
+    """Return the limiter of each entry, and of events without one at the end."""
+    return np.array([*(item.limiter for item in profile_limits(profile, hardware)), Limiter.UNKNOWN])
+
+
+def _mean_factor(profile: Profile, factors: Sequence[float]) -> float:
+    """Return new over old time of all entries together."""
+    total_s = profile.total_time_s
+    pairs = zip(profile.entries, factors, strict=True)
+    return math.fsum(entry.time_s * factor for entry, factor in pairs) / total_s if total_s else 1.0
+
+
+def _host_note(host: float | None) -> str:
+    if host is None:
+        return (
+            "The host is assumed to be as fast as the one of the profile, within 25 % (standard deviation); --host X "
+            "states its time over this one's."
+        )
+    return f"The host takes {host:g} times as long for its own work, as stated."
+
+
+def _notes(parts: Sequence[ProjectedPart], source: Hardware, target: Hardware) -> list[str]:
+    """Return how much of the time is scaled by ceilings alone."""
+    total_s = math.fsum(part.time_s for part in parts)
+    rough_s = math.fsum(part.time_s for part in parts if "bandwidths" in part.basis or "peaks" in part.basis)
+    notes = []
+    if total_s and rough_s > 0.01 * total_s:
+        notes.append(
+            f"{100 * rough_s / total_s:.0f} % of the time has no operator and follows the ratio of what limits it."
+        )
+    if source.kind != target.kind or source.vendor != target.vendor:
+        notes.append("Other vendors' libraries may choose other kernels than the ones of the profile.")
+    return notes

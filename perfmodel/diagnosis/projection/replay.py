@@ -1,0 +1,183 @@
+"""A time line run again with other durations: GPU work that waits for its launch, its stream and its streams' events.
+
+If kernels become faster, a run does not become shorter where the host sets the pace, and a wait of the host ends
+earlier. So every piece of GPU work starts when its launch, the work before it on its stream, and the work of another
+stream that it waited for allow; and every call that waited for the GPU returns as long after the work as it did.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from perfmodel.profile.timeline import CallKind, Floats, Spans, Timeline
+
+#: work that starts later than this after its launch and its stream allow has waited for something else [s]: five times
+#: the usual gap between two kernels (`perfmodel.prediction.launching.KERNEL_GAP_S`)
+_DELAYED_S = 10e-6
+#: calls that take longer than this to launch have waited for room in the queue, if GPU work ended just before [s]
+_QUEUE_FULL_S = 200e-6
+#: the GPU's and the host's clock agree within this [s]
+_CLOCKS_S = 2e-6
+
+_Spans = TypeVar("_Spans", bound=Spans)
+
+
+@dataclass
+class _Clock:
+    """The host's time on the other machine, piecewise linear in its time here: old and new points [s]."""
+
+    rate: float
+    old_s: list[float] = field(default_factory=list)
+    new_s: list[float] = field(default_factory=list)
+
+    def at(self, time_s: float) -> float:
+        """Return the new time of a moment after the last point [s]."""
+        return self.new_s[-1] + self.rate * (time_s - self.old_s[-1])
+
+    def add(self, old_s: float, new_s: float) -> None:
+        """Add a point; neither time goes backwards."""
+        self.old_s.append(max(old_s, self.old_s[-1]))
+        self.new_s.append(max(new_s, self.new_s[-1]))
+
+    def of(self, times_s: Floats) -> Floats:
+        """Return the new times of some moments [s]."""
+        new_s = np.interp(times_s, self.old_s, self.new_s)
+        beyond = np.maximum(times_s - self.old_s[-1], 0.0) * self.rate
+        before = np.minimum(times_s - self.old_s[0], 0.0) * self.rate
+        return np.asarray(new_s + beyond + before)
+
+
+def replay(timeline: Timeline, factor: Floats, *, host: float = 1.0) -> Timeline:
+    """Return a time line in which each piece of GPU work takes ``factor`` times as long.
+
+    Parameters
+    ----------
+    timeline : the traced run.
+    factor : new over old duration of each GPU event; shape (events,).
+    host : new over old time of what the host does between two calls that wait for the GPU.
+    """
+    run = _Replay(timeline, factor, host)
+    start_s = run.go()
+    duration_s = timeline.gpu.duration_s * factor
+    order = np.argsort(start_s, kind="stable")
+    gpu = replace(timeline.gpu, start_s=start_s, duration_s=duration_s)
+    columns = {item.name: getattr(gpu, item.name) for item in fields(gpu)}
+    gpu = type(gpu)(**{name: values[order] if values.size else values for name, values in columns.items()})
+    low_s, high_s = (float(run.clock.of(np.array([edge]))[0]) for edge in timeline.window_s)
+    last_s = float((start_s + duration_s)[run.inside].max(initial=low_s))
+    was_s = float(timeline.gpu.end_s[run.inside].max(initial=timeline.window_s[0]))
+    if was_s >= timeline.window_s[1] - _CLOCKS_S:  # the window ended with the GPU's work
+        high_s = last_s
+    return replace(
+        timeline,
+        gpu=gpu,
+        api=_moved(timeline.api, run.clock),
+        ops=_moved(timeline.ops, run.clock),
+        annotations=_moved(timeline.annotations, run.clock),
+        window_s=(low_s, max(high_s, low_s)),
+    )
+
+
+def _moved(spans: _Spans, clock: _Clock) -> _Spans:
+    """Return ranges of the host at their new times."""
+    start_s = clock.of(spans.start_s)
+    return replace(spans, start_s=start_s, duration_s=clock.of(spans.end_s) - start_s)
+
+
+class _Replay:
+    """The state of one replay: when each stream is free, and the host's clock."""
+
+    def __init__(self, timeline: Timeline, factor: Floats, host: float) -> None:
+        gpu, api = timeline.gpu, timeline.api
+        self.inside = timeline.overlaps_window()
+        self.start_s, self.end_s = gpu.start_s.tolist(), gpu.end_s.tolist()
+        self.new_duration_s = (gpu.duration_s * factor).tolist()
+        launched = gpu.launch >= 0
+        called = api.start_s[np.maximum(gpu.launch, 0)] if len(api) else gpu.start_s
+        # clocks may disagree by some microseconds: no work starts before its launch
+        self.launch_s = np.where(launched, np.minimum(called, gpu.start_s), np.nan)
+        self.stream = ((gpu.device + 1) * (int(gpu.stream.max(initial=0)) + 2) + gpu.stream + 1).tolist()
+        self.ends = np.argsort(gpu.end_s, kind="stable")
+        self.ends_s = gpu.end_s[self.ends].tolist()
+        self.latency_s = self._usual_latency()
+        first_s = min([timeline.window_s[0], *self.start_s[:1], *api.start_s[:1].tolist()])
+        self.clock = _Clock(host, [first_s], [first_s])
+        self.new_start_s, self.new_end_s = [np.nan] * len(gpu), [np.nan] * len(gpu)
+        self.free: dict[Any, tuple[float, float]] = {}
+        self.timeline = timeline
+
+    def _usual_latency(self) -> float:
+        """Return the usual time from a launch to the start on an idle GPU [s]."""
+        latency_s = (np.array(self.start_s) - self.launch_s)[np.isfinite(self.launch_s)]
+        return float(np.percentile(latency_s, 5, method="lower")) if latency_s.size else 0.0
+
+    def go(self) -> Floats:
+        """Return the new start of each GPU event [s]."""
+        waits = self._waits()
+        moments = np.where(np.isfinite(self.launch_s), self.launch_s, np.array(self.start_s))
+        kinds = np.concatenate((np.zeros(moments.size), np.ones(len(waits))))
+        keys = np.concatenate((moments, [end_s for _, end_s, _ in waits]))
+        # events of one call keep their order; a wait comes after what was launched before its end
+        for item in np.lexsort((kinds, keys)).tolist():
+            if item < moments.size:
+                self._start(item)
+            else:
+                self._wait(*waits[item - moments.size])
+        return np.array(self.new_start_s)
+
+    def _waits(self) -> list[tuple[float, float, int]]:
+        """Return start and end of each call that waited for GPU work [s], and the event that it waited for."""
+        api = self.timeline.api
+        own_end = dict(zip(self.timeline.gpu.launch.tolist(), range(len(self.end_s)), strict=True))
+        waits = []
+        slow = api.duration_s > _QUEUE_FULL_S
+        chosen = (api.category == CallKind.SYNC) | (api.category == CallKind.COPY) | slow
+        for call in np.flatnonzero(chosen).tolist():
+            start_s, end_s = float(api.start_s[call]), float(api.start_s[call] + api.duration_s[call])
+            event = own_end.get(call, -1) if api.category[call] == CallKind.COPY else self._last_ended(end_s)
+            if event >= 0 and start_s < self.end_s[event] <= end_s + _CLOCKS_S:
+                waits.append((start_s, end_s, event))
+        return waits
+
+    def _last_ended(self, time_s: float) -> int:
+        """Return the event that was the last to end before a moment, or -1."""
+        place = bisect.bisect_right(self.ends_s, time_s + _CLOCKS_S) - 1
+        return int(self.ends[place]) if place >= 0 else -1
+
+    def _start(self, event: int) -> None:
+        """Start one GPU event as soon as what it waited for allows."""
+        stream, start_s = self.stream[event], self.start_s[event]
+        free_old_s, free_new_s = self.free.get(stream, (-np.inf, -np.inf))
+        launch_s = float(self.launch_s[event])
+        latency_s = start_s - launch_s
+        # work that overlaps the one before it on its stream goes on overlapping it
+        allowed_s = [free_new_s + min(start_s - free_old_s, 0.0) if np.isfinite(free_old_s) else free_new_s]
+        if np.isnan(launch_s):
+            gap_s = start_s - free_old_s
+            allowed_s.append(free_new_s + gap_s if np.isfinite(gap_s) else self.clock.at(start_s))
+        elif free_old_s <= launch_s + self.latency_s:  # its stream was idle
+            allowed_s.append(self.clock.at(launch_s) + latency_s)
+        else:
+            gap_s = start_s - free_old_s
+            other = self._last_ended(start_s - _CLOCKS_S) if gap_s > _DELAYED_S else -1
+            if other >= 0 and self.stream[other] != stream and not np.isnan(self.new_end_s[other]):
+                allowed_s.append(self.new_end_s[other] + start_s - self.end_s[other])
+                gap_s = 0.0
+            allowed_s += [self.clock.at(launch_s) + min(latency_s, self.latency_s), free_new_s + gap_s]
+        new_s = max(allowed_s)
+        self.new_start_s[event], self.new_end_s[event] = new_s, new_s + self.new_duration_s[event]
+        self.free[stream] = (max(free_old_s, self.end_s[event]), max(free_new_s, self.new_end_s[event]))
+
+    def _wait(self, start_s: float, end_s: float, event: int) -> None:
+        """Let a call of the host return when the work that it waited for has ended."""
+        done_s = self.new_end_s[event]
+        if np.isnan(done_s) or end_s <= self.clock.old_s[-1]:
+            return
+        new_start_s = self.clock.at(max(start_s, self.clock.old_s[-1]))
+        rest_s = max(end_s - self.end_s[event], 0.0) * self.clock.rate
+        self.clock.add(max(start_s, self.clock.old_s[-1]), new_start_s)
+        self.clock.add(end_s, max(new_start_s, done_s + rest_s))

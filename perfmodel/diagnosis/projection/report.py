@@ -1,0 +1,64 @@
+"""The report of a profile on another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.core.report import Column, Report, report, short_name
+from perfmodel.core.units import format_si
+from perfmodel.diagnosis.projection.project import ProjectedPart, Projection
+
+#: parts that people see, JSON and CSV have all; and their longest names [characters]
+_MOST_PARTS, _LONGEST = 20, 32
+
+_COLUMNS = (
+    Column("name", "part", show=lambda name: short_name(name, _LONGEST)),
+    Column("calls", shown=False),
+    Column("time_s", "here", "s"),
+    Column("projected_time_s", "there", "s"),
+    Column("low", unit="s", digits=3),
+    Column("high", unit="s", digits=3),
+    Column("limiter", drop=1),
+    Column("speedup", unit="x", digits=3, drop=2),
+    Column("basis", shown=False),
+)
+
+
+@report.register
+def _projection_report(result: Projection, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the report of a projection.
+
+    Row keys: name, calls, time_s, projected_time_s, low, high (80 % interval) [s], speedup, limiter, basis. ``whole``
+    has one row with the same keys: the run.
+    """
+    rows = [_row(part) for part in result.parts]
+    hidden = len(rows) - _MOST_PARTS
+    whole = result.whole
+    ends = f"{format_si(whole.low, 's', 3)} to {format_si(whole.high, 's', 3)}"
+    times = f"{format_si(whole.time_s, 's')} -> {format_si(whole.projected_time_s, 's')}"
+    return Report(
+        "project",
+        _COLUMNS,
+        rows,
+        context or {},
+        (*result.notes, *result.profile.notes),
+        f"From {result.source.name} to {result.target.name}: {times} ({ends}), {whole.speedup:.3g}x as fast",
+        more={"whole": Report("project", _COLUMNS, [_row(whole)])},
+        people_rows=rows[:_MOST_PARTS],
+        unlisted=f"Shorter parts: {hidden}; JSON and CSV have them." if hidden > 0 else "",
+    )
+
+
+def _row(part: ProjectedPart) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "time_s": part.time_s,
+        "projected_time_s": part.projected_time_s,
+        "low": part.low,
+        "high": part.high,
+        "limiter": part.limiter,
+        "basis": part.basis,
+        "calls": part.calls,
+        "speedup": part.speedup,
+    }

@@ -1,0 +1,199 @@
+"""The factor by which one part of a profile becomes longer or shorter on another machine, and how uncertain it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perfmodel.core.hardware import Hardware, cached_per_machine
+from perfmodel.core.vocabulary import EventKind, Limiter
+from perfmodel.diagnosis.limits import Basis, Limit, is_predicted, limit
+from perfmodel.errors import UsageError
+from perfmodel.operators import Operator
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.prediction.latency.machine import generation
+from perfmodel.prediction.predict import predict
+from perfmodel.prediction.result import Prediction
+from perfmodel.profile.profile import ProfileEntry
+
+#: share of the deviation from the prediction, in ln, that a kernel takes along to another machine. Of 0, 1/2 and 1, 1/2
+#: is best or equal to the best of them in 8 of the 12 open tables of measurements of the same shapes on two machines
+#: (190 ordered pairs of machines, 2026-11-22): mean errors of 8 to 18 %, with 1 of 4 to 23 %
+CARRIED = 0.5
+#: correlation of the deviations of one shape on two machines: the median over the same pairs and tables
+SHARED = 0.2
+#: the same two figures for machines of one design: H100 and H200, whose deviations correlate by 0.6 to 0.97 in the
+#: tables of products and attention; a full share makes mean errors of 2 to 6 %, a half of 3 to 6 %, none of 5 to 10 %
+CARRIED_BY_KIN, SHARED_BY_KIN = 1.0, 0.85
+#: standard deviation of ln(measured / scaled) where a time is only multiplied by the ratio of two bandwidths or peaks:
+#: 1.25 times the mean deviation of calls above 30 us in the same tables, 0.49 for bandwidths and 0.36 for peaks
+OF_CEILINGS = 0.5
+#: and where the two predictions are those of an operator for which the model has a bound only: assumed
+OF_BOUNDS = 0.3
+#: dtypes that take the place of one that a machine lacks, the nearest first
+_INSTEAD = {
+    "tf32": ("fp32",),
+    "bf16": ("fp16", "fp32"),
+    "fp16": ("bf16", "fp32"),
+    "fp8": ("bf16", "fp16"),
+    "int8": ("fp16",),
+    "fp4": ("fp8", "bf16", "fp16"),
+}
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """One entry on another machine.
+
+    Attributes
+    ----------
+    factor : time there over time here.
+    deviation : standard deviation of ln(measured / projected).
+    limiter : what limits it on the other machine.
+    basis : how the factor was found, in words.
+    """
+
+    factor: float
+    deviation: float
+    limiter: Limiter
+    basis: str
+
+
+def scale_entry(entry: ProfileEntry, source: Hardware, target: Hardware) -> Scaled:
+    """Return how much longer one entry takes on another machine.
+
+    With an operator, t' = p' (t / p)^w, with p, p' the predictions on both machines: w = `CARRIED`, since a machine's
+    own deviation does not go along (all of it does between machines of one design); and w = 1 - (s / r)^2 where that is
+    more, with r = ln(t / p) and s the standard deviation of the prediction (the positive-part estimator of James and
+    Stein 1961, Proc. 4th Berkeley Symposium 1:361), since a kernel far off its prediction is another kernel than the
+    model's on both machines.
+
+    Otherwise a fixed start of the kernel stays, and the rest follows the ceiling that limits it.
+    """
+    here = limit(entry, source)
+    if source.name == target.name:
+        return Scaled(1.0, 0.0, here.limiter, "the same machine")
+    if entry.op is not None and here.basis is Basis.MODEL:
+        scaled = _by_model(entry, entry.op, here, source, target)
+        if scaled is not None:
+            return scaled
+    if here.basis is Basis.COUNTERS:
+        there = limit(dataclasses.replace(entry, time_s=math.inf), target)
+        if here.floor_time_s and there.floor_time_s:
+            factor = there.floor_time_s / here.floor_time_s
+            return Scaled(factor, OF_CEILINGS, there.limiter, "ratio of the bounds for the counted FLOP and bytes")
+    return _by_ceiling(entry, here.limiter, source, target)
+
+
+def _by_model(entry: ProfileEntry, op: Operator, here: Limit, source: Hardware, target: Hardware) -> Scaled | None:
+    """Return the factor by the ratio of the predictions, None where the target cannot compute the operator."""
+    one = dataclasses.replace(op, count=1)
+    there, instead = _predicted_there(one, target)
+    if there is None:
+        return None
+    first = predict(one, source)
+    ratio = float(there.predicted_time_s) / float(first.predicted_time_s)
+    limiter = limit(dataclasses.replace(entry, op=_with_dtype(op, instead) if instead else op), target).limiter
+    note = f", in {instead}: no {op.dtype} there" if instead else ""
+    if not is_predicted(entry) or here.predicted_time_s is None or not entry.time_s:
+        return Scaled(ratio, OF_BOUNDS, limiter, f"ratio of the bounds and predictions{note}")
+    r = math.log(entry.time_s / here.predicted_time_s)
+    s, s_there = _deviation(first), _deviation(there)
+    kin = generation(source) == generation(target)
+    carried, shared = (CARRIED_BY_KIN, SHARED_BY_KIN) if kin else (CARRIED, SHARED)
+    w = max(carried, 1.0 - (s / r) ** 2) if r else carried
+    variance = s_there**2 + (w * s) ** 2 - 2 * shared * w * s * s_there
+    factor = ratio * math.exp((w - 1.0) * r)
+    return Scaled(factor, math.sqrt(variance), limiter, f"ratio of the predictions{note}")
+
+
+def _deviation(prediction: Prediction) -> float:
+    """Return the standard deviation of ln(measured / predicted)."""
+    return math.sqrt(sum(float(value) for value in prediction.uncertainty.variances(prediction.regime).values()))
+
+
+def _predicted_there(op: Operator, target: Hardware) -> tuple[Prediction | None, str]:
+    """Return the prediction on the target, and the dtype in whose place it stands, if the target lacks the first."""
+    for dtype in ("", *_INSTEAD.get(op.dtype, ())):
+        try:
+            return predict(_with_dtype(op, dtype) if dtype else op, target), dtype
+        except UsageError:
+            continue
+    return None, ""
+
+
+def _with_dtype(op: Operator, dtype: str) -> Operator:
+    changed = {"dtype": dtype}
+    if getattr(op, "out_dtype", "") == op.dtype:
+        changed["out_dtype"] = dtype
+    return dataclasses.replace(op, **changed)  # type: ignore[arg-type]
+
+
+def _by_ceiling(entry: ProfileEntry, limiter: Limiter, source: Hardware, target: Hardware) -> Scaled:
+    """Return the factor by the ratio of the ceilings that limit an entry; the start of its kernels does not shrink."""
+    ratio, spread, words = _ratio(entry, limiter, source, target)
+    if entry.category in (EventKind.MEMCPY, EventKind.COMMUNICATION) or not entry.calls or not entry.time_s:
+        return Scaled(ratio, OF_CEILINGS + spread, limiter, words)
+    call_s = entry.time_s / entry.calls
+    fixed_s = min(start_time(source), call_s)
+    if fixed_s >= call_s:
+        return Scaled(1.0, OF_CEILINGS / 2, Limiter.LAUNCH, "as long as the start of a kernel: unchanged")
+    new_s = max(start_time(target), fixed_s) + (call_s - fixed_s) * ratio
+    return Scaled(new_s / call_s, OF_CEILINGS + spread, limiter, f"{words}, beyond the start of a kernel")
+
+
+@cached_per_machine
+def start_time(hardware: Hardware) -> float:
+    """Return the time of a kernel that does next to nothing [s]: no kernel becomes faster than it."""
+    return float(predict(Elementwise(numel=1, dtype="fp32"), hardware).predicted_time_s)
+
+
+def _ratio(entry: ProfileEntry, limiter: Limiter, source: Hardware, target: Hardware) -> tuple[float, float, str]:
+    """Return the ratio of the times by a ceiling, a further deviation of its logarithm, and the ceiling in words."""
+    if limiter is Limiter.LINK:
+        what, rate = _link_of(entry)
+        rates = [rate(machine) for machine in (source, target)]
+        if None in rates:
+            return 1.0, OF_CEILINGS, f"unchanged: the bandwidth of {what} is not known for both machines"
+        return (rates[0] or 1.0) / (rates[1] or 1.0), 0.0, f"ratio of the bandwidths of {what}"
+    memory = _bandwidth(source) / _bandwidth(target)
+    if limiter is Limiter.COMPUTE:
+        return _peak_ratio(source, target), 0.0, "ratio of the peaks"
+    if limiter is Limiter.UNKNOWN:
+        ratios = sorted((memory, _peak_ratio(source, target)))
+        spread = math.log(ratios[1] / ratios[0]) / 2
+        return math.sqrt(ratios[0] * ratios[1]), spread, "between the ratios of the bandwidths and of the peaks"
+    return memory, 0.0, "ratio of the bandwidths of device memory"
+
+
+def _bandwidth(hardware: Hardware) -> float:
+    return hardware.main_memory.bandwidth_bytes_per_s or math.nan
+
+
+def _peak_ratio(source: Hardware, target: Hardware) -> float:
+    """Return the ratio of the peaks in the first dtype of matrix products that both machines have."""
+    for dtype in ("bf16", "fp16", "fp32"):
+        try:
+            return source.best_peak(dtype).flop_per_s / target.best_peak(dtype).flop_per_s
+        except UsageError:
+            continue
+    return 1.0
+
+
+def _link_of(entry: ProfileEntry) -> tuple[str, Callable[[Hardware], float | None]]:
+    """Return which link an entry uses: that between devices for communication, that to the host for copies."""
+    if entry.category is EventKind.COMMUNICATION:
+        return "the links between devices", _fastest_link
+    return "the link to the host", _host_link
+
+
+def _fastest_link(hardware: Hardware) -> float | None:
+    return max((link.bandwidth_bytes_per_s for link in hardware.links), default=None)
+
+
+def _host_link(hardware: Hardware) -> float | None:
+    """Return the bandwidth of PCIe, or else of the slowest link, as C2C [B/s]."""
+    rates = [(not link.name.lower().startswith("pcie"), link.bandwidth_bytes_per_s) for link in hardware.links]
+    return min(rates)[1] if rates else None

@@ -1,0 +1,223 @@
+"""Profiles on other machines: limiting cases by hand, replayed time lines, whole models measured on two machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.core.report import report
+from perfmodel.core.vocabulary import EventKind, Limiter
+from perfmodel.diagnosis.diagnose import diagnose
+from perfmodel.diagnosis.projection.project import project
+from perfmodel.diagnosis.projection.replay import replay
+from perfmodel.diagnosis.projection.scale import scale_entry, start_time
+from perfmodel.errors import UsageError
+from perfmodel.formats import read_profile
+from perfmodel.hardware_catalog import hardware
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.predict import predict
+from perfmodel.profile.profile import Profile, ProfileEntry
+
+A100, H100, V100, H200 = map(hardware, ("a100-sxm4-80gb", "h100-sxm5-80gb", "v100-sxm2-32gb", "h200-sxm-141gb"))
+US = 1e-6
+
+
+def _gemm(time_s=None, machine=A100, dtype="fp16"):
+    op = Gemm(m=4096, n=4096, k=4096, dtype=dtype)
+    return ProfileEntry("g", time_s or float(predict(op, machine).predicted_time_s), 1, EventKind.KERNEL, op)
+
+
+def test_a_kernel_that_takes_its_prediction_takes_the_other_machines_prediction():
+    scaled = scale_entry(_gemm(), A100, H100)
+    expected = float(predict(_gemm().op, H100).predicted_time_s) / float(predict(_gemm().op, A100).predicted_time_s)
+    assert scaled.factor == pytest.approx(expected)
+
+
+def test_the_same_machine_changes_nothing():
+    entry = _gemm(1.0)
+    assert scale_entry(entry, A100, A100).factor == 1.0
+    projection = project(Profile((entry,)), A100, A100)
+    assert projection.whole.projected_time_s == pytest.approx(1.0)
+
+
+@given(st.floats(0.2, 20.0))
+def test_a_deviation_is_carried_between_its_half_and_the_whole(deviation):
+    alone = scale_entry(_gemm(), A100, H100).factor
+    time_s = deviation * _gemm().time_s
+    # the new time is ratio x prediction x deviation^w, with w from 1/2 to 1
+    carried = math.log(scale_entry(_gemm(time_s), A100, H100).factor * deviation / alone)
+    ends = sorted((0.5 * math.log(deviation), math.log(deviation)))
+    assert ends[0] - 1e-9 <= carried <= ends[1] + 1e-9
+
+
+def test_machines_of_one_design_carry_the_whole_deviation_and_are_surer():
+    kin, stranger = (scale_entry(_gemm(1.3 * _gemm(machine=H100).time_s), H100, to) for to in (H200, A100))
+    twice = scale_entry(_gemm(1.1 * _gemm(machine=H100).time_s), H100, H200)
+    assert kin.factor == pytest.approx(twice.factor)
+    assert kin.deviation < stranger.deviation
+
+
+def test_a_part_without_an_operator_follows_the_bandwidth_beyond_its_start():
+    entry = ProfileEntry("aten::layer_norm", 1.0, 1, EventKind.KERNEL)
+    scaled = scale_entry(entry, A100, H100)
+    ratio = A100.main_memory.bandwidth_bytes_per_s / H100.main_memory.bandwidth_bytes_per_s
+    assert scaled.factor == pytest.approx(ratio, rel=1e-4)
+    assert scaled.limiter == Limiter.HBM
+    assert "bandwidths" in scaled.basis
+
+
+def test_products_without_shapes_follow_the_peak():
+    scaled = scale_entry(ProfileEntry("some_gemm_kernel", 1.0, 1, EventKind.KERNEL), A100, H100)
+    assert scaled.factor == pytest.approx(
+        A100.best_peak("bf16").flop_per_s / H100.best_peak("bf16").flop_per_s, rel=1e-4
+    )
+
+
+def test_launch_bound_kernels_do_not_become_faster():
+    entry = ProfileEntry("elementwise_kernel", 1000 * start_time(A100) / 2, 1000, EventKind.KERNEL)
+    scaled = scale_entry(entry, A100, H100)
+    assert scaled.factor == 1.0
+    assert scaled.limiter == Limiter.LAUNCH
+
+
+def test_a_dtype_that_the_target_lacks_is_replaced_and_named():
+    scaled = scale_entry(_gemm(dtype="bf16"), A100, V100)
+    assert "no bf16 there" in scaled.basis
+    assert scaled.factor > 1.0
+
+
+@given(st.lists(st.floats(1e-6, 10.0), min_size=1, max_size=4))
+def test_the_whole_of_a_table_is_the_sum_of_its_parts(times_s):
+    entries = tuple(ProfileEntry(f"softmax {i}", time_s, 1, EventKind.KERNEL) for i, time_s in enumerate(times_s))
+    projection = project(Profile(entries), A100, H100)
+    assert projection.whole.projected_time_s == pytest.approx(sum(part.projected_time_s for part in projection.parts))
+    assert projection.whole.low <= projection.whole.projected_time_s <= projection.whole.high
+    assert all(part.low <= part.projected_time_s <= part.high for part in projection.parts)
+
+
+def _queued(traced, kernel_us, launch_us, count=10):
+    """Return kernels of some length that the host launches one every ``launch_us``."""
+    api = [(n * launch_us, n * launch_us + 1, "cudaLaunchKernel", "launch") for n in range(count)]
+    gpu, free = [], 0.0
+    for n in range(count):
+        start = max(free, n * launch_us + 5)
+        gpu.append((start, start + kernel_us, "k", "kernel", n))
+        free = start + kernel_us
+    return traced((0, free), gpu=gpu, api=api)
+
+
+def test_replaying_a_time_line_unchanged_gives_the_same_time_line(traced):
+    line = _queued(traced, 7, 10)
+    same = replay(line, np.ones(len(line.gpu)))
+    assert same.gpu.start_s == pytest.approx(line.gpu.start_s)
+    assert same.window_s == pytest.approx(line.window_s)
+
+
+def test_faster_kernels_shorten_a_run_only_where_the_host_does_not_set_the_pace(traced):
+    host_bound, gpu_bound = _queued(traced, 4, 20), _queued(traced, 40, 5)
+    half = np.full(10, 0.5)
+    # the host launches the last of 10 kernels at 180 us; it starts 5 us later and takes 2 us instead of 4
+    assert replay(host_bound, half).window_s[1] == pytest.approx(187 * US)
+    # 400 us of kernels after a start of 5 us become 200 us
+    assert replay(gpu_bound, half).window_s[1] == pytest.approx(205 * US)
+
+
+def test_slower_kernels_lengthen_a_run_once_they_outlast_the_launches(traced):
+    line = _queued(traced, 4, 20)
+    assert replay(line, np.full(10, 10.0)).window_s[1] == pytest.approx(405 * US)
+
+
+def test_a_wait_of_the_host_ends_with_the_work_that_it_waits_for(traced):
+    line = traced(
+        (0, 300),
+        gpu=[(5, 105, "a", "kernel", 0), (155, 255, "b", "kernel", 2)],
+        api=[
+            (0, 1, "cudaLaunchKernel", "launch"),
+            (10, 110, "cudaStreamSynchronize", "sync"),
+            (150, 151, "cudaLaunchKernel", "launch"),
+        ],
+    )
+    faster = replay(line, np.array([0.5, 0.5]))
+    # the wait ends at 60 instead of 110 us, 5 us after the kernel; the host then needs its 40 us to launch again
+    assert faster.gpu.start_s == pytest.approx(np.array([5, 105]) * US)
+    slower_host = replay(line, np.array([1.0, 1.0]), host=2.0)
+    assert slower_host.gpu.start_s[1] > line.gpu.start_s[1]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "traces/tracelens_h100_qwen1.5-0.5b_prefill.json.gz",
+        "traces/kineto_resnet50_train_nw4_2021.pt.trace.json.gz",
+        "traces/tracelens_mi300_resnet_act_checkpoint_ddp.json.gz",
+    ],
+)
+def test_real_time_lines_replay_to_themselves(data_dir, name):
+    line = read_profile(data_dir / name).timeline
+    same = replay(line, np.ones(len(line.gpu)))
+    assert same.gpu.start_s == pytest.approx(line.gpu.start_s, abs=3 * US)
+    assert same.window_s == pytest.approx(line.window_s, abs=3 * US)
+
+
+def test_the_parts_of_a_projected_trace_add_up_to_its_whole(data_dir):
+    profile = read_profile(data_dir / "traces" / "tracelens_h100_qwen1.5-0.5b_prefill.json.gz")
+    projection = project(profile, H100, A100)
+    total_s = sum(part.projected_time_s for part in projection.parts)
+    assert total_s == pytest.approx(projection.whole.projected_time_s)
+    # a prefill is bound by kernels: between the ratios of the bandwidths and of the peaks
+    assert 1.6 < 1 / projection.whole.speedup < 3.3
+    # what is read on the target is diagnosed like any profile
+    assert diagnose(projection.profile_there, A100).total_s == pytest.approx(total_s)
+
+
+def test_a_run_that_waits_for_its_host_does_not_become_faster(data_dir):
+    profile = read_profile(data_dir / "traces" / "tracelens_h100_bert-small.json.gz")
+    same_host, fast_host = (project(profile, H100, A100, host=host).whole for host in (1.0, 0.5))
+    assert same_host.speedup == pytest.approx(1.0, abs=0.05)
+    assert fast_host.projected_time_s == pytest.approx(0.5 * same_host.projected_time_s, rel=0.1)
+
+
+def test_the_report_has_the_contracts_keys():
+    table = report(project(Profile((_gemm(),)), A100, H100))
+    keys = {"name", "time_s", "projected_time_s", "low", "high", "limiter", "basis"}
+    assert keys <= set(table.rows[0])
+    assert keys <= set(table.as_json()["whole"][0])
+
+
+def test_a_host_has_to_take_some_time():
+    with pytest.raises(UsageError, match="above 0"):
+        project(Profile((_gemm(),)), A100, H100, host=0.0)
+
+
+def test_counters_scale_by_the_bound_of_what_they_counted():
+    entry = dataclasses.replace(_gemm(1.0), op=None, flop=1e12, bytes=2e12)
+    ratio = A100.main_memory.bandwidth_bytes_per_s / H100.main_memory.bandwidth_bytes_per_s
+    assert scale_entry(entry, A100, H100).factor == pytest.approx(ratio)
+
+
+def test_copies_within_the_interval_of_their_elementwise_prediction():
+    op = Elementwise(numel=1 << 26, kind="copy", dtype="fp16")
+    entry = ProfileEntry("c", float(predict(op, A100).predicted_time_s), 1, EventKind.KERNEL, op)
+    factor = scale_entry(entry, A100, H100).factor
+    assert factor == pytest.approx(2039 / 3352, rel=0.15)
+
+
+def test_whole_models_measured_on_two_machines(data_dir):
+    path = Path(__file__).parents[2] / "scripts" / "projections.py"
+    spec = importlib.util.spec_from_file_location("projections", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["projections"] = module
+    spec.loader.exec_module(module)
+    found = module.pairs(data_dir)
+    assert len(found) >= 30
+    assert sum(abs(pair.error) for pair in found) / len(found) < 0.05
+    assert sum(pair.inside for pair in found) / len(found) >= 0.8
