@@ -1,0 +1,227 @@
+"""Several simulated engines: how requests are spread over them, and prefill and decode on different ones."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from perfmodel.serving.batches import BatchReplica
+from perfmodel.serving.replica import Journal, Replica
+from perfmodel.serving.requests import Requests
+
+ROUND_ROBIN, LEAST_LOADED = "round-robin", "least-loaded"
+#: how requests are spread over replicas: in turn, or to the one with the fewest requests in its engine and queue
+ROUTINGS = (ROUND_ROBIN, LEAST_LOADED)
+
+AnyReplica = Replica | BatchReplica
+#: called with the number of requests that have ended
+Progress = Callable[[int], None]
+#: events between two calls of a progress function
+_EVENTS_A_REPORT = 2048
+
+
+@dataclass(frozen=True)
+class Link:
+    """A connection over which keys and values move from prefill to decode engines, one request after the other.
+
+    Attributes
+    ----------
+    bytes_per_s : its bandwidth [B/s].
+    latency_s : time until the first byte arrives [s].
+    bytes_per_token : keys and values of a token [B].
+    """
+
+    bytes_per_s: float
+    latency_s: float
+    bytes_per_token: float
+
+    def transfer_s(self, tokens: int) -> float:
+        """Return the time for the keys and values of some tokens, alone on the link [s]."""
+        return self.latency_s + tokens * self.bytes_per_token / self.bytes_per_s
+
+
+def run_pool(engines: Sequence[AnyReplica], load: Requests, journal: Journal, routing: str, progress: Progress) -> None:
+    """Simulate a load on engines that each compute prompts and answers.
+
+    The clients of a closed loop stay with their engine. Round-robin engines do not influence each other, so that each
+    is simulated from its first request to its last one.
+    """
+    numbers = range(len(load))
+    if load.concurrency:
+        clients = [load.concurrency // len(engines)] * len(engines)
+        for index in range(load.concurrency % len(engines)):
+            clients[index] += 1
+        shares = _shares(numbers, clients)
+        for engine, share, several in zip(engines, shares, clients, strict=True):
+            _closed(engine, share, several, journal, progress)
+        return
+    journal.arrival_s[:] = load.arrival_s.tolist()
+    if routing == LEAST_LOADED and len(engines) > 1:
+        _least_loaded(engines, journal, progress)
+        return
+    for index, engine in enumerate(engines):
+        _open(engine, numbers[index :: len(engines)], journal, progress)
+
+
+def _shares(numbers: range, clients: Sequence[int]) -> list[Sequence[int]]:
+    """Return the requests of each engine, in proportion to its clients."""
+    owner = [index for index, several in enumerate(clients) for _ in range(several)]
+    shares: list[list[int]] = [[] for _ in clients]
+    for number in numbers:
+        shares[owner[number % len(owner)]].append(number)
+    return list(shares)
+
+
+def _open(engine: AnyReplica, numbers: Sequence[int], journal: Journal, progress: Progress) -> None:
+    """Simulate one engine until the last of its requests has ended."""
+    arrival_s, done, count = journal.arrival_s, journal.done, len(numbers)
+    position = events = 0
+    while True:
+        while position < count and (arrival_s[numbers[position]] <= engine.time_s or not engine.outstanding):
+            engine.submit(numbers[position], arrival_s[numbers[position]])
+            position += 1
+        if not engine.outstanding:
+            break
+        engine.advance(arrival_s[numbers[position]] if position < count else math.inf)
+        events += 1
+        if not events % _EVENTS_A_REPORT:
+            progress(len(done))
+
+
+def _closed(engine: AnyReplica, numbers: Sequence[int], clients: int, journal: Journal, progress: Progress) -> None:
+    """Simulate one engine whose clients each send a request when their last one has ended."""
+    done = journal.done
+    ended, events = len(done), 0
+    waiting = iter(numbers)
+    for number in list(itertools.islice(waiting, clients)):
+        _send(engine, number, 0.0, journal)
+    while engine.outstanding:
+        engine.advance(math.inf)
+        while ended < len(done):
+            number = next(waiting, -1)
+            if number >= 0:
+                _send(engine, number, journal.last_s[done[ended]], journal)
+            ended += 1
+        events += 1
+        if not events % _EVENTS_A_REPORT:
+            progress(len(done))
+
+
+def _send(engine: AnyReplica, number: int, time_s: float, journal: Journal) -> None:
+    journal.arrival_s[number] = time_s
+    engine.submit(number, time_s)
+
+
+def _least_loaded(engines: Sequence[AnyReplica], journal: Journal, progress: Progress) -> None:
+    """Give each request to the engine that has the fewest at that time."""
+    for number, time_s in enumerate(journal.arrival_s):
+        for engine in engines:
+            while engine.outstanding and engine.time_s < time_s:
+                engine.advance(time_s)
+        _fewest(engines).submit(number, time_s)
+        if not number % _EVENTS_A_REPORT:
+            progress(len(journal.done))
+    for engine in engines:
+        while engine.outstanding:
+            engine.advance(math.inf)
+
+
+def _fewest(engines: Sequence[AnyReplica]) -> AnyReplica:
+    return min(engines, key=lambda engine: engine.outstanding)
+
+
+class Disaggregated:
+    """Engines that compute prompts, a link, and engines that decode (DistServe, Zhong et al. 2024).
+
+    A prompt's last step gives the first token. Its keys and values then move over the link, one request after the
+    other, and the request joins the queue of a decoding engine.
+
+    Parameters
+    ----------
+    prefill, decode : the engines; those of ``prefill`` write into a journal in which each answer has one token.
+    link : between them.
+    load : the requests.
+    routing : one of `ROUTINGS`, for both pools.
+    """
+
+    def __init__(
+        self, prefill: Sequence[AnyReplica], decode: Sequence[AnyReplica], link: Link, load: Requests, routing: str
+    ) -> None:
+        self.prefill, self.decode, self.link, self.load, self.routing = prefill, decode, link, load, routing
+        self.prompts, self.answers = prefill[0].journal, decode[0].journal
+        #: (time, request) of arrivals, and of keys and values that reach the decoding engines
+        self._arrivals: list[tuple[float, int]] = []
+        self._arrived: list[tuple[float, int]] = []
+        self._next_client = 0
+        self._link_free_s = 0.0
+        self._turns = [0, 0]
+        self._prompts_done = self._answers_done = 0
+
+    def run(self, progress: Progress) -> None:
+        """Simulate until every request has ended: always the engine or message with the earliest time goes on."""
+        load = self.load
+        first = min(load.concurrency or len(load), len(load))
+        self._next_client = first
+        times = load.arrival_s.tolist()
+        self._arrivals = [(times[number], number) for number in range(first)]
+        events = 0
+        while self._step():
+            events += 1
+            if not events % _EVENTS_A_REPORT:
+                progress(len(self.answers.done))
+
+    def _step(self) -> bool:
+        """Handle the earliest event; return whether there was one."""
+        busy = [engine for engine in (*self.prefill, *self.decode) if engine.outstanding]
+        messages = [queue[0][0] for queue in (self._arrivals, self._arrived) if queue]
+        times = sorted([*(engine.time_s for engine in busy), *messages])
+        if not times:
+            return False
+        if messages and min(messages) <= times[0]:
+            self._deliver(times[0])
+            return True
+        engine = min(busy, key=lambda engine: engine.time_s)
+        engine.advance(times[1] if len(times) > 1 else math.inf)
+        self._collect()
+        return True
+
+    def _deliver(self, time_s: float) -> None:
+        """Hand over the message that is due."""
+        if self._arrivals and self._arrivals[0][0] <= time_s:
+            time_s, number = heapq.heappop(self._arrivals)
+            self.prompts.arrival_s[number] = self.answers.arrival_s[number] = time_s
+            self._route(0, self.prefill).submit(number, time_s)
+            return
+        time_s, number = heapq.heappop(self._arrived)
+        self._route(1, self.decode).submit(number, time_s)
+
+    def _route(self, pool: int, engines: Sequence[AnyReplica]) -> AnyReplica:
+        if self.routing == LEAST_LOADED:
+            return _fewest(engines)
+        self._turns[pool] += 1
+        return engines[(self._turns[pool] - 1) % len(engines)]
+
+    def _collect(self) -> None:
+        """Send the keys and values of prompts that have ended, and new requests for answers that have ended."""
+        prompts, answers = self.prompts, self.answers
+        for number in prompts.done[self._prompts_done :]:
+            answers.started_s[number] = prompts.started_s[number]
+            answers.first_s[number] = prompts.last_s[number]
+            answers.given[number] = 1
+            if answers.output[number] == 1:
+                answers.last_s[number] = prompts.last_s[number]
+                answers.done.append(number)
+                continue
+            start_s = max(prompts.last_s[number], self._link_free_s)
+            self._link_free_s = start_s + self.link.transfer_s(prompts.prompt[number])
+            heapq.heappush(self._arrived, (self._link_free_s, number))
+        self._prompts_done = len(prompts.done)
+        if self.load.concurrency:
+            for number in answers.done[self._answers_done :]:
+                if self._next_client < len(self.load):
+                    heapq.heappush(self._arrivals, (answers.last_s[number], self._next_client))
+                    self._next_client += 1
+        self._answers_done = len(answers.done)

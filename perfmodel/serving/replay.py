@@ -1,0 +1,291 @@
+"""The result of a simulation: times of each request, percentiles, throughput, state over time, stability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.report import Reportable
+from perfmodel.errors import unknown_name
+from perfmodel.serving.replica import Journal
+from perfmodel.serving.requests import Requests
+from perfmodel.serving.tally import Gaps, Tally
+
+if TYPE_CHECKING:
+    from perfmodel.serving.pools import AnyReplica
+
+Times = NDArray[np.float64]
+PERCENTILES = (50.0, 95.0, 99.0)
+#: quantities of a request: time to first token, time per later token, from first token to last, in the queue
+QUANTITIES = ("ttft_s", "tpot_s", "latency_s", "queued_s")
+ITL = "itl_s"
+#: requests from which on the growth of a queue is judged
+_LEAST_JUDGED = 50
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A queue that grows as long as the load lasts.
+
+    Attributes
+    ----------
+    per_s : requests by which it grows a second [1/s].
+    rate_per_s, capacity_per_s : requests that arrive, and that the engines can start, a second [1/s].
+    """
+
+    per_s: float
+    rate_per_s: float
+    capacity_per_s: float
+
+
+@dataclass(frozen=True)
+class States:
+    """The state of the engines at times in ascending order: sequences that run, that wait, share of the cache."""
+
+    time_s: Times
+    running: Times
+    queued: Times
+    kv_share: Times
+
+
+@dataclass(frozen=True)
+class Replay(Reportable):
+    """A simulated load.
+
+    Attributes
+    ----------
+    requests : the load.
+    arrival_s, started_s, first_s, last_s : of each request: arrival, first computed step, first and last token [s];
+        NaN for what had not happened when the simulation was interrupted.
+    preemptions : how often sequences lost their place in the cache.
+    gaps : times between two tokens of a sequence, on the engine that decodes it.
+    states : sequences and cache over time.
+    gpus : GPUs of all engines.
+    front_end_s : time that the server in front adds to the first token [s].
+    busy_s : time in which the engines computed, added up [s].
+    mean_running, mean_queued, kv_share : means over time of the sequences in the engines and in the queues, and of the
+        share of the cache in use.
+    mean_batch, mean_context : sequences of a decode step, and keys of each of them, in the mean.
+    kv_bytes : mean bytes of keys and values in use [B].
+    steps, computed_tokens, generated_tokens : of all engines; recomputed prompts count as computed.
+    interrupted : the simulation was ended by the user.
+    ends : the first requests simulated with all steps at the low end of their interval, as expected, and at the high
+        end.
+    """
+
+    requests: Requests
+    arrival_s: Times
+    started_s: Times
+    first_s: Times
+    last_s: Times
+    preemptions: int
+    gaps: Gaps
+    states: States
+    gpus: int
+    front_end_s: float
+    busy_s: float
+    mean_running: float
+    mean_queued: float
+    kv_share: float
+    mean_batch: float
+    mean_context: float
+    kv_bytes: float
+    steps: int
+    computed_tokens: int
+    generated_tokens: int
+    interrupted: bool = False
+    ends: tuple[Replay, Replay, Replay] | None = field(default=None, repr=False)
+
+    @cached_property
+    def ended(self) -> NDArray[np.bool_]:
+        """Which requests have ended."""
+        return np.isfinite(self.last_s)
+
+    @property
+    def count(self) -> int:
+        """Requests that have ended."""
+        return int(self.ended.sum())
+
+    @cached_property
+    def ttft_s(self) -> Times:
+        """Time from arrival to first token of each request that has ended [s]."""
+        return np.asarray((self.first_s - self.arrival_s)[self.ended] + self.front_end_s)
+
+    @cached_property
+    def tpot_s(self) -> Times:
+        """Mean time between two tokens of each request that has ended and has two tokens [s]."""
+        several = self.ended & (self.requests.output > 1)
+        return np.asarray((self.last_s - self.first_s)[several] / (self.requests.output[several] - 1))
+
+    @cached_property
+    def latency_s(self) -> Times:
+        """Time from arrival to last token of each request that has ended [s]."""
+        return np.asarray((self.last_s - self.arrival_s)[self.ended] + self.front_end_s)
+
+    @cached_property
+    def queued_s(self) -> Times:
+        """Time in the queue of each request that has ended [s]."""
+        return np.asarray((self.started_s - self.arrival_s)[self.ended])
+
+    @cached_property
+    def duration_s(self) -> float:
+        """Time from the first arrival to the last token [s]."""
+        return float(np.nanmax(self.last_s) - np.nanmin(self.arrival_s)) if self.count else 0.0
+
+    def per_s(self, count: float) -> float:
+        """Return a number of things over the whole time [1/s]."""
+        return count / self.duration_s if self.duration_s > 0 else math.nan
+
+    @property
+    def requests_per_s(self) -> float:
+        """Requests that end a second, from first arrival to last token [1/s]."""
+        return self.per_s(self.count)
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        """Tokens of answers a second, from first arrival to last token [1/s]."""
+        return self.per_s(float(self.requests.output[self.ended].sum()))
+
+    @property
+    def total_tokens_per_s(self) -> float:
+        """Tokens of prompts and answers a second [1/s]."""
+        return self.per_s(float((self.requests.output + self.requests.prompt)[self.ended].sum()))
+
+    @property
+    def busy_share(self) -> float:
+        """Share of the time in which an engine computes, in the mean over the engines."""
+        return self.per_s(self.busy_s)
+
+    def statistics(self, quantity: str, percentiles: Sequence[float] = PERCENTILES) -> dict[str, float]:
+        """Return mean and percentiles of a quantity, each with low and high end: mean, mean_low, p50, p50_low, ...
+
+        Raises
+        ------
+        UsageError
+            When the quantity is none of `QUANTITIES` and ``itl_s``.
+        """
+        names = ("mean", *(f"p{share:g}" for share in percentiles))
+        own = _figures(self, quantity, percentiles)
+        figures = dict(zip(names, own, strict=True))
+        if self.ends is None:
+            return figures
+        fast, expected, slow = (_figures(end, quantity, percentiles) for end in self.ends)
+        for name, value, low, middle, high in zip(names, own, fast, expected, slow, strict=True):
+            figures[f"{name}_low"] = value * low / middle if middle > 0 else value
+            figures[f"{name}_high"] = value * high / middle if middle > 0 else value
+        return figures
+
+    def interval(self, figure: str) -> tuple[float, float]:
+        """Return low and high of a rate ("output_tokens_per_s"): of slow and of fast steps; NaN without ends."""
+        if self.ends is None:
+            return math.nan, math.nan
+        fast, expected, slow = (float(getattr(end, figure)) for end in self.ends)
+        value = float(getattr(self, figure))
+        return value * slow / expected, value * fast / expected
+
+    @cached_property
+    def growth(self) -> Growth | None:
+        """How the queue grows during the second half of an open loop, or None if it does not.
+
+        A queue that never empties in that time, and ends longer than it began by over four standard deviations of the
+        arrivals in it, grows because more requests arrive than the engines can start.
+        """
+        arrivals = self.arrival_s[np.isfinite(self.arrival_s)]
+        rate = self.requests.rate_per_s
+        if self.requests.concurrency or self.interrupted or len(arrivals) < _LEAST_JUDGED or math.isinf(rate):
+            return None
+        half = len(arrivals) // 2
+        times = np.linspace(arrivals[half], arrivals[-1], 65)
+        started = np.sort(self.started_s[np.isfinite(self.started_s)])
+        queue = np.searchsorted(arrivals, times, side="right") - np.searchsorted(started, times, side="right")
+        grown = float(queue[-1] - queue[0])
+        if queue.min() <= 0 or grown < 4.0 * math.sqrt(len(arrivals) - half):
+            return None
+        span_s = float(times[-1] - times[0])
+        return Growth(grown / span_s, rate, (len(arrivals) - 1 - half - grown) / span_s)
+
+
+def _figures(replay: Replay, quantity: str, percentiles: Sequence[float]) -> list[float]:
+    """Return mean and percentiles of a quantity."""
+    if quantity == ITL:
+        return [replay.gaps.mean_s, *(replay.gaps.quantile(share / 100.0) for share in percentiles)]
+    if quantity not in QUANTITIES:
+        raise unknown_name("quantity", quantity, (*QUANTITIES, ITL))
+    values: Times = getattr(replay, quantity)
+    if not len(values):
+        return [math.nan] * (1 + len(percentiles))
+    return [float(values.mean()), *(float(value) for value in np.percentile(values, list(percentiles)))]
+
+
+def replay_of(
+    requests: Requests,
+    journal: Journal,
+    engines: Sequence[AnyReplica],
+    prefill: Sequence[AnyReplica],
+    *,
+    gpus: int,
+    front_end_s: float,
+    kv_bytes_token: float,
+    interrupted: bool,
+) -> Replay:
+    """Return the result of a simulation from what its engines wrote."""
+    everyone = [*engines, *prefill]
+    tallies = [engine.tally for engine in everyone]
+    arrival_s, started_s, first_s, last_s = (
+        np.array(values) for values in (journal.arrival_s, journal.started_s, journal.first_s, journal.last_s)
+    )
+    ended = last_s[np.isfinite(last_s)]
+    start_s = float(np.nanmin(arrival_s)) if np.any(np.isfinite(arrival_s)) else 0.0
+    duration_s = float(ended.max() - start_s) if len(ended) else math.nan
+    gaps = Gaps()
+    for engine in engines:
+        gaps = gaps.merged(engine.tally.gaps)
+    decode_steps = sum(tally.decode_steps for tally in tallies)
+    decoded = sum(tally.decoded for tally in tallies)
+    blocks = sum(engine.blocks.total for engine in engines)
+    blocks_s = sum(engine.tally.blocks_s for engine in engines)
+    held_tokens = blocks_s / duration_s * engines[0].blocks.block_tokens if duration_s else 0.0
+    return Replay(
+        requests, arrival_s, started_s, first_s, last_s,
+        preemptions=sum(tally.preemptions for tally in tallies),
+        gaps=gaps,
+        states=_states(engines, prefill),
+        gpus=gpus,
+        front_end_s=front_end_s,
+        busy_s=sum(tally.busy_s for tally in tallies) / len(everyone),
+        mean_running=_mean(tallies, "running_s", duration_s),
+        mean_queued=_mean(tallies, "queued_s", duration_s),
+        kv_share=blocks_s / duration_s / blocks if duration_s else 0.0,
+        mean_batch=decoded / decode_steps if decode_steps else 0.0,
+        mean_context=sum(tally.decode_contexts for tally in tallies) / decoded if decoded else 0.0,
+        kv_bytes=held_tokens * kv_bytes_token,
+        steps=sum(tally.steps for tally in tallies),
+        computed_tokens=sum(tally.tokens for tally in tallies),
+        generated_tokens=sum(tally.generated for tally in tallies),
+        interrupted=interrupted,
+    )  # fmt: skip
+
+
+def _mean(tallies: Sequence[Tally], name: str, duration_s: float) -> float:
+    return sum(float(getattr(tally, name)) for tally in tallies) / duration_s if duration_s else 0.0
+
+
+def _states(engines: Sequence[AnyReplica], prefill: Sequence[AnyReplica]) -> States:
+    """Return the sums over the engines at every time at which one of them was sampled."""
+    everyone = [*engines, *prefill]
+    samples = [engine.tally.samples for engine in everyone]
+    times = np.unique(np.concatenate([rows[:, 0] for rows in samples]))
+    totals = np.zeros((3, len(times)))
+    for index, rows in enumerate(samples):
+        place = np.searchsorted(rows[:, 0], times, side="right") - 1
+        values = np.where(place[None, :] >= 0, rows[np.maximum(place, 0), 1:].T, 0.0) if len(rows) else 0.0
+        values = np.asarray(values) * np.array([[1.0], [1.0], [1.0 if index < len(engines) else 0.0]])
+        totals = totals + values
+    blocks = sum(engine.blocks.total for engine in engines)
+    return States(times, totals[0], totals[1], totals[2] / blocks)

@@ -1,0 +1,175 @@
+"""A load: requests with their arrival times and lengths, or clients that each wait for their last answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from perfmodel.errors import UsageError, unknown_name
+
+Times = NDArray[np.float64]
+Lengths = NDArray[np.int64]
+
+POISSON, GAMMA, UNIFORM = "poisson", "gamma", "uniform"
+#: how open-loop arrivals are spaced: exponential gaps, gaps of a gamma distribution (bursts), equal gaps
+SPACINGS = (POISSON, GAMMA, UNIFORM)
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Requests of a load, in the order of their arrival.
+
+    Attributes
+    ----------
+    arrival_s : time at which each request arrives [s], rising; all 0 for a closed loop, where a request arrives when
+        an earlier one ends.
+    prompt, output : tokens of each prompt, and tokens that each answer has; at least 1.
+    concurrency : clients of a closed loop, of which each sends a request when its last one has ended; 0 for an open
+        loop.
+
+    Raises
+    ------
+    UsageError
+        On construction: no request, columns of different lengths, times that are negative, not finite or not sorted,
+        lengths below 1, a negative concurrency.
+    """
+
+    arrival_s: Times
+    prompt: Lengths
+    output: Lengths
+    concurrency: int = 0
+
+    def __post_init__(self) -> None:
+        count = len(self.arrival_s)
+        if not count:
+            raise UsageError("a load without requests cannot be simulated.", remedy="Give at least one request.")
+        if not len(self.prompt) == len(self.output) == count:
+            raise UsageError(f"{count} arrivals, {len(self.prompt)} prompts and {len(self.output)} outputs.")
+        if not np.all(np.isfinite(self.arrival_s)) or float(self.arrival_s[0]) < 0:
+            raise UsageError("an arrival time is negative or not finite.", remedy="Times are seconds from the start.")
+        if np.any(np.diff(self.arrival_s) < 0):
+            raise UsageError("the arrival times do not rise.", remedy="Sort the requests by their arrival.")
+        if min(int(self.prompt.min()), int(self.output.min())) < 1:
+            raise UsageError("a request has no prompt or no output.", remedy="Give at least one token of each.")
+        if self.concurrency < 0:
+            raise UsageError(f"a concurrency of {self.concurrency} is not possible.", remedy="Give 1 or more.")
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Mean rate of arrivals of an open loop [1/s]; infinite where all arrive at once."""
+        span = float(self.arrival_s[-1] - self.arrival_s[0])
+        return (len(self) - 1) / span if span > 0 else math.inf
+
+    def first(self, count: int) -> Requests:
+        """Return the first requests of the load."""
+        return replace(self, arrival_s=self.arrival_s[:count], prompt=self.prompt[:count], output=self.output[:count])
+
+
+def lengths(count: int, mean: float, *, spread: float = 0.0, seed: int = 0) -> Lengths:
+    """Return token counts that are uniform between ``mean (1 - spread)`` and ``mean (1 + spread)``.
+
+    Parameters
+    ----------
+    count : how many.
+    mean : their mean [tokens].
+    spread : half the width of the range over the mean, 0 for equal lengths.
+    seed : of the random numbers; equal seeds give equal lengths.
+
+    Raises
+    ------
+    UsageError
+        When the mean is below 1 or the spread is not within 0 to 1.
+    """
+    if not (math.isfinite(mean) and mean >= 1):
+        raise UsageError(f"a mean length of {mean:g} tokens is not possible.", remedy="Give 1 or more.")
+    if not 0 <= spread <= 1:
+        raise UsageError(f"a spread of {spread:g} is not within 0 to 1.", remedy="0.2 means 20 % to either side.")
+    if not spread:
+        return np.full(count, round(mean), dtype=np.int64)
+    low, high = max(1, round(mean * (1 - spread))), max(1, round(mean * (1 + spread)))
+    return np.random.default_rng(seed).integers(low, high + 1, count)
+
+
+def open_loop(
+    rate_per_s: float,
+    count: int,
+    isl: float | ArrayLike,
+    osl: float | ArrayLike,
+    *,
+    spacing: str = POISSON,
+    burstiness: float = 1.0,
+    spread: float = 0.0,
+    seed: int = 0,
+) -> Requests:
+    """Return requests that arrive whether or not earlier ones have ended.
+
+    Parameters
+    ----------
+    rate_per_s : mean rate [1/s]; infinite for all at once.
+    count : how many requests.
+    isl, osl : tokens of a prompt and of an answer: a mean, or one length for each request.
+    spacing : one of `SPACINGS`.
+    burstiness : for "gamma", the squared coefficient of variation of the gaps: 1 is Poisson, above 1 is bursty.
+    spread : see `lengths`; for means.
+    seed : of the random numbers.
+
+    Raises
+    ------
+    UsageError
+        When the rate or the burstiness is not above 0, or a length is impossible.
+    """
+    if math.isnan(rate_per_s) or rate_per_s <= 0:
+        raise UsageError(f"a rate of {rate_per_s:g} requests a second never sends one.", remedy="Give a rate above 0.")
+    if spacing not in SPACINGS:
+        raise unknown_name("spacing of arrivals", spacing, SPACINGS)
+    if not (math.isfinite(burstiness) and burstiness > 0):
+        raise UsageError(f"a burstiness of {burstiness:g} is not possible.", remedy="1 is Poisson, 4 is bursty.")
+    gaps = _gaps(np.random.default_rng(seed), spacing, burstiness, count)
+    arrival_s = np.zeros(count) if math.isinf(rate_per_s) else np.cumsum(gaps) / rate_per_s
+    return Requests(arrival_s - arrival_s[:1], *_both_lengths(count, isl, osl, spread, seed))
+
+
+def _gaps(random: np.random.Generator, spacing: str, burstiness: float, count: int) -> Times:
+    """Return gaps with a mean of 1."""
+    if spacing == UNIFORM:
+        return np.ones(count)
+    shape = 1.0 / burstiness if spacing == GAMMA else 1.0
+    return random.gamma(shape, 1.0 / shape, count)
+
+
+def closed_loop(
+    concurrency: int,
+    count: int,
+    isl: float | ArrayLike,
+    osl: float | ArrayLike,
+    *,
+    spread: float = 0.0,
+    seed: int = 0,
+) -> Requests:
+    """Return requests of ``concurrency`` clients, each of which waits for its answer before it sends the next one.
+
+    Raises
+    ------
+    UsageError
+        When the concurrency is below 1 or a length is impossible.
+    """
+    if concurrency < 1:
+        raise UsageError(f"a concurrency of {concurrency} is not possible.", remedy="Give 1 or more.")
+    return Requests(np.zeros(count), *_both_lengths(count, isl, osl, spread, seed), concurrency)
+
+
+def _both_lengths(
+    count: int, isl: float | ArrayLike, osl: float | ArrayLike, spread: float, seed: int
+) -> tuple[Lengths, Lengths]:
+    sides = (np.asarray(isl, dtype=np.float64), np.asarray(osl, dtype=np.float64))
+    first, second = (
+        side.astype(np.int64) if side.ndim else lengths(count, float(side), spread=spread, seed=seed + 1 + number)
+        for number, side in enumerate(sides)
+    )
+    return first, second

@@ -1,0 +1,188 @@
+"""Discrete-event simulation of a load on a deployment: queues, percentiles, use of the cache over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from perfmodel.core.units import format_count
+from perfmodel.errors import UsageError, unknown_name
+from perfmodel.serving.batches import BatchReplica
+from perfmodel.serving.policies import Policy, find_policy
+from perfmodel.serving.pools import ROUND_ROBIN, ROUTINGS, AnyReplica, Disaggregated, Link, Progress, run_pool
+from perfmodel.serving.replay import Replay, replay_of
+from perfmodel.serving.replica import Chunk, Clock, Journal, Replica
+from perfmodel.serving.requests import Requests
+
+#: most requests that are simulated again with steps of the low and of the high end of their interval
+INTERVAL_REQUESTS = 20_000
+
+
+@dataclass(frozen=True)
+class Server:
+    """What a simulation has to know of the engines that it simulates.
+
+    Attributes
+    ----------
+    clock : times of the steps of one replica.
+    policy : rules of its scheduler.
+    kv_tokens : tokens that its cache holds; infinite for no limit.
+    gpus : GPUs of one replica.
+    replicas : engines that are alike.
+    routing : how requests are spread over them, see `perfmodel.serving.pools.ROUTINGS`.
+    front_end_s : time that the server in front adds to the time to the first token [s].
+    kv_bytes_token : keys and values of a token [B].
+    host_bytes_per_s : bandwidth between GPU and host, for preemption by swap [B/s].
+    prefill : engines that only compute prompts (a disaggregated deployment), or None; then this server decodes.
+    link : between the two.
+
+    Raises
+    ------
+    UsageError
+        On construction: no replica, an unknown routing, or prefill engines without a link.
+    """
+
+    clock: Clock
+    policy: Policy
+    kv_tokens: float = math.inf
+    gpus: int = 1
+    replicas: int = 1
+    routing: str = ROUND_ROBIN
+    front_end_s: float = 0.0
+    kv_bytes_token: float = 0.0
+    host_bytes_per_s: float = math.inf
+    prefill: Server | None = None
+    link: Link | None = None
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise UsageError(f"{self.replicas} replicas cannot serve.", remedy="Give 1 or more.")
+        if self.routing not in ROUTINGS:
+            raise unknown_name("routing", self.routing, ROUTINGS)
+        if self.prefill is not None and (self.link is None or self.policy.batch or self.prefill.policy.batch):
+            raise UsageError(
+                "prefill and decode on different engines need a link between them, and continuous batching."
+            )
+
+    @property
+    def all_gpus(self) -> int:
+        """GPUs of all replicas, and of those that compute prompts."""
+        return self.gpus * self.replicas + (self.prefill.all_gpus if self.prefill else 0)
+
+    def scaled(self, factor: float) -> Server:
+        """Return the server with steps that take ``factor`` times as long."""
+        prefill = None if self.prefill is None else self.prefill.scaled(factor)
+        return replace(self, clock=ScaledClock(self.clock, factor), prefill=prefill)
+
+    def engines(self, journal: Journal) -> list[AnyReplica]:
+        """Return the replicas, idle, with a journal to write into."""
+        if self.policy.batch:
+            return [BatchReplica(self.clock, self.policy, self.kv_tokens, journal) for _ in range(self.replicas)]
+        swap_s = self.kv_bytes_token / self.host_bytes_per_s
+        return [
+            Replica(self.clock, self.policy, self.kv_tokens, journal, swap_s_per_token=swap_s)
+            for _ in range(self.replicas)
+        ]
+
+
+class ScaledClock:
+    """A clock whose steps take a constant factor longer."""
+
+    def __init__(self, clock: Clock, factor: float) -> None:
+        self._clock, self._factor = clock, factor
+
+    def decode_s(self, sequences: int, context: float) -> float:
+        """Return the time of a decode step [s]."""
+        return self._factor * self._clock.decode_s(sequences, context)
+
+    def mixed_s(self, sequences: int, context: float, prompts: Sequence[Chunk]) -> float:
+        """Return the time of a step with prompts [s]."""
+        return self._factor * self._clock.mixed_s(sequences, context, prompts)
+
+
+def simulate_server(
+    server: Server,
+    requests: Requests,
+    *,
+    spread: Callable[[float, float], tuple[float, float]] | None = None,
+    progress: Progress | None = None,
+) -> Replay:
+    """Simulate a load; the same load gives the same result.
+
+    A KeyboardInterrupt ends the simulation; the result holds what was simulated.
+
+    Parameters
+    ----------
+    server : the engines.
+    requests : the load.
+    spread : returns low and high end of a step's time over its expected time, for decoding sequences and their mean
+        context. The first `INTERVAL_REQUESTS` requests are simulated again with all steps at these ends, which is the
+        interval of every figure: errors of steps are alike, so that they do not average out over a load. None: no
+        interval.
+    progress : called with the number of requests that have ended, now and then.
+
+    Raises
+    ------
+    UsageError
+        When a request is larger than the cache.
+    """
+    _check_fit(server, requests)
+    replay = _run(server, requests, progress or _silent)
+    if spread is None or replay.interrupted or not replay.count:
+        return replay
+    first = requests.first(INTERVAL_REQUESTS)
+    scales = spread(replay.mean_batch or 1.0, replay.mean_context or 1.0)
+    low, high = (_run(server.scaled(scale), first, _silent) for scale in scales)
+    expected = replay if len(first) == len(requests) else _run(server, first, _silent)
+    interrupted = low.interrupted or high.interrupted or expected.interrupted
+    return replay if interrupted else replace(replay, ends=(low, expected, high))
+
+
+def _silent(done: int) -> None:
+    del done
+
+
+def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
+    prompts, outputs = requests.prompt.tolist(), requests.output.tolist()
+    journal = Journal(prompts, outputs)
+    engines = server.engines(journal)
+    prefill: list[AnyReplica] = []
+    interrupted = False
+    try:
+        if server.prefill is None:
+            run_pool(engines, requests, journal, server.routing, progress)
+        else:
+            prefill = server.prefill.engines(Journal(prompts, [1] * len(prompts)))
+            assert server.link is not None
+            Disaggregated(prefill, engines, server.link, requests, server.routing).run(progress)
+    except KeyboardInterrupt:
+        interrupted = True
+    return replay_of(
+        requests, journal, engines, prefill, gpus=server.all_gpus, front_end_s=server.front_end_s,
+        kv_bytes_token=server.kv_bytes_token, interrupted=interrupted,
+    )  # fmt: skip
+
+
+def _check_fit(server: Server, requests: Requests) -> None:
+    """Raise for a request that no empty engine could hold: it would wait for ever."""
+    block = server.policy.block_tokens
+    room = server.kv_tokens // block * block if math.isfinite(server.kv_tokens) else math.inf
+    needed = requests.prompt + requests.output - 1
+    too_long = int((needed > room).sum())
+    if too_long:
+        raise UsageError(
+            f"{format_count(too_long, 'request')} of {len(requests)} never fit: the largest has {int(needed.max())} "
+            f"tokens, the KV cache of one engine holds {int(room)}.",
+            remedy="Use more GPUs, a smaller kv or weights format, shorter requests, or correct --kv-tokens.",
+        )
+    if server.prefill is not None:
+        _check_fit(server.prefill, replace(requests, output=requests.output * 0 + 1))
+
+
+def policy_named(name: str, scheduler: str, *, reserve: bool) -> Policy:
+    """Return a policy by name; "" for the one of an engine's scheduler ("chunked", "prefill_first", "static")."""
+    if name:
+        return find_policy(name)
+    own = {"chunked": "no-evict" if reserve else "chunked-prefill", "prefill_first": "prefill-first"}
+    return find_policy(own.get(scheduler, scheduler))

@@ -1,0 +1,232 @@
+"""The simulation: queueing theory, conservation of tokens and blocks, and cases that are computed by hand."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.errors import UsageError
+from perfmodel.serving.policies import POLICIES, Policy
+from perfmodel.serving.pools import LEAST_LOADED, Link, run_pool
+from perfmodel.serving.replica import Journal, Replica, steps_within
+from perfmodel.serving.requests import Requests, closed_loop, open_loop
+from perfmodel.serving.simulate import Server, simulate_server
+from tests.serving.simulated import HandClock, server
+
+CONTINUOUS = ["chunked-prefill", "no-evict", "prefill-first"]
+SLOWER_WITH_LOAD = HandClock(0.01, 1e-5, 1e-8)
+
+
+def test_one_request_takes_its_prompt_step_and_a_step_for_each_later_token() -> None:
+    replay = simulate_server(server(clock=HandClock(0.01, 1e-4)), closed_loop(1, 1, 100, 11))
+    assert replay.ttft_s[0] == pytest.approx(0.01 + 100e-4)
+    assert replay.latency_s[0] == pytest.approx(0.02 + 10 * 0.0101)
+    assert replay.tpot_s[0] == pytest.approx(0.0101)
+    assert replay.statistics("itl_s")["mean"] == pytest.approx(0.0101)
+
+
+def test_a_long_prompt_takes_several_steps_of_the_token_budget() -> None:
+    replay = simulate_server(server(clock=HandClock(0.01, 1e-4), max_tokens=40), closed_loop(1, 1, 100, 1))
+    assert replay.ttft_s[0] == pytest.approx(3 * 0.01 + 100e-4)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_littles_law_sequences_in_the_system_are_rate_times_latency(policy: str) -> None:
+    load = open_loop(15.0, 800, 300, 40, spread=0.5, seed=3)
+    replay = simulate_server(server(policy, 40_000, SLOWER_WITH_LOAD, max_num_seqs=16), load)
+    in_system = replay.mean_running + replay.mean_queued
+    assert in_system == pytest.approx(replay.latency_s.sum() / replay.duration_s, rel=1e-6)
+
+
+def test_waiting_time_of_one_token_requests_is_that_of_an_m_d_1_queue() -> None:
+    service, utilization = 0.01, 0.7  # W = s rho / (2 (1 - rho)), Pollaczek and Khinchine
+    load = open_loop(utilization / service, 60_000, 1, 1, seed=1)
+    replay = simulate_server(server(max_tokens=1), load)
+    assert replay.queued_s.mean() == pytest.approx(service * utilization / (2 * (1 - utilization)), rel=0.04)
+    assert replay.busy_share == pytest.approx(utilization, rel=0.02)
+
+
+@pytest.mark.parametrize("policy", CONTINUOUS)
+def test_without_a_queue_the_simulation_equals_the_steady_state(policy: str) -> None:
+    # every step takes 10 ms, so that a request takes as many steps as its answer has tokens
+    replay = simulate_server(server(policy), closed_loop(8, 400, 64, 50))
+    assert replay.output_tokens_per_s == pytest.approx(8 / 0.01, rel=1e-6)
+    assert replay.tpot_s == pytest.approx(np.full(400, 0.01))
+    assert replay.queued_s.max() == 0
+
+
+def test_the_same_seed_gives_the_same_result() -> None:
+    results = [
+        simulate_server(server(clock=SLOWER_WITH_LOAD), open_loop(20.0, 500, 200, 30, spread=0.4, seed=seed))
+        for seed in (5, 5, 6)
+    ]
+    assert np.array_equal(results[0].last_s, results[1].last_s)
+    assert not np.array_equal(results[0].last_s, results[2].last_s)
+
+
+def test_a_load_above_capacity_is_reported_with_the_growth_of_the_queue() -> None:
+    # one sequence at a time, five steps of 10 ms each: 20 requests a second
+    replay = simulate_server(server(max_num_seqs=1), open_loop(50.0, 2000, 8, 5, seed=2))
+    assert replay.count == 2000
+    assert replay.growth is not None
+    assert replay.growth.capacity_per_s == pytest.approx(20, rel=0.1)
+    assert replay.growth.per_s == pytest.approx(30, rel=0.1)
+
+
+@pytest.mark.parametrize("rate", [5.0, 17.0])
+def test_a_load_below_capacity_has_no_growing_queue(rate: float) -> None:
+    assert simulate_server(server(max_num_seqs=1), open_loop(rate, 2000, 8, 5, seed=2)).growth is None
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+def test_a_full_cache_preempts_the_youngest_and_still_gives_every_token(preemption: str) -> None:
+    load = open_loop(math.inf, 12, 32, 100)
+    ran = server(kv_tokens=512, preemption=preemption, kv_bytes_token=1.0)
+    replay = simulate_server(ran, load)
+    assert replay.preemptions > 0
+    assert replay.generated_tokens == 12 * 100
+    assert replay.last_s[0] == replay.last_s.min()  # the oldest is never preempted
+    recomputed = replay.computed_tokens - 12 * (32 + 99)
+    assert (recomputed > 0) == (preemption == "recompute")
+
+
+def test_reservation_never_preempts() -> None:
+    replay = simulate_server(server("no-evict", kv_tokens=512), open_loop(math.inf, 12, 32, 100))
+    assert replay.preemptions == 0
+    assert replay.mean_running < 4  # three requests of 131 tokens, in 9 blocks each, fit into 32 blocks
+
+
+def test_static_batches_compute_until_their_longest_answer() -> None:
+    load = Requests(np.zeros(4), np.full(4, 10), np.array([1, 2, 3, 9]))
+    replay = simulate_server(server("static", batch=2), load)
+    assert replay.last_s == pytest.approx([0.01, 0.02, 0.02 + 0.03, 0.02 + 0.09])
+
+
+def test_dynamic_batches_start_after_the_longest_wait() -> None:
+    load = Requests(np.array([0.0, 1.0, 5.0]), np.full(3, 10), np.ones(3, dtype=np.int64))
+    replay = simulate_server(server("dynamic", batch=8, max_wait_s=2.0), load)
+    assert replay.last_s == pytest.approx([2.01, 2.01, 5.01])  # nobody comes after the last one
+
+
+def test_replicas_share_a_load() -> None:
+    load = open_loop(60.0, 3000, 8, 10, spread=0.9, seed=4)
+    one, turns, fewest = (
+        simulate_server(server(max_num_seqs=2, clock=SLOWER_WITH_LOAD, **more), load)
+        for more in ({"replicas": 1}, {"replicas": 4}, {"replicas": 4, "routing": LEAST_LOADED})
+    )
+    assert one.growth is not None
+    assert turns.growth is None
+    assert fewest.queued_s.mean() <= turns.queued_s.mean() < one.queued_s.mean()
+    assert len({replay.generated_tokens for replay in (one, turns, fewest)}) == 1
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_decoding_apart_from_prefill_is_not_disturbed_by_it(closed: bool) -> None:
+    clock = HandClock(0.01, 1e-4)
+    load = closed_loop(4, 200, 500, 20) if closed else open_loop(8.0, 200, 500, 20, seed=1)
+    link = Link(bytes_per_s=1e9, latency_s=0.001, bytes_per_token=1e5)  # 51 ms a prompt
+    apart = Server(clock, POLICIES["chunked-prefill"], prefill=server(clock=clock), link=link)
+    replay, mixed = simulate_server(apart, load), simulate_server(server(clock=clock), load)
+    assert replay.count == 200
+    first_gap = link.transfer_s(500) + 0.0101
+    assert replay.tpot_s.min() >= (first_gap + 18 * 0.0101) / 19 - 1e-12
+    assert replay.gaps.quantile(1.0) == pytest.approx(0.0104, rel=0.03)  # of a step of at most four sequences
+    assert mixed.gaps.quantile(1.0) >= (0.0101 if closed else 0.06)  # 50 ms for a prompt that others wait for
+    assert replay.generated_tokens == 200 * 20
+
+
+def test_an_interrupted_simulation_keeps_what_has_ended() -> None:
+    calls = 0
+
+    class Interrupted(HandClock):
+        def decode_s(self, sequences: int, context: float) -> float:
+            nonlocal calls
+            calls += 1
+            if calls > 500:
+                raise KeyboardInterrupt
+            return 0.01
+
+    replay = simulate_server(server(clock=Interrupted()), open_loop(10.0, 2000, 8, 10))
+    assert replay.interrupted
+    assert 0 < replay.count < 2000
+    assert np.isfinite(replay.statistics("ttft_s")["p99"])
+
+
+def test_the_interval_of_steps_becomes_that_of_every_figure() -> None:
+    ran = server(clock=SLOWER_WITH_LOAD, max_num_seqs=4)
+    load = closed_loop(8, 100, 50, 20)
+    replay = simulate_server(ran, load, spread=lambda batch, context: (0.8, 1.25))
+    figures = replay.statistics("tpot_s")
+    assert figures["mean_low"] == pytest.approx(0.8 * figures["mean"])  # a closed loop scales with its steps
+    assert figures["p99_high"] == pytest.approx(1.25 * figures["p99"])
+    assert replay.interval("output_tokens_per_s") == pytest.approx(
+        (replay.output_tokens_per_s / 1.25, replay.output_tokens_per_s / 0.8)
+    )
+
+
+def test_a_request_that_never_fits_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"1 request of 2 never fit: the largest has 109 tokens"):
+        simulate_server(server(kv_tokens=100), Requests(np.zeros(2), np.full(2, 10), np.array([10, 100])))
+
+
+@given(
+    policy=st.sampled_from(sorted(POLICIES)),
+    preemption=st.sampled_from(["recompute", "swap"]),
+    sizes=st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40), st.floats(0, 0.2)), min_size=1, max_size=25),
+    blocks=st.integers(7, 30),
+    budget=st.integers(1, 80),
+    sequences=st.integers(1, 8),
+    clients=st.integers(0, 5),
+)
+def test_tokens_and_blocks_are_conserved(
+    policy: str, preemption: str, sizes: list[tuple[int, int, float]], blocks: int, budget: int, sequences: int,
+    clients: int,
+) -> None:  # fmt: skip
+    prompt, output = (np.array([size[index] for size in sizes]) for index in (0, 1))
+    gaps = np.array([0.0 if clients else size[2] for size in sizes])
+    load = Requests(np.cumsum(gaps), prompt, output, clients)
+    rules = {"preemption": preemption, "max_tokens": budget, "max_num_seqs": sequences}
+    ran = server(policy, blocks * 16, SLOWER_WITH_LOAD, **rules)
+    journal = Journal(prompt.tolist(), output.tolist())
+    (engine,) = ran.engines(journal)
+    run_pool([engine], load, journal, "round-robin", lambda done: None)
+    assert sorted(journal.done) == list(range(len(sizes)))
+    assert engine.tally.generated == output.sum()
+    assert engine.blocks.free == engine.blocks.total == blocks
+    assert engine.outstanding == engine.running == 0
+    first, last, arrival = (np.array(times) for times in (journal.first_s, journal.last_s, journal.arrival_s))
+    assert np.all(arrival < first)
+    assert np.all(first <= last)
+    if isinstance(engine, Replica) and preemption == "swap" and not journal.preempted:
+        assert engine.tally.tokens == prompt.sum() + output.sum() - len(sizes)
+    samples = engine.tally.samples
+    assert np.all((samples[:, 3] >= 0) & (samples[:, 3] <= blocks))
+    assert all(before <= after for before, after in pairwise(samples[:, 0]))
+
+
+@given(gap=st.floats(0, 100), first=st.floats(1e-3, 10), slope=st.floats(0, 1))
+def test_steps_within_a_gap_are_the_fewest_that_reach_it(gap: float, first: float, slope: float) -> None:
+    steps = steps_within(gap, first, slope)
+    taken = steps * first + slope * steps * (steps - 1) / 2
+    before = (steps - 1) * first + slope * (steps - 1) * (steps - 2) / 2
+    assert taken >= gap * (1 - 1e-6) or steps == 1
+    assert before <= gap * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_num_seqs": 0}, "max_num_seqs is 0"),
+        ({"watermark": 1.0}, "watermark is 1"),
+        ({"preemption": "swop"}, "Did you mean 'swap'"),
+        ({"batch": -1}, "0 or more"),
+    ],
+)
+def test_policies_check_their_values(values: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Policy("mine").changed(**values)
