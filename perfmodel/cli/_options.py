@@ -112,6 +112,10 @@ HostOption = Annotated[
         show_default=False,
     ),
 ]
+AssumeOption = Annotated[
+    bool,
+    typer.Option("--assume", help="Take the named machine although the profile names another device."),
+]
 ProfileArgument = Annotated[
     Path,
     typer.Argument(

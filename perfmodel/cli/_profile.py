@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from perfmodel.cli._options import only_machine
 from perfmodel.cli._output import status
+from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
@@ -14,14 +15,23 @@ if TYPE_CHECKING:
 
 
 def profiled_machine(
-    profile: Profile, on: Sequence[str] | None, *, option: str = "--on"
+    profile: Profile, on: Sequence[str] | None, *, option: str = "--on", assume: bool = False
 ) -> tuple[Hardware | None, str]:
-    """Return the machine to compare with and the source of its name; report both on stderr."""
+    """Return the machine to compare with and the source of its name; report both on stderr.
+
+    Raises
+    ------
+    UsageError
+        When the named machine is another one than the profile's device, unless ``assume`` is set.
+    """
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.find import match_device, suggestion
 
     if named := only_machine(on):
-        return hardware(named), option
+        machine = hardware(named)
+        if not assume:
+            _check_device(profile, machine, option)
+        return machine, option
     if not profile.device:
         status("the profile names no device: pass --on HW for bounds, predictions and fusion advice.")
         return None, ""
@@ -35,3 +45,25 @@ def profiled_machine(
         return None, ""
     status(f"comparing with {match.hardware.name}, the profile's device {profile.device!r} (--on overrides).")
     return match.hardware, f"the profile's device, {profile.device!r}"
+
+
+def _check_device(profile: Profile, machine: Hardware, option: str) -> None:
+    """Refuse a machine whose chip or memory is another one than that of the profile's device."""
+    from perfmodel.hardware_catalog.find import match_device
+
+    match = match_device(profile.device) if profile.device else None
+    if match is None or match.hardware.name == machine.name:
+        return
+    recorded = match.hardware
+    pairs = (
+        (recorded.architecture, machine.architecture),
+        (recorded.sm_count, machine.sm_count),
+        (recorded.main_memory.bandwidth_bytes_per_s, machine.main_memory.bandwidth_bytes_per_s),
+    )
+    if any(first and second and first != second for first, second in pairs):
+        raise UsageError(
+            f"{machine.name} is another machine than the profile's device {profile.device!r} ({recorded.name}).",
+            place=option,
+            remedy=f"Leave out {option}, or add --assume to compare with {machine.name} anyway; `perfmodel project` "
+            "projects a profile to another machine.",
+        )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.cli._options import (
+    AssumeOption,
     EffortOption,
     FormatOption,
     GroupEntriesOption,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 def command(
     profile: ProfileArgument,
     on: ProfiledMachineOption = None,
+    assume: AssumeOption = False,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
     plan_output: Annotated[
@@ -85,11 +87,11 @@ def command(
             remedy="Write the plan of the later profile in a run without --against.",
         )
     measured = _read(profile, by, whole_trace)
-    machine, machine_source = profiled_machine(measured, on)
+    machine, machine_source = profiled_machine(measured, on, assume=assume)
     diagnosis = diagnose(measured, machine, effort=table)
     if against is not None:
         later = _read(against, by, whole_trace)
-        after = diagnose(later, profiled_machine(later, on)[0], effort=table)
+        after = diagnose(later, profiled_machine(later, on, assume=assume)[0], effort=table)
         _compare(diagnosis, after, (profile, against), plot, destination)
         return
     if plot is not None:

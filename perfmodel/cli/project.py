@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.cli._options import (
+    AssumeOption,
     FormatOption,
     GroupEntriesOption,
     HostOption,
@@ -32,6 +33,7 @@ def command(
             show_default=False,
         ),
     ] = None,
+    assume: AssumeOption = False,
     target: TargetMachineOption = None,
     host: HostOption = None,
     by: GroupEntriesOption = "shape",
@@ -57,7 +59,7 @@ def command(
         raise UsageError("--to is missing.", remedy="Add --to h100-sxm5-80gb; `perfmodel hardware list` has the names.")
     there = hardware(target)
     measured = read_profile(profile, by=by, all_steps=whole_trace)
-    here = profiled_machine(measured, source, option="--from")[0]
+    here = profiled_machine(measured, source, option="--from", assume=assume)[0]
     if here is None:
         raise UsageError("the machine of the profile is not known.", place="--from", remedy="Name it: --from HW.")
     projection = project(measured, here, there, host=host)

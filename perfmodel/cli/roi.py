@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.cli._options import (
+    AssumeOption,
     EffortOption,
     FormatOption,
     GroupEntriesOption,
@@ -42,6 +43,7 @@ def command(
         ),
     ] = None,
     on: ProfiledMachineOption = None,
+    assume: AssumeOption = False,
     to: TargetMachineOption = None,
     host: HostOption = None,
     candidates: Annotated[
@@ -152,7 +154,7 @@ def command(
     check_days(days)
     destination = Destination.of("roi", format_, output, wide=wide)
     measured = read_profile(profile, by=by, all_steps=whole_trace)
-    planned, machine = read_plan(plan) if plan else None, profiled_machine(measured, on)[0]
+    planned, machine = read_plan(plan) if plan else None, profiled_machine(measured, on, assume=assume)[0]
     if to is not None:
         measured, machine = _projected(measured, machine, to, host)
     decision = decide(

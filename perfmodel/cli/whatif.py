@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from perfmodel.cli._options import (
+    AssumeOption,
     FormatOption,
     GroupEntriesOption,
     OutputOption,
@@ -32,6 +33,7 @@ def command(
         ),
     ],
     on: ProfiledMachineOption = None,
+    assume: AssumeOption = False,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
     format_: FormatOption = None,
@@ -53,7 +55,7 @@ def command(
     destination = Destination.of("whatif", format_, output, wide=wide)
     steps = read_scenario(scenario)
     measured = read_profile(profile, by=by, all_steps=whole_trace)
-    machine = profiled_machine(measured, on)[0]
+    machine = profiled_machine(measured, on, assume=assume)[0]
     if measured.timeline is not None:
         from perfmodel.diagnosis.diagnose import diagnose
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -10,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import short_name
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, Limiter
 from perfmodel.diagnosis.advice.collect import collect_advice
 from perfmodel.diagnosis.decompose import KERNEL_DIMENSIONS, decompose, dimension_of
 from perfmodel.diagnosis.evidence.busy import kernel_evidence, transfer_evidence
 from perfmodel.diagnosis.evidence.gaps import idle_evidence, launch_evidence, sync_evidence
-from perfmodel.diagnosis.limits import Basis, Limit, profile_limits
+from perfmodel.diagnosis.limits import TOO_FAST, Basis, Limit, profile_limits
 from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Diagnosis, Evidence, Part
 from perfmodel.diagnosis.untraced import untraced_notes, untraced_parts
@@ -29,6 +31,8 @@ from perfmodel.profile.timeline import Timeline
 _LEAST_EVIDENCE = 1e-6
 #: limiters from names alone are noted where they concern at least this share of the kernel time
 _LEAST_BY_NAME = 0.01
+#: entries that a warning names
+_LISTED = 3
 
 _EVIDENCE: Mapping[Dimension, Callable[[MeasuredRun], tuple[Evidence, ...]]] = {
     **{dimension: partial(kernel_evidence, dimension=dimension) for dimension in KERNEL_DIMENSIONS},
@@ -110,6 +114,26 @@ def _notes(run: MeasuredRun) -> tuple[str, ...]:
 
 
 def _machine_notes(run: MeasuredRun) -> tuple[str, ...]:
+    """Return notes on times that the machine cannot explain, and on limiters that are only guesses."""
+    return (*_too_fast(run), *_guessed(run))
+
+
+def _too_fast(run: MeasuredRun) -> tuple[str, ...]:
+    """Return a note that names the entries that are faster than their bound, the longest first."""
+    flagged = sorted((limit for limit in run.limits.values() if limit.flag), key=lambda limit: -limit.entry.time_s)
+    if not flagged:
+        return ()
+    total_s = math.fsum(limit.entry.time_s for limit in run.limits.values())
+    share = math.fsum(limit.entry.time_s for limit in flagged) / total_s
+    names = ", ".join(
+        f"{short_name(limit.entry.name)} ({1 / (limit.efficiency or 1.0):.2g} of its bound)"
+        for limit in flagged[:_LISTED]
+    )
+    more = f" and {len(flagged) - _LISTED} more" if len(flagged) > _LISTED else ""
+    return (f"WARNING: {100 * share:.3g} % of the time is {TOO_FAST}: {names}{more}.",)
+
+
+def _guessed(run: MeasuredRun) -> tuple[str, ...]:
     """Return a note where the limiter of much kernel time is only a guess from names."""
     kernels = [
         limit for limit in run.limits.values() if dimension_of(limit.limiter) in (Dimension.COMPUTE, Dimension.MEMORY)

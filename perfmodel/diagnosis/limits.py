@@ -43,6 +43,10 @@ _MEMORY_NAME = re.compile(
 #: of a batch norm, whose statistics need every image before the first result; and the constants for convolutions were
 #: fitted on forward convolutions, whose algorithms (Winograd) not all gradients have
 _NOT_PREDICTED = re.compile(r"batch_norm|convolution_backward")
+#: a measurement is faster than its bound from this share on: clocks differ, and boards exceed the datasheet's
+FASTER_TOLERANCE = 0.02
+#: why a measurement can be faster than its bound
+TOO_FAST = "faster than its bound: wrong machine, cached data, or another FLOP count"
 #: metrics that hold the counted FLOP of one data type and engine
 _COUNTED_FLOP = re.compile(r"flop_([a-z0-9]+)_(vector|tensor)")
 
@@ -57,7 +61,8 @@ class Limit:
     limiter : compute, device memory (hbm), link or unknown.
     basis : the evidence for the limiter.
     attainable_time_s : the bound of all calls together [s], with every tensor crossing device memory once;
-        ``floor_time_s`` where the measurement is faster. None where neither shapes nor counters give a bound.
+        ``floor_time_s`` where the measurement is faster. None where neither shapes nor counters give a bound. It is
+        never clamped to the measurement: see ``flag``.
     floor_time_s : the shortest possible time of all calls [s], with the data already in the caches; or None.
     predicted_time_s, predicted_low_s, predicted_high_s : expected time of all calls with its 80 % interval [s]; None
         without an operator, and for operators that only have a bound (batch norms, gradients of convolutions).
@@ -76,16 +81,27 @@ class Limit:
 
     @property
     def efficiency(self) -> float | None:
-        """Attainable over measured time, from 0 to 1; None without a bound or a measured time."""
+        """Attainable over measured time; None without a bound or a measured time. Above 1 something is wrong."""
         if self.attainable_time_s is None or not self.entry.time_s:
             return None
-        return min(self.attainable_time_s / self.entry.time_s, 1.0)
+        return self.attainable_time_s / self.entry.time_s
+
+    @property
+    def flag(self) -> str:
+        """What is wrong where the measurement is faster than physics allows, or empty."""
+        efficiency = self.efficiency
+        return TOO_FAST if efficiency is not None and efficiency > 1.0 + FASTER_TOLERANCE else ""
 
     @property
     def max_local_speedup(self) -> float:
-        """Measured over attainable time: only another operator could gain more. Infinite where it is unknown."""
+        """Measured over attainable time, at least 1: only another operator could gain more. Infinite if unknown."""
         efficiency = self.efficiency
-        return 1.0 / efficiency if efficiency else math.inf
+        return max(1.0 / efficiency, 1.0) if efficiency else math.inf
+
+    @property
+    def faster_than_expected(self) -> bool:
+        """Whether the measurement is below the interval of the prediction."""
+        return self.predicted_low_s is not None and 0 < self.entry.time_s < self.predicted_low_s
 
 
 def profile_limits(profile: Profile, hardware: Hardware | None = None) -> tuple[Limit, ...]:
@@ -159,6 +175,9 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
         return dataclasses.replace(without_op, entry=entry, why_unknown=str(error))
     # One call may compute its operator several times, as both gradients of a convolution.
     calls = entry.calls * entry.op.count
+    if floor_s <= (hardware.launch.floor_s or 0.0):
+        # The launch floor is a share of a replayed graph, gap included; a profiler's kernel has no gap.
+        floor_s = min(floor_s, entry.time_s / calls)
     bound_s = float(prediction.bound_time_s) * calls
     expected = (prediction.predicted_time_s, prediction.predicted_time_low_s, prediction.predicted_time_high_s)
     predicted_s, low_s, high_s = (float(time_s) * calls if is_predicted(entry) else None for time_s in expected)
@@ -166,7 +185,7 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
         entry,
         _roofline_limiter(entry, prediction, hardware),
         Basis.MODEL,
-        attainable_time_s=bound_s if bound_s <= entry.time_s else min(floor_s * calls, entry.time_s),
+        attainable_time_s=bound_s if bound_s <= entry.time_s else floor_s * calls,
         floor_time_s=floor_s * calls,
         predicted_time_s=predicted_s,
         predicted_low_s=low_s,
@@ -195,8 +214,8 @@ def _by_counters(entry: ProfileEntry, hardware: Hardware) -> Limit:
         entry,
         Limiter.COMPUTE if compute_s > memory_s else _memory_of(hardware),
         Basis.COUNTERS,
-        attainable_time_s=min(time_s, entry.time_s),
-        floor_time_s=min(time_s, entry.time_s),
+        attainable_time_s=time_s,
+        floor_time_s=time_s,
     )
 
 

@@ -67,7 +67,8 @@ class Effect:
     max_local_speedup : what the bound of the targets allows; None if none of them has a bound, or the candidate
         replaces their operators by others.
     floor_speedup : what the floor of the targets allows, even with all data in a cache; infinite if it is not known.
-    efficiency : bound over measured time of the targets; None unless all of them have a bound.
+    efficiency : bound over measured time of the targets, above 1 where they are faster than it; None unless all of
+        them have a bound.
     """
 
     candidate: Candidate
@@ -119,9 +120,9 @@ def candidate_effect(
         ratio={name: b / a if a else 1.0 for name, a, b in zip(targets, old, new, strict=True)},
         claimed_speedup=claimed,
         local_speedup=time_s / new_s if capped else claimed,
-        max_local_speedup=time_s / bounded_s if keeps and bounded and bounded_s else None,
+        max_local_speedup=max(time_s / bounded_s, 1.0) if keeps and bounded and bounded_s else None,
         floor_speedup=time_s / floor_s if keeps and floor_s else math.inf,
-        efficiency=min(bounded_s / time_s, 1.0) if time_s and len(bounded) == len(targets) else None,
+        efficiency=bounded_s / time_s if time_s and len(bounded) == len(targets) else None,
     )
 
 

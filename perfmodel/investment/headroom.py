@@ -7,7 +7,7 @@ import math
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.limits import Limit
+from perfmodel.diagnosis.limits import FASTER_TOLERANCE, TOO_FAST, Limit
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import candidate_effect
 from perfmodel.investment.ranking import HEADROOM, Ranking, profile_summary
@@ -82,6 +82,8 @@ def _decision(first: RoiRow) -> str:
     start = f"Look first at {first.name!r}: {100 * first.fraction:.3g} % of the time"
     if first.efficiency is None:
         return f"{start}."
+    if first.efficiency > 1 + FASTER_TOLERANCE:
+        return f"{start}, {TOO_FAST}."
     most = f"at most {first.local_speedup:.3g}x locally and {first.overall_speedup:.3f}x overall"
     return f"{start}, at {100 * first.efficiency:.0f} % of its bound, so {most}."
 

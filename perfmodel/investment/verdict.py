@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import short_name
 from perfmodel.core.units import format_si
-from perfmodel.diagnosis.limits import Limit
+from perfmodel.diagnosis.limits import FASTER_TOLERANCE, TOO_FAST, Limit
 from perfmodel.investment.amdahl import time_saved_fraction
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import Effect
@@ -113,6 +113,8 @@ def headroom_verdict(row: RoiRow, limit: Limit | None = None) -> str:
     look = "look here first" if row.rank == 1 else "worth a look"
     if limit is None or row.efficiency is None:
         return f"at most {row.max_overall_speedup:.3f}x" if row.max_overall_speedup < LOW_CEILING else look
+    if row.efficiency > 1 + FASTER_TOLERANCE:
+        return TOO_FAST
     local, overall = row.max_local_speedup or 1.0, row.bounded_overall_speedup or 1.0
     if local < 1 + CLAIM_TOLERANCE:
         return "at its bound: only another algorithm or dtype makes it faster"

@@ -103,3 +103,12 @@ def test_a_trace_of_the_cpu_alone(perfmodel, tmp_path):
     assert rows["other kernels"] == pytest.approx(40e-6)
     assert rows["launch"] is None
     assert any("no GPU work" in note for note in ran.json["notes"])
+
+
+def test_a_machine_that_contradicts_the_profile_is_refused_unless_assumed(perfmodel, bert):
+    ran = perfmodel("diagnose", bert, "--on", "a100-sxm4-80gb")
+    assert ran.code == 2
+    assert ran.err.count("perfmodel:") == 1
+    assert "'NVIDIA H100 80GB HBM3' (h100-sxm5-80gb)" in ran.err
+    assert perfmodel("diagnose", bert, "--on", "a100-sxm4-80gb", "--assume").code == 0
+    assert perfmodel("diagnose", bert, "--on", "h100").code == 0

@@ -76,12 +76,27 @@ def test_what_beats_the_cold_bound_is_held_to_the_floor_of_all_its_calls(simple_
     assert found.floor_time_s < 110e-6
 
 
-def test_no_part_is_faster_than_it_was_measured(simple_gpu):
+def test_a_kernel_may_be_shorter_than_the_launch_floor_of_a_replayed_graph(simple_gpu):
     # 12 kB in 1.5 us: the caches hold them, the launch floor of 1 us stays
     entry = ProfileEntry("add", 0.5e-6, 1, "kernel", op=Elementwise(numel=1000, kind="add"))
     found = limit(entry, simple_gpu)
     assert found.attainable_time_s <= 0.5e-6
     assert found.efficiency == 1.0
+    assert not found.flag
+
+
+def test_what_physics_does_not_allow_is_flagged_and_not_clamped(simple_gpu):
+    # 1e11 FLOP at 100 TFLOP/s are 1 ms
+    counted = ProfileEntry("k", 0.5e-3, 1, "kernel", flop=1e11, bytes=1e6, metrics={"flop_fp16_tensor": 1e11})
+    shaped = ProfileEntry("g", 1e-6, 1, "kernel", op=Gemm(m=4096, n=4096, k=4096, dtype="fp16"))
+    for entry in (counted, shaped):
+        found = limit(entry, simple_gpu)
+        assert found.attainable_time_s == found.floor_time_s > entry.time_s
+        assert found.efficiency > 1
+        assert "another FLOP count" in found.flag
+        assert found.max_local_speedup == 1.0
+    slower = limit(dataclasses.replace(counted, time_s=1.5e-3), simple_gpu)
+    assert not slower.flag
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,11 @@ def limit_text(limit: Limit) -> str:
     'limited by compute (from the model), efficiency 50 %'
     """
     text = f"limited by {limit.limiter} ({_BASES[limit.basis]})" if limit.basis else "limiter unknown"
-    return text if limit.efficiency is None else f"{text}, efficiency {100 * limit.efficiency:.0f} %"
+    if limit.efficiency is None:
+        return text
+    if limit.flag:
+        return f"{text}, {limit.flag} (bound {limit.efficiency:.2g} times the measured time)"
+    return f"{text}, efficiency {100 * limit.efficiency:.0f} %"
 
 
 def transfer_evidence(run: MeasuredRun) -> tuple[Evidence, ...]:
