@@ -42,6 +42,9 @@ _PUBLIC = {
     "TrainingPlan": "perfmodel.training.plan",
     "Deployment": "perfmodel.api",
     "read_model_config": "perfmodel.workloads.config",
+    "find_model": "perfmodel.workloads.catalog",
+    "model_names": "perfmodel.workloads.catalog",
+    "ModelConfig": "perfmodel.workloads.model_config",
     "forward_pass": "perfmodel.workloads.transformer",
     "amdahl_speedup": "perfmodel.investment.amdahl",
     "amdahl_limit": "perfmodel.investment.amdahl",
@@ -150,7 +153,10 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.render.plots.diagnosis.breakdown import breakdown_plot as breakdown_plot
     from perfmodel.render.plots.diagnosis.timeline import timeline_plot as timeline_plot
     from perfmodel.training.plan import TrainingPlan as TrainingPlan
+    from perfmodel.workloads.catalog import find_model as find_model
+    from perfmodel.workloads.catalog import model_names as model_names
     from perfmodel.workloads.config import read_model_config as read_model_config
+    from perfmodel.workloads.model_config import ModelConfig as ModelConfig
     from perfmodel.workloads.transformer import forward_pass as forward_pass
 
     def __getattr__(name: str) -> Any: ...

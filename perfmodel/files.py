@@ -34,7 +34,8 @@ def shipped_folder(name: str = "hardware_specs") -> Path:
 
     Parameters
     ----------
-    name : "hardware_specs" for machines, "engine_specs" for training frameworks and serving engines.
+    name : "hardware_specs" for machines, "engine_specs" for training frameworks and serving engines, "model_specs" for
+        models.
     """
     packaged = _PACKAGE / f"_{name}"
     return packaged if packaged.is_dir() else _PACKAGE.parent / name

@@ -1,0 +1,129 @@
+"""Models by name: the files of ``model_specs/``, and the one function that takes a path, a shape or a name."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.errors import InputFileError, UsageError, unknown_name
+from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
+from perfmodel.workloads.config import read_model_config
+from perfmodel.workloads.model_config import ModelConfig
+from perfmodel.workloads.shape import model_from_shape, model_from_sizes
+
+#: endings of names that say how a model was tuned or stored, not its shape
+_ENDINGS = re.compile(r"[-_ ](instruct|chat|it|hf|base|fp8|nvfp4|fp4|bf16|fp16|awq|gptq|int4|int8|a2507|2507)$")
+
+
+def find_model(text: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
+    """Return a model from the path of its ``config.json``, its shape, or its name.
+
+    Parameters
+    ----------
+    text : a path (of the file, or of a folder that has it), words as ``layers=32 hidden=4096 heads=32 vocab=32000``
+        (see `model_from_shape`), or a name of the catalog as "llama-3.1-8b" or "meta-llama/Llama-3.1-8B-Instruct". A
+        `ModelConfig` comes back as it is.
+
+    Raises
+    ------
+    UsageError
+        When it is none of these; the message has the nearest name.
+    InputFileError
+        When the file cannot be read or its content is wrong.
+    """
+    if isinstance(text, ModelConfig):
+        return text
+    words = os.fspath(text).strip()
+    if _is_path(words):
+        path = Path(words)
+        return read_model_config(path / "config.json" if path.is_dir() else path)
+    if "=" in words:
+        return model_from_shape(words)
+    return named_model(words)
+
+
+def _is_path(words: str) -> bool:
+    """Return whether a text names a file: by its suffix, or because something is there."""
+    suffix = Path(words.removesuffix(".gz")).suffix.lower()
+    return bool(words) and "=" not in words and (suffix in DOCUMENT_SUFFIXES or os.path.exists(words))
+
+
+def named_model(name: str) -> ModelConfig:
+    """Return a model of the catalog by its name, or another name of the same shape.
+
+    Raises
+    ------
+    UsageError
+        When the catalog has no model of that name.
+    """
+    names = _names()
+    for key in _spellings(name):
+        if key in names:
+            return model_of(names[key])
+    listed = model_names()
+    raise unknown_name("model", name, listed, place="model") if name else _nameless(listed)
+
+
+def _nameless(listed: tuple[str, ...]) -> UsageError:
+    return UsageError("no model is named.", place="model", remedy=f"Name a config.json, a shape, or {listed[0]}.")
+
+
+def _spellings(name: str) -> list[str]:
+    """Return the keys of a name: as it is, without its owner, then without endings that do not change the shape."""
+    lower = name.strip().lower()
+    short = lower.rsplit("/", 1)[-1]
+    keys = [_key(lower), _key(short)]
+    while (cut := _ENDINGS.sub("", short)) != short:
+        short = cut
+        keys.append(_key(short))
+    return [spelling for key in keys for spelling in (key, key.removeprefix("meta"))]
+
+
+def _key(name: str) -> str:
+    """Return the letters, digits and points of a name."""
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
+
+
+def model_names() -> tuple[str, ...]:
+    """Return the names of the catalog, sorted."""
+    return tuple(sorted(_entries()))
+
+
+@functools.cache
+def model_of(name: str) -> ModelConfig:
+    """Return the model of a name exactly as the catalog has it."""
+    entry = _entries()[name]
+    sizes = {key: value for key, value in entry.items() if key not in ("aliases", "source", "place")}
+    config = model_from_sizes(sizes, place=f"{entry['place']}: {name}", kind=InputFileError)
+    return dataclasses.replace(config, name=name)
+
+
+def model_source(name: str) -> str:
+    """Return where the figures of a model of the catalog come from."""
+    return str(_entries()[name]["source"])
+
+
+@functools.cache
+def _entries() -> Mapping[str, Mapping[str, Any]]:
+    """Return name -> the values of its file, with those that hold for the whole file."""
+    entries: dict[str, Mapping[str, Any]] = {}
+    for path in sorted(shipped_folder("model_specs").glob("*.toml")):
+        document = read_document(path)
+        shared = {key: value for key, value in document.items() if key != "models"}
+        for name, own in document["models"].items():
+            entries[name] = MappingProxyType({**shared, **own, "place": str(path)})
+    return MappingProxyType(entries)
+
+
+@functools.cache
+def _names() -> Mapping[str, str]:
+    """Return key of a name or alias -> name of the catalog."""
+    entries = _entries()
+    aliases = {_key(alias): name for name, entry in entries.items() for alias in entry.get("aliases", ())}
+    return MappingProxyType(aliases | {_key(name): name for name in entries})

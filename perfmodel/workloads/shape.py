@@ -1,0 +1,174 @@
+"""A model by its shape: ``layers=32 hidden=4096 heads=32 kv_heads=8 ffn=14336 vocab=128256``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.errors import PerfModelError, UsageError, unknown_name
+from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
+from perfmodel.workloads.model_config import ModelConfig
+
+#: dimensions that every shape needs
+NEEDED = ("layers", "hidden", "heads", "vocab")
+#: the largest size of anything in a model
+_LARGEST = 10**9
+_NORMS = {"rms": True, "ln": False}
+_TEXTS = ("type", "norm", "activation", "name")
+_OWN = ("type", "norm", "bias")
+_FACTS = tuple(field.name for field in dataclasses.fields(Architecture))
+_SIZES = tuple(f.name for f in dataclasses.fields(ModelConfig) if f.name not in ("model_type", "facts"))
+KEYS = tuple(dict.fromkeys((*_OWN, *_SIZES, *_FACTS)))
+_TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
+_FLAGS = frozenset(f.name for cls in (Architecture, ModelConfig) for f in dataclasses.fields(cls) if "bool" in f.type)
+#: Llama widens a gated MLP to 8/3 of the hidden size, in multiples of this (Touvron et al. 2023, arXiv 2302.13971)
+_GATED_STEP = 256
+
+
+def model_from_shape(text: str) -> ModelConfig:
+    """Return a model from the words of its shape, as in ``layers=32 hidden=4096 heads=32 vocab=32000``.
+
+    Parameters
+    ----------
+    text : ``key=value``, separated by spaces or commas: the attributes of `ModelConfig` and the facts of
+        `Architecture`, ``type`` (a model type of Hugging Face whose facts hold), ``norm`` (rms or ln) and ``bias``.
+        layers, hidden, heads and vocab are needed. The rest is as in Llama: gated MLP, RMSNorm, rotary positions, no
+        biases; with ``gated=false norm=ln rotary=false`` as in GPT.
+
+    Raises
+    ------
+    UsageError
+        For a word that is no ``key=value``, an unknown or missing key, and a size that is impossible.
+    """
+    values: dict[str, str] = {}
+    for word in filter(None, re.split(r"[\s,]+", text)):
+        key, equals, value = word.partition("=")
+        if not equals or not value:
+            raise UsageError(f"{word!r} is not key=value.", place="model", remedy=_example())
+        if key in values:
+            raise UsageError(f"{key} is given twice.", place="model")
+        values[key] = value
+    return model_from_sizes({key: _value(key, text) for key, text in values.items()})
+
+
+def _example() -> str:
+    return "Write: layers=32 hidden=4096 heads=32 kv_heads=8 ffn=14336 vocab=128256."
+
+
+def _value(key: str, text: str) -> Any:
+    """Return a value from its text: a whole number, a switch or a word."""
+    if key in _TEXTS:
+        return text
+    if key in _FLAGS or key == "bias":
+        if text.lower() in (*_TRUE, *_FALSE):
+            return text.lower() in _TRUE
+        raise UsageError(f"{key}={text!r} is neither true nor false.", place="model")
+    try:
+        return int(text.replace("_", ""))
+    except ValueError:
+        if key not in KEYS:
+            raise unknown_name("key of a shape", key, KEYS, place="model") from None
+        raise UsageError(f"{key}={text!r} is not a whole number.", place="model") from None
+
+
+def model_from_sizes(
+    sizes: Mapping[str, Any], place: str = "model", kind: type[PerfModelError] = UsageError
+) -> ModelConfig:
+    """Return a model from the values of its shape; see `model_from_shape` for the keys.
+
+    Parameters
+    ----------
+    sizes : the values; a learned table of positions has ``positions`` rows, by default 2048.
+    place : where they come from, for messages.
+    kind : class of the error for a value that is wrong.
+
+    Raises
+    ------
+    UsageError
+        For an unknown or missing key and a size that is impossible.
+    """
+    for key in sizes:
+        if key not in KEYS:
+            raise unknown_name("key of a shape", key, KEYS, place=place, kind=kind)
+    missing = [key for key in NEEDED if not sizes.get(key)]
+    if missing:
+        raise kind(f"the shape has no {' and no '.join(missing)}.", place=place, remedy=_example())
+    for key, value in sizes.items():
+        _check(key, value, place, kind)
+    name = str(sizes.get("type", "llama"))
+    if name not in ARCHITECTURES:
+        raise unknown_name("model type", name, ARCHITECTURES, place=place, kind=kind)
+    facts = _facts(sizes, name)
+    config = _config(sizes, name, facts)
+    problem = _problem(config)
+    if problem:
+        raise kind(f"{problem}.", place=place)
+    return config
+
+
+def _check(key: str, value: Any, place: str, kind: type[PerfModelError]) -> None:
+    """Raise unless a size is a whole number that can be one."""
+    if key in _TEXTS or key in _FLAGS or key == "bias":
+        return
+    least = 1 if key in (*NEEDED, "kv_heads", "head_dim", "ffn", "embedding_dim") else 0
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
+        raise kind(f"{key} = {value!r} is not a whole number from {least} to 10^9.", place=place)
+
+
+def _facts(sizes: Mapping[str, Any], name: str) -> Architecture:
+    """Return the facts of a model type with those that the shape states."""
+    changes = {key: sizes[key] for key in _FACTS if key in sizes}
+    if "norm" in sizes:
+        norm = str(sizes["norm"])
+        if norm not in _NORMS:
+            raise unknown_name("norm", norm, _NORMS, place="model")
+        changes.setdefault("rms_norm", _NORMS[norm])
+    if changes.get("rotary") is False and "type" not in sizes:
+        changes.setdefault("learned_positions", True)
+    if "type" not in sizes:
+        bias = bool(sizes.get("bias", changes.get("rms_norm") is False))
+        changes.update({key: sizes.get(key, bias) for key in ("qkv_bias", "output_bias", "mlp_bias")})
+    elif "bias" in sizes:
+        changes.update(dict.fromkeys(("qkv_bias", "output_bias", "mlp_bias"), bool(sizes["bias"])))
+    return dataclasses.replace(ARCHITECTURES[name], **changes)
+
+
+def _config(sizes: Mapping[str, Any], name: str, facts: Architecture) -> ModelConfig:
+    """Build the model, with what a shape leaves out."""
+    hidden, heads = int(sizes["hidden"]), int(sizes["heads"])
+    latent = int(sizes.get("rope_head_dim", 0)) + int(sizes.get("nope_head_dim", 0))
+    ffn = int(sizes.get("ffn") or (_gated_width(hidden) if facts.gated else 4 * hidden))
+    given: dict[str, Any] = {key: sizes[key] for key in _SIZES if key in sizes and key not in _FACTS}
+    values: dict[str, Any] = {
+        "kv_heads": heads,
+        "head_dim": latent or max(1, hidden // heads),
+        "ffn": ffn,
+        "positions": 2048 if facts.learned_positions else 0,
+        "activation": "silu" if facts.gated else "gelu",
+        "embedding_dim": hidden,
+        "expert_ffn": ffn if sizes.get("experts") else 0,
+        **{key: getattr(facts, key) for key in _SIZES if key in _FACTS},
+    }
+    own = None if facts == ARCHITECTURES[name] else facts
+    return ModelConfig(model_type=name, facts=own, **(values | given))
+
+
+def _gated_width(hidden: int) -> int:
+    return _GATED_STEP * math.ceil(8 * hidden / 3 / _GATED_STEP)
+
+
+def _problem(config: ModelConfig) -> str:
+    """Return what is impossible about a model, or an empty string."""
+    problems = {
+        f"heads ({config.heads}) are not a multiple of key and value heads ({config.kv_heads})": config.heads
+        % config.kv_heads,
+        f"hidden size ({config.hidden}) is below the heads ({config.heads})": config.hidden < config.heads,
+        f"a token visits {config.top_k} experts of {config.experts}": config.experts
+        and not 1 <= config.top_k <= config.experts,
+        f"{config.dense_layers} dense layers of {config.layers}": config.dense_layers > config.layers,
+        f"{config.window_layers} layers with a window of {config.layers}": config.window_layers > config.layers,
+    }
+    return next((text for text, found in problems.items() if found), "")
