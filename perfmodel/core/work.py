@@ -67,6 +67,8 @@ class Tensor:
     dtype : canonical dtype.
     reads, writes : how many times the whole tensor is read from and written to device memory. The
         compulsory traffic is one read of every input and one write of every output.
+    repeated : how many of the reads a cache may serve, so that no floor counts them: a kernel may find in L2 what
+        another of its passes has read.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Tensor:
     dtype: str
     reads: Number = 0.0
     writes: Number = 0.0
+    repeated: Number = 0.0
 
     @classmethod
     def input(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
@@ -113,12 +116,14 @@ class Work:
     flop : floating-point operations, a fused multiply-add counted as 2 [FLOP].
     bytes_read, bytes_written : traffic to device memory when nothing is cached [B].
     working_set_bytes : size of all tensors together [B].
+    repeated_bytes : bytes among those read that a cache may serve [B].
     """
 
     flop: Number
     bytes_read: Number
     bytes_written: Number
     working_set_bytes: Number
+    repeated_bytes: Number = 0.0
 
     @property
     def bytes(self) -> Number:
@@ -131,6 +136,7 @@ class Work:
         read: Number = 0.0
         written: Number = 0.0
         total: Number = 0.0
+        repeated: Number = 0.0
         for tensor in tensors:
             size = tensor.size_bytes
             total = total + size
@@ -138,7 +144,9 @@ class Work:
                 read = read + _times(tensor.reads, size)
             if anywhere(tensor.writes):
                 written = written + _times(tensor.writes, size)
-        return cls(flop, read, written, total)
+            if anywhere(tensor.repeated):
+                repeated = repeated + tensor.repeated * size
+        return cls(flop, read, written, total, repeated)
 
 
 def _times(passes: Number, size: Number) -> Number:

@@ -32,6 +32,11 @@ class Attention(Operator):
     Traffic: flash reads Q, K, V once and writes O once. Unfused also writes the scores, reads them for the softmax,
     writes the probabilities and reads those for the second product.
 
+    Backward, flash computes the scores again and forms four more products: 10 batch heads pairs head_dim FLOP, 2.5
+    times the forward pass. It reads q, k, v, o and do and writes dq, dk and dv. Unfused, the four products are twice
+    the forward pass; with the gradient of the softmax they read the probabilities twice, and write and read the
+    gradient of the probabilities, then that of the scores.
+
     Parameters
     ----------
     batch, heads : number of sequences and of query heads.
@@ -44,6 +49,7 @@ class Attention(Operator):
     kv_write : whether the call also turns the new queries and keys (RoPE) and writes keys and values into a cache, as
         one call of a serving library's attention does. It adds to the predicted time. FLOP and bytes, and so the bound,
         are those of attention alone.
+    backward : the gradients of Q, K and V.
     """
 
     #: libraries whose measured calls of attention include `kv_write`
@@ -63,6 +69,7 @@ class Attention(Operator):
     kv_dtype: str = dtype_of(doc="dtype of keys and values; default as dtype")
     algorithm: str = choice("flash", ("flash", "unfused"), doc="one fused kernel, or a composition of three")
     kv_write: bool = flag(False, doc="the call also turns the new Q and K (RoPE) and writes K and V into the cache")
+    backward: bool = flag(False, quiet=True, doc="the gradients of Q, K and V")
 
     def check(self) -> None:
         """Derive the defaults; check the groups of heads and the mask."""
@@ -81,6 +88,8 @@ class Attention(Operator):
             )
         if np.any(self.window) and not self.causal:
             raise UsageError("a window needs causal=true.", place=self.op)
+        if self.backward and self.kv_write:
+            raise UsageError("kv_write is of serving, backward of training: no call is both.", place=self.op)
 
     def pairs(self) -> Number:
         """Return the (query, key) pairs of one head."""
@@ -106,13 +115,16 @@ class Attention(Operator):
         return plain(np.minimum(self.seq_kv, self._keys_of_a_query() + self.seq_q - 1.0))
 
     def flop(self) -> Number:
-        """Return 4 batch heads pairs head_dim [FLOP]."""
-        return 4.0 * self.batch * self.heads * self.pairs() * self.head_dim
+        """Return 4 batch heads pairs head_dim; backward 10 for flash, 8 unfused [FLOP]."""
+        each = (10.0 if self.algorithm == "flash" else 8.0) if self.backward else 4.0
+        return each * self.batch * self.heads * self.pairs() * self.head_dim
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return Q, K, V and O [batch, heads or kv_heads, sequence, head_dim]; if unfused, scores and probabilities."""
         query = (self.batch, self.heads, self.seq_q, self.head_dim)
         key = (self.batch, self.kv_heads, self.keys(), self.head_dim)
+        if self.backward:
+            return self._gradients(query, key)
         tensors = (
             Tensor.input("q", query, self.dtype),
             Tensor.input("k", key, self.kv_dtype),
@@ -128,13 +140,57 @@ class Attention(Operator):
             Tensor.intermediate("probabilities", scores, self.dtype),
         )
 
+    def _gradients(self, query: tuple[Number, ...], key: tuple[Number, ...]) -> tuple[Tensor, ...]:
+        """Return the tensors of the backward pass."""
+        results = (
+            Tensor.output("dq", query, self.dtype),
+            Tensor.output("dk", key, self.kv_dtype),
+            Tensor.output("dv", key, self.kv_dtype),
+        )
+        if self.algorithm == "flash":
+            return (
+                Tensor.input("q", query, self.dtype),
+                Tensor.input("k", key, self.kv_dtype),
+                Tensor.input("v", key, self.kv_dtype),
+                Tensor.input("o", query, self.dtype),
+                Tensor.input("do", query, self.dtype),
+                *results,
+            )
+        scores = (self.batch, self.heads, self.seq_q, self.seq_kv)
+        return (
+            Tensor.input("q", query, self.dtype),
+            Tensor.input("k", key, self.kv_dtype),
+            Tensor.input("v", key, self.kv_dtype),
+            Tensor("do", query, self.dtype, reads=2.0),
+            Tensor("probabilities", scores, self.dtype, reads=2.0),
+            Tensor.intermediate("dprobabilities", scores, self.dtype),
+            Tensor("dscores", scores, self.dtype, reads=2.0, writes=1.0),
+            *results,
+        )
+
     def composition(self) -> tuple[Operator, ...]:
-        """Return the three kernels of the unfused algorithm: the scores, their softmax, and the product with V."""
+        """Return the kernels of the unfused algorithm: scores, softmax, product with V; backward their gradients."""
         if self.algorithm == "flash":
             return ()
         heads, rows = self.batch * self.heads, self.batch * self.heads * self.seq_q
+        if self.backward:
+            return self._gradient_kernels(heads, rows)
         return (
             Gemm(batch=heads, m=self.seq_q, n=self.seq_kv, k=self.head_dim, dtype=self.dtype, name="scores"),
             Softmax(rows=rows, cols=self.seq_kv, dtype=self.dtype, name="probabilities"),
             Gemm(batch=heads, m=self.seq_q, n=self.head_dim, k=self.seq_kv, dtype=self.dtype, name="output"),
+        )
+
+    def _gradient_kernels(self, heads: Number, rows: Number) -> tuple[Operator, ...]:
+        """Return the kernels of the unfused backward pass: two products, the softmax's gradient, two products."""
+
+        def product(name: str, m: Number, n: Number, k: Number) -> Gemm:
+            return Gemm(batch=heads, m=m, n=n, k=k, dtype=self.dtype, name=name)
+
+        return (
+            product("dv", self.seq_kv, self.head_dim, self.seq_q),
+            product("dprobabilities", self.seq_q, self.seq_kv, self.head_dim),
+            Softmax(rows=rows, cols=self.seq_kv, dtype=self.dtype, backward=True, name="dscores"),
+            product("dq", self.seq_q, self.head_dim, self.seq_kv),
+            product("dk", self.seq_kv, self.head_dim, self.seq_q),
         )

@@ -38,14 +38,19 @@ def size(default: Any = dataclasses.MISSING, *, minimum: int = 1, doc: str = "")
     return _declare("size", default, minimum=minimum, doc=doc)
 
 
-def flag(default: bool, *, doc: str = "") -> Any:
-    """Declare a parameter that is true or false."""
-    return _declare("flag", default, doc=doc)
+def flag(default: bool, *, quiet: bool = False, doc: str = "") -> Any:
+    """Declare a parameter that is true or false; one that is ``quiet`` is no dimension of a call at its default."""
+    return _declare("flag", default, quiet=quiet, doc=doc)
 
 
-def choice(default: str, allowed: tuple[str, ...], *, always_shown: bool = False, doc: str = "") -> Any:
-    """Declare a parameter that is one of several names; with ``always_shown`` tables show its default too."""
-    return _declare("choice", default, allowed=allowed, always_shown=always_shown, doc=doc)
+def choice(
+    default: str, allowed: tuple[str, ...], *, always_shown: bool = False, quiet: bool = False, doc: str = ""
+) -> Any:
+    """Declare a parameter that is one of several names.
+
+    With ``always_shown`` tables show its default too; one that is ``quiet`` is no dimension of a call at its default.
+    """
+    return _declare("choice", default, allowed=allowed, always_shown=always_shown, quiet=quiet, doc=doc)
 
 
 def dtype_of(default: str = "", *, doc: str = "") -> Any:
@@ -129,6 +134,10 @@ class Operator(abc.ABC):
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the tensors that one call reads and writes."""
 
+    def index_limit(self, name: str) -> Number:
+        """Return what the whole numbers of an input tensor stay below: the rows of the table that they point into."""
+        return 1
+
     def link_traffic(self) -> Mapping[str, Number]:
         """Return the bytes that cross links to other devices or the host, by link name [B]."""
         return {}
@@ -142,9 +151,24 @@ class Operator(abc.ABC):
         return Work.from_tensors(self.flop(), self.tensors())
 
     def params(self) -> dict[str, Any]:
-        """Return the operator's dimensions by name, without dtype, name and count."""
+        """Return the operator's dimensions by name, without dtype, name and count.
+
+        Those that were neither given nor derived are left out, as are quiet ones at their default (``backward``).
+        """
         skipped = _NOT_DIMENSIONS if self.engine != "auto" else _NOT_DIMENSIONS | {"engine"}
-        return {name: getattr(self, name) for name in self.dimensions() if name not in skipped}
+        values = {name: getattr(self, name) for name in self.dimensions() if name not in skipped}
+        quiet = self._quiet()
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None and not (name in quiet and value == quiet[name])
+        }
+
+    @classmethod
+    @functools.cache
+    def _quiet(cls) -> dict[str, Any]:
+        """Return the parameters that are no dimensions of a call at their defaults, with these."""
+        return {name: rules["default"] for name, rules in cls.dimensions().items() if rules.get("quiet")}
 
     def given(self) -> tuple[str, ...]:
         """Return the names of the parameters that tables show: those that were given and are not defaults."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.work import Number, Tensor, maximum, minimum, plain
 from perfmodel.errors import UsageError
-from perfmodel.operators.base import Operator, choice, size
+from perfmodel.operators.base import Operator, choice, flag, size
 
 #: dtypes in which libraries have Winograd's algorithm
 WINOGRAD_DTYPES = ("fp32", "fp16")
@@ -45,6 +45,9 @@ class Conv2d(Operator):
     stride, padding, dilation : the same in both directions.
     groups : independent groups of channels; divides c and k. ``groups=c`` is a depthwise convolution.
     algorithm : "implicit_gemm", which unfolds on the fly, or "im2col", which unfolds in memory.
+    backward : the gradients of x and the weights. Each is a convolution of as many FLOP: that of x reads dy and the
+        weights and writes dx, that of the weights reads dy and x and writes dweight.
+    gradient : which of them: "both", "input" or "weight".
     layout : order of the dimensions in memory, that of x and y: "nchw", as PyTorch has them by default, or "nhwc"
         (``channels_last``), as the kernels of tensor cores want them. Counts do not depend on it; times do.
     """
@@ -65,9 +68,15 @@ class Conv2d(Operator):
     groups: Number = size(1, doc="independent groups of channels; divides c and k")
     algorithm: str = choice("implicit_gemm", ("implicit_gemm", "im2col"), doc="unfolds on the fly, or in memory")
     layout: str = choice("nchw", ("nchw", "nhwc"), doc="order of the dimensions of x and y in memory")
+    backward: bool = flag(False, quiet=True, doc="the gradients of x and the weights")
+    gradient: str = choice("both", ("both", "input", "weight"), quiet=True, doc="which gradients, backward")
 
     def check(self) -> None:
         """Check that the output is not empty and that the groups divide the channels."""
+        if self.backward and self.algorithm == "im2col":
+            raise UsageError("im2col has no backward pass here.", place=self.op, remedy="algorithm=implicit_gemm.")
+        if self.gradient != "both" and not self.backward:
+            raise UsageError(f"gradient={self.gradient} needs backward=true.", place=self.op)
         for name, value in (("c", self.c), ("k", self.k)):
             if np.any(np.mod(value, self.groups)):
                 raise UsageError(
@@ -120,8 +129,9 @@ class Conv2d(Operator):
         return plain(np.where(np.greater(taps, MOST_TAPS), minimum(length, outputs * taps), met))
 
     def flop(self) -> Number:
-        """Return 2 n k p q (c / groups) r s [FLOP]."""
-        return 2.0 * self.n * self.k * self.p * self.q * (self.c / self.groups) * self.r * self.s
+        """Return 2 n k p q (c / groups) r s for the result, and for each of the gradients [FLOP]."""
+        each = 4.0 if self.backward and self.gradient == "both" else 2.0
+        return each * self.n * self.k * self.p * self.q * (self.c / self.groups) * self.r * self.s
 
     def winograd(self) -> NDArray[np.bool_]:
         """Return whether Winograd's algorithm applies: 3 x 3 filters, stride and dilation 1, one group, fp32 or fp16.
@@ -142,12 +152,32 @@ class Conv2d(Operator):
     def tensors(self) -> tuple[Tensor, ...]:
         """Return x [n, c, touched rows and columns], the weights, y [n, k, p, q], and the unfolded matrix of im2col."""
         rows, cols = self._touched(self.h, self.p, self.r), self._touched(self.w, self.q, self.s)
+        image, result = (self.n, self.c, rows, cols), (self.n, self.k, self.p, self.q)
+        filters = (self.k, self.c / self.groups, self.r, self.s)
+        if self.backward:
+            return self._gradients(image, filters, result)
         tensors = (
-            Tensor.input("x", (self.n, self.c, rows, cols), self.dtype),
-            Tensor.input("weight", (self.k, self.c / self.groups, self.r, self.s), self.dtype),
-            Tensor.output("y", (self.n, self.k, self.p, self.q), self.dtype),
+            Tensor.input("x", image, self.dtype),
+            Tensor.input("weight", filters, self.dtype),
+            Tensor.output("y", result, self.dtype),
         )
         if self.algorithm == "implicit_gemm":
             return tensors
         unfolded = (self.n, 1.0 * self.c * self.r * self.s, 1.0 * self.p * self.q)
         return (*tensors, Tensor.intermediate("unfolded", unfolded, self.dtype))
+
+    def _gradients(
+        self, image: tuple[Any, ...], filters: tuple[Any, ...], result: tuple[Any, ...]
+    ) -> tuple[Tensor, ...]:
+        """Return the tensors of the gradients; two kernels read dy."""
+        dy = Tensor("dy", result, self.dtype, reads=2.0 if self.gradient == "both" else 1.0)
+        of_input = (Tensor.input("weight", filters, self.dtype), Tensor.output("dx", image, self.dtype))
+        of_weight = (Tensor.input("x", image, self.dtype), Tensor.output("dweight", filters, self.dtype))
+        parts = {"input": of_input, "weight": of_weight, "both": (*of_input, *of_weight)}
+        return (dy, *parts[self.gradient])
+
+    def composition(self) -> tuple[Operator, ...]:
+        """Return both gradients as two kernels; empty for one of them, and forward."""
+        if not self.backward or self.gradient != "both":
+            return ()
+        return (self.changed(gradient="input"), self.changed(gradient="weight"))

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
-from perfmodel.core.work import Number, Tensor
-from perfmodel.operators.base import Operator, choice, dtype_of, size
+from perfmodel.core.work import Number, Tensor, minimum
+from perfmodel.errors import UsageError
+from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
 
 
 class Kind(NamedTuple):
@@ -46,9 +47,51 @@ KINDS = MappingProxyType(
         "neg": Kind(1, 1),
         "abs": Kind(1, 1),
         "square": Kind(1, 1),
+        "fill": Kind(0, 0),
         "copy": Kind(1, 0),
         "cast": Kind(1, 0),
         "dropout": Kind(1, 2, mask=True),
+    }
+)
+
+
+class Gradient(NamedTuple):
+    """The backward pass of a kind: tensors read beside dy, gradients written, and FLOP per element."""
+
+    reads: int
+    writes: int
+    flop: int
+
+
+#: Gradients of kinds with two operands write both; with a scalar operand they write one. FLOP: gelu computes the
+#: cumulative distribution (4) and the density (4) again, joins them (2) and multiplies (1); silu sigma (4), its slope
+#: 1 + x (1 - sigma) (3) and two products; the others are one product for each factor. Kinds without an entry
+#: (add, sub, maximum of a constant mask) pass dy on, or a comparison of it.
+GRADIENTS = MappingProxyType(
+    {
+        "mul": Gradient(2, 2, 2),
+        "div": Gradient(2, 2, 4),
+        "pow": Gradient(2, 2, 6),
+        "maximum": Gradient(2, 2, 3),
+        "minimum": Gradient(2, 2, 3),
+        "silu_mul": Gradient(2, 2, 12),
+        "fma": Gradient(2, 3, 2),
+        "where": Gradient(1, 2, 1),
+        "relu": Gradient(1, 1, 1),
+        "gelu": Gradient(1, 1, 11),
+        "silu": Gradient(1, 1, 9),
+        "sigmoid": Gradient(1, 1, 3),
+        "tanh": Gradient(1, 1, 3),
+        "exp": Gradient(1, 1, 1),
+        "log": Gradient(1, 1, 1),
+        "sqrt": Gradient(1, 1, 2),
+        "rsqrt": Gradient(1, 1, 4),
+        "neg": Gradient(0, 1, 1),
+        "abs": Gradient(1, 1, 2),
+        "square": Gradient(1, 1, 2),
+        "copy": Gradient(0, 1, 0),
+        "cast": Gradient(0, 1, 0),
+        "dropout": Gradient(0, 1, 2),
     }
 )
 #: kinds that a matrix product can fuse into its epilogue
@@ -60,7 +103,8 @@ class Elementwise(Operator):
     """``numel`` elements, each computed from the same element of every input.
 
     FLOP = numel times the FLOP of the kind (see `KINDS`). Traffic reads each input once and writes the output once.
-    Dropout also writes a mask of one byte per element, as in training.
+    Dropout also writes a mask of one byte per element, as in training. "fill" writes a constant, and reads nothing.
+    Backward reads the gradient of the output and what `GRADIENTS` says, and writes the gradients of the inputs.
 
     Parameters
     ----------
@@ -68,6 +112,7 @@ class Elementwise(Operator):
     kind : the operation.
     num_inputs : tensors that are read: by default the kind's operands, 1 if the other operand is a scalar.
     out_dtype : dtype of the output, by default ``dtype``; a cast is ``kind=cast`` with an ``out_dtype``.
+    backward : the gradient.
     """
 
     op: ClassVar[str] = "elementwise"
@@ -76,19 +121,41 @@ class Elementwise(Operator):
     kind: str = choice("add", tuple(KINDS), always_shown=True, doc="operation")
     num_inputs: Number = size(None, doc="tensors read; default: the operands of the kind; 1 with a scalar operand")
     out_dtype: str = dtype_of(doc="dtype of the output; default: dtype")
+    backward: bool = flag(False, quiet=True, doc="the gradient")
 
     def check(self) -> None:
         """Derive the number of inputs and the output dtype."""
         self.derive(num_inputs=KINDS[self.kind].inputs, out_dtype=self.dtype)
+        if self.backward and self.kind not in GRADIENTS:
+            raise UsageError(
+                f"kind={self.kind} has no gradient of its own: no kernel runs.",
+                place=self.op,
+                remedy=f"Kinds with a gradient: {', '.join(GRADIENTS)}.",
+            )
 
     def flop(self) -> Number:
-        """Return the FLOP of the kind for every element."""
+        """Return the FLOP of the kind, or of its gradient, for every element [FLOP]."""
+        if self.backward:
+            return float(GRADIENTS[self.kind].flop) * self.numel
         return float(KINDS[self.kind].flop) * self.numel
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the inputs as one stack [num_inputs, numel], the output [numel], and for dropout its mask."""
+        if self.backward:
+            return self._gradients()
         tensors = (
             Tensor.input("x", (self.num_inputs, self.numel), self.dtype),
             Tensor.output("y", (self.numel,), self.out_dtype),
         )
         return (*tensors, Tensor.output("mask", (self.numel,), "int8")) if KINDS[self.kind].mask else tensors
+
+    def _gradients(self) -> tuple[Tensor, ...]:
+        """Return dy with the tensors that the gradient needs, and the gradients; fewer with a scalar operand."""
+        rules, inputs = GRADIENTS[self.kind], 1.0 * self.num_inputs
+        tensors = (
+            Tensor.input("dy", (self.numel,), self.out_dtype),
+            Tensor.input("x", (minimum(float(rules.reads), inputs), self.numel), self.dtype),
+            Tensor.output("dx", (minimum(float(rules.writes), inputs), self.numel), self.dtype),
+        )
+        mask = (Tensor.input("mask", (self.numel,), "int8"),) if KINDS[self.kind].mask else ()
+        return (*tensors, *mask)

@@ -51,9 +51,14 @@ def floor_time(op: Operator, hardware: Hardware, cache: str = CacheState.COLD) -
     With warm caches, when the same buffers are used again and again, at least the bytes that the caches cannot hold
     still cross device memory; compute, links and the launch floor stay.
     """
-    work = replace(op.work(), flop=op.least_flop())
+    work = _least(replace(op.work(), flop=op.least_flop()))
     times = _bounding_times(op, hardware, work, _peak(op, hardware, work))
     return _floor(work, hardware, times, CacheState.parse(cache))
+
+
+def _least(work: Work) -> Work:
+    """Return the work without the bytes that a cache may serve."""
+    return replace(work, bytes_read=work.bytes_read - work.repeated_bytes, repeated_bytes=0.0)
 
 
 def predict(
@@ -96,7 +101,7 @@ def predict(
     times = _bounding_times(op, hardware, work, peak)
     cold = roofline.bound(times)
     fits_in, resident_time, resident_limiter = _resident(work, hardware, times)
-    if type(op).least_flop is Operator.least_flop:
+    if type(op).least_flop is Operator.least_flop and type(work.repeated_bytes) is float and not work.repeated_bytes:
         floor = _floor(work, hardware, times, conditions.cache)
     else:
         floor = floor_time(op, hardware, conditions.cache)

@@ -63,12 +63,175 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     ("attention", {"heads": 1, "seq_q": 4, "head_dim": 8, "dtype": "bf16", "kv_dtype": "fp8"}, 512, 128, 64),
     # 3 indices of 8 B, 3 rows of 5*4 B
     ("embedding", {"tokens": 3, "vocab": 100, "dim": 5}, 0, 84, 60),
-    # more tokens than rows: the table is read once
-    ("embedding", {"tokens": 300, "vocab": 100, "dim": 5}, 0, 2400 + 2000, 6000),
+    # 300 draws out of 100 rows hit 100 (1 - 0.99^300) = 95.1
+    ("embedding", {"tokens": 300, "vocab": 100, "dim": 5}, 0, 2400 + 95 * 20, 6000),
+    # out of 10 rows all of them
+    ("embedding", {"tokens": 300, "vocab": 10, "dim": 5}, 0, 2400 + 200, 6000),
     # 300 tokens that are only 7 different ones
     ("embedding", {"tokens": 300, "vocab": 100, "dim": 5, "unique": 7}, 0, 2400 + 140, 6000),
     # q and k of 4 + 2 heads of 8: 96 elements read and written, cos and sin of 8 a token, positions of 8 B
     ("rope", {"tokens": 2, "dim": 48, "head_dim": 8, "dtype": "bf16"}, 288, 192 + 32 + 16, 192),
+    ("rope", {"tokens": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "dtype": "bf16"}, 288, 240, 192),
+    # half of each head is rotated: 48 elements, cos and sin of 4
+    ("rope", {"tokens": 2, "heads": 4, "kv_heads": 2, "head_dim": 8, "rotary": 4, "dtype": "bf16"}, 144, 128, 96),
+    ("rope", {"tokens": 2, "heads": 3, "head_dim": 8, "dtype": "bf16", "backward": True}, 288, 240, 192),
+    # 3 rows of 5 logits: 60 B; targets of 8 B, losses of 4 B; 4 FLOP a logit, 2 a row
+    ("cross_entropy", {"rows": 3, "vocab": 5, "algorithm": "loss"}, 66, 60 + 24, 12),
+    ("cross_entropy", {"rows": 3, "vocab": 5, "algorithm": "fused"}, 66, 60 + 24, 12 + 60),
+    # log_softmax is written, and one element a row read
+    ("cross_entropy", {"rows": 3, "vocab": 5}, 66, 60 + 24 + 12, 12 + 60),
+    # zeros written and read, log_softmax read, the gradient written; targets and gradients of the losses
+    ("cross_entropy", {"rows": 3, "vocab": 5, "backward": True}, 45, 120 + 24 + 12, 120),
+    ("cross_entropy", {"rows": 3, "vocab": 5, "algorithm": "fused", "backward": True}, 15, 60 + 12, 60),
+    ("cross_entropy", {"rows": 3, "vocab": 5, "algorithm": "loss", "backward": True}, 60, 60 + 24 + 12, 60),
+    # V / H = 5: chunks of 2 rows, 2 of them. x 4*1 and W 5*1 each twice, W for both chunks, logits 3 times, dW twice;
+    # losses, logits twice, dx, dW twice. 6*4*1*5 + 4*4*5 + 2*4
+    (
+        "linear_cross_entropy",
+        {"rows": 4, "hidden": 1, "vocab": 5, "chunk": 2},
+        208,
+        32 + 80 + 32 + 240 + 40,
+        16 + 160 + 56,
+    ),
+    # the loss alone: x once, W for both chunks, logits written and read. 2*4*5 + 80 + 8
+    (
+        "linear_cross_entropy",
+        {"rows": 4, "hidden": 1, "vocab": 5, "chunk": 2, "gradients": False},
+        128,
+        16 + 40 + 32 + 80,
+        16 + 80,
+    ),
+    # 10 elements: two read, one written; backward three read, two written
+    ("swiglu", {"rows": 2, "cols": 5, "dtype": "bf16"}, 50, 40, 20),
+    ("swiglu", {"rows": 2, "cols": 5, "dtype": "bf16", "backward": True}, 120, 60, 40),
+    ("geglu", {"rows": 2, "cols": 5, "dtype": "bf16"}, 60, 40, 20),
+    ("geglu", {"rows": 2, "cols": 5, "dtype": "bf16", "gelu": "tanh"}, 100, 40, 20),
+    ("geglu", {"rows": 2, "cols": 5, "dtype": "bf16", "backward": True}, 140, 60, 40),
+    # x, residual, gamma; sum, y
+    ("add_rms_norm", {"rows": 2, "cols": 4}, 40, 64 + 16, 64),
+    ("add_rms_norm", {"rows": 2, "cols": 4, "backward": True}, 72, 64 + 16, 32 + 16),
+    ("dropout", {"numel": 10, "dtype": "bf16"}, 20, 20, 20 + 10),
+    ("dropout", {"numel": 10, "dtype": "bf16", "saves_mask": False}, 20, 20, 20),
+    ("dropout", {"numel": 10, "dtype": "bf16", "backward": True}, 20, 20 + 10, 20),
+    # 24 elements of 4 B, read for the statistics and again
+    ("batch_norm", {"n": 2, "c": 3, "hw": 4}, 120, 192, 96),
+    ("batch_norm", {"n": 2, "c": 3, "hw": 4, "training": False}, 48, 96, 96),
+    ("batch_norm", {"n": 2, "c": 3, "hw": 4, "backward": True}, 216, 384, 96),
+    # 2*4*3 elements, weights of 4 channels
+    ("group_norm", {"n": 2, "groups": 2, "c": 4, "hw": 3}, 96, 96 + 32, 96),
+    ("group_norm", {"n": 2, "groups": 2, "c": 4, "hw": 3, "backward": True}, 312, 192 + 16, 96 + 32),
+    # 4 windows of 4: 3 comparisons each; 16 elements, 4 maxima with indices of 8 B
+    ("pool2d", {"n": 1, "c": 1, "h": 4, "w": 4, "k": 2}, 12, 64, 16 + 32),
+    ("pool2d", {"n": 1, "c": 1, "h": 4, "w": 4, "k": 2, "indices": False}, 12, 64, 16),
+    ("pool2d", {"n": 1, "c": 1, "h": 4, "w": 4, "k": 2, "kind": "mean"}, 16, 64, 16),
+    ("pool2d", {"n": 1, "c": 1, "h": 4, "w": 4, "k": 2, "backward": True}, 4, 16 + 32, 128),
+    ("pool2d", {"n": 1, "c": 1, "h": 4, "w": 4, "k": 2, "kind": "mean", "backward": True}, 20, 16, 64),
+    # windows of 3 at steps of 2 with a border of 1: as in ResNet's stem, 4 x 4 become 2 x 2
+    ("pool2d", {"n": 1, "c": 1, "h": 4, "w": 4, "k": 3, "stride": 2, "padding": 1, "indices": False}, 32, 64, 16),
+    # rounded up, 5 columns make 3 windows of 2
+    ("pool2d", {"n": 1, "c": 1, "h": 5, "w": 5, "k": 2, "indices": False, "ceil_mode": True}, 27, 100, 36),
+    # each element of 4 B costs a sector of 32 B
+    ("gather", {"numel": 100}, 0, 800 + 3200, 400),
+    # a table of 10 sectors
+    ("gather", {"numel": 100, "table": 80}, 0, 800 + 320, 400),
+    ("gather", {"numel": 100, "distribution": "same"}, 0, 800 + 32, 400),
+    ("gather", {"numel": 100, "backward": True}, 100, 400 + 800 + 3200, 3200),
+    # 5 columns of 4 B lie in a sector of 32 B
+    ("index_select", {"rows": 3, "cols": 5}, 0, 24 + 96, 60),
+    ("index_select", {"rows": 300, "cols": 8, "table": 10}, 0, 2400 + 320, 9600),
+    ("index_select", {"rows": 3, "cols": 5, "table": 10**6, "backward": True}, 15, 60 + 24 + 96, 2 * 10**7 + 96),
+    # 100 elements into 7 sectors that are read and written
+    ("scatter_add", {"rows": 100, "cols": 1, "table": 7}, 100, 400 + 800 + 224, 224),
+    ("scatter_add", {"rows": 3, "cols": 16, "table": 9, "unique": 2}, 48, 192 + 24 + 128, 128),
+    ("scatter_add", {"rows": 3, "cols": 16, "table": 9, "unique": 2, "backward": True}, 0, 24 + 128, 192),
+    # keys and values of 2 * 4 * 8 elements, 2 slots of 8 B; 8-bit caches take a product and a clamp an element
+    ("kv_write", {"tokens": 2, "kv_heads": 4, "head_dim": 8, "dtype": "bf16"}, 0, 256 + 16, 256),
+    (
+        "kv_write",
+        {"tokens": 2, "kv_heads": 4, "head_dim": 8, "dtype": "bf16", "cache_dtype": "fp8"},
+        256,
+        256 + 16,
+        128,
+    ),
+    # 512 elements of 2 B to 1 B; scales of 4 B: one a row, one a group of 128, one for all after a pass of its own
+    ("quantize", {"rows": 4, "cols": 128}, 2560, 1024, 512 + 16),
+    ("quantize", {"rows": 4, "cols": 128, "scale": "group:128"}, 2560, 1024, 512 + 16),
+    ("quantize", {"rows": 4, "cols": 128, "scale": "group:32"}, 2560, 1024, 512 + 64),
+    ("quantize", {"rows": 4, "cols": 128, "scale": "tensor"}, 2560, 2048, 512 + 4),
+    ("dequantize", {"rows": 4, "cols": 128}, 1024, 512 + 16, 1024),
+    ("dequantize", {"rows": 4, "cols": 128, "in_dtype": "fp4", "scale": "group:32"}, 1024, 256 + 64, 1024),
+    # fp32: gradient, weight and two moments read, three written
+    ("optimizer", {"parameters": 1000}, 15000, 16000, 12000),
+    ("optimizer", {"parameters": 1000, "dtype": "bf16"}, 15000, 8000, 6000),
+    # master weights: r 2+4+4+4, w 4+4+4+2
+    ("optimizer", {"parameters": 1000, "dtype": "bf16", "master": True}, 15000, 14000, 14000),
+    # 8 passes: 12 tensors read, 8 written
+    ("optimizer", {"parameters": 1000, "algorithm": "foreach"}, 15000, 48000, 32000),
+    ("optimizer", {"parameters": 1000, "kind": "sgd"}, 4000, 12000, 8000),
+    ("optimizer", {"parameters": 1000, "kind": "sgd", "momentum": False}, 2000, 8000, 4000),
+    # 3 passes: mul of the momentum, sum with the gradient, step
+    ("optimizer", {"parameters": 1000, "kind": "sgd", "algorithm": "loop"}, 4000, 20000, 12000),
+    # moments of a byte, a scale of 4 B for 2048 of them
+    ("optimizer", {"parameters": 2048, "kind": "adam8bit"}, 19 * 2048, 10 * 2048 + 8, 6 * 2048 + 8),
+    # 2 x 3: 5 (4*4*3 + 2*8 + 3*4 + 2*6) + 4*6; g, w, m of 4 B, x 6 and a 4 elements of 2 B
+    ("muon", {"rows": 2, "cols": 3}, 5 * 88 + 24, 72 + 120 + 120, 48 + 60 + 80),
+    # 2 heads, 4 tokens, 8 x 8, chunks of 2: 4*64 + 2*2*16; q, k, v 64 elements each, decay of 4 B, 2 states a head
+    ("linear_attention", {"heads": 2, "seq": 4, "head_dim": 8, "chunk": 2}, 8 * 320, 768 + 32 + 1024, 256 + 1024),
+    ("linear_attention", {"heads": 2, "seq": 4, "head_dim": 8, "algorithm": "recurrent"}, 8 * 256, 768 + 32, 256),
+    (
+        "linear_attention",
+        {"heads": 2, "seq": 4, "head_dim": 8, "chunk": 2, "backward": True},
+        20 * 320,
+        768 + 32 + 256 + 1024,
+        768 + 1024,
+    ),
+    # 2 tokens, 3 channels of 4 states: 7*4 + 3; x and dt 6, B and C 8 elements, A 12 and D 3
+    ("ssm_scan", {"seq": 2, "channels": 3, "state": 4}, 186, 48 + 64 + 60, 24),
+    ("ssm_scan", {"seq": 2, "channels": 3, "state": 4, "backward": True}, 558, 48 + 64 + 60 + 24, 48 + 64),
+    # backward of the norms: dy, x, gamma and the statistics of a row; dx and the gradients of the weights
+    ("layer_norm", {"rows": 2, "cols": 3, "backward": True}, 78, 48 + 12 + 16, 24 + 24),
+    ("rms_norm", {"rows": 2, "cols": 3, "backward": True}, 54, 48 + 12 + 8, 24 + 12),
+    ("softmax", {"rows": 2, "cols": 3, "backward": True}, 24, 48, 24),
+    ("reduction", {"rows": 2, "cols": 3, "backward": True}, 0, 8, 24),
+    ("elementwise", {"numel": 10, "kind": "gelu", "backward": True}, 110, 80, 40),
+    ("elementwise", {"numel": 10, "kind": "silu_mul", "dtype": "bf16", "backward": True}, 120, 60, 40),
+    # a scalar factor: dy is scaled, and nothing else is read but x
+    ("elementwise", {"numel": 10, "kind": "mul", "num_inputs": 1, "backward": True}, 20, 80, 40),
+    ("elementwise", {"numel": 10, "kind": "dropout", "backward": True}, 20, 50, 40),
+    ("elementwise", {"numel": 10, "kind": "fill"}, 0, 0, 40),
+    # zeros of 100 rows, dy read, 3 rows read and written
+    ("embedding", {"tokens": 3, "vocab": 100, "dim": 5, "backward": True}, 15, 24 + 60 + 60, 2000 + 60),
+    # 2.5 times the FLOP; q, o, do, dq of 64 elements and k, v, dk, dv of 32
+    (
+        "attention",
+        {"heads": 2, "kv_heads": 1, "seq_q": 4, "head_dim": 8, "dtype": "fp16", "backward": True},
+        2560,
+        128 * 3 + 64 * 2,
+        128 + 64 * 2,
+    ),
+    # unfused: twice the FLOP; do read twice, probabilities twice, their gradient once, that of the scores twice
+    (
+        "attention",
+        {"heads": 1, "seq_q": 4, "head_dim": 8, "algorithm": "unfused", "backward": True},
+        1024,
+        128 * 3 + 256 + 64 * 5,
+        64 * 2 + 128 * 3,
+    ),
+    # both gradients: each as many FLOP as the result; dy twice, x and the weights; their gradients
+    (
+        "conv2d",
+        {"n": 1, "c": 2, "h": 4, "w": 5, "k": 3, "r": 3, "s": 3, "padding": 1, "backward": True},
+        4320,
+        480 + 376,
+        376,
+    ),
+    (
+        "conv2d",
+        {"n": 1, "c": 2, "h": 4, "w": 5, "k": 3, "r": 3, "s": 3, "padding": 1, "backward": True, "gradient": "input"},
+        2160,
+        240 + 216,
+        160,
+    ),
     ("transpose", {"rows": 3, "cols": 5, "batch": 2}, 0, 120, 120),
     ("memcpy", {"bytes": 100, "direction": "h2d"}, 0, 0, 100),
     ("memcpy", {"bytes": 100, "direction": "d2h"}, 0, 100, 0),

@@ -91,7 +91,8 @@ class _Sizes:
 
     @classmethod
     def of(cls, op: Conv2d) -> _Sizes:
-        x, weight, y = (tensor.size_bytes for tensor in op.tensors()[:3])
+        tensors = {tensor.name.removeprefix("d"): tensor.size_bytes for tensor in op.tensors()}
+        x, weight, y = (tensors[name] for name in ("x", "weight", "y"))
         return cls(op.n, op.c, op.k, op.p, op.q, dtype_bytes(op.dtype), x, weight, y)
 
     @property
@@ -157,14 +158,7 @@ def _engine(machine: Machine, c: Values, conditions: Conditions, *, batched: boo
 def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     machine, values = _engine(machine, c, conditions, batched=False)
     vector = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
-    product = gemm.Product(
-        1.0 * sizes.images * sizes.p * sizes.q,
-        sizes.filters / conv.groups,
-        np.ceil(sizes.channels / conv.groups / vector) * vector * conv.r * conv.s,
-        conv.groups,
-        sizes.size,
-        sizes.size,
-    )
+    product = gemm.Product(*_product_sizes(conv, sizes, vector), conv.groups, sizes.size, sizes.size)
     speed = values["eta"] * machine.bandwidth_bytes_per_s
     if conv.algorithm == "im2col":
         unfolded = conv.tensors()[3].size_bytes
@@ -179,6 +173,20 @@ def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, c: Values, conditio
     as_it_is = np.equal(conv.r, 1) & np.equal(conv.s, 1) & np.equal(conv.stride, 1) & np.equal(conv.padding, 0)
     transposes = 3.0 * c["launch"] + 2.0 * sizes.compulsory / speed
     return _plus(terms, LAYOUT, np.where(as_it_is, 0.0, transposes))
+
+
+def _product_sizes(conv: Conv2d, sizes: _Sizes, vector: float) -> tuple[Number, Number, Number]:
+    """Return m, n and k of a group's product; channels fill whole vectors of some elements.
+
+    The gradient of the input has filters and channels in each other's place, that of the weights sums over pixels.
+    """
+    pixels = 1.0 * sizes.images * sizes.p * sizes.q
+    channels, filters = sizes.channels / conv.groups, sizes.filters / conv.groups
+    if not conv.backward:
+        return pixels, filters, np.ceil(channels / vector) * vector * conv.r * conv.s
+    if conv.gradient == "input":
+        return pixels, channels, np.ceil(filters / vector) * vector * conv.r * conv.s
+    return filters, channels * conv.r * conv.s, pixels
 
 
 def _direct(conv: Conv2d, sizes: _Sizes, machine: Machine, c: Values) -> Terms:

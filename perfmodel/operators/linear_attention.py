@@ -1,0 +1,84 @@
+"""Linear attention: a state instead of a cache of keys, chunk by chunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.core.work import Number, Tensor, minimum, plain
+from perfmodel.operators.base import Operator, choice, flag, size
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearAttention(Operator):
+    """o[t] = q[t] S[t], S[t] = decay[t] S[t - 1] + k[t]^T v[t], with a state S of head_dim x value_dim for each head.
+
+    It is causal. "recurrent" steps through the tokens: 4 d e FLOP a token and head, d = head_dim, e = value_dim.
+    "chunked" (GLA, Yang et al. 2023, arXiv 2312.06635; SSD, Dao and Gu 2024, arXiv 2405.21060) computes chunks of C
+    tokens as attention without softmax, 2 C (d + e), and passes the state on between them, 4 d e: with d = e = N it is
+    4 C d + 4 d N. Traffic reads q, k, v and a decay of each token and head and writes o; chunked it also writes the
+    state of every chunk in fp32 and reads it. Backward: the products of the forward pass, one of each pair anew, and
+    two gradients each, 2.5 times the FLOP; it reads the inputs and do and writes dq, dk and dv.
+
+    Parameters
+    ----------
+    batch, heads, seq : sequences, heads, and tokens of a sequence.
+    head_dim, value_dim : columns of q and k, and of v and o; ``value_dim`` defaults to ``head_dim``.
+    chunk : tokens of a chunk.
+    algorithm : "chunked" or "recurrent".
+    backward : the gradient.
+    """
+
+    op: ClassVar[str] = "linear_attention"
+    preferred_engine: ClassVar[str] = "tensor"
+
+    batch: Number = size(1, doc="sequences")
+    heads: Number = size(doc="heads")
+    seq: Number = size(doc="tokens of a sequence")
+    head_dim: Number = size(doc="columns of q and k")
+    value_dim: Number = size(None, doc="columns of v; default as head_dim")
+    chunk: Number = size(64, doc="tokens of a chunk")
+    algorithm: str = choice("chunked", ("chunked", "recurrent"), doc="products of chunks, or one token after another")
+    backward: bool = flag(False, quiet=True, doc="the gradient")
+
+    def check(self) -> None:
+        """Derive the columns of v."""
+        self.derive(value_dim=self.head_dim)
+
+    @property
+    def chunks(self) -> Number:
+        """Chunks of a sequence."""
+        return plain(np.ceil(np.asarray(self.seq / minimum(1.0 * self.chunk, 1.0 * self.seq))))
+
+    def flop(self) -> Number:
+        """Return batch heads seq (4 d e [+ 2 C (d + e)]), backward 2.5 times that [FLOP]."""
+        key, value = self.head_dim, self.value_dim
+        each = 4.0 * key * value
+        if self.algorithm == "chunked":
+            each = each + 2.0 * minimum(1.0 * self.chunk, 1.0 * self.seq) * (key + value)
+        return (2.5 if self.backward else 1.0) * self.batch * self.heads * self.seq * each
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return q, k, v, decay and o [batch, heads, seq, ...], and the states; backward also do, dq, dk and dv."""
+        tokens = (self.batch, self.heads, self.seq)
+        keys, values = (*tokens, self.head_dim), (*tokens, self.value_dim)
+        states = (self.batch, self.heads, self.chunks, self.head_dim, self.value_dim)
+        inputs = (
+            Tensor.input("q", keys, self.dtype),
+            Tensor.input("k", keys, self.dtype),
+            Tensor.input("v", values, self.dtype),
+            Tensor.input("decay", tokens, "fp32"),
+        )
+        kept = (Tensor.intermediate("states", states, "fp32"),) if self.algorithm == "chunked" else ()
+        if not self.backward:
+            return (*inputs, Tensor.output("o", values, self.dtype), *kept)
+        return (
+            *inputs,
+            Tensor.input("do", values, self.dtype),
+            Tensor.output("dq", keys, self.dtype),
+            Tensor.output("dk", keys, self.dtype),
+            Tensor.output("dv", values, self.dtype),
+            *kept,
+        )

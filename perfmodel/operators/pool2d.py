@@ -1,0 +1,104 @@
+"""Pooling of images: the largest or the mean of each window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.errors import UsageError
+from perfmodel.operators.base import Operator, choice, flag, size
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pool2d(Operator):
+    """y[n, c, p, q] = max or mean of a k x k window of x[n, c, h, w].
+
+    p = floor((h + 2 padding - k) / stride) + 1, and q in the same way from w. FLOP = p q n c (k^2 - 1) comparisons or
+    sums; the mean's product makes it k^2. Traffic reads x once and writes y, and in training the 64-bit index of each
+    maximum: in s + out (s + 8) bytes. Backward of max fills dx with zeros, reads dy and the indices, and adds:
+    2 in s + out (s + 8) bytes, out FLOP; of mean it reads dy and writes dx: in s + out s, and k^2 + 1 FLOP an output.
+
+    Parameters
+    ----------
+    n, c, h, w : images, channels, height and width.
+    k : side of a window.
+    stride : step of the window, by default ``k``.
+    padding : ignored pixels on each side.
+    kind : "max" or "mean".
+    indices : max also writes where each maximum was, for the gradient.
+    ceil_mode : the last window may leave the image: sizes are rounded up.
+    backward : the gradient.
+    """
+
+    op: ClassVar[str] = "pool2d"
+
+    n: Number = size(doc="images")
+    c: Number = size(doc="channels")
+    h: Number = size(doc="height of the input")
+    w: Number = size(doc="width of the input")
+    k: Number = size(doc="side of a window")
+    stride: Number = size(None, doc="step of the window; default k")
+    padding: Number = size(0, minimum=0, doc="ignored pixels on each side; at most k / 2")
+    kind: str = choice("max", ("max", "mean"), always_shown=True, doc="what a window becomes")
+    indices: bool = flag(True, doc="max also writes the index of each maximum, as in training")
+    ceil_mode: bool = flag(False, quiet=True, doc="sizes of the output are rounded up")
+    backward: bool = flag(False, quiet=True, doc="the gradient")
+
+    def check(self) -> None:
+        """Derive the stride; check that windows fit the image and are not all padding."""
+        self.derive(stride=self.k)
+        if np.any(np.greater(2.0 * self.padding, self.k)):
+            raise UsageError(f"padding={self.padding} is above half of the window, k={self.k}.", place=self.op)
+        for name, out in (("h", self.p), ("w", self.q)):
+            if np.any(np.less(out, 1)):
+                raise UsageError(
+                    f"the output is empty: a window of k={self.k} does not fit {name}={getattr(self, name)} with "
+                    f"padding={self.padding}.",
+                    place=self.op,
+                    remedy=f"k is at most {name} + 2 padding.",
+                )
+
+    @property
+    def p(self) -> Number:
+        """Height of the output."""
+        return self._out(self.h)
+
+    @property
+    def q(self) -> Number:
+        """Width of the output."""
+        return self._out(self.w)
+
+    def _out(self, length: Number) -> Number:
+        steps = (np.asarray(length) + 2.0 * self.padding - self.k) / self.stride
+        if not self.ceil_mode:
+            return plain(np.floor(steps) + 1.0)
+        out = np.ceil(steps) + 1.0  # the last window has to start inside the image or its left padding
+        return plain(out - ((out - 1.0) * self.stride >= length + self.padding))
+
+    def flop(self) -> Number:
+        """Return outputs (k^2 - 1), for the mean k^2; backward outputs, for the mean k^2 + 1 [FLOP]."""
+        outputs = 1.0 * self.n * self.c * self.p * self.q
+        window = 1.0 * self.k * self.k
+        if self.backward:
+            return outputs * (1.0 if self.kind == "max" else window + 1.0)
+        return outputs * (window - 1.0 if self.kind == "max" else window)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return x, y and the indices of max; backward dy, the indices, and dx, which max first fills with zeros."""
+        image, pooled = (self.n, self.c, self.h, self.w), (self.n, self.c, self.p, self.q)
+        if self.backward:
+            dy = Tensor.input("dy", pooled, self.dtype)
+            if self.kind == "mean":
+                return (dy, Tensor.output("dx", image, self.dtype))
+            return (dy, Tensor.input("indices", pooled, "int64"), Tensor("dx", image, self.dtype, writes=2.0))
+        tensors = (Tensor.input("x", image, self.dtype), Tensor.output("y", pooled, self.dtype))
+        if self.kind == "mean" or not self.indices:
+            return tensors
+        return (*tensors, Tensor.output("indices", pooled, "int64"))
+
+    def index_limit(self, name: str) -> Number:
+        """Return the pixels of a channel."""
+        return self.h * self.w

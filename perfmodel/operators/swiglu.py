@@ -1,0 +1,51 @@
+"""SwiGLU: the gated activation of most language models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from perfmodel.core.work import Number, Tensor
+from perfmodel.operators.base import Operator, flag, size
+
+
+def gated(op: Operator, rows: Number, cols: Number, *, backward: bool) -> tuple[Tensor, ...]:
+    """Return the tensors of a gated activation: gate, up and y; backward dy, gate and up, and their gradients."""
+    shape = (rows, cols)
+    if backward:
+        inputs = (Tensor.input(name, shape, op.dtype) for name in ("dy", "gate", "up"))
+        return (*inputs, Tensor.output("dgate", shape, op.dtype), Tensor.output("dup", shape, op.dtype))
+    return (
+        Tensor.input("gate", shape, op.dtype),
+        Tensor.input("up", shape, op.dtype),
+        Tensor.output("y", shape, op.dtype),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Swiglu(Operator):
+    """y = silu(gate) up, with silu(x) = x / (1 + exp(-x)) (Shazeer 2020, arXiv 2002.05202).
+
+    FLOP = 5 an element of y: negate, exp, add, divide, product. Traffic reads gate and up and writes y: 3 N s bytes.
+    Backward reads dy, gate and up and writes both gradients, 5 N s; 12 FLOP: sigma is computed again (4), gate sigma
+    (1), dup = dy silu (1), dgate = dy up sigma (1 + gate (1 - sigma)) (6).
+
+    Parameters
+    ----------
+    rows, cols : sizes of y; gate and up have the same.
+    backward : the gradient.
+    """
+
+    op: ClassVar[str] = "swiglu"
+
+    rows: Number = size(doc="tokens")
+    cols: Number = size(doc="columns of y, of gate and of up")
+    backward: bool = flag(False, quiet=True, doc="the gradient")
+
+    def flop(self) -> Number:
+        """Return 5 rows cols, backward 12 rows cols [FLOP]."""
+        return (12.0 if self.backward else 5.0) * self.rows * self.cols
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return gate, up and y [rows, cols]; backward dy, gate, up, dgate and dup."""
+        return gated(self, self.rows, self.cols, backward=self.backward)
