@@ -103,6 +103,20 @@ def command(
             help="Check bandwidth, compute, clocks and links of this device. Exit code 1 if something is wrong.",
         ),
     ] = False,
+    num_gpus: Annotated[
+        int | None,
+        typer.Option(
+            "--num-gpus",
+            metavar="N",
+            help="Measure collectives among N ranks of this machine: one GPU each (nccl), or processes with --device "
+            "cpu (gloo). Under torchrun or srun each of its N processes joins.",
+            show_default=False,
+        ),
+    ] = None,
+    rank_timeout: Annotated[
+        float,
+        typer.Option("--rank-timeout", metavar="SECONDS", help="How long a rank waits for the others [s]."),
+    ] = 120.0,
     threads: ThreadsOption = None,
     format_: Annotated[str | None, format_option("bench")] = None,
     output: OutputOption = None,
@@ -117,6 +131,8 @@ def command(
     Example: perfmodel bench gemm m=256..1024 n=512 k=512 layer_norm rows=4096 cols=1024 --device cpu -o record.json
 
     Example: perfmodel bench --kernel my_module:my_function --op gemm m=4096 n=4096 k=4096 dtype=bf16
+
+    Example: perfmodel bench all_reduce bytes=1KiB..64MiB --num-gpus 2 --device cpu
     """
     from perfmodel.cli import _bench, _bench_files
     from perfmodel.cli._check import run_check
@@ -124,6 +140,18 @@ def command(
 
     destination = Destination.of("bench", format_, output, wide=wide)
     check_plot(plot)
+    if num_gpus is not None:
+        _refuse_beside_ranks(preset or kernel, check, sustain, plot)
+        from perfmodel.cli._bench_ranks import RanksRequest, run_request
+
+        rule = (time_limit, min_time, error)
+        words = (*(op or ()), *(ops or ()))
+        return run_request(
+            RanksRequest(
+                words, num_gpus, device, tuple(on or ()), rule, seed, samples, rank_timeout, resume, overwrite,
+                destination,
+            )
+        )  # fmt: skip
     opened = open_device(device, threads=threads)
     if check:
         _refuse_beside_check(ops or op or preset or kernel, resume or overwrite, plot)
@@ -150,6 +178,14 @@ def command(
     if plot:
         _bench_files.draw(session.machine, rows, plot, sustained=sustain > 0)
     return 0
+
+
+def _refuse_beside_ranks(what: Any, check: bool, sustain: float, plot: Path | None) -> None:
+    """Raise a UsageError for options that a measurement of collectives would ignore."""
+    options = {"--preset or --kernel": what, "--check": check, "--sustain": sustain, "--plot": plot}
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"{name} does not apply to collectives.", place="--num-gpus", remedy="Remove one of them.")
 
 
 def _refuse_beside_check(what: Any, resume: bool, plot: Path | None) -> None:

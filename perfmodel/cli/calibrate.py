@@ -10,13 +10,22 @@ import typer
 from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, measured_machine, warn_if_busy
 from perfmodel.cli._options import FormatOption, MachineOption, WideOption, only_machine
 from perfmodel.cli._output import Destination, check_writable, context, status
-from perfmodel.errors import InputFileError, UsageError
+from perfmodel.errors import InputFileError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.accuracy.measured import MeasuredCalls
     from perfmodel.core.hardware import Hardware
     from perfmodel.core.report import Report
+    from perfmodel.measure.collectives.links import LinkCalibration
 
+#: collectives that a link is fitted to: their steps and bytes differ, so that latency and bandwidth part
+LINK_WORDS = tuple(
+    word
+    for name in ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "send_recv")
+    for word in (name, "bytes=1KiB/16KiB/256KiB/1MiB/4MiB/16MiB")
+)
+#: of each of these collectives, and how long a rank waits for the others [s]
+_LINK_LIMIT_S, _RANK_TIMEOUT_S = 0.5, 120.0
 #: kind of device -> dtypes of the matrix products that are measured
 _DTYPES = {
     "cpu": ("fp32", "fp64", "bf16", "fp16", "int8"),
@@ -34,6 +43,18 @@ def command(
             "Needs --on. May be repeated.",
             show_default=False,
         ),
+    ] = None,
+    links: Annotated[
+        bool,
+        typer.Option(
+            "--links",
+            help="Measure the link between ranks instead: collectives of 1 KiB to 16 MiB, as the latency of a step and "
+            "the time of a byte. Needs --num-gpus.",
+        ),
+    ] = False,
+    num_gpus: Annotated[
+        int | None,
+        typer.Option("--num-gpus", metavar="N", help="Ranks for --links: GPUs, or processes with --device cpu."),
     ] = None,
     device: DeviceOption = None,
     on: MachineOption = None,
@@ -55,6 +76,10 @@ def command(
 
     With -o, also write a specification file for --on, with the datasheet's figures beside the measured ones.
 
+    With --links, fit t = alpha steps + bytes / beta to collectives among the ranks of this machine.
+
+    Example: perfmodel calibrate --links --num-gpus 2 --device cpu -o my_cpu.toml
+
     Example: perfmodel calibrate --from measurements.csv --on a100-sxm4-80gb -o my_gpu.toml
     """
     from perfmodel.core.report import report
@@ -64,6 +89,16 @@ def command(
     if output is not None:
         check_writable(output, ".toml")
     destination = Destination.of("calibrate", format_, None, wide=wide)
+    if links or num_gpus is not None:
+        if not links or num_gpus is None or from_ or threads is not None:
+            raise UsageError(
+                "--links and --num-gpus belong together, without --from and --threads.", place="calibrate",
+                remedy="Write: perfmodel calibrate --links --num-gpus 2.",
+            )  # fmt: skip
+        calibrated_links = _measured_links(num_gpus, device, on)
+        table = report(calibrated_links, context=context(hardware=[calibrated_links.machine.name]))
+        _deliver(table, destination, calibrated_links.machine, output)
+        return
     if from_:
         if device is not None or threads is not None:
             raise UsageError("does not measure, so that --device and --threads do not apply.", place="--from")
@@ -75,6 +110,41 @@ def command(
     calibrated = measured_machine(opened, base, _DTYPES[opened.kind], THOROUGH)
     machine = calibrated.machine
     _deliver(report(calibrated, context=context(hardware=[machine.name])), destination, machine, output)
+
+
+def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> LinkCalibration:
+    """Measure collectives among some ranks into a record that is dropped afterwards, and fit the link to it."""
+    import tempfile
+
+    from perfmodel.cli._bench_ranks import RanksRequest, run_request
+    from perfmodel.cli._output import Destination
+    from perfmodel.hardware_catalog.read import parse_spec, to_hardware
+    from perfmodel.measure.collectives.links import calibrate_link
+    from perfmodel.records.record import read_record
+
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder) / "links.json"
+        destination = Destination.of("bench", "json", record)
+        limits = (_LINK_LIMIT_S, None, None)
+        request = RanksRequest(
+            LINK_WORDS,
+            num_gpus,
+            device,
+            tuple(on or ()),
+            limits,
+            0,
+            False,
+            _RANK_TIMEOUT_S,
+            False,
+            False,
+            destination,
+            quiet=True,
+        )
+        if run_request(request):
+            raise UnavailableError("the collectives could not be measured.", remedy="Try perfmodel bench first.")
+        measured = read_record(record, ("bench",))
+        machine = to_hardware(parse_spec(dict(measured.facts["spec"]), "the record"), "the record")
+        return calibrate_link(measured, machine)
 
 
 def _deliver(table: Report, destination: Destination, machine: Hardware, output: Path | None) -> None:

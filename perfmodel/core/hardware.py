@@ -91,6 +91,8 @@ class Link:
         a node.
     per_peer_bytes_per_s : bandwidth per direction between two devices where no switch joins them [B/s]; None where any
         two reach the whole bandwidth.
+    latency_s : measured time of one step of an exchange between two devices, without its bytes [s]; None where nobody
+        measured it.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Link:
     note: str = ""
     domain: int | None = None
     per_peer_bytes_per_s: float | None = None
+    latency_s: float | None = None
 
 
 @dataclass(frozen=True)

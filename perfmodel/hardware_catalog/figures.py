@@ -146,6 +146,8 @@ def _links(machine: Hardware) -> Iterator[Figure]:
         )
         if link.per_peer_bytes_per_s:
             yield Figure(f"link.{link.name}", "per_peer", link.per_peer_bytes_per_s, "B/s", source=link.source)
+        if link.latency_s:
+            yield Figure(f"link.{link.name}", "latency", link.latency_s, "s", source=link.source)
     named = {link.name for link in machine.links}
     for name, rate in machine.sustained_links.items():
         if name not in named:

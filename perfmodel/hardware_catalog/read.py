@@ -194,7 +194,8 @@ def _link(name: str, link: LinkSpec, read: _Quantities) -> Link:
     if link.domain is not None and link.domain < 2:
         raise InputFileError(f"{link.domain} is fewer than 2 devices.", place=f"{read.place}: link.{name}.domain")
     per_peer = read.optional(link.per_peer, "B/s", f"link.{name}.per_peer")
-    return Link(name, rate, reduces, link.source, link.note, link.domain, per_peer)
+    latency = read.optional(link.latency, "s", f"link.{name}.latency")
+    return Link(name, rate, reduces, link.source, link.note, link.domain, per_peer, latency)
 
 
 def _fabric(cluster: ClusterSpec, read: _Quantities) -> Fabric:

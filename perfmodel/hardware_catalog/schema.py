@@ -68,6 +68,7 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     domain : the most devices that reach each other over the link: 2 across a bridge, 72 in an NVL72. Default: those of
         a node.
     per_peer : bandwidth per direction between two devices, where each pair has links of its own and no switch.
+    latency : measured time of one step of an exchange between two devices, without its bytes.
     """
 
     per_direction: Quantity
@@ -76,6 +77,7 @@ class LinkSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     domain: Count | None = None
     reduces_in_switch: bool | None = None
     per_peer: Quantity | None = None
+    latency: Quantity | None = None
     source: str = ""
     note: str = ""
 

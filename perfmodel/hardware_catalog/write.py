@@ -146,6 +146,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
                 reduces_in_switch=link.reduces_in_switch or (False if link.name == "nvlink" else None),
                 domain=link.domain,
                 per_peer=quantity(link.per_peer_bytes_per_s, "B/s"),
+                latency=quantity(link.latency_s, "s"),
                 source=link.source,
                 note=link.note,
             )

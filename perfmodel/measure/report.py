@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.measure.calibration.calibrate import Figures
 from perfmodel.measure.calibration.sustained import CalibratedMachine, sustained_links
+from perfmodel.measure.collectives.links import LinkCalibration
 from perfmodel.measure.health.verdict import DeviceHealth, Verdict
 from perfmodel.measure.machine_facts import now_utc
 
@@ -44,6 +46,28 @@ def _(calibrated: CalibratedMachine, *, context: Mapping[str, Any] | None = None
     tables = {"working_sets": _working_sets(figures), "transfers": _transfers(figures)}
     more = {key: table for key, table in tables.items() if table.rows}
     return Report("calibrate", columns, rows, context or {}, notes, calibrated.machine.title, more)
+
+
+@report.register
+def _(calibration: LinkCalibration, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return latency and bandwidth of the link: of all collectives together, and of each."""
+    columns = (
+        Column("collective"),
+        Column("alpha_s", "latency of a step", "s"),
+        Column("beta_bytes_per_s", "bandwidth of a rank", "B/s"),
+        Column("fastest_bytes_per_s", "fastest message", "B/s", drop=1),
+        Column("error", "error of the fit", "fraction"),
+    )
+    rows = [
+        {"collective": name, **dataclasses.asdict(fit)}
+        for name, fit in {"all": calibration.together, **calibration.parts}.items()
+    ]
+    notes = (
+        "t = alpha steps + V / beta, with V the bytes that a rank sends and the steps of the ring.",
+        f"Link {calibration.link}: {calibration.source}.",
+    )
+    title = f"Link between {calibration.num_gpus} ranks of {calibration.machine.title}"
+    return Report("calibrate", columns, rows, context or {}, notes, title)
 
 
 def _figures(

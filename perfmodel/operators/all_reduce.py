@@ -37,6 +37,10 @@ class AllReduce(Collective):
             return ring
         return plain(np.minimum(ring, self.bytes * (self.num_gpus + 1.0) / self.num_gpus))
 
+    def steps(self) -> Number:
+        """Return 2 (n - 1): a reduce-scatter and an all-gather around the ring."""
+        return 2.0 * (self.num_gpus - 1.0)
+
     def flop(self) -> Number:
         """Return the additions, (n - 1) / n per element [FLOP]."""
         return self.reduced_flop()

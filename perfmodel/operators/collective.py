@@ -43,6 +43,14 @@ class Collective(Operator):
         """Return the bytes that one GPU sends in a ring or directly, under the name of the usual link [B]."""
         return {"nvlink": self.peer_bytes()}
 
+    def steps(self) -> Number:
+        """Return how many times a GPU waits for its neighbour one after the other: n - 1 around a ring."""
+        return self.num_gpus - 1.0
+
+    def own_bytes(self) -> Number:
+        """Return the bytes of the message that a GPU copies to itself: its own part, bytes / num_gpus [B]."""
+        return self.bytes / self.num_gpus
+
     def share(self) -> Number:
         """Return (num_gpus - 1) / num_gpus: the part of a message that goes to the other GPUs."""
         return (self.num_gpus - 1.0) / self.num_gpus

@@ -61,8 +61,10 @@ def resolve_peak(op: Operator, hardware: Hardware) -> Peak:
     return hardware.best_peak(op.dtype) if op.preferred_engine == "tensor" else hardware.vector_peak(op.dtype)
 
 
+#: the link that processes of one machine without GPUs exchange over
+PROCESS_LINK = "processes"
 #: links between GPUs, in the order in which collectives prefer them; "nic" leaves the node
-PEER_LINKS = ("nvlink", "xgmi", "pcie", "nic")
+PEER_LINKS = ("nvlink", "xgmi", "pcie", "nic", PROCESS_LINK)
 
 
 def peer_links(links: Iterable[Link], num_gpus: Number) -> list[tuple[Link, bool | NDArray[np.bool_]]]:

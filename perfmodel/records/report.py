@@ -49,5 +49,7 @@ _MEASURED_COLUMNS = (
     Column("prediction_error", "prediction error", "fraction", drop=6),
     Column("achieved_flop_per_s", "achieved", "FLOP/s", digits=3, drop=7),
     Column("achieved_bytes_per_s", "achieved", "B/s", digits=3, drop=5),
+    Column("algorithm_bytes_per_s", "algorithm bandwidth", "B/s", digits=3, drop=3),
+    Column("bus_bytes_per_s", "bus bandwidth", "B/s", digits=3),
     Column("efficiency", "share of bound", "fraction", show_row=_share_of_bound),
 )

@@ -63,6 +63,8 @@ class Row(PredictedRow, kw_only=True):
         samples were discarded for each reason.
     cache, timing : state of the caches before each sample, and which interval was timed.
     achieved_flop_per_s, achieved_bytes_per_s : the operator's FLOP and compulsory bytes over the median.
+    algorithm_bytes_per_s, bus_bytes_per_s : of a collective, as nccl-tests defines them: the message over the median,
+        and the bytes that a rank sends in a ring over the median.
     efficiency, utilization : bound over median; the largest share of any datasheet ceiling.
     prediction_error : (predicted - measured) / measured.
     own_bound_time_s : bound of the traffic that the kernel really has, where that is not the operator's [s].
@@ -83,6 +85,8 @@ class Row(PredictedRow, kw_only=True):
     cache: CacheState | None = None
     achieved_flop_per_s: float | None = None
     achieved_bytes_per_s: float | None = None
+    algorithm_bytes_per_s: float | None = None
+    bus_bytes_per_s: float | None = None
     efficiency: float | None = None
     utilization: float | None = None
     prediction_error: float | None = None

@@ -16,7 +16,7 @@ from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import link_traffic, peer_links
 from perfmodel.records.measurements import read_measurements
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv")
 
 
 def made(name: str, **sizes: object) -> Collective:
@@ -36,6 +36,9 @@ def made(name: str, **sizes: object) -> Collective:
         ("reduce_scatter", 300, 800, 200, 600),
         # 200 B for each of 4 ranks, one of which is itself
         ("alltoall", 0, 800, 800, 600),
+        # one copy of the message leaves a GPU
+        ("broadcast", 0, 0, 800, 800),
+        ("send_recv", 0, 800, 800, 800),
     ],
 )
 def test_counts_by_hand(name: str, flop: float, read: float, written: float, sent: float) -> None:
@@ -48,7 +51,7 @@ def test_counts_by_hand(name: str, flop: float, read: float, written: float, sen
 def test_case_17_bytes_per_gpu() -> None:
     # ring all-reduce 2 S (n - 1) / n, the others S (n - 1) / n: not S n / 2, S (2 (sqrt n - 1)) and S (n - 1)
     size, n = 1_000_000, 8
-    sent = {name: made(name, bytes=size, num_gpus=n).link_traffic()["nvlink"] for name in COLLECTIVES}
+    sent = {name: made(name, bytes=size, num_gpus=n).link_traffic()["nvlink"] for name in COLLECTIVES[:4]}
     assert sent == {"all_reduce": 1_750_000, "all_gather": 875_000, "reduce_scatter": 875_000, "alltoall": 875_000}
 
 
@@ -71,7 +74,7 @@ def test_a_switch_that_reduces_saves_bytes_from_four_gpus_on(num_gpus: int, sent
 def test_a_switch_adds_no_8_bit_numbers_and_only_sums() -> None:
     narrow = pm.AllReduce(bytes=800, num_gpus=8, dtype="int8")
     assert narrow.peer_bytes(in_switch=True) == narrow.peer_bytes() == 1400
-    for name in COLLECTIVES[1:]:
+    for name in COLLECTIVES[1:4]:
         op = made(name, bytes=800, num_gpus=8, dtype="bf16")
         assert op.peer_bytes(in_switch=True) == op.peer_bytes() == 700
 

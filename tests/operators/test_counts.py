@@ -241,6 +241,9 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     # it brings a quarter and ends with the whole
     ("all_gather", {"bytes": 800, "num_gpus": 4, "dtype": "fp16"}, 0, 200, 800),
     ("reduce_scatter", {"bytes": 800, "num_gpus": 4, "dtype": "fp16"}, 300, 800, 200),
+    # the message is written by every rank but the first; a neighbour's message is written, an own one is read
+    ("broadcast", {"bytes": 800, "num_gpus": 4, "dtype": "fp16"}, 0, 0, 800),
+    ("send_recv", {"bytes": 800, "num_gpus": 4, "dtype": "fp16"}, 0, 800, 800),
     ("alltoall", {"bytes": 800, "num_gpus": 4, "dtype": "fp16"}, 0, 800, 800),
     # 2 * 3 channels out * 4 * 5 outputs * 2 in * 9 taps; (2 * 20 + 3 * 2 * 9) * 4 B; 3 * 20 * 4 B
     ("conv2d", {"n": 1, "c": 2, "h": 4, "w": 5, "k": 3, "r": 3, "s": 3, "padding": 1}, 2160, 376, 240),

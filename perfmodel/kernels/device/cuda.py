@@ -25,6 +25,11 @@ def is_available() -> bool:
     return torch.cuda.is_available()
 
 
+def gpu_count() -> int:
+    """Return the number of GPUs that torch sees."""
+    return torch.cuda.device_count()
+
+
 @contextlib.contextmanager
 def _without_waiting() -> Iterator[None]:
     """Make torch raise a RuntimeError where the host waits for the GPU (``.item()``), which no graph can contain."""

@@ -20,6 +20,7 @@ from perfmodel.measure.telemetry.sampler import Sampler
 from perfmodel.measure.timing.input_copies import InputCopies
 from perfmodel.measure.timing.timer import time_call
 from perfmodel.operators import Operator
+from perfmodel.operators.collective import Collective
 from perfmodel.prediction.result import Prediction
 from perfmodel.records.schema import Status
 
@@ -51,6 +52,8 @@ class KernelRunner:
         if self._lost:
             raise UnavailableError(self._lost, remedy="Start again; with -o FILE.json, --resume skips finished rows.")
         if job.kernel is None:
+            if isinstance(job.op, Collective):
+                return Outcome(Status.SKIPPED, f"{job.op.op} runs among ranks: add --num-gpus {job.op.num_gpus}")
             return Outcome(Status.SKIPPED, f"there is no kernel for {job.op.op} yet")
         reason = job.kernel.supports(job.op, self._device)
         if reason:

@@ -26,17 +26,18 @@ from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import HBM, LAUNCH, Term, Terms, link_term
+from perfmodel.prediction.latency.terms import HBM, LAUNCH, SYNCHRONISATION, Term, Terms, link_term
 
 SERVES = {
     "all_reduce": ("all_reduce",),
     "all_gather": ("all_gather",),
     "reduce_scatter": ("reduce_scatter",),
     "alltoall": ("alltoall",),
-    "collective_host": ("all_reduce", "all_gather", "reduce_scatter", "alltoall"),
+    "broadcast": ("broadcast",),
+    "send_recv": ("send_recv",),
+    "collective_host": ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv"),
 }
 
-SYNCHRONISATION = Term("synchronisation", Limiter.LINK, "devices waiting for one another")
 SHARING = Term("sharing", Limiter.LINK, "GPUs that share the host's PCIe bridges")
 TERMS = (*(link_term(name) for name in PEER_LINKS), SHARING, HBM, LAUNCH, SYNCHRONISATION)
 
@@ -173,7 +174,7 @@ def _rise(op: Collective, c: Values) -> Number:
 
 def _nccl(op: Collective, path: _Path, c: Values) -> list[_Line]:
     """Return NCCL's protocols: two in a ring, and the reduction in the switch where that moves fewer bytes."""
-    further, ring = op.num_gpus - 1.0, op.peer_bytes()
+    further, ring = minimum(op.steps(), op.num_gpus - 1.0), op.peer_bytes()
     rise = path.scale * _rise(op, c)
     start, steps, link = path.scale * c["start"], path.scale * c["step"] * further, ring / (c["share"] * path.bandwidth)
     lines = [
@@ -239,8 +240,7 @@ def host_formula(op: Operator, machine: Machine, c: Values, conditions: Conditio
     """
     assert isinstance(op, Collective)
     path = _path(op, machine)
-    further, ring = op.num_gpus - 1.0, op.peer_bytes()
-    steps = path.scale * (2.0 * further if op.op == "all_reduce" else further)
+    steps, ring = path.scale * op.steps(), op.peer_bytes()
     start = path.scale
     if op.op == "alltoall":
         start, steps = start * ALLTOALL_START, steps * ALLTOALL_STEPS
@@ -273,7 +273,7 @@ def _fastest(
         for part in (lambda line: line.start, lambda line: line.steps, lambda line: line.link)
     )
     copied = c.get("own", OWN_BYTES_PER_CLOCK) * machine.sm_count * machine.clock_hz
-    own = op.bytes / op.num_gpus / maximum(copied, c["share"] * path.bandwidth)
+    own = op.own_bytes() / maximum(copied, c["share"] * path.bandwidth)
     over = {link_term(name): transfer if here is True else where(here, transfer, 0.0) for name, here in path.links}
     return Terms(
         {**over, SHARING: transfer * (crowd - 1.0), HBM: own, LAUNCH: start, SYNCHRONISATION: steps},
@@ -298,4 +298,7 @@ ALLTOALL = _family("alltoall", (*_NCCL, *_MID, *_OWN))
 COLLECTIVE_HOST = Family(
     "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False, by_dtype=False, aliases=ANY_HOST
 )
-FAMILIES = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALLTOALL, COLLECTIVE_HOST)
+#: nobody measured these two: the constants are the usual ones of NCCL's protocols
+BROADCAST = _family("broadcast", _NCCL)
+SEND_RECV = _family("send_recv", _NCCL)
+FAMILIES = (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALLTOALL, BROADCAST, SEND_RECV, COLLECTIVE_HOST)

@@ -8,8 +8,9 @@ import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.roofline import bound
-from perfmodel.core.work import Number, anywhere
+from perfmodel.core.work import Number, anywhere, where
 from perfmodel.operators.base import Operator
+from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import (
     ASSUMED_BANDWIDTH,
     ASSUMED_COMPUTE,
@@ -19,12 +20,13 @@ from perfmodel.prediction.ceilings import (
     ceiling_times,
     launch_time,
     link_traffic,
+    peer_links,
     sustained_ceilings,
 )
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, MATH, Terms, ceiling_term
+from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, MATH, SYNCHRONISATION, Term, Terms, ceiling_term
 
 #: copies within the device; other operators that no family serves are added by `families_serving`
 SERVES: dict[str, tuple[str, ...]] = {"roofline": ("memcpy",)}
@@ -32,6 +34,9 @@ SERVES: dict[str, tuple[str, ...]] = {"roofline": ("memcpy",)}
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = launch overhead + max over ceilings of (work / sustained rate).
+
+    A collective adds the measured latency of its link for each step of the ring or tree, alpha of the alpha-beta model
+    (R. W. Hockney, "The communication challenge for MPP", Parallel Computing 20, 1994).
 
     This is the roofline with rates that good kernels reach instead of the datasheet's, and the cost of starting a
     kernel. Where the specification lacks a figure, the median share of the measured machines takes its place. Tiles,
@@ -41,18 +46,29 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     links = link_traffic(op, hardware)
     times = ceiling_times(op.work(), _ceilings(op, machine, links), links)
     slowest = bound(times)
-    adds = {
+    adds: dict[Term, Number] = {
         ceiling_term(name): np.where(slowest.limiter_code == index, slowest.time_s, 0.0)
         for index, name in enumerate(slowest.names)
     }
     alone = {ceiling_term(name): time for name, time in times.items()}
+    if isinstance(op, Collective):
+        adds[SYNCHRONISATION] = step_latency(op, hardware) * op.steps()
     return Terms({**adds, LAUNCH: launch_time(hardware)}, alone)
+
+
+def step_latency(op: Collective, hardware: Hardware) -> Number:
+    """Return the measured time of one step of an exchange over the link that joins its GPUs, 0 where unknown [s]."""
+    latency: Number = 0.0
+    for link, here in peer_links(hardware.links, op.num_gpus):
+        latency = where(here, link.latency_s or 0.0, latency)
+    return latency
 
 
 def basis(op: Operator, machine: Machine, terms: Terms) -> str:
     """Return which figures set the prediction: sustained ones, assumed ones, or a link's datasheet."""
     ceilings = _ceilings(op, machine, link_traffic(op, _hardware(machine)))
-    setting = [name for name, time in terms.adds.items() if anywhere(time > 0) and name != LAUNCH]
+    starts = (LAUNCH, SYNCHRONISATION)
+    setting = [name for name, time in terms.adds.items() if anywhere(time > 0) and name not in starts]
     names = [*("compute" if name == MATH else str(name) for name in setting), "launch"]
     shares = dict.fromkeys(ceilings.memory, f"{ASSUMED_BANDWIDTH:.0%} of datasheet ")
     shares["compute"] = f"{ASSUMED_COMPUTE:.0%} of datasheet "
@@ -83,5 +99,5 @@ def _hardware(machine: Machine) -> Hardware:
 
 
 #: the constants are the specification's ``[sustained]`` and ``[launch]``; only those of the host are fitted
-FAMILY = Family("roofline", (), formula, (*CEILING_TERMS, LAUNCH), basis=basis)
+FAMILY = Family("roofline", (), formula, (*CEILING_TERMS, LAUNCH, SYNCHRONISATION), basis=basis)
 FAMILIES = (FAMILY,)

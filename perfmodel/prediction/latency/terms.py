@@ -44,6 +44,7 @@ L2 = Term("l2", Limiter.L2, "traffic between the L2 cache and the SMs")
 CONTENTION = Term("contention", Limiter.UNKNOWN, "resources that overlap only in part")
 SPLIT_K = Term("split-k", Limiter.COMPUTE, "combining the partial results of a split contraction")
 LAUNCH = Term("launch", Limiter.LAUNCH, "start and drain of the kernel")
+SYNCHRONISATION = Term("synchronisation", Limiter.LINK, "devices waiting for one another")
 HOST = Term("host", Limiter.HOST, "dispatch of the call, as events around it measure")
 BOUND = Term("bound", Limiter.UNKNOWN, "amount by which the formula fell short of the bound")
 
@@ -75,7 +76,7 @@ def link_term(name: str) -> Term:
 
 
 #: terms that the roofline may have, whatever the machine
-CEILING_TERMS = (MATH, *_LEVELS.values(), *(link_term(name) for name in ("nvlink", "xgmi", "pcie")))
+CEILING_TERMS = (MATH, *_LEVELS.values(), *(link_term(name) for name in ("nvlink", "xgmi", "pcie", "nic", "processes")))
 
 
 @dataclass(frozen=True)

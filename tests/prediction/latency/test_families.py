@@ -36,6 +36,8 @@ CLOSED_FORMS = {
     "all_gather": ({"bytes": 1000, "num_gpus": 2}, "all_gather"),
     "reduce_scatter": ({"bytes": 1000, "num_gpus": 2}, "reduce_scatter"),
     "alltoall": ({"bytes": 1000, "num_gpus": 2}, "alltoall"),
+    "broadcast": ({"bytes": 1000, "num_gpus": 2}, "broadcast"),
+    "send_recv": ({"bytes": 1000, "num_gpus": 2}, "send_recv"),
 }
 FILES = sorted(set(families._own().files.values()))
 

@@ -1,0 +1,296 @@
+"""Collectives among several ranks: starts them, or joins those that torchrun started; rank 0 writes the record."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.cli._bench import Session, record_context, settings_of
+from perfmodel.cli._bench_files import claimed
+from perfmodel.cli._device import base_machine, described_cpu, warn_if_busy
+from perfmodel.cli._output import Destination, status
+from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.errors import PerfModelError, UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.core.hardware import Hardware
+    from perfmodel.kernels.device import Device
+    from perfmodel.kernels.distributed.group import Group
+    from perfmodel.measure.benchmark.jobs import Job
+    from perfmodel.operators import Operator
+
+#: most ranks that one machine is asked to start
+_MOST_RANKS = 1024
+
+
+@dataclass(frozen=True)
+class RanksRequest:
+    """One command line, as every rank receives it; it can be pickled.
+
+    Attributes
+    ----------
+    words : operators and their dimensions.
+    num_gpus : ranks.
+    device : "cpu", "cuda", or None for GPUs where there are some.
+    on : the machine of ``--on``.
+    rule : time limit, shortest time [s], and the error of the mean to reach; None for the usual ones.
+    seed, keep_samples : of the record.
+    timeout_s : how long a rank waits for the others [s].
+    resume, overwrite : what to do with an existing record.
+    destination : where rank 0 writes.
+    quiet : whether it does so without a word.
+    """
+
+    words: tuple[str, ...]
+    num_gpus: int
+    device: str | None
+    on: tuple[str, ...]
+    rule: tuple[float | None, float | None, float | None]
+    seed: int
+    keep_samples: bool
+    timeout_s: float
+    resume: bool
+    overwrite: bool
+    destination: Destination
+    quiet: bool = False
+
+
+def run_request(request: RanksRequest) -> int:
+    """Measure the collectives of a request and return the exit code.
+
+    Raises
+    ------
+    UsageError
+        When an operator is not a collective, or the number of ranks is impossible.
+    UnavailableError
+        When there are too few GPUs, or a rank fails.
+    """
+    from perfmodel.kernels.device import open_device
+    from perfmodel.kernels.distributed.group import rank_of_environment
+    from perfmodel.kernels.distributed.launch import launch
+
+    check_ranks(request.num_gpus, request.timeout_s)
+    collectives(request.words, request.num_gpus)
+    device = open_device(request.device)
+    if rank_of_environment() is not None:
+        return rank_main(request)
+    if device.kind == "cuda":
+        check_gpus(request.num_gpus)
+    return launch(request.num_gpus, launched_rank, [request])
+
+
+def check_ranks(num_gpus: int, timeout_s: float) -> None:
+    """Raise a UsageError for a number of ranks or a time limit that is impossible."""
+    if not 2 <= num_gpus <= _MOST_RANKS:
+        raise UsageError(f"{num_gpus} ranks cannot exchange.", place="--num-gpus", remedy=f"Give 2 to {_MOST_RANKS}.")
+    if not 0 < timeout_s < float("inf"):
+        raise UsageError(f"{timeout_s} is no number of seconds.", place="--rank-timeout", remedy="Give 120, say.")
+
+
+def check_gpus(num_gpus: int) -> None:
+    """Raise an UnavailableError where this machine has fewer GPUs."""
+    from perfmodel.kernels.device.cuda import gpu_count
+
+    present = gpu_count()
+    if present < num_gpus:
+        raise UnavailableError(
+            f"this machine has {present} GPU{'s' * (present != 1)}, not {num_gpus}.",
+            remedy="Ask for fewer, start one process a GPU with torchrun, or measure processes with --device cpu.",
+        )
+
+
+def collectives(words: Sequence[str], num_gpus: int) -> list[Operator]:
+    """Return the collectives on the command line; ``num_gpus`` is filled in where it is not written.
+
+    Raises
+    ------
+    UsageError
+        When there is none, one is no collective, or has another number of GPUs.
+    """
+    from perfmodel.kernels.distributed.exchanges import NAMES
+    from perfmodel.measure.benchmark.jobs import points
+    from perfmodel.operators.parse import parse_operators
+
+    if not words:
+        words = [word for name in NAMES for word in (name, "bytes=1KiB..64MiB")]
+    parsed = [point for op in parse_operators(_with_ranks(words, num_gpus)) for point in points(op)]
+    for op in parsed:
+        if op.op not in NAMES:
+            raise UsageError(
+                f"{op.op} is no exchange between ranks.", place="--num-gpus", remedy=f"Collectives: {', '.join(NAMES)}."
+            )
+        if getattr(op, "num_gpus", num_gpus) != num_gpus:
+            raise UsageError(
+                f"num_gpus={op.params()['num_gpus']} is not --num-gpus {num_gpus}.", place=op.op, remedy="Remove one."
+            )
+    return parsed
+
+
+def _with_ranks(words: Sequence[str], num_gpus: int) -> list[str]:
+    """Add ``num_gpus`` to each collective that does not have it."""
+    from perfmodel.kernels.distributed.exchanges import NAMES
+
+    result: list[str] = []
+    for index, word in enumerate(words):
+        result.append(word)
+        key, equals, _ = word.partition("=")
+        if equals:
+            continue
+        own = []
+        for following in words[index + 1 :]:
+            if "=" not in following:
+                break
+            own.append(following.partition("=")[0])
+        if key in NAMES and "num_gpus" not in own:
+            result.append(f"num_gpus={num_gpus}")
+    return result
+
+
+def launched_rank(request: RanksRequest) -> int:
+    """Run one rank that `launch` started: an error of perfmodel is one message of rank 0, and a code."""
+    try:
+        return rank_main(request)
+    except UnavailableError:
+        raise  # the launcher has to end the other ranks
+    except PerfModelError as error:
+        return _explained(error)
+
+
+def _explained(error: PerfModelError) -> int:
+    from perfmodel.kernels.distributed.group import rank_of_environment
+
+    if rank_of_environment() == 0:
+        status(f"perfmodel: {error}")
+    return 2
+
+
+def rank_main(request: RanksRequest) -> int:
+    """Join the group, measure every collective, and write the record after each row on rank 0."""
+    from perfmodel.kernels.device import open_device
+    from perfmodel.kernels.distributed.group import joined
+
+    device = open_device(request.device)
+    with joined(device.kind, request.num_gpus, request.timeout_s) as group:
+        session = _session(request, group, device)
+        if group.rank:
+            _follow(session, group)
+            return 0
+        with claimed(request.destination, resume=request.resume, overwrite=request.overwrite):
+            return _lead(session, group, request.destination, quiet=request.quiet)
+
+
+def _follow(session: Session, group: Group) -> None:
+    from perfmodel.measure.collectives.ranks import run_collectives
+
+    for _ in run_collectives(session.jobs, group, session.device, session.machine, session.settings):
+        pass
+
+
+def _lead(session: Session, group: Group, destination: Destination, *, quiet: bool) -> int:
+    from perfmodel.core.report import report
+    from perfmodel.measure.benchmark.runner import collect
+    from perfmodel.measure.collectives.ranks import run_collectives
+
+    def keep(rows: list[dict[str, Any]]) -> None:
+        if destination.path is not None:
+            destination.write(report(session.record(rows)), quiet=True)
+
+    running = run_collectives(session.jobs, group, session.device, session.machine, session.settings)
+    rows, stopped = collect(running, keep)
+    record = session.record(rows)
+    if record.values:
+        destination.write(report(record), quiet=quiet)
+    if stopped:
+        status(f"{len(record.values)} of {session.planned} rows are measured and kept")
+        raise stopped
+    sys.stdout.flush()
+    return 0
+
+
+def _session(request: RanksRequest, group: Group, device: Device) -> Session:
+    """Return the run of one rank. All ranks have the same jobs; only rank 0 reads and writes files."""
+    from perfmodel.measure.telemetry.nvml import NoTelemetry, open_telemetry
+
+    operators = collectives(request.words, request.num_gpus)
+    limit, shortest, error = request.rule
+    settings = settings_of(
+        None, limit, shortest, error,
+        cache=CacheState.WARM, seed=request.seed, timing=Timing.KERNEL, keep_samples=request.keep_samples,
+    )  # fmt: skip
+    warning = warn_if_busy() if group.rank == 0 else ""
+    machine = compared_machine(request.on, group, device)
+    jobs = planned(operators, machine, group.backend)
+    telemetry = open_telemetry(device) if group.rank == 0 else NoTelemetry()
+    facts = {**record_context(device, machine, telemetry, settings, None), "ranks": rank_facts(group)}
+    before, jobs = _resumed(request, group, facts, jobs)
+    notes = tuple(filter(None, (warning,)))
+    return Session(device, machine, settings, telemetry, jobs, before, facts, notes)
+
+
+def planned(operators: Sequence[Operator], machine: Hardware, backend: str) -> list[Job]:
+    """Return the jobs of some collectives; the library of their predictions is the backend."""
+    from perfmodel.kernels.registry import Kernel
+    from perfmodel.measure.benchmark.jobs import Job
+    from perfmodel.prediction.predict import predict
+
+    return [
+        Job(
+            op, Kernel(op.op, op.op, backend, _in_a_group), predict(op, machine, cache=CacheState.WARM, library=backend)
+        )
+        for op in operators
+    ]
+
+
+def _in_a_group(op: Any, inputs: Mapping[str, Any]) -> Any:
+    raise UsageError(f"{op.op} runs in a group of ranks.", remedy="Add --num-gpus 2, say.")
+
+
+def _resumed(request: RanksRequest, group: Group, facts: Mapping[str, Any], jobs: list[Job]) -> tuple[Any, list[Job]]:
+    """Return the rows of the record that is resumed, and the jobs that remain, the same on every rank."""
+    from perfmodel.measure.benchmark.resume import read_earlier
+
+    path = request.destination.path
+    if not request.resume or path is None:
+        return (), jobs
+    earlier = read_earlier(path)
+    if earlier is None:
+        return (), jobs
+    earlier.check_same(facts)
+    remaining = earlier.remaining(jobs)
+    if group.rank == 0:
+        status(f"resuming {path}: {len(earlier.rows)} rows are measured, {len(remaining)} remain")
+    return earlier.rows, remaining
+
+
+def rank_facts(group: Group) -> dict[str, Any]:
+    """Return size and backend of the group, its hosts by the hash of their names, and torch's version."""
+    import platform
+
+    from perfmodel.measure.machine_facts import hashed, installed
+
+    hosts = Counter(group.gather(hashed(platform.node())))
+    return {"size": group.size, "backend": group.backend, "ranks_by_host": dict(hosts), "torch": installed("torch")}
+
+
+def compared_machine(on: Sequence[str], group: Group, device: Device) -> Hardware:
+    """Return the machine to compare with: of ``--on``, by the GPU's name, or this CPU with a link that is measured.
+
+    Every rank takes part in the measurement, and gets the machine of rank 0.
+    """
+    from perfmodel.measure.collectives.links import probe, with_link
+    from perfmodel.measure.machine_facts import now_utc
+    from perfmodel.prediction.ceilings import PEER_LINKS, PROCESS_LINK
+
+    machine = base_machine(device, on) or described_cpu()
+    if machine is None:
+        raise UnavailableError("the clock of this CPU is unknown.", remedy="Calibrate it and pass the file to --on.")
+    if any(link.name in PEER_LINKS for link in machine.links):
+        return machine
+    if group.rank == 0:
+        status("the machine has no link between ranks: measuring it first, which takes a few seconds")
+    fit = probe(group, device)
+    source = f"{group.backend}, {group.size} processes of this machine, {now_utc()[:10]}"
+    return with_link(machine, PROCESS_LINK, fit, source)

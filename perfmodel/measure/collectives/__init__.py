@@ -1,0 +1,1 @@
+"""Collectives, measured by all ranks of a job together."""

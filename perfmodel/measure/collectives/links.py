@@ -1,0 +1,168 @@
+"""The link between the ranks as two figures: what a step of an exchange costs, and what a byte costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.hardware import Hardware, Link
+from perfmodel.core.report import Reportable
+from perfmodel.errors import InputFileError
+from perfmodel.measure.calibration.rates import rounded
+from perfmodel.measure.collectives.ranks import time_exchange
+from perfmodel.measure.timing.stopping_rule import StandardErrorRule
+from perfmodel.operators import load_operator
+from perfmodel.operators.collective import Collective
+from perfmodel.operators.send_recv import SendRecv
+from perfmodel.prediction.ceilings import PROCESS_LINK, peer_links
+from perfmodel.records.schema import Record
+
+if TYPE_CHECKING:
+    from perfmodel.kernels.device import Device
+    from perfmodel.kernels.distributed.group import Group
+
+#: messages from which the link of a machine without one is estimated: a latency, and a bandwidth [B]
+PROBES_BYTES = (4096.0, 2.0**20, 2.0**24)
+_PROBE_RULE = StandardErrorRule(0.02, time_limit_s=0.5, min_time_s=0.1)
+
+
+@dataclass(frozen=True)
+class AlphaBeta:
+    """t = alpha steps + V / beta for the V bytes that a rank sends and the steps of the ring (Hockney 1994).
+
+    Attributes
+    ----------
+    alpha_s : time of one step without its bytes [s].
+    beta_bytes_per_s : bandwidth of a rank [B/s].
+    fastest_bytes_per_s : largest V / t of any message, or beta: what no message has beaten [B/s].
+    error : root mean square of the relative residuals.
+    """
+
+    alpha_s: float
+    beta_bytes_per_s: float
+    fastest_bytes_per_s: float
+    error: float
+
+
+@dataclass(frozen=True)
+class LinkCalibration(Reportable):
+    """The link of a machine, fitted to collectives.
+
+    Attributes
+    ----------
+    machine : the machine with the link.
+    link : its name.
+    together : over all collectives; the specification gets this one.
+    parts : collective -> its own fit.
+    backend, num_gpus : what ran.
+    source : where and when.
+    """
+
+    machine: Hardware
+    link: str
+    together: AlphaBeta
+    parts: dict[str, AlphaBeta]
+    backend: str
+    num_gpus: int
+    source: str
+
+
+def fit_alpha_beta(operators: Sequence[Collective], times_s: Sequence[float]) -> AlphaBeta:
+    """Return alpha and beta that minimise sum ((alpha steps + V / beta - t) / t)^2, both at least 0.
+
+        The problem is linear in alpha and 1 / beta. Where the best line has a negative term, the other alone is fitted.
+
+        >>> from perfmodel.operators.send_recv import SendRecv
+    from perfmodel.prediction.ceilings import PROCESS_LINK, peer_links
+    from perfmodel.records.schema import Record
+        >>> ops = [SendRecv(bytes=size, num_gpus=2) for size in (1000, 1_000_000)]
+        >>> fit = fit_alpha_beta(ops, [10e-6 + 1000 / 1e9, 10e-6 + 1e6 / 1e9])
+        >>> round(fit.alpha_s * 1e6, 3), round(fit.beta_bytes_per_s / 1e9, 3)
+        (10.0, 1.0)
+    """
+    times = np.asarray(times_s, dtype=np.float64)
+    columns = np.array([[float(op.steps()), float(op.peer_bytes())] for op in operators]) / times[:, None]
+    best = _least_squares(columns)
+    residuals = columns @ best - 1.0
+    fastest = float(columns[:, 1].max())
+    beta = float(1.0 / best[1]) if best[1] > 0 else fastest
+    return AlphaBeta(float(best[0]), beta, max(beta, fastest), float(np.sqrt(np.mean(residuals**2))))
+
+
+def _least_squares(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return x >= 0 with the least |columns x - 1|^2 of two unknowns."""
+    scale = np.maximum(np.abs(columns).max(axis=0), 1e-300)
+    ones = np.ones(len(columns))
+    best = np.linalg.lstsq(columns / scale, ones, rcond=None)[0]
+    if (best >= 0).all():
+        return np.asarray(best / scale)
+    singles = []
+    for index in range(2):
+        alone = np.zeros(2)
+        column = columns[:, index] / scale[index]
+        alone[index] = max(0.0, float(column @ ones) / max(float(column @ column), 1e-300))
+        singles.append(alone)
+    return np.asarray(min(singles, key=lambda x: float(np.sum((columns / scale @ x - ones) ** 2))) / scale)
+
+
+def probe(group: Group, device: Device) -> AlphaBeta:
+    """Return the link between the ranks from a few messages to the neighbour."""
+    from perfmodel.kernels.distributed.exchanges import exchange
+
+    operators = [SendRecv(bytes=size, num_gpus=group.size, dtype="fp32") for size in PROBES_BYTES]
+    with group.watched():
+        timed = [time_exchange(exchange(op, group).call, group, device, _PROBE_RULE) for op in operators]
+    return fit_alpha_beta(operators, [one.median_s for one in timed])
+
+
+def calibrate_link(record: Record, machine: Hardware) -> LinkCalibration:
+    """Return the link of a machine, fitted to the collectives of a record.
+
+    Parameters
+    ----------
+    record : of collectives of several sizes.
+    machine : that the record was compared with.
+
+    Raises
+    ------
+    InputFileError
+        When the record has no two measured sizes of a collective.
+    """
+    measured: dict[str, list[tuple[Collective, float]]] = {}
+    for row in record.rows:
+        if row.measured_time_s:
+            op = load_operator(row.op)(dtype=row.dtype, **row.params)
+            if isinstance(op, Collective):
+                measured.setdefault(op.op, []).append((op, row.measured_time_s))
+    if not any(len({float(op.bytes) for op, _ in pairs}) > 1 for pairs in measured.values()):
+        raise InputFileError("has no collective of two sizes.", place=record.place, remedy="Measure several sizes.")
+    parts = {name: fit_alpha_beta(*zip(*pairs, strict=True)) for name, pairs in measured.items()}
+    together = fit_alpha_beta(*zip(*(pair for pairs in measured.values() for pair in pairs), strict=True))
+    ranks = record.facts.get("ranks", {})
+    (first, *_), *_ = measured.values()
+    name = next(str(link.name) for link, _ in peer_links(machine.links, first[0].num_gpus))
+    source = f"{ranks.get('backend')}, {ranks.get('size')} ranks, {str(record.facts.get('date', ''))[:10]}"
+    fresh = dataclasses.replace(machine, links=tuple(link for link in machine.links if link.name != PROCESS_LINK))
+    calibrated = with_link(fresh if name == PROCESS_LINK else machine, name, together, source)
+    return LinkCalibration(calibrated, name, together, parts, str(ranks.get("backend")), ranks.get("size", 0), source)
+
+
+def with_link(machine: Hardware, name: str, fit: AlphaBeta, source: str) -> Hardware:
+    """Return a machine with the measured link: its latency, and beta as its sustained bandwidth.
+
+    A link that the specification lacks gets the fastest message as its bandwidth, so that the bound stays one.
+    """
+    latency = rounded(fit.alpha_s)
+    links = [dataclasses.replace(link, latency_s=latency) if link.name == name else link for link in machine.links]
+    if name not in {link.name for link in links}:
+        links.append(Link(name, rounded(fit.fastest_bytes_per_s), source=source, latency_s=latency))
+    rate = rounded(min(fit.beta_bytes_per_s, fit.fastest_bytes_per_s))
+    sustained = MappingProxyType({**machine.sustained_links, name: rate})
+    dated = machine.sustained_source or source
+    return dataclasses.replace(machine, links=tuple(links), sustained_links=sustained, sustained_source=dated)

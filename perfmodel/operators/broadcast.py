@@ -1,0 +1,42 @@
+"""Broadcast: every GPU receives the message of one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.operators.collective import Collective
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Broadcast(Collective):
+    """receive[bytes] = the message of rank 0, on each of n = ``num_gpus`` GPUs.
+
+    The message passes along a chain or a tree: a GPU sends at most one copy at a time, so that S bytes cross its link
+    (the factor 1 of nccl-tests), nothing with a single GPU. No FLOP. Memory: S bytes are read, or written.
+    """
+
+    op: ClassVar[str] = "broadcast"
+
+    def peer_bytes(self, *, in_switch: bool = False) -> Number:
+        """Return S, or 0 for a single GPU [B]."""
+        return plain(np.where(np.greater(self.num_gpus, 1), 1.0, 0.0) * self.bytes)
+
+    def steps(self) -> Number:
+        """Return log2 n: a tree reaches twice as many GPUs with each step."""
+        return plain(np.ceil(np.log2(self.num_gpus)))
+
+    def own_bytes(self) -> Number:
+        """Return 0: nothing stays where it was [B]."""
+        return 0.0 * self.bytes * self.num_gpus
+
+    def flop(self) -> Number:
+        """Return 0: nothing is computed."""
+        return 0.0 * self.bytes * self.num_gpus
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return the message [bytes]: every rank but the first writes it."""
+        return (Tensor.output("receive", self.buffer(), self.dtype),)

@@ -1,0 +1,156 @@
+"""`perfmodel bench all_reduce --num-gpus 2`: real ranks on this machine, over gloo. No test asserts a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not torch.distributed.is_available(), reason="ranks are started and killed on Linux"
+)
+
+SPEC = """
+name = "test-cpu"
+vendor = "none"
+architecture = "none"
+kind = "cpu"
+[memory.dram]
+bandwidth = "10 GB/s"
+[peak.vector]
+fp32 = "300 GFLOP/s"
+[link.processes]
+per_direction = "50 GB/s"
+latency = "10 us"
+"""
+SIX = [
+    word
+    for name in ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv")
+    for word in (name, "bytes=4KiB")
+]
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "test-cpu.toml"
+    path.write_text(SPEC)
+    return path
+
+
+def started(*words: object, module: tuple[str, ...] = ("-m", "perfmodel")) -> subprocess.Popen[str]:
+    """Start a program without the variables of a job that may run the tests."""
+    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    line = [sys.executable, *module, *map(str, words)]
+    return subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+
+
+def bench(spec: Path, *words: object) -> tuple[object, ...]:
+    return ("bench", *words, "--num-gpus", 2, "--device", "cpu", "--on", spec)
+
+
+@pytest.mark.slow
+def test_every_collective_is_checked_and_timed_by_all_ranks(spec: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    line = bench(spec, *SIX, "all_reduce", "bytes=1001", "--time-limit", 0.05, "--min-time", 0, "-o", path)
+    ran = started(*line)
+    out, err = ran.communicate(timeout=120)
+    assert (ran.returncode, out) == (0, ""), err
+    document = json.loads(path.read_text())
+    rows = document["rows"]
+    assert [row["op"] for row in rows[:6]] == SIX[::2]
+    assert all(row["status"] == "ok" and row["correct"] for row in rows[:6])
+    assert all(row["bus_bytes_per_s"] <= row["algorithm_bytes_per_s"] for row in rows[:6]), "two ranks"
+    assert rows[6]["status"] == "skipped", "1001 B are no whole numbers"
+    assert document["context"]["ranks"]["size"] == 2
+    assert document["context"]["ranks"]["backend"] == "gloo"
+    judged = started("validate", path, "--on", spec, "--format", "json")
+    out, err = judged.communicate(timeout=120)
+    assert judged.returncode == 0, err
+    assert [row["rows"] for row in json.loads(out)["rows"]] == [6]
+
+
+def rank_process(rank: int, session: int) -> int:
+    """Return the process of a rank: the launcher starts one after the other, each by Python's spawn."""
+    ranks = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(folder.name)) == session and b"spawn_main" in folder.joinpath("cmdline").read_bytes():
+                ranks.append(int(folder.name))
+    return sorted(ranks)[rank]
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_named_and_no_finished_row_is_lost(spec: Path, tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    line = bench(spec, "all_reduce", "bytes=1KiB..64KiB", "--time-limit", 60, "--min-time", 0.5, "-o", path)
+    ran = started(*line)
+    waited = time.monotonic() + 100
+    while not path.exists() and time.monotonic() < waited:
+        time.sleep(0.05)
+    os.kill(rank_process(1, ran.pid), signal.SIGKILL)
+    _, err = ran.communicate(timeout=100)
+    assert ran.returncode == 4
+    assert "rank 1 of 2 failed: signal 9 ended it" in err
+    assert "Traceback" not in err
+    assert json.loads(path.read_text())["rows"][0]["status"] == "ok"
+
+
+STUCK = """
+import sys, time
+from perfmodel.measure.collectives import ranks
+measured = ranks._outcome
+def outcome(job, group, device, rule):
+    if group.rank == 1 and job.op.bytes == 2048:
+        time.sleep(60)
+    return measured(job, group, device, rule)
+ranks._outcome = outcome
+from perfmodel.cli.app import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_ranks_of_torchrun_join_and_a_rank_that_hangs_is_named(spec: Path, tmp_path: Path) -> None:
+    script, path = tmp_path / "stuck.py", tmp_path / "r.json"
+    script.write_text(STUCK)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script))
+    limits = ("--rank-timeout", 2, "--time-limit", 0.05, "--min-time", 0)
+    line = bench(spec, "all_reduce", "bytes=1KiB/2KiB", *limits, "-o", path)
+    ran = started(*line, module=launcher)
+    _, err = ran.communicate(timeout=100)
+    assert ran.returncode != 0
+    assert "not all 2 ranks answered" in err
+    assert "rank 1" in err.lower().replace("ranks 1", "rank 1")
+    assert [row["params"]["bytes"] for row in json.loads(path.read_text())["rows"]] == [1024]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("all_reduce", "bytes=1KiB", "--num-gpus", 1), "1 ranks cannot exchange"),
+        (("gemm", "m=8", "n=8", "k=8", "--num-gpus", 2), "gemm is no exchange"),
+        (("all_reduce", "bytes=1KiB", "num_gpus=4", "--num-gpus", 2), "num_gpus=4 is not --num-gpus 2"),
+        (("all_reduce", "bytes=1KiB", "--num-gpus", 2, "--rank-timeout", 0), "no number of seconds"),
+        (("all_reduce", "bytes=1KiB", "--num-gpus", 2, "--check"), "--check does not apply"),
+    ],
+)
+def test_impossible_requests_are_one_message(perfmodel, words, message) -> None:
+    ran = perfmodel("bench", *words, "--device", "cpu")
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_calibrate_links_needs_ranks(perfmodel) -> None:
+    ran = perfmodel("calibrate", "--links")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--num-gpus 2" in ran.err

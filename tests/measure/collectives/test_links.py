@@ -1,0 +1,100 @@
+"""The link between ranks as latency and bandwidth: exact lines, lines with noise, and a machine that keeps both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perfmodel as pm
+from perfmodel.errors import InputFileError
+from perfmodel.measure.collectives.links import AlphaBeta, calibrate_link, fit_alpha_beta, with_link
+from perfmodel.measure.collectives.ranks import with_bandwidths
+from perfmodel.operators import load_operator
+from perfmodel.records.schema import Record
+
+SIZES = (1024, 2**16, 2**20, 2**24)
+
+
+def line(name: str, num_gpus: int, alpha: float, beta: float) -> tuple[list, list[float]]:
+    ops = [load_operator(name)(bytes=size, num_gpus=num_gpus) for size in SIZES]
+    return ops, [alpha * op.steps() + op.peer_bytes() / beta for op in ops]
+
+
+@given(
+    st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "send_recv"]),
+    st.integers(2, 64),
+    st.floats(1e-7, 1e-3),
+    st.floats(1e7, 1e12),
+)
+def test_a_line_is_found_again(name: str, num_gpus: int, alpha: float, beta: float) -> None:
+    fit = fit_alpha_beta(*line(name, num_gpus, alpha, beta))
+    assert fit.error < 1e-6
+    predicted = line(name, num_gpus, fit.alpha_s, fit.beta_bytes_per_s)[1]
+    assert predicted == pytest.approx(line(name, num_gpus, alpha, beta)[1], rel=1e-5)
+
+
+def test_neither_part_is_ever_negative() -> None:
+    ops, _ = line("send_recv", 2, 1e-5, 1e9)
+    for times in ([1e-5] * 4, [1e-6, 1e-4, 1e-2, 1.0], [1.0, 1e-2, 1e-4, 1e-6]):
+        fit = fit_alpha_beta(ops, times)
+        assert fit.alpha_s >= 0
+        assert fit.beta_bytes_per_s > 0
+        assert fit.fastest_bytes_per_s >= max(op.peer_bytes() / t for op, t in zip(ops, times, strict=True)) * 0.999
+
+
+@pytest.mark.parametrize(
+    ("name", "num_gpus", "steps", "bus"),
+    # nccl-tests: busbw / algbw = 2 (n - 1) / n, (n - 1) / n, 1
+    [("all_reduce", 4, 6, 1.5), ("all_gather", 4, 3, 0.75), ("reduce_scatter", 8, 7, 0.875),
+     ("alltoall", 2, 1, 0.5), ("broadcast", 8, 3, 1.0), ("send_recv", 8, 1, 1.0)],
+)  # fmt: skip
+def test_steps_and_bandwidths_are_those_of_nccl_tests(name: str, num_gpus: int, steps: int, bus: float) -> None:
+    op = load_operator(name)(bytes=1_000_000, num_gpus=num_gpus)
+    assert op.steps() == steps
+    row = with_bandwidths({"measured_time_s": 0.001}, op)
+    assert (row["algorithm_bytes_per_s"], row["bus_bytes_per_s"]) == (1e9, pytest.approx(bus * 1e9))
+    assert with_bandwidths({"measured_time_s": None}, op) == {"measured_time_s": None}
+
+
+def test_a_machine_with_the_link_predicts_the_line() -> None:
+    cpu = pm.hardware("h100")  # its own links go first
+    assert with_link(cpu, "nvlink", AlphaBeta(1e-6, 3e11, 3e11, 0.0), "here").sustained_links["nvlink"] == 3e11
+
+
+def record(sizes: tuple[int, ...]) -> Record:
+    rows = [
+        {"op": "send_recv", "hardware": "x", "dtype": "fp32", "params": {"bytes": size, "num_gpus": 2},
+         "status": "ok", "measured_time_s": 1e-4 + size / 1e9}
+        for size in sizes
+    ]  # fmt: skip
+    facts = {"ranks": {"backend": "gloo", "size": 2}, "date": "2026-01-02T03:04:05"}
+    return Record("bench", rows, facts)
+
+
+def test_a_calibrated_link_predicts_its_own_measurements(cpu_machine) -> None:
+    calibration = calibrate_link(record(SIZES), cpu_machine)
+    assert calibration.link == "processes"
+    assert calibration.together.alpha_s == pytest.approx(1e-4)
+    op = pm.SendRecv(bytes=np.array(SIZES), num_gpus=2, dtype="fp32")
+    prediction = pm.predict(op, calibration.machine)
+    launch = prediction.predicted_terms_s["launch"]
+    assert prediction.predicted_time_s - launch == pytest.approx([1e-4 + size / 1e9 for size in SIZES], rel=0.01)
+    assert np.all(prediction.predicted_time_s >= prediction.bound_time_s)
+
+
+def test_one_size_has_no_line(cpu_machine) -> None:
+    with pytest.raises(InputFileError, match="two sizes"):
+        calibrate_link(record(SIZES[:1]), cpu_machine)
+
+
+@pytest.fixture
+def cpu_machine() -> pm.Hardware:
+    from perfmodel.core.hardware import Hardware, Link, MemoryLevel, Peak
+
+    return Hardware(
+        name="cpu", vendor="none", architecture="none", kind="cpu",
+        peaks=(Peak("fp32", "vector", 1e11),), memory=(MemoryLevel("dram", 1e10, 2**35),),
+        links=(Link("processes", 5e8),),
+    )  # fmt: skip
