@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from perfmodel.core.units import format_count
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.batches import BatchReplica
-from perfmodel.serving.policies import Policy, find_policy
+from perfmodel.serving.policies import Policy
 from perfmodel.serving.pools import ROUND_ROBIN, ROUTINGS, AnyReplica, Disaggregated, Link, Progress, run_pool
 from perfmodel.serving.replay import Replay, replay_of
 from perfmodel.serving.replica import Chunk, Clock, Journal, Replica
@@ -178,11 +178,3 @@ def _check_fit(server: Server, requests: Requests) -> None:
         )
     if server.prefill is not None:
         _check_fit(server.prefill, replace(requests, output=requests.output * 0 + 1))
-
-
-def policy_named(name: str, scheduler: str, *, reserve: bool) -> Policy:
-    """Return a policy by name; "" for the one of an engine's scheduler ("chunked", "prefill_first", "static")."""
-    if name:
-        return find_policy(name)
-    own = {"chunked": "no-evict" if reserve else "chunked-prefill", "prefill_first": "prefill-first"}
-    return find_policy(own.get(scheduler, scheduler))

@@ -1,0 +1,196 @@
+"""A load on a deployment: the deployment's clock, cache and scheduler given to the simulation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.errors import UsageError
+from perfmodel.serving.deployment import Deployment, Step
+from perfmodel.serving.policies import Policy, find_policy
+from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
+from perfmodel.serving.replay import Replay
+from perfmodel.serving.requests import Requests
+from perfmodel.serving.simulate import Server, simulate_server
+
+#: bandwidth of a NIC of 400 Gb/s, over which keys and values move between prefill and decode unless told [B/s]: assumed
+KV_LINK_BYTES_PER_S = 50e9
+#: time of the first byte on such a link [s]: assumed
+KV_LINK_LATENCY_S = 10e-6
+#: bandwidth of PCIe 4.0 x16 by direction [B/s], for swaps on a machine whose spec has no link to the host
+_PCIE_BYTES_PER_S = 32e9
+_POLICY_OF = {"chunked": "chunked-prefill", "prefill_first": "prefill-first", "static": "static"}
+#: term of a step -> what it is limited by; products depend on the tokens that share a weight
+_LIMITER = {
+    "kv": Limiter.HBM,
+    "prefill": Limiter.COMPUTE,
+    "exchange": Limiter.LINK,
+    "kernels": Limiter.HBM,
+    "head": Limiter.HBM,
+    "gaps": Limiter.LAUNCH,
+    "host": Limiter.HOST,
+}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """How many deployments serve together, and by which rules.
+
+    Attributes
+    ----------
+    policy : name of a policy of `perfmodel.serving.policies.POLICIES`; "" for that of the engine.
+    rules : values of the policy that differ (max_wait_s, batch, watermark, preemption); None keeps a value.
+    replicas : deployments that compute prompts and answers, or answers only.
+    prefill_replicas : deployments that compute prompts only; 0: prompts and answers share the replicas.
+    routing : see `perfmodel.serving.pools.ROUTINGS`.
+    kv_link_bytes_per_s : bandwidth between prefill and decode [B/s].
+    """
+
+    policy: str = ""
+    rules: tuple[tuple[str, Any], ...] = ()
+    replicas: int = 1
+    prefill_replicas: int = 0
+    routing: str = ROUND_ROBIN
+    kv_link_bytes_per_s: float = KV_LINK_BYTES_PER_S
+
+    def policy_for(self, deployment: Deployment) -> Policy:
+        """Return the rules of the scheduler of one deployment.
+
+        Raises
+        ------
+        UsageError
+            When the policy is unknown, or a value is out of range.
+        """
+        engine = deployment.profile
+        own = "no-evict" if engine.reserve and engine.scheduler == "chunked" else _POLICY_OF[engine.scheduler]
+        policy = find_policy(self.policy or own)
+        rules = dict(self.rules)
+        if rules.get("max_wait_s") is not None and policy.name != "dynamic":
+            raise UsageError("only dynamic batches have a longest wait.", remedy="Add --policy dynamic.")
+        if rules.get("batch") is not None and not policy.batch:
+            raise UsageError(f"the policy {policy.name} has no batches.", remedy="Add --policy static or dynamic.")
+        return policy.changed(
+            max_num_seqs=deployment.sequence_limit,
+            max_tokens=deployment.token_budget * deployment.dp,
+            block_tokens=engine.block_tokens,
+        ).changed(**rules)
+
+
+def simulate(
+    deployment: Deployment,
+    requests: Requests,
+    policy: str = "",
+    *,
+    replicas: int = 1,
+    prefill_replicas: int = 0,
+    routing: str = ROUND_ROBIN,
+    kv_link_bytes_per_s: float = KV_LINK_BYTES_PER_S,
+    interval: bool = True,
+    progress: Progress | None = None,
+    **rules: Any,
+) -> Replay:
+    """Simulate a load on a deployment, event by event.
+
+    Parameters
+    ----------
+    deployment : one replica.
+    requests : the load: `perfmodel.serving.requests.open_loop`, `closed_loop`, or of a file.
+    policy : name of a scheduler's policy (chunked-prefill, no-evict, prefill-first, static, dynamic); "" for the
+        engine's own.
+    replicas, prefill_replicas : deployments that serve together; with ``prefill_replicas`` these compute the prompts
+        and ``replicas`` the answers.
+    routing : "round-robin" or "least-loaded".
+    kv_link_bytes_per_s : bandwidth between prefill and decode [B/s].
+    interval : also simulate the ends of the steps' interval, for low and high of every figure.
+    progress : called with the number of requests that have ended, now and then.
+    rules : values of the policy: max_num_seqs, max_tokens, watermark, preemption, batch, max_wait_s.
+
+    Raises
+    ------
+    UsageError
+        When a request is longer than the model's positions or than the cache, or a value is out of range.
+    """
+    fleet = Fleet(policy, tuple(rules.items()), replicas, prefill_replicas, routing, kv_link_bytes_per_s)
+    return simulate_fleet(deployment, requests, fleet, interval=interval, progress=progress)
+
+
+def simulate_fleet(
+    deployment: Deployment, requests: Requests, fleet: Fleet, *, interval: bool = True, progress: Progress | None = None
+) -> Replay:
+    """Simulate a load on several deployments; see `simulate`."""
+    deployment.check_length(float(np.max(requests.prompt + requests.output)))
+    server = server_of(deployment, fleet, requests)
+
+    def spread(batch: float, context: float) -> tuple[float, float]:
+        step = deployment.step(decode=batch, context=context)
+        return float(step.low_s / step.time_s), float(step.high_s / step.time_s)
+
+    return simulate_server(server, requests, spread=spread if interval else None, progress=progress)
+
+
+def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Server:
+    """Return what the simulation has to know of a deployment and its fleet."""
+    memory = deployment.memory()
+    policy = fleet.policy_for(deployment)
+    tokens = float(memory.kv_tokens)
+    if memory.window_bytes_sequence > 0:
+        # Layers with a window keep a constant part for each sequence: it is counted as tokens of the mean sequence.
+        mean = float(np.mean(requests.prompt + requests.output))
+        kept = mean * memory.kv_bytes_token_gpu
+        tokens *= kept / (kept + memory.window_bytes_sequence)
+    server = Server(
+        deployment.clock(),
+        policy,
+        tokens,
+        gpus=deployment.gpus,
+        replicas=fleet.replicas,
+        routing=fleet.routing,
+        front_end_s=deployment.profile.front_end_s,
+        kv_bytes_token=memory.kv_bytes_token,
+        host_bytes_per_s=_host_bytes_per_s(deployment.hardware) * deployment.tp * deployment.pp,
+    )
+    if not fleet.prefill_replicas:
+        return server
+    if not (math.isfinite(fleet.kv_link_bytes_per_s) and fleet.kv_link_bytes_per_s > 0):
+        raise UsageError("the link for keys and values has no bandwidth.", remedy="Give a bandwidth above 0.")
+    link = Link(fleet.kv_link_bytes_per_s, KV_LINK_LATENCY_S, memory.kv_bytes_token)
+    return replace(server, prefill=replace(server, replicas=fleet.prefill_replicas), link=link)
+
+
+def _host_bytes_per_s(hardware: Hardware) -> float:
+    for link in hardware.links:
+        if link.name == "pcie":
+            return link.bandwidth_bytes_per_s
+    return _PCIE_BYTES_PER_S
+
+
+def mean_step(deployment: Deployment, replay: Replay) -> Step:
+    """Return the mean step of a simulated load: its sequences, and the prompts that a step holds in the mean."""
+    batch, context = max(replay.mean_batch, 1.0), max(replay.mean_context, 1.0)
+    prompts = float(replay.requests.prompt[replay.ended].sum()) if replay.count else 0.0
+    mean = float(replay.requests.prompt.mean())
+    tokens = prompts / max(replay.steps, 1)
+    return deployment.step(decode=batch, context=context, prefill=[(tokens / mean, mean, mean)] if tokens else ())
+
+
+def limiter_of(deployment: Deployment, step: Step, tokens: float) -> Limiter:
+    """Return what limits a step in the mean: the resource behind its largest term.
+
+    Products are limited by the device's memory where the tokens that share a weight are fewer than the ridge point:
+    2 tokens FLOP for the bytes of a weight (Williams et al. 2009, "Roofline").
+    """
+    term = step.limiter
+    if term not in ("weights", "experts"):
+        return _LIMITER.get(term, Limiter.UNKNOWN)
+    machine, weight = deployment.hardware, deployment.format
+    bandwidth = machine.main_memory.bandwidth_bytes_per_s
+    ridge = machine.native_peak(weight.compute).flop_per_s / bandwidth if bandwidth else 0.0
+    shared = tokens
+    if term == "experts" and deployment.part.experts:
+        shared = tokens * deployment.part.top_k / deployment.part.experts
+    return Limiter.HBM if 2.0 * shared / weight.bytes < ridge else Limiter.COMPUTE

@@ -1,0 +1,222 @@
+"""Service objectives: limits of latencies, the requests that keep them, and the largest load at which all do."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.core.units import format_si, parse_quantity
+from perfmodel.errors import UsageError, unknown_name
+from perfmodel.serving.replay import Replay
+
+#: name in an objective -> quantity of a replay
+_QUANTITIES = {"ttft": "ttft_s", "tpot": "tpot_s", "itl": "itl_s", "latency": "latency_s", "e2e": "latency_s"}
+_STATISTIC = re.compile(r"p(\d{1,2}(?:\.\d+)?)$|mean$")
+#: the statistic that an objective limits where none is named
+DEFAULT_STATISTIC = "p95"
+#: a rate is the largest within this share
+_PRECISION = 0.02
+#: most doublings of a rate before it counts as unlimited
+_MOST_DOUBLINGS = 24
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One limit: a statistic of a quantity that must not be above a time.
+
+    Attributes
+    ----------
+    name : "ttft", "tpot", "itl" or "latency".
+    limit_s : the longest time [s].
+    statistic : "mean", or a percentile as "p99".
+    """
+
+    name: str
+    limit_s: float
+    statistic: str = DEFAULT_STATISTIC
+
+    @property
+    def quantity(self) -> str:
+        """The quantity of a replay."""
+        return _QUANTITIES[self.name]
+
+    def value_s(self, replay: Replay) -> float:
+        """Return the statistic in a simulated load [s]; NaN where it has no such value."""
+        shares = [] if self.statistic == "mean" else [float(self.statistic[1:])]
+        return replay.statistics(self.quantity, shares)[self.statistic]
+
+    def __str__(self) -> str:
+        return f"{self.statistic} {self.name} <= {format_si(self.limit_s, 's')}"
+
+
+@dataclass(frozen=True)
+class Slo:
+    """Objectives that all have to be met."""
+
+    objectives: tuple[Objective, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.objectives))
+
+    def missed(self, replay: Replay) -> tuple[Objective, ...]:
+        """Return the objectives that a simulated load does not meet.
+
+        A quantity that no request has, as the time of further tokens of one-token answers, is met.
+        """
+        return tuple(item for item in self.objectives if item.value_s(replay) > item.limit_s)
+
+    def met(self, replay: Replay) -> bool:
+        """Whether a simulated load meets every objective, and its queue does not grow."""
+        return replay.count > 0 and replay.growth is None and not self.missed(replay)
+
+    def attainment(self, replay: Replay) -> float:
+        """Return the share of the requests that are each within all limits, whatever the statistic.
+
+        An objective for the gaps between tokens is judged by the mean gap of each request.
+        """
+        good = replay.ended.copy()
+        for item in self.objectives:
+            values = np.full(len(good), -math.inf)
+            if item.quantity in ("tpot_s", "itl_s"):
+                values[replay.ended & (replay.requests.output > 1)] = replay.tpot_s
+            else:
+                values[replay.ended] = getattr(replay, item.quantity)
+            good &= values <= item.limit_s
+        return float(good.sum() / max(1, replay.count))
+
+    def goodput_per_s(self, replay: Replay) -> float:
+        """Return the requests a second that are within all limits [1/s] (DistServe, Zhong et al. 2024)."""
+        return self.attainment(replay) * replay.requests_per_s
+
+
+def parse_slo(text: str, *, place: str = "--slo") -> Slo:
+    """Return the objectives of a text as ``ttft=500ms,tpot=30ms,p99``.
+
+    The last item may name the statistic of all: mean, p95 (the default), p99; an item may have its own, as
+    ``ttft:p99=500ms``.
+
+    Raises
+    ------
+    UsageError
+        When a quantity, a statistic or a time is wrong, or a quantity occurs twice with one statistic.
+
+    >>> print(parse_slo("ttft=0.5s,tpot:mean=30ms,p99"))
+    p99 ttft <= 500 ms, mean tpot <= 30 ms
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    statistics = [part for part in parts if _STATISTIC.match(part)]
+    if len(statistics) > 1:
+        raise UsageError(f"{' and '.join(statistics)} are two statistics for all.", place=place, remedy="Name one.")
+    default = statistics[0] if statistics else DEFAULT_STATISTIC
+    items = [_objective(part, default, place) for part in parts if part not in statistics]
+    if not items:
+        raise UsageError(f"{text!r} has no objective.", place=place, remedy="Write ttft=500ms,tpot=30ms.")
+    keys = [(item.name, item.statistic) for item in items]
+    if len(set(keys)) < len(keys):
+        raise UsageError(f"{text!r} limits one quantity twice.", place=place, remedy="Keep one of the limits.")
+    return Slo(tuple(items))
+
+
+def _objective(part: str, default: str, place: str) -> Objective:
+    left, equals, limit = part.partition("=")
+    name, colon, statistic = (word.strip().lower() for word in left.partition(":"))
+    if not equals:
+        raise UsageError(f"{part!r} is no objective.", place=place, remedy="Write ttft=500ms,tpot=30ms,p99.")
+    if name not in _QUANTITIES:
+        raise unknown_name("quantity", name, _QUANTITIES, place=place)
+    if colon and not _STATISTIC.match(statistic):
+        raise UsageError(f"{statistic!r} is no statistic.", place=place, remedy="Write mean, p95 or p99.")
+    limit_s = parse_quantity(limit, "s", place=place)
+    if limit_s <= 0:
+        raise UsageError(f"the limit of {name} is {limit_s:g} s.", place=place, remedy="Give a time above 0.")
+    return Objective("latency" if name == "e2e" else name, limit_s, statistic or default)
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest load that meets objectives.
+
+    Attributes
+    ----------
+    load : clients of a closed loop, or requests a second.
+    replay : the simulation at that load.
+    missed : objectives that a larger load misses; empty where the largest load that was allowed meets all.
+    """
+
+    load: float
+    replay: Replay
+    missed: tuple[Objective, ...]
+
+
+def largest_concurrency(simulate: Callable[[int], Replay], slo: Slo, most: int) -> Largest | None:
+    """Return the most clients of a closed loop at which the objectives are met, by bisection; None if not even one.
+
+    Latencies grow with the load; where they do not, as at the edges of tiles, the bisection finds one such edge.
+
+    Parameters
+    ----------
+    simulate : returns the simulation with a number of clients.
+    slo : the objectives.
+    most : the most clients to try.
+    """
+    good = simulate(1)
+    if not slo.met(good):
+        return None
+    low, high, best = 1, 1, good
+    missed: tuple[Objective, ...] = ()
+    while high < most:  # double until one misses
+        high = min(2 * low, most)
+        replay = simulate(high)
+        if not slo.met(replay):
+            missed = slo.missed(replay)
+            break
+        low, best = high, replay
+    while low < high - 1 and missed:
+        middle = (low + high) // 2
+        replay = simulate(middle)
+        if slo.met(replay):
+            low, best = middle, replay
+        else:
+            high, missed = middle, slo.missed(replay)
+    return Largest(low, best, missed)
+
+
+def largest_rate(simulate: Callable[[float], Replay], slo: Slo, start_per_s: float) -> Largest | None:
+    """Return the highest rate of requests at which the objectives are met, within 2 %; None if no rate has them met.
+
+    Parameters
+    ----------
+    simulate : returns the simulation at a rate [1/s].
+    slo : the objectives.
+    start_per_s : the rate to try first [1/s].
+    """
+    low, high = 0.0, start_per_s
+    best: Replay | None = None
+    missed: tuple[Objective, ...] = ()
+    for _ in range(_MOST_DOUBLINGS):
+        replay = simulate(high)
+        if slo.met(replay):
+            low, best = high, replay
+            if missed:
+                break
+            high *= 2.0
+        else:
+            missed = slo.missed(replay) or slo.objectives
+            if best is not None:
+                break
+            high /= 2.0
+    if best is None:
+        return None
+    high = low * 2.0
+    while high > low * (1.0 + _PRECISION) and missed:
+        middle = math.sqrt(low * high)
+        replay = simulate(middle)
+        if slo.met(replay):
+            low, best = middle, replay
+        else:
+            high, missed = middle, slo.missed(replay) or missed
+    return Largest(low, best, missed)
