@@ -82,11 +82,11 @@ class BatchReplica:
     def _compute(self, batch: list[int]) -> None:
         """Compute the prompts of a batch in one step, then its answers."""
         journal, tally, size = self.journal, self.tally, len(batch)
-        prompts = [(journal.prompt[request], journal.prompt[request]) for request in batch]
+        prompts = [(journal.prompt[request], journal.prompt[request] + journal.cached) for request in batch]
         for request in batch:
             journal.started_s[request] = self.time_s
         self._pass(self.clock.mixed_s(0, 0.0, prompts), size, 1, sum(tokens for tokens, _ in prompts))
-        context = sum(tokens for tokens, _ in prompts) / size + 1.0
+        context = sum(keys for _, keys in prompts) / size + 1.0
         tally.generated += size
         for request in batch:
             journal.first_s[request] = self.time_s

@@ -137,7 +137,7 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
     """Return what the simulation has to know of a deployment and its fleet."""
     memory = deployment.memory()
     policy = fleet.policy_for(deployment)
-    tokens = float(memory.kv_tokens)
+    tokens = max(0.0, float(memory.kv_tokens - requests.cached))  # all requests share the blocks of the prefix
     if memory.window_bytes_sequence > 0:
         # Layers with a window keep a constant part for each sequence: it is counted as tokens of the mean sequence.
         mean = float(np.mean(requests.prompt + requests.output))
@@ -172,10 +172,10 @@ def _host_bytes_per_s(hardware: Hardware) -> float:
 def mean_step(deployment: Deployment, replay: Replay) -> Step:
     """Return the mean step of a simulated load: its sequences, and the prompts that a step holds in the mean."""
     batch, context = max(replay.mean_batch, 1.0), max(replay.mean_context, 1.0)
-    prompts = float(replay.requests.prompt[replay.ended].sum()) if replay.count else 0.0
-    mean = float(replay.requests.prompt.mean())
-    tokens = prompts / max(replay.steps, 1)
-    return deployment.step(decode=batch, context=context, prefill=[(tokens / mean, mean, mean)] if tokens else ())
+    load = replay.requests
+    keys = float(load.prompt.mean())
+    prompts = replay.count / max(replay.steps, 1)
+    return deployment.step(decode=batch, context=context, prefill=[(prompts, keys - load.cached, keys)])
 
 
 def limiter_of(deployment: Deployment, step: Step, tokens: float) -> Limiter:

@@ -33,12 +33,30 @@ class Clock(Protocol):
 
 
 class Journal:
-    """What happened to each request; times are NaN until it happens [s]."""
+    """What happened to each request; times are NaN until it happens [s].
 
-    __slots__ = ("arrival_s", "done", "first_s", "given", "last_s", "output", "preempted", "prompt", "started_s")
+    Parameters
+    ----------
+    prompt, output : tokens of each prompt beyond the cached prefix, and of each answer.
+    cached : tokens of the prefix that all prompts share and none computes.
+    """
 
-    def __init__(self, prompt: list[int], output: list[int]) -> None:
+    __slots__ = (
+        "arrival_s",
+        "cached",
+        "done",
+        "first_s",
+        "given",
+        "last_s",
+        "output",
+        "preempted",
+        "prompt",
+        "started_s",
+    )
+
+    def __init__(self, prompt: list[int], output: list[int], cached: int = 0) -> None:
         count = len(prompt)
+        self.cached = cached
         self.prompt, self.output = prompt, output
         self.arrival_s = [math.nan] * count
         self.started_s = [math.nan] * count
@@ -183,7 +201,7 @@ class Replica:
             self._held[request] = held + more
             blocks.free -= more
         entry[1] = done + tokens
-        chunks.append((tokens, done + tokens))
+        chunks.append((tokens, done + tokens + self.journal.cached))
         return tokens
 
     def _enter(self, request: int, budget: int, chunks: list[Chunk]) -> int:
@@ -207,7 +225,7 @@ class Replica:
         blocks.free -= needed
         self._held[request] = needed
         self._partial.append([request, tokens, target])
-        chunks.append((tokens, tokens))
+        chunks.append((tokens, tokens + journal.cached))
         self._note_entry(request)
         return tokens
 
@@ -247,7 +265,7 @@ class Replica:
             self.blocks.leave(tokens, self._step)
             self.blocks.free += self.blocks.of(tokens)
             self._decoding -= 1
-            self._context -= tokens
+            self._context -= tokens + journal.cached
             if self.policy.preemption == SWAP:
                 self._extra_s += tokens * self._swap_s_per_token
         else:
@@ -350,7 +368,7 @@ class Replica:
             else:
                 self.blocks.free += self._held.pop(request)
             self._decoding -= 1
-            self._context -= tokens
+            self._context -= tokens + journal.cached
             self._leave(request)
 
     def _end_prompts(self) -> None:
@@ -384,7 +402,7 @@ class Replica:
         self._growing[request] = end
         heapq.heappush(self._ends, (end, request))
         self._decoding += 1
-        self._context += tokens
+        self._context += tokens + journal.cached
 
     def _leave(self, request: int) -> None:
         journal = self.journal

@@ -8,21 +8,10 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.report import Column, Report, report
+from perfmodel.serving import load_report as load_report
 from perfmodel.serving.deployment import Step
+from perfmodel.serving.meanings import MEANINGS
 from perfmodel.serving.memory import Memory
-
-#: what the terms of a step are, for people
-MEANINGS: Mapping[str, str] = {
-    "weights": "matrix products of attention and MLP",
-    "experts": "products of experts, their router, moving tokens",
-    "kv": "attention of decoding sequences: reading keys and values",
-    "prefill": "attention of prompts",
-    "exchange": "reductions and exchanges between GPUs",
-    "kernels": "norms, rotary positions, activations",
-    "head": "logits and sampling",
-    "gaps": "device idle between kernels",
-    "host": "scheduler, detokenizer, launch: not hidden by kernels",
-}
 
 
 @report.register

@@ -29,18 +29,20 @@ class Requests:
     prompt, output : tokens of each prompt, and tokens that each answer has; at least 1.
     concurrency : clients of a closed loop, of which each sends a request when its last one has ended; 0 for an open
         loop.
+    cached : leading tokens of every prompt that the engine has in its prefix cache: one prefix that all share.
 
     Raises
     ------
     UsageError
         On construction: no request, columns of different lengths, times that are negative, not finite or not sorted,
-        lengths below 1, a negative concurrency.
+        lengths below 1, a negative concurrency, a prefix that is not shorter than every prompt.
     """
 
     arrival_s: Times
     prompt: Lengths
     output: Lengths
     concurrency: int = 0
+    cached: int = 0
 
     def __post_init__(self) -> None:
         count = len(self.arrival_s)
@@ -56,6 +58,12 @@ class Requests:
             raise UsageError("a request has no prompt or no output.", remedy="Give at least one token of each.")
         if self.concurrency < 0:
             raise UsageError(f"a concurrency of {self.concurrency} is not possible.", remedy="Give 1 or more.")
+        if not 0 <= self.cached < int(self.prompt.min()):
+            raise UsageError(
+                f"a cached prefix of {self.cached} tokens is not shorter than the shortest prompt, "
+                f"{int(self.prompt.min())} tokens.",
+                remedy="The last token of a prompt is always computed.",
+            )
 
     def __len__(self) -> int:
         return len(self.arrival_s)

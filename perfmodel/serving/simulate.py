@@ -144,8 +144,8 @@ def _silent(done: int) -> None:
 
 
 def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
-    prompts, outputs = requests.prompt.tolist(), requests.output.tolist()
-    journal = Journal(prompts, outputs)
+    prompts, outputs = (requests.prompt - requests.cached).tolist(), requests.output.tolist()
+    journal = Journal(prompts, outputs, requests.cached)
     engines = server.engines(journal)
     prefill: list[AnyReplica] = []
     interrupted = False
@@ -153,7 +153,7 @@ def _run(server: Server, requests: Requests, progress: Progress) -> Replay:
         if server.prefill is None:
             run_pool(engines, requests, journal, server.routing, progress)
         else:
-            prefill = server.prefill.engines(Journal(prompts, [1] * len(prompts)))
+            prefill = server.prefill.engines(Journal(prompts, [1] * len(prompts), requests.cached))
             assert server.link is not None
             Disaggregated(prefill, engines, server.link, requests, server.routing).run(progress)
     except KeyboardInterrupt:
@@ -168,7 +168,7 @@ def _check_fit(server: Server, requests: Requests) -> None:
     """Raise for a request that no empty engine could hold: it would wait for ever."""
     block = server.policy.block_tokens
     room = server.kv_tokens // block * block if math.isfinite(server.kv_tokens) else math.inf
-    needed = requests.prompt + requests.output - 1
+    needed = requests.prompt - requests.cached + requests.output - 1
     too_long = int((needed > room).sum())
     if too_long:
         raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -172,6 +173,17 @@ def test_the_interval_of_steps_becomes_that_of_every_figure() -> None:
 def test_a_request_that_never_fits_is_refused() -> None:
     with pytest.raises(UsageError, match=r"1 request of 2 never fit: the largest has 109 tokens"):
         simulate_server(server(kv_tokens=100), Requests(np.zeros(2), np.full(2, 10), np.array([10, 100])))
+
+
+def test_a_cached_prefix_is_not_computed_but_attended_to() -> None:
+    clock = HandClock(0.01, 1e-4, 1e-6)
+    whole, cached = (
+        simulate_server(server(clock=clock), replace(closed_loop(1, 1, 100, 3), cached=prefix)) for prefix in (0, 64)
+    )
+    assert whole.ttft_s[0] - cached.ttft_s[0] == pytest.approx(64e-4)
+    assert cached.tpot_s == pytest.approx(whole.tpot_s)
+    with pytest.raises(UsageError, match="not shorter than the shortest prompt"):
+        replace(closed_loop(1, 1, 100, 3), cached=100)
 
 
 @given(

@@ -1,0 +1,218 @@
+"""Reports of simulated loads and of points of a serving study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_si
+from perfmodel.serving.meanings import MEANINGS
+from perfmodel.serving.points import CONCURRENCY, QPS, Point
+from perfmodel.serving.replay import ITL, QUANTITIES, Replay
+
+#: facts of a deployment that tables for people name where they differ between rows
+_NAMED = ("hardware", "engine", "tp", "pp", "ep", "dp", "weights", "kv", "max_batched_tokens", "replicas",
+          "prefill_replicas")  # fmt: skip
+_SHORT = {"hardware": "", "engine": "", "weights": "", "kv": "kv ", "max_batched_tokens": "budget ",
+          "replicas": "x", "prefill_replicas": "prefill x"}  # fmt: skip
+
+
+def deployment_name(facts: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:
+    """Return the facts in which a deployment differs from others, as "h100-sxm5-80gb tp2"; all alike: its machine."""
+    differing = [key for key in _NAMED if len({str(other.get(key)) for other in among}) > 1] or ["hardware"]
+    return " ".join(f"{_SHORT.get(key, key)}{facts[key]}" for key in differing if facts.get(key) not in ("", 0, None))
+
+
+def row_of(point: Point, name: str = "") -> dict[str, Any]:
+    """Return the row of a point in JSON and CSV."""
+    row: dict[str, Any] = {
+        "deployment": name or deployment_name(point.facts, [point.facts]),
+        **point.facts,
+        "isl": point.isl,
+        "osl": point.osl,
+        "load": point.load,
+        "concurrency": point.value if point.load == CONCURRENCY else _in_system(point),
+        "qps": point.value if point.load == QPS else point.rates["requests_per_s"],
+        **point.state,
+        **{name: dict(values) for name, values in point.figures.items()},
+        **point.rates,
+        "tokens_per_s_per_gpu": point.tokens_per_s_per_gpu,
+        "tokens_per_s_per_user": point.tokens_per_s_per_user if point.figures["tpot_s"]["mean"] > 0 else None,
+        "limiter": str(point.limiter),
+        "terms_s": dict(point.terms_s),
+        "growth_per_s": point.growth_per_s,
+        "capacity_per_s": point.capacity_per_s,
+    }
+    if not math.isnan(point.price_per_gpu_hour):
+        row["cost_per_million_tokens"] = point.cost_per_million_tokens
+        row["requests_per_money"] = point.requests_per_money
+    if point.attainment is not None:
+        row |= {"slo_met": point.met, "missed": list(point.missed), "attainment": point.attainment,
+                "goodput_per_s": point.goodput_per_s}  # fmt: skip
+    return row
+
+
+def _in_system(point: Point) -> float:
+    """Return the mean number of requests in the engines and queues."""
+    return point.state["batch"] + point.state["mean_queued"]
+
+
+def _interval(key: str, unit: str) -> Any:
+    """Return how to print the mean of a quantity with its interval."""
+
+    def show(row: Mapping[str, Any]) -> str:
+        values = row.get(key) or {}
+        mean = values.get("mean")
+        if mean is None or math.isnan(mean):
+            return "-"
+        low, high = values.get("mean_low"), values.get("mean_high")
+        text = format_si(mean, unit, 3)
+        if low is None or high is None:
+            return text
+        return f"{text} ({format_si(low, unit, 3).split()[0]}..{format_si(high, unit, 3)})"
+
+    return show
+
+
+def _percentile(key: str, name: str) -> Any:
+    return lambda row: format_si(row[key][name], "s", 3) if name in (row.get(key) or {}) else "-"
+
+
+def point_columns(points: Sequence[Point]) -> tuple[Column, ...]:
+    """Return the columns of a table of points."""
+    several = len({str(sorted(point.facts.items(), key=str)) for point in points}) > 1
+    loads = {point.load for point in points}
+    percentiles = [name for name in points[0].figures["ttft_s"] if name[0] == "p" and "_" not in name]
+    last = percentiles[-1] if percentiles else ""
+    priced = not math.isnan(points[0].price_per_gpu_hour)
+    judged = points[0].attainment is not None
+    return (
+        Column("deployment", "", shown=several),
+        Column("concurrency", "users", digits=3, shown=loads == {CONCURRENCY}),
+        Column("qps", "req/s", digits=3, shown=loads != {CONCURRENCY}),
+        Column("batch", digits=3, drop=3),
+        Column("kv_share", "KV used", "fraction", drop=5),
+        Column("ttft_s", "TTFT", "s", show_row=_interval("ttft_s", "s")),
+        Column("ttft_s", f"{last} TTFT", "s", shown=bool(last), show_row=_percentile("ttft_s", last), drop=4),
+        Column("tpot_s", "TPOT", "s", show_row=_interval("tpot_s", "s")),
+        Column("tpot_s", f"{last} TPOT", "s", shown=bool(last), show_row=_percentile("tpot_s", last), drop=4),
+        Column("output_tokens_per_s", "tok/s", digits=4),
+        Column("tokens_per_s_per_gpu", "tok/s/GPU", digits=4, drop=2, shown=points[0].gpus > 1 or several),
+        Column("tokens_per_s_per_user", "tok/s/user", digits=3, drop=6),
+        Column("cost_per_million_tokens", "cost/Mtok", digits=3, shown=priced, drop=1),
+        Column("requests_per_money", "req/money", digits=3, shown=priced, drop=7),
+        Column("attainment", "good", "fraction", shown=judged, drop=2),
+        Column("slo_met", "met", shown=judged),
+        Column("limiter", drop=2),
+    )
+
+
+@report.register
+def _(
+    point: Point,
+    *,
+    title: str = "",
+    context: Mapping[str, Any] | None = None,
+    notes: tuple[str, ...] = (),
+    more: Mapping[str, Report] | None = None,
+    decision: str = "",
+) -> Report:
+    """Return a point, or a list of points, as a report."""
+    points = list(point) if isinstance(point, (list, tuple)) else [point]
+    facts = [item.facts for item in points]
+    rows = [row_of(item, deployment_name(item.facts, facts)) for item in points]
+    return Report(
+        "serve", point_columns(points), rows, context or {}, (*_load_notes(points, facts), *notes),
+        title or _title(points), more or {}, decision=decision,
+    )  # fmt: skip
+
+
+def _title(points: Sequence[Point]) -> str:
+    first = points[0].facts
+    machines = ", ".join(dict.fromkeys(str(point.facts["hardware"]) for point in points))
+    return f"{first['engine']} on {machines}: {points[0].isl:.0f} + {points[0].osl:.0f} tokens"
+
+
+def _load_notes(points: Sequence[Point], facts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    notes = []
+    for point in points:
+        name = deployment_name(point.facts, facts)
+        if not math.isnan(point.growth_per_s):
+            notes.append(f"{name}: {growth_text(point.growth_per_s, point.capacity_per_s)}")
+        if point.state.get("preemptions"):
+            notes.append(
+                f"{name}: {point.state['preemptions']:.0f} preemptions at {_load_name(point)}: the KV cache was full."
+            )
+        if point.replay is not None and point.replay.interrupted:
+            notes.append(f"{name}: interrupted; {point.replay.count} of {len(point.replay.requests)} requests ended.")
+    notes.append("TTFT and TPOT are means with the 80 % interval of the steps; JSON has every percentile.")
+    return tuple(notes)
+
+
+def growth_text(per_s: float, capacity_per_s: float) -> str:
+    """Return in a sentence that a queue grows."""
+    return (
+        f"the load of {capacity_per_s + per_s:.4g} requests/s is above the capacity of about {capacity_per_s:.4g}: the "
+        f"queue grows by {per_s:.3g} requests/s, and waiting times with it as long as the load lasts."
+    )
+
+
+def _load_name(point: Point) -> str:
+    if point.load == CONCURRENCY:
+        return f"{point.value:g} users"
+    return f"{point.value:g} requests/s" if point.load == QPS else "this load"
+
+
+def terms_report(points: Sequence[Point]) -> Report:
+    """Return the parts of the mean step of each point, the largest first."""
+    facts = [point.facts for point in points]
+    rows = [
+        {
+            "deployment": deployment_name(point.facts, facts),
+            "load": _load_name(point),
+            "term": term,
+            "time_s": time_s,
+            "share": time_s / point.step_s[0],
+            "meaning": MEANINGS.get(term, ""),
+        }
+        for point in points
+        for term, time_s in sorted(point.terms_s.items(), key=lambda item: -item[1])
+        if time_s > 0
+    ]
+    columns = (
+        Column("deployment", "", merge=True, shown=len(set(map(str, facts))) > 1),
+        Column("load", merge=True),
+        Column("term"),
+        Column("time_s", "time", "s"),
+        Column("share", unit="fraction"),
+        Column("meaning", drop=1),
+    )
+    return Report("serve", columns, rows, title="Terms of the mean step")
+
+
+@report.register
+def _(replay: Replay, *, title: str = "", context: Mapping[str, Any] | None = None) -> Report:
+    """Return the latencies of a simulated load, one row a quantity."""
+    names = {"ttft_s": "time to first token", "tpot_s": "time per output token", "latency_s": "latency",
+             "queued_s": "in the queue", ITL: "between two tokens"}  # fmt: skip
+    rows = [{"quantity": quantity, "name": names[quantity], **replay.statistics(quantity)}
+            for quantity in (*QUANTITIES, ITL)]  # fmt: skip
+    keys = [key for key in rows[0] if key not in ("quantity", "name")]
+    columns = (Column("quantity", shown=False), Column("name", ""), *(Column(key, unit="s", shown="_" not in key)
+               for key in keys))  # fmt: skip
+    growth = replay.growth
+    notes = [
+        f"{replay.count} requests in {format_si(replay.duration_s, 's')}: {replay.output_tokens_per_s:.4g} tokens/s, "
+        f"{replay.mean_running:.3g} run and {replay.mean_queued:.3g} wait in the mean.",
+    ]
+    if growth is not None:
+        notes.append(growth_text(growth.per_s, growth.capacity_per_s))
+    facts = {
+        "output_tokens_per_s": replay.output_tokens_per_s,
+        "requests_per_s": replay.requests_per_s,
+        "kv_share": replay.kv_share,
+        "preemptions": replay.preemptions,
+    }
+    return Report("simulate", columns, rows, {**facts, **(context or {})}, tuple(notes), title or "Simulated load")

@@ -1,0 +1,91 @@
+"""Objectives: how they are written, which requests keep them, and the largest load that does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from perfmodel.errors import UsageError
+from perfmodel.serving.replay import Replay
+from perfmodel.serving.requests import closed_loop, open_loop
+from perfmodel.serving.simulate import simulate_server
+from perfmodel.serving.slo import largest_concurrency, largest_rate, parse_slo
+from tests.serving.simulated import HandClock, server
+
+CLOCK = HandClock(0.01, 1e-3)  # a step of B sequences takes 10 + B ms
+
+
+def clients(count: int) -> Replay:
+    return simulate_server(server(clock=CLOCK), closed_loop(count, 20 * count, 1, 50))
+
+
+def rate(per_s: float) -> Replay:
+    return simulate_server(server(max_num_seqs=1, clock=HandClock(0.01)), open_loop(per_s, 2000, 1, 1, seed=1))
+
+
+def test_objectives_have_a_statistic_of_their_own_or_that_of_all() -> None:
+    slo = parse_slo("ttft:p99=500ms, TPOT=0.03, mean")
+    assert [(item.name, item.limit_s, item.statistic) for item in slo.objectives] == [
+        ("ttft", 0.5, "p99"),
+        ("tpot", 0.03, "mean"),
+    ]
+    assert parse_slo("e2e=2s").objectives[0].statistic == "p95"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no objective"),
+        ("p99", "has no objective"),
+        ("ttft", "'ttft' is no objective"),
+        ("tftt=5ms", "Did you mean 'ttft'"),
+        ("ttft=5 miles", "is not in s"),
+        ("ttft=0ms", "limit of ttft is 0 s"),
+        ("ttft:q99=5ms", "'q99' is no statistic"),
+        ("ttft=5ms,ttft=6ms", "twice"),
+        ("ttft=5ms,p95,p99", "p95 and p99 are two"),
+    ],
+)
+def test_what_is_no_objective_gets_one_message(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_slo(text)
+
+
+def test_the_most_clients_are_where_the_step_time_reaches_the_limit() -> None:
+    best = largest_concurrency(clients, parse_slo("tpot=35ms,mean"), 512)
+    assert best is not None
+    assert best.load == 25  # 10 ms + 25 ms
+    assert [item.name for item in best.missed] == ["tpot"]
+
+
+def test_the_largest_load_that_was_allowed_misses_nothing() -> None:
+    best = largest_concurrency(clients, parse_slo("tpot=35ms,mean"), 10)
+    assert best is not None
+    assert (best.load, best.missed) == (10, ())
+
+
+def test_no_load_meets_what_one_client_misses() -> None:
+    assert largest_concurrency(clients, parse_slo("tpot=5ms"), 512) is None
+    assert largest_rate(rate, parse_slo("ttft=5ms"), 1.0) is None
+
+
+@pytest.mark.parametrize("start", [1.0, 1000.0])
+def test_the_largest_rate_is_within_two_per_cent_from_either_side(start: float) -> None:
+    slo = parse_slo("ttft=50ms,p95")
+    best = largest_rate(rate, slo, start)
+    assert best is not None
+    assert slo.met(best.replay)
+    assert not slo.met(rate(best.load * 1.021))
+    assert best.load < 100  # one request takes 10 ms
+
+
+def test_goodput_counts_the_requests_within_all_limits() -> None:
+    replay = rate(70.0)
+    slo = parse_slo("ttft=20ms,tpot=1ms")
+    share = float(np.mean(replay.ttft_s <= 0.02))
+    assert slo.attainment(replay) == pytest.approx(share)  # one-token answers have no further tokens
+    assert slo.goodput_per_s(replay) == pytest.approx(share * replay.requests_per_s)
+
+
+def test_a_growing_queue_meets_no_objective() -> None:
+    assert not parse_slo("latency=1000s").met(rate(150.0))
