@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,6 +32,10 @@ class Cost:
         self.times[term] = self.times.get(term, 0.0) + time_s
         self.spread[family] = self.spread.get(family, 0.0) + time_s * deviation
 
+    def blend(self, other: Cost, share: Array) -> Cost:
+        """Return the mean of steps of which a share is like the other ones: self + share (other - self)."""
+        return Cost(_blended(self.times, other.times, share), _blended(self.spread, other.spread, share))
+
     @property
     def total_s(self) -> Array:
         """Sum over the terms [s]."""
@@ -48,6 +51,7 @@ def kernel(op: Operator, hardware: Hardware, library: str) -> tuple[Array, Array
     return np.asarray(expected.predicted_time_s, dtype=np.float64), deviation
 
 
-def total(parts: Iterable[Array]) -> Array:
-    """Return the sum of arrays of one shape."""
-    return np.asarray(sum(parts, start=np.zeros(())))
+def _blended(one: dict[str, Array], other: dict[str, Array], share: Array) -> dict[str, Array]:
+    names = dict.fromkeys([*one, *other])
+    zero = np.zeros(())
+    return {name: one.get(name, zero) + share * (other.get(name, zero) - one.get(name, zero)) for name in names}

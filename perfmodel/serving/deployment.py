@@ -21,7 +21,7 @@ from perfmodel.serving.kernels import Kernels
 from perfmodel.serving.memory import Memory, memory_of
 from perfmodel.serving.precision import Format, kv_bytes, weight_format
 from perfmodel.serving.shard import Parallel, Shard, shard
-from perfmodel.workloads.config import ModelConfig
+from perfmodel.workloads.model_config import ModelConfig
 
 #: prompts of a step: (how many, new tokens of each, keys of each with those in the cache)
 Prefill = Sequence[tuple[Number, Number, Number]]
@@ -174,15 +174,26 @@ class Deployment:
         shape = np.broadcast_shapes(sequences.shape, keys.shape, *(value.shape for chunk in chunks for value in chunk))
         prompts = sum((chunk[0] for chunk in chunks), start=np.zeros(shape))
         logits = sequences + prompts if rows is None else np.asarray(rows, dtype=np.float64)
+        return self.finished(self.device(sequences, keys, chunks, logits, shape), sequences + prompts)
+
+    def device(
+        self,
+        sequences: Array,
+        keys: Array,
+        chunks: Sequence[tuple[Array, ...]],
+        rows: Array,
+        shape: tuple[int, ...] | None = None,
+    ) -> Cost:
+        """Return the cost of a step on the device, of one stage and micro-batch; sizes are the deployment's."""
+        shape = np.shape(sequences) if shape is None else shape
         share = self.dp * self.pp
-        cost = self.table.cost(
+        return self.table.cost(
             np.broadcast_to(sequences / share, shape), np.broadcast_to(keys, shape),
             [_broadcast((chunk[0] / share, chunk[1], chunk[2]), shape) for chunk in chunks],
-            np.broadcast_to(logits / share, shape),
+            np.broadcast_to(rows / share, shape),
         )  # fmt: skip
-        return self._finished(cost, sequences + prompts)
 
-    def _finished(self, cost: Cost, sequences: Array) -> Step:
+    def finished(self, cost: Cost, sequences: Array) -> Step:
         """Return the step of all stages, with the host's time, and its interval."""
         engine, stages = self.profile, float(self.pp)
         times = {term: time * stages for term, time in cost.times.items()}

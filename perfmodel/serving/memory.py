@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_binary
+from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.precision import Format, kv_bytes
 from perfmodel.serving.shard import Parallel, Shard
-from perfmodel.workloads.config import ModelConfig
+from perfmodel.workloads.model_config import ModelConfig
 
 #: share of the capacity that a process can allocate: the driver and the CUDA context take the rest (H100: 81,559 MiB
 #: shown of 80 GiB less 0.5 to 1 GB of the context)
@@ -57,9 +59,16 @@ class Memory(Reportable):
         With reservation each takes isl + osl tokens from its first step on; on demand it takes half of its answer in
         the mean. Blocks are whole.
         """
-        tokens = isl + osl if self.reserve else isl + osl / 2
-        blocks = math.ceil(tokens / self.block_tokens) * self.block_tokens
-        return int(self.kv_tokens // blocks)
+        return int(self.most(float(isl), float(osl)))
+
+    def most(self, isl: Number, osl: Number) -> Number:
+        """Return `max_batch` for arrays of lengths."""
+        held = np.add(isl, osl) if self.reserve else np.add(isl, np.multiply(osl, 0.5))
+        blocks = np.ceil(held / self.block_tokens) * self.block_tokens
+        each = blocks * self.kv_bytes_token_gpu + self.window_bytes_sequence
+        if self.window_bytes_sequence == 0.0:
+            return plain(np.floor(self.kv_tokens / blocks))
+        return plain(np.floor(self.kv_tokens * self.kv_bytes_token_gpu / each))
 
 
 def memory_of(

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from perfmodel.errors import UsageError
-from perfmodel.workloads.config import ModelConfig
+from perfmodel.workloads.model_config import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,7 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
     """
     _check(config, parallel)
     tp = parallel.tp
-    experts, kind = int(getattr(config, "experts", 0)), config.architecture
     stage = config.layers / parallel.pp
-    window_layers = getattr(config, "window_layers", None)
-    windowed = config.layers if config.window and window_layers is None else int(window_layers or 0)
     return Shard(
         hidden=config.hidden,
         layers=stage,
@@ -109,20 +106,20 @@ def shard(config: ModelConfig, parallel: Parallel) -> Shard:
         head_dim=config.head_dim,
         ffn=math.ceil(config.ffn / tp),
         vocab=math.ceil(config.vocab / tp),
-        gated=kind.gated,
-        qk_norm=kind.qk_norm,
-        parallel_block=bool(getattr(config, "parallel_block", False)),
-        moe_layers=(config.layers - int(getattr(config, "dense_layers", 0))) / parallel.pp if experts else 0.0,
-        experts=experts,
-        top_k=int(getattr(config, "top_k", 0)),
-        expert_ffn=math.ceil(int(getattr(config, "expert_ffn", 0)) / parallel.expert_parts),
-        shared_ffn=math.ceil(int(getattr(config, "shared_ffn", 0)) / tp),
+        gated=config.gated,
+        qk_norm=config.qk_norm,
+        parallel_block=config.parallel_block,
+        moe_layers=config.moe_layers / parallel.pp,
+        experts=config.experts,
+        top_k=config.top_k,
+        expert_ffn=math.ceil(config.expert_ffn / parallel.expert_parts),
+        shared_ffn=math.ceil(config.shared_ffn / tp),
         window=config.window,
-        window_layers=windowed / parallel.pp,
-        kv_lora=int(getattr(config, "kv_lora", 0)),
-        q_lora=int(getattr(config, "q_lora", 0)),
-        rope_dim=int(getattr(config, "rope_dim", 0)),
-        value_dim=int(getattr(config, "value_dim", 0)),
+        window_layers=config.window_layers / parallel.pp,
+        kv_lora=config.kv_lora,
+        q_lora=config.q_lora,
+        rope_dim=config.rope_head_dim,
+        value_dim=config.value_dim,
     )
 
 
@@ -137,8 +134,7 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
         raise _not_dividing("tp", tp, "key and value heads", config.kv_heads)
     if pp > config.layers:
         raise UsageError(f"pp={pp} is more than the model's {config.layers} layers.", place="deployment")
-    experts = int(getattr(config, "experts", 0))
-    if ep > 1 and not experts:
+    if ep > 1 and not config.experts:
         raise UsageError(f"ep={ep}, and the model has no experts.", place="deployment", remedy="Leave ep at 1.")
     if ep > 1 and (tp * parallel.dp) % ep:
         raise UsageError(
