@@ -103,7 +103,9 @@ def steady(
     count = np.asarray(requests, dtype=np.float64)
     running = np.minimum(running, count)
     endless = _Cycle(deployment, prompt, answer, cached, users, running).result()
-    return _with_ends(deployment, endless, _Cycle(deployment, prompt, answer, cached, users, _rest(count, running)), count)
+    return _with_ends(
+        deployment, endless, _Cycle(deployment, prompt, answer, cached, users, _rest(count, running)), count
+    )
 
 
 def _rest(requests: Array, running: Array) -> Array:
@@ -162,7 +164,9 @@ class _Cycle:
         keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
         self.decode = deployment.device(self.running, self.context, [], self.running)
         count = copies * self.prompts
-        self.mixed = deployment.device(decoding, self.context, [(count, self.new, keys)], decoding + count / self.chunks)
+        self.mixed = deployment.device(
+            decoding, self.context, [(count, self.new, keys)], decoding + count / self.chunks
+        )
 
     def result(self) -> Steady:
         """Return throughput and latency."""
