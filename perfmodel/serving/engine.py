@@ -32,16 +32,18 @@ class Engine:
     name, title : the profile's name, and the engine's with its versions.
     family : name of the engine, which several profiles by version share ("vllm").
     since, until : first version of the profile, and the first that it no longer describes; "" for any.
-    library : whose kernels the products and collectives run, as the latency model names it; ``attention`` maps an
-        architecture of machines, or "", to the library whose attention runs there.
+    library : whose kernels the products and collectives run, as the latency model names it; ``attention`` maps the
+        matrix instruction of a machine, or "default", to the library whose attention runs there.
     all_reduce : library of the reductions: the engine's own kernel, or "nccl".
+    exchange_slower : time of a reduction between the kernels of a step, where GPUs arrive at different times, over one
+        that is measured alone.
     fused : norms, rotary positions and activations are fused kernels; False for a framework's eager kernels.
     graph : decode steps replay a CUDA graph; False launches each kernel from the host.
     host_s, host_sequence_s : time of the host that no kernel hides, a step and for each sequence of it [s].
     launch_s : the host's time to launch one kernel without a graph [s].
     gap_s : idle time of the device between two kernels of a graph [s].
     front_end_s : added to the time to the first token by the server in front of the engine [s].
-    hot : architecture -> time of products under hours of load over that of a benchmark, at many tokens.
+    hot : matrix instruction of a machine, or "default" -> time of products under hours of load over that of a benchmark, at many tokens.
     slower : factor on the kernels of this version over those of the latency model.
     scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
     reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
@@ -61,6 +63,7 @@ class Engine:
     library: str = ""
     attention: Mapping[str, str] = field(default_factory=dict)
     all_reduce: str = "nccl"
+    exchange_slower: float = 1.0
     fused: bool = True
     graph: bool = True
     host_s: float = 0.5e-3
@@ -81,13 +84,13 @@ class Engine:
     deviation: float = 0.25
     sources: Mapping[str, str] = field(default_factory=dict)
 
-    def attention_on(self, architecture: str) -> str:
-        """Return the library whose attention kernels run on machines of an architecture."""
-        return self.attention.get(architecture, self.attention.get("default", self.library))
+    def attention_on(self, instruction: str) -> str:
+        """Return the library whose attention kernels run on machines with a matrix instruction."""
+        return self.attention.get(instruction, self.attention.get("default", self.library))
 
-    def hot_on(self, architecture: str) -> float:
+    def hot_on(self, instruction: str) -> float:
         """Return how much longer products take under sustained load."""
-        return self.hot.get(architecture, self.hot.get("default", 1.0))
+        return self.hot.get(instruction, self.hot.get("default", 1.0))
 
 
 #: keys with a unit -> attribute and unit

@@ -10,8 +10,8 @@ from perfmodel.serving.shard import Parallel, Shard
 #: start of the kernels of a layer of experts in a graph, where some overlap [s]; standard deviation of ln(measured /
 #: predicted) of the closed form on rows of aiconfigurator's tables that were not fitted
 START_S, DEVIATION = 25e-6, 0.2
-#: share of the datasheet's bandwidth and peak that the kernels reach
-BANDWIDTH_SHARE, PEAK_SHARE = 0.85, 0.75
+#: share of the datasheet's bandwidth that the kernels reach
+BANDWIDTH_SHARE = 0.85
 
 
 def touched(experts: int, top_k: int, tokens: Array) -> Array:
@@ -32,7 +32,7 @@ def experts_time(
     ----------
     tokens : of one copy of the attention.
     weight_bytes : of one weight [B].
-    rate, peak : datasheet bandwidth [B/s] and FLOP/s of the products.
+    rate, peak : datasheet bandwidth [B/s], and the rate of large products [FLOP/s].
     """
     gathered = tokens * (parallel.dp if parallel.ep > 1 else 1)
     visited = touched(shard.experts, shard.top_k, gathered) / parallel.ep
@@ -42,6 +42,6 @@ def experts_time(
     padded = visited * np.ceil(each / tile) * tile
     matrix = 3.0 * shard.hidden * shard.expert_ffn
     sustained = BANDWIDTH_SHARE * rate
-    reads, products = matrix * visited * weight_bytes / sustained, 2.0 * matrix * padded / (PEAK_SHARE * peak)
+    reads, products = matrix * visited * weight_bytes / sustained, 2.0 * matrix * padded / peak
     glue = (4.0 * rows * shard.hidden + 3.0 * rows * shard.expert_ffn) * 2.0 / sustained
     return np.asarray(START_S + np.cbrt(reads**3 + products**3) + glue)

@@ -13,6 +13,8 @@ from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.ceilings import peer_links
+from perfmodel.prediction.latency.collectives import HOST_LINKS
 from perfmodel.serving.cost import Array, Cost, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
@@ -21,8 +23,14 @@ from perfmodel.serving.shard import Parallel, Shard
 
 #: tokens at which half of the slow-down by sustained load has occurred
 HOT_TOKENS = 256.0
+#: size of a product that runs at the rate which products of many rows sustain
+LARGE = 8192.0
 #: share of the tensor engine's peak that latent attention reaches in decode, where many heads share one key: assumed
 LATENT_SHARE = 0.6
+#: a step of a ring through the host [s], and the share of a PCIe link's bandwidth that it reaches in servers that serve
+#: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less than
+#: 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
+HOST_STEP_S, HOST_SHARE = 3e-6, 0.5
 
 
 @dataclass(frozen=True)
@@ -73,8 +81,12 @@ class Kernels:
             time, deviation = self._gemm(m, n, k, self.dtype)
             if quantised and form.weight_only:
                 time = self._narrower(time, m, n, k)
-        hot = 1.0 + (self.engine.hot_on(self.hardware.architecture) - 1.0) * m / (m + HOT_TOKENS)
-        cost.add(term, layers * time * hot * self.engine.slower, "gemm", deviation)
+        cost.add(term, layers * time * self._hot(m) * self.engine.slower, "gemm", deviation)
+
+    def _hot(self, rows: Array) -> Array:
+        """Return the factor of sustained load on a product of so many rows; it has no effect on reading weights."""
+        most = self.engine.hot_on(self.hardware.matrix_instruction)
+        return np.asarray(1.0 + (most - 1.0) * rows / (rows + HOT_TOKENS))
 
     def _gemm(self, m: Array, n: int, k: int, dtype: str, quantized: bool = False) -> tuple[Array, Array]:
         sizes = np.maximum(1.0, np.round(m))
@@ -113,7 +125,10 @@ class Kernels:
         shard, hardware = self.shard, self.hardware
         rate = hardware.main_memory.bandwidth_bytes_per_s or np.nan
         dtype = self.dtype if self.weights.weight_only else self.weights.compute
-        peak = hardware.best_peak(dtype).flop_per_s
+        size = np.array([LARGE])
+        narrow = dtype not in ("bf16", "fp16")
+        alone, _ = self._gemm(size, int(LARGE), int(LARGE), dtype, quantized=narrow)
+        peak = float((2.0 * LARGE**3 / alone / self._hot(size)).item())
         time = experts_time(shard, self.parallel, tokens, self.weights.bytes, rate, peak)
         cost.add("experts", shard.moe_layers * time * self.engine.slower, "experts", np.full(time.shape, DEVIATION))
         self.product(cost, "experts", tokens, shard.experts, shard.hidden, shard.moe_layers, quantised=False)
@@ -148,12 +163,22 @@ class Kernels:
             times = shard.layers * each - (shard.moe_layers if spread else 0.0)
             op = AllReduce(bytes=message, num_gpus=parallel.tp, dtype=self.dtype)
             time, deviation = kernel(op, self.hardware, self.engine.all_reduce)
+            time = np.minimum(self.engine.exchange_slower * time, self._through_host(message))
             cost.add("exchange", times * time, "collectives", deviation)
         if spread:
             sent = np.maximum(2.0, message * min(parallel.ep, shard.top_k))
             exchange = Alltoall(bytes=np.round(sent), num_gpus=parallel.tp * parallel.dp, dtype=self.dtype)
             time, deviation = kernel(exchange, self.hardware, "nccl")
             cost.add("exchange", 2.0 * shard.moe_layers * time, "collectives", deviation)
+
+    def _through_host(self, message: Array) -> Array:
+        """Return the time of a ring through the host with the bandwidth of servers [s]; endless on other links."""
+        gpus = self.parallel.tp
+        link = peer_links(self.hardware.links, gpus)[0][0] if self.hardware.links else None
+        if link is None or link.name not in HOST_LINKS or gpus <= 2:
+            return np.full(message.shape, np.inf)
+        sent = 2.0 * (gpus - 1) / gpus * message
+        return 2.0 * (gpus - 1) * HOST_STEP_S + sent / (HOST_SHARE * link.bandwidth_bytes_per_s)
 
     def head(self, rows: Array) -> Cost:
         """Return the cost of logits and sampling for a number of rows; engines keep the head in 16 bits."""
@@ -185,7 +210,7 @@ class Kernels:
         return time * self.engine.slower, spread / time
 
     def _attention(self, window: int, **sizes: Any) -> tuple[Array, Array]:
-        shard, library = self.shard, self.engine.attention_on(self.hardware.architecture)
+        shard, library = self.shard, self.engine.attention_on(self.hardware.matrix_instruction)
         head_dim, kv_heads, decode = shard.head_dim, shard.kv_heads, np.all(sizes["seq_q"] == 1)
         if shard.kv_lora:
             # one key for all heads, whose part without position is also the value: half of the bytes of K and V

@@ -188,7 +188,8 @@ class _Cycle:
         values = {
             "ttft_s": ttft, "ttft_low_s": ttft / ratio, "ttft_high_s": ttft * ratio,
             "tpot_s": each, "tpot_low_s": each / wide, "tpot_high_s": each * wide,
-            "output_tokens_per_s": rate, "output_tokens_per_s_low": rate / width, "output_tokens_per_s_high": rate * width,
+            "output_tokens_per_s": rate,
+            "output_tokens_per_s_low": rate / width, "output_tokens_per_s_high": rate * width,
             "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / each,
             "kv_tokens": self.running * self.context,
         }  # fmt: skip
