@@ -2,18 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
-from perfmodel.accuracy.published import PublishedRuns
-from perfmodel.accuracy.run_table import RunTable
+import numpy as np
+
+from perfmodel.accuracy.measured import Skipped
+from perfmodel.accuracy.published import PublishedRow, PublishedRuns
+from perfmodel.accuracy.run_table import Run, RunTable
 from perfmodel.core.hardware import Hardware
+from perfmodel.errors import UsageError
+from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.open_loop import open_loop
+from perfmodel.serving.published_case import RATE, TPOT, TTFT, Case, Setup, SkipRun, profile_of
+from perfmodel.serving.published_replay import judge_replays
+from perfmodel.serving.published_tables import REQUEST_COLUMNS, reader_of
+from perfmodel.serving.static_batch import StaticBatch, static_batch
+from perfmodel.serving.steady import Steady, capacity, steady
+
+BASELINE = "weights and keys and values over the bandwidth (TTFT: FLOP over the peak)"
+#: quantity -> value, low and high end
+Estimates = dict[str, tuple[float, float, float]]
 
 
 def recognises(columns: Collection[str]) -> bool:
     """Return whether a table with these columns is one of inference runs."""
-    return False
+    return reader_of(columns) is not None or set(columns) >= REQUEST_COLUMNS
 
 
 def judge(table: RunTable, find: Callable[[str], Hardware]) -> PublishedRuns:
-    """Return the runs of a table beside their predictions."""
-    raise NotImplementedError
+    """Return the runs of a table beside their predictions; those that cannot be predicted are counted by reason."""
+    if set(table.columns) >= REQUEST_COLUMNS:
+        return judge_replays(table, find)
+    reader = reader_of(table.columns)
+    assert reader is not None
+    skipped: dict[str, list[str]] = {}
+    groups: dict[Setup, list[Case]] = {}
+    for run in table.runs:
+        try:
+            case = reader(run)
+        except SkipRun as reason:
+            skipped.setdefault(str(reason), []).append(run.place)
+            continue
+        groups.setdefault(case.setup, []).append(case)
+    rows: list[PublishedRow] = []
+    for setup, cases in groups.items():
+        try:
+            rows += _judged(setup, cases, find)
+        except SkipRun as reason:
+            skipped.setdefault(str(reason), []).extend(case.run.place for case in cases)
+    order = {run.place: index for index, run in enumerate(table.runs)}
+    rows.sort(key=lambda row: order[row.place])
+    left_out = tuple(Skipped(reason, len(places), places[0]) for reason, places in skipped.items())
+    return PublishedRuns(tuple(rows), left_out, BASELINE)
+
+
+def _judged(setup: Setup, cases: Sequence[Case], find: Callable[[str], Hardware]) -> list[PublishedRow]:
+    longest = max(int(case.isl + case.osl) + 1 for case in cases)
+    deployment = setup.deployment(find, longest)
+    rows = []
+    for case in cases:
+        try:
+            estimates = predicted(deployment, case)
+        except UsageError as error:
+            raise SkipRun(error.message) from None
+        floor = _bound(deployment, case)
+        for quantity, measured in case.measured.items():
+            value, low, high = estimates[quantity]
+            rows.append(
+                PublishedRow(quantity, measured, value, low, high, floor[quantity], _labels(case), name_of(case.run),
+                             case.run.place)
+            )  # fmt: skip
+    return rows
+
+
+def predicted(deployment: Deployment, case: Case) -> Estimates:
+    """Return the predicted quantities of a run with their 80 % intervals.
+
+    Raises
+    ------
+    UsageError
+        When the load does not fit the deployment.
+    """
+    users = None if np.isnan(case.users) else case.users
+    if case.load == "static":
+        return _values(static_batch(deployment, users or 1.0, case.isl, case.osl))
+    if case.load == "open":
+        return _open(deployment, case)
+    requests = None if np.isnan(case.requests) else case.requests
+    return _values(steady(deployment, case.isl, case.osl, concurrency=users, requests=requests))
+
+
+def _open(deployment: Deployment, case: Case) -> Estimates:
+    """Return the quantities of a run with random arrivals: its tokens over the time until the last has ended."""
+    found = _values(open_loop(deployment, case.isl, case.osl, case.qps))
+    (first, *_), token = found[TTFT], found[TPOT]
+    arrivals = case.requests / case.qps
+    rates = [case.requests * case.osl / (arrivals + first + case.osl * time) for time in token]
+    return {**found, RATE: (rates[0], rates[2], rates[1])} if arrivals > 0 else found
+
+
+def _values(state: Steady | StaticBatch) -> Estimates:
+    def three(name: str, low: str, high: str) -> tuple[float, float, float]:
+        return float(getattr(state, name)), float(getattr(state, low)), float(getattr(state, high))
+
+    return {
+        TTFT: three("ttft_s", "ttft_low_s", "ttft_high_s"),
+        TPOT: three("tpot_s", "tpot_low_s", "tpot_high_s"),
+        RATE: three("output_tokens_per_s", "output_tokens_per_s_low", "output_tokens_per_s_high"),
+    }
+
+
+def _bound(deployment: Deployment, case: Case) -> dict[str, float]:
+    """Return what the bandwidth alone would allow: all weights and the batch's keys and values in each step."""
+    memory, hardware = deployment.memory(), deployment.hardware
+    batch = case.users
+    if np.isnan(batch):
+        batch = case.qps if case.load == "open" else float(capacity(deployment, case.isl, case.osl))
+    rate = hardware.main_memory.bandwidth_bytes_per_s or np.nan
+    keys = batch / deployment.dp * (case.isl + case.osl / 2.0) * memory.kv_bytes_token_gpu
+    token = (memory.weights_bytes + keys) / rate * deployment.pp
+    dtype = deployment.format.compute if not deployment.format.weight_only else "bf16"
+    peak = hardware.best_peak(dtype if dtype in hardware.dtypes() else "fp16").flop_per_s
+    prompts = batch if case.load == "static" else 1.0
+    first = 2.0 * deployment.config.multiplied_parameters * case.isl * prompts / (peak * deployment.gpus)
+    served = case.qps * case.osl if case.load == "open" else batch / token
+    return {TTFT: first, TPOT: token, RATE: served}
+
+
+def _labels(case: Case) -> dict[str, str]:
+    run, setup = case.run, case.setup
+    model = setup.model.split("/")[-1].lower()
+    return {
+        "table": run.table,
+        "hardware": setup.hardware,
+        "model": model,
+        "engine": profile_of(setup.engine, setup.version),
+        "engine_version": setup.version,
+        "dtype": setup.weights,
+        "kind": "moe" if case.labels.get("moe") == "yes" else "dense",
+        "tp": str(setup.tp),
+        **case.labels,
+    }
+
+
+def name_of(run: Run) -> str:
+    """Return a run's own name, or what tells it from the others of its table."""
+    return run.text("id") or " ".join(
+        run.text(name) for name in ("model", "hardware", "tp", "batch", "isl", "osl", "qps", "test") if run.text(name)
+    )

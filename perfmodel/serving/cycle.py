@@ -1,0 +1,122 @@
+"""The steps in which every running sequence is replaced once: throughput and latency of a steady state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.core.report import Reportable
+from perfmodel.core.work import Number, plain
+from perfmodel.serving.cost import Array
+from perfmodel.serving.deployment import Deployment
+
+
+@dataclass(frozen=True)
+class Steady(Reportable):
+    """Throughput and latency at some loads; numbers are floats, or arrays for arrays of loads and lengths.
+
+    Attributes
+    ----------
+    isl, osl : tokens of a prompt and of an answer.
+    concurrency : requests that are in the system.
+    batch : sequences that run at once.
+    ttft_s, tpot_s : mean time to the first token, and mean time of each further one [s], with their 80 % intervals.
+    output_tokens_per_s : tokens of answers a second, of the whole deployment, with its interval.
+    tokens_per_s_per_gpu, tokens_per_s_per_user : the same for each GPU; one over the time of a token.
+    kv_tokens : tokens of keys and values in use.
+    terms_s : parts of the mean step [s].
+    """
+
+    isl: Number
+    osl: Number
+    concurrency: Number
+    batch: Number
+    ttft_s: Number
+    ttft_low_s: Number
+    ttft_high_s: Number
+    tpot_s: Number
+    tpot_low_s: Number
+    tpot_high_s: Number
+    output_tokens_per_s: Number
+    output_tokens_per_s_low: Number
+    output_tokens_per_s_high: Number
+    tokens_per_s_per_gpu: Number
+    tokens_per_s_per_user: Number
+    kv_tokens: Number
+    terms_s: Mapping[str, Number]
+
+
+class Cycle:
+    """The steps in which each running sequence is replaced once."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        isl: Array,
+        osl: Array,
+        prefix: Array,
+        users: Array,
+        running: Array,
+        waves: Array | float = np.inf,
+    ) -> None:
+        self.deployment, self.users, self.waves = deployment, users, waves
+        shape = np.broadcast_shapes(isl.shape, osl.shape, prefix.shape, users.shape, running.shape)
+        self.isl, self.osl, prefix, self.running = (np.broadcast_to(v, shape) for v in (isl, osl, prefix, running))
+        copies = deployment.dp
+        new = self.isl - prefix
+        # A copy reads whole prompts, as many as end in a step and the budget has room for, or one in several chunks.
+        each = self.running / copies
+        room = np.maximum(64.0, deployment.token_budget - each)
+        self.prompts = np.clip(each / self.osl, 1.0, np.maximum(1.0, np.floor(room / new)))
+        self.prompts = np.minimum(self.prompts, np.maximum(each, 1.0))
+        self.chunks = np.maximum(1.0, np.ceil(new / room))
+        self.new = new / self.chunks
+        self.steps = each / self.prompts * self.chunks
+        self.context = self.isl + self.osl / 2.0
+        decoding = np.maximum(self.running - copies * self.prompts, 0.0)
+        keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
+        self.decode = deployment.device(self.running, self.context, [], self.running)
+        count = copies * self.prompts
+        self.mixed = deployment.device(
+            decoding, self.context, [(count, self.new, keys)], decoding + count / self.chunks
+        )
+
+    def result(self) -> Steady:
+        """Return throughput and latency."""
+        deployment, osl, running = self.deployment, self.osl, self.running
+        mixed = deployment.finished(self.mixed, running)
+        cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / osl), running)
+        others = self.steps * np.maximum(0.0, 1.0 - deployment.dp / running)
+        token = deployment.finished(self.decode.blend(self.mixed, others / osl), running)
+        step, each = np.asarray(cycle.time_s), np.asarray(token.time_s)
+        width, wide = np.asarray(cycle.high_s) / step, np.asarray(token.high_s) / each
+        rate = running / step
+        ttft = self._first_token(np.asarray(mixed.time_s)) + np.maximum(0.0, self.users - running) / rate * osl
+        ratio = np.asarray(mixed.high_s) / np.asarray(mixed.time_s)
+        values = {
+            "ttft_s": ttft, "ttft_low_s": ttft / ratio, "ttft_high_s": ttft * ratio,
+            "tpot_s": each, "tpot_low_s": each / wide, "tpot_high_s": each * wide,
+            "output_tokens_per_s": rate,
+            "output_tokens_per_s_low": rate / width, "output_tokens_per_s_high": rate * width,
+            "tokens_per_s_per_gpu": rate / deployment.gpus, "tokens_per_s_per_user": 1.0 / each,
+            "kv_tokens": self.running * self.context,
+        }  # fmt: skip
+        shape = step.shape
+        return Steady(
+            plain(self.isl), plain(self.osl), plain(np.broadcast_to(self.users, shape)), plain(self.running),
+            **{name: plain(value) for name, value in values.items()}, terms_s=cycle.terms_s,
+        )  # fmt: skip
+
+    def _first_token(self, mixed_s: Array) -> Array:
+        """Return the time from the start of a request, that has a place, to its first token [s].
+
+        A request whose place became free at the end of a step reads its prompt in the next ones. Of a run whose users
+        start at once, the first request of each finds those of all others waiting, on average half of them before it.
+        """
+        deployment = self.deployment
+        users = np.maximum(1.0, self.running / deployment.dp)
+        service = mixed_s * self.chunks / self.prompts
+        start = service * (users - 1.0) / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0)
+        return np.asarray(deployment.profile.front_end_s + mixed_s * self.chunks + start)

@@ -1,0 +1,161 @@
+"""What a row of a table of inference runs says: a deployment, a load, and measured quantities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from perfmodel.accuracy.run_table import Run
+from perfmodel.core.hardware import Hardware
+from perfmodel.errors import PerfModelError, UsageError
+from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.engine import GENERIC, engine_names, find_engine
+from perfmodel.workloads.catalog import find_model
+
+TTFT, TPOT, RATE, LATENCY = "ttft_s", "tpot_s", "output_tokens_per_s", "latency_s"
+#: words in an engine's name -> name of its profile
+_ENGINES = {
+    "tensorrt": "trtllm",
+    "trtllm": "trtllm",
+    "trt-llm": "trtllm",
+    "turbomind": "lmdeploy",
+    "lmdeploy": "lmdeploy",
+    "nano": "nano-vllm",
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "hf": "hf-eager",
+    "transformers": "hf-eager",
+}
+#: how the tables name formats -> name of the format
+_FORMATS = {"fp4": "nvfp4", "": "bf16", "unknown": "bf16", "none": "bf16", "auto": "bf16"}
+
+
+class SkipRun(Exception):  # noqa: N818 -- it is no error of the table
+    """A run that cannot be compared, with the reason."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is needed to make a deployment, hashable so that runs of the same one share their tables."""
+
+    model: str
+    hardware: str
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    dp: int = 1
+    engine: str = "vllm"
+    version: str = ""
+    weights: str = "bf16"
+    kv: str = "bf16"
+    max_num_seqs: int | None = None
+    max_batched_tokens: int | None = None
+    kv_tokens: int | None = None
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.tp * self.pp * self.dp
+
+    def deployment(self, find: Callable[[str], Hardware], longest: int) -> Deployment:
+        """Return the deployment; a run that was measured is not refused for its length.
+
+        Raises
+        ------
+        SkipRun
+            For an unknown model or machine, a parallelism that does not divide it, and a model that does not fit.
+        """
+        try:
+            config = find_model(self.model)
+            made = Deployment(
+                replace(config, positions=max(config.positions, longest)), find(self.hardware),
+                tp=self.tp, pp=self.pp, ep=self.ep, dp=self.dp, engine=self.engine, engine_version=self.version,
+                weights=self.weights, kv=self.kv, max_num_seqs=self.max_num_seqs,
+                max_batched_tokens=self.max_batched_tokens, kv_tokens=self.kv_tokens,
+            )  # fmt: skip
+            made.memory()
+        except PerfModelError as error:
+            raise SkipRun(error.message.partition(":")[0] if "fit" in error.message else error.message) from None
+        return made
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run.
+
+    Attributes
+    ----------
+    run : the row.
+    setup : the deployment.
+    load : "steady", "static" or "open", which formula holds.
+    isl, osl : tokens of a prompt and of an answer.
+    users : sequences or concurrent requests; NaN: as many as fit.
+    requests : of the whole run; NaN: endless.
+    qps : requests a second.
+    measured : quantity -> value [SI].
+    labels : further grouping keys.
+    """
+
+    run: Run
+    setup: Setup
+    load: str
+    isl: float
+    osl: float
+    measured: Mapping[str, float]
+    users: float = math.nan
+    requests: float = math.nan
+    qps: float = math.nan
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def engine_of(text: str, offline: bool = False) -> tuple[str, str]:
+    """Return profile and version of an engine as a table names it ("TensorRT-LLM 0.17").
+
+    >>> engine_of("vLLM 0.19.0")
+    ('vllm', '0.19.0')
+    """
+    name, _, version = text.strip().lower().partition(" ")
+    profile = next((profile for word, profile in _ENGINES.items() if word in name), GENERIC)
+    if profile == "trtllm" and offline:
+        profile = "trtllm-offline"
+    return (profile if profile in engine_names() else GENERIC), version.strip()
+
+
+def profile_of(engine: str, version: str) -> str:
+    """Return the name of the profile that describes a version of an engine."""
+    return find_engine(engine, version).name
+
+
+def format_of(text: str) -> str:
+    """Return the name of a format as tables write it."""
+    lower = text.strip().lower()
+    return _FORMATS.get(lower, lower)
+
+
+def positive(run: Run, *columns: str) -> list[float]:
+    """Return cells that have to be above 0.
+
+    Raises
+    ------
+    SkipRun
+        When one is blank or not above 0.
+    """
+    values = [run.number(column) for column in columns]
+    for column, value in zip(columns, values, strict=True):
+        if not value > 0:
+            raise SkipRun(f"{column} is missing or not above 0")
+    return values
+
+
+def whole(run: Run, column: str, default: int = 1) -> int:
+    """Return a cell as a whole number; blank and 0 are the default."""
+    return run.whole(column, default) or default
+
+
+def is_mixture(name: str) -> bool:
+    """Return whether a model is a mixture of experts."""
+    try:
+        return bool(find_model(name).experts)
+    except UsageError as error:
+        raise SkipRun(f"unknown model {name!r}") from error

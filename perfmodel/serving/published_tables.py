@@ -1,0 +1,173 @@
+"""Readers of the tidy tables of inference runs: each turns a row into a `Case`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from perfmodel.accuracy.run_table import Run
+from perfmodel.serving.published_case import (
+    LATENCY,
+    RATE,
+    TPOT,
+    TTFT,
+    Case,
+    Setup,
+    SkipRun,
+    engine_of,
+    format_of,
+    is_mixture,
+    positive,
+    whole,
+)
+
+#: mean of lengths that are uniform between 0.8 and 1.0 of the nominal ones
+_UNIFORM = 0.9
+#: requests of a closed-loop benchmark for each user, where the table does not tell: the default of InferenceX
+WAVES = 10.0
+#: GPUs of the largest engine that is not spread over servers
+_LARGEST = 16
+
+
+def offline(run: Run) -> Case:
+    """Return a run of maximum throughput: all requests at once, of one length."""
+    engine, version = engine_of(run.text("engine", "TensorRT-LLM " + run.text("version")), offline=True)
+    value, isl, osl = positive(run, "value", "isl", "osl")
+    tp, pp, ep = (whole(run, name) for name in ("tp", "pp", "ep"))
+    # TensorRT-LLM 1.0 is run with attention in copies where the experts are spread (assumed: the throughput is twice
+    # what replicated keys and values allow)
+    dp = tp if ep > 1 and ep == tp and version >= "1" else 1
+    setup = Setup(
+        run.text("model"), run.text("hardware"), tp // dp, pp, ep, dp, engine, version,
+        format_of(run.text("wdtype")), format_of(run.text("kvdtype", run.text("wdtype"))),
+    )  # fmt: skip
+    per_gpu = "per gpu" in (run.text("unit") + run.text("meaning")).lower()
+    measured = {RATE: value * (setup.gpus if per_gpu else 1)}
+    return Case(run, setup, "steady", isl, osl, measured, requests=run.number("requests"))
+
+
+def static(run: Run) -> Case:
+    """Return a run of one batch at a time."""
+    batch, isl, osl, value = positive(run, "batch", "isl", "osl", "value")
+    version = run.text("version") or "0.5"
+    dtype = format_of(run.text("dtype"))
+    engine = engine_of(run.text("engine", "TensorRT-LLM"), offline=True)[0]
+    setup = Setup(
+        run.text("model"), run.text("hardware"), whole(run, "tp"), engine=engine, version=version,
+        weights=dtype, kv=dtype if dtype == "fp8" else "bf16",
+    )  # fmt: skip
+    if run.text("kind") == "ttft":
+        return Case(run, setup, "static", isl, osl, {TTFT: value / 1e3}, users=batch)
+    gpus = setup.gpus if run.text("per") == "gpu" else 1
+    return Case(run, setup, "static", isl, osl, {RATE: value * gpus}, users=batch)
+
+
+def online(run: Run) -> Case:
+    """Return a run with random arrivals."""
+    isl, osl, qps, ttft, itl = positive(run, "isl_mean", "osl_mean", "qps", "ttft_mean_ms", "itl_mean_ms")
+    engine, version = engine_of(run.text("engine", "TensorRT-LLM " + run.text("version")))
+    setup = Setup(
+        run.text("model"), run.text("hardware"), whole(run, "tp"), engine=engine, version=version,
+        weights=format_of(run.text("wdtype")), kv=format_of(run.text("kvdtype", run.text("wdtype"))),
+    )  # fmt: skip
+    measured = {TTFT: ttft / 1e3, TPOT: itl / 1e3}
+    if run.text("output_tok_s"):
+        measured[RATE] = run.number("output_tok_s")
+    return Case(run, setup, "open", isl, osl, measured, requests=run.number("requests"), qps=qps)
+
+
+def by_concurrency(run: Run) -> Case:
+    """Return a run with a constant number of users."""
+    trap, lengths = run.text("trap"), run.text("lengths")
+    for word, reason in (("queued", "the server queued: its batch is not known"), ("prefix", "prompts were cached")):
+        if word in trap:
+            raise SkipRun(reason)
+    isl, osl, users = positive(run, "isl", "osl", "concurrency")
+    engine, version = engine_of(run.text("engine"))[0], run.text("engine_version")
+    random = lengths.startswith("uniform")
+    setup = _shared(run, engine, version, random)
+    share = _UNIFORM if random else 1.0
+    measured = {
+        name: run.number(column) / 1e3
+        for name, column in ((TTFT, "measured_ttft_ms"), (TPOT, "measured_tpot_ms"))
+        if run.number(column) > 0
+    }
+    unknown = run.text("wdtype") in ("", "unknown")
+    # SGLang's rows without a dtype are of a benchmark with one request for each user: their time to the first token is
+    # that of all prompts
+    waves = 1.0 if engine == "sglang" and unknown and not random else WAVES
+    labels = {"dtype_known": "no" if unknown else "yes", "lengths": "uniform" if random else "fixed"}
+    return Case(run, setup, "steady", share * isl, share * osl, measured, users, users * waves, labels=labels)
+
+
+def _shared(run: Run, engine: str, version: str, random: bool) -> Setup:
+    """Return the deployment of a row with tp, attention_dp, moe_tp and ep."""
+    model = run.text("model")
+    tp, dp, ep, moe_tp = (whole(run, name) for name in ("tp", "attention_dp", "ep", "moe_tp"))
+    if not is_mixture(model):
+        ep, dp = 1, 1
+    elif random and moe_tp > 1 and ep > 1 and tp * dp == moe_tp * ep:
+        # the dumps give tp and ep of an engine; their product was taken for its GPUs
+        tp, dp = max(1, tp // ep), max(1, dp // ep)
+    if tp * dp > _LARGEST:
+        raise SkipRun(f"{tp * dp} GPUs: several engines, or one over several servers")
+    weights = run.text("wdtype")
+    if weights in ("", "unknown"):
+        weights = "fp8" if engine == "sglang" else "bf16"
+    narrow = "fp8" if weights in ("fp8", "nvfp4") else "bf16"
+    if "gpt-oss" in model.lower():
+        weights, narrow = "mxfp4", "bf16"
+    return Setup(
+        model, run.text("hardware"), tp, whole(run, "pp"), ep, dp, engine, version, format_of(weights), narrow
+    )
+
+
+def batches(run: Run) -> Case:
+    """Return a run of LMDeploy's benchmark: a batch of one length, prefill included."""
+    batch, isl, osl, value = positive(run, "batch", "isl", "osl", "value")
+    engine, version = engine_of(run.text("engine"))
+    setup = Setup(
+        run.text("model"), run.text("hardware"), whole(run, "tp"), engine=engine, version=version,
+        weights=format_of(run.text("wdtype")), kv=format_of(run.text("kvdtype", run.text("wdtype"))),
+    )  # fmt: skip
+    measured = {RATE: value}
+    for name, column in ((TTFT, "ftl_mean_s"), (TPOT, "tpot_p50_s")):
+        if run.text(column):
+            measured[name] = run.number(column)
+    return Case(run, setup, "static", isl, osl, measured, users=batch)
+
+
+def single_stream(run: Run) -> Case:
+    """Return a run on one consumer GPU: decode of a short answer, or reading one prompt."""
+    batch, value = positive(run, "batch", "tok_per_s")
+    test, engine = run.text("test"), engine_of(run.text("engine", "llama.cpp"))[0]
+    if "lmdeploy" in run.text("source").lower():
+        engine = "lmdeploy"
+    setup = Setup(run.text("model"), run.text("hardware"), engine=engine, weights=format_of(run.text("wdtype")))
+    if test.startswith("pp"):
+        tokens = float(test[2:].split()[0] or 512)
+        return Case(run, setup, "static", tokens, 1.0, {TTFT: tokens / value}, users=1.0)
+    osl = float(test[2:].split()[0]) if test.startswith("tg") else 128.0
+    if "micro-batch" in test or test.startswith("batch"):
+        # the first rows of a prompt together: weights are read once, no keys before them
+        return Case(run, setup, "static", 1.0, 2.0, {TPOT: batch / value}, users=batch)
+    return Case(run, setup, "static", 1.0, osl, {TPOT: batch / value}, users=batch)
+
+
+#: columns that a table has -> reader of a row
+READERS: tuple[tuple[frozenset[str], Callable[[Run], Case]], ...] = (
+    (frozenset({"model", "hardware", "concurrency", "measured_ttft_ms", "measured_tpot_ms"}), by_concurrency),
+    (frozenset({"model", "hardware", "qps", "ttft_mean_ms", "itl_mean_ms"}), online),
+    (frozenset({"kind", "model", "hardware", "batch", "isl", "osl", "value", "per"}), static),
+    (frozenset({"model", "hardware", "batch", "isl", "osl", "value", "engine"}), batches),
+    (frozenset({"model", "hardware", "isl", "osl", "value", "meaning", "requests"}), offline),
+    (frozenset({"model", "hardware", "wdtype", "tok_per_s", "test"}), single_stream),
+)
+#: columns of a table with one row a request, which is replayed as a whole
+REQUEST_COLUMNS = frozenset({"model", "hardware", "request", "input", "output", "queued_s", "first_s", "last_s"})
+#: quantities of a replay
+REPLAYED: Mapping[str, str] = {TPOT: "tpot", LATENCY: "latency"}
+
+
+def reader_of(columns: Collection[str]) -> Callable[[Run], Case] | None:
+    """Return the reader of a table with these columns, None if there is none."""
+    return next((reader for needed, reader in READERS if needed <= set(columns)), None)
