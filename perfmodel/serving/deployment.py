@@ -199,6 +199,7 @@ class Deployment:
         times = {term: time * stages for term, time in cost.times.items()}
         if self.pp > 1:
             times["head"] = cost.times["head"]
+        times = {term: time * self.waiting for term, time in times.items()}
         device = np.asarray(sum(times.values()))
         host = engine.host_s + engine.host_sequence_s * sequences / self.dp
         if not engine.graph:
@@ -210,6 +211,11 @@ class Deployment:
         width = np.exp(Z80 * np.sqrt(spread + engine.deviation**2))
         terms = {term: plain(times[term] + 0.0 * time) for term in TERMS if term in times}
         return Step(plain(time), plain(time / width), plain(time * width), terms)
+
+    @property
+    def waiting(self) -> float:
+        """Factor on the device's time of copies that share experts: all wait for the slowest."""
+        return self.profile.imbalance if self.ep > 1 and self.dp > 1 else 1.0
 
     def _check(self, sequences: Array, keys: Array, chunks: Sequence[tuple[Array, ...]]) -> None:
         values = [sequences, keys, *(value for chunk in chunks for value in chunk)]
@@ -240,9 +246,10 @@ class StepClock:
 
     def __init__(self, deployment: Deployment) -> None:
         self._table, self._engine = deployment.table, deployment.profile
-        self._share, self._stages = deployment.dp * deployment.pp, deployment.pp
+        self._share, self._stages = deployment.dp * deployment.pp, float(deployment.pp)
         self._host_s, self._host_sequence_s = self._engine.host_s, self._engine.host_sequence_s / deployment.dp
         launches = deployment.part.layers * deployment.pp * self._table.kernels_per_layer * self._engine.launch_s
+        self._stages *= deployment.waiting
         self._least_s = 0.0 if self._engine.graph else launches
 
     def decode_s(self, sequences: float, context: float) -> float:

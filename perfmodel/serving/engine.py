@@ -43,8 +43,13 @@ class Engine:
     launch_s : the host's time to launch one kernel without a graph [s].
     gap_s : idle time of the device between two kernels of a graph [s].
     front_end_s : added to the time to the first token by the server in front of the engine [s].
-    hot : matrix instruction of a machine, or "default" -> time of products under hours of load over that of a benchmark, at many tokens.
+    hot : matrix instruction of a machine, or "default" -> time of products under hours of load over that of a
+        benchmark, at many tokens.
     slower : factor on the kernels of this version over those of the latency model.
+    imbalance : time of a step of several copies of the attention that share experts, over that of the mean copy: all
+        wait for the slowest.
+    kernels : kernels of a layer without exchanges; ``passes`` : traffic of norms, rotary positions and activation over
+        that of fused kernels.
     scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
     reserve : blocks are reserved for the whole sequence on admission (guaranteed_no_evict), not on demand.
     max_batched_tokens, max_num_seqs : budget of tokens, and most sequences of a step, where not told.
@@ -73,6 +78,9 @@ class Engine:
     front_end_s: float = 0.0
     hot: Mapping[str, float] = field(default_factory=dict)
     slower: float = 1.0
+    imbalance: float = 1.0
+    kernels: int = 9
+    passes: float = 1.0
     scheduler: str = "chunked"
     reserve: bool = False
     max_batched_tokens: int = 8192

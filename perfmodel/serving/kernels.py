@@ -28,8 +28,8 @@ LARGE = 8192.0
 #: share of the tensor engine's peak that latent attention reaches in decode, where many heads share one key: assumed
 LATENT_SHARE = 0.6
 #: a step of a ring through the host [s], and the share of a PCIe link's bandwidth that it reaches in servers that serve
-#: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less than
-#: 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
+#: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
+#: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
 HOST_STEP_S, HOST_SHARE = 3e-6, 0.5
 
 
@@ -67,10 +67,10 @@ class Kernels:
 
     @property
     def kernels_per_layer(self) -> float:
-        """Kernels of one layer: 9 fused ones, and the exchanges."""
+        """Kernels of one layer: the engine's, exchanges, and those of experts and of latent attention."""
         shard = self.shard
         exchanges = 0 if self.parallel.tp == 1 else 1 if shard.parallel_block else 2
-        return 9 + exchanges + 5 * (shard.moe_layers > 0) + shard.qk_norm + 3 * (shard.kv_lora > 0)
+        return self.engine.kernels + exchanges + 5 * (shard.moe_layers > 0) + shard.qk_norm + 3 * (shard.kv_lora > 0)
 
     def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float, quantised: bool = True) -> None:
         """Add one matrix product of each layer, under the load of hours of serving."""
@@ -138,7 +138,7 @@ class Kernels:
         sizes = np.maximum(1.0, np.round(numel))
         op = Elementwise(kind=kind, numel=sizes, num_inputs=inputs, dtype=self.dtype)
         time, deviation = kernel(op, self.hardware, self.engine.library)
-        cost.add(term, layers * time * self.engine.slower, "streams", deviation)
+        cost.add(term, layers * time * self.engine.slower * self.engine.passes, "streams", deviation)
 
     def _small_kernels(self, cost: Cost, tokens: Array) -> None:
         """Add residual addition with norm (3 reads, 1 write), rotation with the cache's write, and activation."""

@@ -11,13 +11,14 @@ from perfmodel.accuracy.published import PublishedRow, PublishedRuns
 from perfmodel.accuracy.run_table import Run, RunTable
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
+from perfmodel.serving.cycle import Steady
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.open_loop import open_loop
 from perfmodel.serving.published_case import RATE, TPOT, TTFT, Case, Setup, SkipRun, profile_of
 from perfmodel.serving.published_replay import judge_replays
 from perfmodel.serving.published_tables import REQUEST_COLUMNS, reader_of
 from perfmodel.serving.static_batch import StaticBatch, static_batch
-from perfmodel.serving.steady import Steady, capacity, steady
+from perfmodel.serving.steady import capacity, steady
 
 BASELINE = "weights and keys and values over the bandwidth (TTFT: FLOP over the peak)"
 #: quantity -> value, low and high end
@@ -66,12 +67,11 @@ def _judged(setup: Setup, cases: Sequence[Case], find: Callable[[str], Hardware]
         except UsageError as error:
             raise SkipRun(error.message) from None
         floor = _bound(deployment, case)
+        labels = _labels(case, bool(deployment.config.experts))
         for quantity, measured in case.measured.items():
-            value, low, high = estimates[quantity]
-            rows.append(
-                PublishedRow(quantity, measured, value, low, high, floor[quantity], _labels(case), name_of(case.run),
-                             case.run.place)
-            )  # fmt: skip
+            name = name_of(case.run)
+            row = PublishedRow(quantity, measured, *estimates[quantity], floor[quantity], labels, name, case.run.place)
+            rows.append(row)
     return rows
 
 
@@ -129,7 +129,7 @@ def _bound(deployment: Deployment, case: Case) -> dict[str, float]:
     return {TTFT: first, TPOT: token, RATE: served}
 
 
-def _labels(case: Case) -> dict[str, str]:
+def _labels(case: Case, mixture: bool) -> dict[str, str]:
     run, setup = case.run, case.setup
     model = setup.model.split("/")[-1].lower()
     return {
@@ -139,7 +139,7 @@ def _labels(case: Case) -> dict[str, str]:
         "engine": profile_of(setup.engine, setup.version),
         "engine_version": setup.version,
         "dtype": setup.weights,
-        "kind": "moe" if case.labels.get("moe") == "yes" else "dense",
+        "kind": "moe" if mixture else "dense",
         "tp": str(setup.tp),
         **case.labels,
     }

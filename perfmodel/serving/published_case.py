@@ -13,7 +13,7 @@ from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.engine import GENERIC, engine_names, find_engine
 from perfmodel.workloads.catalog import find_model
 
-TTFT, TPOT, RATE, LATENCY = "ttft_s", "tpot_s", "output_tokens_per_s", "latency_s"
+TTFT, TPOT, RATE = "ttft_s", "tpot_s", "output_tokens_per_s"
 #: words in an engine's name -> name of its profile
 _ENGINES = {
     "tensorrt": "trtllm",
@@ -158,4 +158,4 @@ def is_mixture(name: str) -> bool:
     try:
         return bool(find_model(name).experts)
     except UsageError as error:
-        raise SkipRun(f"unknown model {name!r}") from error
+        raise SkipRun(error.message) from None

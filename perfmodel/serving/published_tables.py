@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from perfmodel.accuracy.run_table import Run
 from perfmodel.serving.published_case import (
-    LATENCY,
     RATE,
     TPOT,
     TTFT,
@@ -63,7 +62,7 @@ def static(run: Run) -> Case:
 
 def online(run: Run) -> Case:
     """Return a run with random arrivals."""
-    isl, osl, qps, ttft, itl = positive(run, "isl_mean", "osl_mean", "qps", "ttft_mean_ms", "itl_mean_ms")
+    isl, osl, ttft, itl = positive(run, "isl_mean", "osl_mean", "ttft_mean_ms", "itl_mean_ms")
     engine, version = engine_of(run.text("engine", "TensorRT-LLM " + run.text("version")))
     setup = Setup(
         run.text("model"), run.text("hardware"), whole(run, "tp"), engine=engine, version=version,
@@ -72,7 +71,10 @@ def online(run: Run) -> Case:
     measured = {TTFT: ttft / 1e3, TPOT: itl / 1e3}
     if run.text("output_tok_s"):
         measured[RATE] = run.number("output_tok_s")
-    return Case(run, setup, "open", isl, osl, measured, requests=run.number("requests"), qps=qps)
+    requests = run.number("requests")
+    if run.text("qps").lower() in ("inf", "infinite"):  # all requests at once
+        return Case(run, setup, "steady", isl, osl, measured, users=requests, requests=requests)
+    return Case(run, setup, "open", isl, osl, measured, requests=requests, qps=positive(run, "qps")[0])
 
 
 def by_concurrency(run: Run) -> Case:
@@ -116,9 +118,7 @@ def _shared(run: Run, engine: str, version: str, random: bool) -> Setup:
     narrow = "fp8" if weights in ("fp8", "nvfp4") else "bf16"
     if "gpt-oss" in model.lower():
         weights, narrow = "mxfp4", "bf16"
-    return Setup(
-        model, run.text("hardware"), tp, whole(run, "pp"), ep, dp, engine, version, format_of(weights), narrow
-    )
+    return Setup(model, run.text("hardware"), tp, whole(run, "pp"), ep, dp, engine, version, format_of(weights), narrow)
 
 
 def batches(run: Run) -> Case:
@@ -164,8 +164,6 @@ READERS: tuple[tuple[frozenset[str], Callable[[Run], Case]], ...] = (
 )
 #: columns of a table with one row a request, which is replayed as a whole
 REQUEST_COLUMNS = frozenset({"model", "hardware", "request", "input", "output", "queued_s", "first_s", "last_s"})
-#: quantities of a replay
-REPLAYED: Mapping[str, str] = {TPOT: "tpot", LATENCY: "latency"}
 
 
 def reader_of(columns: Collection[str]) -> Callable[[Run], Case] | None:

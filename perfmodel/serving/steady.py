@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -96,7 +97,7 @@ def _with_ends(deployment: Deployment, full: Steady, last: Cycle, requests: Arra
     tokens = requests * np.asarray(full.osl)
     time = whole * running * full.osl / full.output_tokens_per_s + rest * full.osl / end.output_tokens_per_s
     share = tokens / time / np.asarray(full.output_tokens_per_s)
-    changed = {
+    changed: dict[str, Any] = {
         name: plain(np.asarray(getattr(full, name)) * share)
         for name in ("output_tokens_per_s", "output_tokens_per_s_low", "output_tokens_per_s_high",
                      "tokens_per_s_per_gpu")
