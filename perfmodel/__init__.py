@@ -36,6 +36,7 @@ _PUBLIC = {
     "bound_time": "perfmodel.api",
     "predict": "perfmodel.api",
     "sweep": "perfmodel.api",
+    "choose": "perfmodel.api",
     "predict_model": "perfmodel.api",
     "Cluster": "perfmodel.api",
     "read_cluster": "perfmodel.hardware_catalog",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.api import Cluster as Cluster
     from perfmodel.api import Deployment as Deployment
     from perfmodel.api import bound_time as bound_time
+    from perfmodel.api import choose as choose
     from perfmodel.api import diagnose as diagnose
     from perfmodel.api import fuse_operators as fuse_operators
     from perfmodel.api import headroom as headroom

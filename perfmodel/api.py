@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perfmodel.investment.scenario import Scenario
     from perfmodel.investment.what_if import WhatIf
     from perfmodel.operators import Operator
+    from perfmodel.prediction.algorithms.choice import Choice
     from perfmodel.prediction.result import Prediction
     from perfmodel.prediction.whole_model import WholeModel
     from perfmodel.profile.candidate import Candidate
@@ -135,6 +136,25 @@ def Cluster(  # noqa: N802 -- reads as the class that it returns
         alpha_s=alpha_s,
         oversubscription=oversubscription,
     )
+
+
+def choose(problem: Operator | str, hardware: Machine, **dimensions: Any) -> Choice:
+    """Return what each algorithm of a problem takes on a machine; see `perfmodel.prediction.algorithms.choice.choose`.
+
+    Parameters
+    ----------
+    problem : the operator that states the problem (`Conv2d`, `Gemm`, `Sort`, ...), or a problem's name ("sort",
+        "gradient_compression") with the operator's ``dimensions``.
+    hardware : the machine, or its name in the catalog.
+
+    Raises
+    ------
+    UsageError
+        When there is no such problem, or a dimension is wrong or an array.
+    """
+    from perfmodel.prediction.algorithms.choice import choose as choose_on
+
+    return choose_on(problem, find_machine(hardware), **dimensions)
 
 
 def predict_model(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel.cli import _algorithms
 from perfmodel.cli._options import (
     CacheOption,
     FormatOption,
@@ -41,6 +42,14 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="List the terms that add up to each predicted time; --plot draws them.")
     ] = False,
+    algorithms: Annotated[
+        bool,
+        typer.Option(
+            "--algorithms",
+            help="Compare the algorithms that solve each problem, and find the sizes at which the fastest changes; "
+            "OPS may also be problems (sort, convolution, gradient_compression). --plot draws time over size.",
+        ),
+    ] = False,
     timing: TimingOption = Timing.KERNEL,
     cache: CacheOption = CacheState.COLD,
     library: LibraryOption = "",
@@ -69,6 +78,8 @@ def command(
             "--on is missing.", remedy="Add --on a100-sxm4-80gb; `perfmodel hardware list` shows the names."
         )
     machines = list({machine.name: machine for machine in map(hardware, on)}.values())
+    if algorithms:
+        return _algorithms.run(ops, machines, destination, plot)
     operators = parse_operators(ops)
     results = [
         [predict(op, machine, timing=timing, cache=cache, library=library, load=load) for op in operators]

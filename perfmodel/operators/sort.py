@@ -58,7 +58,13 @@ class Sort(Operator):
         return plain(where(stages > 0, 1.0 + stages * (stages + 3.0) / 2.0, 1.0))
 
     def kernels(self) -> Number:
-        """Return the kernels of one call: a pass each; radix has a histogram, its sum and a reset before them."""
+        """Return the kernels of one call.
+
+        A pass each; radix has a histogram, its sum and a reset before them, and each merge a kernel that partitions
+        the runs before it (CUB: DeviceMergeSortPartitionKernel).
+        """
+        if self.algorithm == "merge":
+            return 2.0 * self.passes() - 1.0
         return self.passes() + (3.0 if self.algorithm == "radix" else 0.0)
 
     def flop(self) -> Number:

@@ -11,6 +11,8 @@ from typing import Any
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Limiter
+from perfmodel.prediction.algorithms.choice import Choice
+from perfmodel.prediction.algorithms.report import choice_report
 from perfmodel.prediction.explain import Explained, IntervalShares, meaning
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.uncertainty import MEANINGS, half_width
@@ -251,3 +253,6 @@ def _part_row(part: Part, model: WholeModel) -> dict[str, Any]:
         "largest_term": row["largest_term"],
         "terms_s": {str(name): time for name, time in part.terms_s.items()},
     }
+
+
+report.register(Choice)(choice_report)

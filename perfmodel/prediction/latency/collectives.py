@@ -191,6 +191,11 @@ def _nccl(op: Collective, path: _Path, c: Values) -> list[_Line]:
     return lines
 
 
+def _custom_scale(path: _Path, c: Values) -> float:
+    """Return by how much the flags of a library's own kernels take longer than on H100."""
+    return path.scale * (c["ll_start"] + c["ll_step"]) / FLAGS_S
+
+
 def _custom(op: Collective, library: str, c: Values, path: _Path) -> list[_Line]:
     """Return a library's own all-reduce: each GPU reads all messages; or a part of each, and then all sums.
 
@@ -198,12 +203,35 @@ def _custom(op: Collective, library: str, c: Values, path: _Path) -> list[_Line]
     4.5 us with 2 GPUs, 4.8 us with 8). These flags take as much longer than on H100 as those of NCCL do.
     TensorRT-LLM's rows have no second kind: above the first they are NCCL's.
     """
-    scale = path.scale * (c["ll_start"] + c["ll_step"]) / FLAGS_S
+    scale = _custom_scale(path, c)
     start, rate = scale * c["custom_start"], c["custom_share"] * path.bandwidth
     lines = [_Line(start, 0.0, (op.num_gpus - 1.0) * op.bytes / rate)]
     if not library.startswith("trtllm"):
         lines.append(_Line(start, scale * c["custom_step"], op.peer_bytes() / rate))
     return lines
+
+
+@dataclass(frozen=True)
+class Line:
+    """Start of a kernel that some GPUs run together [s], a step of it [s], and the rate at which each sends [B/s]."""
+
+    start_s: float
+    step_s: float
+    rate: float
+
+
+def custom_line(op: Collective, machine: Machine, c: Values) -> Line:
+    """Return start, synchronisation and rate of kernels that read the other GPUs' memory; see `_custom`."""
+    path = _path(op, machine)
+    scale = _custom_scale(path, c)
+    rate = c["custom_share"] * path.bandwidth
+    return Line(float(scale * c["custom_start"]), float(scale * c["custom_step"]), float(rate))
+
+
+def ring_line(op: Collective, machine: Machine, c: Values) -> Line:
+    """Return start, step and rate of the protocol for large messages: two steps for each further GPU."""
+    path = _path(op, machine)
+    return Line(float(path.scale * c["start"]), float(path.scale * c["step"] / 2.0), float(c["share"] * path.bandwidth))
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:

@@ -11,7 +11,7 @@ own, and fewer channels than fill such a vector are padded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -113,19 +113,38 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
       once more for the transforms.
     """
     conv = cast(Conv2d, op)
-    sizes = _Sizes.of(conv)
-    algorithms = [_implicit(conv, sizes, machine, c, conditions)]
-    if conv.algorithm == "implicit_gemm":
-        grouped = np.greater(conv.groups, 1)
-        if machine.engine == "vector" or np.any(grouped):
-            algorithms.append(_only(grouped | (machine.engine == "vector"), _direct(conv, sizes, machine, c)))
-        # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
-        can = conv.winograd() & (conv.layout == "nchw")
-        if np.any(can):
-            algorithms.append(_only(can, _separate(sizes, machine, c, conditions)))
-            if machine.engine == "vector":
-                algorithms.append(_only(can, _fused(sizes, machine, c)))
+    if conv.algorithm == "im2col":
+        return _implicit(conv, _Sizes.of(conv), machine, c, conditions)
+    algorithms = [algorithm_terms(conv, machine, c, conditions, of=("implicit_gemm",))["implicit_gemm"]]
+    grouped = np.greater(conv.groups, 1)
+    if machine.engine == "vector" or np.any(grouped):
+        direct = algorithm_terms(conv, machine, c, conditions, of=("direct",))["direct"]
+        algorithms.append(_only(grouped | (machine.engine == "vector"), direct))
+    # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
+    can = conv.winograd() & (conv.layout == "nchw")
+    if np.any(can):
+        names = ("winograd_f43", "winograd_f23") if machine.engine == "vector" else ("winograd_f43",)
+        by_name = algorithm_terms(conv, machine, c, conditions, of=names)
+        algorithms += [_only(can, by_name[name]) for name in names]
     return _fastest(algorithms)
+
+
+#: the algorithms that `algorithm_terms` knows
+ALGORITHMS = ("implicit_gemm", "direct", "winograd_f23", "winograd_f43")
+
+
+def algorithm_terms(
+    conv: Conv2d, machine: Machine, c: Values, conditions: Conditions, *, of: Sequence[str] = ALGORITHMS
+) -> dict[str, Terms]:
+    """Return the terms of each algorithm by its name, whether or not it can do the convolution."""
+    sizes = _Sizes.of(conv)
+    by_name: dict[str, Callable[[], Terms]] = {
+        "implicit_gemm": lambda: _implicit(conv, sizes, machine, c, conditions),
+        "direct": lambda: _direct(conv, sizes, machine, c),
+        "winograd_f23": lambda: _fused(sizes, machine, c),
+        "winograd_f43": lambda: _separate(sizes, machine, c, conditions),
+    }
+    return {name: by_name[name]() for name in of}
 
 
 def _engine(machine: Machine, c: Values, conditions: Conditions, *, batched: bool) -> tuple[Machine, dict[str, float]]:

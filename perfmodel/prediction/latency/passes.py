@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, Tensor
 from perfmodel.operators.base import Operator
 from perfmodel.operators.sampling import Sampling
@@ -34,6 +35,9 @@ SCATTERED = Constant("scattered", "", 0.78, 0.3, 1.0, 0.2, "bandwidth of scatter
 STARTS = 1.5
 #: algorithms of which one block has a row to itself
 ONE_BLOCK = ("radix_select", "heap", "top_k", "top_p_pivot", "gumbel_fused")
+#: bits of a digit of a selection that one block does alone (PyTorch, SortingRadixSelect.cuh, RADIX_BITS), so that it
+#: reads a row of fp32 17 times, all but the first from a cache
+BLOCK_DIGIT_BITS = 2.0
 _STREAM = (ETA, replace(START, library=True), FEED, FILL)
 
 
@@ -62,7 +66,10 @@ def streamed(op: Operator, machine: Machine, c: Values, conditions: Conditions) 
 def _row_bytes(op: Topk | Sampling) -> Number:
     """Return the bytes of the largest input that one row reads, all reads of it together [B]."""
     first: Tensor = op.tensors()[0]
-    return first.size_bytes * first.reads / op.rows
+    reads = first.reads
+    if op.algorithm in ("radix_select", "top_k"):
+        reads = 8.0 * dtype_bytes(op.dtype) / BLOCK_DIGIT_BITS + 1.0
+    return first.size_bytes * reads / op.rows
 
 
 def _terms(

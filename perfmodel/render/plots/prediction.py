@@ -17,6 +17,7 @@ from perfmodel.errors import UsageError
 from perfmodel.prediction.explain import NEGLIGIBLE, Explained, explain
 from perfmodel.prediction.latency.families import known_terms
 from perfmodel.prediction.result import Prediction
+from perfmodel.render.plots import algorithms as algorithms  # registers the plot of a choice
 from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
 

@@ -1,0 +1,30 @@
+"""`perfmodel analyze --algorithms`: what each algorithm takes, and where the choice changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfmodel.cli._output import Destination, context, save_plot
+from perfmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.core.hardware import Hardware
+
+
+def run(ops: Sequence[str], machines: Sequence[Hardware], destination: Destination, plot: Path | None) -> None:
+    """Write the algorithms of each problem on each machine; with ``plot`` draw their times over size."""
+    from perfmodel.core.report import report
+    from perfmodel.prediction.algorithms.choice import choose_for
+    from perfmodel.prediction.algorithms.parse import parse_problems
+
+    stated = parse_problems(ops)
+    choices = [choose_for(problem, op, machine) for machine in machines for problem, op in stated]
+    if not choices:
+        raise UsageError("no problem is named.", place="--algorithms", remedy="Write analyze sort --algorithms.")
+    destination.write(report(choices, context=context(timing="kernel", cache="cold")))
+    if plot:
+        from perfmodel.render.plots.algorithms import algorithms_plot
+
+        save_plot(algorithms_plot(choices), plot)

@@ -1,0 +1,63 @@
+"""All-reduce: one-shot, two-shot, ring, tree and recursive doubling.
+
+S bytes over n devices with a step a and bandwidth B: one-shot (n - 1) S / B, two-shot a + 2 (n - 1) / n S / B; ring
+2 (n - 1) a + 2 (n - 1) / n S / B, tree 2 log2 n a + 2 S / (kappa B), recursive doubling log2 n (a + S / B). One- and
+two-shot cross at S = a B / ((n - 1) (1 - 2 / n)), ring and tree at
+S = 2 a (n - 1 - log2 n) B / (2 / kappa - 2 (n - 1) / n).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.operators.all_reduce import AllReduce
+from perfmodel.prediction.algorithms.base import Cost, Problem, counted
+from perfmodel.prediction.latency import collectives
+from perfmodel.prediction.latency.constants import constants
+from perfmodel.prediction.latency.families import family
+from perfmodel.prediction.latency.machine import Machine
+
+#: what a tree reaches of the bandwidth of a ring: NCCL's own correction runs from 0.4 to 1.0 by size
+#: (treeCorrectionFactor, src/graph/tuning.cc)
+TREE_SHARE = 0.7
+
+
+def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
+    """Return what each algorithm takes for an all-reduce, with the constants of the machine's collectives."""
+    machine = Machine.of(hardware, None)
+    known = constants(family("all_reduce"), hardware)
+    small, large = collectives.custom_line(op, machine, known.values), collectives.ring_line(op, machine, known.values)
+    n, size = float(op.num_gpus), float(op.bytes)
+    share, levels = (n - 1.0) / n, math.log2(n) if n > 1 else 0.0
+    one_node = "" if n <= ONE_SHOT_GPUS else f"each device reads all others: up to {ONE_SHOT_GPUS:g}"
+    power = "" if float(levels).is_integer() else "needs a power of two of devices"
+    shapes = {
+        # name: start, steps, step, bytes, rate, buffers beside its own, why not
+        "one_shot": (small.start_s, 0.0, small.step_s, (n - 1.0) * size, small.rate, size, one_node),
+        "two_shot": (small.start_s, 1.0, small.step_s, 2.0 * share * size, small.rate, size, one_node),
+        "ring": (large.start_s, 2.0 * (n - 1.0), large.step_s, 2.0 * share * size, large.rate, 0.0, ""),
+        "tree": (large.start_s, 2.0 * levels, large.step_s, 2.0 * size, TREE_SHARE * large.rate, 0.0, ""),
+        "recursive_doubling": (large.start_s, levels, large.step_s, levels * size, large.rate, size, power),
+    }
+    flop = float(np.asarray(op.flop()))
+    return [
+        counted(name, start + steps * step + moved / rate, flop=flop, moved_bytes=moved, kernels=1.0,
+                workspace_bytes=buffer, why_not=why_not, basis=f"closed form: {known.source}")
+        for name, (start, steps, step, moved, rate, buffer, why_not) in shapes.items()
+    ]  # fmt: skip
+
+
+#: devices up to which libraries have kernels that read the others' memory (vLLM, custom_all_reduce.cuh: 8)
+ONE_SHOT_GPUS = 16.0
+
+PROBLEM = Problem(
+    "all_reduce",
+    op="all_reduce",
+    size="bytes",
+    sizes=(1024.0, 2.0**32),
+    costs=costs,
+    defaults={"bytes": 2**20, "num_gpus": 8},
+)

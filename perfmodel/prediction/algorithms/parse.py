@@ -1,0 +1,41 @@
+"""Problems on a command line: operators, or a problem's name with dimensions that its defaults complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfmodel.operators.base import Operator
+from perfmodel.operators.parse import parse_operators
+from perfmodel.prediction.algorithms import find_problem, problem_names, problem_of
+from perfmodel.prediction.algorithms.base import Problem
+
+
+def parse_problems(tokens: Sequence[str]) -> list[tuple[Problem, Operator]]:
+    """Return each problem on a command line with the operator that states it.
+
+    A word that names a problem stands for its operator; dimensions that are not given are the problem's defaults. Other
+    words are operators, or files of them.
+
+    Raises
+    ------
+    UsageError, InputFileError
+        When a word names neither, an operator states no problem, or a dimension is wrong.
+    """
+    groups: list[list[str]] = []
+    for token in tokens:
+        if "=" in token and groups:
+            groups[-1].append(token)
+        else:
+            groups.append([token])
+    return [stated for group in groups for stated in _parsed(group)]
+
+
+def _parsed(group: Sequence[str]) -> list[tuple[Problem, Operator]]:
+    word, *given = group
+    name = word.replace("-", "_").lower()
+    if name not in problem_names():
+        return [(problem_of(op), op) for op in parse_operators(group)]
+    problem = find_problem(name)
+    names = {token.partition("=")[0] for token in given}
+    defaults = [f"{key}={value}" for key, value in problem.defaults.items() if key not in names]
+    return [(problem, op) for op in parse_operators([problem.op, *given, *defaults])]

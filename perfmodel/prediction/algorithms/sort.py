@@ -1,0 +1,53 @@
+"""Sorting: radix (onesweep), merge and bitonic on the device, and a sort on the host."""
+
+from __future__ import annotations
+
+import math
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.hardware import Hardware
+from perfmodel.operators.memcpy import Memcpy
+from perfmodel.operators.sort import Sort
+from perfmodel.prediction.algorithms.base import Cost, Problem, counted, predicted
+
+#: time of one key and level of a sort on one core of a CPU [s]: t = c n log2 n. Comparison sorts that are stable and
+#: move an index with each key (torch.sort), and AVX-512 quicksort of keys alone (numpy.sort): 96 ms and 3.5 ms for 2^20
+#: fp32 keys on one Xeon core; `bench --algorithms` measures both
+STABLE_S, AVX512_S = 4.6e-9, 0.17e-9
+#: fewest keys that `_on_host` sorts in no time worth the call [s], of a numpy function on a CPU
+CALL_S = 1e-6
+
+
+def costs(op: Sort, hardware: Hardware) -> list[Cost]:
+    """Return what each algorithm takes for a sort."""
+    names = ("radix", "merge", "bitonic")
+    if hardware.kind == "cpu":
+        on_device = [Cost(name, why_not="a GPU kernel") for name in names]
+    else:
+        on_device = [_on_device(op.changed(algorithm=name), hardware) for name in names]
+    return [*on_device, *(_on_host(name, op, hardware) for name in ("host_stable", "host_avx512"))]
+
+
+def _on_device(op: Sort, hardware: Hardware) -> Cost:
+    moved = dtype_bytes(op.dtype) + (dtype_bytes(op.value_dtype) if op.value_dtype else 0.0)
+    return predicted(op.algorithm, op, hardware, kernels=float(op.kernels()),
+                     workspace_bytes=float(op.rows * op.cols) * moved)  # fmt: skip
+
+
+def _on_host(name: str, op: Sort, hardware: Hardware) -> Cost:
+    """Return a sort on one core of the host, with the copies to it and back where the keys lie on a GPU."""
+    keys, depth = float(op.rows * op.cols), max(1.0, math.log2(op.cols))
+    level_s = STABLE_S if name == "host_stable" else AVX512_S
+    why_not = "sorts keys alone" if name == "host_avx512" and op.value_dtype else ""
+    size = dtype_bytes(op.dtype) + (dtype_bytes(op.value_dtype) if op.value_dtype else 0.0)
+    copies, basis = 0.0, "c n log2 n on one core"
+    if hardware.kind != "cpu" and any(link.name == "pcie" for link in hardware.links):
+        ways = ("d2h", "h2d")
+        times = [predicted(way, Memcpy(bytes=keys * size, direction=way), hardware).time_s for way in ways]
+        copies, basis = math.fsum(times), f"{basis}, and copies over PCIe"
+    time_s = CALL_S + level_s * keys * depth + copies
+    return counted(name, time_s, flop=keys * depth, moved_bytes=2.0 * keys * size, kernels=0.0, why_not=why_not,
+                   basis=basis)  # fmt: skip
+
+
+PROBLEM = Problem("sort", op="sort", size="cols", sizes=(64.0, 2.0**28), costs=costs, defaults={"cols": 2**20})

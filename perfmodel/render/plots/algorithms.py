@@ -1,0 +1,101 @@
+"""Plot of the times of algorithms over the size of their problem, with the sizes at which the fastest changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from perfmodel.core.units import format_si
+from perfmodel.prediction.algorithms.choice import Choice
+from perfmodel.render.plots import plot
+from perfmodel.render.plots.figure import LabelPlacer, new_figure, printable
+
+#: colours that people who see colours differently tell apart (Okabe and Ito 2008), then greys
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000", "0.5")
+_WIDTH, _HEIGHT = 7.2, 4.4
+#: most panels of a figure
+_MOST_PANELS = 12
+
+
+def algorithms_plot(choices: Sequence[Choice]) -> Figure:
+    """Return one panel for each choice: time over size, both logarithmic, a curve for each algorithm.
+
+    Curves of algorithms that do not apply at the chosen size are dashed. A dot marks a size at which the fastest
+    changes, with the size and what is fastest from there on.
+    """
+    shown = list(choices)[:_MOST_PANELS]
+    figure = new_figure(_WIDTH, _HEIGHT * len(shown))
+    panels = figure.subplots(len(shown), 1, squeeze=False)[:, 0]
+    figure.subplots_adjust(
+        left=0.11, right=0.75, top=1 - 0.4 / (_HEIGHT * len(shown)), bottom=0.5 / (_HEIGHT * len(shown)), hspace=0.3
+    )
+    for axes, choice in zip(panels, shown, strict=True):
+        _draw(axes, choice)
+    return figure
+
+
+@plot.register(Choice)
+def _(result: Choice | Sequence[Choice]) -> Figure:
+    return algorithms_plot([result] if isinstance(result, Choice) else result)
+
+
+def _draw(axes: Axes, choice: Choice) -> None:
+    sizes, handles = np.asarray(choice.sizes), []
+    applies = {row.algorithm: row.applies for row in choice.rows}
+    for (name, times), shade in zip(choice.curves.items(), _COLORS, strict=False):
+        column = np.asarray(times)
+        if not np.isfinite(column).any():
+            continue
+        style = "-" if applies[name] else (0, (4, 3))
+        handles += axes.plot(sizes, column, color=shade, ls=style, lw=1.7, label=name, gid=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _binary(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_si(value, "s", 3)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(labelsize=8.5)
+    axes.grid(which="major", color="0.9", lw=0.6)
+    axes.set_xlabel(choice.problem.size, fontsize=9)
+    axes.set_ylabel("time of one call", fontsize=9)
+    axes.set_title(_title(choice), fontsize=10, parse_math=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8.5, frameon=False)
+    _mark(axes, choice, sizes)
+
+
+def _mark(axes: Axes, choice: Choice, sizes: np.ndarray) -> None:
+    """Mark the sizes at which the fastest changes."""
+    placer = LabelPlacer(axes)
+    for times in choice.curves.values():
+        column = np.asarray(times)
+        seen = np.isfinite(column)
+        placer.block(placer.points_of(np.column_stack([sizes[seen], column[seen]])), 4.0, 0.5)
+    for item in choice.crossovers:
+        axes.plot([item.size], [item.time_s], "o", ms=5, mfc="white", mec="0.1", zorder=5, gid="crossover")
+        placer.label((item.size, item.time_s), f"{_binary(item.size)}: {item.after}", fontsize=8)
+
+
+def _title(choice: Choice) -> str:
+    values = choice.op.params()
+    varied = {"channels": ("c", "k"), "m = n = k": ("m", "n", "k")}.get(choice.problem.size, (choice.problem.size,))
+    given = [key for key in choice.op.given() if key not in (*varied, "algorithm")]
+    fixed = " ".join(f"{key}={values[key]:g}" if isinstance(values[key], float) else f"{key}={values[key]}"
+                     for key in given)  # fmt: skip
+    return printable(f"{choice.problem.name} {fixed} {choice.op.dtype} on {choice.hardware.name}", 92)
+
+
+def _binary(value: float) -> str:
+    """Return a size with binary prefixes where it is a power of two of at least 1024, else as it is.
+
+    >>> _binary(65536.0), _binary(1500.0), _binary(97.0)
+    ('64Ki', '1.46Ki', '97')
+    """
+    for prefix, scale in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if value >= scale:
+            return f"{value / scale:.3g}{prefix}"
+    return f"{value:.3g}"

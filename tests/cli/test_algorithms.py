@@ -1,0 +1,60 @@
+"""`perfmodel analyze --algorithms`: rows, crossovers, the plot, and messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfmodel.cli.app import run
+
+
+def test_rows_and_crossovers_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["analyze", "conv2d", "n=16", "c=64", "h=56", "w=56", "k=64", "r=3", "s=3", "padding=1"]
+    assert run([*line, "--algorithms", "--on", "v100", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = {row["algorithm"]: row for row in document["rows"]}
+    assert document["rows"][0]["rank"] == 1
+    assert rows["winograd_f23"]["rank"] == 1
+    assert rows["winograd_f23"]["flop"] * 2.25 == pytest.approx(rows["implicit_gemm"]["flop"])
+    assert rows["fft"]["rank"] is None
+    assert "5 x 5" in rows["fft"]["why_not"]
+    keys = {"problem", "hardware", "time_s", "time_low_s", "time_high_s", "bytes", "kernels", "workspace_bytes", "basis"}
+    assert all(keys <= set(row) for row in document["rows"])
+    assert {"size", "before", "after", "time_s"} <= set(document["crossovers"][0])
+    assert document["command"] == "analyze"
+
+
+def test_the_table_fits_80_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["analyze", "sort", "gradient_compression", "convolution", "--algorithms", "--on", "h100"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    for word in ("radix", "power_sgd", "winograd_f43", "does not apply", "Where the fastest algorithm changes"):
+        assert word in printed
+
+
+def test_a_plot_has_a_curve_for_each_algorithm_and_marks_the_crossovers(tmp_path: Path) -> None:
+    path = tmp_path / "sort.svg"
+    assert run(["analyze", "sort", "topk", "--algorithms", "--on", "a100", "--plot", str(path)]) == 0
+    text = path.read_text()
+    assert all(f'id="{name}"' in text for name in ("radix", "merge", "bitonic", "host_avx512", "radix_select_multi"))
+    assert text.count('id="crossover"') >= 2
+
+
+@pytest.mark.parametrize(
+    ("ops", "part"),
+    [
+        (["softmax", "rows=2", "cols=2"], "no choice of algorithms for softmax"),
+        (["srt"], "unknown operator 'srt'"),
+        (["sort", "cols=64..256"], "cols is an array"),
+        (["topk", "cols=4", "k=9"], "k=9 is above cols=4"),
+        (["product"], "m, n, k are missing"),
+    ],
+)
+def test_wrong_problems_are_one_message(ops: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["analyze", *ops, "--algorithms", "--on", "a100"]) == 2
+    message = capsys.readouterr().err
+    assert part in message
+    assert "Traceback" not in message

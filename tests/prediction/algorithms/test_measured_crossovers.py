@@ -1,0 +1,207 @@
+"""Crossovers that others measured, within a factor of 2, and what the closed forms say by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import perfmodel as pm
+
+KIB, MIB = 2.0**10, 2.0**20
+
+
+def within(factor: float, value: float | None, measured: float) -> bool:
+    return value is not None and measured / factor <= value <= measured * factor
+
+
+def test_strassen_pays_from_thousands_on() -> None:
+    """n* = 54 s F / B: with 4 B, 16.4 TFLOP/s and 1380 GB/s of an A100 2.6k; 16 bits 16k on A100 and 24k on H100."""
+    fp32 = pm.choose("product", "a100-sxm4-40gb", m=4096, n=4096, k=4096).crossover("library", "strassen")
+    assert within(2.0, fp32, 54 * 4 * 16.41e12 / 1380e9)
+    for machine, size in (("a100", 16e3), ("h100", 24e3)):
+        half = pm.choose(pm.Gemm(m=4096, n=4096, k=4096, dtype="fp16"), machine).crossover("library", "strassen")
+        assert within(1.2, half, size)
+
+
+@pytest.mark.parametrize(("size", "naive_s", "tiled_s"), [(512, 0.165e-3, 0.195e-3), (2048, 8.42e-3, 10.36e-3)])
+def test_tiling_a_naive_product_loses_below_the_size_of_l2(size: int, naive_s: float, tiled_s: float) -> None:
+    """RTX 5070, olajide's table; its cores, clock and cache are those that the closed form takes."""
+    machine = rtx_5070()
+    found = pm.choose(pm.Gemm(m=size, n=size, k=size), machine)
+    assert found["tiled"].time_s > found["naive"].time_s
+    assert within(1.5, found["naive"].time_s, naive_s)
+    assert within(1.5, found["tiled"].time_s, tiled_s)
+    # naive and tiled meet between 2048 and 4096 in the table, where n k s outgrows 48 MiB: 3.5k
+    assert within(2.0, found.crossover("naive", "tiled"), 3500)
+
+
+def rtx_5070():
+    """An RTX 5090 cut down to 48 SMs, 48 MiB of L2 and 672 GB/s."""
+    import dataclasses
+
+    big = pm.hardware("rtx-5090")
+    peaks = tuple(dataclasses.replace(peak, flop_per_s=peak.flop_per_s * 48 / big.sm_count) for peak in big.peaks)
+    memory = tuple(
+        dataclasses.replace(
+            level,
+            capacity_bytes=48 * MIB if level.name == "l2" else level.capacity_bytes,
+            bandwidth_bytes_per_s=672e9 if level.name == "hbm" else level.bandwidth_bytes_per_s,
+            sustained_bytes_per_s=None,
+        )
+        for level in big.memory
+    )
+    return dataclasses.replace(big, name="rtx-5070", sm_count=48, peaks=peaks, memory=memory)
+
+
+def test_winograd_unfused_pays_where_products_outweigh_its_traffic() -> None:
+    """c k / (c + k) = s F / (3 B) = 25 on V100 in fp32: 50 channels; measured between 10.7 and 21.3."""
+    crossover = pm.choose("convolution", "v100").crossover("implicit_gemm", "winograd_f43")
+    assert within(2.0, crossover, 50)
+
+
+@pytest.mark.parametrize(("c", "k", "gemm"), [(3, 64, True), (16, 32, True), (32, 64, False), (64, 64, False)])
+@pytest.mark.parametrize("machine", ["v100", "v100-pcie-32gb", "v100-sxm2-16gb"])
+def test_gemm_up_to_11_channels_in_parallel_and_winograd_from_21(machine: str, c: int, k: int, gemm: bool) -> None:
+    """The harmonic sum c k / (c + k) is 2.9, 10.7, 21.3 and 32."""
+    for n, size in ((1, 56), (16, 56), (16, 28), (8, 112)):
+        best = pm.choose(pm.Conv2d(n=n, c=c, h=size, w=size, k=k, r=3, s=3, padding=1), machine).best
+        assert (best == "implicit_gemm") == gemm, (n, size)
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "size", "taps", "best"),
+    [(16, 192, 32, 28, 5, "fft"), (16, 512, 48, 14, 5, "fft"), (16, 832, 128, 7, 5, "fft"),
+     (16, 192, 64, 28, 1, "implicit_gemm"), (16, 16, 32, 28, 5, "implicit_gemm")],
+)  # fmt: skip
+def test_fourier_from_5_x_5_and_32_channels_on(n: int, c: int, k: int, size: int, taps: int, best: str) -> None:
+    op = pm.Conv2d(n=n, c=c, h=size, w=size, k=k, r=taps, s=taps, padding=taps // 2)
+    assert pm.choose(op, "v100").best == best
+
+
+@pytest.mark.parametrize("machine", ["v100", "a100", "h100", "t4"])
+@pytest.mark.parametrize("c", [64, 256, 512])
+def test_never_winograd_on_tensor_engines_in_16_bits(machine: str, c: int) -> None:
+    op = pm.Conv2d(n=16, c=c, h=28, w=28, k=c, r=3, s=3, padding=1, dtype="fp16")
+    found = pm.choose(op, machine)
+    assert found.best == "implicit_gemm"
+    assert "cost less than the transforms" in found["winograd_f43"].why_not
+
+
+@pytest.mark.parametrize("machine", ["v100", "a100", "h100", "l40s", "mi210"])
+@pytest.mark.parametrize(("dtype", "layout"), [("fp32", "nchw"), ("fp16", "nhwc")])
+def test_im2col_never_pays_on_a_gpu(machine: str, dtype: str, layout: str) -> None:
+    for c in (16, 64, 512):
+        op = pm.Conv2d(n=16, c=c, h=28, w=28, k=c, r=3, s=3, padding=1, dtype=dtype, layout=layout)
+        found = pm.choose(op, machine)
+        assert found["im2col"].time_s > found["implicit_gemm"].time_s
+        assert found.best != "im2col"
+
+
+def test_onesweep_over_the_older_radix_sort() -> None:
+    """29.4 Gkey/s on A100; 3 accesses a pass instead of 2: 52 B a key instead of 36, 1.5 times slower measured."""
+    found = pm.choose("sort", "a100-sxm4-40gb", cols=2**28)
+    assert within(1.05, 2**28 / found["radix"].time_s, 29.4e9)
+    assert found["radix"].bytes == 36.0 * 2**28
+    assert within(1.05, 4 * (1 + 3 * 4) / 36.0, 1.5)
+
+
+def test_merge_sorts_are_faster_for_few_keys() -> None:
+    """PyTorch kept a merge sort for small inputs (NVIDIA/cub issue 283); 16k keys by launches."""
+    for machine in ("a100", "h100"):
+        assert within(2.0, pm.choose("sort", machine).crossover("merge", "radix"), 16 * KIB)
+    assert pm.choose("sort", "a100", dtype="fp64").crossover("merge", "radix") > 32 * KIB  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_many_blocks_share_a_row_from_20_000_elements_on(rows: int) -> None:
+    """PyTorch's should_use_multiblock (TensorTopK.cu): up to 20 rows from 20 000 elements on."""
+    found = pm.choose("topk", "a100", rows=rows, k=50)
+    assert within(2.0, found.crossover("radix_select", "radix_select_multi"), 20_000)
+
+
+def test_a_select_in_one_block_loses_to_a_sort_of_a_long_row() -> None:
+    """20 times at a million (pytorch/pytorch pull request 68632)."""
+    found = pm.choose("topk", "a100", rows=1, cols=10**6, k=50)
+    assert within(2.0, found.speedup("radix_select", "sort"), 20.0)
+
+
+def test_look_back_moves_least_and_is_fastest() -> None:
+    for cols in (2**12, 2**20, 2**28):
+        assert pm.choose("scan", "a100", cols=cols).best == "look_back"
+
+
+@pytest.mark.parametrize(("seq", "speedup"), [(512, 3.0), (1024, 3.0), (2048, 3.0)])
+def test_flash_attention_is_3_times_faster(seq: int, speedup: float) -> None:
+    """3 times at 1k (Dao et al. 2022, arXiv 2205.14135, abstract), 2 to 4 in its table."""
+    op = pm.Attention(batch=8, heads=16, seq_q=seq, head_dim=64, dtype="fp16")
+    assert within(1.5, pm.choose(op, "a100").speedup("unfused", "flash"), speedup)
+
+
+def test_linear_attention_from_some_thousand_positions_on() -> None:
+    """Selective scans beat FlashAttention-2 beyond 2K (Mamba, arXiv 2312.00752, section 4.5)."""
+    op = pm.Attention(batch=8, heads=16, seq_q=2048, head_dim=64, dtype="bf16", causal=True)
+    found = pm.choose(op, "a100")
+    assert within(2.0, found.crossover("flash", "linear"), 2048)
+    assert found.best == "flash", "another function is no choice"
+
+
+@pytest.mark.parametrize(
+    ("machine", "gpus", "measured"),
+    [
+        ("a100", 4, 512 * KIB),  # vLLM, custom_all_reduce.cuh: 512 KiB up to 4 devices, 256 KiB up to 8
+        ("a100", 8, 256 * KIB),
+        ("h100", 8, 256 * KIB),
+        ("a100", 8, MIB / 8),  # FlashInfer: S n up to 1 MiB
+        ("gb200-nvl72", 8, 5.3 * MIB / 8),  # lightseekorg/tokenspeed pull request 1234: S n = 5.3 MiB and 4.4 MiB
+        ("gb200-nvl72", 16, 4.4 * MIB / 16),
+    ],
+)
+def test_one_shot_and_two_shot(machine: str, gpus: int, measured: float) -> None:
+    found = pm.choose("all_reduce", machine, num_gpus=gpus)
+    assert within(2.0, found.crossover("one_shot", "two_shot"), measured)
+
+
+def test_one_shot_by_hand() -> None:
+    # 8 devices, 1 MiB: one-shot reads 7 MiB, two-shot 2 x 7/8
+    found = pm.choose("all_reduce", "h100", bytes=2**20, num_gpus=8)
+    assert (found["one_shot"].bytes, found["two_shot"].bytes) == (7 * MIB, 1.75 * MIB)
+    assert found["recursive_doubling"].bytes == 3 * MIB
+    assert pm.choose("all_reduce", "h100", num_gpus=6)["recursive_doubling"].why_not
+
+
+def test_a_tree_pays_for_small_messages_of_many_devices() -> None:
+    """S = 2 a (n - 1 - log2 n) B / (2 / kappa - 2 (n - 1) / n), some MiB on 8 devices."""
+    found = pm.choose("all_reduce", "h100", num_gpus=8)
+    assert within(2.0, found.crossover("tree", "ring"), 2.5 * MIB)
+    many = pm.choose("all_reduce", "h100", num_gpus=64)
+    assert many.crossover("tree", "ring") > 5 * found.crossover("tree", "ring")  # type: ignore[operator]
+
+
+def test_compressing_gradients_gains_little_or_loses() -> None:
+    """Agarwal et al. 2021, arXiv 2103.00543: net speedups are marginal or negative; encoding is kernels, not bytes."""
+    found = pm.choose("gradient_compression", "h100", bytes=100e6, num_gpus=8)  # ResNet-50
+    assert found.best == "none"
+    large = pm.choose("gradient_compression", "a100", bytes=1.3e9, num_gpus=8)  # BERT-large
+    assert large.speedup("none", large.best) < 2.0
+
+
+def test_gelu_by_any_form_takes_the_same_time_on_a_gpu() -> None:
+    for machine in ("h100", "a100", "l40s"):
+        times = {row.algorithm: row.time_s for row in pm.choose("gelu", machine).rows}
+        assert len(set(times.values())) == 1, machine
+
+
+def test_gumbel_max_pays_only_where_it_is_fused() -> None:
+    """92 and 14 us for 64 rows of 128k on H100; a compiler's gain is 4 to 6 % (pytorch/pytorch issue 171143)."""
+    found = pm.choose("sampling", "h100", rows=64, vocab=128256)
+    assert 1.0 <= found.speedup("multinomial", "gumbel") < 1.1
+    assert within(1.1, found.speedup("multinomial", "gumbel_fused"), 92 / 14)
+    assert math.isclose(found["gumbel"].bytes, found["multinomial"].bytes)
+
+
+def test_top_p_without_a_sort() -> None:
+    """A pivot search reads a few times what a sort moves 25 times (flashinfer pull request 1035)."""
+    found = pm.choose("sampling", "h100", rows=64, vocab=128256, algorithm="top_p")
+    assert found.best == "top_p_pivot"
+    assert found.speedup("top_p", "top_p_pivot") > 4
