@@ -20,7 +20,17 @@ def test_rows_and_crossovers_as_json(capsys: pytest.CaptureFixture[str]) -> None
     assert rows["winograd_f23"]["flop"] * 2.25 == pytest.approx(rows["implicit_gemm"]["flop"])
     assert rows["fft"]["rank"] is None
     assert "5 x 5" in rows["fft"]["why_not"]
-    keys = {"problem", "hardware", "time_s", "time_low_s", "time_high_s", "bytes", "kernels", "workspace_bytes", "basis"}
+    keys = {
+        "problem",
+        "hardware",
+        "time_s",
+        "time_low_s",
+        "time_high_s",
+        "bytes",
+        "kernels",
+        "workspace_bytes",
+        "basis",
+    }
     assert all(keys <= set(row) for row in document["rows"])
     assert {"size", "before", "after", "time_s"} <= set(document["crossovers"][0])
     assert document["command"] == "analyze"
