@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.vocabulary import CacheState, EventKind, Limiter
+from perfmodel.core.vocabulary import CacheState, ErrorSource, EventKind, Limiter
 from perfmodel.errors import UsageError
 from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
@@ -67,6 +67,7 @@ class Limit:
     predicted_time_s, predicted_low_s, predicted_high_s : expected time of all calls with its 80 % interval [s]; None
         without an operator, and for operators that only have a bound (batch norms, gradients of convolutions).
     why_unknown : the reason why there is no bound, or empty.
+    not_seen : what the constants of the prediction have not seen, see `perfmodel.core.vocabulary.ErrorSource`.
     """
 
     entry: ProfileEntry
@@ -78,6 +79,7 @@ class Limit:
     predicted_low_s: float | None = None
     predicted_high_s: float | None = None
     why_unknown: str = ""
+    not_seen: tuple[ErrorSource, ...] = ()
 
     @property
     def efficiency(self) -> float | None:
@@ -135,6 +137,11 @@ def limit(entry: ProfileEntry, hardware: Hardware | None) -> Limit:
     return Limit(entry, limiter, Basis.NONE if limiter == Limiter.UNKNOWN else Basis.NAME, why_unknown=reason)
 
 
+def library_of(entry: ProfileEntry) -> str:
+    """Return the library that runs an entry, as measurement tables name it: "torch" for PyTorch's operators."""
+    return "torch" if entry.launched_by.startswith("aten::") else ""
+
+
 def is_predicted(entry: ProfileEntry) -> bool:
     """Whether the prediction for an entry's operator is one for the entry, and not only a bound from its counts."""
     return not _NOT_PREDICTED.search(entry.launched_by)
@@ -168,7 +175,7 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
     assert entry.calls
     op = dataclasses.replace(entry.op, count=1)
     try:
-        prediction = predict(op, hardware)
+        prediction = predict(op, hardware, library=library_of(entry))
         floor_s = float(floor_time(op, hardware, CacheState.WARM))
     except UsageError as error:
         without_op = limit(dataclasses.replace(entry, op=None), hardware)
@@ -190,6 +197,7 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
         predicted_time_s=predicted_s,
         predicted_low_s=low_s,
         predicted_high_s=high_s,
+        not_seen=tuple(source for source in prediction.uncertainty if source is not ErrorSource.SHAPE),
     )
 
 

@@ -61,6 +61,7 @@ class Advice:
     time_saved_s : estimated saving over the whole run [s].
     basis : how the saving was estimated, with the figures.
     candidate : the change as a candidate for `roi`; its targets are entries of `Diagnosis.wall`.
+    time_saved_low_s, time_saved_high_s : 80 % interval of the saving [s]; None where it was measured, not predicted.
     """
 
     kind: str
@@ -69,6 +70,8 @@ class Advice:
     time_saved_s: float
     basis: str
     candidate: Candidate
+    time_saved_low_s: float | None = None
+    time_saved_high_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ KINDS: Mapping[str, bool] = {
     "pin-memory": True,
     "coalesce": False,
     "dtype": False,
+    "pad": False,
     "algorithm": False,
     "attention": False,
     "fuse": False,

@@ -22,7 +22,7 @@ class Effort:
 CUDA_GRAPH, BATCH_SYNCS, PIN_MEMORY, OVERLAP_COPIES = "cuda-graph", "batch-syncs", "pin-memory", "overlap-copies"
 OVERLAP_COMMUNICATION, INPUT_PIPELINE, HOST_WORK = "overlap-communication", "input-pipeline", "host-work"
 FUSE, DTYPE, ATTENTION, TUNE = "fuse", "dtype", "attention", "tune-kernel"
-COALESCE, OCCUPANCY = "coalesce", "occupancy"
+COALESCE, OCCUPANCY, PAD = "coalesce", "occupancy", "pad"
 
 #: kind of change -> effort. Our own assumption, for a ranking before anybody has read the code: a switch (pinned
 #: memory, data loader workers, tf32, SDPA) takes half a day to a day with its test, a change of the training loop two
@@ -32,6 +32,7 @@ EFFORT: Mapping[str, Effort] = MappingProxyType(
         PIN_MEMORY: Effort(0.5, "low"),
         INPUT_PIPELINE: Effort(0.5, "low"),
         DTYPE: Effort(1.0, "medium"),
+        PAD: Effort(1.0, "low"),
         ATTENTION: Effort(1.0, "low"),
         BATCH_SYNCS: Effort(1.0, "low"),
         OVERLAP_COPIES: Effort(1.0, "low"),

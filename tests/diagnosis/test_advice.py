@@ -22,7 +22,7 @@ from perfmodel.prediction.predict import predict
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 US = 1e-6
-A100 = hardware("a100-sxm4-40gb")
+A100 = hardware("a100-pcie-40gb")
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 
@@ -100,14 +100,16 @@ def test_a_kernel_is_tuned_from_one_and_a_half_times_its_prediction_on(factor, a
     assert ("tune-kernel" in kinds(found)) is advised
 
 
-def test_a_kernel_within_its_interval_is_not_tuned():
-    # no table of embeddings was measured, so the interval is wide
+def test_a_kernel_that_nobody_measured_is_not_tuned_however_slow():
+    # no table of embeddings was measured on this machine, so the interval is wide
     op = Embedding(tokens=100, vocab=1000, dim=64, dtype="fp16")
     expected = predict(op, A100)
     high_s = expected.predicted_time_high_s
     assert high_s > 2 * expected.predicted_time_s
-    for time_s, advised in ((0.99 * high_s, False), (1.01 * high_s, True)):
-        assert ("tune-kernel" in kinds(diagnose(table(("embedding", time_s, op, {})), A100))) is advised
+    for time_s in (0.99 * high_s, 10 * high_s):
+        found = diagnose(table(("embedding", time_s, op, {})), A100)
+        assert "tune-kernel" not in kinds(found)
+    assert any("tuning is not advised" in text for text in found.not_advised)
 
 
 def test_the_three_slowest_kernels_are_tuned():
@@ -127,8 +129,8 @@ def test_the_least_intrusive_data_type_is_advised(simple_gpu):
     assert names == ["fp16 products", "bf16 products", "tf32 products"]
 
 
-@pytest.mark.parametrize(("before", "after", "found"), [(4, 4, True), (5, 4, False)])
-def test_up_to_four_operators_stand_around_the_softmax_of_attention(traced, simple_gpu, before, after, found):
+@pytest.mark.parametrize(("before", "after", "found"), [(4, 4, True), (11, 10, True), (11, 11, False)])
+def test_an_attention_spans_up_to_24_operators(traced, simple_gpu, before, after, found):
     scale = Elementwise(numel=32 * 1024**2, kind="mul", num_inputs=1, dtype="fp16")
     ops = [
         Gemm(batch=32, m=1024, n=1024, k=64, dtype="fp16"),
@@ -179,8 +181,7 @@ def test_three_neighbours_are_named_as_not_worth_fusing(traced, simple_gpu):
         ops += [replace(gemm), Elementwise(numel=side**2, kind="relu", dtype="fp16")]
     named = [replace(entry, launched_by=f"aten::op{n}") for n, entry in enumerate(in_a_row(traced, ops).entries)]
     found = diagnose(replace(in_a_row(traced, ops), entries=tuple(named)), simple_gpu)
-    assert len(found.not_advised) == 3
-    assert all("only as an epilogue" in text for text in found.not_advised)
+    assert sum("only as an epilogue" in text for text in found.not_advised) == 3
 
 
 @pytest.mark.parametrize(("between", "again"), [(5, True), (6, False)])

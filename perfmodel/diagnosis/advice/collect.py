@@ -12,7 +12,7 @@ from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis.advice.counters import counter_advice
 from perfmodel.diagnosis.advice.fusion import Neighbours, fusion_advice, fusion_not_advised
 from perfmodel.diagnosis.advice.host import host_advice
-from perfmodel.diagnosis.advice.kernels import kernel_advice
+from perfmodel.diagnosis.advice.kernels import faster_than_expected, kernel_advice, not_tuned
 from perfmodel.diagnosis.advice.suggest import LEAST_SAVING
 from perfmodel.diagnosis.advice.transfer import transfer_advice
 from perfmodel.diagnosis.evidence.gaps import SHORT_GAPS
@@ -41,7 +41,8 @@ def collect_advice(run: MeasuredRun) -> AdviceForRun:
         (item for item in _all_rules(run, neighbours) if item is not None), key=lambda item: -item.time_saved_s
     )
     not_fused = fusion_not_advised(run, neighbours) if neighbours else []
-    return AdviceForRun(tuple(_with_unique_names(advice)), (*_delayed_starts(run), *not_fused))
+    doubts = (*_delayed_starts(run), *not_fused, *not_tuned(run), *faster_than_expected(run))
+    return AdviceForRun(tuple(_with_unique_names(advice)), doubts)
 
 
 def _all_rules(run: MeasuredRun, neighbours: Neighbours | None) -> Iterator[Advice | None]:

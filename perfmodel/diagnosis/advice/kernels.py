@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import short_name
 from perfmodel.core.units import format_si
-from perfmodel.core.vocabulary import Dimension, EventKind
-from perfmodel.diagnosis.advice.fusion import times
-from perfmodel.diagnosis.advice.suggest import suggest
+from perfmodel.core.vocabulary import Dimension, ErrorSource, EventKind
+from perfmodel.diagnosis.advice.attention import attention_advice
+from perfmodel.diagnosis.advice.padding import padding_advice
+from perfmodel.diagnosis.advice.predicted import Span, predicted_span
+from perfmodel.diagnosis.advice.suggest import LEAST_SAVING, suggest
 from perfmodel.diagnosis.decompose import dimension_of
-from perfmodel.diagnosis.execution_order import call_s, entries_in_order, modelled
-from perfmodel.diagnosis.limits import Basis, Limit
+from perfmodel.diagnosis.limits import Basis, Limit, library_of
 from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
-from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
-from perfmodel.operators.attention import Attention
-from perfmodel.operators.elementwise import Elementwise
-from perfmodel.operators.gemm import Gemm
-from perfmodel.operators.softmax import Softmax
-from perfmodel.prediction.predict import predict
 from perfmodel.profile import effort
 
 #: data types for products of fp32 tensors, the least intrusive first: tf32 rounds only inside the tensor cores
 _FASTER = ("tf32", "bf16", "fp16")
-#: operators allowed between the products and the softmax of unfused attention: scale, mask, dropout, cast
-_BETWEEN = 4
 #: a kernel is worth tuning if it is this many times slower than its prediction; so many are listed
 _SLOWER, _TUNED = 1.5, 3
+#: sources of error that make a prediction no standard for good kernels: nobody measured the machine, the library
+_UNKNOWN = frozenset((ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LIBRARY, ErrorSource.DTYPE))
 
 
 def kernel_advice(run: MeasuredRun) -> Iterator[Advice | None]:
@@ -42,22 +35,15 @@ def kernel_advice(run: MeasuredRun) -> Iterator[Advice | None]:
         return
     yield _dtype(run, run.hardware)
     if run.decomposition is not None:
-        yield from _attention(run, run.hardware)
+        yield from attention_advice(run, run.hardware)
+    yield from padding_advice(run, run.hardware)
     yield from _tune(run)
 
 
-def _share_of_wall(run: MeasuredRun, limit: Limit) -> float:
+def share_of_wall(run: MeasuredRun, limit: Limit) -> float:
     """Return the share of an entry's time in the wall time: below 1 if kernels overlap or for several GPUs."""
     entry = run.wall_entries.get(limit.entry.name)
     return entry.time_s / limit.entry.time_s if entry and limit.entry.time_s else 0.0
-
-
-def _predicted_s(op: Operator, hardware: Hardware) -> float | None:
-    """Return the predicted time of one call [s], or None where the machine cannot compute it."""
-    try:
-        return float(predict(dataclasses.replace(op, count=1), hardware).predicted_time_s)
-    except UsageError:
-        return None
 
 
 def with_dtype(op: Operator, dtype: str) -> Operator:
@@ -74,14 +60,18 @@ def _dtype(run: MeasuredRun, hardware: Hardware) -> Advice | None:
     if faster is None:
         return None
     saved_s, before_s, targets = 0.0, 0.0, []
+    least_s = most_s = 0.0
     for limit in run.limits.values():
         op = limit.entry.op
         if limit.basis != Basis.MODEL or op is None or op.dtype != "fp32" or op.preferred_engine != "tensor":
             continue
-        now_s, then_s = _predicted_s(op, hardware), _predicted_s(with_dtype(op, faster), hardware)
-        if now_s and then_s and then_s < now_s:
-            time_s = limit.entry.time_s * _share_of_wall(run, limit)
-            saved_s += time_s * (1.0 - then_s / now_s)
+        library = library_of(limit.entry)
+        now, then = (predicted_span(each, hardware, library) for each in (op, with_dtype(op, faster)))
+        if now and then and then.time_s < now.time_s:
+            time_s = limit.entry.time_s * share_of_wall(run, limit)
+            saved_s += time_s * (1.0 - then.time_s / now.time_s)
+            least_s += time_s * (1.0 - then.high_s / now.time_s)
+            most_s += time_s * (1.0 - then.low_s / now.time_s)
             before_s += time_s
             targets.append(limit.entry.name)
     if not targets:
@@ -95,96 +85,48 @@ def _dtype(run: MeasuredRun, hardware: Hardware) -> Advice | None:
         text=f"compute fp32 products on the tensor cores: {how}; it has fewer mantissa bits, so check the results",
         targets=targets,
         saved_s=saved_s,
+        saved_range_s=(least_s, most_s),
         basis=f"{len(targets)} kinds of fp32 products take {format_si(before_s, 's')}; the model predicts "
         f"{before_s / (before_s - saved_s):.2f}x faster products in {faster}",
     )
 
 
-def _attention(run: MeasuredRun, hardware: Hardware) -> Iterator[Advice | None]:
-    """Yield the advice to replace product, softmax and product by one attention kernel."""
-    limits = [modelled(run, index) for index in range(len(run.profile.entries))]
-    for chain, count in _unfused_attentions(run, limits).most_common():
-        parts = [limit for index in chain if (limit := limits[index]) is not None]
-        scores = parts[0].entry.op
-        assert isinstance(scores, Gemm)
-        flash = Attention(heads=scores.batch, seq_q=scores.m, seq_kv=scores.n, head_dim=scores.k, dtype=scores.dtype)
-        then_s, now_s = _predicted_s(flash, hardware), sum(call_s(limit) for limit in parts)
-        if then_s is None:
-            continue
-        yield suggest(
-            run,
-            effort.ATTENTION,
-            Dimension.MEMORY,
-            name="SDPA instead of bmm, softmax, bmm",
-            text="use torch.nn.functional.scaled_dot_product_attention: it never writes the scores to memory",
-            targets=tuple(dict.fromkeys(limit.entry.name for limit in parts)),
-            saved_s=(now_s - then_s) * count / run.num_gpus,
-            basis=f"{times(count)} {format_si(now_s, 's')} for {scores.batch:.0f} heads, {scores.m:.0f} queries and "
-            f"{scores.n:.0f} keys of size {scores.k:.0f}; the model predicts {format_si(then_s, 's')} for flash "
-            "attention",
-        )
-
-
-def _unfused_attentions(run: MeasuredRun, limits: Sequence[Limit | None]) -> Counter[tuple[int, ...]]:
-    """Return how often each chain of entries that computes attention occurs."""
-    found: Counter[tuple[int, ...]] = Counter()
-    # the last element stands for the index -1, an event without an entry
-    products = np.array([limit is not None and isinstance(limit.entry.op, Gemm) for limit in limits] + [False])
-    for entries in entries_in_order(run):
-        for start in np.flatnonzero(products[entries]).tolist():
-            window = entries[start : start + 2 * _BETWEEN + 3].tolist()
-            chain = _unfused(window, [limits[index] if index >= 0 else None for index in window])
-            if chain:
-                found[chain] += 1
-    return found
-
-
-def _unfused(indices: Sequence[int], limits: Sequence[Limit | None]) -> tuple[int, ...]:
-    """Return the entries of an attention that starts with the first product, or an empty tuple.
-
-    These are a product that computes scores [batch, m, n], at most four operators on all scores, a softmax over n,
-    again at most four operators, and a product that contracts n; all with the same number of heads.
-    """
-    first = limits[0]
-    assert first is not None
-    scores = first.entry.op
-    assert isinstance(scores, Gemm)
-    numel = float(scores.batch) * float(scores.m) * float(scores.n)
-    has_softmax = False
-    for place, limit in enumerate(limits[1:], start=1):
-        op = limit.entry.op if limit is not None else None
-        if isinstance(op, Softmax) and not has_softmax:
-            if float(op.cols) != float(scores.n) or float(op.rows) * float(op.cols) != numel:
-                return ()
-            has_softmax = True
-        elif isinstance(op, Gemm):
-            fits = float(op.k) == float(scores.n) and float(op.m) == float(scores.m) and op.batch == scores.batch
-            return tuple(indices[: place + 1]) if has_softmax and fits else ()
-        elif not isinstance(op, Elementwise) or float(op.numel) != numel:
-            return ()
-    return ()
-
-
 class _Slow(NamedTuple):
-    """A kernel above its prediction, and the time that a good kernel would save [s]."""
+    """A kernel above its prediction."""
 
-    saved_s: float
     limit: Limit
-    predicted_s: float
+    span: Span
+    share: float
+
+
+def _slow(run: MeasuredRun) -> list[_Slow]:
+    """Return the kernels that take much longer than predicted, those with the largest difference first."""
+    slow = []
+    for limit in run.limits.values():
+        time_s, predicted_s, low_s, high_s = (
+            limit.entry.time_s,
+            limit.predicted_time_s,
+            limit.predicted_low_s,
+            limit.predicted_high_s,
+        )
+        is_kernel = limit.basis == Basis.MODEL and limit.entry.category == EventKind.KERNEL
+        if not is_kernel or predicted_s is None or low_s is None or high_s is None:
+            continue
+        if time_s > max(_SLOWER * predicted_s, high_s):
+            slow.append(_Slow(limit, Span(predicted_s, low_s, high_s), share_of_wall(run, limit)))
+    return sorted(slow, key=lambda kernel: -kernel.span.saved_s(kernel.limit.entry.time_s) * kernel.share)
+
+
+def _has_seen(limit: Limit) -> bool:
+    """Whether the constants of a prediction have seen the machine, the library and the dtype."""
+    return not _UNKNOWN & set(limit.not_seen)
 
 
 def _tune(run: MeasuredRun) -> Iterator[Advice | None]:
-    """Yield the kernels that take much longer than the model predicts for good kernels of their shape."""
-    slow = []
-    for limit in run.limits.values():
-        time_s, predicted_s, high_s = limit.entry.time_s, limit.predicted_time_s, limit.predicted_high_s
-        is_kernel = limit.basis == Basis.MODEL and limit.entry.category == EventKind.KERNEL
-        if is_kernel and predicted_s is not None and high_s is not None and time_s > max(_SLOWER * predicted_s, high_s):
-            slow.append(_Slow((time_s - predicted_s) * _share_of_wall(run, limit), limit, predicted_s))
-    slow.sort(key=lambda kernel: -kernel.saved_s)
-    for saved_s, limit, predicted_s in slow[:_TUNED]:
+    """Yield the kernels that take much longer than measured ones of their machine, library and dtype."""
+    for limit, span, share in [kernel for kernel in _slow(run) if _has_seen(kernel.limit)][:_TUNED]:
         entry, bound_s = limit.entry, limit.attainable_time_s or 0.0
-        if bound_s > predicted_s:
+        if bound_s > span.time_s:
             # Winograd computes fewer products than the direct convolution whose FLOP the bound counts.
             bound_s = limit.floor_time_s or 0.0
         computes = dimension_of(limit.limiter) == Dimension.COMPUTE
@@ -195,7 +137,48 @@ def _tune(run: MeasuredRun) -> Iterator[Advice | None]:
             name=f"tune {entry.name}",
             text="good kernels for this shape are faster: try another layout, library or version",
             targets=(entry.name,),
-            saved_s=saved_s,
+            saved_s=span.saved_s(entry.time_s) * share,
+            saved_range_s=span.saved_range_s(entry.time_s, share),
             basis=f"{format_si(entry.time_s, 's')} in {entry.calls} call{'s' if entry.calls != 1 else ''}; the model "
-            f"predicts {format_si(predicted_s, 's')} for good kernels, and the bound is {format_si(bound_s, 's')}",
+            f"predicts {span.text} for good kernels, and the bound is {format_si(bound_s, 's')}",
         )
+
+
+def not_tuned(run: MeasuredRun) -> list[str]:
+    """Return a sentence on kernels that look slow by constants that have not seen their machine, library or dtype."""
+    if run.hardware is None:
+        return []
+    doubtful = [
+        kernel
+        for kernel in _slow(run)
+        if not _has_seen(kernel.limit)
+        and kernel.span.saved_s(kernel.limit.entry.time_s) * kernel.share >= LEAST_SAVING * run.total_s
+    ]
+    if not doubtful:
+        return []
+    listed = ", ".join(
+        f"{short_name(limit.entry.name)} ({limit.entry.time_s / span.time_s:.2g} times; no table of its "
+        f"{' and '.join(str(source).replace('_here', '') for source in limit.not_seen if source in _UNKNOWN)})"
+        for limit, span, _ in doubtful[:_TUNED]
+    )
+    more = f" and {len(doubtful) - _TUNED} more" if len(doubtful) > _TUNED else ""
+    return [
+        f"Slower than expected, but from constants that nobody measured there, so that tuning is not advised: {listed}"
+        f"{more}. `perfmodel bench` measures what good kernels reach."
+    ]
+
+
+def faster_than_expected(run: MeasuredRun) -> list[str]:
+    """Return a sentence on the kernels that are faster than the interval of their prediction."""
+    faster = [
+        limit
+        for limit in run.limits.values()
+        if limit.faster_than_expected and limit.entry.category == EventKind.KERNEL
+    ]
+    share = sum(limit.entry.time_s for limit in faster) / (run.profile.total_time_s or 1.0)
+    if share < LEAST_SAVING:
+        return []
+    faster.sort(key=lambda limit: -limit.entry.time_s)
+    listed = ", ".join(short_name(limit.entry.name) for limit in faster[:_TUNED])
+    more = f" and {len(faster) - _TUNED} more" if len(faster) > _TUNED else ""
+    return [f"Faster than their expectation's interval ({100 * share:.3g} % of the time): {listed}{more}."]

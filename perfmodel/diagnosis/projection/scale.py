@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.vocabulary import EventKind, Limiter
-from perfmodel.diagnosis.limits import Basis, Limit, is_predicted, limit
+from perfmodel.diagnosis.limits import Basis, Limit, is_predicted, library_of, limit
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
@@ -90,10 +90,11 @@ def scale_entry(entry: ProfileEntry, source: Hardware, target: Hardware) -> Scal
 def _by_model(entry: ProfileEntry, op: Operator, here: Limit, source: Hardware, target: Hardware) -> Scaled | None:
     """Return the factor by the ratio of the predictions, None where the target cannot compute the operator."""
     one = dataclasses.replace(op, count=1)
-    there, instead = _predicted_there(one, target)
+    library = library_of(entry)
+    there, instead = _predicted_there(one, target, library)
     if there is None:
         return None
-    first = predict(one, source)
+    first = predict(one, source, library=library)
     ratio = float(there.predicted_time_s) / float(first.predicted_time_s)
     limiter = limit(dataclasses.replace(entry, op=_with_dtype(op, instead) if instead else op), target).limiter
     note = f", in {instead}: no {op.dtype} there" if instead else ""
@@ -114,11 +115,11 @@ def _deviation(prediction: Prediction) -> float:
     return math.sqrt(sum(float(value) for value in prediction.uncertainty.variances(prediction.regime).values()))
 
 
-def _predicted_there(op: Operator, target: Hardware) -> tuple[Prediction | None, str]:
+def _predicted_there(op: Operator, target: Hardware, library: str) -> tuple[Prediction | None, str]:
     """Return the prediction on the target, and the dtype in whose place it stands, if the target lacks the first."""
     for dtype in ("", *_INSTEAD.get(op.dtype, ())):
         try:
-            return predict(_with_dtype(op, dtype) if dtype else op, target), dtype
+            return predict(_with_dtype(op, dtype) if dtype else op, target, library=library), dtype
         except UsageError:
             continue
     return None, ""
