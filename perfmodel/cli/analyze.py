@@ -79,7 +79,8 @@ def command(
         )
     machines = list({machine.name: machine for machine in map(hardware, on)}.values())
     if algorithms:
-        return _algorithms.run(ops, machines, destination, plot)
+        _algorithms.run(ops, machines, destination, plot)
+        return
     operators = parse_operators(ops)
     results = [
         [predict(op, machine, timing=timing, cache=cache, library=library, load=load) for op in operators]

@@ -86,17 +86,17 @@ def test_problems_are_found_by_name_and_by_operator() -> None:
 
 
 def test_what_has_no_choice_says_what_has() -> None:
-    with pytest.raises(UsageError, match="no choice of algorithms for softmax.*There is one for"):
+    with pytest.raises(UsageError, match=r"no choice of algorithms for softmax.*There is one for"):
         pm.choose(pm.Softmax(rows=2, cols=2), "a100")
     with pytest.raises(UsageError, match="no choice of algorithms for elementwise"):
         pm.choose(pm.Elementwise(numel=4, kind="add"), "a100")
-    with pytest.raises(UsageError, match="unknown problem 'sorting'.*Did you mean 'sort'"):
+    with pytest.raises(UsageError, match=r"unknown problem 'sorting'.*Did you mean 'sort'"):
         pm.choose("sorting", "a100")
     with pytest.raises(UsageError, match="cols is an array"):
         pm.choose(pm.Sort(cols=np.array([1.0, 2.0])), "a100")
     with pytest.raises(UsageError, match="dimensions belong to a problem's name"):
         pm.choose(pm.Sort(cols=2), "a100", rows=2)
-    with pytest.raises(UsageError, match="unknown algorithm 'quick'.*radix"):
+    with pytest.raises(UsageError, match=r"unknown algorithm 'quick'.*radix"):
         choice("sort")["quick"]
 
 
