@@ -1,0 +1,85 @@
+"""Checkpoints and failures: limiting cases by hand, and Daly's optimum found by search."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.errors import UsageError
+from perfmodel.training.goodput import (
+    GPU_MTBF_S,
+    HOUR_S,
+    daly_interval_s,
+    goodput,
+    useful_fraction,
+    young_interval_s,
+)
+
+
+def test_young_by_hand():
+    # a checkpoint of 60 s and a failure every 3 h 20 min: sqrt(2 x 60 x 12000) = 1200 s
+    assert young_interval_s(60.0, 12_000.0) == 1200.0
+
+
+@pytest.mark.parametrize(("pause", "mtbf"), [(10.0, 1e5), (60.0, 12_000.0), (300.0, 3600.0)])
+def test_daly_is_the_best_interval_of_the_complete_model(pause, mtbf):
+    intervals = np.geomspace(pause / 10, 10 * mtbf, 20_000)
+    shares = [useful_fraction(float(tau), pause, 100.0, mtbf) for tau in intervals]
+    assert daly_interval_s(pause, mtbf) == pytest.approx(intervals[int(np.argmax(shares))], rel=0.01)
+
+
+def test_checkpoints_that_last_longer_than_the_machine_are_written_once_a_failure():
+    assert daly_interval_s(100.0, 40.0) == 40.0
+
+
+def test_without_failures_only_the_pauses_are_lost():
+    assert useful_fraction(1000.0, 50.0, 1e3, 1e15) == pytest.approx(1000 / 1050)
+
+
+def test_a_run_that_fails_before_each_checkpoint_is_of_no_use():
+    assert useful_fraction(1e6, 10.0, 10.0, 1.0) == 0.0
+
+
+def test_the_source_of_the_failure_rate():
+    # 16,384 GPUs for 54 days: 419 interruptions, 7.8 a day
+    run = goodput(405e9, 16_384, store_bytes_per_s=1e12)
+    assert run.failures_per_day == pytest.approx(419 / 54)
+    assert run.mtbf_s == pytest.approx(54 * 24 * HOUR_S / 419)
+    assert pytest.approx(50_690 * HOUR_S, rel=0.001) == GPU_MTBF_S
+
+
+def test_bytes_and_pauses_by_hand():
+    # 70e9 parameters x 14 B = 0.98 TB: 49 s to a store of 20 GB/s; 512 GPUs copy 1.914 GB each at 25 GB/s
+    saved = goodput(70e9, 512, store_bytes_per_s=20e9, copy_bytes_per_s=25e9)
+    assert (saved.checkpoint_bytes, saved.pause_s) == (0.98e12, 49.0)
+    beside = goodput(70e9, 512, store_bytes_per_s=20e9, copy_bytes_per_s=25e9, synchronous=False)
+    assert beside.pause_s == pytest.approx(0.98e12 / 512 / 25e9)
+    assert beside.interval_s >= beside.write_s == 49.0
+    assert beside.fraction > saved.fraction
+
+
+@given(
+    gpus=st.integers(1, 10**6),
+    bandwidth=st.floats(1e8, 1e13),
+    restart=st.floats(0, 1e5),
+    factor=st.floats(1.01, 100),
+)
+def test_shares_are_shares_and_fall_with_gpus_and_restarts(gpus, bandwidth, restart, factor):
+    run = goodput(1e10, gpus, store_bytes_per_s=bandwidth, restart_s=restart)
+    assert 0.0 <= run.fraction <= 1.0
+    more = goodput(1e10, math.ceil(gpus * factor), store_bytes_per_s=bandwidth, restart_s=restart)
+    assert more.fraction <= run.fraction + 1e-9
+    slower = goodput(1e10, gpus, store_bytes_per_s=bandwidth, restart_s=restart * factor)
+    assert slower.fraction <= run.fraction + 1e-12
+
+
+@pytest.mark.parametrize(
+    "change", [{"store_bytes_per_s": 0.0}, {"gpu_mtbf_s": -1.0}, {"restart_s": math.nan}, {"interval_s": 0.0}]
+)
+def test_figures_that_are_none_are_refused(change):
+    with pytest.raises(UsageError):
+        goodput(1e9, 8, **({"store_bytes_per_s": 1e9} | change))

@@ -1,0 +1,41 @@
+"""Unequal GPUs: shares in proportion."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.errors import UsageError
+from perfmodel.training.mixed import mixed_step
+
+
+def test_v100_beside_a100_by_hand():
+    # an A100 three times as fast: 2 and 6 of 8 samples end together after 2 s; 4 and 4 would end after 4 s
+    step = mixed_step(8, [1.0, 3.0])
+    assert step.samples == (2, 6)
+    assert (step.time_s, step.equal_s, step.speedup) == (2.0, 4.0, 2.0)
+
+
+def test_equal_gpus_gain_nothing():
+    step = mixed_step(64, [2.0] * 8)
+    assert step.samples == (8,) * 8
+    assert step.speedup == 1.0
+
+
+@given(samples=st.integers(1, 500), rates=st.lists(st.floats(0.1, 100), min_size=1, max_size=12))
+def test_all_samples_are_given_and_no_share_is_better(samples, rates):
+    step = mixed_step(samples, rates)
+    assert sum(step.samples) == samples
+    assert step.bound_s <= step.time_s * (1 + 1e-9)
+    assert step.time_s <= step.equal_s * (1 + 1e-9)
+    # moving the last sample of the slowest elsewhere would end no earlier
+    slowest = max(range(len(rates)), key=lambda i: step.samples[i] / rates[i])
+    others = [(step.samples[i] + 1) / rates[i] for i in range(len(rates)) if i != slowest]
+    assert all(other >= step.time_s * (1 - 1e-9) for other in others)
+
+
+@pytest.mark.parametrize(("samples", "rates"), [(8, []), (8, [0.0]), (0, [1.0])])
+def test_what_is_none_is_refused(samples, rates):
+    with pytest.raises(UsageError):
+        mixed_step(samples, rates)
