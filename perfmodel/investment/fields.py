@@ -6,11 +6,13 @@ All of them raise `InputFileError` for a value of another type or out of range.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.units import parse_quantity
 from perfmodel.errors import InputFileError, UsageError
+from perfmodel.operators.base import Operator
+from perfmodel.operators.parse import build_operator
 
 
 def text(value: Any, key: str, place: str) -> str:
@@ -60,6 +62,18 @@ def fraction(value: Any, key: str, place: str) -> float:
     if checked > 1:
         raise InputFileError(f"{key} is {checked:g}.", place=place, remedy="It is a fraction, above 0 and up to 1.")
     return checked
+
+
+def operator(value: Any, key: str, place: str) -> Operator:
+    """Return an operator written as a table: {op = "attention", heads = 32, ...}."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("op"), str):
+        raise InputFileError(
+            f"{key} names no operator.", place=place, remedy='Write {op = "attention", heads = 32, ...}.'
+        )
+    try:
+        return build_operator(value["op"], {name: size for name, size in value.items() if name != "op"})
+    except UsageError as error:
+        raise InputFileError(error.message, place=place, remedy=error.remedy) from None
 
 
 def seconds(value: Any, key: str, place: str) -> float:

@@ -83,8 +83,9 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
 def parse_plan(document: Any, *, place: str = "plan") -> Plan:
     """Return the plan in a parsed document: a table with the list ``candidates``.
 
-    Keys of a candidate: name, targets, and one of speedup and new_time ("12 ms"); optional kind, dev_days, risk,
-    after, excludes, claimed_total_time ("380 ms"). ``place`` names the file in messages.
+    Keys of a candidate: name, targets, and one of speedup, new_time ("12 ms") and algorithm; optional kind, dev_days,
+    risk, after, excludes, claimed_total_time ("380 ms"), and with an algorithm instead_of and operator ({op = ...}).
+    ``place`` names the file in messages.
 
     Raises
     ------
@@ -130,6 +131,9 @@ _KEYS: dict[str, tuple[str, Callable[[Any, str, str], Any]]] = {
     "dev_days": ("dev_days", fields.number),
     "risk": ("risk", fields.text),
     "kind": ("kind", fields.text),
+    "algorithm": ("algorithm", fields.text),
+    "instead_of": ("instead_of", fields.text),
+    "operator": ("operator", fields.operator),
     "after": ("after", fields.texts),
     "excludes": ("excludes", fields.texts),
     "claimed_total_time": ("claimed_total_time_s", fields.seconds),

@@ -17,6 +17,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_count, format_si
 from perfmodel.errors import UsageError, unknown_name
+from perfmodel.investment.algorithm import with_speedups
 from perfmodel.investment.budget import Selection, best_set
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.effect import Combination, Effect, candidate_effect
@@ -114,6 +115,7 @@ def rank_candidates(
         a ranking by payback has no prices.
     """
     plan = candidates if isinstance(candidates, Plan) else Plan(tuple(candidates))
+    plan = with_speedups(plan, profile, hardware)
     check_ranking(by, economics)
     baseline = Baseline.of(profile, economics, hardware, cap=cap)
     effects = {

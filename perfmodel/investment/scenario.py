@@ -39,6 +39,7 @@ class Step:
     speedup : "scale", "fuse": old over new total time of the targets, above 0.
     new_time_s : "scale": the new total time of the targets [s].
     dtype, algorithm : "dtype", "algorithm": the new dtype or algorithm of the targets' operators.
+    instead_of : "algorithm": the algorithm that they run now, by default the operator's own.
     hardware : "hardware": the name of the machine that the run moves to; all entries by default.
     factor : "batch": new over old number of items of a run.
     fixed : "batch": entries whose time does not depend on the batch, for example an optimizer; launch gaps and waits of
@@ -57,6 +58,7 @@ class Step:
     new_time_s: float | None = None
     dtype: str = ""
     algorithm: str = ""
+    instead_of: str = ""
     factor: float | None = None
     fixed: tuple[str, ...] = ()
     share: float = 1.0
@@ -249,6 +251,7 @@ _KEYS: dict[str, tuple[str, Callable[[Any, str, str], Any]]] = {
     "new_time": ("new_time_s", fields.duration),
     "dtype": ("dtype", fields.text),
     "algorithm": ("algorithm", fields.text),
+    "instead_of": ("instead_of", fields.text),
     "hardware": ("hardware", fields.text),
     "factor": ("factor", fields.positive),
     "fixed": ("fixed", fields.texts),

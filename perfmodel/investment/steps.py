@@ -12,6 +12,7 @@ from perfmodel.diagnosis.fusion import fuse_operators
 from perfmodel.diagnosis.projection.scale import scale_entry
 from perfmodel.diagnosis.wall import LAUNCH_GAPS, SYNC_GAPS, gap_dimension
 from perfmodel.errors import UsageError
+from perfmodel.investment.algorithm import time_ratio
 from perfmodel.investment.scenario import Step
 from perfmodel.operators import Operator
 from perfmodel.operators.memcpy import Memcpy
@@ -104,12 +105,34 @@ def _dtype(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
 
 
 def _algorithm(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
-    def change(op: Operator) -> Operator:
-        if "algorithm" not in op.dimensions():
-            raise UsageError(f"{op.op} has only one algorithm.", remedy="Remove it from the targets.")
-        return op.changed(algorithm=step.algorithm)
+    """Take another algorithm: by the operator's own dimension, else by the two predicted times of its problem."""
+    own = {name: _has_algorithm(run.operator(name, step), step) for name in targets}
+    bases = []
+    if by_dimension := tuple(name for name in targets if own[name]):
+        change = _change_operators(lambda op: op.changed(algorithm=step.algorithm), step, by_dimension, run)
+        bases.append(change)
+    for name in targets:
+        if not own[name]:
+            bases.append(_change_algorithm(name, step, run))
+    return targets, ", ".join(dict.fromkeys(bases))
 
-    return targets, _change_operators(change, step, targets, run)
+
+def _has_algorithm(op: Operator, step: Step) -> bool:
+    """Return whether an operator itself has an algorithm, and the step names no other one to start from."""
+    allowed = op.dimensions().get("algorithm", {}).get("allowed", ())
+    return step.algorithm in allowed and step.instead_of in ("", getattr(op, "algorithm", ""))
+
+
+def _change_algorithm(name: str, step: Step, run: Run) -> str:
+    """Scale the time of an entry by the ratio of two algorithms' predicted times."""
+    if run.hardware is None:
+        raise step.error(f"a {step.kind!r} step needs a machine.", "Name it with --on.")
+    try:
+        ratio = time_ratio(run.operator(name, step), run.hardware, step.algorithm, step.instead_of)
+    except UsageError as error:
+        raise step.error(f"{name!r}: {error.message}", error.remedy) from None
+    run.set_time(name, run.entries[name].time_s * ratio)
+    return f"predicted times of the two algorithms on {run.hardware.name}"
 
 
 def _batch(step: Step, targets: Names, run: Run) -> tuple[Names, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, nearest, unknown_name
+from perfmodel.operators.base import Operator
 from perfmodel.profile.profile import Profile
 
 RISKS = ("low", "medium", "high")
@@ -45,6 +46,10 @@ class Candidate:
     targets : the entries of the profile that the change makes faster: names, or shell patterns (``*`` and ``?``).
     speedup : old over new time of all targets together; below 1 the change makes them slower.
     new_time_s : the new time of all targets together [s]; 0 removes them. Give either this or ``speedup``.
+    algorithm, instead_of : another algorithm for the operators of the targets, and the one that they run now (by
+        default the operator's own): the speedup is the ratio of the two predicted times. It takes the place of
+        ``speedup`` and needs a machine.
+    operator : what a target computes whose entry in the profile does not say.
     dev_days : days of development, or None where there is no estimate.
     risk : "low", "medium", "high", or empty.
     kind : the kind of change, one of `KINDS`, or empty. It decides whether the bounds of the present operators limit
@@ -71,6 +76,9 @@ class Candidate:
     claimed_total_time_s: float | None = None
     place: str = field(default="", compare=False)
     kind: str = field(default="", kw_only=True)
+    algorithm: str = field(default="", kw_only=True)
+    instead_of: str = field(default="", kw_only=True)
+    operator: Operator | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for key in ("targets", "after", "excludes"):
@@ -80,9 +88,7 @@ class Candidate:
             raise self.error("a candidate has no name.", "Give each one a name of its own.")
         if not self.targets:
             raise self.error("has no targets.", 'Name what it makes faster: targets = ["kernel_a"].')
-        if (self.speedup is None) == (self.new_time_s is None):
-            given = "both speedup and new_time" if self.speedup is not None else "neither speedup nor new_time"
-            raise self.error(f"has {given}.", "Give exactly one of them.")
+        self._check_effect()
         self._check_above("speedup", self.speedup, 0.0)
         self._check_above("dev_days", self.dev_days, 0.0)
         self._check_above("claimed_total_time", self.claimed_total_time_s, 0.0)
@@ -92,6 +98,20 @@ class Candidate:
             raise unknown_name("risk", self.risk, RISKS, place=self._place(), kind=self._kind())
         if self.kind and self.kind not in KINDS:
             raise unknown_name("kind", self.kind, KINDS, place=self._place(), kind=self._kind())
+
+    def _check_effect(self) -> None:
+        """Check that the effect is stated once; one that names an algorithm is of that kind."""
+        if self.algorithm and self.kind not in ("", "algorithm"):
+            raise self.error(f"names an algorithm and is of the kind {self.kind!r}.", "Write kind = 'algorithm'.")
+        if self.algorithm and not self.kind:
+            object.__setattr__(self, "kind", "algorithm")
+        given = [name for name, value in (("speedup", self.speedup), ("new_time", self.new_time_s),
+                                          ("algorithm", self.algorithm or None)) if value is not None]  # fmt: skip
+        if len(given) == 1:
+            return
+        if given:
+            raise self.error(f"has both {' and '.join(given)}.", "Give exactly one of them.")
+        raise self.error("has neither speedup nor new_time.", "Give exactly one of them, or an algorithm.")
 
     @property
     def keeps_operators(self) -> bool:
