@@ -37,7 +37,6 @@ class Engine:
     all_reduce : library of the reductions: the engine's own kernel, or "nccl".
     exchange_slower : time of a reduction between the kernels of a step, where GPUs arrive at different times, over one
         that is measured alone.
-    fused : norms, rotary positions and activations are fused kernels; False for a framework's eager kernels.
     graph : decode steps replay a CUDA graph; False launches each kernel from the host.
     host_s, host_sequence_s : time of the host that no kernel hides, a step and for each sequence of it [s].
     launch_s : the host's time to launch one kernel without a graph [s].
@@ -69,7 +68,6 @@ class Engine:
     attention: Mapping[str, str] = field(default_factory=dict)
     all_reduce: str = "nccl"
     exchange_slower: float = 1.0
-    fused: bool = True
     graph: bool = True
     host_s: float = 0.5e-3
     host_sequence_s: float = 5e-6

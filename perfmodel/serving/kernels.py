@@ -18,15 +18,17 @@ from perfmodel.prediction.latency.collectives import HOST_LINKS
 from perfmodel.serving.cost import Array, Cost, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
-from perfmodel.serving.precision import Format
+from perfmodel.serving.precision import Format, kv_bytes
 from perfmodel.serving.shard import Parallel, Shard
 
 #: tokens at which half of the slow-down by sustained load has occurred
 HOT_TOKENS = 256.0
 #: size of a product that runs at the rate which products of many rows sustain
 LARGE = 8192.0
-#: share of the tensor engine's peak that latent attention reaches in decode, where many heads share one key: assumed
-LATENT_SHARE = 0.6
+#: latent attention in decode, where all heads share one key: share of the 16-bit peak and of the bandwidth that it
+#: reaches, its start [s], and the standard deviation of ln(measured / predicted): assumed, FlashMLA states 660 of 989
+#: TFLOP/s and 3000 of 3350 GB/s on H800 (github.com/deepseek-ai/FlashMLA)
+LATENT_SHARE, LATENT_READ, LATENT_START_S, LATENT_DEVIATION = 0.6, 0.75, 5e-6, 0.25
 #: a step of a ring through the host [s], and the share of a PCIe link's bandwidth that it reaches in servers that serve
 #: models: assumed from Falcon-180B's first token on 8 L40S (TensorRT-LLM 0.8: 80 layers exchange 61 MB each in less
 #: than 0.77 s), where the hosts of benchmarks of collectives with as many cards reach a tenth of it
@@ -211,16 +213,26 @@ class Kernels:
 
     def _attention(self, window: int, **sizes: Any) -> tuple[Array, Array]:
         shard, library = self.shard, self.engine.attention_on(self.hardware.matrix_instruction)
-        head_dim, kv_heads, decode = shard.head_dim, shard.kv_heads, np.all(sizes["seq_q"] == 1)
-        if shard.kv_lora:
-            # one key for all heads, whose part without position is also the value: half of the bytes of K and V
-            head_dim, kv_heads = ((shard.kv_lora + shard.rope_dim) // 2, 1) if decode else (head_dim, shard.heads)
+        if shard.kv_lora and np.all(sizes["seq_q"] == 1):
+            return self._latent(sizes["batch"], sizes["seq_kv"])
         op = Attention(
-            heads=shard.heads, kv_heads=kv_heads, head_dim=head_dim, causal=True, window=window,
-            dtype=self.dtype, kv_dtype=self.kv, **sizes,
+            heads=shard.heads, kv_heads=shard.heads if shard.kv_lora else shard.kv_heads, head_dim=shard.head_dim,
+            causal=True, window=window, dtype=self.dtype, kv_dtype=self.kv, **sizes,
         )  # fmt: skip
-        time, deviation = kernel(op, self.hardware, library)
-        if shard.kv_lora and decode:
-            flop = 2.0 * sizes["batch"] * sizes["seq_kv"] * shard.heads * (2 * shard.kv_lora + shard.rope_dim)
-            time = np.maximum(time, flop / (LATENT_SHARE * self.hardware.best_peak(self.dtype).flop_per_s))
-        return time, deviation
+        return kernel(op, self.hardware, library)
+
+    def _latent(self, sequences: Array, context: Array) -> tuple[Array, Array]:
+        """Return the time of latent attention in decode [s]: all heads share one key, which is read once.
+
+        t = start + max(bytes of the latent keys / bandwidth, FLOP / peak), a key's part without position being its
+        value as well.
+        """
+        shard, hardware = self.shard, self.hardware
+        keys = sequences * context
+        read = keys * (shard.kv_lora + shard.rope_dim) * kv_bytes(self.kv)
+        flop = 2.0 * keys * shard.heads * (2 * shard.kv_lora + shard.rope_dim)
+        rate = LATENT_READ * (hardware.main_memory.bandwidth_bytes_per_s or np.nan)
+        time = LATENT_START_S + np.maximum(
+            read / rate, flop / (LATENT_SHARE * hardware.best_peak(self.dtype).flop_per_s)
+        )
+        return np.asarray(time), np.full(np.shape(time), LATENT_DEVIATION)

@@ -13,14 +13,18 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
 from perfmodel.serving.cycle import Steady
 from perfmodel.serving.deployment import Deployment
-from perfmodel.serving.open_loop import open_loop
+from perfmodel.serving.load import simulate
 from perfmodel.serving.published_case import RATE, TPOT, TTFT, Case, Setup, SkipRun, profile_of
 from perfmodel.serving.published_replay import judge_replays
 from perfmodel.serving.published_tables import REQUEST_COLUMNS, reader_of
+from perfmodel.serving.replay import Replay
+from perfmodel.serving.requests import open_loop
 from perfmodel.serving.static_batch import StaticBatch, static_batch
 from perfmodel.serving.steady import capacity, steady
 
 BASELINE = "weights and keys and values over the bandwidth (TTFT: FLOP over the peak)"
+#: half of the range of lengths over their mean under random arrivals: assumed, tables have means alone
+SPREAD = 0.3
 #: quantity -> value, low and high end
 Estimates = dict[str, tuple[float, float, float]]
 
@@ -93,12 +97,21 @@ def predicted(deployment: Deployment, case: Case) -> Estimates:
 
 
 def _open(deployment: Deployment, case: Case) -> Estimates:
-    """Return the quantities of a run with random arrivals: its tokens over the time until the last has ended."""
-    found = _values(open_loop(deployment, case.isl, case.osl, case.qps))
-    (first, *_), token = found[TTFT], found[TPOT]
-    arrivals = case.requests / case.qps
-    rates = [case.requests * case.osl / (arrivals + first + case.osl * time) for time in token]
-    return {**found, RATE: (rates[0], rates[2], rates[1])} if arrivals > 0 else found
+    """Return the quantities of a run with random arrivals, as a simulation finds them: with its ends."""
+    load = open_loop(case.qps, int(case.requests), case.isl, case.osl, spread=SPREAD)
+    replay = simulate(deployment, load)
+    ends = replay.ends or (replay, replay, replay)
+
+    def three(of: Callable[[Replay], float]) -> tuple[float, float, float]:
+        low, expected, high = (of(end) for end in ends)
+        value = of(replay)
+        return value, value * min(low, high) / expected, value * max(low, high) / expected
+
+    return {
+        TTFT: three(lambda end: float(np.mean(end.ttft_s))),
+        TPOT: three(lambda end: float(np.mean(end.tpot_s))),
+        RATE: three(lambda end: float(np.sum(end.requests.output)) / end.duration_s),
+    }
 
 
 def _values(state: Steady | StaticBatch) -> Estimates:
@@ -117,7 +130,7 @@ def _bound(deployment: Deployment, case: Case) -> dict[str, float]:
     memory, hardware = deployment.memory(), deployment.hardware
     batch = case.users
     if np.isnan(batch):
-        batch = case.qps if case.load == "open" else float(capacity(deployment, case.isl, case.osl))
+        batch = float(capacity(deployment, case.isl, case.osl))
     rate = hardware.main_memory.bandwidth_bytes_per_s or np.nan
     keys = batch / deployment.dp * (case.isl + case.osl / 2.0) * memory.kv_bytes_token_gpu
     token = (memory.weights_bytes + keys) / rate * deployment.pp
@@ -125,7 +138,7 @@ def _bound(deployment: Deployment, case: Case) -> dict[str, float]:
     peak = hardware.best_peak(dtype if dtype in hardware.dtypes() else "fp16").flop_per_s
     prompts = batch if case.load == "static" else 1.0
     first = 2.0 * deployment.config.multiplied_parameters * case.isl * prompts / (peak * deployment.gpus)
-    served = case.qps * case.osl if case.load == "open" else batch / token
+    served = batch / token if case.load != "open" or np.isinf(case.qps) else case.qps * case.osl
     return {TTFT: first, TPOT: token, RATE: served}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 
 from perfmodel.accuracy.run_table import Run
@@ -72,9 +73,9 @@ def online(run: Run) -> Case:
     if run.text("output_tok_s"):
         measured[RATE] = run.number("output_tok_s")
     requests = run.number("requests")
-    if run.text("qps").lower() in ("inf", "infinite"):  # all requests at once
-        return Case(run, setup, "steady", isl, osl, measured, users=requests, requests=requests)
-    return Case(run, setup, "open", isl, osl, measured, requests=requests, qps=positive(run, "qps")[0])
+    at_once = run.text("qps").lower() in ("inf", "infinite")
+    qps = math.inf if at_once else positive(run, "qps")[0]
+    return Case(run, setup, "open", isl, osl, measured, requests=requests, qps=qps)
 
 
 def by_concurrency(run: Run) -> Case:
