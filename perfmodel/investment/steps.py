@@ -107,13 +107,10 @@ def _dtype(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
 def _algorithm(step: Step, targets: Names, run: Run) -> tuple[Names, str]:
     """Take another algorithm: by the operator's own dimension, else by the two predicted times of its problem."""
     own = {name: _has_algorithm(run.operator(name, step), step) for name in targets}
-    bases = []
+    bases = [_change_algorithm(name, step, run) for name in targets if not own[name]]
     if by_dimension := tuple(name for name in targets if own[name]):
         change = _change_operators(lambda op: op.changed(algorithm=step.algorithm), step, by_dimension, run)
         bases.append(change)
-    for name in targets:
-        if not own[name]:
-            bases.append(_change_algorithm(name, step, run))
     return targets, ", ".join(dict.fromkeys(bases))
 
 
