@@ -13,7 +13,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
 from perfmodel.operators.rope import Rope
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.family import Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
@@ -43,6 +43,6 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 
 
 FAMILIES = (
-    Family("embedding", (*_STREAM, replace(ISSUE, default=1.8)), formula, STREAM_TERMS),
-    Family("rope", (*_STREAM, replace(ISSUE, default=0.6)), formula, STREAM_TERMS),
+    Family("embedding", (*_STREAM, replace(ISSUE, default=1.8)), formula, STREAM_TERMS, forward_only, by_library=True),
+    Family("rope", (*_STREAM, replace(ISSUE, default=0.6)), formula, STREAM_TERMS, forward_only, by_library=True),
 )

@@ -125,6 +125,8 @@ def combined(
         values.update(_carried(family, tables, place, lender))
         values.update(tables[place].libraries.get(lender, {}))
         shape.update(tables[place].intervals)
+    unmeasured = _unmeasured(family, tables, library, lender)
+    values.update(unmeasured)
     values.update(measured)
     fixed = MappingProxyType(values)
     if not found:
@@ -132,10 +134,20 @@ def combined(
         return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances)
     state = found[0][0]
     effects = _effects(tables, state, library, dtype if family.by_dtype else "", own_vendor)
+    deviation = _deviation(tables, ErrorSource.LIBRARY)
+    if unmeasured and family.by_library and deviation is not None:
+        effects.setdefault(ErrorSource.LIBRARY, deviation)
     source = _source(tables[0]) + ("; bandwidth of this machine's [sustained]" if measured else "")
     source += _of_library(library, tables) + (f"; no row in {dtype}" if ErrorSource.DTYPE in effects else "")
     intervals, variances = _with_effects(shape, effects)
     return Constants(fixed, intervals, _state(state, effects, library), source, variances, state)
+
+
+def _unmeasured(family: Family, tables: Sequence[LatencyTable], library: str, lender: str) -> dict[str, float]:
+    """Return the constants that hold for the kernels of a library that no table has rows of, an unnamed one too."""
+    if lender in known_libraries(tables) or library in known_libraries(tables):
+        return {}
+    return {constant.name: constant.unmeasured for constant in family.constants if constant.unmeasured is not None}
 
 
 def _carried(family: Family, tables: Sequence[LatencyTable], place: int, library: str) -> dict[str, float]:

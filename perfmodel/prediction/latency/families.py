@@ -115,10 +115,9 @@ def family(name: str) -> Family:
 
 
 @functools.cache
-def families_serving(op: str) -> tuple[Family, ...]:
-    """Return the families that serve an operator, given by its name; the roofline if there is none."""
-    names = _own().families.get(op) or _plugins().families.get(op) or (_ROOFLINE,)
-    return tuple(family(name) for name in names)
+def _serving(op: str) -> tuple[str, ...]:
+    """Return the names of the families that serve an operator, given by its name; the roofline if there is none."""
+    return _own().families.get(op) or _plugins().families.get(op) or (_ROOFLINE,)
 
 
 def families_of(op: Operator, machine: Machine, kind: str, library: str = "") -> list[tuple[Any, Family]]:
@@ -130,7 +129,8 @@ def families_of(op: Operator, machine: Machine, kind: str, library: str = "") ->
     if kind == "cpu":
         return [(True, family(_ROOFLINE))]
     parts: list[tuple[Any, Family]] = []
-    for item in families_serving(op.op):
+    for name in _serving(op.op):  # a family is imported when those before it leave points
+        item = family(name)
         mask = item.applies(op, machine, library)
         if mask is True or (isinstance(mask, np.ndarray) and mask.all()):
             return [(True, item)]

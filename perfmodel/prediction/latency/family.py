@@ -36,6 +36,7 @@ class Constant:
         against the rows of a fit.
     library : whether it is a property of the software (launch path, kernel choice), so that each library may have its
         own value.
+    unmeasured : the value for the kernels of a library that no table has rows of, where it is not that of the others.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Constant:
     spread: float
     meaning: str
     library: bool = False
+    unmeasured: float | None = None
 
 
 #: exponent of the smooth maximum of dispatch and kernel: measured corners are within 3 % of the larger one
@@ -60,6 +62,11 @@ HOST_CONSTANTS = (
 
 def _always(op: Operator, machine: Machine, library: str) -> bool:
     return True
+
+
+def forward_only(op: Any, machine: Machine, library: str) -> bool:
+    """Whether an operator is not a backward pass, for families that were fitted on forward passes alone."""
+    return not op.backward
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +84,8 @@ class Family:
     dispatched : whether events around a framework's call also see the host's dispatch. Collectives are measured in
         queues, where it does not show.
     by_dtype : whether constants fitted on one dtype say less about another; not for kernels that only move bytes.
+    by_library : whether libraries have kernels of different designs, so that constants fitted on some say less about
+        one that is not named.
     streams : whether its constant ``eta`` is the share of the bandwidth that plain streams sustain, so that a measured
         bandwidth replaces it.
     call_cost : (operator, values) -> dispatch of this call relative to a plain one, where calls differ: through a layer
@@ -94,6 +103,7 @@ class Family:
     applies: Callable[[Any, Machine, str], Any] = _always
     dispatched: bool = True
     by_dtype: bool = True
+    by_library: bool = False
     streams: bool = False
     call_cost: Callable[[Operator, Values], Number] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
@@ -72,5 +72,5 @@ def call_cost(op: Operator, c: Values) -> Number:
     return CALL_COST
 
 
-FAMILY = Family("layer_norm", CONSTANTS, formula, STREAM_TERMS, call_cost=call_cost)
+FAMILY = Family("layer_norm", CONSTANTS, formula, STREAM_TERMS, forward_only, call_cost=call_cost)
 FAMILIES = (FAMILY,)

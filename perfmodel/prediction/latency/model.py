@@ -91,23 +91,27 @@ def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Co
 
 
 def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Conditions) -> tuple[Family, Constants]:
-    """Return kernels that run one after another as one family: terms are summed, the interval is the widest."""
+    """Return kernels that run one after another as one family: terms are summed, the interval is the widest.
+
+    Each runs as often as its ``count`` says.
+    """
     kernel = replace(conditions, timing=Timing.KERNEL)
     estimates = [estimate(part, hardware, resolve_peak(part, hardware), kernel, 0.0) for part in parts]
     adds: dict[Term, Number] = {}
-    for part in estimates:
+    for count, part in zip([part.count for part in parts], estimates, strict=True):
         for name, value in part.terms.adds.items():
-            adds[name] = adds.get(name, 0.0) + value
-    known = [
-        constants(family, hardware, conditions.library, part.dtype)
+            adds[name] = adds.get(name, 0.0) + count * value
+    counted = [
+        (part.count, constants(family, hardware, conditions.library, part.dtype))
         for part in parts
         for _, family in families_of(
             part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, conditions.library
         )
     ]
+    known = [one for _, one in counted]
     together = Constants(
         # Every kernel has its dispatch, part of which overlaps with the kernel before it.
-        {"host": sum(one.values["host"] for one in known), "hidden": known[-1].values["hidden"]},
+        {"host": sum(count * one.values["host"] for count, one in counted), "hidden": known[-1].values["hidden"]},
         {regime: widest_interval(*(one.intervals[regime] for one in known)) for regime in REGIMES},
         max((one.calibration for one in known), key=list(Calibration).index),
         "; ".join(dict.fromkeys(part.basis for part in estimates)),

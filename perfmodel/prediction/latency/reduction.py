@@ -16,7 +16,7 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.family import Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START, stream_times
 from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, WAVES, Term, Terms
@@ -47,5 +47,5 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     return Terms({HBM: hbm, L2: l2, IDLE: idle, LAUNCH: c["launch"]}, {HBM: hbm, L2: l2})
 
 
-FAMILY = Family("reduction", CONSTANTS, formula, (HBM, L2, IDLE, LAUNCH), streams=True)
+FAMILY = Family("reduction", CONSTANTS, formula, (HBM, L2, IDLE, LAUNCH), forward_only, streams=True)
 FAMILIES = (FAMILY,)

@@ -9,7 +9,7 @@ from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.family import Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
@@ -29,7 +29,7 @@ SERVES = {"rms_norm": ("rms_norm",)}
 CONSTANTS = (
     # A100 and H100 have the same ratio of SM clocks to bandwidth, so that their rows do not tell instructions from
     # bandwidth: the share of the bandwidth stays near that of other streams.
-    replace(ETA, default=0.82, low=0.70, high=0.95, spread=0.04),
+    replace(ETA, default=0.82, low=0.70, high=0.95, spread=0.04, unmeasured=0.84),
     replace(START, library=True),
     FEED,
     replace(FILL, library=True),
@@ -56,4 +56,4 @@ def call_cost(op: Operator, c: Values) -> Number:
     return CALL_COST
 
 
-FAMILIES = (Family("rms_norm", CONSTANTS, formula, STREAM_TERMS, call_cost=call_cost),)
+FAMILIES = (Family("rms_norm", CONSTANTS, formula, STREAM_TERMS, forward_only, by_library=True, call_cost=call_cost),)

@@ -16,7 +16,7 @@ from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
@@ -142,5 +142,5 @@ def call_cost(op: Operator, c: Values) -> Number:
     return CALL_COST
 
 
-FAMILY = Family("softmax", CONSTANTS, formula, STREAM_TERMS, call_cost=call_cost)
+FAMILY = Family("softmax", CONSTANTS, formula, STREAM_TERMS, forward_only, call_cost=call_cost)
 FAMILIES = (FAMILY,)

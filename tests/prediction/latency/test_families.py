@@ -111,7 +111,7 @@ def plugin(monkeypatch: pytest.MonkeyPatch):
         forget()
 
     def forget() -> None:
-        known = (families._plugins, families.families_serving, families.family, families.known_terms)
+        known = (families._plugins, families._serving, families.family, families.known_terms)
         for function in (*known, plugins._import_plugin):
             function.cache_clear()
 

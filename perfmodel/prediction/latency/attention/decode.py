@@ -271,6 +271,8 @@ FEW_QUERIES, BLOCK_QUERIES, LONGER = 8, 128, 4
 
 def applies(op: Attention, machine: Machine, library: str) -> Any:
     """Whether each point has few queries of a longer sequence; a sequence of one token is a (short) prompt."""
+    if op.backward:
+        return False
     few = (op.seq_q <= FEW_QUERIES) | ((op.seq_q <= BLOCK_QUERIES) & (op.seq_kv >= LONGER * op.seq_q))
     return (few & (op.seq_kv > 1)) | ((op.seq_q == 1) & (library.partition("/")[0] in PROMPTS_OF_ONE))
 

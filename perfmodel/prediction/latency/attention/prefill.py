@@ -248,6 +248,8 @@ def _first_pass(op: Attention, machine: Machine, c: Values, kernel: Kernel, stre
 
 def applies(op: Attention, machine: Machine, library: str) -> Any:
     """Whether each point has several queries, or a sequence of one token."""
+    if op.backward:
+        return False
     one_query = decode.applies(op, machine, library)
     return not one_query if isinstance(one_query, bool) else ~one_query
 

@@ -1,0 +1,109 @@
+"""Kernels that stream their tensors once, without a table of their own: activations, losses, look-ups, optimizers.
+
+Backward passes of the operators that have a family are here too. Nothing is fitted but the share of the bandwidth,
+which is that of the machine's plain streams. Liger-Kernel's fused kernels (@ ead96b618e5c) check it: `scripts/
+liger_counts.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.work import Number, Tensor, Work, maximum, minimum
+from perfmodel.operators.base import Operator
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import (
+    ETA,
+    FEED,
+    FILL,
+    ISSUE,
+    START,
+    STREAM_TERMS,
+    beside_math,
+    fitting_share,
+    issue_s,
+    stream_times,
+)
+from perfmodel.prediction.latency.terms import LAUNCH, Terms
+
+SERVES = {
+    "stream": (
+        "add_rms_norm", "batch_norm", "cross_entropy", "dequantize", "dropout", "gather", "geglu", "group_norm",
+        "index_select", "kv_write", "linear_attention", "muon", "optimizer", "pool2d", "scatter_add", "ssm_scan",
+        "swiglu",
+    ),
+    "stream_backward": ("elementwise", "embedding", "layer_norm", "reduction", "rms_norm", "rope", "softmax"),
+}  # fmt: skip
+
+#: 0.88 of the datasheet's bandwidth: what Liger-Kernel's fused kernels reach on A100 and H100, without a fit (0.87 and
+#: 0.93 by the bytes of `perfmodel.operators`)
+CONSTANTS = (
+    replace(ETA, default=0.88),
+    replace(START, library=True),
+    FEED,
+    FILL,
+    # kernels that load vectors of 16 B
+    replace(ISSUE, default=0.02),
+)
+#: share of a matrix engine's peak that chunks of linear attention reach: their products are as small as 64 x 64 x 64
+#: (assumed)
+CHUNK_RATE = 0.3
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = kernels launch + ||math, hbm + l2||_6 [s].
+
+    Reads that repeat what another pass of the kernel has read come from L2 as far as the rows, groups or channels that
+    run at once fit there. math is the larger of the FLOP at the rate of the engine, the instructions of the elements,
+    and the sums into one element, which follow one another, one in a clock.
+    """
+    tensors = op.tensors()
+    work = Work.from_tensors(op.flop(), tensors)
+    traffic = work.bytes
+    if np.any(work.repeated_bytes):
+        traffic = traffic - work.repeated_bytes * fitting_share(_between(op, tensors, machine), machine.l2_bytes)
+    hbm, l2 = stream_times(traffic, work.working_set_bytes, machine, c, conditions)
+    terms = beside_math(_math(op, work, tensors, machine, c), hbm, l2, c)
+    kernels = getattr(op, "kernels", None)
+    if kernels is None:
+        return terms
+    return Terms({**terms.adds, LAUNCH: c["launch"] * kernels()}, terms.alone)
+
+
+def _math(op: Operator, work: Work, tensors: tuple[Tensor, ...], machine: Machine, c: Values) -> Number:
+    rate = machine.vector_flop_per_s / 2.0 / machine.packed
+    if machine.engine == "tensor" and op.preferred_engine == "tensor":
+        rate = CHUNK_RATE * machine.peak_flop_per_s
+    elements = work.bytes_written / dtype_bytes(tensors[-1].dtype)
+    math = maximum(work.flop / rate, issue_s(elements, machine, c))
+    repeats = getattr(op, "multiplicity", None)
+    return math if repeats is None else maximum(math, repeats / machine.clock_hz)
+
+
+def _between(op: Operator, tensors: tuple[Tensor, ...], machine: Machine) -> Number:
+    """Return the bytes that pass between two reads of the same ones: what all SMs have at once [B].
+
+    A block has a channel, or all of a tensor that has one scale.
+    """
+    size: Number = 0.0
+    for tensor in tensors:
+        if np.any(tensor.repeated):
+            size = size + tensor.size_bytes
+    channels = getattr(op, "c", 1.0)
+    return size * minimum(1.0, machine.sm_count / channels)
+
+
+def _backward(op: Any, machine: Machine, library: str) -> bool:
+    return bool(op.backward)
+
+
+FAMILIES = (
+    Family("stream", CONSTANTS, formula, STREAM_TERMS, streams=True, by_dtype=False),
+    Family("stream_backward", CONSTANTS, formula, STREAM_TERMS, _backward, streams=True, by_dtype=False),
+)

@@ -1,0 +1,160 @@
+"""Kernels that stream: physics that holds without a measurement, and Liger-Kernel's own figures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.operators import load_operator
+
+#: operator, dimensions, and the dimension that makes it larger
+STREAMS: list[tuple[str, dict[str, Any], str]] = [
+    ("swiglu", {"cols": 4096, "dtype": "bf16"}, "rows"),
+    ("geglu", {"cols": 4096, "dtype": "bf16", "backward": True}, "rows"),
+    ("add_rms_norm", {"cols": 4096, "dtype": "bf16"}, "rows"),
+    ("dropout", {"dtype": "bf16"}, "numel"),
+    ("batch_norm", {"c": 64, "hw": 49}, "n"),
+    ("batch_norm", {"c": 64, "hw": 49, "backward": True}, "n"),
+    ("group_norm", {"groups": 32, "c": 64, "hw": 49}, "n"),
+    ("pool2d", {"c": 64, "h": 56, "w": 56, "k": 3, "stride": 2, "padding": 1}, "n"),
+    ("gather", {"table": 10**9}, "numel"),
+    ("index_select", {"cols": 128, "table": 10**6}, "rows"),
+    ("scatter_add", {"table": 1000}, "rows"),
+    ("kv_write", {"kv_heads": 8, "head_dim": 128, "dtype": "bf16"}, "tokens"),
+    ("quantize", {"cols": 4096, "scale": "tensor"}, "rows"),
+    ("dequantize", {"cols": 4096}, "rows"),
+    ("optimizer", {}, "parameters"),
+    ("optimizer", {"algorithm": "foreach"}, "parameters"),
+    ("muon", {"cols": 1024}, "rows"),
+    ("cross_entropy", {"vocab": 32000}, "rows"),
+    ("cross_entropy", {"vocab": 32000, "algorithm": "fused", "backward": True}, "rows"),
+    ("linear_cross_entropy", {"hidden": 1024, "vocab": 32000, "chunk": 16, "dtype": "bf16"}, "rows"),
+    ("linear_attention", {"heads": 8, "head_dim": 64, "dtype": "bf16"}, "seq"),
+    ("ssm_scan", {"channels": 1024, "dtype": "bf16"}, "seq"),
+    ("rope", {"heads": 32, "backward": True}, "tokens"),
+    ("layer_norm", {"cols": 4096, "backward": True}, "rows"),
+    ("rms_norm", {"cols": 4096, "backward": True}, "rows"),
+    ("softmax", {"cols": 4096, "backward": True}, "rows"),
+    ("reduction", {"cols": 4096, "backward": True}, "rows"),
+    ("embedding", {"vocab": 32000, "dim": 1024, "backward": True}, "tokens"),
+    ("elementwise", {"kind": "gelu", "backward": True}, "numel"),
+    ("attention", {"heads": 16, "head_dim": 64, "dtype": "bf16", "causal": True, "backward": True}, "seq_q"),
+    (
+        "conv2d",
+        {"c": 64, "h": 56, "w": 56, "k": 64, "r": 3, "s": 3, "padding": 1, "dtype": "fp16", "backward": True},
+        "n",
+    ),
+]
+SIZES = [32.0, 512.0, 8192.0]
+
+
+@pytest.mark.parametrize("machine", ["a100-sxm4-80gb", "mi300x"])
+@pytest.mark.parametrize(("op", "params", "axis"), STREAMS)
+def test_every_stream_is_above_its_floor_grows_and_is_the_same_one_by_one(
+    op: str, params: dict[str, Any], axis: str, machine: str
+) -> None:
+    kind = load_operator(op)
+    together = pm.predict(kind(**params, **{axis: np.array(SIZES)}), machine)
+    assert np.all(np.isfinite(together.predicted_time_s))
+    assert np.all(np.diff(together.predicted_time_s) > 0)
+    assert np.all(together.predicted_time_low_s <= together.predicted_time_s)
+    assert np.all(together.predicted_time_high_s >= 1.1 * together.predicted_time_s)
+    if op == "linear_cross_entropy":  # its chunks are kernels, one after another, only for one size
+        return
+    for index, size in enumerate(SIZES):
+        alone = pm.predict(kind(**params, **{axis: int(size)}), machine)
+        assert alone.predicted_time_s == pytest.approx(np.broadcast_to(together.predicted_time_s, 3)[index], rel=1e-9)
+
+
+@pytest.mark.parametrize("op", ["swiglu", "batch_norm", "ssm_scan", "optimizer"])
+def test_nobody_measured_them(op: str) -> None:
+    params = {name: params for name, params, _ in STREAMS}[op]
+    axis = {name: axis for name, _, axis in STREAMS}[op]
+    got = pm.predict(load_operator(op)(**params, **{axis: 65536}), "h100-sxm5-80gb")
+    assert got.calibration == "never seen"
+    assert got.predicted_time_high_s >= 1.9 * got.predicted_time_s
+
+
+def test_gradients_are_never_seen_and_cost_more() -> None:
+    for op in (
+        pm.LayerNorm(rows=8192, cols=4096, dtype="bf16"),
+        pm.Softmax(rows=8192, cols=1000),
+        pm.Attention(heads=32, seq_q=4096, head_dim=128, dtype="bf16", causal=True),
+    ):
+        forward, backward = (pm.predict(one, "a100-sxm4-80gb") for one in (op, op.changed(backward=True)))
+        assert backward.calibration == "never seen", op.op
+        assert backward.predicted_time_s > forward.predicted_time_s, op.op
+
+
+def test_16_bit_norms_take_about_as_long_as_a_copy() -> None:
+    """LayerNorm, RMSNorm and a copy of 8192 x 4096 move the same 134 MB."""
+    copy, *norms = (
+        float(pm.predict(op, "a100-sxm4-80gb").predicted_time_s)
+        for op in (
+            pm.Elementwise(numel=8192 * 4096, kind="copy", dtype="bf16"),
+            pm.RmsNorm(rows=8192, cols=4096, dtype="bf16"),
+            pm.LayerNorm(rows=8192, cols=4096, dtype="bf16"),
+        )
+    )
+    assert norms == pytest.approx([copy, copy], rel=0.25)
+    half, whole = (
+        pm.predict(pm.LayerNorm(rows=8192, cols=4096, dtype=d), "a100").predicted_time_s for d in ("bf16", "fp32")
+    )
+    assert half < 0.6 * whole
+
+
+@pytest.mark.parametrize(
+    ("op", "params"),
+    [
+        ("rms_norm", {"rows": 8192, "cols": 4096}),
+        ("rope", {"tokens": 8192, "dim": 5120}),
+        ("embedding", {"tokens": 8192, "vocab": 32000, "dim": 4096}),
+        ("elementwise", {"kind": "silu_mul", "numel": 3e7}),
+    ],
+)
+def test_kernels_of_2024_take_instructions_where_others_take_bandwidth(op: str, params: dict[str, Any]) -> None:
+    old, other = (
+        pm.predict(load_operator(op)(**params, dtype="fp16"), "a100-sxm4-80gb", library=library)
+        for library in ("vidur", "")
+    )
+    assert other.predicted_time_s < old.predicted_time_s
+    assert other.predicted_time_s < 1.6 * other.bound_time_s
+    assert old.calibration == "calibrated"
+
+
+def test_sums_into_one_element_follow_one_another() -> None:
+    even, same = (
+        pm.predict(pm.ScatterAdd(rows=10**7, table=10**6, distribution=spread), "a100").predicted_time_s
+        for spread in ("even", "same")
+    )
+    assert same > 10**7 / 1.5e9  # a clock each
+    assert same > even
+
+
+def test_channels_that_fit_the_cache_are_read_once() -> None:
+    """Both have 50 million elements. 108 channels of 12,544 elements fit the L2 of an A100, those of 802,816 do not."""
+    small, large = (
+        pm.predict(pm.BatchNorm(n=256, c=c, hw=hw), "a100-sxm4-40gb").predicted_time_s
+        for c, hw in ((4096, 49), (64, 3136))
+    )
+    assert small < 0.75 * large
+
+
+def test_liger_kernels_by_counts_alone(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target is 14 % in the mean over fused kernels, with nothing fitted."""
+    scripts = Path(pm.__file__).parents[1] / "scripts"
+    path = data_dir / "other_latency" / "liger_kernel_benchmarks.csv"
+    if not path.exists():
+        pytest.skip("no measurements of Liger-Kernel")
+    monkeypatch.syspath_prepend(str(scripts))
+    import liger_counts
+
+    rows = [row for row in liger_counts.checked(path) if row.mode == "forward"]
+    sys.modules.pop("liger_counts")
+    assert len(rows) > 40
+    assert np.mean([abs(row.error) for row in rows]) < 0.14
