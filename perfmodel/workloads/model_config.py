@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
@@ -232,7 +233,7 @@ class ModelConfig:
             Linear("project_out", self.embedding_dim, self.hidden),
         )
 
-    @property
+    @cached_property
     def attention_parameters(self) -> int:
         """Parameters of one attention: its matrices, the norms inside it, and its sinks."""
         shape = self.architecture
@@ -241,17 +242,17 @@ class ModelConfig:
         norms = width * shape.qk_norm * (1 + shape.qk_norm_bias)
         return _count((*self.attention_linears(), self.output_linear())) + latent + norms + self.heads * shape.sinks
 
-    @property
+    @cached_property
     def expert_parameters(self) -> int:
         """Parameters of one routed expert."""
         return _count(self.expert_linears())
 
-    @property
+    @cached_property
     def dense_layer_parameters(self) -> int:
         """Parameters of one layer with a dense MLP; of a decoder with cross attention if there is an encoder."""
         return self._frame_parameters + _count(self.mlp_linears())
 
-    @property
+    @cached_property
     def moe_layer_parameters(self) -> int:
         """Parameters of one layer with experts, all of them; 0 for a dense model."""
         if not self.experts:
@@ -274,46 +275,46 @@ class ModelConfig:
         """Parameters of one layer that a token visits."""
         return self.layer_parameters - max(0, self.experts - self.top_k) * self.expert_parameters
 
-    @property
+    @cached_property
     def encoder_parameters(self) -> int:
         """Parameters of the encoder's layers in a model with encoder and decoder; 0 for a single stack."""
         mlp = _count(self.mlp_linears(self.encoder_ffn))
         norms = self.architecture.norms * self.norm_parameters
         return self.encoder_layers * (self.attention_parameters + mlp + norms)
 
-    @property
+    @cached_property
     def embedding_parameters(self) -> int:
         """Parameters of the tables that are looked up: tokens, positions, token types, relative positions."""
         shape, stacks = self.architecture, 2 if self.encoder_layers else 1
         rows = stacks * (self.positions + shape.extra_positions) * shape.learned_positions + self.token_types
         return self.vocab * self.embedding_dim + rows * self.hidden + stacks * self.position_buckets * self.heads
 
-    @property
+    @cached_property
     def head_parameters(self) -> int:
         """Parameters of the head that are its own: no matrix that is shared with the embedding, no norm."""
         shared = self.vocab * self.embedding_dim * self.tied
         return _count((*self.projections()[:1], *self.head_linears())) - shared
 
-    @property
+    @cached_property
     def outer_norm_parameters(self) -> int:
         """Parameters of the norms outside the layers: after the embedding, in BERT's head, and the final one."""
         shape, stacks = self.architecture, 2 if self.encoder_layers else 1
         norms = stacks * (int(shape.embedding_norm) + int(not self.norm_after)) + int(shape.head_transform)
         return norms * self.norm_parameters
 
-    @property
+    @cached_property
     def parameters(self) -> int:
         """Parameters of the model with a language model head; a tied matrix counts once."""
         dense = (self.layers - self.moe_layers) * self.dense_layer_parameters
         stacks = dense + self.moe_layers * self.moe_layer_parameters + self.encoder_parameters
         return self.embedding_parameters + stacks + self.outer_norm_parameters + self.head_parameters
 
-    @property
+    @cached_property
     def active_parameters(self) -> int:
         """Parameters that one token visits: all but the routed experts that it does not, the embedding included."""
         return self.parameters - self.moe_layers * max(0, self.experts - self.top_k) * self.expert_parameters
 
-    @property
+    @cached_property
     def multiplied_parameters(self) -> int:
         """Parameters that multiply a token, the N of 6 N FLOP: active ones without lookups, with a tied head."""
         return self.active_parameters - self.embedding_parameters + self.vocab * self.embedding_dim * self.tied
