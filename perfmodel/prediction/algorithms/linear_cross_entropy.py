@@ -47,5 +47,5 @@ PROBLEM = Problem(
     sizes=(256.0, 65536.0),
     costs=costs,
     resized=_resized,
-    defaults={"rows": 16384, "hidden": 4096, "vocab": 128256, "dtype": "bf16"},
+    defaults={"rows": 16384, "hidden": 4096, "vocab": 128256, "dtype": "fp16"},
 )
