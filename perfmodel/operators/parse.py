@@ -179,6 +179,21 @@ def _number(op: str, key: str, text: str) -> float:
 _FLAGS = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
 
 
+def parse_sizes(text: str, *, place: str, key: str = "value") -> list[float]:
+    """Return the numbers of a text: one, a doubling range 1..512, a stepped one 64..512+64, or a list 1/2/4.
+
+    Raises
+    ------
+    UsageError
+        When the text is none of these, or the range does not rise.
+
+    >>> parse_sizes("1..8", place="--tp"), parse_sizes("0.5/2", place="--qps")
+    ([1, 2, 4, 8], [0.5, 2])
+    """
+    sizes = _sizes(place, key, text)
+    return sizes if isinstance(sizes, list) else [sizes]
+
+
 def _sizes(op: str, key: str, text: str) -> Any:
     """Return one size, or the list of sizes in a range or in a list."""
     if "/" in text:

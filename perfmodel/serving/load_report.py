@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_count, format_si
 from perfmodel.serving.meanings import MEANINGS
 from perfmodel.serving.points import CONCURRENCY, QPS, Point
 from perfmodel.serving.replay import ITL, QUANTITIES, Replay
@@ -59,19 +59,20 @@ def _in_system(point: Point) -> float:
     return point.state["batch"] + point.state["mean_queued"]
 
 
-def _interval(key: str, unit: str) -> Any:
-    """Return how to print the mean of a quantity with its interval."""
+def _mean(key: str) -> Any:
+    return lambda row: format_si(float(row[key].get("mean", math.nan)), "s", 3) if row.get(key) else "-"
+
+
+def _interval(key: str) -> Any:
+    """Return how to print the 80 % interval of the mean of a time, with its unit once."""
 
     def show(row: Mapping[str, Any]) -> str:
         values = row.get(key) or {}
-        mean = values.get("mean")
-        if mean is None or math.isnan(mean):
+        if values.get("mean_low") is None:
             return "-"
-        low, high = values.get("mean_low"), values.get("mean_high")
-        text = format_si(mean, unit, 3)
-        if low is None or high is None:
-            return text
-        return f"{text} ({format_si(low, unit, 3).split()[0]}..{format_si(high, unit, 3)})"
+        low, high = (format_si(values[f"mean_{end}"], "s", 3) for end in ("low", "high"))
+        same = low.split()[-1] == high.split()[-1]
+        return f"{low.split()[0]}..{high}" if same else f"{low}..{high}"
 
     return show
 
@@ -89,20 +90,22 @@ def point_columns(points: Sequence[Point]) -> tuple[Column, ...]:
     priced = not math.isnan(points[0].price_per_gpu_hour)
     judged = points[0].attainment is not None
     return (
-        Column("deployment", "", shown=several),
+        Column("deployment", "", shown=several, merge=True),
         Column("concurrency", "users", digits=3, shown=loads == {CONCURRENCY}),
         Column("qps", "req/s", digits=3, shown=loads != {CONCURRENCY}),
-        Column("batch", digits=3, drop=3),
-        Column("kv_share", "KV used", "fraction", drop=5),
-        Column("ttft_s", "TTFT", "s", show_row=_interval("ttft_s", "s")),
-        Column("ttft_s", f"{last} TTFT", "s", shown=bool(last), show_row=_percentile("ttft_s", last), drop=4),
-        Column("tpot_s", "TPOT", "s", show_row=_interval("tpot_s", "s")),
-        Column("tpot_s", f"{last} TPOT", "s", shown=bool(last), show_row=_percentile("tpot_s", last), drop=4),
+        Column("batch", digits=3, drop=4),
+        Column("kv_share", "KV used", "fraction", drop=6),
+        Column("ttft_s", "TTFT", "s", show_row=_mean("ttft_s")),
+        Column("ttft_s", "80 %", "s", show_row=_interval("ttft_s"), drop=3),
+        Column("ttft_s", f"{last} TTFT", "s", shown=bool(last), show_row=_percentile("ttft_s", last), drop=5),
+        Column("tpot_s", "TPOT", "s", show_row=_mean("tpot_s")),
+        Column("tpot_s", "80 %", "s", show_row=_interval("tpot_s"), drop=3),
+        Column("tpot_s", f"{last} TPOT", "s", shown=bool(last), show_row=_percentile("tpot_s", last), drop=5),
         Column("output_tokens_per_s", "tok/s", digits=4),
-        Column("tokens_per_s_per_gpu", "tok/s/GPU", digits=4, drop=2, shown=points[0].gpus > 1 or several),
-        Column("tokens_per_s_per_user", "tok/s/user", digits=3, drop=6),
-        Column("cost_per_million_tokens", "cost/Mtok", digits=3, shown=priced, drop=1),
-        Column("requests_per_money", "req/money", digits=3, shown=priced, drop=7),
+        Column("tokens_per_s_per_gpu", "tok/s/GPU", digits=4, drop=1, shown=points[0].gpus > 1 or several),
+        Column("tokens_per_s_per_user", "tok/s/user", digits=3, drop=7),
+        Column("cost_per_million_tokens", "cost/Mtok", digits=3, shown=priced, drop=2),
+        Column("requests_per_money", "req/money", digits=3, shown=priced, drop=8),
         Column("attainment", "good", "fraction", shown=judged, drop=2),
         Column("slo_met", "met", shown=judged),
         Column("limiter", drop=2),
@@ -143,7 +146,7 @@ def _load_notes(points: Sequence[Point], facts: Sequence[Mapping[str, Any]]) -> 
             notes.append(f"{name}: {growth_text(point.growth_per_s, point.capacity_per_s)}")
         if point.state.get("preemptions"):
             notes.append(
-                f"{name}: {point.state['preemptions']:.0f} preemptions at {_load_name(point)}: the KV cache was full."
+                f"{name}: {point.state['preemptions']:.0f} preemptions at {load_name(point)}: the KV cache was full."
             )
         if point.replay is not None and point.replay.interrupted:
             notes.append(f"{name}: interrupted; {point.replay.count} of {len(point.replay.requests)} requests ended.")
@@ -155,14 +158,15 @@ def growth_text(per_s: float, capacity_per_s: float) -> str:
     """Return in a sentence that a queue grows."""
     return (
         f"the load of {capacity_per_s + per_s:.4g} requests/s is above the capacity of about {capacity_per_s:.4g}: the "
-        f"queue grows by {per_s:.3g} requests/s, and waiting times with it as long as the load lasts."
+        f"queue grows by {per_s:.3g} requests/s, and waiting times with it, as long as the load lasts."
     )
 
 
-def _load_name(point: Point) -> str:
+def load_name(point: Point) -> str:
+    """Return a load in words."""
     if point.load == CONCURRENCY:
-        return f"{point.value:g} users"
-    return f"{point.value:g} requests/s" if point.load == QPS else "this load"
+        return format_count(int(point.value), "user")
+    return f"{point.value:.4g} req/s" if point.load == QPS else "the file's load"
 
 
 def terms_report(points: Sequence[Point]) -> Report:
@@ -171,7 +175,7 @@ def terms_report(points: Sequence[Point]) -> Report:
     rows = [
         {
             "deployment": deployment_name(point.facts, facts),
-            "load": _load_name(point),
+            "load": load_name(point),
             "term": term,
             "time_s": time_s,
             "share": time_s / point.step_s[0],

@@ -93,7 +93,7 @@ class Workload:
         return Requests(requests.arrival_s, requests.prompt, requests.output, requests.concurrency, self.cached)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Point(Reportable):
     """A deployment at a load.
 

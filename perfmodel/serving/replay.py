@@ -15,6 +15,7 @@ from perfmodel.core.report import Reportable
 from perfmodel.errors import unknown_name
 from perfmodel.serving.replica import Journal
 from perfmodel.serving.requests import Requests
+from perfmodel.serving.stability import Growth
 from perfmodel.serving.tally import Gaps, Tally
 
 if TYPE_CHECKING:
@@ -25,26 +26,9 @@ PERCENTILES = (50.0, 95.0, 99.0)
 #: quantities of a request: time to first token, time per later token, from first token to last, in the queue
 QUANTITIES = ("ttft_s", "tpot_s", "latency_s", "queued_s")
 ITL = "itl_s"
-#: requests from which on the growth of a queue is judged
-_LEAST_JUDGED = 50
 
 
-@dataclass(frozen=True)
-class Growth:
-    """A queue that grows as long as the load lasts.
-
-    Attributes
-    ----------
-    per_s : requests by which it grows a second [1/s].
-    rate_per_s, capacity_per_s : requests that arrive, and that the engines can start, a second [1/s].
-    """
-
-    per_s: float
-    rate_per_s: float
-    capacity_per_s: float
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class States:
     """The state of the engines at times in ascending order: sequences that run, that wait, share of the cache."""
 
@@ -54,7 +38,7 @@ class States:
     kv_share: Times
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Replay(Reportable):
     """A simulated load.
 
@@ -75,6 +59,7 @@ class Replay(Reportable):
     kv_bytes : mean bytes of keys and values in use [B].
     steps, computed_tokens, generated_tokens : of all engines; recomputed prompts count as computed.
     interrupted : the simulation was ended by the user.
+    growth : how the requests pile up where the load is above the capacity, else None.
     ends : the first requests simulated with all steps at the low end of their interval, as expected, and at the high
         end.
     """
@@ -100,6 +85,7 @@ class Replay(Reportable):
     computed_tokens: int
     generated_tokens: int
     interrupted: bool = False
+    growth: Growth | None = None
     ends: tuple[Replay, Replay, Replay] | None = field(default=None, repr=False)
 
     @cached_property
@@ -188,27 +174,6 @@ class Replay(Reportable):
         fast, expected, slow = (float(getattr(end, figure)) for end in self.ends)
         value = float(getattr(self, figure))
         return value * slow / expected, value * fast / expected
-
-    @cached_property
-    def growth(self) -> Growth | None:
-        """How the queue grows during the second half of an open loop, or None if it does not.
-
-        A queue that never empties in that time, and ends longer than it began by over four standard deviations of the
-        arrivals in it, grows because more requests arrive than the engines can start.
-        """
-        arrivals = self.arrival_s[np.isfinite(self.arrival_s)]
-        rate = self.requests.rate_per_s
-        if self.requests.concurrency or self.interrupted or len(arrivals) < _LEAST_JUDGED or math.isinf(rate):
-            return None
-        half = len(arrivals) // 2
-        times = np.linspace(arrivals[half], arrivals[-1], 65)
-        started = np.sort(self.started_s[np.isfinite(self.started_s)])
-        queue = np.searchsorted(arrivals, times, side="right") - np.searchsorted(started, times, side="right")
-        grown = float(queue[-1] - queue[0])
-        if queue.min() <= 0 or grown < 4.0 * math.sqrt(len(arrivals) - half):
-            return None
-        span_s = float(times[-1] - times[0])
-        return Growth(grown / span_s, rate, (len(arrivals) - 1 - half - grown) / span_s)
 
 
 def _figures(replay: Replay, quantity: str, percentiles: Sequence[float]) -> list[float]:

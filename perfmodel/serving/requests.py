@@ -18,7 +18,7 @@ POISSON, GAMMA, UNIFORM = "poisson", "gamma", "uniform"
 SPACINGS = (POISSON, GAMMA, UNIFORM)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Requests:
     """Requests of a load, in the order of their arrival.
 

@@ -14,6 +14,7 @@ from perfmodel.serving.pools import ROUND_ROBIN, ROUTINGS, AnyReplica, Disaggreg
 from perfmodel.serving.replay import Replay, replay_of
 from perfmodel.serving.replica import Chunk, Clock, Journal, Replica
 from perfmodel.serving.requests import Requests
+from perfmodel.serving.stability import growth_of
 
 #: most requests that are simulated again with steps of the low and of the high end of their interval
 INTERVAL_REQUESTS = 20_000
@@ -129,6 +130,8 @@ def simulate_server(
     """
     _check_fit(server, requests)
     replay = _run(server, requests, progress or _silent)
+    if replay.count:
+        replay = replace(replay, growth=growth_of(replay, lambda longer: _run(server, longer, _silent)))
     if spread is None or replay.interrupted or not replay.count:
         return replay
     first = requests.first(INTERVAL_REQUESTS)

@@ -1,0 +1,95 @@
+"""Options that `serve` and `search serve` share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def _option(name: str, help_: str, metavar: str = "N", **more: Any) -> Any:
+    return typer.Option(name, metavar=metavar, help=help_, show_default=False, **more)
+
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONFIG",
+        help="A model: a config.json or its folder, a name (llama-3.1-8b), or a shape (layers=32 hidden=4096 ...).",
+    ),
+]
+ServingMachinesOption = Annotated[
+    list[str] | None,
+    _option("--on", "Machines: catalog names, aliases or spec files; several by commas or by repeating it.", "HW"),
+]
+EngineOption = Annotated[
+    str,
+    typer.Option("--engine", metavar="NAME", help="Engine: vllm, sglang, trtllm, ... or the file of a profile."),
+]
+EngineVersionOption = Annotated[
+    str, _option("--engine-version", "Version of the engine, which chooses among its profiles.", "VERSION")
+]
+KvTokensOption = Annotated[
+    int | None,
+    _option(
+        "--kv-tokens", "Tokens that the KV cache holds, as the engine prints them (vLLM: num_gpu_blocks x 16).", min=1
+    ),
+]
+UtilizationOption = Annotated[
+    float | None, _option("--memory-utilization", "Share of the memory that the engine takes (0.9).", "SHARE")
+]
+MaxNumSeqsOption = Annotated[
+    int | None, _option("--max-num-seqs", "Most sequences that run at once. Default: the engine's.", min=1)
+]
+IslOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", help="Mean tokens of a prompt.")]
+OslOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", help="Mean tokens of an answer.")]
+SpreadOption = Annotated[
+    float,
+    typer.Option(
+        "--length-spread", metavar="SHARE", help="Lengths are uniform within this share of their means: 0.2 is 20 %."
+    ),
+]
+PrefixOption = Annotated[
+    int, typer.Option("--prefix", metavar="TOKENS", help="Leading tokens of every prompt in the prefix cache.")
+]
+NumRequestsOption = Annotated[
+    int | None,
+    _option("--num-requests", "Requests of each load. Default: 10 for each user (64 to 20000), or 1000.", min=1),
+]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of arrivals and lengths.", min=0)]
+SloOption = Annotated[
+    str | None,
+    _option(
+        "--slo",
+        "Objectives: ttft=500ms,tpot=30ms,p99 (also itl, latency; mean or a percentile, p95 if none is named; "
+        "ttft:p99=1s for one). Adds goodput and the largest load that meets them; exit code 1 when none does.",
+        "OBJECTIVES",
+    ),
+]
+PriceOption = Annotated[
+    float | None,
+    _option("--price-per-gpu-hour", "Price of one GPU for an hour, in any currency, for the cost of tokens.", "X"),
+]
+WorkersOption = Annotated[
+    int,
+    typer.Option("--workers", metavar="N", help="Processes among which the deployments are divided.", min=1),
+]
+PolicyOption = Annotated[
+    str,
+    _option(
+        "--policy",
+        "Scheduler: chunked-prefill (vLLM v1), no-evict (TensorRT-LLM), prefill-first (vLLM v0), static, dynamic. "
+        "Default: the engine's.",
+        "NAME",
+    ),
+]
+RequestsOption = Annotated[
+    Path | None,
+    _option(
+        "--requests",
+        "Requests of a CSV or JSON lines file: arrival_s, prompt, output. With --qps or --concurrency only their "
+        "lengths are used.",
+        "FILE",
+    ),
+]

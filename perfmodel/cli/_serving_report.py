@@ -1,0 +1,75 @@
+"""What `serve` and `search serve` add to a table of points: the largest load, cost, memory, and the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perfmodel.core.report import Report, report
+from perfmodel.core.units import format_count, format_si
+from perfmodel.serving.load_report import deployment_name, load_name
+from perfmodel.serving.points import Point
+
+if TYPE_CHECKING:
+    from perfmodel.cli._serving import Outcome, Study
+
+
+def largest_report(outcomes: Sequence[Outcome]) -> Report:
+    """Return the largest load of each deployment that meets the objectives."""
+    kept = [outcome for outcome in outcomes if outcome.largest]
+    table = report([outcome.largest for outcome in kept], title="Largest load that meets the objectives")
+    rows = [{**row, "missed_beyond": list(outcome.beyond)} for row, outcome in zip(table.rows, kept, strict=True)]
+    return replace(table, rows=rows, notes=())
+
+
+def memory_reports(outcomes: Sequence[Outcome]) -> dict[str, Report]:
+    """Return the memory of each deployment that is possible, by a key of its own."""
+    possible = [outcome for outcome in outcomes if not outcome.fault]
+    tables = {}
+    for number, outcome in enumerate(possible, start=1):
+        key = "memory" if len(possible) == 1 else f"memory_{number}"
+        table = report(outcome.spec.deployment().memory())
+        tables[key] = table if len(possible) == 1 else replace(table, title=f"{table.title}: {outcome.spec.name}")
+    return tables
+
+
+def load_notes(points: Sequence[Point], for_qps: float | None) -> tuple[str, ...]:
+    """Return in sentences how many GPUs serve a rate of requests."""
+    if not for_qps or not points:
+        return ()
+    facts = [point.facts for point in points]
+    fewest = min(points, key=lambda point: (point.gpus_for(for_qps), -point.tokens_per_s_per_gpu))
+    return (
+        f"{for_qps:g} requests/s need {format_count(fewest.gpus_for(for_qps), 'GPU')}: "
+        f"{fewest.gpus_for(for_qps) // fewest.gpus} x {deployment_name(fewest.facts, facts)} at {load_name(fewest)} "
+        "each.",
+    )
+
+
+def decision(outcomes: Sequence[Outcome], study: Study) -> str:
+    """Return which deployment meets the objectives with the most tokens a second and GPU; empty without objectives."""
+    if study.slo is None:
+        return ""
+    good = [outcome.largest for outcome in outcomes if outcome.largest]
+    good = good or [point for outcome in outcomes for point in outcome.points if point.met]
+    if not good:
+        return f"No deployment meets {study.slo}{_nearest(outcomes)}."
+    facts = [outcome.points[0].facts if outcome.points else outcome.largest.facts  # type: ignore[union-attr]
+             for outcome in outcomes if outcome.points or outcome.largest]  # fmt: skip
+    best = max(good, key=lambda point: point.tokens_per_s_per_gpu)
+    beyond = next((outcome.beyond for outcome in outcomes if outcome.largest is best), ())
+    why = f"; beyond, {' and '.join(beyond)} is missed" if beyond else ""
+    return (
+        f"{deployment_name(best.facts, facts)} meets {study.slo} up to {load_name(best)}: "
+        f"{best.tokens_per_s_per_gpu:.4g} tokens/s a GPU, goodput {best.goodput_per_s:.3g} requests/s{why}."
+    )
+
+
+def _nearest(outcomes: Sequence[Outcome]) -> str:
+    """Return the lowest latencies of all points, for objectives that no deployment meets."""
+    points = [point for outcome in outcomes for point in outcome.points]
+    if not points:
+        return ", not even with one user"
+    ttft, tpot = (min(point.figures[name]["mean"] for point in points) for name in ("ttft_s", "tpot_s"))
+    return f"; the lowest means are TTFT {format_si(ttft, 's', 3)} and TPOT {format_si(tpot, 's', 3)}"

@@ -1,0 +1,292 @@
+"""The command `serve`: latency, throughput, memory and cost of a language model behind an engine, under load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
+from perfmodel.cli._serving_options import (
+    EngineOption,
+    EngineVersionOption,
+    IslOption,
+    KvTokensOption,
+    MaxNumSeqsOption,
+    ModelArgument,
+    NumRequestsOption,
+    OslOption,
+    PolicyOption,
+    PrefixOption,
+    PriceOption,
+    RequestsOption,
+    SeedOption,
+    ServingMachinesOption,
+    SloOption,
+    SpreadOption,
+    UtilizationOption,
+    WorkersOption,
+)
+from perfmodel.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from perfmodel.cli._serving import Outcome, Study
+    from perfmodel.core.report import Report
+    from perfmodel.serving.points import Point
+
+_EXIT_INTERRUPTED = 130
+#: what `--plot` can draw
+_PLOTS = ("pareto", "load", "steps")
+
+
+def command(
+    config: ModelArgument,
+    on: ServingMachinesOption = None,
+    tp: Annotated[str, typer.Option("--tp", metavar="LIST", help="Tensor parallel GPUs: 2, 1/2/4 or 1..8.")] = "1",
+    pp: Annotated[str, typer.Option("--pp", metavar="LIST", help="Pipeline stages.")] = "1",
+    ep: Annotated[str, typer.Option("--ep", metavar="LIST", help="GPUs that share the experts of a layer.")] = "1",
+    dp: Annotated[
+        str, typer.Option("--dp", metavar="LIST", help="Copies of the attention with sequences of their own.")
+    ] = "1",
+    engine: EngineOption = "vllm",
+    engine_version: EngineVersionOption = "",
+    weights: Annotated[
+        str, typer.Option("--weights", metavar="LIST", help="Formats of the weights: bf16, fp8, int4, nvfp4/fp8, ...")
+    ] = "bf16",
+    kv: Annotated[
+        str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values: bf16, fp8, bf16/fp8.")
+    ] = "bf16",
+    isl: IslOption = 1024,
+    osl: OslOption = 256,
+    spread: SpreadOption = 0.0,
+    prefix: PrefixOption = 0,
+    concurrency: Annotated[
+        str | None,
+        typer.Option(
+            "--concurrency",
+            metavar="LIST",
+            help="Users who each wait for their answer: 64, 1..512 (doubling), 16/32. Default: 1, 2, 4, ... that fit.",
+            show_default=False,
+        ),
+    ] = None,
+    qps: Annotated[
+        str | None,
+        typer.Option("--qps", metavar="LIST", help="Requests a second: 4, 1..32, 0.5/1; inf: all at once.",
+                     show_default=False),
+    ] = None,
+    requests: RequestsOption = None,
+    num_requests: NumRequestsOption = None,
+    spacing: Annotated[
+        str, typer.Option("--spacing", metavar="NAME", help="Arrivals of --qps: poisson, gamma or uniform.")
+    ] = "poisson",
+    burstiness: Annotated[
+        float,
+        typer.Option("--burstiness", metavar="X", help="Squared coefficient of variation of gamma gaps; 1: Poisson."),
+    ] = 1.0,
+    seed: SeedOption = 0,
+    steady: Annotated[
+        bool, typer.Option("--steady", help="Use the formula of the steady state: means only, no queue, no percentile.")
+    ] = False,
+    percentiles: Annotated[
+        str, typer.Option("--percentiles", metavar="LIST", help="Percentiles of the latencies.")
+    ] = "50,95,99",
+    slo: SloOption = None,
+    price_per_gpu_hour: PriceOption = None,
+    for_qps: Annotated[
+        float | None,
+        typer.Option("--for-qps", metavar="RATE", help="Add the GPUs that serve so many requests a second.",
+                     show_default=False, min=0),
+    ] = None,
+    policy: PolicyOption = "",
+    max_num_seqs: MaxNumSeqsOption = None,
+    max_batched_tokens: Annotated[
+        str | None,
+        typer.Option("--max-batched-tokens", metavar="LIST", help="Most tokens of a step: the chunk of prompts. "
+                     "Default: the engine's.", show_default=False),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option("--batch-size", metavar="N", help="Requests of a static or dynamic batch. Default: 32.",
+                     show_default=False, min=1),
+    ] = None,
+    max_wait: Annotated[
+        str | None,
+        typer.Option("--max-wait", metavar="TIME", help="Longest wait for a dynamic batch to fill (100ms).",
+                     show_default=False),
+    ] = None,
+    preemption: Annotated[
+        str | None,
+        typer.Option("--preemption", metavar="HOW", help="What a full cache costs: recompute (default) or swap.",
+                     show_default=False),
+    ] = None,
+    watermark: Annotated[
+        float | None,
+        typer.Option("--watermark", metavar="SHARE", help="Share of the cache that stays free when a request enters.",
+                     show_default=False),
+    ] = None,
+    replicas: Annotated[
+        int, typer.Option("--replicas", metavar="N", help="Deployments that serve together.", min=1)
+    ] = 1,
+    routing: Annotated[
+        str, typer.Option("--routing", metavar="HOW", help="How requests are spread: round-robin or least-loaded.")
+    ] = "round-robin",
+    prefill_replicas: Annotated[
+        int,
+        typer.Option("--prefill-replicas", metavar="N", help="Deployments that compute prompts only; --replicas then "
+                     "decode, and keys and values move between them.", min=0),
+    ] = 0,
+    kv_link: Annotated[
+        str, typer.Option("--kv-link", metavar="BANDWIDTH", help="Bandwidth between prefill and decode.")
+    ] = "50 GB/s",
+    kv_tokens: KvTokensOption = None,
+    utilization: UtilizationOption = None,
+    workers: WorkersOption = 1,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Add the terms of the mean step, and the memory of one GPU.")
+    ] = False,
+    format_: FormatOption = None,
+    output: OutputOption = None,
+    wide: WideOption = False,
+    plot: PlotOption = None,
+    plot_kind: Annotated[
+        str | None,
+        typer.Option("--plot-kind", metavar="KIND", help="pareto: tokens/s a GPU against a user; load: latencies "
+                     "against load; steps: terms of a step against batch. Default: by the load.", show_default=False),
+    ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option("--timeline", metavar="FILE", help="Draw KV use, running and queued over time of the last load.",
+                     show_default=False),
+    ] = None,
+) -> None:  # fmt: skip
+    """Predict time to first token, time per token, throughput, KV memory and cost of a served language model.
+
+    Each load is simulated step by step with the engine's scheduler; --steady uses a formula. Several machines, numbers
+    of GPUs and formats are compared. Exit code 1 when no deployment meets --slo.
+
+    Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
+    """
+    from perfmodel.cli._serving import Study, evaluate_all, load_of, percentiles_of, specs_of, workload_of
+    from perfmodel.core.units import parse_quantity
+    from perfmodel.serving.load import Fleet
+    from perfmodel.serving.points import Workload
+    from perfmodel.serving.slo import parse_slo
+
+    destination = Destination.of("serve", format_, output, wide=wide)
+    check_plot(plot)
+    check_plot(timeline)
+    if plot_kind is not None and plot_kind not in _PLOTS:
+        raise unknown_name("plot", plot_kind, _PLOTS, place="--plot-kind")
+    load, values = load_of(concurrency, qps, requests)
+    if steady and (requests or timeline):
+        raise UsageError("the steady state has neither single requests nor a time line.", place="--steady",
+                         remedy="Leave out --requests and --timeline.")  # fmt: skip
+    workload = Workload(isl, osl, spread, prefix, num_requests or 0, spacing, burstiness, seed)
+    workload, notes = workload_of(workload, requests, load)
+    specs = specs_of(
+        config, on or [], engine,
+        {"tp": tp, "pp": pp, "ep": ep, "dp": dp, "max_batched_tokens": max_batched_tokens},
+        {"weights": weights, "kv": kv},
+        engine_version=engine_version, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens, utilization=utilization,
+    )  # fmt: skip
+    rules = (
+        ("batch", batch_size),
+        ("max_wait_s", None if max_wait is None else parse_quantity(max_wait, "s", place="--max-wait")),
+        ("preemption", preemption),
+        ("watermark", watermark),
+    )
+    link = parse_quantity(kv_link, "B/s", place="--kv-link")
+    fleet = Fleet(policy, rules, replicas, prefill_replicas, routing, link)
+    study = Study(
+        workload, fleet, load, values, None if slo is None else parse_slo(slo), percentiles_of(percentiles),
+        price_of(price_per_gpu_hour), steady=steady,
+    )  # fmt: skip
+    outcomes = evaluate_all(specs, study, workers)
+    points = [point for outcome in outcomes for point in outcome.points]
+    if plot:
+        _draw(points, outcomes, study, plot, plot_kind)
+    if timeline:
+        from perfmodel.render.plots.serving.timeline import timeline_plot
+
+        save_plot(timeline_plot(points[-1]), timeline)
+    destination.write(_report(points, outcomes, study, notes, explain=explain, for_qps=for_qps))
+    finish(outcomes, study)
+
+
+def price_of(price: float | None) -> float:
+    """Return a price, or NaN without one.
+
+    Raises
+    ------
+    UsageError
+        When it is not above 0.
+    """
+    if price is not None and not 0 < price < math.inf:
+        raise UsageError(f"a price of {price:g} is not above 0.", place="--price-per-gpu-hour")
+    return math.nan if price is None else price
+
+
+def finish(outcomes: Sequence[Outcome], study: Study) -> None:
+    """Report impossible deployments on stderr; end with the code of an interruption, or of objectives nobody meets."""
+    for outcome in outcomes:
+        if outcome.fault:
+            status(f"left out: {outcome.spec.name}: {outcome.fault}")
+    if any(outcome.interrupted for outcome in outcomes):
+        raise typer.Exit(_EXIT_INTERRUPTED)
+    if study.slo is None:
+        return
+    if not any(outcome.largest or any(point.met for point in outcome.points) for outcome in outcomes):
+        raise typer.Exit(BAD_FINDING)
+
+
+def _report(
+    points: list[Point],
+    outcomes: list[Outcome],
+    study: Study,
+    notes: tuple[str, ...],
+    *,
+    explain: bool,
+    for_qps: float | None,
+) -> Report:
+    from perfmodel.cli._serving_report import decision, largest_report, load_notes, memory_reports
+    from perfmodel.core.report import report
+    from perfmodel.serving.load_report import terms_report
+
+    more = {}
+    if study.slo is not None and any(outcome.largest for outcome in outcomes):
+        more["largest_load"] = largest_report(outcomes)
+    if explain:
+        more["terms"] = terms_report(points)
+        more |= memory_reports(outcomes)
+    best = [outcome.largest for outcome in outcomes if outcome.largest] or points
+    return report(
+        points,
+        context=context(
+            model=outcomes[0].spec.model, seed=study.workload.seed, slo=None if study.slo is None else str(study.slo)
+        ),
+        notes=(*notes, *load_notes(best, for_qps)),
+        more=more,
+        decision=decision(outcomes, study),
+    )
+
+
+def _draw(points: list[Point], outcomes: list[Outcome], study: Study, path: Path, kind: str | None) -> None:
+    chosen = kind or ("load" if study.load == "qps" else "pareto")
+    if chosen == "steps":
+        from perfmodel.render.plots.serving.steps import steps_plot
+
+        figure = steps_plot(points)
+    elif chosen == "load":
+        from perfmodel.render.plots.serving.load import load_plot
+
+        figure = load_plot(points, study.slo)
+    else:
+        from perfmodel.render.plots.serving.pareto import pareto_plot
+
+        largest = [outcome.largest for outcome in outcomes if outcome.largest]
+        figure = pareto_plot(points, largest)
+    save_plot(figure, path)

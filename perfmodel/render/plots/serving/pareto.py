@@ -1,0 +1,111 @@
+"""Tokens a second and GPU against tokens a second for a user: every point, the front, and the chosen point."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from perfmodel.errors import UsageError
+from perfmodel.render.plots.figure import LabelPlacer, drawable, new_figure, printable
+from perfmodel.render.plots.palette import PALETTE, SHAPES
+from perfmodel.serving.load_report import deployment_name, load_name
+from perfmodel.serving.points import Point
+
+_LONGEST = 44
+#: most points whose load is written beside them
+_MOST_LABELS = 14
+
+
+def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure:
+    """Return a plot of throughput a GPU against speed for a user.
+
+    Parameters
+    ----------
+    points : deployments at loads; those of one deployment are joined by a line.
+    chosen : points that are marked: the largest loads that meet the objectives; the best of them has a label.
+
+    Raises
+    ------
+    UsageError
+        When no point has tokens after the first.
+    """
+    shown = [point for point in (*points, *chosen) if drawable(point.tokens_per_s_per_gpu, _per_user(point))]
+    if not shown:
+        raise UsageError("the plot needs points with answers of two tokens or more.")
+    figure = new_figure(7.6, 5.0)
+    axes = figure.add_axes((0.11, 0.12, 0.86, 0.78))
+    facts = [point.facts for point in shown]
+    names = list(dict.fromkeys(deployment_name(fact, facts) for fact in facts))
+    for number, name in enumerate(names):
+        own = [point for point in shown if deployment_name(point.facts, facts) == name and point not in chosen]
+        own.sort(key=_per_user)
+        axes.plot(
+            [_per_user(point) for point in own], [point.tokens_per_s_per_gpu for point in own], ls="-", lw=1.0,
+            marker=SHAPES[number % len(SHAPES)], ms=5, color=PALETTE[number % len(PALETTE)],
+            label=printable(name, _LONGEST), alpha=0.85, gid="deployment",
+        )  # fmt: skip
+    _front(axes, shown)
+    best = max(chosen, key=lambda point: point.tokens_per_s_per_gpu, default=None)
+    if best is not None:
+        axes.plot([_per_user(best)], [best.tokens_per_s_per_gpu], "*", ms=15, color="#D55E00", mec="black", mew=0.7,
+                  zorder=6, label="chosen: best that meets the objectives", gid="chosen")  # fmt: skip
+    axes.set_xlabel("tokens/s for a user (1 / TPOT)")
+    axes.set_ylabel("output tokens/s a GPU")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    axes.grid(which="both", color="0.92", zorder=0)
+    axes.set_title("Throughput of a GPU against speed for a user", fontsize=10)
+    axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
+    _label_loads(axes, shown, best)
+    return figure
+
+
+def _per_user(point: Point) -> float:
+    mean = point.figures["tpot_s"]["mean"]
+    return 1.0 / mean if mean > 0 else math.nan
+
+
+def front_of(points: Sequence[Point]) -> list[Point]:
+    """Return the points that no other beats in both figures, by rising speed for a user."""
+    best = -math.inf
+    front = []
+    for point in sorted(points, key=lambda point: (-_per_user(point), -point.tokens_per_s_per_gpu)):
+        if point.tokens_per_s_per_gpu > best:
+            front.append(point)
+            best = point.tokens_per_s_per_gpu
+    return front[::-1]
+
+
+def _front(axes: Axes, points: Sequence[Point]) -> None:
+    front = front_of(points)
+    axes.plot(
+        [_per_user(point) for point in front], [point.tokens_per_s_per_gpu for point in front], ls=(0, (4, 2)), lw=2.2,
+        color="0.35", zorder=1, label="front: no point is better in both", gid="front",
+    )  # fmt: skip
+
+
+def _label_loads(axes: Axes, points: Sequence[Point], best: Point | None) -> None:
+    """Write the load beside the points of the front, as many as there is room for."""
+    front = [point for point in front_of(points) if point is not best]
+    step = max(1, math.ceil(len(front) / _MOST_LABELS))
+    placer = LabelPlacer(axes)
+    centres = np.array([[_per_user(point), point.tokens_per_s_per_gpu] for point in points])
+    placer.block(placer.points_of(centres), 4.0)
+    whole = front_of(points)
+    for one, other in itertools.pairwise(whole):
+        ends = [(_per_user(point), point.tokens_per_s_per_gpu) for point in (one, other)]
+        placer.block_line(np.array(ends), 2.0)
+    labelled = front[::step] + ([best] if best is not None else [])
+    for point in labelled:
+        text = load_name(point)
+        placer.label((_per_user(point), point.tokens_per_s_per_gpu), text, fontsize=7.5, color="0.25")

@@ -1,0 +1,145 @@
+"""`perfmodel serve`: the contract of its output, its objectives, its plots, and one message for each wrong input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
+SMALL = ("serve", MODEL, "--on", "h100", "--isl", "128", "--osl", "32")
+KEYS = {
+    *("concurrency", "batch", "ttft_s", "tpot_s", "output_tokens_per_s", "tokens_per_s_per_gpu", "kv_bytes", "limiter"),
+    *("deployment", "hardware", "tp", "requests_per_s", "terms_s", "latency_s", "queued_s", "itl_s", "kv_share"),
+}
+
+
+def test_json_has_the_keys_of_the_contract(perfmodel):
+    ran = perfmodel(*SMALL, "--concurrency", "1..8", "--format", "json")
+    assert ran.code == 0
+    assert [row["concurrency"] for row in ran.json["rows"]] == [1, 2, 4, 8]
+    for row in ran.json["rows"]:
+        assert set(row) >= KEYS
+        for name in ("ttft_s", "tpot_s"):
+            assert {"mean", "p50", "p95", "p99", "mean_low", "mean_high", "p99_low", "p99_high"} <= set(row[name])
+            assert row[name]["mean_low"] < row[name]["mean"] < row[name]["mean_high"]
+        assert row["output_tokens_per_s"] == pytest.approx(row["requests_per_s"] * 32)
+    rates = [row["output_tokens_per_s"] for row in ran.json["rows"]]
+    assert rates == sorted(rates)
+
+
+def test_the_steady_state_is_that_of_the_simulation(perfmodel):
+    arguments = (*SMALL, "--concurrency", "8", "--length-spread", "0.3", "--num-requests", "400", "--format", "json")
+    simulated, steady = (perfmodel(*arguments, *more).json["rows"][0] for more in ((), ("--steady",)))
+    assert steady["tpot_s"]["mean"] == pytest.approx(simulated["tpot_s"]["mean"], rel=0.1)
+    assert steady["output_tokens_per_s"] == pytest.approx(simulated["output_tokens_per_s"], rel=0.1)
+
+
+def test_explain_adds_the_terms_of_the_mean_step_and_the_memory(perfmodel):
+    ran = perfmodel(*SMALL, "--concurrency", "4", "--explain", "--format", "json")
+    terms = ran.json["terms"]
+    assert sum(row["share"] for row in terms) == pytest.approx(1.0)
+    assert {"weights", "kv", "host"} <= {row["term"] for row in terms}
+    assert {row["part"] for row in ran.json["memory"]} >= {"weights", "keys and values"}
+
+
+def test_objectives_set_the_exit_code_and_find_the_largest_load(perfmodel):
+    good = perfmodel(*SMALL, "--concurrency", "1..16", "--slo", "ttft=10s,tpot=1s,p99", "--format", "json")
+    assert good.code == 0
+    assert good.json["largest_load"][0]["concurrency"] == 16
+    assert all(row["slo_met"] and row["attainment"] == 1 for row in good.json["rows"])
+    bad = perfmodel(*SMALL, "--concurrency", "1..16", "--slo", "tpot=1ns")
+    assert bad.code == 1
+    assert "No deployment meets p95 tpot <= 1 ns" in bad.out
+
+
+def test_processes_give_the_same_results(perfmodel):
+    arguments = (*SMALL, "--tp", "1/2", "--concurrency", "4", "--format", "json")
+    assert perfmodel(*arguments, "--workers", "2").json == perfmodel(*arguments).json
+
+
+def test_a_price_gives_the_cost_of_tokens_and_the_gpus_of_a_load(perfmodel):
+    ran = perfmodel(
+        *SMALL, "--concurrency", "8", "--price-per-gpu-hour", "3.6", "--for-qps", "1000", "--format", "json"
+    )
+    (row,) = ran.json["rows"]
+    assert row["cost_per_million_tokens"] == pytest.approx(3.6 / 3600 / row["output_tokens_per_s"] * 1e6)
+    assert row["requests_per_money"] == pytest.approx(1000 * row["requests_per_s"])
+    assert "1000 requests/s need" in ran.json["notes"][-1]
+
+
+def test_a_load_above_capacity_is_said(perfmodel):
+    ran = perfmodel(*SMALL, "--qps", "100000", "--max-num-seqs", "4", "--num-requests", "200")
+    assert ran.code == 0
+    assert "is above the capacity of about" in " ".join(ran.out.split())
+
+
+def test_a_file_of_requests_is_replayed(perfmodel, tmp_path: Path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,prompt,output,user\n0.2,100,5,a\n0,200,9,b\n")
+    ran = perfmodel(*SMALL, "--requests", trace, "--format", "json")
+    (row,) = ran.json["rows"]
+    assert (row["isl"], row["osl"]) == (150, 7)
+    assert any("sorted by arrival" in note for note in ran.json["notes"])
+    lengths = perfmodel(*SMALL, "--requests", trace, "--concurrency", "2", "--num-requests", "20", "--format", "json")
+    assert lengths.json["rows"][0]["osl"] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        (("--concurrency", "1..16", "--slo", "tpot=1s"), "pareto"),
+        (("--qps", "1..4", "--slo", "ttft=10s,tpot=1s"), "load"),
+        (("--concurrency", "1..16"), "steps"),
+    ],
+)
+def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
+    paths = tmp_path / "plot.svg", tmp_path / "time.svg"
+    ran = perfmodel(*SMALL, *options, "--plot", paths[0], "--plot-kind", kind, "--timeline", paths[1])
+    assert ran.code == 0
+    wanted = {"pareto": "front", "load": "objective", "steps": "interval"}[kind]
+    assert f'id="{wanted}"' in paths[0].read_text()
+    assert 'id="KV cache in use"' in paths[1].read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--tp", "3"), "tp=3 does not divide"),
+        (("--isl", "5000"), "longer than the model's 4096 positions"),
+        (("--qps", "0"), "never sends one"),
+        (("--concurrency", "0"), "0 is no whole number above 0"),
+        (("--concurrency", "2", "--qps", "2"), "are two loads"),
+        (("--kv-tokens", "64", "--concurrency", "1"), "never fit"),
+        (("--engine", "vlm"), "Did you mean 'vllm'"),
+        (("--policy", "dynamics"), "Did you mean 'dynamic'"),
+        (("--max-wait", "1s", "--concurrency", "1"), "only dynamic batches"),
+        (("--routing", "random", "--concurrency", "1"), "unknown routing"),
+        (("--slo", "tftt=1s"), "Did you mean 'ttft'"),
+        (("--percentiles", "50,101"), "'101' is no percentile"),
+        (("--length-spread", "2", "--concurrency", "1"), "not within 0 to 1"),
+        (("--spacing", "poison", "--qps", "1"), "Did you mean 'poisson'"),
+        (("--prefix", "128", "--concurrency", "1"), "not shorter than the shortest prompt"),
+        (("--price-per-gpu-hour", "0"), "not above 0"),
+        (("--plot", "a.gif"), "suffix"),
+        (("--plot-kind", "paretto"), "Did you mean 'pareto'"),
+        (("--steady", "--timeline", "a.png"), "nor a time line"),
+        (("--steady", "--qps", "1e9"), "the queue grows by"),
+    ],
+)
+def test_wrong_input_has_one_message(perfmodel, options, message):
+    ran = perfmodel(*SMALL, *options)
+    assert ran.code == 2
+    assert message in " ".join(ran.err.split())
+    assert ran.err.count("perfmodel:") == 1
+
+
+def test_a_model_that_does_not_fit_says_by_how_much_and_what_would(perfmodel):
+    ran = perfmodel("serve", "llama-3.1-70b", "--on", "h100")
+    assert ran.code == 2
+    assert "does not fit" in ran.err
+    assert "more than" in ran.err
+    assert "tp x pp" in ran.err
+    several = perfmodel("serve", "llama-3.1-70b", "--on", "h100", "--tp", "1/4", "--concurrency", "2")
+    assert several.code == 0
+    assert "left out: h100 tp1" in several.err
