@@ -216,7 +216,7 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
         from perfmodel.serving.steady_points import steady_points
 
         price = study.price_per_gpu_hour
-        points = steady_points(deployment, study.workload, study.load, values, slo=study.slo, price_per_gpu_hour=price)
+        points = steady_points(deployment, study.workload, values, slo=study.slo, price_per_gpu_hour=price)
     elif not study.only_largest:
         for value in values or (math.nan,):
             points.append(_point(deployment, study, value, progress))

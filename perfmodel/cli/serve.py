@@ -182,9 +182,9 @@ def command(
     if plot_kind is not None and plot_kind not in _PLOTS:
         raise unknown_name("plot", plot_kind, _PLOTS, place="--plot-kind")
     load, values = load_of(concurrency, qps, requests)
-    if steady and (requests or timeline):
-        raise UsageError("the steady state has neither single requests nor a time line.", place="--steady",
-                         remedy="Leave out --requests and --timeline.")  # fmt: skip
+    if steady and (load != "concurrency" or requests or timeline):
+        raise UsageError("the steady state has users, but neither arrivals nor a time line.", place="--steady",
+                         remedy="Use --concurrency, without --requests and --timeline.")  # fmt: skip
     workload = Workload(isl, osl, spread, prefix, num_requests or 0, spacing, burstiness, seed)
     workload, notes = workload_of(workload, requests, load)
     specs = specs_of(

@@ -15,7 +15,6 @@ from perfmodel.core.report import Reportable
 from perfmodel.errors import unknown_name
 from perfmodel.serving.replica import Journal
 from perfmodel.serving.requests import Requests
-from perfmodel.serving.stability import Growth
 from perfmodel.serving.tally import Gaps, Tally
 
 if TYPE_CHECKING:
@@ -26,6 +25,21 @@ PERCENTILES = (50.0, 95.0, 99.0)
 #: quantities of a request: time to first token, time per later token, from first token to last, in the queue
 QUANTITIES = ("ttft_s", "tpot_s", "latency_s", "queued_s")
 ITL = "itl_s"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Requests that pile up.
+
+    Attributes
+    ----------
+    per_s : requests by which those in the engines and queues grow a second [1/s].
+    rate_per_s, capacity_per_s : requests that arrive, and that end, a second [1/s].
+    """
+
+    per_s: float
+    rate_per_s: float
+    capacity_per_s: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perfmodel.serving.replay import Growth, Replay
 from perfmodel.serving.requests import Requests
-
-if TYPE_CHECKING:
-    from perfmodel.serving.replay import Replay
 
 #: fewer requests are not judged
 _LEAST = 50
@@ -23,21 +19,6 @@ _DEVIATIONS = 3.0
 _LATENCIES, _TIMES = 6.0, 4
 #: most requests of a longer load
 _MOST = 10_000
-
-
-@dataclass(frozen=True)
-class Growth:
-    """Requests that pile up.
-
-    Attributes
-    ----------
-    per_s : requests by which those in the engines and queues grow a second [1/s].
-    rate_per_s, capacity_per_s : requests that arrive, and that end, a second [1/s].
-    """
-
-    per_s: float
-    rate_per_s: float
-    capacity_per_s: float
 
 
 def growth_of(replay: Replay, simulate: Callable[[Requests], Replay]) -> Growth | None:

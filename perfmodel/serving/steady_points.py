@@ -12,7 +12,6 @@ from perfmodel.core.work import Number
 from perfmodel.serving.cycle import Steady
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import Fleet, limiter_of
-from perfmodel.serving.open_loop import open_loop
 from perfmodel.serving.points import CONCURRENCY, Point, Workload, facts_of
 from perfmodel.serving.slo import Slo
 from perfmodel.serving.steady import steady
@@ -21,27 +20,23 @@ from perfmodel.serving.steady import steady
 def steady_points(
     deployment: Deployment,
     workload: Workload,
-    load: str,
     values: Sequence[float],
     *,
     slo: Slo | None = None,
     price_per_gpu_hour: float = math.nan,
 ) -> list[Point]:
-    """Return the steady state at some numbers of clients, or rates of requests: means without a simulation.
+    """Return the steady state at some numbers of clients: means without a simulation.
 
     Raises
     ------
     UsageError
-        When a length or a load is impossible, or a rate above the capacity.
+        When a length or a load is impossible.
     """
     loads, prefix = np.asarray(values, dtype=np.float64), float(workload.cached)
-    if load == CONCURRENCY:
-        result = steady(deployment, workload.isl, workload.osl, concurrency=loads, prefix=prefix)
-    else:
-        result = open_loop(deployment, workload.isl, workload.osl, loads, prefix=prefix)
+    result = steady(deployment, workload.isl, workload.osl, concurrency=loads, prefix=prefix)
     facts = facts_of(deployment, Fleet())
     return [
-        _steady_point(deployment, facts, workload, result, index, (load, float(value)), slo, price_per_gpu_hour)
+        _steady_point(deployment, facts, workload, result, index, float(value), slo, price_per_gpu_hour)
         for index, value in enumerate(loads)
     ]
 
@@ -52,7 +47,7 @@ def _steady_point(
     workload: Workload,
     result: Steady,
     index: int,
-    load: tuple[str, float],
+    value: float,
     slo: Slo | None,
     price: float,
 ) -> Point:
@@ -78,7 +73,8 @@ def _steady_point(
     total_s = sum(terms.values())
     return Point(
         facts,
-        *load,
+        CONCURRENCY,
+        value,
         float(workload.isl),
         float(workload.osl),
         figures,
