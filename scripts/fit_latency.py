@@ -87,7 +87,7 @@ ASSUMED_MACHINE = 0.15
 HOST_DEVIATION = {"collective_host": {"host": (0.13, 0.50, 1.30)}}
 #: families that differ in the same way between machines: their offsets together are what is typical
 ALIKE = (
-    ("gemm_fp32", "gemm_bf16", "gemm_fp8", "conv2d"),
+    ("gemm_fp32", "gemm_bf16", "gemm_fp8", "gemm_w4a16", "gemm_w8a16", "gemm_w8a8", "gemm_fp8_block", "conv2d"),
     ("attention_prefill", "attention_decode"),
     ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "collective_host"),
     ("elementwise", "layer_norm", "softmax", "rms_norm", "rope", "embedding"),

@@ -248,7 +248,7 @@ def dtypes(family: Family, groups: Sequence[Group]) -> tuple[str, ...]:
     """Return the dtypes of some rows, each once; none for a family whose constants hold for all dtypes."""
     if not family.by_dtype:
         return ()
-    return tuple(sorted({group.op.dtype for group in groups}))
+    return tuple(sorted({group.op.kernel_dtype for group in groups}))
 
 
 def fit_libraries(

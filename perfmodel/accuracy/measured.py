@@ -150,14 +150,29 @@ class Measurements:
     notes: tuple[str, ...] = ()
 
 
+#: kernels that differ from the others of their library as much as another library's do: they count as libraries
+KERNELS = {
+    "DeepGemmFp8BlockScaledMMKernel": "deepgemm",
+    "FlashInferFp8BlockScaledMMKernel": "flashinfer",
+    "CutlassFp8BlockScaledMMKernel": "cutlass",
+    "TritonFp8BlockScaledMMKernel": "triton",
+    "moe_torch_flow_min_latency": "min_latency",
+}
+
+
 def library_of(implementation: str) -> str:
     """Return the library's name of an implementation: the part before the first hyphen or slash.
 
+    The kernels of `KERNELS` count as libraries of their own.
+
     >>> library_of("sglang_custom_allreduce-0.5.10"), library_of("torch-2.1-cudnn"), library_of("cublas")
     ('sglang_custom_allreduce', 'torch', 'cublas')
+    >>> library_of("vllm-0.24.0/TritonFp8BlockScaledMMKernel")
+    'vllm_triton'
     """
-    name = implementation.split("/")[0]
-    return name.split("-")[0]
+    name, _, detail = implementation.partition("/")
+    library = name.split("-")[0]
+    return f"{library}_{KERNELS[detail]}" if detail in KERNELS else library
 
 
 def shape_hash(op: Operator, rows: int) -> NDArray[np.float64]:

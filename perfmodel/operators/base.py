@@ -126,6 +126,11 @@ class Operator(abc.ABC):
     def flop(self) -> Number:
         """Return the floating-point operations of one call [FLOP]. A fused multiply-add is 2."""
 
+    @property
+    def kernel_dtype(self) -> str:
+        """The dtype that decides which of a family's kernels runs: that of the weights where they are narrower."""
+        return self.dtype
+
     def least_flop(self) -> Number:
         """Return the FLOP that every known algorithm needs, where that is less than the conventional count [FLOP]."""
         return self.flop()

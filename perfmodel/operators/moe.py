@@ -119,6 +119,11 @@ class Moe(Operator):
             )
 
     @property
+    def kernel_dtype(self) -> str:
+        """The dtype of the weights, on which the kernel depends more than on that of the activations."""
+        return self.weight_dtype
+
+    @property
     def number_format(self) -> str:
         """The dtype, or both dtypes and the scale where the operands differ or have scales: "fp16 int4 group:128"."""
         return format_name(self.dtype, self.weight_dtype, self.scale)

@@ -54,9 +54,9 @@ class Constant:
 CORNER = 20.0
 HOST_CONSTANTS = (
     Constant(
-        "host", "s", 26e-6, 2e-6, 300e-6, 0.4, "dispatch of a framework's call, as events around it measure", True
+        "host", "s", 26e-6, 2e-6, 600e-6, 0.4, "dispatch of a framework's call, as events around it measure", True
     ),
-    Constant("hidden", "s", 13e-6, 3e-6, 100e-6, 0.5, "end of the dispatch that overlaps with the kernel", True),
+    Constant("hidden", "s", 13e-6, 3e-6, 500e-6, 0.5, "end of the dispatch that overlaps with the kernel", True),
 )
 
 

@@ -85,7 +85,7 @@ def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Co
         return _estimate(family, op, machine, known, conditions, floor_s, basis=known.source)
     estimates = []
     for mask, family in families_of(op, machine, hardware.kind, conditions.library):
-        known = constants(family, hardware, conditions.library, op.dtype)
+        known = constants(family, hardware, conditions.library, op.kernel_dtype)
         estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s)))
     return functools.reduce(_merged, estimates)[1]
 
@@ -102,7 +102,7 @@ def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Cond
         for name, value in part.terms.adds.items():
             adds[name] = adds.get(name, 0.0) + count * value
     counted = [
-        (part.count, constants(family, hardware, conditions.library, part.dtype))
+        (part.count, constants(family, hardware, conditions.library, part.kernel_dtype))
         for part in parts
         for _, family in families_of(
             part, Machine.of(hardware, resolve_peak(part, hardware)), hardware.kind, conditions.library

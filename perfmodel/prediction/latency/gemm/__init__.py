@@ -38,11 +38,16 @@ __all__ = [
     "GEMM_FP32",
     "POWER",
     "PRODUCT_TERMS",
+    "QUANTISATION",
     "SERVES",
+    "TENSOR_CONSTANTS",
     "Product",
+    "constants_of",
     "family_of",
+    "has_plain_kernel",
     "is_fp32",
     "product_terms",
+    "quantisation_s",
 ]
 
 SERVES = {"gemm_fp32": ("gemm",), "gemm_bf16": ("gemm",), "gemm_fp8": ("gemm", "quantize")}
@@ -69,7 +74,7 @@ _SHARED = {
     "energy": ("J/FLOP", 1e-13, 1e-10, 0.15, "energy of a FLOP at the lowest voltage, in TSMC 4N"),
 }
 #: those of the tensor engine, in units in which machines of all generations are alike
-_TENSOR = {
+TENSOR_CONSTANTS = {
     **_SHARED,
     "start": ("", 500.0, 60e3, 0.2, "clocks to start and drain the kernel, and those that must run before it"),
     "fill": ("", 1.0, 1000.0, 0.4, "length of k that filling and draining a block takes, outputs as wide as inputs"),
@@ -83,7 +88,7 @@ _TENSOR = {
 }
 
 
-def _constants(
+def constants_of(
     meanings: Mapping[str, tuple[str, float, float, float, str]], library: tuple[str, ...], **defaults: float
 ) -> tuple[Constant, ...]:
     """Return the constants of a family with their defaults; ``library`` names those that each library may have."""
@@ -110,7 +115,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     adds = {
         **terms.adds,
         LAUNCH: terms.adds[LAUNCH] * fewer,
-        QUANTISATION: _quantisation_s(product, machine, c, conditions),
+        QUANTISATION: quantisation_s(product, machine, c, conditions),
     }
     return Terms(adds, terms.alone)
 
@@ -119,10 +124,10 @@ def _quantise(op: Quantize, machine: Machine, c: Values, conditions: Conditions)
     """Return the terms of quantising alone: its traffic and rows, and the start that a product has without it."""
     product = Product(op.rows, 0.0, op.cols, 1.0, dtype_bytes(op.dtype), 2.0)
     start = minimum(c["start"], PRODUCT_START) / machine.clock_hz
-    return Terms({QUANTISATION: _quantisation_s(product, machine, c, conditions), LAUNCH: start})
+    return Terms({QUANTISATION: quantisation_s(product, machine, c, conditions), LAUNCH: start})
 
 
-def _quantisation_s(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Number:
+def quantisation_s(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Number:
     """Return the time of quantising A from 16 bits [s]; A stays in L2 from call to call where it fits."""
     elements = product.batch * (1.0 * product.m * product.k)
     time = c["quantisation_bytes"] * product.input_bytes * elements / (c["eta"] * machine.bandwidth_bytes_per_s)
@@ -131,7 +136,7 @@ def _quantisation_s(product: Product, machine: Machine, c: Values, conditions: C
     if conditions.cache == CacheState.COLD or not machine.l2_bytes:
         return maximum(time, rows)
     # A in 16 bits and quantised, and the weights of the product that ran since.
-    used = (2.0 + product.input_bytes) * elements + product.input_bytes * product.batch * (1.0 * product.n * product.k)
+    used = (2.0 + product.input_bytes) * elements + product.b_bytes * product.batch * (1.0 * product.n * product.k)
     resident = fitting_share(used, machine.l2_bytes)
     return maximum(time * (1.0 - resident * (1.0 - 1.0 / resident_speed(machine, c))), rows)
 
@@ -166,7 +171,7 @@ def _is_bf16(op: Operator | None, machine: Machine, library: str) -> bool:
 
 GEMM_FP32 = Family(
     "gemm_fp32",
-    _constants(
+    constants_of(
         _SHARED, ("launch",),
         math=0.93, linear=0.93, eta=0.75, launch=2.7e-6, fill=12.0, split=4e-6, tile=0.15, stride=1.6, energy=4.8e-12,
         linear_call=1.65,
@@ -178,8 +183,8 @@ GEMM_FP32 = Family(
 )  # fmt: skip
 GEMM_BF16 = Family(
     "gemm_bf16",
-    _constants(
-        _TENSOR, ("start",),
+    constants_of(
+        TENSOR_CONSTANTS, ("start",),
         math=0.93, eta=0.79, start=PRODUCT_START, fill=200.0, split=2.7e-6, l2=0.6, energy=0.58e-12, resident=0.03,
     ),
     formula,
@@ -190,8 +195,8 @@ GEMM_FP8 = Family(
     "gemm_fp8",
     # Whether the inputs are quantised in kernels of their own, and which 8-bit kernels there are, is the library's:
     # those of cuBLAS read a tile for several blocks at once, and split k.
-    _constants(
-        _TENSOR, ("start", "quantisation_bytes", "quantisation_row", "split", "l2"),
+    constants_of(
+        TENSOR_CONSTANTS, ("start", "quantisation_bytes", "quantisation_row", "split", "l2"),
         eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=0.58e-12, resident=0.05,
         quantisation_bytes=5.0, quantisation_row=150.0,
     ),

@@ -11,8 +11,8 @@ an SM, the resources take
   (``translation_cost`` of the machine's kernels);
 - t_hbm = traffic / (eta W): A, B and C once; the panels of A and B again for each wave-sized super-tile of the
   output as far as they exceed L2; the part that L2 holds is faster, or free;
-- t_l2 = blocks (k / S) (tm + tn) size / B2, with B2 = l SMs 64 B f on the vector engine, and l P size / 64 on the
-  tensor engine, where l = 1 feeds tiles of 64 x 64 at the peak P.
+- t_l2 = blocks (k / S) (tm a + tn b) / B2, a and b the sizes of an element of A and B, with B2 = l SMs 64 B f on the
+  vector engine, and l P a / 64 on the tensor engine, where l = 1 feeds tiles of 64 x 64 at the peak P.
 
 The time is the least over tiles and splits of (t_math^4 + t_hbm^4 + t_l2^4)^(1/4) + launch, and for a split the
 reduction of the parts. A product is split only while that makes at most ``SPLIT_WAVES`` blocks an SM. Where a library
@@ -59,6 +59,7 @@ from perfmodel.prediction.latency.terms import (
 Floats = NDArray[np.float64]
 
 PIPELINE = Term("pipeline", Limiter.COMPUTE, "filling and draining the pipeline of each block, and its latency")
+DEQUANTISATION = Term("dequantisation", Limiter.COMPUTE, "widening of the weights to the engine's dtype")
 POWER_LIMIT = Term("power", Limiter.COMPUTE, "clock held down by the power limit")
 PRODUCT_TERMS = (MATH, TILE_WASTE, PIPELINE, WAVES, POWER_LIMIT, HBM, L2, CONTENTION, SPLIT_K, LAUNCH)
 
@@ -74,6 +75,9 @@ SPLIT_WAVES = 2.0
 ROTATING_COPIES = 5.0
 #: outputs of a block of 128 x 128, of which every SM has one in a wave
 WAVE_OUTPUTS = 128.0 * 128.0
+#: lanes of an SM that convert integers: a LOP3 and a PRMT turn several packed weights at a time (CUDA C++ programming
+#: guide, throughput of native arithmetic instructions, integer operations: 64 a clock)
+INTEGER_LANES = 64.0
 #: elements of k that fill a page of DRAM (2 KiB of fp32)
 PAGE_OF_K = 512.0
 #: bytes from the first to the last row of a wave's operands that address translation reaches: P100's linear layers keep
@@ -91,6 +95,7 @@ _VECTOR: Values = {
     "depth": 5760.0,  # outputs in flight that keep an SM busy: 90 for each of 64 lanes
     "quantum": 0.9,
     "latency": 0.0,
+    "parts": MOST_PARTS,
     "l2": 0.8,
     "resident_speed": np.inf,
 }
@@ -99,6 +104,7 @@ _TENSOR: Values = {
     "depth": 0.0,
     "quantum": 0.4,
     "latency": 40e-9,
+    "parts": MOST_PARTS,
     "tile": 0.25,
     "linear": 1.0,
     "stride": 1.0,
@@ -111,7 +117,15 @@ _ONE_TILE: Values = {"quantum": 1.0, "latency": 15e-9}
 
 @dataclass(frozen=True)
 class Product:
-    """``batch`` products C[m, n] = A[m, k] B[k, n], and the size of an element of inputs and outputs [B]."""
+    """``batch`` products C[m, n] = A[m, k] B[k, n].
+
+    Attributes
+    ----------
+    m, n, k, batch : sizes.
+    input_bytes, output_bytes : size of an element of A and of C [B].
+    weight_bytes : size of an element of B with its share of the scales [B]; 0 where it is that of A.
+    tiles : tiles of the kernels, where they are not those of products of one dtype.
+    """
 
     m: Number
     n: Number
@@ -119,6 +133,13 @@ class Product:
     batch: Number
     input_bytes: float
     output_bytes: float
+    weight_bytes: float = 0.0
+    tiles: Tiles = ()
+
+    @property
+    def b_bytes(self) -> float:
+        """Size of an element of B [B]."""
+        return self.weight_bytes or self.input_bytes
 
 
 @dataclass(slots=True)
@@ -129,6 +150,7 @@ class ProductTime:
     ----------
     math, tile_waste, pipeline, waves, power, hbm, l2, contention, split_k : parts that add up to the time.
     math_alone, hbm_alone, l2_alone : what each resource alone would take.
+    dequantisation : part of the time that widens narrow weights.
     """
 
     math: Number
@@ -143,6 +165,7 @@ class ProductTime:
     math_alone: Number
     hbm_alone: Number
     l2_alone: Number
+    dequantisation: Number = 0.0
 
     @classmethod
     def gathered(cls, parts: Iterable[tuple[Any, ProductTime]], shape: tuple[int, ...]) -> ProductTime:
@@ -167,6 +190,9 @@ class ProductTime:
             SPLIT_K: self.split_k,
             LAUNCH: launch_s,
         }
+        widening = self.dequantisation
+        if widening.any() if isinstance(widening, np.ndarray) else widening:
+            adds[DEQUANTISATION] = widening
         return Terms(adds, {MATH: self.math_alone, HBM: self.hbm_alone, L2: self.l2_alone})
 
 
@@ -237,7 +263,7 @@ def _fastest(sizes: Sizes, r: Rates, split: bool) -> ProductTime:
     parts: Floats | float = 1.0
     if split:
         parts = np.ones((2, *blocks.shape))
-        np.clip(np.floor(SPLIT_WAVES * r.sm_count / blocks), 1.0, MOST_PARTS, out=parts[1])
+        np.clip(np.floor(SPLIT_WAVES * r.sm_count / blocks), 1.0, c["parts"], out=parts[1])
         blocks, k = blocks * parts, sizes.k / parts
     waves = blocks * (1.0 / r.sm_count)
     busy = np.ceil(waves)
@@ -294,9 +320,12 @@ def _time_of(
     ideal = sizes.flop / (r.speed[tile, 0] * r.sm_count)
     block = r.block_s[tile, 0] * (np.ceil(sizes.k / parts * (1.0 / r.c["step"])) * r.c["step"])
     full = waves * block
+    widening: Number = 0.0
+    if r.widening_s is not None:
+        widening = full * (r.widening_s[tile, 0] / r.block_s[tile, 0]) * on_math
     return ProductTime(
         math=ideal * on_math,
-        tile_waste=(full - ideal) * on_math,
+        tile_waste=(full - ideal) * on_math - widening,
         pipeline=(math_s - busy * block) * on_math,
         waves=(busy * block - full) * on_math,
         power=(limited - math_s) * on_math,
@@ -307,6 +336,7 @@ def _time_of(
         math_alone=limited,
         hbm_alone=sizes.hbm,
         l2_alone=l2_s,
+        dequantisation=widening,
     )
 
 
@@ -339,7 +369,7 @@ def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditio
 
     The sizes of the product do not matter, only those of its elements.
     """
-    element = (product.input_bytes, product.output_bytes)
+    element = (product.input_bytes, product.output_bytes, product.weight_bytes, product.tiles)
     key = (Rates, element, tuple(c), tuple(c.values()), conditions.cache, conditions.library, conditions.load, batched)
     rates: Rates | None = machine.cache.get(key)
     if rates is None:
@@ -360,11 +390,12 @@ class Rates:
     copies : sets of weights that take turns; 0 where the caches are cold.
     resident_speed : speed of data in L2 over that of device memory.
     s_per_flop : time of a FLOP at the power limit [s].
-    per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn of each tile.
+    per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn of each tile; a column counts as many rows as it has bytes.
     above, up_to : rows of the product that each tile is for: more than ``above``, at most ``up_to``; empty where every
         tile is for all rows.
     speed : rate of one SM [FLOP/s].
     block_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
+    widening_s : the part of ``block_s`` that widens weights [s]; None where none are widened.
     least : blocks that keep an SM busy.
     walk : time that addresses out of reach add, over that of the arithmetic.
     whole_wave : outputs that the largest tiles compute in ``1 / SPLIT_WAVES`` waves: larger products are not split.
@@ -372,7 +403,7 @@ class Rates:
 
     def __init__(self, product: Product, machine: Machine, c: Values, conditions: Conditions, batched: bool):
         fp32 = is_fp32(machine)
-        by_rows = tiles_by_rows(machine, conditions.library)
+        by_rows = () if product.tiles else tiles_by_rows(machine, conditions.library)
         self.c = c = {**(_VECTOR if fp32 else _TENSOR), **(_ONE_TILE if by_rows else {}), **c}
         self.product = product
         self.sm_count = machine.sm_count
@@ -380,8 +411,9 @@ class Rates:
         self.l2_bytes = machine.l2_bytes
         self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
         (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
-        tiles = tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
-        self.per_row, self.per_column, self.sides, area, edge = _columns(tiles)
+        tiles = product.tiles or tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
+        self.per_row, self.per_column, rows, columns, area, edge = _columns(tiles)
+        self.sides = rows + columns * (product.b_bytes / product.input_bytes)
         self.up_to: Floats = np.array([[most] for *_, most in by_rows])
         self.above: Floats = np.array([[0.0], *self.up_to[:-1]]) if by_rows else self.up_to
         share = c["math"] * (1.0 if batched else c["linear"])
@@ -392,13 +424,18 @@ class Rates:
         fed = machine.slack * share / loss
         self.speed = np.minimum(1.0, fed) * machine.peak_flop_per_s / machine.sm_count
         self.block_s = 2.0 * area / self.speed
+        self.widening_s: Floats | None = None
+        if "dequant" in c:
+            # Each block widens the weights of its columns, on the lanes for integers beside the tensor engine.
+            self.widening_s = c["dequant"] * columns / (INTEGER_LANES * machine.clock_hz)
+            self.block_s = self.block_s + self.widening_s
         self.fill_s = (
             self.block_s * (np.minimum(1.0, fed) / fed * c["fill"]) * product.output_bytes / product.input_bytes
         )
         self.least = np.maximum(1.0, c["depth"] / area)
         # Not seen in batches, whose measured operands are within reach.
         self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
-        split = not by_rows and not (batched and fp32)
+        split = not by_rows and not (batched and fp32) and c["parts"] > 1.0
         self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * area.max() if split else 0.0
 
     def _set_vector(self, machine: Machine, load: Load) -> None:
@@ -421,9 +458,9 @@ class Rates:
 
 @lru_cache(maxsize=64)
 def _columns(tiles: Tiles) -> tuple[Floats, ...]:
-    """Return what the formula needs of some tiles, as columns: 1 / tm, 1 / tn, tm + tn, tm tn, 64 (1 / tm + 1 / tn)."""
+    """Return what the formula needs of some tiles, as columns: 1 / tm, 1 / tn, tm, tn, tm tn, 64 (1 / tm + 1 / tn)."""
     tm, tn = np.array(tiles, np.float64).T[:, :, None]
-    return 1.0 / tm, 1.0 / tn, tm + tn, tm * tn, 64.0 * (1.0 / tm + 1.0 / tn)
+    return 1.0 / tm, 1.0 / tn, tm, tn, tm * tn, 64.0 * (1.0 / tm + 1.0 / tn)
 
 
 class Sizes:
@@ -455,7 +492,7 @@ class Sizes:
 
     def _traffic(self, r: Rates) -> Number:
         """Return the bytes that cross device memory; data in L2 count as the bytes that would take as long [B]."""
-        one_a, one_b = r.product.input_bytes * self.m * self.k, r.product.input_bytes * self.n * self.k
+        one_a, one_b = r.product.input_bytes * self.m * self.k, r.product.b_bytes * self.n * self.k
         written = r.product.output_bytes * self.outputs
         rows, columns = self._super_tile(r)
         again = maximum(0.0, 1.0 - r.l2_bytes / (one_a + one_b))

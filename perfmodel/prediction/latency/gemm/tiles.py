@@ -16,6 +16,11 @@ VECTOR: Tiles = (
     *((32, 32), (32, 64), (64, 32), (32, 128), (128, 32), (64, 64)),
     *((64, 128), (128, 64), (128, 128), (128, 256), (256, 128)),
 )
+#: those of kernels that widen weights: few rows, since they are for few tokens (TensorRT-LLM's fpA_intB products)
+WEIGHT_ONLY: Tiles = ((16, 128), (32, 128), (64, 128), (128, 128), (128, 256))
+#: those of products with scales of blocks: DeepGEMM's, whose columns go by 16, thinned out, and CUTLASS's for mma.sync
+BLOCK_SCALED: Tiles = ((64, 16), (64, 32), (64, 64), (64, 128), (128, 32), (128, 64), (128, 128), (128, 256))
+BLOCK_SCALED_MMA: Tiles = ((64, 64), (64, 128), (128, 64), (128, 128))
 
 
 def tiles_by_rows(machine: Machine, library: str) -> tuple[tuple[int, int, float], ...]:

@@ -1,0 +1,184 @@
+"""Matrix products of two dtypes, or with scales of blocks, inside inference libraries.
+
+They share the formula of `perfmodel.prediction.latency.gemm`, with the bytes of each operand apart, and differ in the
+kernels:
+
+- weights of 4 or 8 bits under activations of 16 (``gemm_w4a16``, ``gemm_w8a16``): each block widens its part of B, one
+  clock of an integer lane a weight (LOP3 and PRMT), so that tiles of few rows pay for it and those of 128 hardly do;
+- 8-bit integers with a scale a column (``gemm_w8a8``, SmoothQuant): k is not split; up to 4 rows run as a product with
+  a vector, t = start + ||hbm, lanes||, with lanes = m n k / (v 64 SMs f), v the share of the integer lanes' rate;
+- fp8 with scales of blocks (``gemm_fp8_block``): A is quantised first as in ``gemm_fp8``, k is not split. TensorRT-LLM
+  on B200 copies A and its scales where m is no multiple of 4, since a row of scales then has no aligned address.
+
+Tiles, parts of k and these rules were chosen on aiconfigurator @ 095f58a51c4c (TensorRT-LLM 1.0 and 1.3, SGLang 0.5,
+vLLM 0.24), which the constants are fitted on. A product with a vector was tried for narrow weights, too, and does not
+fit better; nor does the addition of partial sums in fp32 of scales of blocks.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.work import Number, plain, where
+from perfmodel.operators.base import Operator
+from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.scales import weight_bytes
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.gemm import QUANTISATION, TENSOR_CONSTANTS, constants_of, quantisation_s
+from perfmodel.prediction.latency.gemm.product import (
+    DEQUANTISATION,
+    INTEGER_LANES,
+    POWER,
+    PRODUCT_TERMS,
+    Product,
+    is_fp32,
+    product_terms,
+)
+from perfmodel.prediction.latency.gemm.tiles import BLOCK_SCALED, BLOCK_SCALED_MMA, WEIGHT_ONLY
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import HBM, LAUNCH, MATH, Term, Terms, overlapped
+
+SERVES = {
+    "gemm_w4a16": ("gemm",), "gemm_w8a16": ("gemm",), "gemm_w8a8": ("gemm",), "gemm_fp8_block": ("gemm",),
+}  # fmt: skip
+
+REALIGNMENT = Term("realignment", Limiter.LAUNCH, "copying A where a row of its scales has no aligned address")
+#: rows of which the scales have aligned addresses: 4 x 4 B
+ALIGNED_ROWS = 4.0
+#: passes over A in 8 bits where it is copied, and the least clocks that a kernel which copies takes to start
+COPY_PASSES, LEAST_START = 2.0, 1500.0
+#: latency of a step of 64 of k in products with scales of blocks [s]; fits of each machine give 46 to 60 ns
+STEP_S = 50e-9
+#: most rows that a product with a vector computes
+VECTOR_ROWS = 4
+#: clocks of an integer lane that a weight takes to be widened; a fit gives 1.1 for 4 bits and 0.3 for 8
+DEQUANT = 1.0
+#: parts of k: weight-only kernels make a few, the others none
+_FEW_PARTS: Values = {"dequant": DEQUANT, "parts": 4.0}
+_ONE_PART: Values = {"parts": 1.0, "split": 0.0}
+#: instructions that vLLM's kernels for scales of blocks are compiled for, and their names in the tables
+_VLLM = {"wgmma": "vllm_deepgemm", "tcgen05": "vllm_deepgemm"}
+
+_MEANINGS = {
+    **TENSOR_CONSTANTS,
+    "latency": ("s", 1e-9, 1e-6, 0.7, "latency of a step of 64 of k that no other block hides"),
+    "realign": ("", 1.0, 1e5, 2.0, "clocks to start the kernels that copy A where m is no multiple of 4"),
+    "gemv": ("", 0.01, 4.0, 0.5, "share of the integer lanes' rate that products with a vector reach"),
+    "vector_start": ("", 500.0, 60e3, 0.3, "clocks to start and drain a product with a vector"),
+}
+
+
+def weight_only(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a product with weights narrower than the activations."""
+    product = _product(cast(Gemm, op), WEIGHT_ONLY)
+    return product_terms(product, machine, {**c, **_FEW_PARTS}, conditions)
+
+
+def smooth_quant(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a product of 8-bit integers; with few rows, of a product with a vector."""
+    gemm = cast(Gemm, op)
+    terms = product_terms(_product(gemm, ()), machine, {**c, **_ONE_PART}, conditions)
+    few = np.less_equal(gemm.m, VECTOR_ROWS)
+    if not few.any():
+        return terms
+    rate = c["gemv"] * INTEGER_LANES * machine.sm_count * machine.clock_hz
+    lanes_s = gemm.flop() / 2.0 / rate
+    vector = overlapped(POWER, {MATH: lanes_s, HBM: terms.alone[HBM]})
+    adds = {**vector.adds, LAUNCH: c["vector_start"] / machine.clock_hz}
+    names = dict.fromkeys((*terms.adds, *adds))
+    mask = bool(few) if few.ndim == 0 else few
+    merged: dict[Term, Number] = {n: where(mask, adds.get(n, 0.0), terms.adds.get(n, 0.0)) for n in names}
+    alone = {n: where(mask, vector.alone.get(n, value), value) for n, value in terms.alone.items()}
+    return Terms(merged, alone)
+
+
+def block_scaled(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a product of fp8 with scales of blocks, and of quantising A where that is part of it."""
+    gemm = cast(Gemm, op)
+    product = _product(gemm, BLOCK_SCALED if machine.matrix_instruction in _VLLM else BLOCK_SCALED_MMA)
+    terms = product_terms(product, machine, {**c, **_ONE_PART, "latency": STEP_S}, conditions)
+    unaligned = 1.0 * np.minimum(1.0, np.mod(gemm.m, ALIGNED_ROWS)) * np.greater(gemm.m, 1)
+    copied = COPY_PASSES * gemm.batch * (1.0 * gemm.m * gemm.k) / (c["eta"] * machine.bandwidth_bytes_per_s)
+    start = c["realign"] / machine.clock_hz
+    copying = plain(unaligned * (start + copied * (c["realign"] >= LEAST_START)))
+    adds: dict[Term, Number] = {**terms.adds, REALIGNMENT: copying}
+    if not gemm.quantized:
+        adds[QUANTISATION] = quantisation_s(product, machine, c, conditions)
+    return Terms(adds, terms.alone)
+
+
+def _product(gemm: Gemm, tiles: tuple[tuple[int, int], ...]) -> Product:
+    """Return the product with the bytes of each operand and the tiles of its kernels."""
+    own, out = dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype)
+    weights = weight_bytes(gemm.weight_dtype, gemm.scale)
+    return Product(gemm.m, gemm.n, gemm.k, gemm.batch, own, out, weights, tiles)
+
+
+def _lenders(hardware: Hardware, library: str) -> tuple[str, tuple[str, ...]]:
+    """Return vLLM's usual kernel for scales of blocks on a machine; other libraries have one kernel."""
+    name = _VLLM.get(hardware.matrix_instruction, "vllm_triton") if library == "vllm" else library
+    return name, (name,)
+
+
+def _is_weight_only(weight_bytes: float, op: Operator | None, machine: Machine) -> bool:
+    if not isinstance(op, Gemm) or op.dtype not in ("fp16", "bf16") or is_fp32(machine):
+        return False
+    return op.weight_dtype != op.dtype and dtype_bytes(op.weight_dtype) == weight_bytes
+
+
+def _is_w8a8(op: Operator | None, machine: Machine, library: str) -> bool:
+    return isinstance(op, Gemm) and (op.dtype, op.weight_dtype, op.scale) == ("int8", "int8", "column")
+
+
+def _is_block_scaled(op: Operator | None, machine: Machine, library: str) -> bool:
+    return isinstance(op, Gemm) and (op.dtype, op.weight_dtype, op.scale[:5]) == ("fp8", "fp8", "block")
+
+
+_WEIGHT_ONLY_CONSTANTS = constants_of(
+    _MEANINGS, ("start",),
+    math=0.93, eta=0.82, start=14000.0, fill=120.0, split=10e-6, l2=0.5, energy=0.58e-12, resident=0.02, latency=80e-9,
+)  # fmt: skip
+GEMM_W4A16 = Family(
+    "gemm_w4a16",
+    _WEIGHT_ONLY_CONSTANTS,
+    weight_only,
+    (*PRODUCT_TERMS, DEQUANTISATION),
+    lambda op, machine, library: _is_weight_only(0.5, op, machine),
+)
+GEMM_W8A16 = Family(
+    "gemm_w8a16",
+    _WEIGHT_ONLY_CONSTANTS,
+    weight_only,
+    (*PRODUCT_TERMS, DEQUANTISATION),
+    lambda op, machine, library: _is_weight_only(1.0, op, machine),
+)
+GEMM_W8A8 = Family(
+    "gemm_w8a8",
+    constants_of(
+        _MEANINGS, ("start", "vector_start"),
+        math=0.88, eta=0.85, start=15000.0, fill=190.0, l2=0.48, energy=0.58e-12, resident=0.02, latency=50e-9,
+        gemv=1.0, vector_start=12000.0,
+    ),
+    smooth_quant,
+    PRODUCT_TERMS,
+    _is_w8a8,
+)  # fmt: skip
+GEMM_FP8_BLOCK = Family(
+    "gemm_fp8_block",
+    constants_of(
+        _MEANINGS, ("start", "quantisation_bytes", "quantisation_row", "l2", "realign"),
+        math=0.85, eta=0.78, start=8000.0, fill=250.0, l2=0.3, energy=0.58e-12, resident=0.03,
+        quantisation_bytes=6.0, quantisation_row=110.0, realign=100.0,
+    ),
+    block_scaled,
+    (*PRODUCT_TERMS, QUANTISATION, REALIGNMENT),
+    _is_block_scaled,
+    borrows=_lenders,
+)  # fmt: skip
+FAMILIES = (GEMM_W4A16, GEMM_W8A16, GEMM_W8A8, GEMM_FP8_BLOCK)
