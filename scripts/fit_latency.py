@@ -483,9 +483,9 @@ def replace_tables(path: Path, head: str, made: Mapping[str, LatencySpec], dropp
     """Write some tables into a file in the place of those of the same families; ``head`` is what stands before them."""
     document = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     before = msgspec.convert(document.get("latency", {}), dict[str, LatencySpec])
+    # Tables keep their place and new ones come last, so that a difference shows what was fitted.
     specs = {**{name: spec for name, spec in before.items() if name not in dropped}, **made}
-    ordered = {name: specs[name] for name in family_names() if name in specs}
-    write_atomic(path, f"{head.rstrip()}\n\n{latency_text(ordered)}" if ordered else f"{head.rstrip()}\n")
+    write_atomic(path, f"{head.rstrip()}\n\n{latency_text(specs)}" if specs else f"{head.rstrip()}\n")
 
 
 def alike_families(name: str) -> tuple[str, ...]:

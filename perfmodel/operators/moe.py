@@ -181,8 +181,15 @@ class Moe(Operator):
         return expected_visits(1.0 * self.experts, self.top_k, self.ep)
 
     def visiting_tokens(self) -> Number:
-        """Return the tokens that a rank computes any part of."""
-        return self.tokens * self.visits / self.ep
+        """Return the tokens that a rank computes any part of.
+
+        They are T visits / ep. Where loads are skewed, a token's choice is the rank's with its share S / (T k) of all
+        slots: T (1 - (1 - S / (T k))^k).
+        """
+        if not self.skew:
+            return self.tokens * self.visits / self.ep
+        share = self.own_slots / (1.0 * self.tokens * self.top_k)
+        return self.tokens * (1.0 - (1.0 - minimum(share, 1.0)) ** self.top_k)
 
     def product_flop(self) -> Number:
         """Return the FLOP of the experts' products: 2 S h f' (2 + gated) [FLOP]."""

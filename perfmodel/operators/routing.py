@@ -161,7 +161,7 @@ def _power_law(rng: np.random.Generator, tokens: int, experts: int, top_k: int, 
     high = max(high, low)
     drawn = _inverse(rng.random(experts), skew, low, high)
     rows = np.round(drawn / drawn.sum() * slots)
-    order = np.argsort(-rows, kind="stable")
+    order = np.argsort(-drawn, kind="stable")
     missing = int(slots - rows.sum())
     # Rounding leaves a few rows too many or too few; the busiest experts take them.
     if missing > 0:

@@ -172,7 +172,7 @@ GEMM_W8A8 = Family(
 GEMM_FP8_BLOCK = Family(
     "gemm_fp8_block",
     constants_of(
-        _MEANINGS, ("start", "quantisation_bytes", "quantisation_row", "l2", "realign"),
+        _MEANINGS, ("start", "eta", "fill", "quantisation_bytes", "quantisation_row", "l2", "resident", "realign"),
         math=0.85, eta=0.78, start=8000.0, fill=250.0, l2=0.3, energy=0.58e-12, resident=0.03,
         quantisation_bytes=6.0, quantisation_row=110.0, realign=100.0,
     ),
