@@ -6,7 +6,7 @@ kernels:
 - weights of 4 or 8 bits under activations of 16 (``gemm_w4a16``, ``gemm_w8a16``): each block widens its part of B, one
   clock of an integer lane a weight (LOP3 and PRMT), so that tiles of few rows pay for it and those of 128 hardly do;
 - 8-bit integers with a scale a column (``gemm_w8a8``, SmoothQuant): k is not split; up to 4 rows run as a product with
-  a vector, t = start + ||hbm, lanes||, with lanes = m n k / (v 64 SMs f), v the share of the integer lanes' rate;
+  a vector, t = start + ||hbm, lanes||, with lanes = m n k / (v 64 SMs f), v the multiply-adds of a lane in a clock;
 - fp8 with scales of blocks (``gemm_fp8_block``): A is quantised first as in ``gemm_fp8``, k is not split. TensorRT-LLM
   on B200 copies A and its scales where m is no multiple of 4, since a row of scales then has no aligned address.
 
@@ -68,8 +68,8 @@ _VLLM = {"wgmma": "vllm_deepgemm", "tcgen05": "vllm_deepgemm"}
 _MEANINGS = {
     **TENSOR_CONSTANTS,
     "latency": ("s", 1e-9, 1e-6, 0.7, "latency of a step of 64 of k that no other block hides"),
-    "realign": ("", 1.0, 1e5, 2.0, "clocks to start the kernels that copy A where m is no multiple of 4"),
-    "gemv": ("", 0.01, 4.0, 0.5, "share of the integer lanes' rate that products with a vector reach"),
+    "realign": ("", 1.0, 1e5, 1.0, "clocks to start the kernels that copy A where m is no multiple of 4"),
+    "gemv": ("", 0.01, 4.0, 0.5, "multiply-adds of an integer lane in a clock, in products with a vector"),
     "vector_start": ("", 500.0, 60e3, 0.3, "clocks to start and drain a product with a vector"),
 }
 
@@ -174,7 +174,7 @@ GEMM_FP8_BLOCK = Family(
     constants_of(
         _MEANINGS, ("start", "eta", "fill", "quantisation_bytes", "quantisation_row", "l2", "resident", "realign"),
         math=0.85, eta=0.78, start=8000.0, fill=250.0, l2=0.3, energy=0.58e-12, resident=0.03,
-        quantisation_bytes=6.0, quantisation_row=110.0, realign=100.0,
+        quantisation_bytes=6.0, quantisation_row=110.0, realign=400.0,
     ),
     block_scaled,
     (*PRODUCT_TERMS, QUANTISATION, REALIGNMENT),
