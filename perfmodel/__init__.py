@@ -42,6 +42,7 @@ _PUBLIC = {
     "read_cluster": "perfmodel.hardware_catalog",
     "TrainingPlan": "perfmodel.training.plan",
     "Deployment": "perfmodel.api",
+    "steady": "perfmodel.serving.steady",
     "read_model_config": "perfmodel.workloads.config",
     "find_model": "perfmodel.workloads.catalog",
     "model_names": "perfmodel.workloads.catalog",
@@ -154,6 +155,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.profile.profile import ProfileEntry as ProfileEntry
     from perfmodel.render.plots.diagnosis.breakdown import breakdown_plot as breakdown_plot
     from perfmodel.render.plots.diagnosis.timeline import timeline_plot as timeline_plot
+    from perfmodel.serving.steady import steady as steady
     from perfmodel.training.plan import TrainingPlan as TrainingPlan
     from perfmodel.workloads.catalog import find_model as find_model
     from perfmodel.workloads.catalog import model_names as model_names

@@ -172,18 +172,19 @@ def predict_model(
     return predict_on(operators, find_machine(hardware), cache=cache, library=library, load=load, **_given(gap_s=gap_s))
 
 
-def Deployment(config: ModelConfig, hardware: Machine, **options: Any) -> ServedModel:  # noqa: N802 -- makes one
+def Deployment(config: ModelConfig | str | os.PathLike[str], hardware: Machine, **options: Any) -> ServedModel:  # noqa: N802 -- makes one
     """Return a model served by an engine on some GPUs; see `perfmodel.serving.deployment.Deployment`.
 
     Parameters
     ----------
-    config : the model's shapes.
+    config : the model's shapes, its name ("llama-3.1-8b"), or the path of its ``config.json``.
     hardware : one of the GPUs, or its name in the catalog ("h100").
     options : tp, pp, ep, dp, engine, weights, kv, max_num_seqs, max_batched_tokens, kv_tokens and others.
     """
     from perfmodel.serving.deployment import Deployment as ServedModel
+    from perfmodel.workloads.catalog import find_model
 
-    return ServedModel(config, find_machine(hardware), **options)
+    return ServedModel(find_model(config), find_machine(hardware), **options)
 
 
 def diagnose(

@@ -56,6 +56,16 @@ def command(
         int | None,
         typer.Option("--num-gpus", metavar="N", help="Ranks for --links: GPUs, or processes with --device cpu."),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="ENGINE",
+            help="With --from a table of served runs: fit the host's time, the gaps between kernels and the effect of "
+            "sustained load of this serving engine, and write its profile with -o.",
+            show_default=False,
+        ),
+    ] = None,
     device: DeviceOption = None,
     on: MachineOption = None,
     threads: ThreadsOption = None,
@@ -81,6 +91,8 @@ def command(
     Example: perfmodel calibrate --links --num-gpus 2 --device cpu -o my_cpu.toml
 
     Example: perfmodel calibrate --from measurements.csv --on a100-sxm4-80gb -o my_gpu.toml
+
+    Example: perfmodel calibrate --from serving.csv --engine vllm -o my_vllm.toml
     """
     from perfmodel.core.report import report
     from perfmodel.kernels.device import open_device
@@ -99,6 +111,9 @@ def command(
         table = report(calibrated_links, context=context(hardware=[calibrated_links.machine.name]))
         _deliver(table, destination, calibrated_links.machine, output)
         return
+    if engine is not None:
+        _from_runs(engine, from_ or [], destination, output)
+        return
     if from_:
         if device is not None or threads is not None:
             raise UsageError("does not measure, so that --device and --threads do not apply.", place="--from")
@@ -110,6 +125,27 @@ def command(
     calibrated = measured_machine(opened, base, _DTYPES[opened.kind], THOROUGH)
     machine = calibrated.machine
     _deliver(report(calibrated, context=context(hardware=[machine.name])), destination, machine, output)
+
+
+def _from_runs(engine: str, paths: list[Path], destination: Destination, output: Path | None) -> None:
+    """Fit the constants of a serving engine to published or own runs, and write its profile."""
+    from perfmodel.accuracy.run_table import read_run_table
+    from perfmodel.core.report import report
+    from perfmodel.hardware_catalog import hardware
+    from perfmodel.serving.engine import find_engine
+    from perfmodel.serving.engine_file import write_engine
+    from perfmodel.serving.fit_engine import engine_cases, fit_engine
+
+    if not paths:
+        raise UsageError("needs the runs that were measured.", place="--engine", remedy="Add --from serving.csv.")
+    profile = find_engine(engine)
+    cases = engine_cases([read_run_table(path) for path in paths], profile)
+    status(f"fitting {len(cases)} runs")
+    fit = fit_engine(cases, profile, hardware)
+    destination.write(report(fit, context=context()))
+    if output is not None:
+        write_engine(fit.engine, output)
+        status(f"wrote {output}; use it with --engine {output}")
 
 
 def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> LinkCalibration:

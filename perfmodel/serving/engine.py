@@ -100,7 +100,7 @@ class Engine:
 
 
 #: keys with a unit -> attribute and unit
-_QUANTITIES = {
+QUANTITIES = {
     "host": ("host_s", "s"),
     "host_sequence": ("host_sequence_s", "s"),
     "launch": ("launch_s", "s"),
@@ -126,13 +126,13 @@ def read_engine(path: str | os.PathLike[str]) -> Engine:
         raise InputFileError("has no name: it is no profile of an engine.", place=place)
     values: dict[str, Any] = {}
     for key, value in document.items():
-        if key in _QUANTITIES:
-            name, unit = _QUANTITIES[key]
+        if key in QUANTITIES:
+            name, unit = QUANTITIES[key]
             values[name] = parse_quantity(value, unit, place=f"{place}: {key}")
-        elif key in _PLAIN and key not in (item for item, _ in _QUANTITIES.values()):
+        elif key in _PLAIN and key not in (item for item, _ in QUANTITIES.values()):
             values[key] = _checked(key, value, f"{place}: {key}")
         else:
-            raise unknown_name("key", key, [*_QUANTITIES, *_PLAIN], place=place, kind=InputFileError)
+            raise unknown_name("key", key, [*QUANTITIES, *_PLAIN], place=place, kind=InputFileError)
     return Engine(**values)
 
 

@@ -96,6 +96,20 @@ def predicted(deployment: Deployment, case: Case) -> Estimates:
     return _values(steady(deployment, case.isl, case.osl, concurrency=users, requests=requests))
 
 
+def predicted_step(deployment: Deployment, case: Case) -> list[tuple[float, float]]:
+    """Return measured and predicted time of a step [s] of a steady run: its TPOT, or its batch over its throughput."""
+    try:
+        state = steady(deployment, case.isl, case.osl, concurrency=None if np.isnan(case.users) else case.users)
+    except UsageError:
+        return []
+    pairs = [(case.measured[TPOT], float(state.tpot_s))] if TPOT in case.measured else []
+    if RATE in case.measured:
+        requests = None if np.isnan(case.requests) else case.requests
+        rate = float(steady(deployment, case.isl, case.osl, requests=requests).output_tokens_per_s)
+        pairs.append((float(state.batch) / case.measured[RATE], float(state.batch) / rate))
+    return pairs
+
+
 def _open(deployment: Deployment, case: Case) -> Estimates:
     """Return the quantities of a run with random arrivals, as a simulation finds them: with its ends."""
     load = open_loop(case.qps, int(case.requests), case.isl, case.osl, spread=SPREAD)

@@ -10,7 +10,7 @@ from perfmodel.accuracy.run_table import Run
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError, UsageError
 from perfmodel.serving.deployment import Deployment
-from perfmodel.serving.engine import GENERIC, engine_names, find_engine
+from perfmodel.serving.engine import GENERIC, Engine, engine_names, find_engine
 from perfmodel.workloads.catalog import find_model
 
 TTFT, TPOT, RATE = "ttft_s", "tpot_s", "output_tokens_per_s"
@@ -58,8 +58,8 @@ class Setup:
         """Number of GPUs."""
         return self.tp * self.pp * self.dp
 
-    def deployment(self, find: Callable[[str], Hardware], longest: int) -> Deployment:
-        """Return the deployment; a run that was measured is not refused for its length.
+    def deployment(self, find: Callable[[str], Hardware], longest: int, profile: Engine | None = None) -> Deployment:
+        """Return the deployment, with another profile if one is given; its runs are not refused for their length.
 
         Raises
         ------
@@ -70,7 +70,8 @@ class Setup:
             config = find_model(self.model)
             made = Deployment(
                 replace(config, positions=max(config.positions, longest)), find(self.hardware),
-                tp=self.tp, pp=self.pp, ep=self.ep, dp=self.dp, engine=self.engine, engine_version=self.version,
+                tp=self.tp, pp=self.pp, ep=self.ep, dp=self.dp, engine=profile or self.engine,
+                engine_version=self.version,
                 weights=self.weights, kv=self.kv, max_num_seqs=self.max_num_seqs,
                 max_batched_tokens=self.max_batched_tokens, kv_tokens=self.kv_tokens,
             )  # fmt: skip

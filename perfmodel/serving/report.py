@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_si
 from perfmodel.serving import load_report as load_report
+from perfmodel.serving.cycle import Steady
 from perfmodel.serving.deployment import Step
+from perfmodel.serving.fit_engine import EngineFit
 from perfmodel.serving.meanings import MEANINGS
 from perfmodel.serving.memory import Memory
 
@@ -46,3 +49,73 @@ def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
     facts = {"kv_tokens": memory.kv_tokens, "kv_bytes_token": memory.kv_bytes_token}
     columns = (Column("part"), Column("bytes", "on one GPU", "iB"))
     return Report("serve", columns, rows, {**facts, **(context or {})}, notes, title="Memory of one GPU")
+
+
+#: columns of a steady state: key, heading, unit
+_STEADY = (
+    Column("isl"),
+    Column("osl"),
+    Column("concurrency"),
+    Column("batch"),
+    *(
+        Column(f"{name}{end}", heading if not end else "", unit, shown=not end)
+        for name, heading, unit in (("ttft", "TTFT", "s"), ("tpot", "TPOT", "s"))
+        for end in ("_s", "_low_s", "_high_s")
+    ),
+    Column("output_tokens_per_s", "tokens/s"),
+    Column("output_tokens_per_s_low", shown=False),
+    Column("output_tokens_per_s_high", shown=False),
+    Column("tokens_per_s_per_gpu", "a GPU", drop=1),
+    Column("tokens_per_s_per_user", "a user", drop=2),
+    Column("kv_tokens", "KV tokens", drop=3),
+)
+
+
+@report.register
+def _(state: Steady, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return throughput and latency, a row for each load."""
+    keys = [column.key for column in _STEADY]
+    columns = np.broadcast_arrays(*(np.asarray(getattr(state, key), dtype=np.float64) for key in keys))
+    points = zip(*(column.ravel().tolist() for column in columns), strict=True)
+    rows = [dict(zip(keys, point, strict=True)) for point in points]
+    return Report("serve", _STEADY, rows, context or {}, title="Steady state")
+
+
+#: attribute, key in the profile, unit, meaning
+_FITTED = (
+    ("host_s", "host", "s", "time of the host that no kernel hides, a step"),
+    ("gap_s", "gap", "s", "idle time between two kernels"),
+)
+
+
+@report.register
+def _(fit: EngineFit, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the fitted constants of an engine beside those before."""
+    rows: list[dict[str, Any]] = [
+        {
+            "constant": key, "before": getattr(fit.before, name), "fitted": getattr(fit.engine, name), "unit": unit,
+            "identified": fit.identified[key], "meaning": meaning,
+        }
+        for name, key, unit, meaning in _FITTED
+    ]  # fmt: skip
+    rows += [
+        {
+            "constant": f"hot {kind}", "before": fit.before.hot.get(kind, 1.0), "fitted": value, "unit": "",
+            "identified": fit.identified["hot"], "meaning": "products under sustained load, over a benchmark",
+        }
+        for kind, value in fit.engine.hot.items()
+    ]  # fmt: skip
+    columns = (
+        Column("constant"),
+        Column("before", show_row=lambda row: format_si(row["before"], row["unit"])),
+        Column("fitted", show_row=lambda row: format_si(row["fitted"], row["unit"])),
+        Column("unit", shown=False),
+        Column("identified"),
+        Column("meaning", drop=1),
+    )
+    note = (
+        f"mean of |ln(predicted / measured)| of the time of a step on {fit.runs} runs: {fit.error_before:.3f} before, "
+        f"{fit.error:.3f} with these constants."
+    )
+    facts = {"engine": fit.before.name, "runs": fit.runs, "error_before": fit.error_before, "error": fit.error}
+    return Report("calibrate", columns, rows, {**facts, **(context or {})}, (note,), title="Constants of an engine")

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfmodel.core.report import Reportable
 from perfmodel.core.work import Number, plain
 from perfmodel.serving.deployment import Deployment
 
 
 @dataclass(frozen=True)
-class StaticBatch(Reportable):
+class StaticBatch:
     """Times of one batch; numbers are floats, or arrays for arrays of batches and lengths.
 
     Attributes

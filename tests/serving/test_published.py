@@ -1,0 +1,148 @@
+"""Published runs: readers of the tables, runs that are left out, errors on the open rows, the fit of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfmodel.accuracy.run_table import read_run_table
+from perfmodel.errors import InputFileError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.serving.engine import Engine, engine_names, find_engine, read_engine
+from perfmodel.serving.engine_file import write_engine
+from perfmodel.serving.fit_engine import engine_cases, fit_engine
+from perfmodel.serving.published import judge, recognises
+
+OFFLINE = "model,hardware,tp,pp,ep,wdtype,kvdtype,isl,osl,value,unit,meaning,engine,requests\n"
+ROW = "{model},{hardware},{tp},1,1,fp8,fp8,128,2048,21109,{unit},offline,TensorRT-LLM 0.17,3000\n"
+
+
+def table(folder: Path, **cells: str) -> Path:
+    path = folder / "runs.csv"
+    values = {"model": "llama-3.1-8b", "hardware": "h100", "tp": "1", "unit": "output tok/s"} | cells
+    path.write_text(OFFLINE + ROW.format(**values))
+    return path
+
+
+def test_tables_are_recognised_by_their_columns() -> None:
+    assert recognises(OFFLINE.strip().split(","))
+    assert not recognises(("hardware", "op", "dtype", "m", "n", "k", "time_s"))
+    assert not recognises(("hardware", "num_gpus", "gbs", "seq", "step_time_s"))
+
+
+def test_a_rate_of_each_gpu_counts_for_all(tmp_path: Path) -> None:
+    whole = judge(read_run_table(table(tmp_path, tp="2")), hardware).rows[0]
+    each = judge(read_run_table(table(tmp_path, tp="2", unit="output tok/s per GPU")), hardware).rows[0]
+    assert each.measured == 2 * whole.measured
+    assert each.predicted == whole.predicted
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"model": "no-such-model"}, "unknown model"),
+        ({"hardware": "no-such-gpu"}, "no-such-gpu"),
+        ({"tp": "3"}, "does not divide"),
+        ({"model": "llama-3.1-405b"}, "does not fit"),
+    ],
+)
+def test_runs_that_cannot_be_predicted_are_counted(tmp_path: Path, cells: dict[str, str], reason: str) -> None:
+    runs = judge(read_run_table(table(tmp_path, **cells)), hardware)
+    assert not runs.rows
+    assert runs.skipped[0].rows == 1
+    assert reason in runs.skipped[0].reason
+
+
+def test_an_engine_that_nobody_knows_gets_the_widest_interval(tmp_path: Path) -> None:
+    text = table(tmp_path).read_text().replace("TensorRT-LLM 0.17", "brand-new 1.0")
+    (tmp_path / "other.csv").write_text(text)
+    known = judge(read_run_table(tmp_path / "runs.csv"), hardware).rows[0]
+    other = judge(read_run_table(tmp_path / "other.csv"), hardware).rows[0]
+    assert other.label("engine") == "generic"
+    assert other.high / other.low > known.high / known.low
+
+
+@pytest.mark.parametrize("name", engine_names())
+def test_profiles_are_read_and_written(name: str, tmp_path: Path) -> None:
+    profile = find_engine(name)
+    write_engine(profile, tmp_path / "engine.toml")
+    again = read_engine(tmp_path / "engine.toml")
+    for key, value in vars(profile).items():
+        other = getattr(again, key)
+        assert other == pytest.approx(value) if isinstance(value, float) else other == value
+    assert profile.sources, "each profile says where its constants come from"
+
+
+def test_versions_choose_among_profiles() -> None:
+    assert find_engine("vllm", "0.6.3").name == "vllm-v0"
+    assert find_engine("vllm", "0.19.0").name == "vllm"
+    assert find_engine("trtllm", "0.14").name == "trtllm-triton"
+    assert find_engine("trtllm", "1.2.0rc6").name == "trtllm"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title = 'x'", "has no name"),
+        ("name = 'x'\nhots = 3", "unknown key 'hots'"),
+        ("name = 'x'\nhost = '3 GB'", "host"),
+        ("name = 'x'\nreserve = 3", "is no bool"),
+        ("name = 'x'\nscheduler = 'chunk'", "unknown scheduler 'chunk'"),
+        ("name = 'x'\nutilization = -0.5", "not a finite number"),
+    ],
+)
+def test_wrong_profiles_say_why(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "engine.toml"
+    path.write_text(text)
+    with pytest.raises(Exception, match=message):
+        read_engine(path)
+
+
+def concurrency_table(folder: Path, made: Callable[[float], float]) -> Path:
+    header = (
+        "engine,engine_version,model,hardware,wdtype,tp,isl,osl,concurrency,measured_ttft_ms,measured_tpot_ms,lengths"
+    )
+    users = (1, 2, 4, 8, 16, 32, 64)
+    rows = (f"vllm,0.12.0,llama-3.1-8b,h100,bf16,1,512,256,{n},100,{made(n):.6g},fixed" for n in users)
+    path = folder / "users.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def test_the_fit_finds_the_host_of_a_run_that_was_made_with_it(tmp_path: Path) -> None:
+    first = judge(read_run_table(concurrency_table(tmp_path, lambda users: 1.0)), hardware)
+    predicted = iter([1e3 * row.predicted for row in first.rows if row.quantity == "tpot_s"])
+    slower = read_run_table(concurrency_table(tmp_path, lambda users: next(predicted) + 2.0))
+    profile = find_engine("vllm")
+    fit = fit_engine(engine_cases([slower], profile), profile, hardware)
+    assert fit.error < 0.02 < fit.error_before
+    assert fit.engine.host_s == pytest.approx(profile.host_s + 2e-3, abs=5e-4)
+
+
+def test_too_few_runs_are_not_fitted(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match="too few"):
+        engine_cases([read_run_table(table(tmp_path))], find_engine("vllm"))
+
+
+def test_open_rows_of_maximum_throughput(data_dir: Path) -> None:
+    runs = judge(read_run_table(data_dir / "e2e_serving" / "trtllm_max_throughput.csv"), hardware)
+    dense = [row for row in runs.rows if row.label("kind") == "dense" and row.label("engine") == "trtllm-offline"]
+    errors = np.abs([row.ratio - 1 for row in dense])
+    assert len(dense) > 200
+    assert errors.mean() < 0.07
+    assert np.quantile(errors, 0.9) < 0.15
+
+
+def test_replay_of_every_request(data_dir: Path) -> None:
+    runs = judge(read_run_table(data_dir / "e2e_serving" / "llmservingsim_vllm_requests.csv"), hardware)
+    errors = [abs(row.ratio - 1) for row in runs.rows if row.quantity.startswith(("tpot", "latency"))]
+    assert len(errors) == 8
+    assert np.mean(errors) < 0.06
+
+
+def test_profiles_have_defaults_that_are_plain() -> None:
+    assert Engine("x").hot_on("wgmma") == 1.0
+    assert Engine("x", library="vllm").attention_on("tcgen05") == "vllm"
