@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,6 +26,7 @@ from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
+    from perfmodel.operators import Operator
     from perfmodel.prediction.result import Prediction
 
 
@@ -50,6 +51,16 @@ def command(
             "OPS may also be problems (sort, convolution, gradient_compression). --plot draws time over size.",
         ),
     ] = False,
+    measured: Annotated[
+        str | None,
+        typer.Option(
+            "--measured",
+            metavar="VALUE",
+            help="What you measured for one call of the one operator: a time (14.5ms) or a rate (38TFLOP/s, 1.2TB/s). "
+            "Adds a verdict against bound and expectation, with the likely causes.",
+            show_default=False,
+        ),
+    ] = None,
     timing: TimingOption = Timing.KERNEL,
     cache: CacheOption = CacheState.COLD,
     library: LibraryOption = "",
@@ -82,6 +93,9 @@ def command(
         _algorithms.run(ops, machines, destination, plot)
         return
     operators = parse_operators(ops)
+    if measured is not None:
+        _judge(operators, machines, measured, destination, timing=timing, cache=cache, library=library, load=load)
+        return
     results = [
         [predict(op, machine, timing=timing, cache=cache, library=library, load=load) for op in operators]
         for machine in machines
@@ -104,6 +118,21 @@ def command(
     destination.write(table)
     if plot:
         _draw(list(zip(machines, results, strict=True)), explain, plot)
+
+
+def _judge(
+    operators: list[Operator], machines: list[Hardware], measured: str, destination: Destination, **conditions: Any
+) -> None:
+    """Report the verdict on what the user measured for one call of the only operator."""
+    from perfmodel.core.report import report
+    from perfmodel.prediction.measured import judge_measured, measured_time
+
+    if len(operators) != 1:
+        raise UsageError("a measured value belongs to one operator.", place="--measured", remedy="Name one operator.")
+    time_s = measured_time(measured, operators[0])
+    judged = [judge_measured(operators[0], machine, time_s, **conditions) for machine in machines]
+    title = f"{measured} measured, against {', '.join(machine.title for machine in machines)}"
+    destination.write(report(judged, context=context(measured=measured, **conditions), title=title))
 
 
 def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: Path) -> None:

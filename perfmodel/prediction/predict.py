@@ -144,8 +144,27 @@ def predict(
         uncertainty=expected.uncertainty,
         attainable_flop_per_s=plain(np.divide(work.flop, cold.time_s)),
         attainable_bytes_per_s=plain(np.divide(work.bytes, cold.time_s)),
-        advice=advise(cold.limiter, cold.time_s, expected.time_s, launch_time(hardware), resident_time),
+        predicted_flop_per_s=plain(np.divide(work.flop, expected.time_s)),
+        predicted_bytes_per_s=plain(np.divide(work.bytes, expected.time_s)),
+        predicted_utilization=plain(np.divide(_slowest_s(times), expected.time_s)),
+        advice=advise(
+            cold.limiter,
+            cold.time_s,
+            expected.time_s,
+            launch_time(hardware),
+            resident_time,
+            measured=False,
+            pageable=getattr(op, "pinned", True) is False,
+        ),
     )
+
+
+def _slowest_s(times: Mapping[Limiter, Number]) -> Number:
+    """Return the longest of the times that each datasheet rate alone would take [s]; starting a kernel is no rate."""
+    slowest_s: Number = 0.0
+    for limiter, time_s in times.items():
+        slowest_s = slowest_s if limiter is Limiter.LAUNCH else maximum(slowest_s, time_s)
+    return slowest_s
 
 
 def _peak(op: Operator, hardware: Hardware, work: Work) -> Peak | None:

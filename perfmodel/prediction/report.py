@@ -14,6 +14,7 @@ from perfmodel.core.vocabulary import Limiter
 from perfmodel.prediction.algorithms.choice import Choice
 from perfmodel.prediction.algorithms.report import choice_report
 from perfmodel.prediction.explain import Explained, IntervalShares, meaning
+from perfmodel.prediction.measured import Measured
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.uncertainty import MEANINGS, half_width
 from perfmodel.prediction.whole_model import Part, WholeModel
@@ -44,9 +45,21 @@ def _alone(row: Mapping[str, Any]) -> str:
 
 def _attainable(row: Mapping[str, Any]) -> str:
     """Return the attainable rate: in FLOP/s for a compute-bound row, in B/s for one that memory or a link bounds."""
-    if row.get("limiter") == Limiter.COMPUTE:
-        return format_si(row["attainable_flop_per_s"], "FLOP/s")
-    return "-" if row.get("limiter") in (Limiter.LAUNCH, None) else format_si(row["attainable_bytes_per_s"], "B/s")
+    return "-" if row.get("limiter") in (Limiter.LAUNCH, None) else _rate(row, "attainable")
+
+
+def _rate(row: Mapping[str, Any], kind: str = "predicted") -> str:
+    """Return a rate of a row: in FLOP/s where the arithmetic bounds it or it moves nothing, else in B/s."""
+    flop_per_s, bytes_per_s = row.get(f"{kind}_flop_per_s"), row.get(f"{kind}_bytes_per_s")
+    if flop_per_s is not None and (row.get("limiter") == Limiter.COMPUTE or not bytes_per_s):
+        return format_si(flop_per_s, "FLOP/s", 3)
+    return "-" if bytes_per_s is None else format_si(bytes_per_s, "B/s", 3)
+
+
+def _rate_of_peak(row: Mapping[str, Any]) -> str:
+    """Return the expected rate and the share of the peak of what is used most."""
+    share, rate = row.get("predicted_utilization"), _rate(row)
+    return rate if share is None or not math.isfinite(share) else f"{rate} {100 * share:.0f} %"
 
 
 PREDICTION_COLUMNS = (
@@ -64,7 +77,7 @@ PREDICTION_COLUMNS = (
     Column("working_set_bytes", unit="B", shown=False),
     Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B", drop=4),
     Column("ridge_point_flop_per_byte", "ridge", "FLOP/B", drop=6),
-    Column("limiter", "limited by"),
+    Column("limiter", "limit"),
     Column("bound_time_s", "bound", "s"),
     Column("fits_in", "smallest level that holds it", drop=5),
     Column("resident_bound_time_s", unit="s", shown=False),
@@ -85,6 +98,9 @@ PREDICTION_COLUMNS = (
     Column("prediction_basis", shown=False),
     Column("not_seen", shown=False),
     Column("interval_shares", shown=False),
+    Column("predicted_flop_per_s", "rate, of peak", "FLOP/s", show_row=_rate_of_peak),
+    Column("predicted_bytes_per_s", unit="B/s", shown=False),
+    Column("predicted_utilization", unit="fraction", shown=False),
     Column("attainable_flop_per_s", "attainable", "FLOP/s", show_row=_attainable, drop=2),
     Column("attainable_bytes_per_s", unit="B/s", shown=False),
     Column("advice", shown=False),
@@ -153,11 +169,53 @@ def _(
     )
 
 
+@report.register(Measured)
+def _(
+    judged: Measured | Sequence[Measured],
+    *,
+    context: Mapping[str, Any] = _NO_CONTEXT,
+    title: str = "",
+    notes: tuple[str, ...] = (),
+) -> Report:
+    """Return one row for each judged time: the keys of a prediction, measured_time_s, efficiency, verdict, causes."""
+    listed = [judged] if isinstance(judged, Measured) else list(judged)
+    table = report([item.prediction for item in listed], context=context, title=title)
+    rows = [row for item in listed for row in item.rows()]
+    for row in rows:
+        row["name"] = row["name"] or row["op"]
+    sentences = [line for item in listed for line in _verdict_lines(item)]
+    return replace(table, columns=_with_verdict(table.columns), rows=rows, notes=(*sentences, *notes))
+
+
+def _verdict_lines(judged: Measured) -> list[str]:
+    """Return the verdict, and its likely causes numbered in their order."""
+    causes = [f"{number}. {cause[0].upper()}{cause[1:]}." for number, cause in enumerate(judged.causes, start=1)]
+    return [judged.sentence, *(["Likely causes, in order:"] if causes else []), *causes]
+
+
+def _with_verdict(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns of a prediction with those of a measured time; the expected rate makes room for them."""
+    kept = [replace(column, drop=1) if column.key == "predicted_flop_per_s" else column for column in columns]
+    place = next(index for index, column in enumerate(kept) if column.key == "predicted_flop_per_s")
+    measured = (
+        Column("measured_time_s", "measured", "s"),
+        Column(
+            "efficiency", "of bound", "fraction", show=lambda share: "faster" if share > 1 else f"{100 * share:.0f} %"
+        ),
+        Column("verdict", shown=False),
+        Column("causes", shown=False),
+    )
+    return (*kept[:place], *measured, *kept[place:])
+
+
 def _keep_hardware(columns: tuple[Column, ...], hardware: Sequence[str]) -> tuple[Column, ...]:
     """Return columns of which that of the machine stays, however narrow the table, if there are several machines."""
     if len(hardware) < 2:
         return columns
-    return tuple(replace(column, drop=0, shown=True) if column.key == "hardware" else column for column in columns)
+    places = {"hardware": 0, "predicted_flop_per_s": 1}
+    return tuple(
+        replace(column, drop=places[column.key], shown=True) if column.key in places else column for column in columns
+    )
 
 
 @report.register(Explained)

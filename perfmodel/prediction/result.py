@@ -53,6 +53,9 @@ class Prediction(Reportable):
     uncertainty : what the interval is made of; the rows list the shares of its sources (``interval_shares``), and
         what the constants have not seen (``not_seen``: machine, library, dtype or vendor).
     attainable_flop_per_s, attainable_bytes_per_s : rates at the bound.
+    predicted_flop_per_s, predicted_bytes_per_s : rates at the predicted time.
+    predicted_utilization : the expected share of the peak of the resource that is used most: FLOP/s of the engine,
+        bytes/s of a memory or link.
     advice : the next step, in a sentence.
     """
 
@@ -93,6 +96,9 @@ class Prediction(Reportable):
     uncertainty: Uncertainty
     attainable_flop_per_s: Number
     attainable_bytes_per_s: Number
+    predicted_flop_per_s: Number
+    predicted_bytes_per_s: Number
+    predicted_utilization: Number
     advice: Text
 
     @property

@@ -15,7 +15,7 @@ from perfmodel.core.hardware import Hardware, Launch, MemoryLevel, Peak
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import load_all
 from perfmodel.prediction import ceilings
-from perfmodel.prediction.advice import ADVICE, advise
+from perfmodel.prediction.advice import ADVICE, EXPECTED, advise
 from perfmodel.prediction.predict import bound_time, floor_time
 
 sizes = st.integers(1, 20_000)
@@ -61,7 +61,7 @@ def test_the_sustained_roofline_by_hand(simple_gpu: Hardware) -> None:
 def test_launch_bound_by_hand(simple_gpu: Hardware) -> None:
     p = pm.predict(pm.Elementwise(numel=1), simple_gpu)
     assert (p.limiter, p.bound_time_s) == ("launch", 1e-6)
-    assert p.advice == ADVICE["launch"]
+    assert p.advice == EXPECTED["launch"]
 
 
 def test_link_bound_by_hand(simple_gpu: Hardware) -> None:
@@ -72,7 +72,8 @@ def test_link_bound_by_hand(simple_gpu: Hardware) -> None:
     assert pinned.predicted_time_s == pytest.approx(1 / 8 + 2e-6)
     assert pageable.bound_time_s == pinned.bound_time_s
     assert pageable.predicted_time_s == pytest.approx(1 / 4 + 2e-6)
-    assert pinned.advice == ADVICE["link"]
+    assert pinned.advice == EXPECTED["link"]
+    assert pageable.advice == EXPECTED["pageable"]
 
 
 def test_data_in_a_cache_has_a_bound_of_its_own(simple_gpu: Hardware) -> None:
@@ -82,7 +83,7 @@ def test_data_in_a_cache_has_a_bound_of_its_own(simple_gpu: Hardware) -> None:
     assert (p.fits_in, p.resident_limiter) == ("l2", "l2")
     assert p.resident_bound_time_s == pytest.approx(1.5e-6)
     # and since it moves in less than a launch takes, launching is what to mend
-    assert p.advice == ADVICE["launch"]
+    assert p.advice == EXPECTED["launch"]
 
 
 def test_what_fits_nowhere_is_said(simple_gpu: Hardware) -> None:

@@ -35,8 +35,8 @@ def test_a_sweep_has_no_total(simple_gpu: Hardware) -> None:
 
 def test_advice_names_its_operators(simple_gpu: Hardware) -> None:
     text = said(pm.Elementwise(numel=1, name="tiny"), pm.Memcpy(bytes=10**9, name="load"), machine=simple_gpu)
-    assert "Launch-bound: batch calls, fuse kernels, or replay them from a CUDA graph: tiny." in text
-    assert "move fewer bytes: load." in text
+    assert "or a CUDA graph changes that: tiny." in text
+    assert "or overlap with compute, changes that: load." in text
 
 
 def test_caches_and_capacity(simple_gpu: Hardware) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, EventKind
@@ -15,11 +14,9 @@ from perfmodel.diagnosis.limits import Basis, Limit, library_of
 from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
 from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.padding import multiple_of, padded
 from perfmodel.profile import effort
 
-#: bytes that one load moves to the tensor cores: rows have to be a multiple of it (NVIDIA, "Matrix multiplication
-#: background user's guide", section 4.1: multiples of 16 B; 8 elements of 16 bits, 16 of 8 bits, 4 of TF32)
-_LOADED_BYTES = 16
 #: products that are listed
 _LISTED = 3
 
@@ -32,27 +29,6 @@ class _Odd(NamedTuple):
     sizes: str
     span: Span
     share: float
-
-
-def multiple_of(dtype: str) -> int:
-    """Return the multiple that the rows of matrices have to be for whole loads [elements].
-
-    >>> multiple_of("bf16"), multiple_of("fp8"), multiple_of("tf32")
-    (8, 16, 4)
-    """
-    return max(1, int(_LOADED_BYTES / dtype_bytes(dtype)))
-
-
-def padded(op: Gemm) -> tuple[Gemm, str]:
-    """Return a product with its row lengths n and k padded, and what is padded in words; empty if nothing has to be.
-
-    The rows of A and B, or of its transpose, and of the result are k and n long; m only counts rows.
-    """
-    multiple = multiple_of(op.dtype)
-    sizes = {name: float(getattr(op, name)) for name in ("n", "k")}
-    new = {name: int(-(-size // multiple) * multiple) for name, size in sizes.items() if size % multiple}
-    words = ", ".join(f"{name} {sizes[name]:.0f} to {size}" for name, size in new.items())
-    return (op.changed(**new) if new else op), words
 
 
 def padding_advice(run: MeasuredRun, hardware: Hardware) -> Iterator[Advice | None]:

@@ -1,0 +1,111 @@
+"""Verdicts on measured times: against bound, expectation and interval, with causes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.core.report import report
+from perfmodel.errors import UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.memcpy import Memcpy
+from perfmodel.prediction.measured import AS_EXPECTED, FAST, SLOW, TOO_FAST, judge_measured, measured_time
+from perfmodel.prediction.predict import predict
+
+A100 = hardware("a100-sxm4-80gb")
+GEMM = Gemm(m=4096, n=4096, k=4096, dtype="fp16")
+FLOP = 2 * 4096**3
+BYTES = 3 * 4096**2 * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "time_s"),
+    [("14.5ms", 14.5e-3), ("38TFLOP/s", FLOP / 38e12), ("1.2TB/s", BYTES / 1.2e12), ("300 us", 300e-6)],
+)
+def test_a_time_or_a_rate_is_a_time(text, time_s):
+    assert measured_time(text, GEMM) == pytest.approx(time_s)
+
+
+@pytest.mark.parametrize(
+    ("text", "op", "message"),
+    [
+        ("5", GEMM, "no unit"),
+        ("0ms", GEMM, "not above 0"),
+        ("fast", GEMM, "neither a time nor a rate"),
+        ("1TFLOP/s", Memcpy(bytes=10**6), "no FLOP to count"),
+    ],
+)
+def test_anything_else_is_one_message(text, op, message):
+    with pytest.raises(UsageError, match=message):
+        measured_time(text, op)
+
+
+def test_a_sweep_has_no_single_time():
+    with pytest.raises(UsageError, match="one size"):
+        judge_measured(Gemm(m=np.array([1, 2]), n=8, k=8, dtype="fp16"), A100, 1e-3)
+
+
+@given(st.floats(1e-6, 1.0))
+def test_verdicts_follow_bound_and_interval(time_s):
+    judged = judge_measured(GEMM, A100, time_s)
+    p = judged.prediction
+    expected = (
+        TOO_FAST
+        if time_s < p.bound_time_s
+        else FAST
+        if time_s < p.predicted_time_low_s
+        else AS_EXPECTED
+        if time_s <= p.predicted_time_high_s
+        else SLOW
+    )
+    assert judged.verdict == expected
+    assert judged.efficiency == pytest.approx(p.bound_time_s / time_s)
+    assert bool(judged.causes) is (expected != AS_EXPECTED)
+
+
+def test_a_product_as_slow_as_the_vector_units_did_not_use_the_tensor_cores():
+    # 137 GFLOP at 78 TFLOP/s of the vector units
+    assert "tensor cores are not used" in judge_measured(GEMM, A100, FLOP / 60e12).causes[0]
+    assert "tensor cores" not in " ".join(judge_measured(GEMM, A100, FLOP / 150e12).causes)
+
+
+def test_odd_sizes_and_cached_data_are_causes():
+    odd = Gemm(m=3137, n=3137, k=4096, dtype="bf16")
+    slow_s = 2.5 * float(predict(odd, A100).predicted_time_s)
+    assert any("pad n 3137 to 3144" in cause for cause in judge_measured(odd, A100, slow_s).causes)
+    fp32 = Gemm(m=8192, n=8192, k=8192, dtype="fp32")
+    tf32_s = float(predict(Gemm(m=8192, n=8192, k=8192, dtype="tf32"), A100).predicted_time_s)
+    assert "TF32" in judge_measured(fp32, A100, tf32_s).causes[0]
+
+
+def test_the_row_is_that_of_analyze_with_three_keys():
+    row = report(judge_measured(GEMM, A100, 1e-3)).rows[0]
+    assert {"predicted_time_s", "bound_time_s", "measured_time_s", "efficiency", "verdict"} <= set(row)
+    assert row["verdict"] == SLOW
+
+
+def test_an_operator_that_nobody_ran_is_not_to_be_tuned():
+    for op in (GEMM, Gemm(m=64, n=64, k=64, dtype="fp16"), Elementwise(numel=10**8), Memcpy(bytes=10**9)):
+        advice = str(predict(op, A100).advice)
+        assert not any(word in advice for word in ("check", "tuning", "tensor cores", "pin "))
+        assert "bound" in advice
+    assert "pinned host memory" in str(predict(Memcpy(bytes=10**9, pinned=False), A100).advice)
+
+
+@given(st.integers(1, 8192), st.sampled_from(["fp16", "fp32"]))
+def test_expected_rates_are_work_over_time_and_below_the_peak(size, dtype):
+    p = predict(Gemm(m=size, n=512, k=512, dtype=dtype), A100)
+    assert p.predicted_flop_per_s == pytest.approx(p.flop / p.predicted_time_s)
+    assert p.predicted_bytes_per_s == pytest.approx((p.bytes_read + p.bytes_written) / p.predicted_time_s)
+    assert 0 < p.predicted_utilization <= 1 + 1e-9
+
+
+def test_rates_of_a_sweep_equal_those_of_its_points():
+    sizes = np.array([64, 512, 4096])
+    swept = predict(Gemm(m=sizes, n=512, k=512, dtype="fp16"), A100)
+    single = [predict(Gemm(m=int(m), n=512, k=512, dtype="fp16"), A100).predicted_utilization for m in sizes]
+    assert np.allclose(swept.predicted_utilization, single)
