@@ -59,7 +59,7 @@ def _rate(row: Mapping[str, Any], kind: str = "predicted") -> str:
 def _rate_of_peak(row: Mapping[str, Any]) -> str:
     """Return the expected rate and the share of the peak of what is used most."""
     share, rate = row.get("predicted_utilization"), _rate(row)
-    return rate if share is None or not math.isfinite(share) else f"{rate} {100 * share:.0f} %"
+    return rate if share is None or not math.isfinite(share) else f"{rate} {100 * share:.0f}"
 
 
 PREDICTION_COLUMNS = (
@@ -98,7 +98,7 @@ PREDICTION_COLUMNS = (
     Column("prediction_basis", shown=False),
     Column("not_seen", shown=False),
     Column("interval_shares", shown=False),
-    Column("predicted_flop_per_s", "rate, of peak", "FLOP/s", show_row=_rate_of_peak),
+    Column("predicted_flop_per_s", "rate, % of peak", "FLOP/s", show_row=_rate_of_peak),
     Column("predicted_bytes_per_s", unit="B/s", shown=False),
     Column("predicted_utilization", unit="fraction", shown=False),
     Column("attainable_flop_per_s", "attainable", "FLOP/s", show_row=_attainable, drop=2),
