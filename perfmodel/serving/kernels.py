@@ -76,13 +76,7 @@ class Kernels:
 
     def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float, quantised: bool = True) -> None:
         """Add one matrix product of each layer, under the load of hours of serving."""
-        form = self.weights
-        if quantised and not form.weight_only and form.compute not in ("bf16", "fp16"):
-            time, deviation = self._gemm(m, n, k, form.compute, quantized=True)
-        else:
-            time, deviation = self._gemm(m, n, k, self.dtype)
-            if quantised and form.weight_only:
-                time = self._narrower(time, m, n, k)
+        time, deviation = self._gemm(m, n, k, self.weights if quantised else None)
         cost.add(term, layers * time * self._hot(m) * self.engine.slower, "gemm", deviation)
 
     def _hot(self, rows: Array) -> Array:
@@ -90,17 +84,10 @@ class Kernels:
         most = self.engine.hot_on(self.hardware.matrix_instruction)
         return np.asarray(1.0 + (most - 1.0) * rows / (rows + HOT_TOKENS))
 
-    def _gemm(self, m: Array, n: int, k: int, dtype: str, quantized: bool = False) -> tuple[Array, Array]:
-        sizes = np.maximum(1.0, np.round(m))
-        op = Gemm(m=sizes, n=n, k=k, dtype=dtype, quantized=quantized)
+    def _gemm(self, m: Array, n: int, k: int, weights: Format | None) -> tuple[Array, Array]:
+        options = weights.options(k) if weights else {"dtype": self.dtype}
+        op = Gemm(m=np.maximum(1.0, np.round(m)), n=n, k=k, **options)
         return kernel(op, self.hardware, self.engine.library)
-
-    def _narrower(self, time: Array, m: Array, n: int, k: int) -> Array:
-        """Return the time of a product in 16 bits whose weights are read in fewer: it saves their bytes."""
-        rate = self.hardware.main_memory.bandwidth_bytes_per_s or np.nan
-        saved = n * k * (2.0 - self.weights.bytes) / (0.85 * rate)
-        peak = self.hardware.best_peak(self.dtype).flop_per_s
-        return np.maximum(time - saved, np.maximum(2.0 * m * n * k / (0.8 * peak), time * self.weights.bytes / 2.0))
 
     def _attention_products(self, cost: Cost, tokens: Array) -> None:
         shard = self.shard
@@ -126,10 +113,8 @@ class Kernels:
         """Add the experts of all layers, and the router."""
         shard, hardware = self.shard, self.hardware
         rate = hardware.main_memory.bandwidth_bytes_per_s or np.nan
-        dtype = self.dtype if self.weights.weight_only else self.weights.compute
         size = np.array([LARGE])
-        narrow = dtype not in ("bf16", "fp16")
-        alone, _ = self._gemm(size, int(LARGE), int(LARGE), dtype, quantized=narrow)
+        alone, _ = self._gemm(size, int(LARGE), int(LARGE), self.weights)
         peak = float((2.0 * LARGE**3 / alone / self._hot(size)).item())
         time = experts_time(shard, self.parallel, tokens, self.weights.bytes, rate, peak)
         cost.add("experts", shard.moe_layers * time * self.engine.slower, "experts", np.full(time.shape, DEVIATION))

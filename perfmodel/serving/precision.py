@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError, unknown_name
+
+SIXTEEN = ("bf16", "fp16")
 
 
 @dataclass(frozen=True)
@@ -17,14 +20,34 @@ class Format:
     ----------
     name : as the command line and engines name it.
     bytes : of one weight, its share of the scales included [B].
-    compute : dtype of the product where the machine has it.
-    weight_only : activations stay in 16 bits.
+    compute : dtype of the engine that multiplies.
+    weights : dtype of the stored weights where it is not that of ``compute``; activations then stay in 16 bits.
+    scale : how weights are scaled, as `perfmodel.operators.gemm.Gemm` names it.
+    group : the rows of the weights have to be a multiple of it for that scale.
     """
 
     name: str
     bytes: float
     compute: str
-    weight_only: bool = False
+    weights: str = ""
+    scale: str = ""
+    group: int = 1
+
+    @property
+    def weight_only(self) -> bool:
+        """Whether activations stay in 16 bits."""
+        return bool(self.weights)
+
+    def options(self, k: int) -> dict[str, Any]:
+        """Return the options of a product with ``k`` columns of activations, quantised in the kernel before it."""
+        options: dict[str, Any] = {"dtype": self.compute}
+        if self.weights:
+            options["weight_dtype"] = self.weights
+        elif self.compute not in SIXTEEN:
+            options["quantized"] = True
+        if self.scale and k % self.group == 0:
+            options["scale"] = self.scale
+        return options
 
 
 #: bytes of a weight: 4 bits with an fp8 scale for 16 weights (NVFP4) or an 8-bit exponent for 32 (MXFP4, OCP MX
@@ -36,10 +59,10 @@ FORMATS = MappingProxyType(
             Format("bf16", 2.0, "bf16"),
             Format("fp16", 2.0, "fp16"),
             Format("fp8", 1.0, "fp8"),
-            Format("fp8_block", 1.0 + 4.0 / 128**2, "fp8"),
-            Format("int8", 1.0, "int8"),
-            Format("w8a16", 1.0, "bf16", weight_only=True),
-            Format("int4", 0.5 + 2.0 / 128, "bf16", weight_only=True),
+            Format("fp8_block", 1.0 + 4.0 / 128**2, "fp8", scale="block:128x128", group=128),
+            Format("int8", 1.0, "int8", scale="column"),
+            Format("w8a16", 1.0, "fp16", weights="int8"),
+            Format("int4", 0.5 + 2.0 / 128, "fp16", weights="int4", scale="group:128", group=128),
             Format("nvfp4", 0.5 + 1.0 / 16, "fp4"),
             Format("mxfp4", 0.5 + 1.0 / 32, "fp4"),
         )
@@ -69,12 +92,13 @@ def weight_format(name: str, hardware: Hardware | None = None) -> Format:
     known = FORMATS.get(ALIASES.get(lower, lower))
     if known is None:
         raise unknown_name("weight format", name, FORMATS, place="weights")
-    if hardware is None or known.compute in hardware.dtypes() or known.weight_only:
+    if hardware is None or known.compute in hardware.dtypes():
         return known
-    if known.compute == "fp4" or known.name.startswith("fp8"):  # Marlin's kernels widen them in registers
-        return Format(known.name, known.bytes, "bf16" if "bf16" in hardware.dtypes() else "fp16", weight_only=True)
-    if known.compute == "bf16" and "fp16" in hardware.dtypes():
-        return Format(known.name, known.bytes, "fp16", known.weight_only)
+    sixteen = next((dtype for dtype in SIXTEEN if dtype in hardware.dtypes()), "")
+    if sixteen and known.compute in ("fp4", "fp8"):  # kernels that widen the weights in registers, as Marlin's
+        return Format(known.name, known.bytes, sixteen, weights=known.compute)
+    if sixteen and known.compute in SIXTEEN:
+        return replace(known, compute=sixteen)
     raise UsageError(
         f"{hardware.name} has no {known.compute}, which weights={name!r} needs.",
         place="weights",
