@@ -140,6 +140,18 @@ EffortOption = Annotated[
         show_default=False,
     ),
 ]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", metavar="N", help="Processes that share the work; the result is the same.")
+]
+SchedulerOption = Annotated[
+    str,
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Share the work among the workers of a Dask scheduler instead: tcp://HOST:8786 (extra dask).",
+        show_default=False,
+    ),
+]
 _CACHES = "cold: inputs come from device memory; warm: all calls use the same buffers; rotating: calls cycle through "
 CacheOption = Annotated[
     CacheState,

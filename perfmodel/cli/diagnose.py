@@ -14,10 +14,11 @@ from perfmodel.cli._options import (
     GroupEntriesOption,
     OutputOption,
     PlotOption,
-    ProfileArgument,
     ProfiledMachineOption,
+    SchedulerOption,
     WholeTraceOption,
     WideOption,
+    WorkersOption,
 )
 from perfmodel.cli._output import (
     BAD_FINDING,
@@ -38,7 +39,15 @@ if TYPE_CHECKING:
 
 
 def command(
-    profile: ProfileArgument,
+    profiles: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PROFILE...",
+            help="A trace, an export of nsys, ncu or nvprof, key_averages, or a table with a name, a time with its "
+            "unit (time_ms, 'Time (ns)', or cells like '12 ms') and optionally calls. Several traces are the ranks of "
+            "one job.",
+        ),
+    ],
     on: ProfiledMachineOption = None,
     assume: AssumeOption = False,
     by: GroupEntriesOption = "shape",
@@ -62,6 +71,8 @@ def command(
             show_default=False,
         ),
     ] = None,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
     plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,
@@ -69,7 +80,11 @@ def command(
 ) -> None:
     """Divide the wall time of a profile into compute, memory, launch, transfer, sync and idle, and suggest changes.
 
+    Several traces are the ranks of one job: exposed communication, stragglers, and who waits for whom.
+
     Example: perfmodel diagnose trace.json.gz --on h100-sxm5-80gb --plan-output plan.toml
+
+    Example: perfmodel diagnose rank*.json.gz --workers 4 --plot ranks.png
     """
     from perfmodel.core.report import report
     from perfmodel.diagnosis.diagnose import diagnose
@@ -86,6 +101,13 @@ def command(
             place="--plan-output",
             remedy="Write the plan of the later profile in a run without --against.",
         )
+    if len(profiles) > 1:
+        _refuse_beside_ranks({"--plan-output": plan_output, "--effort": effort, "--against": against})
+        from perfmodel.cli._diagnose_ranks import diagnose_ranks
+
+        diagnose_ranks(profiles, on, whole_trace, (workers, scheduler), plot, destination)
+        return
+    (profile,) = profiles
     measured = _read(profile, by, whole_trace)
     machine, machine_source = profiled_machine(measured, on, assume=assume)
     diagnosis = diagnose(measured, machine, effort=table)
@@ -99,6 +121,13 @@ def command(
     destination.write(report(diagnosis, context=_facts(diagnosis, profile, machine_source)))
     if plan_output is not None and not _write_plan(diagnosis, plan_output):
         raise typer.Exit(BAD_FINDING)
+
+
+def _refuse_beside_ranks(options: dict[str, object]) -> None:
+    """Raise a UsageError for options that belong to one profile."""
+    for name, value in options.items():
+        if value:
+            raise UsageError("belongs to one profile.", place=name, remedy="Diagnose the slowest rank alone with it.")
 
 
 def _read(path: Path, by: str, all_steps: bool) -> Profile:

@@ -10,6 +10,7 @@ from perfmodel.core.report import Column, Report, report, short_name
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.against import APPEARED, RENAMED, STEP, VANISHED, Change, DiagnosisComparison
 from perfmodel.diagnosis.projection import report as _registers_projections  # noqa: F401
+from perfmodel.diagnosis.ranks import report as _registers_ranks  # noqa: F401
 from perfmodel.diagnosis.result import Advice, Diagnosis, Part
 
 #: pieces of evidence that people see for each dimension, and the longest name there [characters]

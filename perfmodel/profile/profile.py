@@ -75,6 +75,7 @@ class Profile:
     device : the GPU's name as the profiler wrote it, or empty.
     timeline : the time line of a trace; None for tables of sums.
     rank : number of the process among several, where the profile records it.
+    world_size : how many processes the job has, where the profile records it.
 
     Raises
     ------
@@ -91,6 +92,7 @@ class Profile:
     device: str = ""
     timeline: Timeline | None = None
     rank: int | None = None
+    world_size: int | None = None
 
     def __post_init__(self) -> None:
         names: set[str] = set()

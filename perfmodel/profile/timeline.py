@@ -138,6 +138,24 @@ class HostRanges(Spans):
 
 
 @dataclass(frozen=True)
+class Exchanges(Spans):
+    """Collectives and messages between ranks, ordered by start; ``name`` is the operation's, as "all_reduce".
+
+    Attributes
+    ----------
+    group : index into `Timeline.names` of the process group, or -1 where the trace does not name it.
+    sequence : number of the exchange in its group, or -1 where the trace does not count them.
+    bytes : the message of this rank: the larger of what it sends and receives, NaN where unknown [B].
+    ranks : ranks of the group, 0 where unknown.
+    """
+
+    group: Ints = field(default_factory=_no_ints)
+    sequence: Ints = field(default_factory=_no_ints)
+    bytes: Floats = field(default_factory=_no_floats)
+    ranks: Ints = field(default_factory=_no_ints)
+
+
+@dataclass(frozen=True)
 class Timeline:
     """When everything in a run happened.
 
@@ -151,6 +169,8 @@ class Timeline:
     window_s : start and end of the analysed part [s]: the profiler's steps where there are any, else from the first
         to the last event.
     api_stacks : index into ``api`` -> the Python calls around it, for runtime calls that wait or copy.
+    exchanges : what the ranks of a job exchange; empty where the reader does not tell them from other work.
+    origin_s : the zero of all times on the clock of the host [s since 1970, or since it started], NaN where unknown.
     """
 
     names: tuple[str, ...] = ()
@@ -161,6 +181,8 @@ class Timeline:
     stacks: dict[int, tuple[str, ...]] = field(default_factory=dict)
     window_s: tuple[float, float] = (0.0, 0.0)
     api_stacks: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    exchanges: Exchanges = field(default_factory=Exchanges)
+    origin_s: float = float("nan")
 
     def in_window(self) -> NDArray[np.bool_]:
         """Return which GPU events start in the window; the entries of a profile count these."""

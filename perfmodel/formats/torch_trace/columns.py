@@ -111,6 +111,26 @@ class GpuColumns(EventColumns):
     collective: Ints
 
 
+@dataclass(frozen=True)
+class ExchangeColumns(EventColumns):
+    """Exchanges between ranks, on the GPU or, with gloo, on threads of the CPU.
+
+    Attributes
+    ----------
+    group : index into `Recorded.names`, or -1.
+    sequence : number in the group, or -1.
+    bytes : message of this rank [B], NaN if the trace does not say.
+    ranks : ranks of the group, 0 if the trace does not say.
+    on_gpu : 1 for a kernel, 0 for a range on the CPU.
+    """
+
+    group: Ints
+    sequence: Ints
+    bytes: Floats
+    ranks: Ints
+    on_gpu: Ints
+
+
 class CallTexts(NamedTuple):
     """What an operator's event says about its arguments, as JSON texts; missing ones are empty."""
 
@@ -140,6 +160,7 @@ class Recorded:
     annotations: RangeColumns
     gpu_annotations: RangeColumns
     python: RangeColumns
+    exchanges: ExchangeColumns
     names: tuple[str, ...]
     calls: tuple[CallTexts, ...]
     collectives: tuple[Message, ...]

@@ -41,6 +41,8 @@ class Arguments(msgspec.Struct, gc=False):
     elements_out: float | None = msgspec.field(name="Out msg nelems", default=None)
     group_size: float | None = msgspec.field(name="Group size", default=None)
     dtype: msgspec.Raw = msgspec.field(default=_NOTHING)
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    sequence: Any = msgspec.field(name="Seq", default=None)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -61,6 +63,7 @@ class Header(msgspec.Struct):
 
     deviceProperties: Any = None  # noqa: N815 -- the names in the file
     distributedInfo: Any = None  # noqa: N815
+    baseTimeNanoseconds: Any = None  # noqa: N815
 
 
 class _Document(Header):

@@ -17,6 +17,7 @@ from perfmodel.formats.torch_trace.columns import (
     ApiColumns,
     CallTexts,
     EventColumns,
+    ExchangeColumns,
     GpuColumns,
     Message,
     OpColumns,
@@ -24,6 +25,7 @@ from perfmodel.formats.torch_trace.columns import (
     Recorded,
 )
 from perfmodel.formats.torch_trace.events import Arguments, Event
+from perfmodel.formats.torch_trace.exchanges import EXCHANGE_KINDS, exchange_facts, is_exchange
 from perfmodel.profile.timeline import Floats, Ints
 
 #: `Event.cat` in lower case. "concurrent_kernel" and "operator" are of 2021; mtia are Meta's chips.
@@ -62,8 +64,12 @@ class Gathered:
             buckets[event.cat].append(event)
         for category, bucket in buckets.items():
             kind = _KINDS.get((category or "").lower())
-            if kind is not None:
-                self._parts[kind].append(self._columns(kind, bucket))
+            if kind is None:
+                continue
+            self._parts[kind].append(self._columns(kind, bucket))
+            between_ranks = [event for event in bucket if kind in EXCHANGE_KINDS and is_exchange(event)]
+            if between_ranks:
+                self._parts["exchanges"].append(self._columns("exchanges", between_ranks, again=True))
 
     def recorded(self) -> Recorded:
         """Return everything that was added."""
@@ -74,6 +80,7 @@ class Gathered:
             annotations=self._all("annotations", RangeColumns),
             gpu_annotations=self._all("gpu_annotations", RangeColumns),
             python=self._all("python", RangeColumns),
+            exchanges=self._all("exchanges", ExchangeColumns),
             names=tuple(self.names),
             calls=tuple(CallTexts(*texts) for texts in self.calls),
             collectives=tuple(Message(*message) for message in self.collectives),
@@ -83,20 +90,22 @@ class Gathered:
         parts = self._parts.pop(kind) or [self._columns(kind, [])]
         return columns.joined([part for part in parts if isinstance(part, columns)])
 
-    def _columns(self, kind: str, bucket: list[Event]) -> EventColumns:
+    def _columns(self, kind: str, bucket: list[Event], *, again: bool = False) -> EventColumns:
+        """Return events as columns; ``again`` says that what is wrong with them is counted already."""
         complete = [event for event in bucket if event.ph == "X"]
-        if len(complete) < len(bucket):
+        if len(complete) < len(bucket) and not again:
             self.skipped["event that is not complete (ph is not X)"] += len(bucket) - len(complete)
         start_us = np.array([event.ts for event in complete], dtype=np.float64)
         duration_us = np.array([event.dur for event in complete], dtype=np.float64)
-        good = self._plausible(start_us, duration_us)
+        good = self._plausible(start_us, duration_us, Counter() if again else self.skipped)
         if not good.all():
             complete = [event for event, is_good in zip(complete, good.tolist(), strict=True) if is_good]
             start_us, duration_us = start_us[good], duration_us[good]
         name = self.names.numbers([event.name or "(unnamed)" for event in complete])
         return _BUILDERS[kind](self, complete, (start_us, duration_us, name))
 
-    def _plausible(self, start_us: Floats, duration_us: Floats) -> NDArray[np.bool_]:
+    @staticmethod
+    def _plausible(start_us: Floats, duration_us: Floats, skipped: Counter[str]) -> NDArray[np.bool_]:
         """Return which events have possible times, and count the others."""
         with np.errstate(invalid="ignore"):
             checks = {
@@ -108,7 +117,7 @@ class Gathered:
         good = np.ones(start_us.size, dtype=bool)
         for reason, bad in checks.items():
             if bad.any():
-                self.skipped[reason] += int((bad & good).sum())
+                skipped[reason] += int((bad & good).sum())
                 good &= ~bad
         return good
 
@@ -215,6 +224,23 @@ def _ops(gathered: Gathered, events: list[Event], common: _Common) -> OpColumns:
     )
 
 
+def _exchanges(gathered: Gathered, events: list[Event], common: _Common) -> ExchangeColumns:
+    facts = [exchange_facts(event) for event in events]
+    numbers = gathered.names.numbers([fact.operation for fact in facts])
+    groups = gathered.names.numbers([fact.group for fact in facts])
+    named = np.array([bool(fact.group) for fact in facts], dtype=bool)
+    return ExchangeColumns(
+        common[0],
+        common[1],
+        numbers,
+        group=np.where(named, groups, -1),
+        sequence=_ints([fact.sequence for fact in facts]),
+        bytes=np.array([fact.bytes for fact in facts], dtype=np.float64),
+        ranks=_ints([fact.ranks for fact in facts]),
+        on_gpu=_ints([fact.on_gpu for fact in facts]),
+    )
+
+
 _BUILDERS: dict[str, Callable[[Gathered, list[Event], _Common], EventColumns]] = {
     "gpu": _gpu,
     "api": _api,
@@ -222,6 +248,7 @@ _BUILDERS: dict[str, Callable[[Gathered, list[Event], _Common], EventColumns]] =
     "annotations": _ranges,
     "gpu_annotations": _ranges,
     "python": _ranges,
+    "exchanges": _exchanges,
 }
 _KINDS = {
     **dict.fromkeys(_GPU, "gpu"),

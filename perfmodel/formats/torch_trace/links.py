@@ -15,6 +15,7 @@ from perfmodel.formats.nesting import innermost, parents
 from perfmodel.formats.torch_trace.columns import (
     ApiColumns,
     EventColumns,
+    ExchangeColumns,
     GpuColumns,
     OpColumns,
     RangeColumns,
@@ -24,6 +25,7 @@ from perfmodel.profile.timeline import (
     STEP_NAME,
     ApiCalls,
     CallKind,
+    Exchanges,
     Floats,
     GpuEvents,
     HostRanges,
@@ -91,7 +93,14 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
     steps_on_gpu = _spans(recorded.gpu_annotations, zero_us)
     window, steps = _window(timeline, None if all_steps else steps_on_gpu)
     op_stacks, api_stacks = _stacks(recorded.python, timeline, zero_us)
-    timeline = replace(timeline, window_s=window, stacks=op_stacks, api_stacks=api_stacks)
+    timeline = replace(
+        timeline,
+        window_s=window,
+        stacks=op_stacks,
+        api_stacks=api_stacks,
+        exchanges=_exchanges(recorded.exchanges, zero_us),
+        origin_s=1e-6 * zero_us,
+    )
     # the last one stands for a launch that is not in the trace
     graphs = np.array([*(is_graph_launch(name) for name in recorded.names), False])
     return Traced(
@@ -103,6 +112,22 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
         in_graph=graphs[_take(api.name, timeline.gpu.launch)],
         counted=timeline.in_window(),
         steps=steps,
+    )
+
+
+def _exchanges(columns: ExchangeColumns, zero_us: float) -> Exchanges:
+    """Return the exchanges on the GPU, or those on the CPU where there are none."""
+    if columns.on_gpu.any():
+        columns = columns.take(columns.on_gpu > 0)
+    spans = _spans(columns, zero_us)
+    return Exchanges(
+        spans.start_s,
+        spans.duration_s,
+        spans.name,
+        group=columns.group,
+        sequence=columns.sequence,
+        bytes=columns.bytes,
+        ranks=columns.ranks,
     )
 
 

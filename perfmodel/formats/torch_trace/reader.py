@@ -71,16 +71,21 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         raise InputFileError(
             "nothing that is counted takes any time.", place=source.place, remedy="Count all steps (--whole-trace)."
         )
-    return Profile.from_entries(
+    profile = Profile.from_entries(
         entries,
         source=source.place,
         notes=tuple(_notes(traced, recorded, entries, source)),
         skipped=source.skipped,
         format=NAME,
         device=_device(source.header, traced),
-        timeline=replace(timeline, gpu=replace(timeline.gpu, entry=entry_of_events(counted, len(timeline.gpu)))),
-        rank=_rank(source.header),
+        timeline=replace(
+            timeline,
+            gpu=replace(timeline.gpu, entry=entry_of_events(counted, len(timeline.gpu))),
+            origin_s=timeline.origin_s + _base_s(source.header),
+        ),
+        rank=_of_job(source.header, "rank", 0),
     )
+    return replace(profile, world_size=_of_job(source.header, "world_size", 1))
 
 
 def _nothing(source: Source) -> InputFileError:
@@ -139,8 +144,14 @@ def _device(header: Header, traced: Traced) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _rank(header: Header) -> int | None:
-    """Return the rank of the process, or None."""
+def _of_job(header: Header, key: str, least: int) -> int | None:
+    """Return a number that the process knows about its job, or None."""
     info = header.distributedInfo if isinstance(header.distributedInfo, dict) else {}
-    rank = info.get("rank")
-    return rank if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0 else None
+    value = info.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else None
+
+
+def _base_s(header: Header) -> float:
+    """Return what recent traces subtract from all of their times [s]; 0 for older ones."""
+    base = header.baseTimeNanoseconds
+    return 1e-9 * base if isinstance(base, (int, float)) and not isinstance(base, bool) and abs(base) < 2**63 else 0.0

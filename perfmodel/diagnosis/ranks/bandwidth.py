@@ -1,0 +1,100 @@
+"""What the exchanges of a job reach, by operation and message, beside what is expected of the link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.diagnosis.ranks.job import Job, Matched
+from perfmodel.errors import PerfModelError
+from perfmodel.operators import load_operator, operator_names
+from perfmodel.operators.collective import Collective
+from perfmodel.prediction.predict import predict
+
+
+@dataclass(frozen=True)
+class ExchangeKind:
+    """All exchanges of one operation, process group and message.
+
+    Attributes
+    ----------
+    operation, group, bytes, ranks : what they have in common; ``bytes`` is NaN where the traces do not say.
+    calls : how many there are.
+    time_s : median from the last start to the last end [s].
+    skew_s : median of the wait of the first rank for the last one [s].
+    algorithm_bytes_per_s, bus_bytes_per_s : as nccl-tests defines them, of the median time [B/s]; NaN where unknown.
+    predicted_s, low_s, high_s : expected time and its 80 % interval on a machine [s]; NaN without one.
+    """
+
+    operation: str
+    group: str
+    bytes: float
+    ranks: int
+    calls: int
+    time_s: float
+    skew_s: float
+    algorithm_bytes_per_s: float
+    bus_bytes_per_s: float
+    predicted_s: float
+    low_s: float
+    high_s: float
+
+
+def exchange_kinds(job: Job, hardware: Hardware | None = None) -> list[ExchangeKind]:
+    """Return the exchanges of a job by kind, those that take the most time first.
+
+    Parameters
+    ----------
+    job : the ranks.
+    hardware : the machine; without it nothing is expected.
+    """
+    groups: dict[tuple[str, str, float, int], list[Matched]] = {}
+    for one in job.exchanges:
+        key = (one.key.operation, one.key.group, one.key.bytes, len(one.ranks))
+        groups.setdefault(key, []).append(one)
+    kinds = [_kind(key, members, hardware) for key, members in groups.items()]
+    return sorted(kinds, key=lambda kind: -kind.calls * (kind.time_s + kind.skew_s))
+
+
+def _kind(key: tuple[str, str, float, int], members: list[Matched], hardware: Hardware | None) -> ExchangeKind:
+    operation, group, size, ranks = key
+    time_s = float(np.median([one.time_s for one in members]))
+    op = _operator(operation, size, ranks)
+    known = op is not None and time_s > 0
+    predicted = _predicted(op, hardware) if op is not None and hardware is not None else (np.nan,) * 3
+    return ExchangeKind(
+        operation,
+        group,
+        size or np.nan,
+        ranks,
+        len(members),
+        time_s,
+        float(np.median([one.skew_s for one in members])),
+        float(size / time_s) if known else np.nan,
+        float(op.peer_bytes()) / time_s if op is not None and known else np.nan,
+        *predicted,
+    )
+
+
+def _operator(operation: str, size: float, ranks: int) -> Collective | None:
+    """Return the operator of an exchange, or None for one that the model does not have or of unknown size."""
+    if operation not in operator_names() or not size > 0:
+        return None
+    kind: Any = load_operator(operation)
+    op = kind(bytes=round(size), num_gpus=ranks, dtype="bf16")
+    return op if isinstance(op, Collective) else None
+
+
+def _predicted(op: Collective, hardware: Hardware) -> tuple[float, float, float]:
+    try:
+        prediction = predict(op, hardware, library="nccl")
+    except PerfModelError:  # ranks beyond one node, or a machine without a link
+        return (np.nan,) * 3
+    return (
+        float(prediction.predicted_time_s),
+        float(prediction.predicted_time_low_s),
+        float(prediction.predicted_time_high_s),
+    )

@@ -1,0 +1,291 @@
+"""The ranks of a job together: exchanges matched over the ranks, clocks aligned, and who waits for whom.
+
+An exchange is matched by its process group and sequence number; where the trace has no sequence number, by its count
+among the exchanges of the same operation, group and message. Matching by time would pair a late rank's exchange with
+the next one of the others.
+
+The clocks of hosts differ. All ranks leave an exchange at nearly the same time, so the median over the exchanges of the
+differences of their ends is the difference of the clocks.
+
+Other tools compute, from the same matches: TraceLens (NcclAnalyser/nccl_analyser.py) wait_r = max(start) - start_r,
+latency = min(duration), and calls the rank with the least total wait the straggler; HTA (hta/analyzers/straggler.py)
+compares the start of the last long collective of an iteration. Here the waits of one rank for another are joined before
+they are added, since two exchanges that wait at the same time cost the job only once, and the time of an exchange runs
+from the last start to the last end: with gloo an exchange begins when it is queued, so that its shortest duration still
+contains waiting.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.report import Reportable
+from perfmodel.diagnosis.intervals import union
+from perfmodel.diagnosis.ranks.summary import RankSummary
+from perfmodel.errors import InputFileError
+from perfmodel.profile.timeline import Floats
+
+#: a rank is called a straggler when the others wait for it, in the median step, longer than this share of the step ...
+STRAGGLER_SHARE = 0.03
+#: ... and it is the last to arrive at this share of the exchanges at which anybody waits
+STRAGGLER_LAST = 0.6
+#: share of the step below which a wait at one exchange is no wait: ranks never arrive at the same instant
+_NOTHING = 0.002
+
+
+class Key(NamedTuple):
+    """What the same exchange has in common on all ranks."""
+
+    operation: str
+    group: str
+    bytes: float
+    number: int
+    counted: bool
+
+
+@dataclass(frozen=True)
+class Matched:
+    """One exchange on the ranks that took part, on the clock of the first rank.
+
+    Attributes
+    ----------
+    key : what identifies it.
+    ranks : indices into `Job.ranks`.
+    start_s, end_s : of each of these ranks [s].
+    """
+
+    key: Key
+    ranks: NDArray[np.int64]
+    start_s: Floats
+    end_s: Floats
+
+    @property
+    def last(self) -> int:
+        """Index into `Job.ranks` of the rank that came last."""
+        return int(self.ranks[int(np.argmax(self.start_s))])
+
+    @property
+    def skew_s(self) -> float:
+        """How long the first rank waited for the last one [s]."""
+        return float(self.start_s.max() - self.start_s.min())
+
+    @property
+    def time_s(self) -> float:
+        """From the last start to the last end: the exchange itself, without waiting [s]."""
+        return float(max(self.end_s.max() - self.start_s.max(), 0.0))
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank that the others wait for.
+
+    Attributes
+    ----------
+    rank : its number.
+    waited_per_step_s : how long a rank waits for it in the median step, the mean over the other ranks [s].
+    share : of the median step.
+    last_share : share of the exchanges with a wait at which it came last.
+    compute_excess_s : how much longer it computes a step than the others in the median [s].
+    """
+
+    rank: int
+    waited_per_step_s: float
+    share: float
+    last_share: float
+    compute_excess_s: float
+
+
+@dataclass(frozen=True)
+class Job(Reportable):
+    """The ranks of one job.
+
+    Attributes
+    ----------
+    ranks : their summaries, ordered by rank.
+    numbers : their numbers.
+    exchanges : those that at least two ranks took part in.
+    offset_s : clock of each rank minus that of the first one [s].
+    waits_s : [waiting rank, rank that is waited for] -> time [s], shape (ranks, ranks).
+    stragglers : the ranks that the others wait for, the worst first.
+    imbalance : max / mean - 1 of the time that the ranks compute in a step, the median over the steps.
+    missing : numbers of ranks of the job whose trace was not given.
+    left_out : files that could not be read, and why.
+    """
+
+    ranks: tuple[RankSummary, ...]
+    numbers: tuple[int, ...]
+    exchanges: tuple[Matched, ...]
+    offset_s: Floats
+    waits_s: Floats
+    stragglers: tuple[Straggler, ...]
+    imbalance: float
+    missing: tuple[int, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def slowest(self) -> int:
+        """Number of the rank that computes longest."""
+        return self.numbers[int(np.argmax([rank.compute_s for rank in self.ranks]))]
+
+    @property
+    def step_s(self) -> float:
+        """Median length of a step over all ranks [s]."""
+        return float(np.median([step.wall_s for rank in self.ranks for step in rank.steps]))
+
+
+def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
+    """Return the ranks of one job, matched and aligned.
+
+    Raises
+    ------
+    InputFileError
+        When a rank occurs twice, the files are of jobs of several sizes, or the ranks have no exchange in common.
+    """
+    ranks, numbers = _ordered(summaries)
+    matched = _matched(ranks)
+    if not matched:
+        places = ", ".join(rank.source for rank in ranks)
+        raise InputFileError(
+            "the ranks have no exchange in common.",
+            place=places,
+            remedy="Give the traces of one job, of the same steps.",
+        )
+    offset = clock_offsets(matched, len(ranks))
+    aligned = tuple(
+        Matched(one.key, one.ranks, one.start_s - offset[one.ranks], one.end_s - offset[one.ranks]) for one in matched
+    )
+    world = max((rank.world_size or 0 for rank in ranks), default=0)
+    steps = _step_of(aligned, ranks[0], offset[0])
+    waits = _waits(aligned, steps, len(ranks))
+    return Job(
+        ranks=ranks,
+        numbers=numbers,
+        exchanges=aligned,
+        offset_s=offset,
+        waits_s=waits.sum(axis=0),
+        stragglers=_stragglers(ranks, numbers, aligned, waits),
+        imbalance=_imbalance(ranks),
+        missing=tuple(number for number in range(world) if number not in numbers),
+        left_out=tuple(left_out),
+    )
+
+
+def _ordered(summaries: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], tuple[int, ...]]:
+    """Return the ranks by their numbers; traces without numbers keep the order in which they were given."""
+    sizes = {rank.world_size for rank in summaries if rank.world_size}
+    if len(sizes) > 1:
+        raise InputFileError(
+            f"the traces are of jobs with {' and '.join(map(str, sorted(sizes)))} ranks.",
+            place=", ".join(rank.source for rank in summaries),
+            remedy="Give the traces of one job.",
+        )
+    taken = {rank.rank for rank in summaries if rank.rank is not None}
+    free = (number for number in range(len(summaries)) if number not in taken)
+    numbered = [(next(free) if rank.rank is None else rank.rank, rank) for rank in summaries]
+    for number, count in Counter(number for number, _ in numbered).items():
+        if count > 1:
+            places = ", ".join(rank.source for other, rank in numbered if other == number)
+            raise InputFileError(f"rank {number} is given {count} times.", place=places, remedy="Give each rank once.")
+    numbered.sort(key=lambda pair: pair[0])
+    return tuple(rank for _, rank in numbered), tuple(number for number, _ in numbered)
+
+
+def _matched(ranks: Sequence[RankSummary]) -> list[Matched]:
+    """Return the exchanges that several ranks have, ordered by their first start."""
+    members: dict[Key, list[tuple[int, float, float]]] = {}
+    for index, rank in enumerate(ranks):
+        for key, start_s, end_s in zip(_keys(rank), rank.start_s.tolist(), rank.end_s.tolist(), strict=True):
+            members.setdefault(key, []).append((index, start_s, end_s))
+    matched = [
+        Matched(key, np.array([row[0] for row in rows]), np.array([row[1] for row in rows]),
+                np.array([row[2] for row in rows]))
+        for key, rows in members.items()
+        if len(rows) > 1
+    ]  # fmt: skip
+    return sorted(matched, key=lambda one: float(one.start_s.min()))
+
+
+def _keys(rank: RankSummary) -> list[Key]:
+    """Return the key of each exchange of a rank."""
+    seen: Counter[tuple[str, str, float]] = Counter()
+    keys = []
+    columns = zip(rank.operation, rank.group, rank.bytes.tolist(), rank.sequence.tolist(), strict=True)
+    for operation, group, size, sequence in columns:
+        kind = (operation, group, size if np.isfinite(size) else 0.0)
+        number = sequence if sequence >= 0 else seen[kind]
+        seen[kind] += 1
+        keys.append(Key(*kind, number, sequence < 0))
+    return keys
+
+
+def clock_offsets(matched: Sequence[Matched], count: int) -> Floats:
+    """Return the clock of each rank minus that of the first one, from the ends of their exchanges [s].
+
+    Each rank is compared with the mean over the ranks of the same exchange, so that one that shares no exchange with
+    the first is aligned, too.
+    """
+    offsets = np.zeros(count)
+    for _ in range(2):  # the second pass compares with clocks that are nearly right
+        differences: list[list[float]] = [[] for _ in range(count)]
+        for one in matched:
+            ends = one.end_s - offsets[one.ranks]
+            for rank, difference in zip(one.ranks.tolist(), (ends - ends.mean()).tolist(), strict=True):
+                differences[rank].append(difference)
+        offsets = offsets + np.array([np.median(values) if values else 0.0 for values in differences])
+    return np.asarray(offsets - offsets[0])
+
+
+def _step_of(matched: Sequence[Matched], first: RankSummary, offset_s: float) -> NDArray[np.int64]:
+    """Return for each exchange the step of the first rank in which it ended, or the one after which it ended."""
+    starts = np.array([step.start_s for step in first.steps]) - offset_s
+    ends = np.array([one.end_s.max() for one in matched])
+    return np.asarray(np.clip(np.searchsorted(starts, ends, side="right") - 1, 0, len(first.steps) - 1))
+
+
+def _waits(matched: Sequence[Matched], steps: NDArray[np.int64], count: int) -> Floats:
+    """Return [step, waiting rank, rank that is waited for] -> time [s]; waits that overlap count once."""
+    spans: dict[tuple[int, int, int], list[tuple[float, float]]] = {}
+    for one, step in zip(matched, steps.tolist(), strict=True):
+        arrival = float(one.start_s.max())
+        for rank, start_s in zip(one.ranks.tolist(), one.start_s.tolist(), strict=True):
+            if start_s < arrival:
+                spans.setdefault((step, rank, one.last), []).append((start_s, arrival))
+    waits = np.zeros((int(steps.max()) + 1, count, count))
+    for place, pairs in spans.items():
+        joined = union(*np.array(pairs).T)
+        waits[place] = float((joined[:, 1] - joined[:, 0]).sum())
+    return waits
+
+
+def _stragglers(
+    ranks: Sequence[RankSummary], numbers: Sequence[int], matched: Sequence[Matched], waits: Floats
+) -> tuple[Straggler, ...]:
+    """Return the ranks that the others wait for in most steps."""
+    step_s = float(np.median([step.wall_s for rank in ranks for step in rank.steps]))
+    waited = [one.last for one in matched if one.skew_s > _NOTHING * step_s]
+    last = Counter(waited)
+    compute = np.array([np.median([step.compute_s for step in rank.steps]) for rank in ranks])
+    found = []
+    for index, number in enumerate(numbers):
+        others = np.delete(waits[:, :, index], index, axis=1)
+        per_step = float(np.median(others.mean(axis=1)))
+        last_share = last[index] / len(waited) if waited else 0.0
+        if per_step > STRAGGLER_SHARE * step_s and last_share >= STRAGGLER_LAST:
+            excess = float(compute[index] - np.median(np.delete(compute, index)))
+            found.append(Straggler(number, per_step, per_step / step_s, last_share, excess))
+    return tuple(sorted(found, key=lambda one: -one.waited_per_step_s))
+
+
+def _imbalance(ranks: Sequence[RankSummary]) -> float:
+    """Return max / mean - 1 of the computation of the ranks, the median over the steps that all have."""
+    steps = min(len(rank.steps) for rank in ranks)
+    computed = np.array([[step.compute_s for step in rank.steps[:steps]] for rank in ranks])
+    mean = computed.mean(axis=0)
+    ratio = np.divide(computed.max(axis=0), mean, out=np.ones(steps), where=mean > 0)
+    return float(np.median(ratio) - 1.0)

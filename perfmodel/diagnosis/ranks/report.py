@@ -1,0 +1,171 @@
+"""The ranks of a job as a report: dimensions by rank, steps, exchanges, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_si
+from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
+from perfmodel.diagnosis.ranks.job import Job
+from perfmodel.diagnosis.ranks.summary import DIMENSIONS, EXPOSED
+
+#: rows of the further tables that people see
+_LISTED = 12
+#: clocks that differ by less are called equal [s]
+_SAME_CLOCK_S = 20e-6
+
+COLUMNS = (
+    Column("rank", merge=True),
+    Column("dimension"),
+    Column("time_s", "time", "s"),
+    Column("share", "of the wall", "fraction"),
+)
+_STEPS = (
+    Column("rank", merge=True),
+    Column("step"),
+    Column("wall_s", "wall", "s"),
+    Column("compute_s", "compute", "s"),
+    Column("communication_s", "communication", "s", drop=1),
+    Column("exposed_s", "exposed", "s"),
+)
+_EXCHANGES = (
+    Column("operation"),
+    Column("group", shown=False),
+    Column("bytes", "message", "B"),
+    Column("ranks", drop=2),
+    Column("calls"),
+    Column("time_s", "time", "s"),
+    Column("skew_s", "arrival skew", "s"),
+    Column("algorithm_bytes_per_s", shown=False, unit="B/s"),
+    Column("bus_bytes_per_s", "bus bandwidth", "B/s", digits=3),
+    Column("predicted_s", "expected", "s", drop=1),
+    Column("low_s", "low", "s", shown=False),
+    Column("high_s", "high", "s", shown=False),
+)
+_WAITS = (
+    Column("rank"),
+    Column("waits_for", "waits for rank"),
+    Column("time_s", "time", "s"),
+    Column("per_step_s", "a step", "s"),
+)
+
+
+@report.register
+def _(job: Job, *, hardware: Hardware | None = None, context: Mapping[str, Any] | None = None) -> Report:
+    """Return where the time of each rank goes, with the steps, the exchanges and the waits as further tables.
+
+    Parameters
+    ----------
+    job : the ranks.
+    hardware : the machine, for what is expected of the exchanges.
+    context : facts for JSON.
+    """
+    kinds = [asdict(kind) for kind in exchange_kinds(job, hardware)]
+    more = {
+        "steps": _listed(_STEPS, list(_steps(job)), "Steps"),
+        "exchanges": _listed(_EXCHANGES, kinds, "Exchanges"),
+        "waits": _listed(_WAITS, sorted(_waits(job), key=lambda row: -row["time_s"]), "Who waits for whom"),
+    }
+    count = len(job.ranks)
+    return Report(
+        "diagnose",
+        COLUMNS,
+        list(_dimensions(job)),
+        {**(context or {}), **_facts(job)},
+        tuple(_notes(job)),
+        f"{count} ranks of one job, a step of {format_si(job.step_s, 's')}",
+        {key: table for key, table in more.items() if table.rows},
+        decision=_decision(job),
+    )
+
+
+def _listed(columns: tuple[Column, ...], rows: list[dict[str, Any]], title: str) -> Report:
+    """Return a table of which people see the first rows."""
+    rest = len(rows) - _LISTED
+    unlisted = f"{rest} more rows in JSON and CSV." if rest > 0 else ""
+    return Report("diagnose", columns, rows, title=title, people_rows=rows[:_LISTED], unlisted=unlisted)
+
+
+def _dimensions(job: Job) -> Iterator[dict[str, Any]]:
+    for number, rank in zip(job.numbers, job.ranks, strict=True):
+        for dimension in DIMENSIONS:
+            time_s = rank.times_s[dimension]
+            if any(other.times_s[dimension] for other in job.ranks):
+                yield {"rank": number, "dimension": dimension, "time_s": time_s, "share": time_s / rank.wall_s}
+
+
+def _steps(job: Job) -> Iterator[dict[str, Any]]:
+    for number, rank in zip(job.numbers, job.ranks, strict=True):
+        for step in rank.steps:
+            yield {"rank": number, "step": step.name, "wall_s": step.wall_s, **step._asdict()}
+
+
+def _waits(job: Job) -> Iterator[dict[str, Any]]:
+    steps = max(1, min(len(rank.steps) for rank in job.ranks))
+    for waiting, number in enumerate(job.numbers):
+        for late, other in enumerate(job.numbers):
+            time_s = float(job.waits_s[waiting, late])
+            if time_s > 0:
+                yield {"rank": number, "waits_for": other, "time_s": time_s, "per_step_s": time_s / steps}
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    return {
+        "ranks": list(job.numbers),
+        "missing_ranks": list(job.missing),
+        "left_out": list(job.left_out),
+        "step_s": job.step_s,
+        "imbalance": job.imbalance,
+        "slowest_rank": job.slowest,
+        "clock_offset_s": {str(number): float(value) for number, value in zip(job.numbers, job.offset_s, strict=True)},
+        "stragglers": [asdict(one) for one in job.stragglers],
+        "overlap": {
+            str(number): rank.hidden_share for number, rank in zip(job.numbers, job.ranks, strict=True)
+        },
+    }  # fmt: skip
+
+
+def _decision(job: Job) -> str:
+    """Return the sentence that a reader needs first."""
+    if not job.stragglers:
+        return "No rank is late in most steps: the waits are spread over the ranks."
+    worst = job.stragglers[0]
+    computes = worst.compute_excess_s > 0.5 * worst.waited_per_step_s
+    cause = (
+        f"it computes {format_si(worst.compute_excess_s, 's')} a step longer than the others: compare its batch, its "
+        "clocks and its share of the model"
+        if computes
+        else "its computation is no longer than that of the others: look for what its host does between the kernels "
+        "(input, logging, another process)"
+    )
+    return (
+        f"Rank {worst.rank} is the straggler: the others wait {format_si(worst.waited_per_step_s, 's', 3)} a step for "
+        f"it ({worst.share:.0%} of the step), and it comes last at {worst.last_share:.0%} of the exchanges; {cause}."
+    )
+
+
+def _notes(job: Job) -> Iterator[str]:
+    yield f"Imbalance of the computation, max / mean - 1: {job.imbalance:.1%}; rank {job.slowest} computes longest."
+    hidden = [rank.hidden_share for rank in job.ranks]
+    exposed = float(np.mean([rank.times_s[EXPOSED] / rank.wall_s for rank in job.ranks]))
+    yield f"Computation covers {np.nanmean(hidden):.0%} of the communication; exposed: {exposed:.1%} of the wall time."
+    apart = float(np.abs(job.offset_s).max())
+    if apart > _SAME_CLOCK_S:
+        yield f"Clocks differ by up to {format_si(apart, 's', 3)}; they are aligned on the ends of the exchanges."
+    else:
+        yield "The clocks agree; the ends of the exchanges show it."
+    if job.missing:
+        yield f"Missing: rank {', '.join(map(str, job.missing))} of {job.ranks[0].world_size}."
+    yield from (f"Left out: {reason}" for reason in job.left_out)
+    without = sum(one.key.counted for one in job.exchanges)
+    if without:
+        yield (
+            f"{without} of {len(job.exchanges)} exchanges have no sequence number and are matched by their count among "
+            "those of the same operation and message."
+        )

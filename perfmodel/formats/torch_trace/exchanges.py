@@ -1,0 +1,122 @@
+"""Which events of a trace are exchanges between ranks, and what they say about themselves.
+
+NCCL and RCCL exchange in kernels, whose arguments name collective, message, process group and, in recent versions of
+PyTorch, the sequence number. gloo exchanges on threads of its own, in ranges such as "gloo:all_reduce", whose
+arguments hold the tensors of the message only.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.errors import PerfModelError
+from perfmodel.formats.torch_trace.events import Arguments, Event
+
+#: kinds of `perfmodel.formats.torch_trace.gather` that may be exchanges
+EXCHANGE_KINDS = ("gpu", "annotations")
+#: ranges of backends that exchange on the CPU
+_ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
+_ON_GPU = re.compile(r"nccl(?:Dev)?Kernel_?(\w*?)_|rccl", re.IGNORECASE)
+#: a name as c10d, NCCL and gloo write it, in lower case without separators -> the operator
+_OPERATIONS = {
+    "allreduce": "all_reduce", "allreducecoalesced": "all_reduce", "allgather": "all_gather",
+    "allgatherbase": "all_gather", "allgatherintotensorcoalesced": "all_gather", "reducescatter": "reduce_scatter",
+    "reducescatterbase": "reduce_scatter", "alltoall": "alltoall", "alltoallv": "alltoall",
+    "alltoallbase": "alltoall", "broadcast": "broadcast", "send": "send_recv", "recv": "send_recv",
+    "sendrecv": "send_recv", "reduce": "reduce", "barrier": "barrier",
+}  # fmt: skip
+_TYPES = {
+    "float": "fp32", "double": "fp64", "bfloat16": "bf16", "c10::bfloat16": "bf16", "half": "fp16",
+    "c10::half": "fp16", "char": "int8", "byte": "int8", "signed char": "int8", "unsigned char": "int8",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8",
+}  # fmt: skip
+#: bytes of types that the model has no operator for
+_OTHER_BYTES = {"int": 4, "long": 8, "long int": 8, "bool": 1}
+
+
+class ExchangeFacts(NamedTuple):
+    """What one event says: operation, process group ("" if unknown), number in it or -1, message, ranks, where."""
+
+    operation: str
+    group: str
+    sequence: int
+    bytes: float
+    ranks: int
+    on_gpu: int
+
+
+def is_exchange(event: Event) -> bool:
+    """Return whether an event is work that ranks do together."""
+    name = event.name or ""
+    if (event.cat or "").lower() == "user_annotation":
+        return _ON_CPU.match(name) is not None
+    return _ON_GPU.search(name) is not None
+
+
+def exchange_facts(event: Event) -> ExchangeFacts:
+    """Return what an exchange says about itself."""
+    arguments = event.args or Arguments()
+    on_cpu = _ON_CPU.match(event.name or "")
+    on_gpu = _ON_GPU.search(event.name or "")
+    written = on_cpu[1] if on_cpu else arguments.collective or (on_gpu and on_gpu[1]) or event.name or ""
+    group = arguments.group if isinstance(arguments.group, str) else ""
+    sequence = arguments.sequence if isinstance(arguments.sequence, int) else -1
+    size = _from_tensors(arguments) if on_cpu else _from_elements(arguments)
+    ranks = arguments.group_size
+    known = ranks is not None and 0 < ranks < 2**31
+    return ExchangeFacts(
+        operation(written), group, sequence, size, int(ranks) if known and ranks else 0, int(not on_cpu)
+    )
+
+
+def operation(name: str) -> str:
+    """Return the operator's name for a collective as c10d, NCCL or gloo writes it; other names stay.
+
+    >>> operation("_allgather_base"), operation("AllReduce"), operation("all_reduce"), operation("gather")
+    ('all_gather', 'all_reduce', 'all_reduce', 'gather')
+    """
+    key = re.sub(r"[^a-z]", "", name.lower())
+    return _OPERATIONS.get(key, name)
+
+
+def _from_elements(arguments: Arguments) -> float:
+    """Return the larger of the messages that NCCL's arguments name [B]."""
+    elements = max((float(value) for value in (arguments.elements_in, arguments.elements_out) if value), default=0.0)
+    width = _width(bytes(arguments.dtype).decode(errors="replace").strip('"'))
+    return elements * width if elements > 0 and width else math.nan
+
+
+def _from_tensors(arguments: Arguments) -> float:
+    """Return the bytes of the tensors that a range of gloo lists [B]."""
+    try:
+        dims = msgspec.json.decode(bytes(arguments.dims or arguments.old_dims) or b"[]")
+        types = msgspec.json.decode(bytes(arguments.types) or b"[]")
+        return (
+            float(sum(_elements(shape) * _width(str(kind)) for shape, kind in zip(dims, types, strict=True)))
+            or math.nan
+        )
+    except (msgspec.DecodeError, ValueError, TypeError, OverflowError):
+        return math.nan
+
+
+def _elements(shape: object) -> float:
+    """Return the elements of a tensor, or of a list of tensors."""
+    if not isinstance(shape, list) or not shape:
+        return 0.0
+    if isinstance(shape[0], list):
+        return sum(_elements(inner) for inner in shape)
+    return math.prod(float(size) for size in shape)
+
+
+def _width(written: str) -> float:
+    """Return the bytes of an element, 0 if the type is unknown."""
+    key = written.lower()
+    try:
+        return dtype_bytes(_TYPES[key]) if key in _TYPES else float(_OTHER_BYTES.get(key, 0))
+    except PerfModelError:
+        return 0.0

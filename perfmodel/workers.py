@@ -1,0 +1,149 @@
+"""Independent pieces of work on several processes: the code asks for a `concurrent.futures.Executor` and nothing more.
+
+On one machine it is a ProcessPoolExecutor, on a cluster the executor of a Dask client, which has the same interface.
+Results come in the order of the input and are the same with any number of workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+from perfmodel.errors import UnavailableError, UsageError
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+#: more processes than this per CPU only take memory
+_MOST_PER_CPU = 4
+#: how long a scheduler may take to answer [s]
+_CONNECT_S = 10.0
+
+
+@contextlib.contextmanager
+def executor(workers: int = 1, scheduler: str = "") -> Iterator[Executor | None]:
+    """Yield an executor, or None where the work is done in this process.
+
+    Parameters
+    ----------
+    workers : processes of this machine; with 1 there is no other process.
+    scheduler : address of a Dask scheduler ("tcp://HOST:PORT"), whose workers are used instead.
+
+    Raises
+    ------
+    UsageError
+        When the number of workers is impossible, or the address is none.
+    UnavailableError
+        When Dask is not installed, or nothing answers at the address.
+    """
+    if scheduler:
+        with _dask(scheduler) as client:
+            yield client.get_executor(pure=False)
+        return
+    most = _MOST_PER_CPU * (os.cpu_count() or 1)
+    if not 1 <= workers <= most:
+        raise UsageError(f"{workers} workers are impossible.", place="--workers", remedy=f"Give 1 to {most}.")
+    if workers == 1:
+        yield None
+        return
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        yield pool
+    except BaseException:  # Ctrl-C too: what has not begun never does, and what runs is ended
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    else:
+        pool.shutdown()
+
+
+@contextlib.contextmanager
+def _dask(address: str) -> Iterator[Any]:
+    """Connect to a scheduler, whose workers have to have this version of perfmodel."""
+    if "://" not in address:
+        raise UsageError(f"{address!r} is no address.", place="--scheduler", remedy="Write tcp://HOST:8786.")
+    try:
+        from distributed import Client
+    except ImportError:
+        raise UnavailableError(
+            "a scheduler needs Dask, which is not installed.",
+            place="--scheduler",
+            remedy="pip install 'perfmodel[dask]'",
+        ) from None
+    connect: Any = Client
+    try:
+        client = connect(address, timeout=_CONNECT_S)
+    except (OSError, ValueError) as error:
+        raise UnavailableError(
+            f"no scheduler answers: {error}.", place=f"--scheduler {address}", remedy="Start one with: dask scheduler"
+        ) from None
+    with client:
+        _check_versions(client, address)
+        yield client
+
+
+def _check_versions(client: Any, address: str) -> None:
+    """Raise an UnavailableError where a worker has another version of perfmodel, or none."""
+    own = _version()
+    found = {worker: version for worker, version in client.run(_version).items() if version != own}
+    for worker, version in found.items():
+        raise UnavailableError(
+            f"the worker {worker} has perfmodel {version or 'not installed'}, this program has {own}.",
+            place=f"--scheduler {address}",
+            remedy="Install the same version on all of them.",
+        )
+
+
+def _version() -> str:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("perfmodel")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def mapped(
+    function: Callable[[_Item], _Result],
+    items: Iterable[_Item],
+    pool: Executor | None,
+    advance: Callable[[int], None] | None = None,
+) -> Iterator[_Result]:
+    """Yield ``function(item)`` for each item, in the order of the items.
+
+    Parameters
+    ----------
+    function : of a module, so that another process can import it; items and results can be pickled.
+    items : what to work on.
+    pool : from `executor`; None works in this process.
+    advance : is called with the number of items that are done.
+
+    Raises
+    ------
+    UnavailableError
+        When a worker dies. An error that ``function`` raises is raised here.
+    """
+    given: Sequence[_Item] = list(items)
+    if pool is None:
+        results: Iterable[_Result] = map(function, given)
+    else:
+        results = (future.result() for future in [pool.submit(function, item) for item in given])
+    iterator = iter(results)
+    for done in range(1, len(given) + 1):
+        try:
+            result = next(iterator)
+        except BrokenProcessPool:
+            raise UnavailableError(
+                f"a worker died: {done - 1} of {len(given)} pieces of work were done.",
+                place="--workers",
+                remedy="It may have run out of memory: use fewer workers.",
+            ) from None
+        if advance is not None:
+            advance(done)
+        yield result

@@ -1,0 +1,100 @@
+"""Record the traces of small trainings on several processes, which the tests of ``diagnose rank*.json.gz`` read.
+
+    python scripts/record_ranks.py even --ranks 2 --out tests/diagnosis/ranks/traces
+    python scripts/record_ranks.py slow_rank --ranks 4 --strategy fsdp
+
+Kinds: even; slow_rank, where rank 1 sleeps 20 ms a step before its backward pass; unequal, where rank 1 has 64 times
+the batch. DDP or FSDP of a model of three linear layers, gloo on the CPU, torch.profiler with shapes, six steps after
+one of warm-up. The traces are written as rank0.json.gz, rank1.json.gz, ... into a folder of the kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+SLEEP_S = 0.020
+#: every rank waits this long at the start of a step, as for its input: a recording on a busy machine stays clean
+PAUSE_S = 0.010
+SLOW = 1
+STEPS = 6
+
+
+def model(strategy: str) -> nn.Module:
+    """Return a small model, wrapped for its strategy."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 64))
+    if strategy == "ddp":
+        return nn.parallel.DistributedDataParallel(net)
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in net:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer)
+    return fully_shard(net)
+
+
+def train(kind: str, strategy: str, folder: str) -> None:
+    """Train some steps on one rank and write its trace."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    net = model(strategy)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    batch = 64 * (64 if kind == "unequal" and rank == SLOW else 1)
+    x = torch.randn(batch, 64)
+    plan = schedule(wait=1, warmup=1, active=STEPS)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, schedule=plan) as profiler:
+        for _ in range(2 + STEPS):
+            time.sleep(PAUSE_S)
+            loss = net(x).square().mean()
+            if kind == "slow_rank" and rank == SLOW:
+                time.sleep(SLEEP_S)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            profiler.step()
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    write(profiler, Path(folder) / f"rank{rank}.json.gz")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def write(profiler: profile, path: Path) -> None:
+    """Export a trace without the names of the host and of files."""
+    profiler.export_chrome_trace(str(path))
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    kept = {key: value for key, value in document.items() if key not in ("host_name", "traceName")}
+    path.write_bytes(gzip.compress(json.dumps(kept, separators=(",", ":")).encode(), mtime=0))
+
+
+def main() -> int:
+    """Start the ranks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=("even", "slow_rank", "unequal"))
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--strategy", choices=("ddp", "fsdp"), default="ddp")
+    parser.add_argument("--out", type=Path, default=Path("out/ranks"))
+    given = parser.parse_args()
+    folder = given.out / f"{given.strategy}_{given.ranks}_{given.kind}"
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    config = LaunchConfig(1, 1, given.ranks, run_id="record", rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0",
+                          max_restarts=0, start_method="spawn")  # fmt: skip
+    elastic_launch(config, train)(given.kind, given.strategy, str(folder))
+    print(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

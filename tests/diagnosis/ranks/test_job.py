@@ -1,0 +1,128 @@
+"""The ranks of a job: exchanges matched by number, clocks aligned on their ends, and waits that add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
+from perfmodel.diagnosis.ranks.job import join
+from perfmodel.diagnosis.ranks.summary import COMPUTE, DIMENSIONS, EXPOSED, RankSummary, Step
+from perfmodel.errors import InputFileError
+
+STEP_S = 0.1
+
+
+def rank(
+    number: int | None,
+    starts: list[float],
+    ends: list[float],
+    *,
+    clock_s: float = 0.0,
+    world: int | None = 2,
+    compute_s: float = 0.05,
+    **columns: object,
+) -> RankSummary:
+    """Return a rank whose exchanges start and end at given times of a shared clock, seen on its own clock."""
+    count = len(starts)
+    steps = tuple(
+        Step(f"ProfilerStep#{n}", n * STEP_S + clock_s, (n + 1) * STEP_S + clock_s, compute_s, 0.01, 0.01)
+        for n in range(max(1, count))
+    )
+    summary = RankSummary(
+        rank=number, world_size=world, source=f"rank{number}.json", device="", communication_s=0.01 * count,
+        times_s={**dict.fromkeys(DIMENSIONS, 0.0), COMPUTE: compute_s * count, EXPOSED: 0.01 * count},
+        compute_s=compute_s * count, steps=steps, operation=("all_reduce",) * count, group=("",) * count,
+        sequence=np.full(count, -1), bytes=np.full(count, 1e6), ranks=np.full(count, 2),
+        start_s=np.array(starts) + clock_s, end_s=np.array(ends) + clock_s,
+        window_s=(clock_s, max(1, count) * STEP_S + clock_s),
+    )  # fmt: skip
+    return replace(summary, **columns)  # type: ignore[arg-type]
+
+
+def late(delays: list[float], clock_s: float = 0.0) -> list[RankSummary]:
+    """Return two ranks of which the second comes to the exchange of each step so much later [s]."""
+    meets = [n * STEP_S + 0.05 for n in range(len(delays))]
+    ends = [meet + max(0.0, delay) + 0.01 for meet, delay in zip(meets, delays, strict=True)]
+    other = [meet + delay for meet, delay in zip(meets, delays, strict=True)]
+    return [rank(0, meets, ends), rank(1, other, ends, clock_s=clock_s)]
+
+
+def test_a_rank_that_is_20_ms_late_in_each_step_is_named_with_its_milliseconds() -> None:
+    job = join(late([0.02] * 5))
+    (straggler,) = job.stragglers
+    assert straggler.rank == 1
+    assert straggler.waited_per_step_s == pytest.approx(0.02)
+    assert straggler.last_share == 1.0
+    assert straggler.compute_excess_s == 0.0
+    assert job.waits_s[0, 1] == pytest.approx(0.1)
+    assert job.waits_s[1, 0] == 0.0
+    assert [one.skew_s for one in job.exchanges] == pytest.approx([0.02] * 5)
+    assert [one.time_s for one in job.exchanges] == pytest.approx([0.01] * 5), "waiting is no part of the exchange"
+
+
+def test_ranks_that_are_late_in_turn_have_no_straggler() -> None:
+    assert join(late([0.02, -0.02, 0.02, -0.02])).stragglers == ()
+
+
+@given(st.floats(-1e4, 1e4), st.lists(st.floats(0.0, 0.03), min_size=1, max_size=8))
+def test_clocks_that_differ_are_aligned_on_the_ends(clock_s: float, delays: list[float]) -> None:
+    same, apart = join(late(delays)), join(late(delays, clock_s))
+    assert apart.offset_s == pytest.approx([0.0, clock_s], abs=1e-8)
+    assert apart.waits_s == pytest.approx(same.waits_s, abs=1e-7)
+
+
+def test_waits_at_the_same_time_count_once() -> None:
+    # two exchanges of different messages are in flight at once, as the buckets of a gradient are
+    starts, ends = [0.01, 0.012], [0.045, 0.05]
+    sizes = np.array([1e6, 2e6])
+    job = join([rank(0, starts, ends, bytes=sizes), rank(1, [0.04, 0.041], ends, bytes=sizes)])
+    assert job.waits_s[0, 1] == pytest.approx(0.031), "0.010 to 0.041, not 0.030 + 0.029"
+
+
+def test_exchanges_are_matched_by_number_and_not_by_time() -> None:
+    # the second rank was recorded one exchange later: its first one is the other's second
+    first = rank(0, [0.01, 0.11, 0.21], [0.02, 0.12, 0.22], sequence=np.array([7, 8, 9]))
+    second = rank(1, [0.10, 0.20], [0.12, 0.22], sequence=np.array([8, 9]))
+    job = join([first, second])
+    assert [one.key.number for one in job.exchanges] == [8, 9]
+    assert job.waits_s[1, 0] == pytest.approx(0.02)
+
+
+def test_ranks_are_ordered_and_missing_ones_are_named() -> None:
+    pair = late([0.0, 0.0])
+    job = join([replace(pair[1], rank=3, world_size=4), replace(pair[0], world_size=4)])
+    assert job.numbers == (0, 3)
+    assert job.missing == (1, 2)
+
+
+def test_what_is_no_job_is_refused() -> None:
+    pair = late([0.01])
+    with pytest.raises(InputFileError, match="rank 0 is given 2 times"):
+        join([pair[0], replace(pair[1], rank=0)])
+    with pytest.raises(InputFileError, match="jobs with 2 and 8 ranks"):
+        join([pair[0], replace(pair[1], world_size=8)])
+    with pytest.raises(InputFileError, match="no exchange in common"):
+        join([pair[0], replace(pair[1], operation=("broadcast",))])
+
+
+def test_imbalance_is_the_longest_computation_over_the_mean() -> None:
+    job = join([rank(0, [0.05], [0.06], compute_s=0.02), rank(1, [0.05], [0.06], compute_s=0.06)])
+    assert job.imbalance == pytest.approx(0.06 / 0.04 - 1)
+    assert job.slowest == 1
+
+
+def test_bandwidths_are_those_of_nccl_tests_and_a_machine_says_what_to_expect() -> None:
+    import perfmodel as pm
+
+    (kind,) = exchange_kinds(join(late([0.0] * 3)), pm.hardware("h100"))
+    assert (kind.operation, kind.calls, kind.ranks) == ("all_reduce", 3, 2)
+    assert kind.algorithm_bytes_per_s == pytest.approx(1e6 / 0.01)
+    assert kind.bus_bytes_per_s == pytest.approx(1e6 / 0.01), "two ranks: 2 (n - 1) / n = 1"
+    assert kind.low_s < kind.predicted_s < kind.high_s < 0.01
+    (unknown,) = exchange_kinds(join(late([0.0])))
+    assert np.isnan(unknown.predicted_s)

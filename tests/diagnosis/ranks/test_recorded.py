@@ -1,0 +1,109 @@
+"""Recorded trainings on gloo (scripts/record_ranks.py): the tool names the rank that was slow, and by how much."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from perfmodel.diagnosis.ranks.job import Job, join
+from perfmodel.diagnosis.ranks.summary import COMPUTE, DIMENSIONS, EXPOSED, summarise
+from perfmodel.formats import read_profile
+from perfmodel.formats.torch_trace.exchanges import operation
+
+TRACES = Path(__file__).parent / "traces"
+SLEEP_S = 0.020
+
+
+def job(name: str) -> Job:
+    return join([summarise(read_profile(path)) for path in sorted((TRACES / name).glob("rank*.json.gz"))])
+
+
+@pytest.mark.parametrize("name", ["ddp_2_slow_rank", "ddp_4_slow_rank", "fsdp_2_slow_rank"])
+def test_the_rank_that_sleeps_20_ms_a_step_is_named(name: str) -> None:
+    recorded = job(name)
+    straggler = recorded.stragglers[0]
+    assert straggler.rank == 1
+    # on a busy machine the others come late, too; they never wait much longer than the sleep in the median step
+    assert 0.7 * SLEEP_S < straggler.waited_per_step_s < 1.5 * SLEEP_S
+    assert straggler.compute_excess_s < 0.25 * SLEEP_S, "sleeping is no computation"
+
+
+def test_the_rank_with_the_larger_batch_computes_longer() -> None:
+    recorded = job("ddp_2_unequal")
+    straggler = recorded.stragglers[0]
+    assert (straggler.rank, recorded.slowest) == (1, 1)
+    assert straggler.compute_excess_s > 0.5 * straggler.waited_per_step_s
+    assert recorded.imbalance > 0.5
+
+
+def test_even_ranks_have_no_straggler() -> None:
+    assert job("ddp_2_even").stragglers == ()
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in TRACES.iterdir()))
+def test_the_dimensions_of_each_rank_are_its_whole_wall(name: str) -> None:
+    recorded = job(name)
+    for rank in recorded.ranks:
+        assert sum(rank.times_s[dimension] for dimension in DIMENSIONS) == pytest.approx(rank.wall_s)
+        assert 0 < rank.times_s[EXPOSED] <= rank.communication_s
+        assert 0 < rank.times_s[COMPUTE] <= rank.compute_s * 1.001
+        for step in rank.steps:
+            assert step.exposed_s <= step.communication_s <= step.wall_s
+    assert len(recorded.exchanges) == len(recorded.ranks[0].operation), "every exchange has its partners"
+
+
+def test_a_gpu_trace_alone_is_a_rank(data_dir: Path) -> None:
+    rank = summarise(read_profile(data_dir / "traces" / "hta_a100_2rank_nccl_resnet.json.gz"))
+    assert (rank.rank, rank.world_size) == (0, 2)
+    assert sum(rank.times_s.values()) == pytest.approx(rank.wall_s, rel=1e-6)
+    assert set(rank.operation) >= {"all_reduce", "broadcast"}
+    assert rank.bytes[rank.operation.index("all_reduce")] == 4 * 2_049_000, "the first bucket, in fp32"
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [("allreduce", "all_reduce"), ("AllReduce", "all_reduce"), ("_reduce_scatter_base", "reduce_scatter"),
+     ("all_to_allv", "alltoall"), ("send", "send_recv"), ("something else", "something else")],
+)  # fmt: skip
+def test_operations_have_one_name(written: str, name: str) -> None:
+    assert operation(written) == name
+
+
+def test_the_command_names_the_rank(perfmodel, tmp_path) -> None:
+    paths = sorted((TRACES / "ddp_4_slow_rank").glob("*.gz"))
+    plot = tmp_path / "ranks.png"
+    ran = perfmodel("diagnose", *reversed(paths), "--plot", plot)
+    assert ran.code == 0, ran.err
+    assert "Rank 1 is the straggler" in ran.out
+    assert plot.stat().st_size > 10_000
+    assert max(map(len, ran.out.splitlines())) <= 80
+    document = perfmodel("diagnose", *paths[:2], "--format", "json").json
+    assert {"rank", "dimension", "time_s", "share"} <= set(document["rows"][0])
+    assert document["context"]["missing_ranks"] == [2, 3]
+    assert document["context"]["stragglers"][0]["rank"] == 1
+
+
+def test_a_damaged_rank_is_left_out_and_named(perfmodel, tmp_path) -> None:
+    paths = sorted((TRACES / "ddp_4_slow_rank").glob("*.gz"))
+    cut = tmp_path / "rank3.json.gz"
+    cut.write_bytes(paths[3].read_bytes()[:9000])
+    ran = perfmodel("diagnose", *paths[:3], cut, "--format", "json")
+    assert ran.code == 0
+    assert "rank3.json.gz" in ran.err
+    assert ran.json["context"]["missing_ranks"] == [3]
+    alone = tmp_path / "alone.json.gz"
+    document = json.loads(gzip.decompress(paths[0].read_bytes()))
+    document["traceEvents"] = [event for event in document["traceEvents"] if "gloo" not in event["name"]]
+    alone.write_bytes(gzip.compress(json.dumps(document).encode()))
+    ran = perfmodel("diagnose", alone, cut)
+    assert (ran.code, ran.out) == (3, "")
+    assert "0 of 2 traces can be read" in ran.err
+
+
+def test_options_of_one_profile_are_refused(perfmodel, tmp_path) -> None:
+    paths = sorted((TRACES / "ddp_2_even").glob("*.gz"))
+    ran = perfmodel("diagnose", *paths, "--plan-output", tmp_path / "plan.toml")
+    assert (ran.code, ran.out) == (2, "")

@@ -1,0 +1,137 @@
+"""Work on several processes: same results in the same order, and clear messages when something breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import UnavailableError, UsageError
+from perfmodel.workers import executor, mapped
+
+ITEMS = [9, 1, 16, 4]
+
+
+def slow_root(value: int) -> float:
+    """Take longer for the first items, so that order is no accident."""
+    time.sleep(0.002 * (20 - value))
+    return value**0.5
+
+
+def die(value: int) -> int:
+    if value == 16:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+
+def refuse(value: int) -> int:
+    raise UsageError(f"{value} is refused.")
+
+
+@pytest.mark.slow
+def test_results_are_the_same_in_the_same_order_with_any_number_of_workers() -> None:
+    done: list[int] = []
+    expected = [3.0, 1.0, 4.0, 2.0]
+    for workers in (1, 2):
+        with executor(workers) as pool:
+            assert (pool is None) == (workers == 1)
+            assert list(mapped(slow_root, ITEMS, pool, done.append)) == expected
+    assert done == [1, 2, 3, 4] * 2
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_and_an_error_of_the_work_are_one_message() -> None:
+    with pytest.raises(UnavailableError, match="a worker died"), executor(2) as pool:
+        list(mapped(die, ITEMS, pool))
+    with pytest.raises(UsageError, match="9 is refused"), executor(2) as pool:
+        list(mapped(refuse, ITEMS, pool))
+
+
+def test_impossible_numbers_and_addresses_are_refused() -> None:
+    with pytest.raises(UsageError, match="0 workers"), executor(0):
+        pass
+    with pytest.raises(UsageError, match="no address"), executor(scheduler="localhost"):
+        pass
+
+
+def test_a_scheduler_that_is_not_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    from perfmodel import workers
+
+    monkeypatch.setattr(workers, "_CONNECT_S", 0.3)
+    with pytest.raises(UnavailableError, match="no scheduler answers"), executor(scheduler="tcp://127.0.0.1:1"):
+        pass
+
+
+CLUSTER = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import distributed
+from perfmodel.workers import executor, mapped
+from tests_of_workers import slow_root
+if __name__ == "__main__":
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with executor(scheduler=cluster.scheduler_address) as pool:
+            print(list(mapped(slow_root, [9, 1, 16, 4], pool)))
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_results(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    (tmp_path / "tests_of_workers.py").write_text(Path(__file__).read_text())
+    (tmp_path / "cluster.py").write_text(CLUSTER)
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH", "")])])
+    ran = subprocess.run(
+        [sys.executable, str(tmp_path / "cluster.py")], capture_output=True, text=True, check=False, timeout=100,
+        env={**os.environ, "PYTHONPATH": paths}, cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.stdout.strip() == "[3.0, 1.0, 4.0, 2.0]", ran.stderr
+
+
+INTERRUPTED = """
+import time
+from perfmodel.workers import executor, mapped
+def work(item):
+    print("begun", flush=True)
+    time.sleep(60)
+if __name__ == "__main__":
+    with executor(2) as pool:
+        list(mapped(work, range(4), pool))
+"""
+
+
+def running(session: int) -> list[str]:
+    """Return the processes of a session that have not ended; one that nobody waited for is a zombie, state Z."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state = folder.joinpath("stat").read_text().rpartition(")")[2].split()[0]
+            if os.getsid(int(folder.name)) == session and state != "Z":
+                found.append(folder.joinpath("cmdline").read_text())
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="sends SIGINT to a process group")
+def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED)
+    ran = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert ran.stdout is not None
+    assert ran.stdout.readline().startswith("begun")
+    os.killpg(ran.pid, signal.SIGINT)
+    ran.communicate(timeout=30)
+    assert ran.returncode != 0
+    waited = time.monotonic() + 5
+    while running(ran.pid) and time.monotonic() < waited:
+        time.sleep(0.05)
+    assert running(ran.pid) == []
