@@ -17,8 +17,9 @@ from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.operators.parse import parse_sizes
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import Fleet, simulate_fleet
-from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Point, Workload, point_of, simulate_point
+from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Point, Workload, point_of, spread_start
 from perfmodel.serving.replay import PERCENTILES, Replay
+from perfmodel.serving.requests import Requests
 from perfmodel.serving.slo import Largest, Slo, largest_concurrency, largest_rate
 
 #: most deployments of one command
@@ -78,9 +79,11 @@ class Study:
     workload, fleet : the requests, and how many deployments serve them by which rules.
     load, values : kind of load, and clients or rates; no values: those that fit.
     slo : objectives, or None.
-    percentiles, price_per_gpu_hour, interval : see `perfmodel.serving.points.simulate_point`.
+    percentiles, price_per_gpu_hour : see `perfmodel.serving.points.point_of`.
+    interval : also simulate the ends of the steps' interval.
     steady : use the steady state, without a simulation.
     only_largest : look only for the largest load that meets the objectives.
+    spread_start : the users of a closed loop start one after the other, not all at once.
     """
 
     workload: Workload
@@ -93,6 +96,14 @@ class Study:
     interval: bool = True
     steady: bool = False
     only_largest: bool = False
+    spread_start: bool = False
+
+    def requests(self, deployment: Deployment, value: float) -> Requests:
+        """Return the requests of a load on a deployment."""
+        workload = self.workload
+        if self.spread_start and self.load == CONCURRENCY:
+            workload = spread_start(deployment, workload, value)
+        return workload.requests(self.load, value)
 
 
 @dataclass(frozen=True)
@@ -228,33 +239,35 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
     largest = _largest(deployment, study)
     if largest is None:
         return Outcome(spec, tuple(points))
-    point = point_of(
-        deployment, study.fleet, _with_interval(deployment, study, largest), study.load, largest.load, slo=study.slo,
-        percentiles=study.percentiles, price_per_gpu_hour=study.price_per_gpu_hour,
-    )  # fmt: skip
+    point = _figures(deployment, study, _with_interval(deployment, study, largest), largest.load)
     return Outcome(spec, tuple(points), point, tuple(map(str, largest.missed)))
 
 
 def _point(deployment: Deployment, study: Study, value: float, progress: Callable[[int], None] | None) -> Point:
-    return simulate_point(
-        deployment, study.fleet, study.workload, study.load, value, slo=study.slo, percentiles=study.percentiles,
-        price_per_gpu_hour=study.price_per_gpu_hour, interval=study.interval, progress=progress,
+    replay = simulate_fleet(
+        deployment, study.requests(deployment, value), study.fleet, interval=study.interval, progress=progress
+    )  # fmt: skip
+    return _figures(deployment, study, replay, value)
+
+
+def _figures(deployment: Deployment, study: Study, replay: Replay, value: float) -> Point:
+    return point_of(
+        deployment, study.fleet, replay, study.load, value, slo=study.slo, percentiles=study.percentiles,
+        price_per_gpu_hour=study.price_per_gpu_hour,
     )  # fmt: skip
 
 
 def _with_interval(deployment: Deployment, study: Study, largest: Largest) -> Replay:
     if not study.interval:
         return largest.replay
-    requests = study.workload.requests(study.load, largest.load)
-    return simulate_fleet(deployment, requests, study.fleet, interval=True)
+    return simulate_fleet(deployment, study.requests(deployment, largest.load), study.fleet, interval=True)
 
 
 def _largest(deployment: Deployment, study: Study) -> Largest | None:
     assert study.slo is not None
 
     def replay(value: float) -> Replay:
-        requests = study.workload.requests(study.load, value)
-        return simulate_fleet(deployment, requests, study.fleet, interval=False)
+        return simulate_fleet(deployment, study.requests(deployment, value), study.fleet, interval=False)
 
     if study.load == QPS:
         return largest_rate(replay, study.slo, study.values[0] if study.values else 1.0)

@@ -88,6 +88,9 @@ def command(
         typer.Option("--burstiness", metavar="X", help="Squared coefficient of variation of gamma gaps; 1: Poisson."),
     ] = 1.0,
     seed: SeedOption = 0,
+    spread_start: Annotated[
+        bool, typer.Option("--spread-start", help="Users start over the time of a request, not all at once.")
+    ] = False,
     steady: Annotated[
         bool, typer.Option("--steady", help="Use the formula of the steady state: means only, no queue, no percentile.")
     ] = False,
@@ -203,7 +206,7 @@ def command(
     fleet = Fleet(policy, rules, replicas, prefill_replicas, routing, link)
     study = Study(
         workload, fleet, load, values, None if slo is None else parse_slo(slo), percentiles_of(percentiles),
-        price_of(price_per_gpu_hour), steady=steady,
+        price_of(price_per_gpu_hour), steady=steady, spread_start=spread_start,
     )  # fmt: skip
     outcomes = evaluate_all(specs, study, workers)
     points = [point for outcome in outcomes for point in outcome.points]

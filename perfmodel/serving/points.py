@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
-from perfmodel.serving.load import Fleet, limiter_of, mean_step, simulate_fleet
-from perfmodel.serving.pools import Progress
+from perfmodel.serving.load import Fleet, limiter_of, mean_step
 from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import POISSON, Requests, closed_loop, open_loop
 from perfmodel.serving.slo import Slo
+from perfmodel.serving.steady import steady
 
 CONCURRENCY, QPS, REQUESTS = "concurrency", "qps", "requests"
 #: what a load can be: clients of a closed loop, requests a second, a file of requests
@@ -40,6 +40,7 @@ class Workload:
     cached : leading tokens of each prompt that the prefix cache has.
     count : requests of each load; 0: ten for each client, or 1000.
     spacing, burstiness, seed : see `perfmodel.serving.requests.open_loop`.
+    ramp_s : time over which the users of a closed loop start [s].
     trace : requests of a file, which give the lengths, and the arrivals where the load is "requests".
     """
 
@@ -51,6 +52,7 @@ class Workload:
     spacing: str = POISSON
     burstiness: float = 1.0
     seed: int = 0
+    ramp_s: float = 0.0
     trace: Requests | None = None
 
     def requests(self, load: str, value: float) -> Requests:
@@ -73,7 +75,9 @@ class Workload:
         count = self.count or (min(max(_WAVES * int(value), _LEAST), _MOST) if closed else _OPEN)
         isl, osl = self._lengths(count)
         if closed:
-            made = closed_loop(int(value), count, isl, osl, spread=self.spread, seed=self.seed)
+            made = closed_loop(
+                int(value), count, isl, osl, spread=self.spread, ramp_s=self.ramp_s, seed=self.seed
+            )  # fmt: skip
         else:
             made = open_loop(
                 value, count, isl, osl, spacing=self.spacing, burstiness=self.burstiness, spread=self.spread,
@@ -174,6 +178,12 @@ class Point(Reportable):
         return math.ceil(requests_per_s / self.rates["requests_per_s"] - 1e-9) * self.gpus
 
 
+def spread_start(deployment: Deployment, workload: Workload, users: float) -> Workload:
+    """Return a workload whose users start over the time of one request in the steady state, so that none queue."""
+    mean = steady(deployment, workload.isl, workload.osl, concurrency=users, prefix=float(workload.cached))
+    return replace(workload, ramp_s=float(np.asarray(mean.ttft_s) + workload.osl * np.asarray(mean.tpot_s)))
+
+
 def facts_of(deployment: Deployment, fleet: Fleet) -> dict[str, Any]:
     """Return what was deployed, for reports."""
     return {
@@ -192,34 +202,6 @@ def facts_of(deployment: Deployment, fleet: Fleet) -> dict[str, Any]:
         "gpus": deployment.gpus * (fleet.replicas + fleet.prefill_replicas),
         "kv_tokens": deployment.memory().kv_tokens,
     }
-
-
-def simulate_point(
-    deployment: Deployment,
-    fleet: Fleet,
-    workload: Workload,
-    load: str,
-    value: float = math.nan,
-    *,
-    slo: Slo | None = None,
-    percentiles: Sequence[float] = PERCENTILES,
-    price_per_gpu_hour: float = math.nan,
-    interval: bool = True,
-    progress: Progress | None = None,
-) -> Point:
-    """Return a simulated load on a deployment.
-
-    Raises
-    ------
-    UsageError
-        When a request is longer than the model's positions or the cache, or the load is impossible.
-    """
-    replay = simulate_fleet(
-        deployment, workload.requests(load, value), fleet, interval=interval, progress=progress
-    )  # fmt: skip
-    return point_of(
-        deployment, fleet, replay, load, value, slo=slo, percentiles=percentiles, price_per_gpu_hour=price_per_gpu_hour
-    )
 
 
 def point_of(

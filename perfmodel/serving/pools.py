@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,9 +53,9 @@ def run_pool(engines: Sequence[AnyReplica], load: Requests, journal: Journal, ro
         clients = [load.concurrency // len(engines)] * len(engines)
         for index in range(load.concurrency % len(engines)):
             clients[index] += 1
-        shares = _shares(numbers, clients)
+        shares, start_s = _shares(numbers, clients), load.arrival_s.tolist()
         for engine, share, several in zip(engines, shares, clients, strict=True):
-            _closed(engine, share, several, journal, progress)
+            _closed(engine, share, several, start_s, journal, progress)
         return
     journal.arrival_s[:] = load.arrival_s.tolist()
     if routing == LEAST_LOADED and len(engines) > 1:
@@ -91,17 +90,23 @@ def _open(engine: AnyReplica, numbers: Sequence[int], journal: Journal, progress
             progress(len(done))
 
 
-def _closed(engine: AnyReplica, numbers: Sequence[int], clients: int, journal: Journal, progress: Progress) -> None:
+def _closed(
+    engine: AnyReplica, numbers: Sequence[int], clients: int, start_s: Sequence[float], journal: Journal,
+    progress: Progress,
+) -> None:  # fmt: skip
     """Simulate one engine whose clients each send a request when their last one has ended."""
     done = journal.done
-    ended, events = len(done), 0
-    waiting = iter(numbers)
-    for number in list(itertools.islice(waiting, clients)):
-        _send(engine, number, 0.0, journal)
-    while engine.outstanding:
-        engine.advance(math.inf)
+    ended, events, started = len(done), 0, 0
+    first, rest = numbers[:clients], iter(numbers[clients:])
+    while True:
+        while started < len(first) and (start_s[first[started]] <= engine.time_s or not engine.outstanding):
+            _send(engine, first[started], start_s[first[started]], journal)
+            started += 1
+        if not engine.outstanding:
+            break
+        engine.advance(start_s[first[started]] if started < len(first) else math.inf)
         while ended < len(done):
-            number = next(waiting, -1)
+            number = next(rest, -1)
             if number >= 0:
                 _send(engine, number, journal.last_s[done[ended]], journal)
             ended += 1

@@ -24,8 +24,8 @@ class Requests:
 
     Attributes
     ----------
-    arrival_s : time at which each request arrives [s], rising; all 0 for a closed loop, where a request arrives when
-        an earlier one ends.
+    arrival_s : time at which each request arrives [s], rising. In a closed loop the first of each client arrives then,
+        and later ones when their client's last one has ended.
     prompt, output : tokens of each prompt, and tokens that each answer has; at least 1.
     concurrency : clients of a closed loop, of which each sends a request when its last one has ended; 0 for an open
         loop.
@@ -158,18 +158,29 @@ def closed_loop(
     osl: float | ArrayLike,
     *,
     spread: float = 0.0,
+    ramp_s: float = 0.0,
     seed: int = 0,
 ) -> Requests:
     """Return requests of ``concurrency`` clients, each of which waits for its answer before it sends the next one.
 
+    Parameters
+    ----------
+    concurrency : clients.
+    count, isl, osl, spread, seed : see `open_loop`.
+    ramp_s : time over which the clients start, evenly [s]. 0: all at once, as most benchmarks do, so that the first
+        prompts queue.
+
     Raises
     ------
     UsageError
-        When the concurrency is below 1 or a length is impossible.
+        When the concurrency is below 1, the ramp is negative, or a length is impossible.
     """
     if concurrency < 1:
         raise UsageError(f"a concurrency of {concurrency} is not possible.", remedy="Give 1 or more.")
-    return Requests(np.zeros(count), *_both_lengths(count, isl, osl, spread, seed), concurrency)
+    if not (math.isfinite(ramp_s) and ramp_s >= 0):
+        raise UsageError(f"a ramp of {ramp_s:g} s is not possible.", remedy="Give 0 or more.")
+    starts = np.minimum(np.arange(count), concurrency - 1) * (ramp_s / concurrency)
+    return Requests(starts, *_both_lengths(count, isl, osl, spread, seed), concurrency)
 
 
 def _both_lengths(

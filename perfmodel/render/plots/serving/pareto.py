@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,6 +22,8 @@ from perfmodel.serving.points import Point
 _LONGEST = 44
 #: most points whose load is written beside them
 _MOST_LABELS = 14
+#: most deployments with a colour of their own
+_MOST_COLORS = 8
 
 
 def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure:
@@ -41,20 +45,26 @@ def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure
     figure = new_figure(7.6, 5.0)
     axes = figure.add_axes((0.11, 0.12, 0.86, 0.78))
     facts = [point.facts for point in shown]
-    names = list(dict.fromkeys(deployment_name(fact, facts) for fact in facts))
-    for number, name in enumerate(names):
-        own = [point for point in shown if deployment_name(point.facts, facts) == name and point not in chosen]
+    names = [deployment_name(fact, facts) for fact in facts]
+    colored = _colored(names, shown, chosen)
+    for name in dict.fromkeys(names):
+        own = [point for point, of in zip(shown, names, strict=True) if of == name and point not in chosen]
         own.sort(key=_per_user)
-        axes.plot(
-            [_per_user(point) for point in own], [point.tokens_per_s_per_gpu for point in own], ls="-", lw=1.0,
-            marker=SHAPES[number % len(SHAPES)], ms=5, color=PALETTE[number % len(PALETTE)],
-            label=printable(name, _LONGEST), alpha=0.85, gid="deployment",
-        )  # fmt: skip
+        number = colored.index(name) if name in colored else -1
+        style: dict[str, Any] = {"color": "0.8", "lw": 0.8, "zorder": 1}
+        if number >= 0:
+            style = {"color": PALETTE[number], "marker": SHAPES[number], "ms": 5, "lw": 1.0, "alpha": 0.85,
+                     "label": printable(name, _LONGEST), "zorder": 3}  # fmt: skip
+        x, y = [_per_user(point) for point in own], [point.tokens_per_s_per_gpu for point in own]
+        axes.plot(x, y, gid="deployment", **style)
+    others = len(set(names)) - len(colored)
+    if others:
+        axes.plot([], [], color="0.8", lw=0.8, label=f"{others} other deployments")
     _front(axes, shown)
     best = max(chosen, key=lambda point: point.tokens_per_s_per_gpu, default=None)
     if best is not None:
         axes.plot([_per_user(best)], [best.tokens_per_s_per_gpu], "*", ms=15, color="#D55E00", mec="black", mew=0.7,
-                  zorder=6, label="chosen: best that meets the objectives", gid="chosen")  # fmt: skip
+                  zorder=6, label="chosen", gid="chosen")  # fmt: skip
     axes.set_xlabel("tokens/s for a user (1 / TPOT)")
     axes.set_ylabel("output tokens/s a GPU")
     axes.set_xscale("log")
@@ -68,6 +78,16 @@ def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure
     axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
     _label_loads(axes, shown, best)
     return figure
+
+
+def _colored(names: Sequence[str], points: Sequence[Point], chosen: Sequence[Point]) -> list[str]:
+    """Return the deployments that have a colour: all of a few; of many those with most points on the front."""
+    every = list(dict.fromkeys(names))
+    if len(every) <= _MOST_COLORS:
+        return every
+    name_of = {id(point): name for point, name in zip(points, names, strict=True)}
+    counts = Counter(name_of[id(point)] for point in (*front_of(points), *chosen))
+    return [name for name, _ in counts.most_common(_MOST_COLORS)]
 
 
 def _per_user(point: Point) -> float:

@@ -1,0 +1,294 @@
+"""The command `search serve`: which deployment of a model serves most for its GPUs or money, and what limits each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot
+from perfmodel.cli._serving_options import (
+    EngineOption,
+    EngineVersionOption,
+    IslOption,
+    MaxNumSeqsOption,
+    ModelArgument,
+    NumRequestsOption,
+    OslOption,
+    PolicyOption,
+    PrefixOption,
+    SeedOption,
+    ServingMachinesOption,
+    SloOption,
+    SpreadOption,
+    WorkersOption,
+)
+from perfmodel.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from perfmodel.cli._serving import Outcome, Study
+    from perfmodel.core.report import Report
+    from perfmodel.serving.points import Point
+
+THROUGHPUT, COST, GPUS = "throughput", "cost", "gpus"
+#: what deployments can be ranked by: tokens a second and GPU, cost of a million tokens, GPUs for a given load
+_RANKINGS = (THROUGHPUT, COST, GPUS)
+
+
+def command(
+    config: ModelArgument,
+    on: ServingMachinesOption = None,
+    tp: Annotated[str, typer.Option("--tp", metavar="LIST", help="Tensor parallel GPUs to try.")] = "1..8",
+    pp: Annotated[str, typer.Option("--pp", metavar="LIST", help="Pipeline stages to try.")] = "1",
+    ep: Annotated[str, typer.Option("--ep", metavar="LIST", help="GPUs that share the experts, to try.")] = "1",
+    dp: Annotated[str, typer.Option("--dp", metavar="LIST", help="Copies of the attention to try.")] = "1",
+    gpus: Annotated[
+        int | None,
+        typer.Option("--gpus", metavar="N", help="Most GPUs of a deployment.", show_default=False, min=1),
+    ] = None,
+    weights: Annotated[
+        str, typer.Option("--weights", metavar="LIST", help="Formats of the weights to try: bf16/fp8/int4.")
+    ] = "bf16/fp8",
+    kv: Annotated[
+        str, typer.Option("--kv", metavar="LIST", help="Formats of keys and values to try.")
+    ] = "bf16/fp8",
+    max_batched_tokens: Annotated[
+        str | None,
+        typer.Option("--max-batched-tokens", metavar="LIST", help="Budgets of tokens of a step (chunks) to try. "
+                     "Default: the engine's.", show_default=False),
+    ] = None,
+    batch: Annotated[
+        str, typer.Option("--batch", metavar="LIST", help="Users to try; with --slo only the largest counts.")
+    ] = "1..512",
+    engine: EngineOption = "vllm",
+    engine_version: EngineVersionOption = "",
+    isl: IslOption = 1024,
+    osl: OslOption = 256,
+    spread: SpreadOption = 0.2,
+    prefix: PrefixOption = 0,
+    num_requests: NumRequestsOption = None,
+    seed: SeedOption = 0,
+    slo: SloOption = None,
+    prices: Annotated[
+        str | None,
+        typer.Option("--price-per-gpu-hour", metavar="PRICES", help="Price of one GPU for an hour: 2.5, or for each "
+                     "machine: h100=2.5,h200=3.5.", show_default=False),
+    ] = None,
+    for_qps: Annotated[
+        float | None,
+        typer.Option("--for-qps", metavar="RATE", help="Requests a second to be served: adds the GPUs for them.",
+                     show_default=False, min=0),
+    ] = None,
+    rank: Annotated[
+        str | None,
+        typer.Option("--rank", metavar="BY", help="throughput (tokens/s a GPU), cost (of a million tokens) or gpus "
+                     "(for --for-qps). Default: cost with prices, gpus with --for-qps, else throughput.",
+                     show_default=False),
+    ] = None,
+    policy: PolicyOption = "",
+    max_num_seqs: MaxNumSeqsOption = None,
+    top: Annotated[int, typer.Option("--top", metavar="N", help="List only the first N.", min=1)] = 10,
+    workers: WorkersOption = 1,
+    format_: FormatOption = None,
+    output: OutputOption = None,
+    wide: WideOption = False,
+    plot: PlotOption = None,
+) -> None:  # fmt: skip
+    """Search machines, parallel plans, chunks and formats for the deployment that serves most, and say what limits it.
+
+    With --slo each deployment is simulated with the most users for whom it meets the objectives; they start one after
+    the other (exit code 1 if no deployment does). Without, the formula of the steady state gives the number of users
+    with the most tokens a second.
+
+    Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
+    """
+    from perfmodel.cli._serving import Study, evaluate_all, specs_of, whole_numbers
+    from perfmodel.serving.load import Fleet
+    from perfmodel.serving.points import CONCURRENCY, Workload
+    from perfmodel.serving.slo import parse_slo
+
+    destination = Destination.of("search serve", format_, output, wide=wide)
+    check_plot(plot)
+    costs = _prices(prices)
+    by = _ranking(rank, costs, for_qps)
+    specs = specs_of(
+        config, on or [], engine,
+        {"tp": tp, "pp": pp, "ep": ep, "dp": dp, "max_batched_tokens": max_batched_tokens},
+        {"weights": weights, "kv": kv}, engine_version=engine_version, max_num_seqs=max_num_seqs,
+    )  # fmt: skip
+    specs = [spec for spec in specs if gpus is None or spec.tp * spec.pp * spec.dp <= gpus]
+    if not specs:
+        raise UsageError(f"every deployment needs more than {gpus} GPUs.", place="--gpus", remedy="Lower --tp or --pp.")
+    users = tuple(map(float, whole_numbers(batch, "--batch")))
+    workload = Workload(isl, osl, spread, prefix, num_requests or 0, seed=seed)
+    objectives = None if slo is None else parse_slo(slo)
+    study = Study(
+        workload, Fleet(policy), CONCURRENCY, users, objectives, steady=objectives is None, only_largest=True,
+        spread_start=True,
+    )  # fmt: skip
+    outcomes = evaluate_all(specs, study, workers)
+    rows = _ranked(outcomes, study, costs, by, for_qps)
+    if plot and rows:
+        from perfmodel.render.plots.serving.pareto import pareto_plot
+
+        every = [point for outcome in outcomes for point in outcome.points]
+        points = [row["point"] for row in rows]
+        save_plot(pareto_plot(every or points, points[:1]), plot)
+    destination.write(_report(rows, outcomes, study, by, for_qps, top))
+    if not rows and study.slo is not None:
+        raise typer.Exit(BAD_FINDING)
+
+
+def _prices(text: str | None) -> Mapping[str, float]:
+    """Return machine -> price of a GPU-hour; the price under "" is that of all others."""
+    prices: dict[str, float] = {}
+    for part in (text or "").split(","):
+        name, equals, number = part.rpartition("=")
+        if not part.strip():
+            continue
+        try:
+            price = float(number)
+        except ValueError:
+            price = math.nan
+        if not 0 < price < math.inf:
+            raise UsageError(
+                f"{part.strip()!r} is no price.", place="--price-per-gpu-hour", remedy="Write 2.5, or h100=2.5,h200=3."
+            )
+        prices[_machine_name(name.strip()) if equals else ""] = price
+    return prices
+
+
+def _machine_name(name: str) -> str:
+    from perfmodel.hardware_catalog import hardware
+
+    return hardware(name).name
+
+
+def _ranking(rank: str | None, prices: Mapping[str, float], for_qps: float | None) -> str:
+    if rank is None:
+        return COST if prices else GPUS if for_qps else THROUGHPUT
+    if rank not in _RANKINGS:
+        raise unknown_name("ranking", rank, _RANKINGS, place="--rank")
+    missing = {COST: not prices, GPUS: not for_qps}.get(rank, False)
+    if missing:
+        needed = "--price-per-gpu-hour" if rank == COST else "--for-qps"
+        raise UsageError(f"ranking by {rank} needs {needed}.", place="--rank", remedy=f"Add {needed}.")
+    return rank
+
+
+def _ranked(
+    outcomes: Sequence[Outcome], study: Study, prices: Mapping[str, float], by: str, for_qps: float | None
+) -> list[dict[str, Any]]:
+    """Return the best point of each deployment with its row, the best deployment first."""
+    from perfmodel.serving.load_report import deployment_name, row_of
+
+    chosen = []
+    for outcome in outcomes:
+        best = outcome.largest
+        if study.slo is None and outcome.points:
+            best = max(outcome.points, key=lambda point: point.tokens_per_s_per_gpu)
+        if best is not None:
+            price = prices.get(str(best.facts["hardware"]), prices.get("", math.nan))
+            chosen.append((replace(best, price_per_gpu_hour=price), outcome))
+    facts = [point.facts for point, _ in chosen]
+    rows = []
+    for point, outcome in chosen:
+        row = row_of(point, deployment_name(point.facts, facts))
+        row["plan"] = {key: point.facts[key] for key in ("hardware", "tp", "pp", "ep", "dp", "weights", "kv",
+                                                         "max_batched_tokens")}  # fmt: skip
+        row["stops_at"] = _stop(point, outcome, study)
+        row["gpus_for_load"] = point.gpus_for(for_qps) if for_qps else None
+        row["point"] = point
+        rows.append(row)
+    rows.sort(key=lambda row: _key(row, by))
+    return [{"rank": number, **row} for number, row in enumerate(rows, start=1)]
+
+
+def _key(row: Mapping[str, Any], by: str) -> tuple[float, float]:
+    throughput = -float(row["tokens_per_s_per_gpu"])
+    if by == COST:
+        cost = row.get("cost_per_million_tokens")
+        return (math.inf if cost is None or math.isnan(cost) else cost, throughput)
+    return (float(row["gpus_for_load"]), throughput) if by == GPUS else (throughput, 0.0)
+
+
+def _stop(point: Point, outcome: Outcome, study: Study) -> str:
+    """Return what keeps a deployment from serving more users: an objective, the cache, or the end of the range."""
+    if outcome.beyond:
+        return " and ".join(text.partition(" <=")[0] for text in outcome.beyond)
+    if point.state["mean_queued"] > 0.5 or point.state["kv_share"] > 0.9:
+        return "KV cache"
+    if point.value >= max(study.values):
+        return "--batch"
+    return f"{point.limiter}"
+
+
+def _report(
+    rows: Sequence[Mapping[str, Any]],
+    outcomes: Sequence[Outcome],
+    study: Study,
+    by: str,
+    for_qps: float | None,
+    top: int,
+) -> Report:
+    from perfmodel.core.report import Column, Report
+
+    shown = [{key: value for key, value in row.items() if key != "point"} for row in rows]
+    priced = any("cost_per_million_tokens" in row for row in shown)
+    columns = (
+        Column("rank", "#"),
+        Column("deployment", ""),
+        Column("gpus", "GPUs", drop=5),
+        Column("concurrency", "users", digits=3),
+        Column("ttft_s", "TTFT", "s", show=lambda value: _mean(value)),
+        Column("tpot_s", "TPOT", "s", show=lambda value: _mean(value)),
+        Column("output_tokens_per_s", "tok/s", digits=4, drop=4),
+        Column("tokens_per_s_per_gpu", "tok/s/GPU", digits=4),
+        Column("cost_per_million_tokens", "cost/Mtok", digits=3, shown=priced),
+        Column("requests_per_money", "req/money", digits=3, shown=priced, drop=6),
+        Column("gpus_for_load", f"for {for_qps:g}/s" if for_qps else "", shown=for_qps is not None),
+        Column("limiter", drop=1),
+        Column("stops_at", "stops at", drop=2),
+    )
+    title = f"Deployments of {outcomes[0].spec.model}, ranked by {by}: {study.workload.isl:g} + {study.workload.osl:g}"
+    return Report(
+        "search serve", columns, shown,
+        context(model=outcomes[0].spec.model, slo=None if study.slo is None else str(study.slo), ranked_by=by),
+        _notes(rows, outcomes, study), f"{title} tokens", people_rows=shown[:top],
+        unlisted=f"{len(shown) - top} more deployments: --top {len(shown)} lists them." if len(shown) > top else "",
+        decision=_decision(rows, study),
+    )  # fmt: skip
+
+
+def _mean(value: Mapping[str, float]) -> str:
+    from perfmodel.core.units import format_si
+
+    return format_si(value["mean"], "s", 3)
+
+
+def _decision(rows: Sequence[Mapping[str, Any]], study: Study) -> str:
+    if not rows:
+        return f"No deployment meets {study.slo}." if study.slo else ""
+    best = rows[0]
+    goal = f" within {study.slo}" if study.slo else ""
+    return (
+        f"{best['deployment']} serves {best['concurrency']:.0f} users at once{goal}: "
+        f"{best['tokens_per_s_per_gpu']:.4g} tokens/s a GPU."
+    )
+
+
+def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study: Study) -> tuple[str, ...]:
+    faults = Counter(outcome.fault for outcome in outcomes if outcome.fault)
+    notes = [f"Impossible ({count}): {fault}" for fault, count in faults.most_common(3)]
+    if len(faults) > len(notes):
+        notes.append(f"{sum(faults.values())} of {len(outcomes)} deployments are impossible.")
+    missing = len(outcomes) - sum(faults.values()) - len(rows)
+    if study.slo is not None and missing:
+        notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
+    notes.append("limiter: what the mean step waits for; stops at: what keeps the deployment from more users.")
+    return tuple(notes)

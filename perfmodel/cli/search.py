@@ -1,0 +1,10 @@
+"""The group `search`: the best set-ups for a model, ranked, and what limits each."""
+
+from __future__ import annotations
+
+import typer
+
+from perfmodel.cli import _search_serve
+
+app = typer.Typer(help="The best set-ups that fit, ranked, and what limits each.", no_args_is_help=True)
+app.command("serve")(_search_serve.command)

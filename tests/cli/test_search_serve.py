@@ -1,0 +1,63 @@
+"""`perfmodel search serve`: ranked deployments, what limits each, objectives, prices, and wrong input."""
+
+from __future__ import annotations
+
+import pytest
+
+MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
+SMALL = ("search", "serve", MODEL, "--on", "h100", "--isl", "128", "--osl", "32", "--batch", "1..16")
+
+
+def test_deployments_are_ranked_by_tokens_a_second_and_gpu(perfmodel):
+    ran = perfmodel(*SMALL, "--tp", "1/2", "--weights", "bf16/fp8", "--kv", "bf16", "--format", "json")
+    assert ran.code == 0
+    rows = ran.json["rows"]
+    assert len(rows) == 4
+    assert [row["rank"] for row in rows] == [1, 2, 3, 4]
+    rates = [row["tokens_per_s_per_gpu"] for row in rows]
+    assert rates == sorted(rates, reverse=True)
+    assert all({"plan", "limiter", "stops_at", "ttft_s", "tpot_s", "kv_bytes"} <= set(row) for row in rows)
+    assert {row["plan"]["tp"] for row in rows} == {1, 2}
+
+
+def test_prices_and_a_load_change_the_ranking_and_say_how_many_gpus(perfmodel):
+    ran = perfmodel(
+        *("search", "serve", MODEL, "--on", "h100,l40s", "--isl", "128", "--osl", "32", "--batch", "8", "--tp", "1"),
+        *("--weights", "bf16", "--kv", "bf16", "--price-per-gpu-hour", "h100=1000,l40s=1", "--for-qps", "5000"),
+        *("--format", "json"),
+    )
+    rows = ran.json["rows"]
+    assert [row["plan"]["hardware"] for row in rows] == ["l40s", "h100-sxm5-80gb"]
+    assert rows[0]["cost_per_million_tokens"] < rows[1]["cost_per_million_tokens"]
+    for row in rows:
+        assert (row["gpus_for_load"] - 1) * row["requests_per_s"] < 5000 <= row["gpus_for_load"] * row["requests_per_s"]
+
+
+def test_objectives_choose_the_load_of_each_deployment(perfmodel):
+    options = ("--tp", "1", "--weights", "bf16", "--kv", "bf16", "--format", "json")
+    good = perfmodel(*SMALL, *options, "--slo", "ttft=1s,tpot=1s")
+    assert good.code == 0
+    assert good.json["rows"][0]["concurrency"] == 16
+    assert good.json["rows"][0]["stops_at"] == "--batch"
+    bad = perfmodel(*SMALL, *options, "--slo", "tpot=1us")
+    assert bad.code == 1
+    assert bad.json["rows"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--rank", "costs"), "Did you mean 'cost'"),
+        (("--rank", "cost"), "needs --price-per-gpu-hour"),
+        (("--rank", "gpus"), "needs --for-qps"),
+        (("--price-per-gpu-hour", "h100=cheap"), "'h100=cheap' is no price"),
+        (("--price-per-gpu-hour", "h1000=2"), "h1000"),
+        (("--tp", "8", "--gpus", "4"), "needs more than 4 GPUs"),
+        (("--tp", "3"), "does not divide"),
+        (("--tp", "1..64+0.001"), "tp"),
+    ],
+)
+def test_wrong_input_has_one_message(perfmodel, options, message):
+    ran = perfmodel(*SMALL, *options)
+    assert ran.code == 2
+    assert message in " ".join(ran.err.split())
