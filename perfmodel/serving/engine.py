@@ -44,6 +44,8 @@ class Engine:
     front_end_s : added to the time to the first token by the server in front of the engine [s].
     hot : matrix instruction of a machine, or "default" -> time of products under hours of load over that of a
         benchmark, at many tokens.
+    quantises : dtypes of activations that a kernel of its own quantises, with commas; that of others is part of the
+        kernel before the product.
     slower : factor on the kernels of this version over those of the latency model.
     imbalance : time of a step of several copies of the attention that share experts, over that of the mean copy: all
         wait for the slowest.
@@ -75,6 +77,7 @@ class Engine:
     gap_s: float = 1e-6
     front_end_s: float = 0.0
     hot: Mapping[str, float] = field(default_factory=dict)
+    quantises: str = "fp4"
     slower: float = 1.0
     imbalance: float = 1.0
     kernels: int = 9

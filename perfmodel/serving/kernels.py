@@ -86,6 +86,8 @@ class Kernels:
 
     def _gemm(self, m: Array, n: int, k: int, weights: Format | None) -> tuple[Array, Array]:
         options = weights.options(k) if weights else {"dtype": self.dtype}
+        if weights and weights.compute in self.engine.quantises.split(","):
+            options.pop("quantized", None)
         op = Gemm(m=np.maximum(1.0, np.round(m)), n=n, k=k, **options)
         return kernel(op, self.hardware, self.engine.library)
 
