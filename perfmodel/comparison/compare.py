@@ -9,11 +9,12 @@ allowance is made for it, or repeated runs measure it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.comparison.drift import Drift, drift_of, log_mean
 from perfmodel.comparison.noise import Centre, student_quantile
 from perfmodel.comparison.pairing import BenchRun, Pair, Pairs, pair_rows
 from perfmodel.core.report import Reportable
@@ -23,20 +24,11 @@ VERDICTS = (SLOWER, FASTER, UNCLEAR, SAME)
 
 #: default for the smallest change that matters, as a fraction
 THRESHOLD = 0.02
-#: half the width of an interval above which the samples tell nothing, unless a gate sets a limit
-_TOO_WIDE = 0.10
+#: what is the same has to rule out a change of this size, unless a gate sets a limit
+SAME_WITHIN = 0.10
 _CONFIDENCE = 0.95
-#: Standard deviation of ln(median) from run to run of the same code, without repeats. A GPU's clock moves in steps of
-#: 15 MHz, 0.8 % of 1.98 GHz: the difference between runs that settle a step apart. CPU: two series of 12 and 10 runs of
-#: 13 kernels on an otherwise idle machine with 2 virtual CPUs, 2026-11-21: 9.4 and 15.8 % in the root mean square over
-#: the kernels.
-_DRIFT = {"cuda": 0.005, "cpu": 0.15, "": 0.15}
-#: the least drift of repeats that lie close together, as on a dedicated CPU: assumed
-_LEAST_DRIFT = {"cuda": 0.005, "cpu": 0.02, "": 0.02}
 #: largest number whose exponential is finite, nearly
 _LARGEST_LOG = 700.0
-#: weight of the least drift beside measured repeats, in runs
-_PRIOR_FREEDOM = 4.0
 
 
 @dataclass(frozen=True)
@@ -57,22 +49,6 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Drift:
-    """How much runs of the same code differ beyond the scatter of their samples.
-
-    Attributes
-    ----------
-    variance : variance of ln(median) of one run, for each side.
-    freedom : its degrees of freedom.
-    basis : where it comes from, in words.
-    """
-
-    variance: tuple[float, float]
-    freedom: float
-    basis: str
-
-
-@dataclass(frozen=True)
 class Change:
     """One row on both sides.
 
@@ -83,6 +59,7 @@ class Change:
     change : after / before - 1; ``low`` and ``high`` are the ends of its interval, None if samples are too few.
     noise, drift : standard errors of ln(after / before) from the scatter of the samples, and from drift.
     verdict : faster, slower, same or unclear.
+    smallest : the smallest change that this row would have shown, as a fraction; None if samples are too few.
     """
 
     pair: Pair
@@ -94,16 +71,18 @@ class Change:
     noise: float | None
     drift: float
     verdict: str
+    smallest: float | None = None
 
 
 @dataclass(frozen=True)
 class Overall:
-    """Geometric mean of after / before over some rows, and its 95 % interval."""
+    """Geometric mean of after / before over some rows, its 95 % interval, and the verdict on it."""
 
     rows: int
     ratio: float
     low: float
     high: float
+    verdict: str = UNCLEAR
 
 
 @dataclass(frozen=True)
@@ -134,6 +113,11 @@ class Comparison(Reportable):
             for change in self.changes
             if change.verdict == SLOWER and change.change > limit
         ]
+        whole = self.overall()
+        if whole is not None and whole.rows > 1 and whole.verdict == SLOWER and whole.ratio - 1 > limit:
+            interval = format_interval(whole.low - 1, whole.high - 1)
+            change = format_change(whole.ratio - 1)
+            slower.append(f"the run as a whole: slower by {change} ({interval}), beyond {100 * limit:g} %.")
         return [*slower, *(f"{row.label}: had a time before, now {now.outcome}." for row, now in self.pairs.lost)]
 
     def overall(self, changes: Sequence[Change] | None = None) -> Overall | None:
@@ -148,7 +132,26 @@ class Comparison(Reportable):
         noise = sum((change.noise or 0.0) ** 2 for change in changes) / len(changes) ** 2
         drift = float(np.mean([change.drift**2 for change in changes]))
         half = student_quantile((1 - _CONFIDENCE) / 2, self.drift.freedom) * math.sqrt(noise + drift)
-        return Overall(len(changes), *(math.exp(min(log, _LARGEST_LOG)) for log in (mean, mean - half, mean + half)))
+        ratio, low, high = (math.exp(min(log, _LARGEST_LOG)) for log in (mean, mean - half, mean + half))
+        known = all(change.noise is not None for change in changes)
+        verdict = _verdict(mean, half, self.rules) if known else SAME if mean == 0 else UNCLEAR
+        return Overall(len(changes), ratio, low, high, verdict)
+
+    def repeats_needed(self) -> int | None:
+        """Return how many runs of each side would make the least certain row clear; None where none is unclear.
+
+        The interval of n runs of each side is sqrt(n) times narrower: n = (t s / ln(1 + margin))^2, with the error s of
+        one run of each side, and at least one run more than there are.
+        """
+        unclear = [change for change in self.changes if change.verdict == UNCLEAR]
+        have = min((min(len(c.pair.centres_before), len(c.pair.centres_after)) for c in unclear), default=0)
+        if not unclear:
+            return None
+        margin = math.log1p(_margin(self.rules)) / 2  # so that a change of the margin lies outside of its interval
+        tail = (1 - _CONFIDENCE) / 2 / max(1, len(self.changes))
+        worst = max(math.hypot(c.noise or 0.0, c.drift) * math.sqrt(have) for c in unclear)
+        needed = (student_quantile(tail, math.inf) * worst / margin) ** 2
+        return max(have + 1, math.ceil(min(needed, 1e6)))
 
 
 def compare(
@@ -161,10 +164,11 @@ def compare(
     (Bonferroni: each row at 1 - 0.05 / m), with the degrees of freedom of Welch and Satterthwaite.
 
     - slower, faster: the interval lies on one side of 0, and the change is beyond the threshold;
-    - unclear: 0 is inside, and the scatter of the samples alone, t sqrt(n1^2 + n2^2) with t for 95 % of one row, hides
-      the limit of the gate (10 % without one) and exceeds drift; or there is only one sample. More samples help;
-    - same: everything else, and equal times. If drift makes the interval wide, this means that the runs differ no more
-      than two runs of the same code would.
+    - same: the interval rules out a change of the gate's limit (10 % without one), or the times are equal;
+    - unclear: everything else, and rows of a single sample. More repeats help, see `Comparison.repeats_needed`.
+
+    The run as a whole is judged in the same way, by the geometric mean of its rows. Runs beside which other work ran
+    drift more, so that what counts as a change is wider.
 
     Parameters
     ----------
@@ -179,7 +183,7 @@ def compare(
     """
     rules = rules or Rules()
     pairs = pair_rows(before, after, across)
-    drift = _drift(before, after, pairs.pairs, rules.drift)
+    drift = drift_of(before, after, pairs.pairs, rules.drift)
     tail = (1 - _CONFIDENCE) / 2 / max(1, len(pairs.pairs))
     changes = tuple(_change(pair, drift, tail, rules) for pair in pairs.pairs)
     return Comparison(changes, pairs, drift, rules, tuple(before), tuple(after))
@@ -205,7 +209,7 @@ def format_interval(low: float | None, high: float | None) -> str:
 
 def _change(pair: Pair, drift: Drift, tail: float, rules: Rules) -> Change:
     sides = (pair.centres_before, pair.centres_after)
-    logs = [_log_mean(side) for side in sides]
+    logs = [log_mean(side) for side in sides]
     before_s, after_s = map(math.exp, logs)
     d = logs[1] - logs[0]
     drifts = [(variance / len(side), drift.freedom) for variance, side in zip(drift.variance, sides, strict=True)]
@@ -217,29 +221,26 @@ def _change(pair: Pair, drift: Drift, tail: float, rules: Rules) -> Change:
     noise = math.sqrt(sum(v for v, _ in noises))
     half = student_quantile(tail, _freedom([*drifts, *noises])) * math.hypot(noise, spread)
     low, high = _growth(d - half), _growth(d + half)
-    if (low > 0 or high < 0) and abs(_growth(d)) > rules.threshold:
-        verdict = SLOWER if d > 0 else FASTER
-    elif d and low <= 0 <= high and _hides(noise, _freedom(noises), spread, rules):
-        verdict = UNCLEAR
-    else:
-        verdict = SAME
-    return Change(pair, before_s, after_s, _growth(d), low, high, noise, spread, verdict)
+    smallest = max(_growth(half), rules.threshold)
+    return Change(pair, before_s, after_s, _growth(d), low, high, noise, spread, _verdict(d, half, rules), smallest)
+
+
+def _verdict(d: float, half: float, rules: Rules) -> str:
+    """Return the verdict on a difference d of logarithms that is known within +- half."""
+    if abs(d) > half and abs(_growth(d)) > rules.threshold:
+        return SLOWER if d > 0 else FASTER
+    margin = math.log1p(_margin(rules))
+    return SAME if d == 0 or abs(d) + half <= margin else UNCLEAR
+
+
+def _margin(rules: Rules) -> float:
+    """Return the size of a change that has to be ruled out for the same, as a fraction."""
+    return max(SAME_WITHIN if rules.limit is None else rules.limit, rules.threshold)
 
 
 def _growth(log: float) -> float:
     """Return exp(log) - 1; beyond the range of numbers, as of an interval that says nothing, nearly the largest one."""
     return math.expm1(min(log, _LARGEST_LOG))
-
-
-def _hides(noise: float, freedom: float, spread: float, rules: Rules) -> bool:
-    """Whether the scatter of the samples alone hides the limit of the gate, and exceeds drift."""
-    t = student_quantile((1 - _CONFIDENCE) / 2, freedom)
-    limit = _TOO_WIDE if rules.limit is None else rules.limit
-    return t * noise > max(math.log1p(limit), t * spread)
-
-
-def _log_mean(centres: Sequence[Centre]) -> float:
-    return sum(math.log(centre.time_s) for centre in centres) / len(centres)
 
 
 def _error(centres: Sequence[Centre]) -> tuple[float, float] | None:
@@ -256,44 +257,3 @@ def _freedom(parts: Sequence[tuple[float, float]]) -> float:
     total = sum(v for v, _ in parts)
     used = sum(v**2 / freedom for v, freedom in parts if v)
     return total**2 / used if used else math.inf
-
-
-def _drift(before: Sequence[BenchRun], after: Sequence[BenchRun], pairs: Sequence[Pair], given: float | None) -> Drift:
-    """Return the requested drift, else that of the repeats, else the assumed one."""
-    if given is not None:
-        return Drift((given**2, given**2), math.inf, f"{_percent(given)} per run, as requested")
-    repeats = max((len(pair.centres_before) + len(pair.centres_after) - 2 for pair in pairs), default=0)
-    if repeats:
-        return _repeated((_assumed(before, _LEAST_DRIFT), _assumed(after, _LEAST_DRIFT)), pairs, repeats)
-    assumed = (_assumed(before, _DRIFT), _assumed(after, _DRIFT))
-    mean = _percent(math.sqrt((assumed[0] ** 2 + assumed[1] ** 2) / 2))
-    return Drift((assumed[0] ** 2, assumed[1] ** 2), math.inf, f"{mean} per run, assumed; repeats measure it")
-
-
-def _assumed(runs: Sequence[BenchRun], drift: Mapping[str, float]) -> float:
-    return max(drift.get(run.kind, drift[""]) for run in runs)
-
-
-def _repeated(least: tuple[float, float], pairs: Sequence[Pair], repeats: int) -> Drift:
-    """Return the drift of repeats: the spread of their medians beyond noise, averaged over the rows.
-
-    The least drift counts like `_PRIOR_FREEDOM` further runs, since few repeats may lie close together by chance. The
-    rows of a run drift together, so they add no degrees of freedom.
-    """
-    variances = []
-    for pair in pairs:
-        sides = (pair.centres_before, pair.centres_after)
-        spare = sum(len(side) - 1 for side in sides)
-        if spare:
-            squares = sum(sum((math.log(c.time_s) - _log_mean(side)) ** 2 for c in side) for side in sides)
-            noise = float(np.mean([(c.error or 0.0) ** 2 for side in sides for c in side]))
-            variances.append(max(0.0, squares / spare - noise))
-    measured = float(np.mean(variances))
-    freedom = _PRIOR_FREEDOM + repeats
-    variance = [(_PRIOR_FREEDOM * low**2 + repeats * measured) / freedom for low in least]
-    total, alone = _percent(math.sqrt(max(variance))), _percent(math.sqrt(measured))
-    return Drift((variance[0], variance[1]), freedom, f"{total} per run, from repeats ({alone} without the prior)")
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f} %"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from perfmodel.comparison.compare import (
+    FASTER,
     SAME,
+    SAME_WITHIN,
     SLOWER,
     UNCLEAR,
     VERDICTS,
@@ -41,7 +42,9 @@ COLUMNS = (
     Column("high", unit="fraction", shown=False),
     Column("verdict"),
     *(Column(key, shown=False) for key in ("cache", "timing")),
-    *(Column(key, shown=False) for key in ("before_samples", "after_samples", "noise", "drift", "basis")),
+    *(Column(key, shown=False) for key in ("before_samples", "after_samples", "noise", "drift")),
+    Column("smallest", unit="fraction", shown=False),
+    Column("basis", shown=False),
 )
 SUMMARY_COLUMNS = (
     Column("rows_of", "geometric mean over"),
@@ -49,6 +52,7 @@ SUMMARY_COLUMNS = (
     Column("ratio", "after / before"),
     Column("low"),
     Column("high"),
+    Column("verdict"),
 )
 
 
@@ -80,13 +84,22 @@ def _(comparison: Comparison, *, context: Mapping[str, Any] | None = None, every
         {"before": before, "after": after, **(context or {})}
         | {"only_before": _labels(comparison.pairs.only_before), "only_after": _labels(comparison.pairs.only_after)}
         | {"drift": comparison.drift.basis, "threshold": comparison.rules.threshold},
-        notes=tuple(_notes(comparison)),
+        notes=(*_notes(comparison), _next_step(comparison)),
         title=f"Change of time from {', '.join(before)} to {', '.join(after)}: "
-        f"{verdicts or 'no row has a time on both sides'}",
+        f"{verdicts or 'no row has a time on both sides'}{_whole(comparison)}",
         more={"summary": _summary(comparison)},
         people_rows=sorted(listed, key=_urgency),
         unlisted=f"Rows that did not change: {hidden}; pass --all to list them." if hidden else "",
     )
+
+
+def _whole(comparison: Comparison) -> str:
+    """Return the verdict on the run as a whole, for a title; empty where a single row is the whole."""
+    whole = comparison.overall()
+    if whole is None or whole.rows < 2:
+        return ""
+    interval = format_interval(whole.low - 1, whole.high - 1)
+    return f"; the whole {format_change(whole.ratio - 1)} ({interval}): {whole.verdict}"
 
 
 def _urgency(row: Mapping[str, Any]) -> tuple[int, float]:
@@ -109,6 +122,7 @@ def _row(change: Change) -> dict[str, Any]:
         "after_samples": sum(centre.samples for centre in sides[1]),
         "noise": change.noise,
         "drift": change.drift,
+        "smallest": change.smallest,
         "basis": ", ".join(dict.fromkeys(centre.basis for side in sides for centre in side)),
     }
 
@@ -139,6 +153,7 @@ def _summary_row(name: str, overall: Overall | None) -> dict[str, Any]:
         "ratio": overall.ratio,
         "low": overall.low,
         "high": overall.high,
+        "verdict": overall.verdict,
     }
 
 
@@ -168,13 +183,46 @@ def _labels(rows: Sequence[BenchRow]) -> list[str]:
 
 def _rules(comparison: Comparison) -> list[str]:
     """Return what the verdicts mean, the drift, and the smallest change that would show."""
-    halves = [(c.high - c.low) / 2 for c in comparison.changes if c.high is not None and c.low is not None]
-    smallest = f" Changes from about {100 * statistics.median(halves):.1f} % are detected." if halves else ""
+    known = sorted(c.smallest for c in comparison.changes if c.smallest is not None)
+    same = 100 * (SAME_WITHIN if comparison.rules.limit is None else comparison.rules.limit)
     return [
         f"slower, faster: the interval (95 %, over all rows together) excludes 0, and the change is beyond "
-        f"{100 * comparison.rules.threshold:g} %. unclear: too few samples, or too much scatter.",
-        f"Allowance for drift: {comparison.drift.basis}.{smallest}",
+        f"{100 * comparison.rules.threshold:g} %. same: a change of {same:g} % is ruled out. unclear: neither.",
+        f"Allowance for drift: {comparison.drift.basis}.{_detected(known)}",
     ]
+
+
+def _detected(smallest: Sequence[float]) -> str:
+    """Return the smallest changes that rows would have shown, as a sentence."""
+    if not smallest:
+        return ""
+    low, high = (f"{100 * end:.1f} %" for end in (smallest[0], smallest[-1]))
+    return f" Slowdowns from {low if low == high else f'{low} to {high}, by row,'} are detected."
+
+
+def _next_step(comparison: Comparison) -> str:
+    """Return what to do, in one sentence: keep or look, or repeat, and how often."""
+    counts = Counter(change.verdict for change in comparison.changes)
+    whole, needed = comparison.overall(), comparison.repeats_needed()
+    busy = [run.place for run in (*comparison.before, *comparison.after) if run.busy]
+    parts = []
+    if counts[SLOWER] or (whole and whole.verdict == SLOWER):
+        rows = f" in {format_count(counts[SLOWER], 'row')}" if counts[SLOWER] else " as a whole"
+        parts.append(f"B is slower{rows}: find out why before you keep it")
+    elif counts[FASTER] or (whole and whole.verdict == FASTER):
+        parts.append("B is faster: keep it, once its results are checked")
+    if needed is not None:
+        margin = SAME_WITHIN if comparison.rules.limit is None else comparison.rules.limit
+        idle = " on an idle machine" if busy else ""
+        rows = format_count(counts[UNCLEAR], "unclear row")
+        parts.append(
+            f"to tell a change of {100 * margin:g} % in {rows}, measure each side in {needed} runs{idle}, in "
+            "alternation (--repeat-before, --repeat-after)"
+        )
+    if not parts:
+        same, none = "nothing: the sides are the same", "measure both sides: no row has two times"
+        parts.append(same if comparison.changes else none)
+    return f"What to do: {'; '.join(parts)}."
 
 
 def _undecided(comparison: Comparison) -> list[str]:

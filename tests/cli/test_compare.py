@@ -137,7 +137,7 @@ def test_repeats_are_read_for_each_side(perfmodel, written):
     )
     assert "from repeats" in ran.json["context"]["drift"]
     assert ran.json["rows"][0]["before_samples"] == 200
-    assert {row["verdict"] for row in ran.json["rows"]} == {"same"}
+    assert not {row["verdict"] for row in ran.json["rows"]} & {"slower", "faster"}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_plot_is_drawn(perfmodel, written, tmp_path):
     assert out.stat().st_size > 1000
 
 
-def test_two_runs_of_the_same_code_on_this_cpu_are_the_same(perfmodel, tmp_path):
+def test_two_runs_of_the_same_code_on_this_cpu_have_not_changed(perfmodel, tmp_path):
     pytest.importorskip("torch")
     ops = ("layer_norm", "rows=16", "cols=64", "softmax", "rows=16", "cols=64")
     how = ("--device", "cpu", "--on", "a100-sxm4-80gb", "--kernel", "naive", "--cache", "warm", "--time-limit", "2")
@@ -183,7 +183,7 @@ def test_two_runs_of_the_same_code_on_this_cpu_are_the_same(perfmodel, tmp_path)
     gate = ("--threshold", "100%", "--fail-on", "100%")
     ran = perfmodel("compare", *sides, *gate, "-f", "json")
     assert ran.code == 0
-    assert [row["verdict"] for row in ran.json["rows"]] == ["same", "same"]
+    assert not {row["verdict"] for row in ran.json["rows"]} & {"slower", "faster"}
     slow = json.loads(files[1].read_text())
     for row in slow["rows"]:
         row["samples_s"] = [20 * value for value in row["samples_s"]]

@@ -62,12 +62,12 @@ def verdicts(before, after, **rules):
 
 
 @pytest.mark.parametrize("noise", [white, skewed, drifting, autocorrelated])
-def test_a_against_a_is_the_same_in_19_of_20_repeats(noise):
+def test_a_against_a_has_not_changed_in_19_of_20_repeats(noise):
     generator = np.random.default_rng(7)
     wrong = 0
     for _ in range(REPEATS):
         before, after = run_of(noise, generator), run_of(noise, generator)
-        wrong += verdicts(before, after) != [SAME] * ROWS
+        wrong += bool({SLOWER, FASTER} & set(verdicts(before, after)))
     assert wrong <= WRONG
 
 
@@ -100,11 +100,89 @@ def test_a_change_that_does_not_matter_is_the_same_however_certain():
     assert verdicts(exact([1.0]), exact([1.015]), drift=0.0, threshold=0.01) == [SLOWER]
 
 
-def test_a_change_within_drift_is_the_same_and_scattered_samples_are_unclear():
-    assert verdicts(exact([1.0]), exact([1.05]), drift=0.03) == [SAME]
-    # 1.96 x sqrt(2) x 5 % = 14 %: more than 10 %, and more than what drift does.
+def test_what_cannot_be_told_is_unclear_whether_it_drifts_or_scatters():
+    # 1.96 x sqrt(2) x 3 % = 8.3 %, of ln 1.05 = 4.9 %: neither beyond it nor known to be within 10 %
+    assert verdicts(exact([1.0]), exact([1.05]), drift=0.03) == [UNCLEAR]
+    assert verdicts(exact([1.0]), exact([1.01]), drift=0.03) == [SAME]
     assert verdicts(exact([1.0], 0.05), exact([1.05], 0.05), drift=0.03) == [UNCLEAR]
-    assert verdicts(exact([1.0], 0.05), exact([1.05], 0.05), drift=0.03, limit=0.2) == [SAME]
+    assert verdicts(exact([1.0], 0.05), exact([1.05], 0.05), drift=0.03, limit=0.3) == [SAME]
+    # a gate of 5 % asks for more
+    assert verdicts(exact([1.0]), exact([1.01]), drift=0.03, limit=0.05) == [UNCLEAR]
+
+
+def test_the_run_as_a_whole_is_judged_too():
+    # on a CPU 1.6 times is within the drift of one of 8 rows, 2.7 x sqrt(2) x 15 % = 58 %, not of all together
+    ratios = [1.6, 1.5, 1.7, 1.55, 1.65, 1.6, 1.58, 1.62]
+    found = compare([exact([1.0] * 8, kind="cpu")], [exact(ratios, kind="cpu")], Rules(limit=0.05))
+    assert SAME not in {change.verdict for change in found.changes}
+    assert found.overall().verdict == SLOWER
+    assert any("the run as a whole: slower by" in text for text in found.gate_failures(0.05))
+    assert "B is slower" in found.report().notes[-1]
+
+
+def test_a_busy_machine_widens_what_counts_as_a_change_and_says_so():
+    idle, busy = (exact([1.0] * 6, kind="cpu", busy=text) for text in ("", "load average 3 on 2 CPUs"))
+    slower = exact([2.0] * 6, kind="cpu")
+    assert set(verdicts(idle, slower)) == {SLOWER}
+    found = compare([busy], [slower])
+    assert {change.verdict for change in found.changes} == {UNCLEAR}
+    assert found.overall().verdict == UNCLEAR
+    last = found.report().notes[-1]
+    assert last.startswith("What to do: to tell a change of 10 % in 6 unclear rows, measure each side in ")
+    assert "on an idle machine" in last
+
+
+@pytest.mark.parametrize("persistence", [1, 4, 1000])
+def test_clocks_that_settle_five_per_cent_apart_alarm_in_at_most_one_of_twenty_runs(persistence):
+    # each row, or a few in a row, or the whole run, at one of two clocks
+    generator = np.random.default_rng(11)
+    alarms = 0
+    for _ in range(100):
+        sides = []
+        for _ in range(2):
+            states = np.repeat(generator.integers(0, 2, ROWS), persistence)[:ROWS]
+            sides.append(exact((1e-4 * (1 + 0.05 * states)).tolist(), kind="cuda"))
+        found = compare([sides[0]], [sides[1]])
+        wrong = {change.verdict for change in found.changes} & {SLOWER, FASTER}
+        alarms += bool(wrong) or found.overall().verdict in (SLOWER, FASTER)
+    assert alarms <= 5
+
+
+def test_a_clock_that_changes_slowly_within_a_run_alarms_in_at_most_one_of_twenty_runs():
+    generator = np.random.default_rng(12)
+
+    def bimodal(count):
+        state = np.cumsum(generator.random(count) < 0.05) % 2
+        return 1e-4 * (1 + 0.05 * state) * (1 + 0.002 * generator.standard_normal(count))
+
+    alarms = 0
+    for _ in range(60):
+        runs = [
+            BenchRun("r", tuple(BenchRow({"op": f"op{n}"}, centre_of_samples(bimodal(100))) for n in range(4)), "cuda")
+            for _ in range(2)
+        ]
+        found = compare([runs[0]], [runs[1]])
+        alarms += bool({change.verdict for change in found.changes} & {SLOWER, FASTER})
+    assert alarms <= 3
+
+
+@given(st.floats(0.5, 2.0), st.floats(1e-5, 0.05), st.floats(1e-4, 0.05))
+def test_the_stated_smallest_change_and_the_verdict_agree(ratio, error, drift):
+    (change,) = compare([exact([1.0], error)], [exact([ratio], error)], Rules(drift=drift)).changes
+    grows = max(ratio, 1 / ratio) - 1
+    if grows > 1.001 * change.smallest:
+        assert change.verdict == (SLOWER if ratio > 1 else FASTER) or abs(change.change) <= 0.02
+    if grows < 0.999 * change.smallest:
+        assert change.verdict in (SAME, UNCLEAR)
+
+
+def test_the_repeats_that_are_asked_for_suffice():
+    before, after = exact([1.0, 1.0], kind="cpu"), exact([1.02, 1.01], kind="cpu")
+    found = compare([before], [after], Rules(drift=0.1))
+    needed = found.repeats_needed()
+    assert {change.verdict for change in found.changes} == {UNCLEAR}
+    assert {c.verdict for c in compare([before] * needed, [after] * needed, Rules(drift=0.1)).changes} == {SAME}
+    assert compare([before], [after], Rules(drift=0.001)).repeats_needed() is None
 
 
 def test_one_sample_is_unclear_and_equal_times_are_the_same():
@@ -116,9 +194,9 @@ def test_one_sample_is_unclear_and_equal_times_are_the_same():
 
 
 def test_one_run_on_a_cpu_says_less_than_one_on_a_gpu_and_repeats_or_an_asked_drift_say_more():
-    # 1.96 x sqrt(2) x 15 % = 42 % of drift for two runs on a CPU, 1.4 % on a GPU; ln 1.2 = 18 %, ln 1.6 = 47 %
+    # 1.96 x sqrt(2) x 15 % = 42 % of drift for two runs on a CPU, 5 % on a GPU; ln 1.2 = 18 %, ln 1.6 = 47 %
     on = {kind: (exact([1.0], kind=kind), exact([1.2], kind=kind)) for kind in ("cpu", "cuda")}
-    assert verdicts(*on["cpu"]) == [SAME]
+    assert verdicts(*on["cpu"]) == [UNCLEAR]
     assert verdicts(*on["cuda"]) == [SLOWER]
     assert verdicts(*on["cpu"], drift=0.02) == [SLOWER]
     assert verdicts(exact([1.0], kind="cpu"), exact([1.6], kind="cpu")) == [SLOWER]
@@ -128,7 +206,7 @@ def test_repeats_measure_the_drift():
     before = [exact([1.0]), exact([1.1]), exact([0.9])]
     after = [exact([1.12]), exact([1.0]), exact([1.24])]
     found = compare(before, after)
-    assert [change.verdict for change in found.changes] == [SAME]
+    assert [change.verdict for change in found.changes] == [UNCLEAR]
     # Squares of ln about their mean: 0.0202 + 0.0232 over 3 + 3 - 2 = 4 are 0.0108, 10.4 % a run. With the 2 % that
     # are assumed for 4 more: sqrt((4 x 0.0108 + 4 x 0.0004) / 8) = 7.5 %.
     assert found.drift.basis == "7.5 % per run, from repeats (10.4 % without the prior)"
@@ -173,9 +251,10 @@ def test_the_gate_fails_for_what_is_slower_beyond_the_limit_and_for_what_is_lost
     found = compare([before], [BenchRun("b", (*after.rows, lost))], Rules(drift=0.001, limit=0.05))
     failures = found.gate_failures(0.05)
     assert [change.verdict for change in found.changes] == [SLOWER, SLOWER, SAME]
-    assert len(failures) == 2
+    assert len(failures) == 3
+    assert failures[1].startswith("the run as a whole: slower by +7.7 %")
     assert failures[0].startswith("op1: slower by +20.0 % (")
-    assert failures[1] == "op3: had a time before, now wrong: off by 3."
+    assert failures[2] == "op3: had a time before, now wrong: off by 3."
 
 
 def test_the_report_lists_changes_to_people_and_everything_to_programs():

@@ -33,14 +33,14 @@ def test_two_per_cent_matter_unless_told_otherwise(ratio, verdict):
     assert change.verdict == verdict
 
 
-@pytest.mark.parametrize(("error", "verdict"), [(0.0341, SAME), (0.0346, UNCLEAR)])
-def test_scatter_beyond_ten_per_cent_is_unclear(error, verdict):
-    # 1.95996 sqrt(2) error: 9.45 and 9.59 %; ln 1.1 = 9.53 %
+@pytest.mark.parametrize(("error", "verdict"), [(0.0338, SAME), (0.0342, UNCLEAR)])
+def test_what_may_be_ten_per_cent_is_unclear(error, verdict):
+    # 1.95996 sqrt(2) error and ln 1.001: 9.47 and 9.58 %; ln 1.1 = 9.53 %
     (change,) = compare([run(1.0, error=error)], [run(1.001, error=error)], Rules(drift=0.0)).changes
     assert change.verdict == verdict
 
 
-@pytest.mark.parametrize(("kind", "drift"), [("cuda", 0.005), ("cpu", 0.15), ("", 0.15)])
+@pytest.mark.parametrize(("kind", "drift"), [("cuda", 0.018), ("cpu", 0.15), ("", 0.15)])
 def test_the_drift_that_is_assumed_for_two_runs(kind, drift):
     (change,) = compare([run(1.0, kind=kind)], [run(1.0, kind=kind)]).changes
     assert change.drift == pytest.approx(drift * math.sqrt(2))

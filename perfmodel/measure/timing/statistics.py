@@ -8,11 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.comparison.noise import centre_of_samples, neighbour_correlation, student_quantile
+
 Floats = NDArray[np.float64]
 
 #: resamples of the bootstrap; the ends of a 95 % interval are the 100th from either side
 _RESAMPLES = 4000
 _CONFIDENCE = 0.95
+#: fewest samples from which a correlation of neighbours can be told, and an exponent that overflows nowhere
+_LEAST_CORRELATED, _LARGEST_LOG = 10, 700.0
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -58,15 +62,23 @@ def relative_standard_error(samples_s: Sequence[float] | Floats) -> float:
 
 
 def median_interval(samples_s: Sequence[float] | Floats, seed: int = 0) -> tuple[float, float]:
-    """Return the 95 % percentile bootstrap interval of the median (Efron and Tibshirani 1993, chapter 13).
+    """Return the 95 % bootstrap interval of the median: that of percentiles (Efron and Tibshirani 1993, chapter 13).
 
-    It assumes independent samples. Where the clock drifts while they are taken they are not, and the interval is too
-    narrow; compare with a second run.
+    That one assumes independent samples. Where neighbours correlate, since a clock drifts or a disturbance lasts, whole
+    blocks are drawn instead (`perfmodel.comparison.noise.centre_of_samples`), and the interval is median exp(+- t s)
+    with Student's t for the number of blocks, within the samples. Of series with a correlation of 0.9 it then holds the
+    true median in 9 cases of 10 (scripts/coverage_of_medians.py); percentiles of single samples hold it in 4.
 
     >>> median_interval([3.0])
     (3.0, 3.0)
     """
-    medians = bootstrap_medians(np.sort(np.asarray(samples_s, dtype=np.float64)), seed)
+    values = np.asarray(samples_s, dtype=np.float64)
+    if values.size >= _LEAST_CORRELATED and neighbour_correlation(values) > 0:
+        centre = centre_of_samples(values, seed)
+        half = student_quantile((1 - _CONFIDENCE) / 2, centre.freedom) * (centre.error or 0.0)
+        ends = centre.time_s * math.exp(-half), centre.time_s * math.exp(min(half, _LARGEST_LOG))
+        return max(ends[0], float(values.min())), min(ends[1], float(values.max()))
+    medians = bootstrap_medians(np.sort(values), seed)
     low, high = np.quantile(medians, ((1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2))
     return float(low), float(high)
 

@@ -45,7 +45,7 @@ def read(document: Mapping[str, Any], place: str) -> BenchRun:
         title: str(value) for key, title in _DEVICE_FACTS.items() if (value := context.device.get(key)) is not None
     }
     chosen_by_row = frozenset({"timing"} if context.settings.get("timing") == "auto" else ())
-    return BenchRun(place, rows, kind, _busy(context) if kind == "cpu" else "", facts, chosen_by_row)
+    return BenchRun(place, rows, kind, _busy(context), facts, chosen_by_row)
 
 
 def _row(row: Row, device: str, place: str) -> BenchRow:

@@ -79,3 +79,17 @@ def test_the_interval_covers_the_true_median_about_19_times_in_20():
         covered += low <= 1.0 <= high
     # binomial: 400 x 0.95 with a standard deviation of 4.4; the percentile interval is known to be a little narrow
     assert 365 <= covered <= 396
+
+
+@pytest.mark.parametrize("rho", [0.6, 0.9])
+def test_the_interval_allows_for_neighbours_that_correlate(rho):
+    rng = np.random.default_rng(5)
+    steps = rng.standard_normal((200, 300))
+    for place in range(1, 300):
+        steps[:, place] = rho * steps[:, place - 1] + math.sqrt(1 - rho**2) * steps[:, place]
+    covered = 0
+    for index, series in enumerate(1 + 0.02 * steps[:, 200:]):
+        low, high = median_interval(series, seed=index)
+        covered += low <= 1.0 <= high
+    # 95 % nominal; percentiles of single samples cover 42 % at 0.9 and 77 % at 0.6
+    assert covered >= 0.86 * 200
