@@ -61,6 +61,15 @@ OutputOption = Annotated[
         "--output", "-o", metavar="FILE", help="Write the result to FILE instead of stdout.", show_default=False
     ),
 ]
+AlgorithmsOption = Annotated[
+    bool,
+    typer.Option(
+        "--algorithms",
+        help="Compare the algorithms that solve a problem, predicted by analyze and measured by bench, with the sizes "
+        "at which the fastest changes. OPS are then operators or problems: sort, convolution, gradient_compression. "
+        "--plot draws time over size.",
+    ),
+]
 WideOption = Annotated[bool, typer.Option("--wide", help="Show every column of the table, in lines of any length.")]
 PlotOption = Annotated[
     Path | None,

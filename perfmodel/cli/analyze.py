@@ -10,6 +10,7 @@ import typer
 
 from perfmodel.cli import _algorithms
 from perfmodel.cli._options import (
+    AlgorithmsOption,
     CacheOption,
     FormatOption,
     LibraryOption,
@@ -43,14 +44,7 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="List the terms that add up to each predicted time; --plot draws them.")
     ] = False,
-    algorithms: Annotated[
-        bool,
-        typer.Option(
-            "--algorithms",
-            help="Compare the algorithms that solve each problem, and find the sizes at which the fastest changes; "
-            "OPS may also be problems (sort, convolution, gradient_compression). --plot draws time over size.",
-        ),
-    ] = False,
+    algorithms: AlgorithmsOption = False,
     measured: Annotated[
         str | None,
         typer.Option(

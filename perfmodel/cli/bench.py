@@ -9,6 +9,7 @@ import typer
 
 from perfmodel.cli._device import DeviceOption, ThreadsOption
 from perfmodel.cli._options import (
+    AlgorithmsOption,
     CacheOption,
     MachineOption,
     OutputOption,
@@ -117,6 +118,7 @@ def command(
         float,
         typer.Option("--rank-timeout", metavar="SECONDS", help="How long a rank waits for the others [s]."),
     ] = 120.0,
+    algorithms: AlgorithmsOption = False,
     threads: ThreadsOption = None,
     format_: Annotated[str | None, format_option("bench")] = None,
     output: OutputOption = None,
@@ -130,11 +132,13 @@ def command(
 
     Example: perfmodel bench gemm m=256..1024 n=512 k=512 layer_norm rows=4096 cols=1024 --device cpu -o record.json
 
+    Example: perfmodel bench --algorithms sort topk --device cpu
+
     Example: perfmodel bench --kernel my_module:my_function --op gemm m=4096 n=4096 k=4096 dtype=bf16
 
     Example: perfmodel bench all_reduce bytes=1KiB..64MiB --num-gpus 2 --device cpu
     """
-    from perfmodel.cli import _bench, _bench_files
+    from perfmodel.cli import _bench, _bench_algorithms, _bench_files
     from perfmodel.cli._check import run_check
     from perfmodel.kernels.device import open_device
 
@@ -156,6 +160,14 @@ def command(
     if check:
         _refuse_beside_check(ops or op or preset or kernel, resume or overwrite, plot)
         return run_check(opened, on, Destination.of("bench --check", format_, output, wide=wide))
+    if algorithms:
+        refused = {"--op": op, "--kernel": kernel, "--sustain": sustain, "--resume": resume, "--samples": samples}
+        _bench_algorithms.refuse(refused)
+        limit = _bench_algorithms.TIME_LIMIT_S if time_limit is None else time_limit
+        chosen = _bench.settings_of(None, limit, min_time or 0.0, error, cache=cache, seed=seed, timing=timing)
+        long = preset == "full"
+        with _bench_files.claimed(destination, resume=False, overwrite=overwrite):
+            return _bench_algorithms.run(ops or (), opened, on, chosen, destination, plot, long=long)
     selection = _bench.selected_operators(ops, op, preset, opened)
     settings = _bench.settings_of(
         selection.preset,

@@ -9,6 +9,8 @@ from typing import Any
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
+from perfmodel.measure.algorithms import Contests
+from perfmodel.measure.algorithms_report import contests_report
 from perfmodel.measure.calibration.calibrate import Figures
 from perfmodel.measure.calibration.sustained import CalibratedMachine, sustained_links
 from perfmodel.measure.collectives.links import LinkCalibration
@@ -19,6 +21,9 @@ from perfmodel.measure.machine_facts import now_utc
 def _quantity(row: Mapping[str, Any], key: str) -> str:
     """Return a value of a row for people, in the unit that the row names."""
     return Column(key, unit=row["unit"]).text(row[key])
+
+
+report.register(Contests)(contests_report)
 
 
 # --- a calibrated machine

@@ -37,6 +37,9 @@ FEW_CHANNELS = 8.5
 NO_IM2COL = "moves the images r s times; libraries of GPUs unfold them on the fly"
 #: a side of Fourier's tiles, and the smallest filter and fewest channels for which cuDNN's choice is this algorithm
 FFT_SIDES, FFT_TAPS, FFT_CHANNELS = (8.0, 16.0, 32.0), 5.0, 32.0
+#: passes over transformed numbers where transforms are a framework's operators: written by the transform, read and
+#: written into the order of the product, read by it, written by it, and back
+OPERATOR_PASSES = 6.0
 #: bytes of a complex number in fp32, and the FLOP of a complex multiply-add
 COMPLEX_BYTES, COMPLEX_FLOP = 8.0, 8.0
 
@@ -170,11 +173,29 @@ def _on_cpu(op: Conv2d, hardware: Hardware) -> list[Cost]:
     product = Gemm(batch=op.n, m=op.k, n=op.p * op.q, k=op.c * op.r * op.s, dtype=op.dtype)
     im2col = in_sequence("im2col", [(1.0, copy), (1.0, predicted("product", product, hardware))],
                          workspace_bytes=unfolded, why_not="" if op.groups == 1 else "needs one group")  # fmt: skip
-    gpu = "a kernel of GPU libraries"
-    return [predicted("direct", op, hardware), im2col, *(Cost(name, why_not=gpu) for name in _GPU_ONLY)]
+    rest = [Cost(name, why_not="a kernel of GPU libraries") for name in ("implicit_gemm", "winograd_f43")]
+    return [predicted("direct", op, hardware), im2col, _operators_f23(op, rates), _operators_fft(op, rates), *rest]
 
 
-_GPU_ONLY = ("implicit_gemm", "winograd_f23", "winograd_f43", "fft")
+def _operators_f23(op: Conv2d, rates: Rates) -> Cost:
+    """Return Winograd's F(2x2, 3x3) in a framework's operators: 16 numbers of a tile, in and out of every transform."""
+    why_not = "" if bool(op.winograd()) else "needs 3 x 3 filters, stride, dilation and groups of 1"
+    tiles = float(op.n) * math.ceil(op.p / 2.0) * math.ceil(op.q / 2.0)
+    spread = 16.0 * (tiles * float(op.c + op.k) + float(op.c * op.k)) * dtype_bytes(op.dtype)
+    flop, moved = float(op.flop()) / 2.25, OPERATOR_PASSES * spread
+    time_s = 8.0 * rates.start_s + flop / rates.flop_per_s + moved / rates.bytes_per_s
+    return counted("winograd_f23", time_s, flop=flop, moved_bytes=moved, kernels=8.0, workspace_bytes=2.0 * spread,
+                   why_not=why_not)  # fmt: skip
+
+
+def _operators_fft(op: Conv2d, rates: Rates) -> Cost:
+    """Return transforms of whole images in a framework's operators, whose products want the points outermost."""
+    points = float(op.h + 2 * op.padding) * (float(op.w + 2 * op.padding) / 2.0 + 1.0)
+    spectra = COMPLEX_BYTES * points * float(op.n * (op.c + op.k) + op.c * op.k)
+    flop, moved = COMPLEX_FLOP * points * float(op.n * op.c * op.k), OPERATOR_PASSES * spectra
+    time_s = 8.0 * rates.start_s + flop / rates.flop_per_s + moved / rates.bytes_per_s
+    return counted("fft", time_s, flop=flop, moved_bytes=moved, kernels=8.0, workspace_bytes=2.0 * spectra,
+                   why_not="" if op.stride == 1 and op.groups == 1 else "needs stride 1 and one group")  # fmt: skip
 
 
 def _resized(op: Any, size: float) -> Conv2d:

@@ -20,9 +20,9 @@ from perfmodel.prediction.latency.machine import Machine
 CYCLES = {"erf": 25.0, "tanh": 12.0, "table": 4.0}
 #: lanes of fp32 of an SM
 LANES = 128.0
-#: time of one element on a core of a CPU [s], measured with torch on one with AVX-512, beside the stream of its bytes:
-#: 33 ms (erf) and 53 ms (tanh) for 2^24 elements on two threads, relu 29 ms; `bench --algorithms` measures them
-CPU_S = {"erf": 33e-3 / 2**24, "tanh": 53e-3 / 2**24}
+#: time of one fp32 element on one core of a CPU [s], beside the stream of its bytes, of torch's kernels with AVX-512:
+#: 0.46 ms (erf) and 2.55 ms (tanh) for 2^20 elements in the caches of a Xeon of 2.1 GHz; `bench --algorithms` has both
+CPU_S = {"erf": 0.44e-9, "tanh": 2.4e-9}
 
 
 def costs(op: Elementwise, hardware: Hardware) -> list[Cost]:

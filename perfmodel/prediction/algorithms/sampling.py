@@ -5,14 +5,21 @@ from __future__ import annotations
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.sampling import ALGORITHMS, Sampling
-from perfmodel.prediction.algorithms.base import Cost, Problem, predicted
+from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, predicted
+from perfmodel.prediction.algorithms.sort import CALL_S
+from perfmodel.prediction.algorithms.topk import HEAP_S
 
+#: time of one exponential random number, and of one exponential or logarithm, on one core of a CPU [s]: exponential_
+#: takes 148 ms for 64 rows of 128,256 in torch, and 5 ms more or less go into exp or log; `bench --algorithms` measures
+RANDOM_S, EXPONENTIAL_S = 18e-9, 1e-9
 #: algorithms that draw from one distribution
 _SAME = (("multinomial", "gumbel", "gumbel_fused"), ("top_k",), ("top_p", "top_p_pivot"))
 
 
 def costs(op: Sampling, hardware: Hardware) -> list[Cost]:
     """Return what each algorithm takes; those that draw from another distribution than the operator's do not apply."""
+    if hardware.kind == "cpu":
+        return _on_cpu(op, hardware)
     same = next(group for group in _SAME if op.algorithm in group)
     return [_cost(op, name, same, hardware) for name in ALGORITHMS]
 
@@ -26,6 +33,27 @@ def _cost(op: Sampling, name: str, same: tuple[str, ...], hardware: Hardware) ->
     return predicted(name, one, hardware, kernels=float(one.kernels()), workspace_bytes=rows * dtype_bytes(op.dtype),
                      why_not=why_not)  # fmt: skip
 
+
+def _on_cpu(op: Sampling, hardware: Hardware) -> list[Cost]:
+    """Return torch's operators on a CPU, where drawing the random numbers takes longer than their passes."""
+    rates, logits = Rates.for_op(op, hardware), float(op.rows * op.vocab)
+    same = next(group for group in _SAME if op.algorithm in group)
+    costs = []
+    for name in ("multinomial", "gumbel", "top_k"):
+        one = op.changed(algorithm=name, k=min(op.k, op.vocab))
+        drawn = float(op.rows * one.kept()) if name == "top_k" else logits
+        select_s = HEAP_S * logits if name == "top_k" else EXPONENTIAL_S * logits
+        moved = float(one.work().bytes)
+        time_s = one.kernels() * CALL_S + RANDOM_S * drawn + select_s + moved / rates.bytes_per_s
+        why_not = "" if name in same else f"draws from another distribution than {op.algorithm}"
+        costs.append(
+            counted(name, float(time_s), flop=float(one.flop()), moved_bytes=moved, kernels=float(one.kernels()),
+                    why_not=why_not, basis="random numbers and passes, on one core")
+        )  # fmt: skip
+    return [*costs, *(Cost(name, why_not="no library has it on a CPU") for name in ALGORITHMS if name not in _ON_CPU)]
+
+
+_ON_CPU = ("multinomial", "gumbel", "top_k")
 
 PROBLEM = Problem(
     "sampling",

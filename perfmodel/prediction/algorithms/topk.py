@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.topk import Topk
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, predicted
+from perfmodel.prediction.algorithms.sort import CALL_S, STABLE_S
 from perfmodel.prediction.latency.passes import STARTS
 
 #: kernels of a digit where many blocks share a row: counts of each block, then their sum (PyTorch, TensorTopK.cu,
 #: namespace mbtopk)
 KERNELS_PER_READ = 2.0
+#: time of one element on one core of a CPU [s], of torch.topk with k = 50 and of numpy.partition, which has AVX-512:
+#: 3.2 and 1.4 ms for 2^20 fp32 elements on one core of a Xeon of 2.1 GHz; `bench --algorithms` measures both
+HEAP_S, PARTITION_S = 2.5e-9, 1.2e-9
 #: most elements that heaps in registers keep (Faiss, GPU k-selection)
 HEAP = 2048.0
 
@@ -18,7 +25,7 @@ def costs(op: Topk, hardware: Hardware) -> list[Cost]:
     """Return what each algorithm takes for a selection."""
     names = ("radix_select", "heap", "sort")
     if hardware.kind == "cpu":
-        return [predicted(name, op.changed(algorithm=name), hardware) for name in names]
+        return _on_cpu(op)
     large = f"keeps at most {HEAP:g} in registers" if op.k > HEAP else ""
     one_block = [
         predicted(name, op.changed(algorithm=name), hardware, kernels=float(op.changed(algorithm=name).kernels()),
@@ -34,6 +41,19 @@ def _multi_block(op: Topk, hardware: Hardware) -> Cost:
     kernels, moved = KERNELS_PER_READ * op.reads(), float(op.work().bytes)
     time_s = STARTS * kernels * rates.start_s + moved / rates.bytes_per_s
     return counted("radix_select_multi", time_s, flop=float(op.flop()), moved_bytes=moved, kernels=kernels)
+
+
+def _on_cpu(op: Topk) -> list[Cost]:
+    """Return torch's heap, torch's stable sort and numpy's partition, on one core; the last finds no indices."""
+    elements = float(op.rows * op.cols)
+    depth = max(1.0, math.log2(op.cols))
+    moved, flop = elements * dtype_bytes(op.dtype), {"sort": elements * depth}
+    times = {"heap": HEAP_S * elements, "sort": STABLE_S * elements * depth, "partition": PARTITION_S * elements}
+    return [
+        counted(name, CALL_S + time_s, flop=flop.get(name, elements), moved_bytes=moved, kernels=1.0,
+                basis="a time for each element, on one core")
+        for name, time_s in times.items()
+    ] + [Cost(name, why_not="a GPU kernel") for name in ("radix_select", "radix_select_multi")]  # fmt: skip
 
 
 PROBLEM = Problem(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,11 +22,16 @@ _WIDTH, _HEIGHT = 7.2, 4.4
 _MOST_PANELS = 12
 
 
-def algorithms_plot(choices: Sequence[Choice]) -> Figure:
+#: problem -> algorithm -> sizes and times that were measured [s]
+Measured = Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
+
+
+def algorithms_plot(choices: Sequence[Choice], *, measured: Measured = MappingProxyType({})) -> Figure:
     """Return one panel for each choice: time over size, both logarithmic, a curve for each algorithm.
 
     Curves of algorithms that do not apply at the chosen size are dashed. A dot marks a size at which the fastest
-    changes, with the size and what is fastest from there on.
+    changes, with the size and what is fastest from there on. With ``measured`` times, which are crosses, only their
+    algorithms are drawn, over their sizes.
     """
     shown = list(choices)[:_MOST_PANELS]
     figure = new_figure(_WIDTH, _HEIGHT * len(shown))
@@ -34,7 +40,7 @@ def algorithms_plot(choices: Sequence[Choice]) -> Figure:
         left=0.11, right=0.75, top=1 - 0.4 / (_HEIGHT * len(shown)), bottom=0.5 / (_HEIGHT * len(shown)), hspace=0.3
     )
     for axes, choice in zip(panels, shown, strict=True):
-        _draw(axes, choice)
+        _draw(axes, choice, measured.get(choice.problem.name, {}))
     return figure
 
 
@@ -43,13 +49,15 @@ def _(result: Choice | Sequence[Choice]) -> Figure:
     return algorithms_plot([result] if isinstance(result, Choice) else result)
 
 
-def _draw(axes: Axes, choice: Choice) -> None:
+def _draw(axes: Axes, choice: Choice, measured: Mapping[str, Sequence[tuple[float, float]]]) -> None:
     sizes, handles = np.asarray(choice.sizes), []
     applies = {row.algorithm: row.applies for row in choice.rows}
     for (name, times), shade in zip(choice.curves.items(), _COLORS, strict=False):
         column = np.asarray(times)
-        if not np.isfinite(column).any():
+        if not np.isfinite(column).any() or (measured and name not in measured):
             continue
+        if points := measured.get(name):
+            axes.plot(*zip(*points, strict=True), "x", color=shade, ms=6, mew=1.6, gid=f"measured {name}")
         style = "-" if applies[name] else (0, (4, 3))
         handles += axes.plot(sizes, column, color=shade, ls=style, lw=1.7, label=name, gid=name)
     axes.set_xscale("log", base=2)
@@ -65,7 +73,16 @@ def _draw(axes: Axes, choice: Choice) -> None:
     axes.set_title(_title(choice), fontsize=10, parse_math=False)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8.5, frameon=False)
-    _mark(axes, choice, sizes)
+    if measured:
+        ends = [size for points in measured.values() for size, _ in points]
+        axes.set_xlim(min(ends) / 1.5, max(ends) * 1.5)
+        inside = (sizes >= min(ends)) & (sizes <= max(ends))
+        shown = [np.asarray(choice.curves[name])[inside] for name in measured if name in choice.curves]
+        values = np.concatenate([*shown, [time for points in measured.values() for _, time in points]])
+        values = values[np.isfinite(values)]
+        axes.set_ylim(values.min() / 2.0, values.max() * 2.0)
+    else:
+        _mark(axes, choice, sizes)
 
 
 def _mark(axes: Axes, choice: Choice, sizes: np.ndarray) -> None:
