@@ -25,7 +25,8 @@ class Blocks:
         #: blocks of the cache; a number that no load reaches where there is no limit
         self.total = int(tokens // block_tokens) if math.isfinite(tokens) else 1 << 60
         self.free = self.total
-        self._of_phase = [0] * block_tokens
+        #: sequences of each phase, twice in a row, so that a range of phases that wraps round is one slice
+        self._of_phase = [0] * (2 * block_tokens)
 
     def of(self, tokens: int) -> int:
         """Return the blocks that hold some tokens."""
@@ -33,11 +34,15 @@ class Blocks:
 
     def join(self, tokens: int, step: int) -> None:
         """Count a sequence of a length that begins to grow at a decode step."""
-        self._of_phase[(tokens - step) % self.block_tokens] += 1
+        phase = (tokens - step) % self.block_tokens
+        self._of_phase[phase] += 1
+        self._of_phase[phase + self.block_tokens] += 1
 
     def leave(self, tokens: int, step: int) -> None:
         """Forget a sequence of a length that stops growing at a decode step."""
-        self._of_phase[(tokens - step) % self.block_tokens] -= 1
+        phase = (tokens - step) % self.block_tokens
+        self._of_phase[phase] -= 1
+        self._of_phase[phase + self.block_tokens] -= 1
 
     def needed(self, step: int) -> int:
         """Return the blocks that the growing sequences take in one decode step."""
@@ -46,7 +51,8 @@ class Blocks:
     def needed_in(self, step: int, steps: int, growing: int) -> int:
         """Return the blocks that ``growing`` sequences take in the next decode steps."""
         whole, rest = divmod(steps, self.block_tokens)
-        return whole * growing + sum(self._of_phase[(-step - ahead) % self.block_tokens] for ahead in range(rest))
+        first = (1 - step - rest) % self.block_tokens
+        return whole * growing + sum(self._of_phase[first : first + rest])
 
     def steps_left(self, step: int, growing: int) -> int:
         """Return the decode steps for which the free blocks suffice."""

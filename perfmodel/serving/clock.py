@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ SEQUENCES = np.unique(np.concatenate([np.arange(1.0, 5.0), np.round(np.geomspace
 CONTEXTS = np.unique(np.round(np.geomspace(16.0, 262144.0, 25)))
 #: prompts of a step, their new tokens, and the keys before those, at which attention in prefill is computed
 PROMPTS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0])
+_PROMPTS = PROMPTS.tolist()
 QUERIES = np.unique(np.concatenate([[1.0, 8.0], np.round(np.geomspace(16.0, 131072.0, 40))]))
 BEFORE = np.unique(np.concatenate([[0.0], np.round(np.geomspace(64.0, 262144.0, 13))]))
 
@@ -116,7 +118,7 @@ class Clock:
 
 
 def _index(prompts: int) -> int:
-    return max(0, int(np.searchsorted(PROMPTS, prompts, side="right")) - 1)
+    return max(0, bisect_right(_PROMPTS, prompts) - 1)
 
 
 def _full(value: Array, like: Array) -> Array:

@@ -268,8 +268,7 @@ class StepClock:
         prompts : (new tokens, keys with the cached ones) of each prompt.
         ended : prompts that end in this step, and so get a first token; None: all.
         """
-        listed = list(prompts)
-        each = [(new, keys) for new, keys in listed]
+        each = listed = list(prompts)
         rows = (sequences + (len(listed) if ended is None else ended)) / self._share
         if self._share > 1:  # the copies and micro-batches have a part of the prompts each
             each = [(new / self._share, keys - new + new / self._share) for new, keys in listed]

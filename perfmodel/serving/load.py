@@ -15,6 +15,7 @@ from perfmodel.serving.deployment import Deployment, Step
 from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
+from perfmodel.serving.replica import Clock
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.simulate import Server, simulate_server
 
@@ -35,6 +36,42 @@ _LIMITER = {
     "gaps": Limiter.LAUNCH,
     "host": Limiter.HOST,
 }
+
+
+class TabledClock:
+    """A clock whose decode steps come from straight lines in the mean context, computed once where they are needed.
+
+    Parameters
+    ----------
+    clock : the clock of a deployment, whose times are linear in the context between the points of a grid.
+    """
+
+    #: contexts of a line; the grids of `perfmodel.serving.clock` are wider from 500 tokens on
+    WIDTH = 128.0
+    #: more lines of a number of sequences than any model has positions for
+    _LINES = 1 << 24
+
+    __slots__ = ("_clock", "_lines", "mixed_s")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.mixed_s = clock.mixed_s
+        self._lines: dict[int, tuple[float, float]] = {}
+
+    def decode_s(self, sequences: int, context: float) -> float:
+        """Return the time of a step in which each sequence decodes one token, with so many keys in the mean [s]."""
+        number = int(context / self.WIDTH)
+        line = self._lines.get(sequences * self._LINES + number)
+        if line is None:
+            line = self._line(sequences, number)
+        return line[0] + line[1] * context
+
+    def _line(self, sequences: int, number: int) -> tuple[float, float]:
+        left, right = (self._clock.decode_s(sequences, self.WIDTH * (number + end)) for end in (0, 1))
+        slope = (right - left) / self.WIDTH
+        line = left - slope * self.WIDTH * number, slope
+        self._lines[sequences * self._LINES + number] = line
+        return line
 
 
 @dataclass(frozen=True)
@@ -144,7 +181,7 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
         kept = mean * memory.kv_bytes_token_gpu
         tokens *= kept / (kept + memory.window_bytes_sequence)
     server = Server(
-        deployment.clock(),
+        TabledClock(deployment.clock()),
         policy,
         tokens,
         gpus=deployment.gpus,

@@ -99,6 +99,7 @@ class Replica:
         "blocks",
         "clock",
         "journal",
+        "outstanding",
         "policy",
         "tally",
         "time_s",
@@ -113,6 +114,8 @@ class Replica:
         self.tally = Tally()
         self.time_s = 0.0
         self.waiting: deque[int] = deque()
+        #: requests in the engine and in its queue
+        self.outstanding = 0
         self._swap_s_per_token = swap_s_per_token
         self._watermark = int(policy.watermark * self.blocks.total) if math.isfinite(kv_tokens) else 0
         self._on_demand = not policy.reserve
@@ -136,17 +139,13 @@ class Replica:
         """Sequences in the engine."""
         return self._decoding + len(self._partial)
 
-    @property
-    def outstanding(self) -> int:
-        """Requests in the engine and in its queue."""
-        return self._decoding + len(self._partial) + len(self.waiting)
-
     def submit(self, request: int, time_s: float) -> None:
         """Add a request to the queue; an engine that has nothing to do starts at once."""
         if not self.outstanding and self.time_s < time_s:
             self.time_s = time_s
         self.tally.queued_s += self.time_s - time_s
         self.waiting.append(request)
+        self.outstanding += 1
 
     def advance(self, until_s: float) -> None:
         """Compute one event; a decode run ends with the first step that reaches a time, if a request could enter."""
@@ -155,7 +154,10 @@ class Replica:
             self._prefill_step(chunks)
         elif self._decoding:
             self._decode_run(until_s)
-        self.tally.sample(self.time_s, self.running, len(self.waiting), self.blocks.total - self.blocks.free)
+        tally = self.tally
+        tally.skipped += 1
+        if tally.skipped >= tally.skip:
+            tally.sample(self.time_s, self.running, len(self.waiting), self.blocks.total - self.blocks.free)
 
     # -- what a step computes ------------------------------------------------------------------------------------
 
@@ -405,6 +407,7 @@ class Replica:
         self._context += tokens + journal.cached
 
     def _leave(self, request: int) -> None:
+        self.outstanding -= 1
         journal = self.journal
         journal.given[request] = journal.output[request]
         journal.last_s[request] = self.time_s

@@ -67,13 +67,12 @@ class Tally:
         blocks in use.
     steps, tokens : steps, and tokens that were computed in them: prompts, recomputed ones, and decoded ones.
     generated : tokens that were given out.
+    skip, skipped : events between two samples, and events since the last one.
     decode_steps, decode_contexts : sums over decode steps of the sequences, and of their tokens in the cache.
     """
 
     __slots__ = (
         "_samples",
-        "_skip",
-        "_skipped",
         "blocks_s",
         "busy_s",
         "decode_contexts",
@@ -84,6 +83,8 @@ class Tally:
         "preemptions",
         "queued_s",
         "running_s",
+        "skip",
+        "skipped",
         "steps",
         "tokens",
     )
@@ -95,18 +96,15 @@ class Tally:
         self.decode_contexts = 0.0
         self.gaps = Gaps()
         self._samples: list[tuple[float, int, int, int]] = []
-        self._skip, self._skipped = 1, 0
+        self.skip, self.skipped = 1, 0
 
     def sample(self, time_s: float, running: int, queued: int, blocks: int) -> None:
-        """Keep the state at a time; of long simulations every second, fourth, ... state is kept."""
-        self._skipped += 1
-        if self._skipped < self._skip:
-            return
-        self._skipped = 0
+        """Keep the state at a time; to be called after ``skip`` events, which grow with the length of a simulation."""
+        self.skipped = 0
         self._samples.append((time_s, running, queued, blocks))
         if len(self._samples) >= _MOST_SAMPLES:
             del self._samples[::2]
-            self._skip *= 2
+            self.skip *= 2
 
     @property
     def samples(self) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -12,11 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.errors import UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.serving.deployment import Deployment, StepClock
+from perfmodel.serving.load import TabledClock
 from perfmodel.serving.policies import POLICIES, Policy
 from perfmodel.serving.pools import LEAST_LOADED, Link, run_pool
 from perfmodel.serving.replica import Journal, Replica, steps_within
 from perfmodel.serving.requests import Requests, closed_loop, open_loop
 from perfmodel.serving.simulate import Server, simulate_server
+from perfmodel.workloads.catalog import find_model
 from tests.serving.simulated import HandClock, server
 
 CONTINUOUS = ["chunked-prefill", "no-evict", "prefill-first"]
@@ -184,6 +189,19 @@ def test_a_cached_prefix_is_not_computed_but_attended_to() -> None:
     assert cached.tpot_s == pytest.approx(whole.tpot_s)
     with pytest.raises(UsageError, match="not shorter than the shortest prompt"):
         replace(closed_loop(1, 1, 100, 3), cached=100)
+
+
+@given(sequences=st.integers(1, 300), context=st.floats(1, 40_000))
+def test_lines_between_contexts_are_within_half_a_per_cent_of_the_clock(sequences: int, context: float) -> None:
+    clock = _small_clock()
+    expected = clock.decode_s(sequences, context)
+    assert TabledClock(clock).decode_s(sequences, context) == pytest.approx(expected, rel=5e-3)
+
+
+@functools.cache
+def _small_clock() -> StepClock:
+    config = find_model("layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=65536")
+    return Deployment(config, hardware("h100")).clock()
 
 
 @given(
