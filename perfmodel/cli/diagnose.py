@@ -148,6 +148,8 @@ def _facts(diagnosis: Diagnosis, path: Path, machine_source: str) -> dict[str, o
             total_time_s=diagnosis.total_s,
             gpus=len(diagnosis.decomposition.devices) if diagnosis.decomposition else None,
             time_line=diagnosis.decomposition is not None,
+            before_first_gpu_work_s=diagnosis.outside_s[0],
+            after_last_gpu_work_s=diagnosis.outside_s[1],
             skipped=dict(diagnosis.profile.skipped),
         )
     )

@@ -10,13 +10,14 @@ from typing import NamedTuple
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.result import Diagnosis
+from perfmodel.diagnosis.work_done import work_done
 from perfmodel.errors import UsageError
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 #: how an entry of one side was matched on the other
 BOTH, RENAMED, APPEARED, VANISHED = "both", "renamed", "appeared", "vanished"
 #: what the times refer to: the whole window, or one of the profiler's steps
-RUN, STEP = "run", "step"
+RUN, STEP, WORK = "run", "step", "same work"
 #: a framework operator with its shapes, and the data type that may follow them
 _SHAPED = re.compile(r"(.+\))(?: [\w/]+)?")
 
@@ -65,7 +66,9 @@ class DiagnosisComparison(Reportable):
     Attributes
     ----------
     before, after : the diagnoses.
-    per : "step" where both traces mark steps of the profiler, but not equally many; else "run".
+    per : "step" where both traces mark steps of the profiler, but not equally many; "same work" where they do not, and
+        the kernels of both ran in another number; else "run".
+    work : how many times the work of the first window the second one holds; 1 except for "same work".
     steps : number of the profiler's steps on each side; 0 where it marks none.
     dimensions : in their usual order; without those that neither side can tell.
     entries : the entries of `Diagnosis.wall`, matched; the largest change of time first.
@@ -79,6 +82,7 @@ class DiagnosisComparison(Reportable):
     dimensions: tuple[Change, ...]
     entries: tuple[Change, ...]
     notes: tuple[str, ...]
+    work: float = 1.0
 
     @property
     def before_s(self) -> float:
@@ -91,9 +95,9 @@ class DiagnosisComparison(Reportable):
         return self.after.total_s / self.divisors[1]
 
     @property
-    def divisors(self) -> tuple[int, int]:
+    def divisors(self) -> tuple[float, float]:
         """The numbers by which the times of the two diagnoses are divided."""
-        return self.steps if self.per == STEP else (1, 1)
+        return self.steps if self.per == STEP else (1, self.work)
 
     @property
     def speedup(self) -> float | None:
@@ -104,7 +108,7 @@ class DiagnosisComparison(Reportable):
     def headline(self) -> str:
         """The change of the total as text: "929 ms -> 770 ms, 1.21x as fast"."""
         total = f"{format_si(self.before_s, 's', 3)} -> {format_si(self.after_s, 's', 3)}"
-        per = " per step" if self.per == STEP else ""
+        per = {STEP: " per step", WORK: " for the same work"}.get(self.per, "")
         return f"{total}{per}" + (f", {self.speedup:.3g}x as fast" if self.speedup else "")
 
 
@@ -133,19 +137,21 @@ def compare_diagnoses(before: Diagnosis, after: Diagnosis) -> DiagnosisCompariso
         )
     steps = (_count_steps(before.profile), _count_steps(after.profile))
     per = STEP if all(steps) and steps[0] != steps[1] else RUN
-    divisors = steps if per == STEP else (1, 1)
+    matches = match_entries(before.wall.entries, after.wall.entries)
+    work, doubt = (1.0, "") if all(steps) else work_done(matches)
+    per = WORK if work != 1.0 else per
+    divisors: tuple[float, float] = steps if per == STEP else (1, work)
     total_s = before.total_s / divisors[0]
     dimensions = []
     for part in before.parts:
         times_s = _Times.of(part.time_s, after.part(part.dimension).time_s, divisors)
         if not times_s.unknown:
             dimensions.append(Change(part.dimension, *times_s, times_s.share(total_s)))
-    matches = match_entries(before.wall.entries, after.wall.entries)
     entries = sorted(
         (_entry_change(match, divisors, total_s) for match in matches), key=lambda change: -abs(change.change_s)
     )
-    notes = _notes(before, after, steps)
-    return DiagnosisComparison(before, after, per, steps, tuple(dimensions), tuple(entries), notes)
+    notes = (*([doubt] if doubt else []), *_notes(before, after, steps))
+    return DiagnosisComparison(before, after, per, steps, tuple(dimensions), tuple(entries), notes, work)
 
 
 def _count_steps(profile: Profile) -> int:
@@ -159,7 +165,7 @@ class _Times(NamedTuple):
     after_s: float | None
 
     @classmethod
-    def of(cls, before_s: float | None, after_s: float | None, divisors: tuple[int, int]) -> _Times:
+    def of(cls, before_s: float | None, after_s: float | None, divisors: tuple[float, float]) -> _Times:
         """Return times of whole runs divided by the numbers of steps."""
         return cls(
             None if before_s is None else before_s / divisors[0], None if after_s is None else after_s / divisors[1]
@@ -195,7 +201,7 @@ def match_entries(before: Iterable[ProfileEntry], after: Iterable[ProfileEntry])
     return [*matches, *only_before, *only_after]
 
 
-def _entry_change(match: Match, divisors: tuple[int, int], total_s: float) -> Change:
+def _entry_change(match: Match, divisors: tuple[float, float], total_s: float) -> Change:
     """Return the change of one entry, as a contribution to the change of a total before [s]."""
     before, after = match
     times_s = _Times.of(before.time_s if before else None, after.time_s if after else None, divisors)

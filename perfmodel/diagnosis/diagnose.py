@@ -31,6 +31,8 @@ from perfmodel.profile.timeline import Timeline
 _LEAST_EVIDENCE = 1e-6
 #: limiters from names alone are noted where they concern at least this share of the kernel time
 _LEAST_BY_NAME = 0.01
+#: time outside of the GPU's work is noted from this share of the trace on
+_LEAST_OUTSIDE = 0.01
 #: entries that a warning names
 _LISTED = 3
 
@@ -61,6 +63,8 @@ def diagnose(profile: Profile, hardware: Hardware | None = None, *, effort: Mapp
     timeline = profile.timeline
     if timeline is None or not timeline.overlaps_window().any():
         return _diagnose_untraced(profile, hardware, limits, effort)
+    whole, timeline = timeline, timeline.between_gpu_work()
+    profile = replace(profile, timeline=timeline)
     decomposition = decompose(timeline, _event_limiters(timeline, limits))
     run = MeasuredRun(
         profile,
@@ -73,7 +77,24 @@ def diagnose(profile: Profile, hardware: Hardware | None = None, *, effort: Mapp
     )
     parts = tuple(_part(run, dimension) for dimension in Dimension)
     advice, not_advised = collect_advice(replace(run, evidence={part.dimension: part.evidence for part in parts}))
-    return Diagnosis(profile, hardware, decomposition, limits, run.wall, parts, advice, not_advised, _notes(run))
+    notes = (*_outside_note(whole, timeline), *_notes(run))
+    outside_s = _outside_s(whole, timeline)
+    return Diagnosis(profile, hardware, decomposition, limits, run.wall, parts, advice, not_advised, notes, outside_s)
+
+
+def _outside_s(whole: Timeline, timeline: Timeline) -> tuple[float, float]:
+    """Return the time before the first and after the last piece of GPU work of a trace without steps [s]."""
+    return timeline.window_s[0] - whole.window_s[0], whole.window_s[1] - timeline.window_s[1]
+
+
+def _outside_note(whole: Timeline, timeline: Timeline) -> tuple[str, ...]:
+    before_s, after_s = _outside_s(whole, timeline)
+    if before_s + after_s < _LEAST_OUTSIDE * (whole.window_s[1] - whole.window_s[0]):
+        return ()
+    return (
+        f"The trace marks no steps: {format_si(before_s, 's')} before the first and {format_si(after_s, 's')} after "
+        "the last piece of GPU work stand apart, and count in no dimension.",
+    )
 
 
 def _event_limiters(timeline: Timeline, limits: tuple[Limit, ...]) -> NDArray[np.str_]:

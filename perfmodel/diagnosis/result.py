@@ -90,6 +90,8 @@ class Diagnosis(Reportable):
     advice : the changes, the largest saving first.
     not_advised : changes that look worthwhile and are not, each with the reason.
     notes : how the machine was found, and missing information.
+    outside_s : the time before the first and after the last piece of GPU work of a trace without marked steps [s]; it
+        is no part of ``total_s``.
     """
 
     profile: Profile
@@ -101,6 +103,7 @@ class Diagnosis(Reportable):
     advice: tuple[Advice, ...] = ()
     not_advised: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    outside_s: tuple[float, float] = (0.0, 0.0)
 
     @property
     def total_s(self) -> float:

@@ -7,7 +7,7 @@ events take a few numpy arrays and one tuple of strings.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,6 +193,19 @@ class Timeline:
         """Return which GPU events run for some time in the window."""
         start, end = self.window_s
         return np.asarray((self.gpu.end_s > start) & (self.gpu.start_s < end))
+
+    def between_gpu_work(self) -> Timeline:
+        """Return the time line with a window from the first to the last piece of GPU work in it.
+
+        A trace that marks no steps begins and ends where somebody switched the profiler on and off; what the host does
+        before the first and after the last piece of GPU work is no part of the work. Marked steps stay as they are.
+        """
+        inside = self.overlaps_window()
+        if self.count_steps() or not inside.any():
+            return self
+        low, high = self.window_s
+        first, last = float(self.gpu.start_s[inside].min()), float(self.gpu.end_s[inside].max())
+        return replace(self, window_s=(max(low, first), min(high, last)))
 
     def count_steps(self) -> int:
         """Return how many steps of the profiler ("ProfilerStep#5") have more than half of their time in the window."""

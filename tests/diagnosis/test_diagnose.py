@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from perfmodel.diagnosis.advice.counters import wasted_share
+from perfmodel.diagnosis.against import compare_diagnoses
 from perfmodel.diagnosis.diagnose import diagnose
 from perfmodel.errors import UsageError
 from perfmodel.investment.plan import read_plan
@@ -287,3 +288,37 @@ def test_calls_of_the_cpu_alone_have_no_time_of_a_gpu():
     made = diagnose(Profile((ProfileEntry("cudaLaunchKernel", 1e-3, 10, "host"),)))
     assert made.total_s == 0.0
     assert made.report().title == "The profile lists only calls of the CPU, so the GPU time is unknown"
+
+
+def _kernels(traced, window, starts, steps=()):
+    gpu = [(start, start + 10, "k", "kernel", place) for place, start in enumerate(starts)]
+    api = [(start - 5, start - 4, "cudaLaunchKernel", "launch") for start in starts]
+    line = traced(window, gpu=gpu, api=api, annotations=steps)
+    line = replace(line, gpu=replace(line.gpu, entry=np.zeros(len(starts), dtype=np.int64)))
+    entry = ProfileEntry("k", 10e-6 * len(starts), len(starts), "kernel")
+    return Profile((entry,), timeline=line)
+
+
+def test_time_around_the_gpu_work_of_a_trace_without_steps_stands_apart(traced):
+    # 500 us before the first kernel, 300 us after the last of three
+    found = diagnose(_kernels(traced, (0, 860), [500, 525, 550]))
+    assert found.outside_s == (pytest.approx(500e-6), pytest.approx(300e-6))
+    assert found.total_s == pytest.approx(60e-6)
+    assert found.part("idle").time_s == pytest.approx(0.0, abs=1e-9)
+    assert "500 us before the first and 300 us after" in found.notes[0]
+    marked = diagnose(_kernels(traced, (0, 860), [500, 525, 550], [(0, 860, "ProfilerStep#1")]))
+    assert marked.total_s == pytest.approx(860e-6)
+    assert marked.outside_s == (0.0, 0.0)
+
+
+def test_windows_of_different_length_are_compared_by_the_work_that_they_hold(traced):
+    short, long = (diagnose(_kernels(traced, (0, 25 * n), [25.0 * k for k in range(n)])) for n in (4, 12))
+    found = compare_diagnoses(short, long)
+    assert (found.per, found.work) == ("same work", 3.0)
+    # 3 gaps of 15 us and 4 kernels against a third of 11 gaps and 12 kernels
+    assert found.before_s == pytest.approx(85e-6)
+    assert found.after_s == pytest.approx((11 * 25 + 10) / 3 * 1e-6)
+    assert found.notes[0].startswith("WARNING: the windows hold different amounts of work")
+    same = compare_diagnoses(short, short)
+    assert (same.per, same.work) == ("run", 1.0)
+    assert not any("WARNING" in note for note in same.notes)

@@ -107,6 +107,8 @@ def project(profile: Profile, source: Hardware, target: Hardware, *, host: float
     scaled = {entry.name: scale_entry(entry, source, target) for entry in profile.entries}
     timeline = profile.timeline
     if timeline is not None and timeline.overlaps_window().any() and timeline.gpu.entry.size:
+        timeline = timeline.between_gpu_work()
+        profile = replace(profile, timeline=timeline)
         return _Traced(profile, timeline, source, target, scaled, host).projection()
     return _summed(profile, source, target, scaled)
 
