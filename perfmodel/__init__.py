@@ -40,6 +40,7 @@ _PUBLIC = {
     "predict_model": "perfmodel.api",
     "Cluster": "perfmodel.api",
     "read_cluster": "perfmodel.hardware_catalog",
+    "train": "perfmodel.api",
     "TrainingPlan": "perfmodel.training.plan",
     "Deployment": "perfmodel.api",
     "steady": "perfmodel.serving.steady",
@@ -104,6 +105,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.api import rank_candidates as rank_candidates
     from perfmodel.api import roofline_plot as roofline_plot
     from perfmodel.api import sweep as sweep
+    from perfmodel.api import train as train
     from perfmodel.api import what_if as what_if
     from perfmodel.core.hardware import Hardware as Hardware
     from perfmodel.core.report import Report as Report

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from perfmodel.profile.profile import Profile
     from perfmodel.render.plots.roofline.points import Point
     from perfmodel.serving.deployment import Deployment as ServedModel
+    from perfmodel.training.plan import TrainingPlan
+    from perfmodel.training.result import TrainingStep
     from perfmodel.workloads.config import ModelConfig
 
 #: a machine, or how the catalog finds it: name, alias, path of a spec file
@@ -155,6 +157,13 @@ def choose(problem: Operator | str, hardware: Machine, **dimensions: Any) -> Cho
     from perfmodel.prediction.algorithms.choice import choose as choose_on
 
     return choose_on(problem, find_machine(hardware), **dimensions)
+
+
+def train(config: ModelConfig, cluster: _Cluster, plan: TrainingPlan) -> TrainingStep:
+    """Return the time of one step of training a model, its parts and its MFU; see `perfmodel.training.step.train`."""
+    from perfmodel.training.step import train as train_on
+
+    return train_on(config, cluster, plan)
 
 
 def predict_model(

@@ -17,9 +17,9 @@ def flop_per_s(machine: str, load: str, op=PRODUCT) -> float:
 
 
 def test_an_h100_in_training_is_slower_than_in_replays() -> None:
-    # a fit to training steps asks for 615 TFLOP/s (within a tenth)
-    assert flop_per_s("h100", "sustained") == pytest.approx(615e12, rel=0.1)
-    assert flop_per_s("h100", "sustained") < 0.9 * flop_per_s("h100", "burst")
+    # published training steps ask for 615 to 675 TFLOP/s, depending on what is taken to slow its other kernels down
+    assert 600e12 < flop_per_s("h100", "sustained") < 690e12
+    assert flop_per_s("h100", "sustained") < 0.95 * flop_per_s("h100", "burst")
 
 
 @pytest.mark.parametrize("machine", ["a100-sxm4-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "l40s", "rtx-4090", "l4"])
@@ -42,7 +42,7 @@ def test_what_is_not_limited_by_power_does_not_change() -> None:
 
 def test_a_model_passes_its_load_on() -> None:
     burst, sustained = (predict_model([PRODUCT], pm.hardware("h100"), load=load) for load in ("burst", "sustained"))
-    assert sustained.kernels_s > 1.1 * burst.kernels_s
+    assert sustained.kernels_s > 1.05 * burst.kernels_s
     assert "load" in sustained.parts[0].prediction.prediction_basis
 
 

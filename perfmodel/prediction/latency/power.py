@@ -45,12 +45,12 @@ PROCESS_ENERGY = {
 TENSOR_POWER = 0.6
 
 
-#: energy of a FLOP of the tensor engine after minutes of real work, over that in short replays: assumed. A fit to
-#: training steps on H100, which is not part of this repository, asks for products at about 615 TFLOP/s; the model's
-#: 736 for a replay of 8192^3 in bf16 becomes 611 with this factor. On A100 nothing changes, where that fit asks for
-#: 1.07 times the time. Heat, other consumers of the board's power and data that toggle more bits are likely reasons.
-#: Neither these nor any other machine has been measured.
-SUSTAINED_ENERGY = 1.75
+#: energy of a FLOP of the tensor engine in minutes of real work, over that in short replays: fitted by
+#: scripts/fit_training.py on steps of published training runs (2026-11-22). It makes of 736 TFLOP/s for a replay of
+#: 8192^3 in bf16 on an H100 674 at its 700 W, and 500 of 651 on one of 500 W; nothing changes on A100, whose limit
+#: leaves the clock. Heat, other consumers of the board's power and data that toggle more bits are likely reasons; no
+#: machine has been measured for it
+SUSTAINED_ENERGY = 1.3
 
 
 def process_energy(machine: Machine) -> float:

@@ -1,0 +1,170 @@
+"""Exchanges among the GPUs of a cluster, within a domain of NVLink and beyond it.
+
+Within a domain the time is that of `perfmodel.prediction`. Beyond it a ring crosses the network, and every GPU of a
+domain that takes part brings its own network: a group with 8 GPUs a node has 8 of them, one with a single GPU a node
+(data parallelism beside 8 tensor parallel ranks) has one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.core.hardware import Hardware, cached_per_machine
+from perfmodel.core.vocabulary import Vocabulary
+from perfmodel.operators.all_gather import AllGather
+from perfmodel.operators.all_reduce import AllReduce
+from perfmodel.operators.alltoall import Alltoall
+from perfmodel.operators.collective import Collective
+from perfmodel.operators.reduce_scatter import ReduceScatter
+from perfmodel.prediction.predict import predict
+
+#: time of a step of a ring inside a domain [s]: NCCL src/graph/tuning.cc, hwLat of NVLink, protocol Simple
+NVLINK_STEP_S = 3.4e-6
+#: share of a ring's bandwidth that a tree reaches: NCCL src/graph/tuning.cc, all-reduce by NCCL_ALGO_TREE
+TREE_SHARE = 0.92
+_KINDS: dict[str, type[Collective]] = {
+    "all_reduce": AllReduce,
+    "all_gather": AllGather,
+    "reduce_scatter": ReduceScatter,
+    "alltoall": Alltoall,
+}
+
+
+class Algorithm(Vocabulary):
+    """How an exchange between domains is made."""
+
+    RING = "ring"
+    TREE = "tree"  # double binary tree: reduce up, broadcast down
+    DOUBLING = "recursive_doubling"
+    HIERARCHICAL = "hierarchical"  # reduce-scatter inside, all-reduce between, all-gather inside
+
+
+@dataclass(frozen=True)
+class Group:
+    """GPUs that exchange: every ``stride``-th GPU, ``ranks`` of them.
+
+    Attributes
+    ----------
+    cluster : the GPUs and their links.
+    ranks : GPUs of the group.
+    stride : distance between neighbours in the numbering of the GPUs.
+    """
+
+    cluster: Cluster
+    ranks: int
+    stride: int = 1
+
+    @property
+    def inside(self) -> int:
+        """GPUs of the group in one domain of NVLink."""
+        domain = usable_domain(self.cluster)
+        return max(1, min(self.ranks, domain // self.stride))
+
+    @property
+    def domains(self) -> int:
+        """Domains that the group reaches over."""
+        return math.ceil(self.ranks / self.inside)
+
+    @property
+    def crosses(self) -> bool:
+        """Whether the group leaves the domain."""
+        return self.ranks > self.inside
+
+
+def usable_domain(cluster: Cluster) -> int:
+    """Return the GPUs of a domain that a job uses: the largest number up to it that divides the job's GPUs.
+
+    Of an NVL72, 64 where a job has 256 GPUs: plans are made of powers of two.
+    """
+    most = min(cluster.nvlink_domain, cluster.gpus)
+    return next(size for size in range(most, 0, -1) if cluster.gpus % size == 0)
+
+
+@cached_per_machine
+def _inside_time(hardware: Hardware, kind: str, message_bytes: int, ranks: int) -> float:
+    """Return the time of an exchange of GPUs that one domain joins [s]."""
+    op = _KINDS[kind](bytes=message_bytes, num_gpus=min(ranks, _most_inside(hardware)))
+    return float(predict(op, hardware).predicted_time_s)
+
+
+def _most_inside(hardware: Hardware) -> int:
+    """Return the most GPUs for which the constants of a machine's collectives hold."""
+    return max((link.domain or 8 for link in hardware.links if link.name == "nvlink"), default=8)
+
+
+def exchange_time(group: Group, kind: str, message_bytes: float, algorithm: str = Algorithm.RING) -> float:
+    """Return the time of a collective [s].
+
+    Parameters
+    ----------
+    kind : "all_reduce", "all_gather", "reduce_scatter" or "alltoall".
+    message_bytes : the larger of a rank's send and receive buffers, as nccl-tests counts it [B].
+    algorithm : of an all-reduce beyond a domain, see `Algorithm`. Others are rings or, for alltoall, direct.
+
+    Beyond a domain, with n ranks, r of them in a domain and N = n / r domains, S the message and W the bandwidth of a
+    GPU's network, the time is the larger of the part inside and
+
+    - ring: w S (n - 1) / n / (r W) + w ((N - 1) alpha + (n - N) beta), w = 2 for an all-reduce, else 1;
+    - tree: 2 S / (0.92 r W) + 2 log2(N) alpha;
+    - recursive doubling: log2(N) (S / (r W) + alpha): fewest steps, whole message each;
+    - hierarchical: reduce-scatter and all-gather inside, then a ring of S / r between, one after the other;
+    - alltoall: each GPU sends S (n - r) / n through its own network.
+    """
+    if group.ranks <= 1 or message_bytes <= 0:
+        return 0.0
+    size = max(1, round(message_bytes))
+    if not group.crosses:
+        return _inside_time(group.cluster.hardware, kind, size, group.ranks)
+    inside = _inside_time(group.cluster.hardware, kind, size, group.inside) if group.inside > 1 else 0.0
+    between = _between_time(group, kind, message_bytes, algorithm)
+    return inside + between if algorithm == Algorithm.HIERARCHICAL else max(inside, between)
+
+
+def _between_time(group: Group, kind: str, message_bytes: float, algorithm: str) -> float:
+    """Return the time that the exchange takes on the network [s]."""
+    n, r, cluster = group.ranks, group.inside, group.cluster
+    domains, alpha, rate = group.domains, cluster.alpha_s, cluster.network_bytes_per_s
+    if kind == "alltoall":
+        return message_bytes * (n - r) / n / rate + alpha * (domains - 1)
+    weight = 2.0 if kind == "all_reduce" else 1.0
+    steps = weight * ((domains - 1) * alpha + (n - domains) * NVLINK_STEP_S)
+    ring = weight * message_bytes * (n - 1) / n / (r * rate) + steps
+    if kind != "all_reduce":
+        return ring
+    levels = math.log2(domains)
+    if algorithm == Algorithm.TREE:
+        return 2.0 * message_bytes / (TREE_SHARE * r * rate) + 2.0 * levels * alpha
+    if algorithm == Algorithm.DOUBLING:
+        return levels * (message_bytes / (r * rate) + alpha)
+    if algorithm == Algorithm.HIERARCHICAL:
+        return 2.0 * message_bytes / r * (domains - 1) / domains / rate + 2.0 * (domains - 1) * alpha
+    return ring
+
+
+def best_exchange_time(group: Group, kind: str, message_bytes: float) -> float:
+    """Return the time of a collective as a library chooses it: ring, or for an all-reduce tree where that is faster."""
+    if kind != "all_reduce" or not group.crosses:
+        return exchange_time(group, kind, message_bytes)
+    return min(exchange_time(group, kind, message_bytes, algorithm) for algorithm in (Algorithm.RING, Algorithm.TREE))
+
+
+def send_time(group: Group, message_bytes: float) -> float:
+    """Return the time of sending a message to the next GPU of a group, over NVLink or the network [s]."""
+    if group.ranks <= 1 or message_bytes <= 0:
+        return 0.0
+    if group.inside > 1 and not group.crosses:
+        return NVLINK_STEP_S + message_bytes / _link_rate(group.cluster.hardware)
+    return group.cluster.alpha_s + message_bytes / group.cluster.network_bytes_per_s
+
+
+#: share of a link's datasheet bandwidth that a message between two GPUs reaches: as the rings of all-gathers on H100
+_POINT_SHARE = 0.8
+
+
+def _link_rate(hardware: Hardware) -> float:
+    """Return the bandwidth between two GPUs of a domain [B/s]."""
+    rates = {link.name: link.bandwidth_bytes_per_s for link in hardware.links}
+    best = rates.get("nvlink") or rates.get("xgmi") or rates.get("pcie") or max(rates.values(), default=1e10)
+    return _POINT_SHARE * best

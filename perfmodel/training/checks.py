@@ -1,0 +1,81 @@
+"""What a plan needs of a model and a cluster, each with one message that names the nearest plan that works."""
+
+from __future__ import annotations
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.errors import UsageError
+from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, nearest_divisor
+from perfmodel.workloads.model_config import ModelConfig
+
+
+def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
+    """Raise for a plan that this model cannot run on this cluster.
+
+    Raises
+    ------
+    UsageError
+        When sizes do not divide, the sequence is longer than the model's table of positions, or the batch is too small
+        for the ranks or the pipeline.
+    """
+    plan.micro_batches(cluster.gpus)
+    _divides("tp", plan.tp, "heads", config.heads)
+    _divides("tp", plan.tp, "ffn", config.ffn or config.expert_ffn)
+    _check_experts(config, cluster, plan)
+    _check_pipeline(config, cluster, plan)
+    if config.learned_positions and plan.seq > config.positions:
+        raise _refused(f"seq = {plan.seq} is beyond the model's {config.positions} positions", "Use a shorter sequence")
+    share = plan.batch // plan.dp(cluster.gpus)
+    if plan.micro_batch > share:
+        raise _refused(
+            f"micro_batch = {plan.micro_batch} is more than the {share} sequences of a data parallel rank",
+            f"Use micro_batch={share}",
+        )
+    if plan.cp_algorithm == "ulysses":
+        _divides("cp", plan.cp * plan.tp, "heads", config.heads)
+
+
+def _divides(name: str, value: int, of: str, total: int) -> None:
+    if total and total % value:
+        near = nearest_divisor(total, value)
+        raise _refused(f"{name} = {value} does not divide the {total} {of}", f"Nearest: {name}={near}")
+
+
+def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
+    if plan.ep == 1:
+        return
+    if not config.experts:
+        raise _refused(f"ep = {plan.ep}, and the model has no experts", "Use ep=1")
+    _divides("ep", plan.ep, "experts", config.experts)
+    ranks = plan.dp(cluster.gpus) * plan.cp * plan.tp
+    if ranks % (plan.ep * plan.etp):
+        raise _refused(
+            f"ep etp = {plan.ep} x {plan.etp} does not divide dp cp tp = {ranks} ranks",
+            f"Nearest: ep={nearest_divisor(ranks // plan.etp or 1, plan.ep)}",
+        )
+
+
+def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
+    chunks = plan.pp * plan.vp
+    if chunks > config.layers + 2:
+        near = nearest_divisor(config.layers, plan.pp)
+        raise _refused(
+            f"pp vp = {plan.pp} x {plan.vp} stages are more than the {config.layers} layers", f"Nearest: pp={near} vp=1"
+        )
+    if plan.stages and sum(plan.stages) != config.layers:
+        raise _refused(f"stages sum to {sum(plan.stages)} layers, the model has {config.layers}", "Correct the stages")
+    count = plan.micro_batches(cluster.gpus)
+    if plan.schedule == Schedule.INTERLEAVED and plan.vp > 1 and count % plan.pp and count > plan.pp:
+        near = max(1, round(count / plan.pp)) * plan.pp
+        raise _refused(
+            f"{count} micro batches do not divide by pp = {plan.pp}, as the interleaved schedule needs",
+            f"Nearest: batch={near * plan.micro_batch * plan.dp(cluster.gpus)}",
+        )
+    if count < plan.pp and plan.pp > 1 and plan.vp > 1:
+        raise _refused(
+            f"{count} micro batches are fewer than the {plan.pp} stages of the interleaved pipeline",
+            f"Nearest: batch={plan.pp * plan.micro_batch * plan.dp(cluster.gpus)}, or vp=1",
+        )
+
+
+def _refused(problem: str, remedy: str) -> UsageError:
+    return UsageError(f"{problem}.", place=PLACE, remedy=f"{remedy}.")

@@ -1,0 +1,177 @@
+"""What the exchanges of a training step cost beside the compute that hides them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
+from perfmodel.training.layer import LayerWork
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.shard import Shard
+from perfmodel.workloads.model_config import ModelConfig
+
+
+def exposed(exchange_s: float, compute_s: float, contention: float) -> float:
+    """Return what an exchange adds to the compute beside it [s].
+
+    max(0, e - c) + contention min(e, c): the rest that no compute hides, and what the hidden part takes from it.
+    """
+    return max(0.0, exchange_s - compute_s) + contention * min(exchange_s, compute_s)
+
+
+def overlapped_with_product(exchange_s: float, product_s: float, ranks: int, contention: float) -> float:
+    """Return what a tensor parallel exchange adds to the product that it is cut into pieces with [s].
+
+    max(e / t, e - (1 - 1 / t) g) + contention min(e, g): the first of t pieces has nothing to hide behind.
+    """
+    left = max(exchange_s / ranks, exchange_s - (1.0 - 1.0 / ranks) * product_s)
+    return left + contention * min(exchange_s, product_s)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The ranks that exchange, in the order tensor, context, data, pipeline; the first are neighbours.
+
+    Expert parallel ranks are neighbours too, over tensor, context and data parallel ones.
+    """
+
+    cluster: Cluster
+    plan: TrainingPlan
+    dp: int
+
+    @property
+    def tensor(self) -> Group:
+        """Ranks that share out each product."""
+        return Group(self.cluster, self.plan.tp)
+
+    @property
+    def context(self) -> Group:
+        """Ranks that share out the sequence."""
+        return Group(self.cluster, self.plan.cp, self.plan.tp)
+
+    @property
+    def data(self) -> Group:
+        """Ranks that hold the same weights: data and context parallel ones."""
+        return Group(self.cluster, self.dp * self.plan.cp, self.plan.tp)
+
+    @property
+    def expert(self) -> Group:
+        """Ranks that share out the experts."""
+        return Group(self.cluster, self.plan.ep, self.plan.etp)
+
+    @property
+    def expert_data(self) -> Group:
+        """Ranks that hold the same experts."""
+        stride = self.plan.ep * self.plan.etp
+        return Group(self.cluster, max(1, self.dp * self.plan.cp * self.plan.tp // stride), stride)
+
+    @property
+    def pipeline(self) -> Group:
+        """Neighbours in the pipeline."""
+        return Group(self.cluster, self.plan.pp, self.plan.tp * self.plan.cp * self.dp)
+
+    def crossing(self) -> dict[str, bool]:
+        """Return which groups leave a domain of NVLink."""
+        return {name: getattr(self, name).crosses for name in ("tensor", "context", "expert", "data", "pipeline")}
+
+
+def tensor_exchange(
+    groups: Groups,
+    shard: Shard,
+    work: LayerWork,
+    hidden: int,
+    overlap: bool,
+    beside_weights: bool,
+    contention: float,
+) -> tuple[float, float]:
+    """Return what the tensor parallel exchanges of a layer add to its forward and backward pass [s].
+
+    Without sequence parallelism an all-reduce follows each of the two row-parallel products forward, and as many come
+    backward. With it an all-gather and a reduce-scatter stand in for each, and backward gathers the inputs of both
+    column-parallel products again for the weights' gradients, behind the products of the inputs' gradients.
+
+    Parameters
+    ----------
+    overlap : whether exchanges run beside products, in pieces.
+    beside_weights : whether an all-reduce runs beside the product of the weights' gradient.
+    """
+    if shard.tp == 1:
+        return 0.0, 0.0
+    message = shard.tokens * hidden * shard.element_bytes
+    pairs = [("qkv", "out")] + ([("up", "down")] if "up" in work.products else [])
+    if "shared_up" in work.products:
+        pairs.append(("shared_up", "shared_down"))
+    if not shard.sp:
+        reduce = exchange_time(groups.tensor, "all_reduce", message)
+        if not beside_weights:
+            return reduce * len(pairs), reduce * len(pairs)
+        hidden_s = [work.products[column].weight_s for column, _ in pairs]
+        return reduce * len(pairs), sum(exposed(reduce, product_s, contention) for product_s in hidden_s)
+    gather = exchange_time(groups.tensor, "all_gather", message)
+    scatter = exchange_time(groups.tensor, "reduce_scatter", message)
+    forward = backward = 0.0
+    for column, row in pairs:
+        into, out = work.products[column], work.products[row]
+        beside = (
+            (gather, into.forward_s), (scatter, out.forward_s), (gather, out.input_s), (scatter, into.input_s),
+        )  # fmt: skip
+        costs = [
+            overlapped_with_product(time, product, shard.tp, contention) if overlap else time
+            for time, product in beside
+        ]
+        forward += costs[0] + costs[1]
+        backward += costs[2] + costs[3] + contention * min(gather, into.input_s)
+    return forward, backward
+
+
+def context_exchange(
+    groups: Groups, shard: Shard, config: ModelConfig, attention_s: float, backward_s: float, contention: float
+) -> tuple[float, float]:
+    """Return what the context parallel exchanges of a layer add to its passes [s].
+
+    A ring passes on keys and values of T tokens c - 1 times beside attention, and their gradients backward as well.
+    Ulysses exchanges queries, keys, values and outputs by all-to-all, which nothing hides.
+    """
+    if shard.cp == 1:
+        return 0.0, 0.0
+    keys = shard.tokens * max(config.kv_heads / shard.tp, 1.0) * (config.head_dim + config.value_dim) * 2.0
+    if shard.ulysses:
+        queries = shard.tokens * config.heads / shard.tp * (config.head_dim + config.value_dim) * 2.0
+        time = exchange_time(groups.context, "alltoall", keys + queries)
+        return time, time
+    step = send_time(groups.context, keys)
+    ring = (shard.cp - 1) * step
+    return exposed(ring, attention_s, contention), exposed(2.0 * ring, backward_s, contention)
+
+
+def expert_exchange(groups: Groups, work: LayerWork, top_k: int) -> float:
+    """Return the time of sending tokens to their experts and back, in one pass [s].
+
+    Inside a domain it is an all-to-all of T k h. Beyond it a token crosses the network once for each domain that one of
+    its experts lies in, N (1 - (1 - 1/N)^k) of N domains, and is passed on inside (DeepSeek's DeepEP).
+    """
+    group = groups.expert
+    if group.ranks == 1 or not work.routed_bytes:
+        return 0.0
+    if not group.crosses:
+        return 2.0 * exchange_time(group, "alltoall", work.routed_bytes)
+    inside = Group(groups.cluster, group.inside, group.stride)
+    domains = group.domains
+    visited = domains * (1.0 - (1.0 - 1.0 / domains) ** top_k)
+    crossing = work.routed_bytes / top_k * visited * (domains - 1) / domains
+    network = crossing / groups.cluster.network_bytes_per_s + groups.cluster.alpha_s
+    return 2.0 * max(network, exchange_time(inside, "alltoall", work.routed_bytes) if inside.ranks > 1 else 0.0)
+
+
+def gradient_exchange(groups: Groups, group: Group, parameters: float, gradient_bytes: float) -> float:
+    """Return the time of the exchange of gradients and weights after a step, without what hides it [s].
+
+    ZeRO 0 reduces the gradients; ZeRO 1 and 2 reduce-scatter them, and gather the new weights in 16 bits.
+    """
+    if group.ranks == 1:
+        return 0.0
+    if groups.plan.zero == 0:
+        return best_exchange_time(group, "all_reduce", parameters * gradient_bytes)
+    gather = exchange_time(group, "all_gather", parameters * 2.0)
+    return gather + exchange_time(group, "reduce_scatter", parameters * gradient_bytes)

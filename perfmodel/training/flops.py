@@ -1,0 +1,43 @@
+"""The FLOP of a training step: those of the model, by two conventions, and those that are executed."""
+
+from __future__ import annotations
+
+import functools
+
+from perfmodel.operators.attention import Attention
+from perfmodel.training.plan import Recompute, TrainingPlan
+from perfmodel.workloads.model_config import ModelConfig
+
+#: share of the forward pass of the layers that is computed again; selective recomputes the core of attention only
+_AGAIN = {Recompute.NONE: 0.0, Recompute.SELECTIVE: 0.0, Recompute.SELECTIVE_OP: 0.5, Recompute.SELECTIVE_LAYER: 0.5,
+          Recompute.FULL: 1.0}  # fmt: skip
+
+
+def step_flop(config: ModelConfig, plan: TrainingPlan) -> tuple[float, float, float]:
+    """Return the model's FLOP of a step, with the causal half and the whole square of attention, and those executed.
+
+    Model: 6 N a token, N the parameters that multiply it (no embedding, logits included, experts that it visits), and
+    three times the forward products of attention. Executed: with what backward recomputes; attention under its mask.
+    """
+    tokens = float(plan.batch * plan.seq)
+    weights = 2.0 * config.multiplied_parameters * tokens
+    half, whole = core_flop(config, plan.seq)
+    half, whole = half * plan.batch, whole * plan.batch
+    layers = weights - 2.0 * config.vocab * config.hidden * tokens
+    share = _AGAIN[Recompute(plan.recompute)]
+    again = share * (layers + (half if plan.recompute != Recompute.SELECTIVE_OP else 0.0))
+    again += half if plan.recompute == Recompute.SELECTIVE else 0.0
+    model = 3.0 * (weights + half)
+    return model, 3.0 * (weights + whole), model + again
+
+
+@functools.lru_cache(maxsize=4096)
+def core_flop(config: ModelConfig, seq: int) -> tuple[float, float]:
+    """Return the forward FLOP of attention of one sequence in all layers: under its mask, and of the whole square."""
+    width = config.heads * (config.head_dim + config.value_dim) / 2.0
+    windowed = min(config.window_layers, config.layers) if config.window else 0
+    causal = config.architecture.causal
+    whole = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal)
+    narrow = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal, window=config.window if causal else 0)
+    masked = (config.layers - windowed) * float(whole.flop()) + windowed * float(narrow.flop())
+    return masked * width, 4.0 * config.layers * width * float(seq) ** 2

@@ -1,0 +1,219 @@
+"""How a training framework runs a model: which kernels it fuses, its precisions, what it overlaps.
+
+A framework is a file in ``engine_specs/training``; the constants that frameworks share are in ``defaults`` there.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from perfmodel.errors import InputFileError, unknown_name
+from perfmodel.files import read_document, shipped_folder
+
+
+class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One training framework, as its file says.
+
+    Attributes
+    ----------
+    name, title : its name, and that for people.
+    aliases : shell patterns of names under which tables and plans know it.
+    sources : where each fact comes from, by key.
+    streams : class of its memory-bound kernels, a key of ``memory_bound`` of the constants: "counted", where the bytes
+        of its kernels are counted one by one, or "fsdp1".
+    attention : kernel of attention unless a plan names one.
+    softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
+    dropout : which models it trains with dropout: "never", "always", or those with LayerNorm, as GPT-3.
+    recomputes_last : whether recomputing a layer runs its last product, whose result backward does not need.
+    shards_layers : whether ZeRO 2 gathers weights and reduces gradients layer by layer (FSDP), not once a step.
+    bias : whether the matrices of models with LayerNorm have a bias.
+    main_gradients : dtype in which weight gradients are added up, and in which their product is written.
+    gradient_dtype : dtype of the gradients that data parallel ranks reduce.
+    norm_bytes, rotary_bytes, gate_bytes : what the kernels of a norm, of the rotary positions and of a gated activation
+        read and write for an element of their output, forward and backward, with activations in 16 bits [B].
+    split_bytes : what its kernels move in backward to join the gradients of queries, keys and values, or to add up
+        those of their common input, for an element of the hidden state [B].
+    shard_bytes : what it copies in a micro batch for a parameter that is shared out, gathers and reductions aside [B].
+    loss_bytes : the same of the loss, for a logit [B].
+    optimizer_bytes : bytes that Adam moves for a parameter of a GPU.
+    overlaps_data_parallel : whether gradients are reduced beside the backward pass.
+    contention : share of a hidden exchange that the compute beside it loses, of `exchange.hide`; "" for ``sm_share``.
+    sequence_parallel : whether tensor parallel ranks share out norms and residuals.
+    overlaps_tensor_parallel : whether tensor parallel exchanges run beside products.
+    overlaps_input_gradients : whether, without sequence parallelism, the all-reduce of an input's gradient runs beside
+        the product of the weight's gradient.
+    overlaps_pipeline : whether sends of the pipeline run beside the micro batches.
+    scatter_gather : whether a send of the pipeline is split over the tensor parallel ranks.
+    gathers_once : whether weights shared out stay gathered over the micro batches of a pipeline.
+    fp8_passes : bytes that the cast of one 16-bit element to fp8 reads and writes, without a transposed copy.
+    unfused_sinks : whether attention without a window and with a learned logit in its softmax (gpt-oss) has no fused
+        kernel.
+    graphs_on : architectures of GPUs on which it runs whole iterations as CUDA graphs. Elsewhere each pass of a layer
+        with experts waits for the host, which reads how many tokens each expert has: ``host_s`` of the constants.
+    """
+
+    name: str
+    title: str
+    sources: dict[str, str]
+    aliases: tuple[str, ...] = ()
+    streams: str = "counted"
+    attention: str = "fa2"
+    softmax_passes: int = 1
+    dropout: Literal["never", "always", "layer_norm"] = "never"
+    recomputes_last: bool = True
+    shards_layers: bool = False
+    bias: bool = True
+    main_gradients: Literal["fp32", "bf16"] = "fp32"
+    gradient_dtype: Literal["fp32", "bf16"] = "fp32"
+    norm_bytes: tuple[float, float] = (4.0, 6.0)
+    rotary_bytes: tuple[float, float] = (4.0, 4.0)
+    gate_bytes: tuple[float, float] = (6.0, 10.0)
+    split_bytes: float = 0.0
+    shard_bytes: float = 0.0
+    loss_bytes: float = 48.0
+    optimizer_bytes: float = 34.0
+    overlaps_data_parallel: bool = True
+    contention: str = ""
+    sequence_parallel: bool = True
+    overlaps_tensor_parallel: bool = False
+    overlaps_input_gradients: bool = False
+    overlaps_pipeline: bool = True
+    scatter_gather: bool = False
+    gathers_once: bool = False
+    fp8_passes: float = 3.0
+    unfused_sinks: bool = False
+    graphs_on: tuple[str, ...] = ()
+
+
+class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Measured over predicted time: quantiles at 10 % and 90 % of rows that were not fitted."""
+
+    low: float
+    high: float
+
+
+class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What frameworks share, each with its source in the file.
+
+    Attributes
+    ----------
+    memory_bound : class of kernels -> time over that of a copy of the same bytes.
+    casts : time of a cast to 8 bits over that of a copy of the bytes that it has to move.
+    sm_share : share of a hidden exchange that the compute beside it loses.
+    fsdp_share : the same of FSDP1 in eager mode.
+    chart_factor : kernel of attention -> time over that of its chart.
+    routing : time of sending tokens to experts over that of an all-to-all.
+    host_s : time that a pass of a layer with experts waits for the host [s].
+    intervals : how well a prediction is known: "seen" for frameworks and machines with rows that were fitted,
+        "unseen" for others, "experts" for mixtures of experts.
+    seen : frameworks with rows.
+    """
+
+    sources: dict[str, str]
+    memory_bound: dict[str, float]
+    casts: float
+    sm_share: float
+    fsdp_share: float
+    chart_factor: dict[str, float]
+    routing: float
+    host_s: float
+    intervals: dict[str, Interval]
+    seen: tuple[str, ...] = ()
+    seen_machines: tuple[str, ...] = ()
+    date: str = ""
+
+
+def _folder() -> Path:
+    return Path(shipped_folder("engine_specs")) / "training"
+
+
+@functools.cache
+def frameworks() -> Mapping[str, Framework]:
+    """Return every shipped framework by its name."""
+    found = (read_framework(path) for path in sorted(_folder().glob("*.toml")))
+    return {framework.name: framework for framework in found}
+
+
+def read_framework(path: str | Path) -> Framework:
+    """Return the framework that a file describes.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, or a key is unknown, missing or of the wrong type.
+    """
+    try:
+        return msgspec.convert(read_document(path), Framework)
+    except msgspec.ValidationError as error:
+        raise InputFileError(f"{error}.", place=str(path)) from None
+
+
+@functools.cache
+def constants() -> Constants:
+    """Return the constants that frameworks share."""
+    path = _folder() / "defaults" / "constants.toml"
+    try:
+        return msgspec.convert(read_document(path), Constants)
+    except msgspec.ValidationError as error:
+        raise InputFileError(f"{error}.", place=str(path)) from None
+
+
+@functools.cache
+def find_framework(name: str) -> Framework:
+    """Return the framework of a name, an alias or the path of a file.
+
+    Raises
+    ------
+    UsageError
+        When none is called so; the message names the nearest.
+    """
+    if name.endswith((".toml", ".yaml", ".yml", ".json")):
+        return read_framework(name)
+    found = _lookup(name)
+    if found is None:
+        raise unknown_name("framework", name, frameworks(), place="framework")
+    return found
+
+
+def _lookup(name: str) -> Framework | None:
+    known, key = frameworks(), _key(name)
+    if key in known:
+        return known[key]
+    matches = [
+        (len(pattern), item) for item in known.values() for pattern in item.aliases if fnmatch.fnmatch(key, pattern)
+    ]
+    return max(matches, key=lambda match: match[0])[1] if matches else None
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\s_/]+", "-", name.strip().lower())
+
+
+#: words in the name of an unknown framework -> the framework that is nearest
+_NEAREST = (
+    (r"compile|fsdp2|titan|torchtune", "fsdp2-compile"),
+    (r"deepspeed|zero", "deepspeed"),
+    (r"bridge|maxtext", "megatron-bridge"),
+    (r"megatron|nemo|transformer.?engine|\bte\b|nvidia", "megatron-te"),
+    (r"fsdp|composer|foundry|accelerate|lightning|fms", "fsdp1-eager"),
+    (r"hugging|\bhf\b|eager|trainer|transformers", "huggingface"),
+)
+
+
+def nearest_framework(name: str, *, shards: bool = False) -> tuple[Framework, bool]:
+    """Return the framework of a name, or for an unknown one the nearest by rule, and whether the name was known.
+
+    Words in the name decide; without any, a plan that shares out its weights is FSDP1's, any other Megatron's.
+    """
+    found = _lookup(name)
+    if found is not None:
+        return found, True
+    nearest = next((near for words, near in _NEAREST if re.search(words, name.lower())), "")
+    return frameworks()[nearest or ("fsdp1-eager" if shards else "megatron-te")], False

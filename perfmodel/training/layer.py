@@ -1,0 +1,226 @@
+"""One layer of a model on one GPU: its products, its attention, and what its memory-bound kernels move.
+
+Everything here is the work of one micro batch before any constant of training is applied, so that it depends on the
+model, the machine and the shard only, and is kept for all plans that share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from perfmodel.core.hardware import Hardware, cached_per_machine
+from perfmodel.training.kernels import (
+    Core,
+    CoreTime,
+    Product,
+    arithmetic,
+    core_time,
+    product_times,
+    stream_time,
+)
+from perfmodel.training.shard import Shard, key_width
+from perfmodel.training.streams import stream_bytes
+from perfmodel.workloads.model_config import ModelConfig
+
+
+class Passes(NamedTuple):
+    """The products of one matrix: forward, gradient of the input, gradient of the weights [s]."""
+
+    forward_s: float
+    input_s: float
+    weight_s: float
+
+    @property
+    def backward_s(self) -> float:
+        """Both gradients [s]."""
+        return self.input_s + self.weight_s
+
+
+@dataclass(frozen=True)
+class LayerWork:
+    """The work of one layer and micro batch on one GPU, before constants.
+
+    Attributes
+    ----------
+    products : matrix ("qkv", "out", "up", "down", ...) -> its products.
+    core : attention between the projections.
+    streams_s, streams_backward_s : memory-bound kernels as copies of the same bytes [s].
+    cast_bytes, cast_backward_bytes : elements that are cast to 8 bits in each pass.
+    flop : forward FLOP of the products of this GPU.
+    accumulate_s : reading the fp32 gradients that the products of the weights' gradients add to [s].
+    parameters, expert_parameters : that the GPU holds, without and in routed experts.
+    routed_bytes : what one GPU sends to experts in a pass [B].
+    """
+
+    products: dict[str, Passes]
+    core: CoreTime
+    streams_s: float
+    streams_backward_s: float
+    cast_elements: float
+    cast_backward_elements: float
+    flop: float
+    accumulate_s: float
+    parameters: float
+    expert_parameters: float
+    routed_bytes: float
+
+
+class _Matrix(NamedTuple):
+    """A matrix [n, k] of one GPU and the rows that it multiplies."""
+
+    rows: float
+    n: float
+    k: float
+    batch: float = 1.0
+
+
+@cached_per_machine
+def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool, windowed: bool) -> LayerWork:
+    """Return the work of one layer; ``moe`` for a layer with experts, ``windowed`` for one with the model's window."""
+    matrices = {**_attention_matrices(config, shard), **_mlp_matrices(config, shard, moe)}
+    core = core_time(hardware, _core(config, shard, windowed), shard.dropout, shard.softmax_passes)
+    forward, backward = stream_bytes(hardware, config, shard, moe)
+    products = _passes(hardware, matrices, shard)
+    expert = {name for name in matrices if name.startswith("expert")}
+    weights = {name: matrix.batch * matrix.n * matrix.k for name, matrix in matrices.items()}
+    inputs = sum(matrix.batch * matrix.rows * matrix.k for matrix in matrices.values())
+    outputs = sum(matrix.batch * matrix.rows * matrix.n for matrix in matrices.values())
+    return LayerWork(
+        products=products,
+        core=core,
+        streams_s=sum(stream_time(hardware, moved) for moved in (*forward, core.softmax_bytes)),
+        streams_backward_s=sum(stream_time(hardware, moved) for moved in (*backward, core.softmax_backward_bytes)),
+        cast_elements=inputs if shard.narrow else 0.0,
+        cast_backward_elements=outputs if shard.narrow else 0.0,
+        flop=sum(2.0 * matrix.rows * weights[name] for name, matrix in matrices.items()),
+        accumulate_s=_accumulation(hardware, sum(weights.values()), shard),
+        parameters=sum(weights[name] for name in matrices if name not in expert) + 2 * config.norm_parameters,
+        expert_parameters=sum(weights[name] for name in expert),
+        routed_bytes=shard.outer_tokens * config.top_k * config.hidden * 2.0 if moe else 0.0,
+    )
+
+
+def _accumulation(hardware: Hardware, weights: float, shard: Shard) -> float:
+    """Return the time of reading the sum that a product of a weight's gradient adds to, in fp32 [s].
+
+    Megatron's fused accumulation reads and writes it in the product's epilogue; the product's own time has the write.
+    """
+    added = shard.main_gradients == "fp32" and shard.element_bytes == 2.0
+    return stream_time(hardware, 4.0 * weights) if added else 0.0
+
+
+def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
+    """Return the matrices around attention: queries, keys and values together, as frameworks join them, and output."""
+    tokens, hidden, tp = shard.tokens, config.hidden, shard.tp
+    out = _Matrix(tokens, hidden, config.heads * config.value_dim / tp)
+    if config.latent_attention:
+        down = config.q_lora + config.kv_lora + config.rope_head_dim
+        latent = {"down": _Matrix(shard.outer_tokens, down, hidden)} if config.q_lora else {}
+        up = config.heads * (config.nope_head_dim + config.value_dim) / tp
+        return {
+            **{f"latent_{name}": matrix for name, matrix in latent.items()},
+            "qkv": _Matrix(tokens, config.query_width / tp, config.q_lora or hidden),
+            "kv_up": _Matrix(tokens, up, config.kv_lora),
+            "out": out,
+        }
+    keys = key_width(config, tp)
+    return {"qkv": _Matrix(tokens, config.query_width / tp + 2 * keys, hidden), "out": out}
+
+
+def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Matrix]:
+    tokens, hidden, gates = shard.tokens, config.hidden, 2 if config.gated else 1
+    if not moe:
+        ffn = config.ffn / shard.tp
+        return {"up": _Matrix(tokens, gates * ffn, hidden), "down": _Matrix(tokens, hidden, ffn)}
+    local, width = config.experts / shard.ep, config.expert_ffn / shard.etp
+    rows = shard.outer_tokens * config.top_k * shard.ep * shard.etp / config.experts
+    found = {
+        "router": _Matrix(shard.outer_tokens, config.experts, hidden),
+        "expert_up": _Matrix(rows, gates * width, hidden, local),
+        "expert_down": _Matrix(rows, hidden, width, local),
+    }
+    if config.shared_ffn:
+        shared = config.shared_ffn / shard.tp
+        found["shared_up"] = _Matrix(tokens, gates * shared, hidden)
+        found["shared_down"] = _Matrix(tokens, hidden, shared)
+    return found
+
+
+#: rows of a tile of a grouped product: the rows of each expert are padded to it
+_EXPERT_TILE = 128
+
+
+def _passes(hardware: Hardware, matrices: dict[str, _Matrix], shard: Shard) -> dict[str, Passes]:
+    """Return the products of each matrix; those that are new to the machine are predicted together."""
+    dtype, sixteen = arithmetic(shard.dtype), shard.sixteen
+    main = shard.main_gradients if shard.element_bytes == 2.0 else "fp32"
+    listed: dict[str, tuple[Product, Product, Product]] = {}
+    for name, matrix in matrices.items():
+        rows = float(-(-matrix.rows // 1))
+        if matrix.batch > 1 and rows > 1:
+            rows = float(-(-rows // _EXPERT_TILE) * _EXPERT_TILE)
+        n, k, batch = max(1.0, round(matrix.n)), max(1.0, round(matrix.k)), max(1.0, round(matrix.batch))
+        kind = sixteen if name == "router" else dtype
+        out = sixteen if sixteen != "tf32" else "fp32"
+        listed[name] = (
+            Product(rows, n, k, kind, out, batch),
+            Product(rows, k, n, kind, out, batch),
+            Product(n, k, rows, kind, main, batch),
+        )
+    times = product_times(hardware, (product for three in listed.values() for product in three))
+    return {name: Passes(*(times[product] for product in three)) for name, three in listed.items()}
+
+
+def _core(config: ModelConfig, shard: Shard, windowed: bool) -> Core:
+    """Return the core of attention of one GPU; of context parallel ranks, its share of the work of whole sequences."""
+    heads = config.heads / shard.tp
+    keys = max(config.kv_heads / shard.tp, 1.0)
+    return Core(
+        batch=shard.sequences,
+        heads=heads,
+        kv_heads=heads if heads % max(1.0, round(keys)) else keys,
+        seq=shard.seq,
+        head_dim=config.head_dim,
+        value_dim=config.value_dim,
+        causal=config.architecture.causal,
+        window=config.window if windowed else 0,
+        kernel=shard.kernel,
+        dtype=shard.sixteen if shard.sixteen != "tf32" else "fp32",
+    )
+
+
+@dataclass(frozen=True)
+class HeadWork:
+    """The head of one micro batch on a GPU of the last stage, before constants.
+
+    Attributes
+    ----------
+    products : of the logits.
+    logits : of one GPU.
+    streams_s : the final norm, both passes, as copies [s].
+    flop : forward FLOP of the logits of this GPU.
+    parameters : of the head on this GPU, and of the embedding on one of the first stage.
+    """
+
+    products: Passes
+    logits: float
+    streams_s: float
+    flop: float
+    parameters: float
+
+
+@cached_per_machine
+def head_work(hardware: Hardware, config: ModelConfig, shard: Shard) -> HeadWork:
+    """Return the work of the head: logits in 16 bits, their gradients, the final norm."""
+    vocab = config.vocab / shard.tp
+    matrix = _Matrix(shard.tokens, vocab, config.hidden)
+    sixteen = shard._replace(dtype=shard.sixteen, main_gradients="bf16")
+    passes = _passes(hardware, {"logits": matrix}, sixteen)["logits"]
+    return HeadWork(
+        products=passes,
+        logits=shard.tokens * vocab,
+        streams_s=stream_time(hardware, 5 * shard.element_bytes * shard.outer_tokens * config.hidden),
+        flop=2.0 * shard.tokens * vocab * config.hidden,
+        parameters=config.vocab * config.hidden / shard.tp,
+    )

@@ -1,0 +1,156 @@
+"""One micro batch on one GPU: layers, head and embedding, with the constants of training and their exchanges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.training.exchange import context_exchange, expert_exchange, tensor_exchange
+from perfmodel.training.kernels import arithmetic, stream_time
+from perfmodel.training.layer import LayerWork, head_work, layer_work
+from perfmodel.training.plan import ContextAlgorithm, Recompute
+from perfmodel.training.setup import Setup
+from perfmodel.training.stages import Kind
+
+#: the parts of the time of a micro batch, in the order of the vectors below
+PARTS = ("products", "attention", "memory_bound", "casts", "head", "tensor", "context", "expert", "recompute", "host")
+INDEX = {name: index for index, name in enumerate(PARTS)}
+Vector = NDArray[np.float64]
+
+
+def _vector(**parts: float) -> Vector:
+    made = np.zeros(len(PARTS))
+    for name, value in parts.items():
+        made[INDEX[name]] = value
+    return made
+
+
+@dataclass(frozen=True)
+class Passes:
+    """One layer, or the head, of one micro batch on a GPU, by `PARTS`.
+
+    Attributes
+    ----------
+    forward, backward : by part [s].
+    weights_s : of backward, the products of the weights' gradients [s].
+    parameters, expert_parameters : that the GPU holds.
+    """
+
+    forward: Vector
+    backward: Vector
+    weights_s: float
+    parameters: float
+    expert_parameters: float = 0.0
+
+
+def layer_passes(setup: Setup, kind: Kind) -> Passes:
+    """Return one layer of one micro batch, with the constants of training and its exchanges."""
+    shard, config, fixed = setup.shard, setup.config, setup.constants
+    if config.architecture.sinks and setup.framework.unfused_sinks and not kind[1]:
+        shard = shard._replace(kernel="unfused")
+    work = layer_work(setup.hardware, config, shard, *kind)
+    slow = fixed.memory_bound[setup.framework.streams]
+    forward_s = sum(passes.forward_s for passes in work.products.values())
+    weights_s = sum(passes.weight_s for passes in work.products.values())
+    input_s = sum(passes.input_s for passes in work.products.values())
+    attention, backward_attention = _attention(setup, work)
+    cast = stream_time(setup.hardware, _cast_bytes(setup) * work.cast_elements)
+    back_cast = stream_time(setup.hardware, _cast_bytes(setup) * work.cast_backward_elements)
+    tensor, back_tensor = tensor_exchange(
+        setup.groups,
+        shard,
+        work,
+        config.hidden,
+        setup.overlaps_tensor,
+        setup.framework.overlaps_input_gradients,
+        fixed.sm_share,
+    )
+    context, back_context = context_exchange(setup.groups, shard, config, attention, backward_attention, fixed.sm_share)
+    routing = fixed.routing * expert_exchange(setup.groups, work, config.top_k) if kind[0] else 0.0
+    host = fixed.host_s if kind[0] and setup.waits_for_host else 0.0
+    forward = _vector(
+        products=forward_s,
+        attention=attention,
+        memory_bound=slow * work.streams_s,
+        casts=fixed.casts * cast,
+        tensor=tensor,
+        context=context,
+        expert=routing,
+        host=host,
+    )
+    backward = _vector(
+        products=input_s + weights_s + work.accumulate_s,
+        attention=backward_attention,
+        memory_bound=slow * work.streams_backward_s,
+        casts=fixed.casts * back_cast,
+        tensor=back_tensor,
+        context=back_context,
+        expert=routing,
+        host=host,
+    )
+    backward[INDEX["recompute"]] = _recompute(setup, forward, work)
+    return Passes(forward, backward, weights_s, work.parameters, work.expert_parameters)
+
+
+def _cast_bytes(setup: Setup) -> float:
+    """Return the bytes that the cast of one element to 8 bits moves: 2 read and 1 written, and 1 for Hopper's copy.
+
+    Hopper's 8-bit products need both factors with the summed axis innermost, so that the gradients' products read a
+    transposed copy (cuBLAS documentation, "FP8 Data Types": TN only); Blackwell's do not.
+    """
+    transposed = setup.hardware.architecture == "Hopper" and arithmetic(setup.plan.dtype) == "fp8"
+    return setup.framework.fp8_passes + float(transposed)
+
+
+def _attention(setup: Setup, work: LayerWork) -> tuple[float, float]:
+    """Return the core of attention in training, forward and backward [s]; of the slowest context parallel rank."""
+    core, plan = work.core, setup.plan
+    chart = setup.constants.chart_factor.get(setup.kernel, 1.0) if core.charted else 1.0
+    share = 1.0 / plan.cp
+    if plan.cp_algorithm == ContextAlgorithm.RING and setup.config.architecture.causal:
+        share *= (2.0 * plan.cp - 1.0) / plan.cp
+    return core.forward_s * chart * share, core.backward_s * chart * share
+
+
+def _recompute(setup: Setup, forward: Vector, work: LayerWork) -> float:
+    """Return what backward computes anew of a layer [s]."""
+    whole = float(forward.sum() - forward[INDEX["host"]])
+    if not setup.framework.recomputes_last:
+        whole -= sum(passes.forward_s for name, passes in work.products.items() if name.endswith("down"))
+    products, memory = (
+        float(forward[INDEX["products"]]),
+        float(forward[INDEX["memory_bound"]] + forward[INDEX["casts"]]),
+    )
+    if setup.plan.recompute == Recompute.FULL:
+        return whole
+    if setup.plan.recompute == Recompute.SELECTIVE_LAYER:
+        return 0.5 * whole
+    if setup.plan.recompute == Recompute.SELECTIVE_OP:
+        return 0.5 * products + memory
+    if setup.plan.recompute == Recompute.SELECTIVE and work.core.softmax_bytes:
+        slow = setup.constants.memory_bound[setup.framework.streams]
+        softmax = slow * stream_time(setup.hardware, work.core.softmax_bytes)
+        return float(forward[INDEX["attention"]]) + softmax
+    return 0.0
+
+
+def head_passes(setup: Setup) -> Passes:
+    """Return the head and the loss of one micro batch; the loss counts as backward."""
+    work = head_work(setup.hardware, setup.config, setup.shard)
+    slow = setup.constants.memory_bound[setup.framework.streams]
+    loss = slow * stream_time(setup.hardware, setup.framework.loss_bytes * work.logits)
+    forward = work.products.forward_s + slow * work.streams_s
+    backward = work.products.backward_s + loss
+    return Passes(_vector(head=forward), _vector(head=backward), work.products.weight_s, work.parameters)
+
+
+def embedding_passes(setup: Setup) -> Passes:
+    """Return the look-up of the embedding, and the addition of its gradients, as copies of the hidden state."""
+    shard, config = setup.shard, setup.config
+    slow = setup.constants.memory_bound[setup.framework.streams]
+    moved = 2.0 * shard.element_bytes * shard.tokens * config.hidden
+    time = slow * stream_time(setup.hardware, moved)
+    own = 0.0 if config.tied and setup.plan.pp == 1 else config.vocab * config.embedding_dim / shard.tp
+    return Passes(_vector(head=time), _vector(head=2.0 * time), 0.0, own)

@@ -1,0 +1,115 @@
+"""A model, a cluster and a plan, with the framework and the constants that they are predicted with."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.core.hardware import Hardware
+from perfmodel.training.exchange import Groups
+from perfmodel.training.framework import Constants, Framework
+from perfmodel.training.plan import ContextAlgorithm, TrainingPlan
+from perfmodel.training.shard import Shard
+from perfmodel.workloads.model_config import ModelConfig
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A model, a cluster and a plan, with the framework and the constants that they are predicted with."""
+
+    config: ModelConfig
+    cluster: Cluster
+    plan: TrainingPlan
+    framework: Framework
+    constants: Constants
+
+    @property
+    def hardware(self) -> Hardware:
+        """One GPU."""
+        return self.cluster.hardware
+
+    @functools.cached_property
+    def dp(self) -> int:
+        """Data parallel ranks."""
+        return self.plan.dp(self.cluster.gpus)
+
+    @functools.cached_property
+    def groups(self) -> Groups:
+        """The ranks that exchange."""
+        return Groups(self.cluster, self.plan, self.dp)
+
+    @property
+    def micro_batches(self) -> float:
+        """Micro batches of a GPU; a smaller last one counts as its share unless a pipeline waits for it."""
+        share = self.plan.batch / self.dp / self.plan.micro_batch
+        return float(-(-share // 1)) if self.plan.pp > 1 else max(share, 1.0)
+
+    @property
+    def contention(self) -> float:
+        """Share of a hidden exchange of weights that compute loses."""
+        return self.constants.fsdp_share if self.framework.contention == "fsdp_share" else self.constants.sm_share
+
+    @property
+    def overlaps_tensor(self) -> bool:
+        """Whether tensor parallel exchanges run beside products."""
+        wanted = self.plan.tp_overlap
+        return self.framework.overlaps_tensor_parallel if wanted is None else wanted
+
+    @property
+    def kernel(self) -> str:
+        """The kernel of attention; a kernel of Hopper and later stands for FlashAttention 2 on older machines."""
+        kernel = self.plan.attention or self.framework.attention
+        if self.plan.dtype in ("fp32", "tf32") and kernel != "unfused":
+            return "eager-unfused"
+        return kernel
+
+    @functools.cached_property
+    def shard(self) -> Shard:
+        """What one GPU runs of a layer."""
+        plan, framework = self.plan, self.framework
+        sp = framework.sequence_parallel if plan.sp is None else plan.sp
+        return Shard(
+            tokens=plan.micro_batch * plan.seq / plan.cp,
+            sequences=plan.micro_batch,
+            seq=plan.seq,
+            tp=plan.tp,
+            ep=plan.ep,
+            etp=plan.etp,
+            cp=plan.cp,
+            sp=sp and plan.tp > 1,
+            dtype=plan.dtype,
+            kernel=self.kernel,
+            softmax_passes=framework.softmax_passes,
+            dropout=self.dropout,
+            bias=framework.bias,
+            main_gradients=framework.main_gradients,
+            norm_bytes=framework.norm_bytes,
+            rotary_bytes=framework.rotary_bytes,
+            gate_bytes=framework.gate_bytes,
+            split_bytes=framework.split_bytes,
+            ulysses=plan.cp_algorithm == ContextAlgorithm.ULYSSES,
+        )
+
+    @property
+    def dropout(self) -> bool:
+        """Whether activations are dropped."""
+        if self.plan.dropout is not None:
+            return self.plan.dropout
+        usual = self.framework.dropout
+        return usual == "always" or (usual == "layer_norm" and not self.config.rms_norm)
+
+    @property
+    def sharded(self) -> bool:
+        """Whether each layer's weights are gathered and its gradients reduced in every micro batch."""
+        return self.plan.zero == 3 or (self.plan.zero == 2 and self.framework.shards_layers)
+
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether each pass of a layer with experts waits for the host."""
+        return self.hardware.architecture.lower() not in self.framework.graphs_on
+
+    @property
+    def gradient_bytes(self) -> float:
+        """Bytes of a gradient that data parallel ranks exchange."""
+        return 4.0 if (self.plan.grad_dtype or self.framework.gradient_dtype) == "fp32" else 2.0

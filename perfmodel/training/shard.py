@@ -1,0 +1,70 @@
+"""What one GPU holds and runs of a layer in one micro batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perfmodel.training.kernels import arithmetic
+from perfmodel.workloads.model_config import ModelConfig
+
+
+class Shard(NamedTuple):
+    """What one GPU holds and runs of a layer in one micro batch.
+
+    Attributes
+    ----------
+    tokens : micro batch times sequence over the context parallel ranks.
+    sequences : of the micro batch.
+    tp, ep, etp, cp : ranks that share out a layer, see `TrainingPlan`.
+    sp : sequence parallelism.
+    dtype : of the products of layers.
+    kernel : of attention.
+    softmax_passes, dropout, bias, main_gradients, norm_bytes, rotary_bytes, gate_bytes, split_bytes : of the
+        framework.
+    ulysses : whether attention has whole sequences and a share of the heads.
+    """
+
+    tokens: float
+    sequences: float
+    seq: int
+    tp: int
+    ep: int
+    etp: int
+    cp: int
+    sp: bool
+    dtype: str
+    kernel: str
+    softmax_passes: int
+    dropout: bool
+    bias: bool
+    main_gradients: str
+    norm_bytes: tuple[float, float]
+    rotary_bytes: tuple[float, float]
+    gate_bytes: tuple[float, float]
+    split_bytes: float = 0.0
+    ulysses: bool = False
+
+    @property
+    def outer_tokens(self) -> float:
+        """Tokens that norms, residuals and routers of one GPU work on."""
+        return self.tokens / self.tp if self.sp else self.tokens
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of an element of an activation."""
+        return 4.0 if self.dtype in ("fp32", "tf32") else 2.0
+
+    @property
+    def sixteen(self) -> str:
+        """The dtype of what is not in 8 bits: head and attention."""
+        return self.dtype if self.dtype in ("fp32", "tf32", "fp16") else "bf16"
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the products of layers are in 8 bits or fewer."""
+        return arithmetic(self.dtype) in ("fp8", "fp4")
+
+
+def key_width(config: ModelConfig, tp: int) -> float:
+    """Return the width of the keys of one GPU: ranks beyond the key heads hold copies."""
+    return max(config.kv_heads / tp, 1.0) * config.head_dim

@@ -1,0 +1,53 @@
+"""Which layers lie on which GPU of a pipeline."""
+
+from __future__ import annotations
+
+import functools
+
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.workloads.model_config import ModelConfig
+
+#: kind of a layer: whether it has experts, and whether its attention has the model's window
+Kind = tuple[bool, bool]
+
+
+@functools.lru_cache(maxsize=1024)
+def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
+    """Return the kind of each layer; dense layers of a mixture of experts come first, windows alternate evenly."""
+    every = config.layers / config.window_layers if config.window_layers else 0.0
+    kinds = []
+    taken = 0
+    for index in range(config.layers):
+        windowed = bool(every) and int((index + 1) / every + 1e-9) > taken
+        taken += windowed
+        kinds.append((bool(config.experts) and index >= config.dense_layers, windowed))
+    return tuple(kinds)
+
+
+def chunk_sizes(layers: int, chunks: int) -> list[int]:
+    """Return the layers of each stage of a pipeline.
+
+    Where they do not divide, the last and then the first stage get fewer, as embedding and head count as layers there
+    (Megatron's ``account_for_embedding_in_pipeline_split``): 126 layers on 64 stages are 1, 2, ..., 2, 1.
+
+    >>> chunk_sizes(8, 4), chunk_sizes(6, 4), chunk_sizes(7, 4)
+    ([2, 2, 2, 2], [1, 2, 2, 1], [2, 2, 2, 1])
+    """
+    most = -(-layers // chunks)
+    sizes, missing = [most] * chunks, most * chunks - layers
+    for index in [chunks - 1, 0, *range(chunks - 2, 0, -1)][:missing]:
+        sizes[index] -= 1
+    return sizes
+
+
+def gpu_layers(config: ModelConfig, plan: TrainingPlan) -> list[dict[Kind, int]]:
+    """Return how many layers of each kind each GPU of the pipeline has, over all its virtual stages."""
+    chunks = list(plan.stages) or chunk_sizes(config.layers, plan.pp * plan.vp)
+    kinds, start = layer_kinds(config), 0
+    found: list[dict[Kind, int]] = [{} for _ in range(plan.pp)]
+    for index, size in enumerate(chunks):
+        gpu = found[index % plan.pp]
+        for kind in kinds[start : start + size]:
+            gpu[kind] = gpu.get(kind, 0) + 1
+        start += size
+    return found

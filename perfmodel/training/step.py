@@ -1,0 +1,136 @@
+"""The time of one training step: micro batches through the pipeline, its bubble and sends, and what ends the step."""
+
+from __future__ import annotations
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import send_time
+from perfmodel.training.checks import check_plan
+from perfmodel.training.flops import step_flop
+from perfmodel.training.framework import Constants, constants, nearest_framework
+from perfmodel.training.kernels import arithmetic
+from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes
+from perfmodel.training.plan import Schedule, TrainingPlan
+from perfmodel.training.result import TrainingStep
+from perfmodel.training.setup import Setup
+from perfmodel.training.stages import Kind, gpu_layers
+from perfmodel.training.update import StageGpu, gradients_time, stage_gpu, update_time
+from perfmodel.workloads.model_config import ModelConfig
+
+
+def train(
+    config: ModelConfig, cluster: Cluster, plan: TrainingPlan, fitted: Constants | None = None, *, checked: bool = True
+) -> TrainingStep:
+    """Return the time of one training step, its parts, and the model's FLOP.
+
+    Parameters
+    ----------
+    config : the shapes of the model.
+    cluster : the GPUs and their network.
+    plan : how the model is trained.
+    fitted : constants in place of the shipped ones.
+    checked : whether to check that the plan can run; a search checks many plans by itself.
+
+    step = micro batches x slowest GPU of the pipeline + bubble + sends + exposed exchange of gradients and weights +
+    update of the weights
+
+    Raises
+    ------
+    UsageError
+        When the plan cannot run (`check_plan`), the framework is unknown, or the machine lacks the dtype.
+    """
+    if checked:
+        check_plan(config, cluster, plan)
+    framework, known = nearest_framework(plan.framework, shards=plan.zero == 3)
+    setup = Setup(config, cluster, plan, framework, fitted or constants())
+    layers = {kind: layer_passes(setup, kind) for gpu in gpu_layers(config, plan) for kind in gpu}
+    return _assemble(setup, layers, head_passes(setup), known)
+
+
+def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: bool) -> TrainingStep:
+    """Return the step from its layers."""
+    plan, config = setup.plan, setup.config
+    gpus = []
+    placed = gpu_layers(config, plan)
+    for index, counts in enumerate(placed):
+        outer = [head] if index == plan.pp - 1 else []
+        if index == 0:
+            outer = [*outer, embedding_passes(setup)]
+        gpus.append(stage_gpu(setup, counts, layers, outer))
+    slowest = max(gpus, key=lambda gpu: gpu.time_s)
+    count = setup.micro_batches
+    terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}
+    terms["bubble"] = _bubble(setup, gpus, head)
+    terms["sends"] = _sends(setup)
+    terms["data"] = count * slowest.sharding_s + gradients_time(setup, slowest)
+    terms["optimizer"] = update_time(setup, slowest)
+    total = sum(terms.values())
+    interval = setup.constants.intervals[_knowledge(setup, known)]
+    flop, full, executed = step_flop(config, plan)
+    return TrainingStep(
+        cluster=setup.cluster,
+        plan=plan,
+        framework=setup.framework.name,
+        model=config.name or config.model_type,
+        dp=setup.dp,
+        micro_batches=plan.micro_batches(setup.cluster.gpus),
+        time_s=total,
+        low_s=total * interval.low,
+        high_s=total * interval.high,
+        terms_s={name: time for name, time in terms.items() if time},
+        stage_forward_s=tuple(float(gpu.forward.sum()) for gpu in gpus),
+        stage_backward_s=tuple(float(gpu.backward.sum()) for gpu in gpus),
+        flop=flop,
+        flop_full_attention=full,
+        hardware_flop=executed,
+        peak_flop_per_s=setup.hardware.native_peak(arithmetic(plan.dtype)).flop_per_s,
+        parameters=config.parameters,
+        notes=_notes(setup, known),
+    )
+
+
+def _knowledge(setup: Setup, known: bool) -> str:
+    """Return how well a set-up is known: the key of its interval."""
+    if setup.config.experts:
+        return "experts"
+    seen = setup.framework.name in setup.constants.seen and setup.hardware.name in setup.constants.seen_machines
+    return "seen" if known and seen else "unseen"
+
+
+def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
+    if known:
+        return ()
+    return (f"Framework {setup.plan.framework!r} is not described; {setup.framework.title} stands for it.",)
+
+
+def _bubble(setup: Setup, gpus: list[StageGpu], head: Passes) -> float:
+    """Return the time that a GPU waits for the pipeline to fill and to empty [s].
+
+    (p - 1) / v of a micro batch through one GPU, embedding and head aside; a zero-bubble schedule fills it with the
+    products of the weights' gradients: (p - 1) (F + B - 2 W) (Qi et al. 2023, ZB-H1).
+    """
+    plan = setup.plan
+    if plan.pp == 1:
+        return 0.0
+    outside = float(head.forward.sum() + head.backward.sum())
+    mean = (sum(gpu.time_s for gpu in gpus) - outside) / plan.pp
+    if plan.schedule == Schedule.ZERO_BUBBLE:
+        weights = sum(gpu.weights_s for gpu in gpus) / plan.pp
+        return max(0.0, (plan.pp - 1) * (mean - 2.0 * weights))
+    return (plan.pp - 1) / plan.vp * mean
+
+
+def _sends(setup: Setup) -> float:
+    """Return what sending hidden states between stages adds [s].
+
+    Each micro batch of each stage is sent once forward and once backward; beside the next micro batches where the
+    framework does so, but for the p - 1 that fill the pipeline.
+    """
+    plan, shard = setup.plan, setup.shard
+    if plan.pp == 1:
+        return 0.0
+    split = plan.tp if shard.sp or setup.framework.scatter_gather else 1
+    time = send_time(setup.groups.pipeline, shard.tokens * setup.config.hidden * shard.element_bytes / split)
+    waits = plan.pp - 1.0
+    if not setup.framework.overlaps_pipeline:
+        waits += setup.micro_batches * plan.vp
+    return 2.0 * waits * time

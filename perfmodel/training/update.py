@@ -1,0 +1,132 @@
+"""What ends a step, and what sharded weights add to it: exchanges of gradients and weights, and the optimizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.cluster.collectives import Group, exchange_time
+from perfmodel.training.exchange import exposed, gradient_exchange
+from perfmodel.training.kernels import stream_time
+from perfmodel.training.micro_batch import PARTS, Passes, Vector
+from perfmodel.training.setup import Setup
+from perfmodel.training.stages import Kind
+
+
+@dataclass(frozen=True)
+class StageGpu:
+    """One GPU of the pipeline: all its stages in one micro batch."""
+
+    forward: Vector
+    backward: Vector
+    weights_s: float
+    sharding_s: float
+    parameters: float
+    expert_parameters: float
+    layers: int
+
+    @property
+    def time_s(self) -> float:
+        """Both passes, with what sharded weights add [s]."""
+        return float(self.forward.sum() + self.backward.sum()) + self.sharding_s
+
+
+def stage_gpu(setup: Setup, counts: dict[Kind, int], layers: dict[Kind, Passes], outer: list[Passes]) -> StageGpu:
+    """Return the sum of some layers and what stands outside them on a GPU."""
+    parts = [(layers[kind], count) for kind, count in counts.items()] + [(passes, 1) for passes in outer]
+    zero = np.zeros(len(PARTS))
+    sharding = 0.0
+    if setup.sharded:
+        sharding = sum(count * _sharded_layer(setup, passes) for passes, count in parts[: len(counts)])
+        sharding += sum(_sharded_outer(setup, passes) for passes in [*outer, *_first(parts)])
+    return StageGpu(
+        forward=sum((count * passes.forward for passes, count in parts), zero),
+        backward=sum((count * passes.backward for passes, count in parts), zero),
+        weights_s=sum(count * passes.weights_s for passes, count in parts),
+        sharding_s=sharding,
+        parameters=sum(count * passes.parameters for passes, count in parts),
+        expert_parameters=sum(count * passes.expert_parameters for passes, count in parts),
+        layers=sum(counts.values()),
+    )
+
+
+def _first(parts: list[tuple[Passes, int]]) -> list[Passes]:
+    return [parts[0][0]] if parts else []
+
+
+def _sharding_group(setup: Setup) -> Group:
+    """Return the ranks that share out the weights: all data parallel ones, or with HSDP those of a domain."""
+    group = setup.groups.data
+    return Group(setup.cluster, group.inside, group.stride) if setup.plan.hsdp else group
+
+
+def _gather_scatter(setup: Setup, parameters: float) -> tuple[float, float]:
+    """Return the time of gathering weights in 16 bits, and of reducing their gradients, over the shards [s]."""
+    group = _sharding_group(setup)
+    wide = 2.0 if setup.shard.element_bytes == 2.0 else 4.0
+    gather = exchange_time(group, "all_gather", parameters * wide)
+    return gather, exchange_time(group, "reduce_scatter", parameters * setup.gradient_bytes)
+
+
+def _sharded_layer(setup: Setup, passes: Passes) -> float:
+    """Return what gathering a layer's weights and reducing its gradients adds to one micro batch [s].
+
+    Forward gathers beside the layer before, backward gathers again and reduces. Weights that stay gathered over the
+    micro batches of a pipeline are gathered and reduced once a step.
+    """
+    gather, scatter = _gather_scatter(setup, passes.parameters + passes.expert_parameters)
+    forward, backward = float(passes.forward.sum()), float(passes.backward.sum())
+    again = gather if setup.plan.zero == 3 else 0.0
+    cost = exposed(gather, forward, setup.contention) + exposed(again + scatter, backward, setup.contention)
+    copies = stream_time(setup.hardware, setup.framework.shard_bytes * (passes.parameters + passes.expert_parameters))
+    cost += setup.constants.memory_bound[setup.framework.streams] * copies
+    once = setup.framework.gathers_once and setup.plan.pp > 1
+    return cost / setup.micro_batches if once else cost
+
+
+def _sharded_outer(setup: Setup, passes: Passes) -> float:
+    """Return what nothing hides in one micro batch: the first gather and the last reduction, embedding and head [s]."""
+    gather, scatter = _gather_scatter(setup, passes.parameters + passes.expert_parameters)
+    once = setup.framework.gathers_once and setup.plan.pp > 1
+    return (gather + scatter) / (setup.micro_batches if once else 1.0)
+
+
+def gradients_time(setup: Setup, gpu: StageGpu) -> float:
+    """Return what the exchange of gradients and new weights of a step adds, on plans that keep whole weights [s].
+
+    Hidden behind the last backward and the first forward pass of one virtual stage, and at least the last layer's share
+    is exposed. HSDP reduces the shards between domains.
+    """
+    plan, groups = setup.plan, setup.groups
+    if setup.sharded:
+        group = groups.data
+        if not plan.hsdp or group.domains == 1:
+            return 0.0
+        between = Group(setup.cluster, group.domains, group.stride * group.inside)
+        shard = gpu.parameters / group.inside * setup.gradient_bytes
+        return exposed(exchange_time(between, "all_reduce", shard), float(gpu.backward.sum()), setup.contention)
+    exchange = gradient_exchange(groups, groups.data, gpu.parameters, setup.gradient_bytes)
+    exchange += gradient_exchange(groups, groups.expert_data, gpu.expert_parameters, setup.gradient_bytes)
+    if not setup.framework.overlaps_data_parallel:
+        return exchange
+    hidden = float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)) / plan.vp
+    left = max(exchange / max(gpu.layers, 1), exchange - hidden)
+    return left + setup.constants.sm_share * min(exchange, hidden)
+
+
+def update_time(setup: Setup, gpu: StageGpu) -> float:
+    """Return the time of the optimizer [s]: it reads and writes weights, gradients and moments of a GPU's share."""
+    plan = setup.plan
+    if plan.optimizer == "none":
+        return 0.0
+    ranks = _sharding_group(setup).ranks if plan.zero == 3 else setup.groups.data.ranks
+    share = ranks if plan.zero else 1
+    experts = setup.groups.expert_data.ranks if plan.zero else 1
+    held = gpu.parameters / share + gpu.expert_parameters / experts
+    return stream_time(setup.hardware, held * setup.framework.optimizer_bytes * OPTIMIZER[plan.optimizer])
+
+
+#: bytes that an optimizer moves for a parameter over those of Adam: clip and zero 8, gradient and moments 24, weight 2.
+#: 8-bit moments move 4 B instead of 16; SGD has one moment; Muon one, and its products are not counted
+OPTIMIZER = {"adam": 1.0, "adam-8bit": 22.0 / 34.0, "sgd": 26.0 / 34.0, "muon": 26.0 / 34.0, "none": 0.0}

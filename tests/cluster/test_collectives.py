@@ -1,0 +1,60 @@
+"""Exchanges over nodes: bytes of a ring by hand, and which algorithm is faster when."""
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.cluster.collectives import (
+    NVLINK_STEP_S,
+    Algorithm,
+    Group,
+    best_exchange_time,
+    exchange_time,
+    send_time,
+    usable_domain,
+)
+
+CLUSTER = pm.Cluster("h100", gpus=512, nic="400Gb/s", nic_efficiency=1.0, alpha_s=0.0)
+GIB = 2.0**30
+
+
+def test_a_ring_moves_its_bytes_over_the_networks_of_a_node() -> None:
+    wide = Group(CLUSTER, 64)  # 8 GPUs of a node bring 8 networks
+    thin = Group(CLUSTER, 64, stride=8)  # beside 8 tensor parallel ranks each node brings one
+    assert (wide.inside, thin.inside) == (8, 1)
+    ring = 2 * GIB * 63 / 64 / 50e9
+    assert exchange_time(thin, "all_reduce", GIB) == pytest.approx(ring, rel=1e-3)
+    assert exchange_time(thin, "all_gather", GIB) == pytest.approx(ring / 2, rel=1e-3)
+    inside = float(pm.predict(pm.AllReduce(bytes=2**30, num_gpus=8), "h100").predicted_time_s)
+    assert exchange_time(wide, "all_reduce", GIB) == pytest.approx(max(ring / 8 + 2 * 56 * NVLINK_STEP_S, inside))
+
+
+def test_an_exchange_inside_a_node_is_the_predicted_one() -> None:
+    alone = float(pm.predict(pm.AllGather(bytes=2**26, num_gpus=8), "h100").predicted_time_s)
+    assert exchange_time(Group(CLUSTER, 8), "all_gather", 2.0**26) == pytest.approx(alone)
+    assert exchange_time(Group(CLUSTER, 1), "all_reduce", GIB) == 0.0
+
+
+def test_trees_win_for_small_messages_and_rings_for_large_ones() -> None:
+    group = Group(pm.Cluster("h100", gpus=512), 512)
+    for message, faster in ((1e3, Algorithm.TREE), (4e10, Algorithm.RING)):
+        times = {name: exchange_time(group, "all_reduce", message, name) for name in (Algorithm.RING, Algorithm.TREE)}
+        assert min(times, key=times.__getitem__) == faster
+        assert best_exchange_time(group, "all_reduce", message) == times[faster]
+    fewest = exchange_time(group, "all_reduce", 1e3, Algorithm.DOUBLING)
+    assert fewest <= exchange_time(group, "all_reduce", 1e3, Algorithm.TREE)
+    assert exchange_time(group, "all_reduce", 1e9, Algorithm.HIERARCHICAL) > 0
+
+
+def test_oversubscription_divides_the_network() -> None:
+    half = pm.Cluster("h100", gpus=512, nic="400Gb/s", nic_efficiency=1.0, alpha_s=0.0, oversubscription=2)
+    group, halved = Group(CLUSTER, 64, 8), Group(half, 64, 8)
+    for kind in ("all_reduce", "alltoall"):
+        assert exchange_time(halved, kind, GIB) == pytest.approx(2 * exchange_time(group, kind, GIB), rel=1e-2)
+    assert send_time(halved, GIB) == pytest.approx(2 * GIB / 50e9)
+
+
+def test_a_rack_is_used_in_powers_of_two() -> None:
+    assert usable_domain(pm.Cluster("gb200", gpus=256)) == 64
+    assert usable_domain(pm.Cluster("gb200", gpus=72)) == 72
+    assert not Group(pm.Cluster("gb200", gpus=256), 64).crosses
+    assert usable_domain(CLUSTER) == 8

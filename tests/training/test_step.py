@@ -1,0 +1,141 @@
+"""A training step by hand: sums of operators, bubbles, FLOP, and what may not get faster."""
+
+import dataclasses
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+from perfmodel.training.kernels import Product, product_times
+from perfmodel.training.step import train
+from perfmodel.workloads.architectures import Architecture
+from perfmodel.workloads.model_config import ModelConfig
+
+LLAMA = ModelConfig(
+    model_type="llama", name="llama3-8b", hidden=4096, layers=32, heads=32, kv_heads=8, head_dim=128, ffn=14336,
+    vocab=128256, positions=8192, activation="silu", tied=False, embedding_dim=4096,
+)  # fmt: skip
+PLAN = pm.TrainingPlan(batch=64, seq=4096, framework="megatron-te")
+
+
+def step(gpus: int = 8, config: ModelConfig = LLAMA, machine: str = "h100", **plan: object):
+    return pm.train(config, pm.Cluster(machine, gpus=gpus), PLAN.changed(**plan))
+
+
+def test_the_terms_add_up() -> None:
+    for plan in ({}, {"tp": 2, "pp": 2, "vp": 2}, {"zero": 3, "framework": "torchtitan"}, {"cp": 2, "dtype": "fp8"}):
+        found = step(8, **plan)
+        assert sum(found.terms_s.values()) == pytest.approx(found.time_s)
+        assert found.low_s < found.time_s < found.high_s
+
+
+def test_one_gpu_runs_the_sum_of_its_operators() -> None:
+    found = step(1, batch=1, optimizer="none")
+    hardware, tokens = pm.hardware("h100"), 4096.0
+    listed = []
+    for n, k in ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)):
+        listed += [
+            Product(tokens, n, k, "bf16", "bf16"), Product(tokens, k, n, "bf16", "bf16"),
+            Product(n, k, tokens, "bf16", "fp32"),
+        ]  # fmt: skip
+    times = product_times(hardware, listed)
+    products = 32 * sum(times[product] for product in listed)
+    added = found.terms_s["products"] - products
+    parameters = sum(n * k for n, k in ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)))
+    assert added == pytest.approx(32 * 4.0 * parameters / 3.0e12, rel=0.1)  # reading the fp32 gradients once
+    assert set(found.terms_s) == {"products", "attention", "memory_bound", "head"}
+
+
+def test_the_bubble_is_p_minus_1_over_m_v() -> None:
+    body = dataclasses.replace(LLAMA, vocab=16)  # next to no head: all stages are equal
+    for vp in (1, 2, 4):
+        found = step(4, body, pp=4, vp=vp, batch=32, optimizer="none")
+        work = found.time_s - found.terms_s["bubble"] - found.terms_s["sends"]
+        assert found.terms_s["bubble"] / work == pytest.approx(3 / (32 * vp), rel=0.01)
+
+
+def test_a_zero_bubble_schedule_waits_less_and_gpipe_as_long() -> None:
+    times = {name: step(4, pp=4, batch=16, schedule=name).time_s for name in ("1f1b", "gpipe", "zero_bubble")}
+    assert times["zero_bubble"] < times["1f1b"] == times["gpipe"]
+
+
+def test_mfu_is_hfu_without_recomputation_and_below_1() -> None:
+    found = step(8)
+    assert found.mfu == found.hfu < found.mfu_full_attention < 1
+    assert found.flop == pytest.approx(
+        (6 * LLAMA.multiplied_parameters + 6 * 32 * 4096 * 4097) * found.tokens, rel=1e-3
+    )
+    full = step(8, recompute="full")
+    assert full.mfu < full.hfu < 4 / 3 * full.mfu + 1e-12
+
+
+def test_more_recomputation_is_never_faster() -> None:
+    for framework in ("megatron-te", "torchtitan", "megatron-2022"):
+        order = ["none", "selective", "selective_op", "full"]
+        times = [step(8, recompute=name, framework=framework).time_s for name in order]
+        assert times == sorted(times)
+
+
+def test_more_gpus_at_the_same_work_of_each_are_as_fast_without_exchanges() -> None:
+    one = step(1, batch=4, optimizer="none")
+    eight = step(8, batch=32, optimizer="none")
+    assert eight.time_s - eight.terms_s["data"] == pytest.approx(one.time_s)
+
+
+def test_unequal_stages_run_at_the_pace_of_the_slowest() -> None:
+    even = step(4, pp=4)
+    uneven = step(4, pp=4, stages=(2, 10, 10, 10))
+    assert uneven.time_s > even.time_s
+    assert uneven.stage_forward_s[0] < uneven.stage_forward_s[1]
+
+
+def test_hiding_exchanges_saves_time() -> None:
+    assert step(8, tp=8, tp_overlap=True).time_s < step(8, tp=8, tp_overlap=False).time_s
+    assert step(8, cp=8, cp_algorithm="zigzag").time_s < step(8, cp=8, cp_algorithm="ring").time_s
+
+
+def test_experts_cost_what_a_token_visits() -> None:
+    facts = Architecture(gated=True)
+    base = {"ffn": 8192, "vocab": 32000, "facts": facts}
+    dense = dataclasses.replace(LLAMA, **base)
+    sparse = dataclasses.replace(LLAMA, **base, experts=64, top_k=8, expert_ffn=1024)
+    assert sparse.multiplied_parameters == pytest.approx(dense.multiplied_parameters, rel=0.01)
+    found = step(8, sparse, ep=8)
+    assert found.terms_s["products"] == pytest.approx(step(8, dense).terms_s["products"], rel=0.3)
+    assert found.terms_s["expert"] > 0
+
+
+@pytest.mark.parametrize(
+    ("gpus", "plan", "message"),
+    [
+        (8, {"tp": 3}, "Nearest: tp="),
+        (96, {"tp": 3}, "tp = 3 does not divide the 32 heads"),
+        (64, {"pp": 64, "vp": 2}, "more than the 32 layers"),
+        (8, {"ep": 8}, "no experts"),
+        (8, {"micro_batch": 16}, "micro_batch=8"),
+        (8, {"pp": 4, "stages": (1, 1, 1, 1)}, "stages sum to 4"),
+        (8, {"pp": 4, "vp": 2, "batch": 12}, "as the interleaved schedule needs"),
+        (8, {"framework": "megatorn-te"}, "stands for it"),
+    ],
+)
+def test_a_plan_that_cannot_run_gets_one_message(gpus: int, plan: dict[str, object], message: str) -> None:
+    if "framework" in plan:
+        assert message in step(gpus, **plan).notes[0]
+        return
+    with pytest.raises(UsageError, match=message):
+        step(gpus, **plan)
+
+
+def test_an_unknown_framework_has_a_wider_interval() -> None:
+    known, unknown = step(8, framework="nemo"), step(8, framework="somebody's own")
+    assert unknown.high_s / unknown.time_s > known.high_s / known.time_s
+
+
+def test_constants_can_be_replaced() -> None:
+    import msgspec
+
+    from perfmodel.training.framework import constants
+
+    slower = msgspec.structs.replace(constants(), memory_bound={"counted": 3.0, "fsdp1": 3.0})
+    cluster = pm.Cluster("h100", gpus=8)
+    assert train(LLAMA, cluster, PLAN, slower).time_s > train(LLAMA, cluster, PLAN).time_s
