@@ -9,6 +9,7 @@ import numpy as np
 
 from perfmodel.core.report import Reportable
 from perfmodel.core.work import Number, plain
+from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
 
@@ -94,7 +95,8 @@ class Cycle:
         width, wide = np.asarray(cycle.high_s) / step, np.asarray(token.high_s) / each
         rate = running / step
         ttft = self._first_token(np.asarray(mixed.time_s)) + np.maximum(0.0, self.users - running) / rate * osl
-        ratio = np.asarray(mixed.high_s) / np.asarray(mixed.time_s)
+        step_width = np.log(np.asarray(mixed.high_s) / np.asarray(mixed.time_s))
+        ratio = np.exp(np.hypot(step_width, Z80 * deployment.profile.first_deviation))
         values = {
             "ttft_s": ttft, "ttft_low_s": ttft / ratio, "ttft_high_s": ttft * ratio,
             "tpot_s": each, "tpot_low_s": each / wide, "tpot_high_s": each * wide,

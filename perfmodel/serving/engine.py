@@ -58,6 +58,7 @@ class Engine:
     utilization : share of the memory that the engine takes; ``of_free``: of what weights and activations leave.
     workspace_bytes : graphs, buffers of communication and fragmentation [B].
     deviation : standard deviation of ln(measured / predicted) of a step that kernels do not explain.
+    first_deviation : the same of the time to the first token, which front ends and arrivals add to.
     sources : where the constants come from, by name.
     """
 
@@ -91,6 +92,7 @@ class Engine:
     of_free: bool = False
     workspace_bytes: float = 0.5e9
     deviation: float = 0.25
+    first_deviation: float = 0.4
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def attention_on(self, instruction: str) -> str:

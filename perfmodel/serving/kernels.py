@@ -15,7 +15,7 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.ceilings import peer_links
 from perfmodel.prediction.latency.collectives import HOST_LINKS
-from perfmodel.serving.cost import Array, Cost, kernel
+from perfmodel.serving.cost import Array, Cost, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
 from perfmodel.serving.precision import Format, kv_bytes
@@ -77,14 +77,14 @@ class Kernels:
     def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float, quantised: bool = True) -> None:
         """Add one matrix product of each layer, under the load of hours of serving."""
         time, deviation = self._gemm(m, n, k, self.weights if quantised else None)
-        cost.add(term, layers * time * self._hot(m) * self.engine.slower, "gemm", deviation)
+        cost.add(term, layers * time * self._hot(m) * self.engine.slower, "gemm", deviation, f"{n} {k}")
 
     def _hot(self, rows: Array) -> Array:
         """Return the factor of sustained load on a product of so many rows; it has no effect on reading weights."""
         most = self.engine.hot_on(self.hardware.matrix_instruction)
         return np.asarray(1.0 + (most - 1.0) * rows / (rows + HOT_TOKENS))
 
-    def _gemm(self, m: Array, n: int, k: int, weights: Format | None) -> tuple[Array, Array]:
+    def _gemm(self, m: Array, n: int, k: int, weights: Format | None) -> tuple[Array, Deviation]:
         options = weights.options(k) if weights else {"dtype": self.dtype}
         if weights and weights.compute in self.engine.quantises.split(","):
             options.pop("quantized", None)
@@ -127,7 +127,7 @@ class Kernels:
         sizes = np.maximum(1.0, np.round(numel))
         op = Elementwise(kind=kind, numel=sizes, num_inputs=inputs, dtype=self.dtype)
         time, deviation = kernel(op, self.hardware, self.engine.library)
-        cost.add(term, layers * time * self.engine.slower * self.engine.passes, "streams", deviation)
+        cost.add(term, layers * time * self.engine.slower * self.engine.passes, "streams", deviation, kind)
 
     def _small_kernels(self, cost: Cost, tokens: Array) -> None:
         """Add residual addition with norm (3 reads, 1 write), rotation with the cache's write, and activation."""
@@ -153,12 +153,12 @@ class Kernels:
             op = AllReduce(bytes=message, num_gpus=parallel.tp, dtype=self.dtype)
             time, deviation = kernel(op, self.hardware, self.engine.all_reduce)
             time = np.minimum(self.engine.exchange_slower * time, self._through_host(message))
-            cost.add("exchange", times * time, "collectives", deviation)
+            cost.add("exchange", times * time, "collectives", deviation, "all_reduce")
         if spread:
             sent = np.maximum(2.0, message * min(parallel.ep, shard.top_k))
             exchange = Alltoall(bytes=np.round(sent), num_gpus=parallel.tp * parallel.dp, dtype=self.dtype)
             time, deviation = kernel(exchange, self.hardware, "nccl")
-            cost.add("exchange", 2.0 * shard.moe_layers * time, "collectives", deviation)
+            cost.add("exchange", 2.0 * shard.moe_layers * time, "collectives", deviation, "alltoall")
 
     def _through_host(self, message: Array) -> Array:
         """Return the time of a ring through the host with the bandwidth of servers [s]; endless on other links."""
@@ -175,7 +175,7 @@ class Kernels:
         self.product(cost, "head", rows, shard.vocab, shard.hidden, 1.0, quantised=False)
         op = Elementwise(kind="copy", numel=np.maximum(1.0, np.round(rows * shard.vocab)), dtype="fp32")
         time, deviation = kernel(op, self.hardware, self.engine.library)
-        cost.add("head", 2.0 * time, "streams", deviation)
+        cost.add("head", 2.0 * time, "streams", deviation, "sampling")
         return cost
 
     def decode(self, sequences: Array, context: Array) -> tuple[Array, Array]:
@@ -206,7 +206,8 @@ class Kernels:
             heads=shard.heads, kv_heads=shard.heads if shard.kv_lora else shard.kv_heads, head_dim=shard.head_dim,
             causal=True, window=window, dtype=self.dtype, kv_dtype=self.kv, **sizes,
         )  # fmt: skip
-        return kernel(op, self.hardware, library)
+        time, deviation = kernel(op, self.hardware, library)
+        return time, deviation.whole
 
     def _latent(self, sequences: Array, context: Array) -> tuple[Array, Array]:
         """Return the time of latent attention in decode [s]: all heads share one key, which is read once.
