@@ -89,6 +89,7 @@ class Call:
     arguments : for each argument its tensor, its list of tensors, or None for anything else.
     values : for each argument its value in the trace ("1", "[1, 1]", "True"), or "".
     kernels : names of the kernels that it launched.
+    result : sizes of what it returns, if a later operator tells.
     has_shapes, has_values : whether the trace has any shapes, and any values.
     """
 
@@ -98,6 +99,7 @@ class Call:
     kernels: tuple[str, ...] = ()
     has_shapes: bool = False
     has_values: bool = False
+    result: tuple[int, ...] = ()
 
     def argument(self, index: int) -> Argument:
         """Return an argument, or None if there are fewer."""
@@ -169,8 +171,8 @@ def modelled(shape: Shape) -> Shape:
 
 
 def parse_call(name: str, texts: Sequence[bytes], kernels: tuple[str, ...] = ()) -> Call:
-    """Return a call from the JSON texts of its dims, strides, dtypes and values."""
-    dims, strides, types, values = (_decoded(text) for text in texts)
+    """Return a call from the JSON texts of its dims, strides, dtypes and values, and of its result's sizes."""
+    dims, strides, types, values, *result = (_decoded(text) for text in texts)
     # traces of 2021 have no dtypes, and no trace has those of lists of tensors; the longest kernel's name may
     by_kernel = kernel_dtype(kernels[0]) if kernels else ""
     arguments = tuple(
@@ -184,7 +186,8 @@ def parse_call(name: str, texts: Sequence[bytes], kernels: tuple[str, ...] = ())
     )
     shown = tuple(value if isinstance(value, str) else str(value) for value in values)
     has_shapes = any(argument is not None for argument in arguments)
-    return Call(name, arguments, shown, kernels, has_shapes, has_values=bool(values))
+    sizes = tuple(result[0]) if result else ()
+    return Call(name, arguments, shown, kernels, has_shapes, has_values=bool(values), result=sizes)
 
 
 def _decoded(text: bytes) -> list[Any]:

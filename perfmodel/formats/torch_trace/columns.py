@@ -132,12 +132,16 @@ class ExchangeColumns(EventColumns):
 
 
 class CallTexts(NamedTuple):
-    """What an operator's event says about its arguments, as JSON texts; missing ones are empty."""
+    """What an operator's event says about its arguments, as JSON texts; missing ones are empty.
+
+    ``result`` is the size of what it returns, which follows from later operators (`results`).
+    """
 
     dims: bytes
     strides: bytes
     dtypes: bytes
     values: bytes
+    result: bytes = b""
 
 
 class Message(NamedTuple):

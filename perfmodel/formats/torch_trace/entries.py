@@ -22,7 +22,7 @@ from perfmodel.formats.torch_trace.groups import (
     OpGroup,
     grouped,
 )
-from perfmodel.formats.torch_trace.links import Traced
+from perfmodel.formats.torch_trace.links import Traced, operator_number
 from perfmodel.formats.torch_trace.operators.aten import operator_of
 from perfmodel.formats.torch_trace.operators.memory import collective
 from perfmodel.operators import Operator
@@ -94,7 +94,7 @@ class Entries:
 
     def _op(self, group: OpGroup, events: Ints) -> ProfileEntry:
         name = self.names[group.name]
-        calls = {int(call) for call in self.traced.call[self.timeline.gpu.op[events]]}
+        calls = {int(call) for call in self.traced.call[operator_number(self.traced.op(events))]}
         operator, reason = None, f"its {len(calls)} different shapes are summed"
         if len(calls) == 1 and not np.any(self.timeline.gpu.category[events] == EventKind.MEMCPY.code):
             operator, reason = operator_of(parse_call(name, self.recorded.calls[calls.pop()], self._kernels(events)))
@@ -102,7 +102,7 @@ class Entries:
 
     def _kernel(self, group: KernelGroup, events: Ints) -> ProfileEntry:
         in_graph = bool(self.traced.in_graph[events].any())
-        ops = np.unique(self.timeline.gpu.op[events])
+        ops = np.unique(operator_number(self.traced.op(events)))
         launching = {self.names[name] for name in self.timeline.ops.name[ops[ops >= 0]]}
         launched_by = launching.pop() if len(launching) == 1 and not in_graph else ""
         reason = "the kernel's name does not tell the shapes" if ops.max() >= 0 else _NO_OPERATOR
@@ -146,8 +146,8 @@ class Entries:
     ) -> ProfileEntry:
         """Return the sum of some GPU events; ``each`` is a call, else each operator that launched some of them."""
         gpu = self.timeline.gpu
-        ops = gpu.op[events]
-        calls = int(events.size) if each else int(np.unique(ops[ops >= 0]).size + np.count_nonzero(ops < 0))
+        ops = self.traced.op(events)
+        calls = int(events.size) if each else int(np.unique(ops[ops != -1]).size + np.count_nonzero(ops == -1))
         kind_s = np.bincount(gpu.category[events], weights=gpu.duration_s[events], minlength=len(EventKind))
         # a memset or a copy beside kernels belongs to the same operator
         kind = EventKind.KERNEL if kind_s[EventKind.KERNEL.code] > 0 else EventKind.from_code(int(kind_s.argmax()))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.vocabulary import EventKind
-from perfmodel.formats.torch_trace.links import Traced
+from perfmodel.formats.torch_trace.links import Traced, operator_number
 from perfmodel.profile.timeline import Ints
 
 
@@ -102,9 +102,10 @@ def grouped(traced: Traced, grouping: str) -> dict[Group, Ints]:
 def _rows(traced: Traced, counted: Ints) -> Iterator[tuple[int, ...]]:
     """Yield the fields of `_Work` for each counted GPU event."""
     gpu = traced.timeline.gpu
-    op, in_graph = gpu.op[counted], traced.in_graph[counted]
+    op, in_graph = operator_number(traced.op(counted)), traced.in_graph[counted]
     in_op = (op >= 0) & ~in_graph
-    at_gpu = traced.gpu_collective[counted]
+    like = np.where(traced.same_as[counted] >= 0, traced.same_as[counted], counted)
+    at_gpu = traced.gpu_collective[like]
     work = np.empty(counted.size, dtype=_WORK)
     work["name"], work["kind"] = gpu.name[counted], gpu.category[counted]
     # NVIDIA describes the message at the kernel, ROCm at the operator

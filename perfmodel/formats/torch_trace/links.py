@@ -21,6 +21,7 @@ from perfmodel.formats.torch_trace.columns import (
     RangeColumns,
     Recorded,
 )
+from perfmodel.formats.torch_trace.repeats import same_work_later
 from perfmodel.profile.timeline import (
     STEP_NAME,
     ApiCalls,
@@ -55,6 +56,8 @@ class Traced:
     call : for each operator, index into `Recorded.calls`; a part that does not list all of its tensors has that of the
         operator around it.
     op_collective, gpu_collective : for each operator and each GPU event, index into `Recorded.collectives`, or -1.
+    same_as : for each GPU event that was launched before the trace, the index of a later one that does the same work in
+        a run that repeats; else -1.
     registers : registers of a thread of each GPU event, NaN if the trace does not say.
     in_graph : whether a GPU event was launched with a graph of others.
     counted : whether a GPU event counts, that is, starts in the window.
@@ -65,10 +68,25 @@ class Traced:
     call: Ints
     op_collective: Ints
     gpu_collective: Ints
+    same_as: Ints
     registers: Floats
     in_graph: NDArray[np.bool_]
     counted: NDArray[np.bool_]
     steps: str = ""
+
+    def op(self, events: Ints) -> Ints:
+        """Return the operator of each of some GPU events, or -1; one that stands for it is -2 less its number.
+
+        So an operator that ran before the trace and the one that stands for it count as two calls.
+        """
+        own, like = self.timeline.gpu.op[events], self.same_as[events]
+        other = np.where(like >= 0, self.timeline.gpu.op[np.maximum(like, 0)], -1)
+        return np.where((own < 0) & (other >= 0), -2 - other, own)
+
+
+def operator_number(op: Ints) -> Ints:
+    """Return the numbers of `Traced.op` as indices of operators, or -1."""
+    return np.where(op < -1, -2 - op, op)
 
 
 def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Traced:
@@ -101,6 +119,8 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
         exchanges=_exchanges(recorded.exchanges, zero_us),
         origin_s=1e-6 * zero_us,
     )
+    gpu = timeline.gpu
+    _, lane = np.unique(np.stack([gpu.device, gpu.stream]), axis=1, return_inverse=True)
     # the last one stands for a launch that is not in the trace
     graphs = np.array([*(is_graph_launch(name) for name in recorded.names), False])
     return Traced(
@@ -108,6 +128,7 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
         call=_whole_calls(recorded.ops.call, ops, recorded.names),
         op_collective=recorded.ops.collective,
         gpu_collective=recorded.gpu.collective,
+        same_as=same_work_later(gpu.name, gpu.launch, lane.reshape(-1), gpu.duration_s),
         registers=recorded.gpu.registers,
         in_graph=graphs[_take(api.name, timeline.gpu.launch)],
         counted=timeline.in_window(),

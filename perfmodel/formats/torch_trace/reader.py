@@ -23,6 +23,7 @@ from perfmodel.formats.torch_trace.events import Header
 from perfmodel.formats.torch_trace.file import Source
 from perfmodel.formats.torch_trace.gather import Gathered
 from perfmodel.formats.torch_trace.links import Traced, build
+from perfmodel.formats.torch_trace.results import with_results
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import STEP_NAME
 
@@ -60,7 +61,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     for events in source.events():
         gathered.add(events)
         events.clear()
-    recorded = gathered.recorded()
+    recorded = with_results(gathered.recorded())
     traced = build(recorded, source.skipped, all_steps=options.all_steps)
     timeline = traced.timeline
     if not len(timeline.gpu) and not len(timeline.ops):
@@ -115,6 +116,12 @@ def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], sour
         notes.append(f"{in_graph} kernels were launched in graphs, for which the trace has no operators and shapes.")
     if total and len(traced.timeline.ops) and not any(call.dims for call in recorded.calls):
         notes.append("The trace has no shapes: profile with record_shapes=True to compare it with the model.")
+    repeated = int(((traced.same_as >= 0) & traced.counted).sum())
+    if repeated:
+        notes.append(
+            f"{repeated} pieces of GPU work were launched before the trace; they come again later in the same order, "
+            "and count for the operators there."
+        )
     time_s = math.fsum(entry.time_s for entry in entries)
     without_s = math.fsum(entry.time_s for entry in entries if entry.op is None)
     if total and without_s > 0:

@@ -118,6 +118,8 @@ def _convolution(
     x, weight = call.tensor(first), call.tensor(first + 1)
     if len(x.dims) != 4 or len(weight.dims) != 4:
         raise NotModelledError(f"it is a convolution in {len(x.dims) - 2} dimensions")
+    if not call.has_values and len(call.result) == 4:
+        return _from_sizes(call, x, weight, call.result)
     return Conv2d(
         **_sizes(x, weight),
         stride=_one(call, "stride", stride),
@@ -187,23 +189,32 @@ def cudnn_gradient(call: Call) -> Operator:
     and bytes follow from the sizes of grad_output as well as from stride and padding, so any stride and padding that
     lead to these sizes give the right operator.
     """
-    x, gradient, weight = (call.tensor(index) for index in range(3))
-    if not len(x.dims) == len(gradient.dims) == len(weight.dims) == 4 or x.dims[1] % weight.dims[1]:
+    x, dy, weight = (call.tensor(index) for index in range(3))
+    if not len(x.dims) == len(dy.dims) == len(weight.dims) == 4:
         raise NotModelledError("the trace does not have the three tensors of the convolution")
+    return _from_sizes(call, x, weight, dy.dims, gradient="input" if call.name.endswith("input") else "weight")
+
+
+def _from_sizes(call: Call, x: Shape, weight: Shape, result: tuple[int, ...], gradient: str = "") -> Operator:
+    """Return a convolution from the sizes of its three tensors, or one of its gradients."""
+    if x.dims[1] % weight.dims[1]:
+        raise NotModelledError(f"its {x.dims[1]} channels do not form groups of {weight.dims[1]}")
     _, c, h, w = x.dims
     _, per_group, r, s = weight.dims
     for stride in range(1, _LARGEST_STRIDE + 1):
         # the least padding that gives as many rows; since sizes are rounded down, a few more may do so too
-        least = max(0, -((h - r - (gradient.dims[2] - 1) * stride) // 2))
+        least = max(0, -((h - r - (result[2] - 1) * stride) // 2))
         for padding in range(least, min(least + stride, max(r, s) // 2 + 1)):
             sizes = [(length + 2 * padding - taps) // stride + 1 for length, taps in ((h, r), (w, s))]
-            if sizes == [*gradient.dims[2:]]:
+            if sizes == [*result[2:]]:
                 return Conv2d(
                     **_sizes(x, weight),
                     stride=stride,
                     padding=padding,
                     groups=c // per_group,
                     dtype=_math_dtype(call, x),
+                    backward=bool(gradient),
+                    gradient=gradient or "both",
                 )
     raise NotModelledError("no stride and padding lead from its input to its output")
 

@@ -1,0 +1,83 @@
+"""The sizes of what an operator returns, which no trace has: they follow from the operator that reads it next.
+
+Only convolutions of traces without values need them. Stride and padding follow from the sizes of input and output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from perfmodel.formats.torch_trace.columns import CallTexts, Recorded
+
+#: operators whose results are looked for
+CONVOLUTIONS = ("aten::cudnn_convolution", "aten::miopen_convolution", "aten::thnn_conv2d", "aten::_conv_depthwise2d")
+#: operators of the same thread that are looked at: PyTorch's own around the convolution, and counters of batch norms
+MOST_BETWEEN = 24
+
+
+def with_results(recorded: Recorded) -> Recorded:
+    """Return the events with the sizes of each convolution's result beside its call, where an operator reads it next.
+
+    The next operator of the thread that has an image as its first argument reads the result, if the image has as many
+    images and channels as the convolution returns.
+    """
+    wanted = [number for number, name in enumerate(recorded.names) if name in CONVOLUTIONS]
+    ops = recorded.ops
+    chosen = np.flatnonzero(np.isin(ops.name, wanted))
+    chosen = chosen[[not recorded.calls[call].values for call in ops.call[chosen].tolist()]] if chosen.size else chosen
+    if not chosen.size:
+        return recorded
+    calls, numbers = list(recorded.calls), dict[tuple[int, str], int]()
+    images = [_first_image(texts) for texts in calls]
+    call = ops.call.copy()
+    for index in chosen.tolist():
+        own = int(call[index])
+        result = _result(recorded, index, own, images)
+        if result:
+            key = (own, str(result))
+            if key not in numbers:
+                numbers[key] = len(calls)
+                calls.append(calls[own]._replace(result=msgspec.json.encode(result)))
+            call[index] = numbers[key]
+    return replace(recorded, ops=replace(ops, call=call), calls=tuple(calls))
+
+
+def _result(recorded: Recorded, index: int, own: int, images: list[list[int]]) -> list[int]:
+    """Return the sizes of what a convolution returns, or an empty list."""
+    filters = _filters(recorded.calls[own])
+    ops = recorded.ops
+    end_us = float(ops.end_us[index])
+    for later in range(index + 1, min(index + 1 + MOST_BETWEEN, len(ops))):
+        if ops.thread[later] != ops.thread[index] or ops.start_us[later] < end_us:
+            continue
+        image = images[ops.call[later]]
+        if image:
+            return image if image[:2] == [images[own][0], filters] else []
+    return []
+
+
+def _first_image(texts: CallTexts) -> list[int]:
+    """Return the sizes of the first argument if it has four."""
+    sizes = _sizes(texts)
+    first = sizes[0] if sizes else []
+    is_image = isinstance(first, list) and len(first) == 4 and all(type(size) is int for size in first)
+    return first if is_image else []
+
+
+def _filters(texts: CallTexts) -> int:
+    """Return the number of filters of a convolution, the first size of its second argument; 0 if it has none."""
+    sizes = _sizes(texts)
+    weight = sizes[1] if len(sizes) > 1 else []
+    return weight[0] if isinstance(weight, list) and len(weight) == 4 and type(weight[0]) is int else 0
+
+
+def _sizes(texts: CallTexts) -> list[Any]:
+    try:
+        sizes = msgspec.json.decode(texts.dims) if texts.dims else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    return sizes if isinstance(sizes, list) else []
