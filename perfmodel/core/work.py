@@ -130,6 +130,11 @@ class Work:
         """Traffic to device memory, both directions [B]."""
         return self.bytes_read + self.bytes_written
 
+    @property
+    def least_bytes(self) -> Number:
+        """Traffic without the reads that a cache may serve [B]: what no call avoids."""
+        return self.bytes - self.repeated_bytes if anywhere(self.repeated_bytes) else self.bytes
+
     @classmethod
     def from_tensors(cls, flop: Number, tensors: Sequence[Tensor]) -> Work:
         """Derive the traffic and the working set from the declared tensors."""

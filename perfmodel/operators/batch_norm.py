@@ -15,7 +15,7 @@ class BatchNorm(Operator):
 
     N = n c hw. In training FLOP = 5 N: the sum and the sum of squares (3), scale and shift (2), since both constants of
     a channel are known by then. x is read for the statistics, then again: 3 N s bytes; the second read comes from L2
-    where the channels that run at once fit there, and `least_bytes` does not count it. Evaluation: 2 N FLOP, 2 N s.
+    where the channels that run at once fit there, so that no bound counts it. Evaluation: 2 N FLOP, 2 N s.
     Backward reads dy and x for two sums, then again, and writes dx: 5 N s; 9 FLOP: xhat (2), the sums (3), dx (4).
     Weights and statistics, a few numbers a channel, do not count.
 

@@ -119,7 +119,9 @@ class Elementwise(Operator):
 
     numel: Number = size(doc="elements")
     kind: str = choice("add", tuple(KINDS), always_shown=True, doc="operation")
-    num_inputs: Number = size(None, doc="tensors read; default: the operands of the kind; 1 with a scalar operand")
+    num_inputs: Number = size(
+        None, minimum=0, doc="tensors read; default: the operands of the kind; 1 with a scalar operand"
+    )
     out_dtype: str = dtype_of(doc="dtype of the output; default: dtype")
     backward: bool = flag(False, quiet=True, doc="the gradient")
 
@@ -143,6 +145,8 @@ class Elementwise(Operator):
         """Return the inputs as one stack [num_inputs, numel], the output [numel], and for dropout its mask."""
         if self.backward:
             return self._gradients()
+        if not KINDS[self.kind].inputs:
+            return (Tensor.output("y", (self.numel,), self.out_dtype),)
         tensors = (
             Tensor.input("x", (self.num_inputs, self.numel), self.dtype),
             Tensor.output("y", (self.numel,), self.out_dtype),

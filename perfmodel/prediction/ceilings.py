@@ -196,12 +196,12 @@ def ceiling_times(work: Work, ceilings: Ceilings, links: Mapping[str, Number]) -
     """Return the time that each ceiling alone would take [s], by name.
 
     Every byte that crosses device memory also crosses each level between it and the processors, so all levels
-    with a bandwidth see at least the compulsory traffic.
+    with a bandwidth see at least the compulsory traffic. Reads that a cache may serve are not in it.
     """
     times: dict[str, Number] = {}
     if ceilings.compute is not None:
         times["compute"] = work.flop / ceilings.compute
-    traffic = work.bytes
+    traffic = work.least_bytes
     for name, rate in ceilings.memory.items():
         times[name] = traffic / rate
     for name, rate in ceilings.links.items():

@@ -51,14 +51,9 @@ def floor_time(op: Operator, hardware: Hardware, cache: str = CacheState.COLD) -
     With warm caches, when the same buffers are used again and again, at least the bytes that the caches cannot hold
     still cross device memory; compute, links and the launch floor stay.
     """
-    work = _least(replace(op.work(), flop=op.least_flop()))
+    work = replace(op.work(), flop=op.least_flop())
     times = _bounding_times(op, hardware, work, _peak(op, hardware, work))
     return _floor(work, hardware, times, CacheState.parse(cache))
-
-
-def _least(work: Work) -> Work:
-    """Return the work without the bytes that a cache may serve."""
-    return replace(work, bytes_read=work.bytes_read - work.repeated_bytes, repeated_bytes=0.0)
 
 
 def predict(
@@ -101,7 +96,7 @@ def predict(
     times = _bounding_times(op, hardware, work, peak)
     cold = roofline.bound(times)
     fits_in, resident_time, resident_limiter = _resident(work, hardware, times)
-    if type(op).least_flop is Operator.least_flop and type(work.repeated_bytes) is float and not work.repeated_bytes:
+    if type(op).least_flop is Operator.least_flop:
         floor = _floor(work, hardware, times, conditions.cache)
     else:
         floor = floor_time(op, hardware, conditions.cache)
@@ -218,5 +213,5 @@ def _floor(work: Work, hardware: Hardware, times: Mapping[Limiter, Number], cach
         return roofline.bound(times).time_s
     held = sum(cache.capacity_bytes or 0.0 for cache in hardware.caches)
     outer = ceiling_limiter(hardware.main_memory.name)
-    beyond = times[outer] * maximum(0.0, 1.0 - held / maximum(work.bytes, 1.0)) if outer in times else 0.0
+    beyond = times[outer] * maximum(0.0, 1.0 - held / maximum(work.least_bytes, 1.0)) if outer in times else 0.0
     return roofline.bound({**{name: time for name, time in times.items() if name != outer}, outer: beyond}).time_s

@@ -116,9 +116,8 @@ def test_kernels_of_an_optimizer() -> None:
     assert pm.Optimizer(parameters=1000, num_tensors=64, algorithm="loop").kernels() == 8 * 64
 
 
-def test_a_second_read_that_a_cache_may_serve_is_in_no_floor() -> None:
-    from perfmodel.prediction.predict import floor_time
-
-    machine = pm.hardware("a100")
+def test_a_second_read_that_a_cache_may_serve_is_in_no_bound() -> None:
     norm = pm.BatchNorm(n=256, c=64, hw=3136)
-    assert floor_time(norm, machine) == pytest.approx(2 / 3 * pm.bound_time(norm, machine).time_s)
+    assert norm.work().least_bytes == pytest.approx(2 / 3 * norm.work().bytes)
+    rate = pm.hardware("a100").main_memory.bandwidth_bytes_per_s
+    assert pm.predict(norm, "a100").bound_time_s == pytest.approx(norm.work().least_bytes / rate)  # type: ignore[operator]

@@ -1,6 +1,6 @@
 """The sizes of what an operator returns, which no trace has: they follow from the operator that reads it next.
 
-Only convolutions of traces without values need them. Stride and padding follow from the sizes of input and output.
+Only convolutions and pools of traces without values need them. Strides follow from the sizes of input and output.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from perfmodel.formats.torch_trace.columns import CallTexts, Recorded
 
 #: operators whose results are looked for
 CONVOLUTIONS = ("aten::cudnn_convolution", "aten::miopen_convolution", "aten::thnn_conv2d", "aten::_conv_depthwise2d")
+POOLS = ("aten::max_pool2d_with_indices", "aten::avg_pool2d")
 #: operators of the same thread that are looked at: PyTorch's own around the convolution, and counters of batch norms
 MOST_BETWEEN = 24
 
@@ -22,10 +23,10 @@ MOST_BETWEEN = 24
 def with_results(recorded: Recorded) -> Recorded:
     """Return the events with the sizes of each convolution's result beside its call, where an operator reads it next.
 
-    The next operator of the thread that has an image as its first argument reads the result, if the image has as many
-    images and channels as the convolution returns.
+    The next operator of the thread that has images as its first argument reads the result, if there are as many images
+    and channels as the convolution returns.
     """
-    wanted = [number for number, name in enumerate(recorded.names) if name in CONVOLUTIONS]
+    wanted = [number for number, name in enumerate(recorded.names) if name in (*CONVOLUTIONS, *POOLS)]
     ops = recorded.ops
     chosen = np.flatnonzero(np.isin(ops.name, wanted))
     chosen = chosen[[not recorded.calls[call].values for call in ops.call[chosen].tolist()]] if chosen.size else chosen
@@ -48,15 +49,16 @@ def with_results(recorded: Recorded) -> Recorded:
 
 def _result(recorded: Recorded, index: int, own: int, images: list[list[int]]) -> list[int]:
     """Return the sizes of what a convolution returns, or an empty list."""
-    filters = _filters(recorded.calls[own])
     ops = recorded.ops
+    is_pool = recorded.names[ops.name[index]] in POOLS
+    channels = images[own][1:2] if is_pool else _filters(recorded.calls[own])
     end_us = float(ops.end_us[index])
     for later in range(index + 1, min(index + 1 + MOST_BETWEEN, len(ops))):
         if ops.thread[later] != ops.thread[index] or ops.start_us[later] < end_us:
             continue
         image = images[ops.call[later]]
         if image:
-            return image if image[:2] == [images[own][0], filters] else []
+            return image if image[:2] == [*images[own][:1], *channels] else []
     return []
 
 
@@ -68,11 +70,11 @@ def _first_image(texts: CallTexts) -> list[int]:
     return first if is_image else []
 
 
-def _filters(texts: CallTexts) -> int:
-    """Return the number of filters of a convolution, the first size of its second argument; 0 if it has none."""
+def _filters(texts: CallTexts) -> list[int]:
+    """Return the number of filters of a convolution, the first size of its second argument; none if it has none."""
     sizes = _sizes(texts)
     weight = sizes[1] if len(sizes) > 1 else []
-    return weight[0] if isinstance(weight, list) and len(weight) == 4 and type(weight[0]) is int else 0
+    return weight[:1] if isinstance(weight, list) and len(weight) == 4 and type(weight[0]) is int else []
 
 
 def _sizes(texts: CallTexts) -> list[Any]:

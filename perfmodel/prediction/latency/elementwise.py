@@ -11,7 +11,7 @@ from perfmodel.core.work import Number, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
+from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
@@ -72,5 +72,5 @@ def call_cost(op: Operator, c: Values) -> Number:
     return np.where(scalar | (op.kind in LAYERS), c["wrapped"], 1.0)
 
 
-FAMILY = Family("elementwise", CONSTANTS, formula, STREAM_TERMS, forward_only, streams=True, call_cost=call_cost)
+FAMILY = Family("elementwise", CONSTANTS, formula, STREAM_TERMS, streams=True, call_cost=call_cost)
 FAMILIES = (FAMILY,)

@@ -38,7 +38,7 @@ SERVES = {
         "index_select", "kv_write", "linear_attention", "muon", "optimizer", "pool2d", "scatter_add", "ssm_scan",
         "swiglu",
     ),
-    "stream_backward": ("elementwise", "embedding", "layer_norm", "reduction", "rms_norm", "rope", "softmax"),
+    "stream_backward": ("embedding", "layer_norm", "reduction", "rms_norm", "rope", "softmax"),
 }  # fmt: skip
 
 #: 0.88 of the datasheet's bandwidth: what Liger-Kernel's fused kernels reach on A100 and H100, without a fit (0.87 and

@@ -54,15 +54,15 @@ MADE_FROM = [[2, 32, 14, 14], *CONV]
 
 
 @pytest.mark.parametrize(("asked", "count"), [("[True, True, False]", 2), ("[False, True, True]", 1)])
-def test_the_gradients_of_a_convolution_are_convolutions(asked, count):
+def test_the_gradients_of_a_convolution_have_its_products_each(asked, count):
     # each gradient has the products and the tensors of the convolution itself; that of the bias is left out
     operator = mapped("aten::convolution_backward", MADE_FROM, values=[*GRADIENT, asked])
     forward = mapped(
         "aten::convolution", CONV, values=["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
     )
-    assert operator.count == count
-    assert operator.flop() == forward.flop() == 2 * 2 * 32 * 14 * 14 * 16 * 9
-    assert operator.work().bytes == forward.work().bytes
+    assert (operator.backward, operator.gradient) == (True, "both" if count == 2 else "weight")
+    assert operator.flop() == count * forward.flop() == count * 2 * 2 * 32 * 14 * 14 * 16 * 9
+    assert operator.work().bytes == count * forward.work().bytes
 
 
 def test_gradients_that_nothing_says_are_asked_for_are_not_modelled():

@@ -81,7 +81,96 @@ def test_a_batch_norm_moves_at_least_its_input_and_its_result():
     # bf16: 2 x 16 x 8 x 8 elements of 2 B; forward in and out, backward two in and one out
     dims = [[2, 16, 8, 8], *[[16]] * 4]
     assert mapped("aten::native_batch_norm", dims).work().bytes == 2 * 2048 * 2
-    assert mapped("aten::cudnn_batch_norm_backward", [dims[0], *dims]).work().bytes == 3 * 2048 * 2
+    training = mapped("aten::native_batch_norm", dims, values=["", "", "", "", "", "True", "0.1", "1e-05"])
+    assert (training.work().bytes, training.work().least_bytes) == (3 * 2048 * 2, 2 * 2048 * 2)
+    backward = mapped("aten::cudnn_batch_norm_backward", [dims[0], *dims])
+    assert (backward.work().bytes, backward.work().least_bytes) == (5 * 2048 * 2, 3 * 2048 * 2)
+
+
+IMAGE, ROWS = [2, 16, 8, 8], [6, 32]
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "values", "op", "params"),
+    [
+        ("aten::native_group_norm", [IMAGE, [16], [16]], ["", "", "", "2", "16", "64", "4", "1e-05"],
+         "group_norm", {"n": 2, "c": 16, "hw": 64, "groups": 4}),
+        ("aten::native_layer_norm_backward", [ROWS, ROWS, [], [6, 1], [6, 1], [32]], [],
+         "layer_norm", {"rows": 6, "cols": 32, "backward": True}),
+        ("aten::_fused_rms_norm_backward", [ROWS, ROWS, [], [6, 1], [32]], [],
+         "rms_norm", {"rows": 6, "cols": 32, "backward": True}),
+        ("aten::_log_softmax_backward_data", [ROWS, ROWS, [], []], ["", "", "1", "15"],
+         "softmax", {"rows": 6, "cols": 32, "backward": True}),
+        ("aten::nll_loss_forward", [ROWS, [6]], [], "gather", {"numel": 6}),
+        ("aten::nll_loss_backward", [[], ROWS, [6]], [], "elementwise", {"numel": 192, "kind": "fill"}),
+        ("aten::cross_entropy_loss", [ROWS, [6]], [], "cross_entropy", {"rows": 6, "vocab": 32}),
+        ("aten::max_pool2d_with_indices", [IMAGE], ["", "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", "False"],
+         "pool2d", {"k": 3, "stride": 2, "padding": 1, "p": 4, "kind": "max"}),
+        ("aten::max_pool2d_with_indices", [IMAGE], ["", "[2, 2]", "[]", "[0, 0]", "[1, 1]", "True"],
+         "pool2d", {"k": 2, "stride": 2, "p": 4}),
+        ("aten::max_pool2d_with_indices_backward", [[2, 16, 4, 4], IMAGE], [],
+         "pool2d", {"k": 2, "backward": True, "n": 2, "c": 16}),
+        ("aten::avg_pool2d_backward", [[2, 16, 4, 4], IMAGE], [], "pool2d", {"kind": "mean", "backward": True}),
+        ("aten::_adaptive_avg_pool2d", [IMAGE], ["", "[1, 1]"], "reduction", {"rows": 32, "cols": 64}),
+        ("aten::embedding_dense_backward", [[6, 32], [6]], ["", "", "1000", "-1", "False"],
+         "embedding", {"tokens": 6, "vocab": 1000, "dim": 32, "backward": True, "unique": 1}),
+        ("aten::gather", [ROWS, [], [6, 1]], ["", "1", "", "False"], "gather", {"numel": 6, "sectors": 1}),
+        ("aten::index", [ROWS, [[4]]], [], "index_select", {"rows": 4, "cols": 32}),
+        ("aten::index_add_", [ROWS, [], [4], [4, 32]], ["", "0", "", ""], "scatter_add", {"rows": 4, "cols": 32}),
+        ("aten::scatter_add_", [ROWS, [], [6, 4]], ["", "1", "", ""], "scatter_add", {"rows": 24, "table": 192}),
+        ("aten::native_dropout", [ROWS], ["", "0.1", "True"], "dropout", {"numel": 192, "saves_mask": True}),
+        ("aten::native_dropout_backward", [ROWS, ROWS], [], "dropout", {"backward": True}),
+        ("aten::gelu_backward", [ROWS, ROWS], [], "elementwise", {"kind": "gelu", "backward": True}),
+        ("aten::fill_", [ROWS], [], "elementwise", {"kind": "fill", "numel": 192}),
+        ("aten::sort", [ROWS], ["", "1", "False"], "sort", {"rows": 6, "cols": 32}),
+        ("aten::topk", [ROWS], ["", "5", "1", "True", "True"], "topk", {"rows": 6, "k": 5}),
+        ("aten::cumsum", [ROWS], ["", "1", ""], "scan", {"rows": 6, "cols": 32}),
+        ("aten::multinomial", [ROWS], ["", "1", "False"], "sampling", {"rows": 6, "vocab": 32}),
+    ],
+)  # fmt: skip
+def test_what_networks_are_made_of(name, dims, values, op, params):
+    operator = mapped(name, dims, values=values)
+    assert operator.op == op
+    assert {key: getattr(operator, key) for key in params} == params
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "heads_first"),
+    [
+        ("aten::_scaled_dot_product_flash_attention_backward", 11, True),
+        ("aten::_scaled_dot_product_efficient_attention_backward", 11, True),
+        ("aten::_scaled_dot_product_cudnn_attention_backward", 14, True),
+        ("aten::_flash_attention_backward", 11, False),
+        ("flash_attn::_flash_attn_backward", 10, False),
+    ],
+)
+def test_gradients_of_attention(name, places, heads_first):
+    q, k = ([2, 8, 100, 64], [2, 4, 100, 64]) if heads_first else ([2, 100, 8, 64], [2, 100, 4, 64])
+    values = [""] * 16
+    values[places] = "True"
+    operator = mapped(name, [q, q, k, k], values=values)
+    # 10 FLOP a pair and element of a head: 2.5 times the forward pass
+    assert operator.flop() == 10 * 2 * 8 * 64 * 5050
+    assert (operator.backward, operator.kv_heads) == (True, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "values", "part"),
+    [
+        ("aten::native_batch_norm", [[16]], [], "has the shape 16"),
+        ("aten::native_group_norm", [IMAGE], [], "no values"),
+        ("aten::native_layer_norm_backward", [ROWS, ROWS, [], [5, 1]], [], "5 statistics do not belong"),
+        ("aten::max_pool2d_with_indices", [IMAGE], [], "does not say its windows"),
+        ("aten::max_pool2d_with_indices", [IMAGE], ["", "[3, 2]", "", "", "", ""], "differ by direction"),
+        ("aten::max_pool2d_with_indices_backward", [[2, 16, 9, 9], IMAGE], [], "no window leads"),
+        ("aten::_adaptive_avg_pool2d", [IMAGE], ["", "[3, 3]"], "windows overlap"),
+        ("aten::index", [ROWS, [[4], [4]]], [], "several axes"),
+        ("aten::index_add_", [ROWS, [], [4], [4, 32]], ["", "1", "", ""], "another axis"),
+        ("aten::sort", [ROWS], ["", "", ""], "does not say the axis of aten::sort"),
+    ],
+)
+def test_what_a_trace_does_not_say(name, dims, values, part):
+    assert part in refused(name, dims, values=values)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +207,7 @@ def test_efficient_attention_of_two_versions():
 def test_attention_that_is_not_modelled():
     packed = [[900, 8, 64]] * 3
     assert "packed into one" in refused("aten::_flash_attention_forward", packed, values=[""] * 10)
-    assert "no operator for aten::_flash_attention_backward" in refused("aten::_flash_attention_backward", packed)
+    assert "packed into one" in refused("aten::_flash_attention_backward", [packed[0], *packed], values=[""] * 12)
     latent = [[1, 8, 5, 192], [1, 8, 5, 192], [1, 8, 5, 128]]
     assert "its head_dim is 192" in refused("aten::_scaled_dot_product_flash_attention", latent, values=[""] * 6)
     values = ["", "", "", "0.", "0.1", "True", "128", "0"]

@@ -95,10 +95,10 @@ def test_groupings(read):
 def test_what_is_not_modelled_says_why_and_how_much(read):
     profile = read(
         *(op("aten::mm", 0, 5, *MM), launch(1, 1), kernel("k", 20, 3, 1)),
-        *(op("aten::sort", 6, 5, [[9]], ["float"], [""]), launch(7, 2), kernel("s", 30, 1, 2)),
+        *(op("aten::unique", 6, 5, [[9]], ["float"], [""]), launch(7, 2), kernel("s", 30, 1, 2)),
     )
-    sort = next(e for e in profile.entries if e.launched_by == "aten::sort")
-    assert (sort.op, sort.not_modelled) == (None, "the model has no operator for aten::sort")
+    unique = next(e for e in profile.entries if e.launched_by == "aten::unique")
+    assert (unique.op, unique.not_modelled) == (None, "the model has no operator for aten::unique")
     assert "Not modelled: 25 % of the time (1 us)." in profile.notes
 
 
@@ -310,3 +310,56 @@ def test_several_processes_read_the_same(tmp_path):
     one_by_one, side_by_side = read_profiles(paths), read_profiles(paths, processes=2)
     assert [profile.rank for profile in side_by_side] == [0, 1]
     assert [p.entries for p in side_by_side] == [p.entries for p in one_by_one]
+
+
+@pytest.mark.parametrize(
+    ("after", "stride", "padding"),
+    [([2, 32, 28, 28], 1, 1), ([2, 32, 14, 14], 2, 1), ([2, 32, 26, 26], 1, 0)],
+)
+def test_the_strides_of_a_convolution_without_values_follow_from_the_next_operator(read, after, stride, padding):
+    sizes = [[2, 16, 28, 28], [32, 16, 3, 3]]
+    entry = one(
+        read(
+            *(op("aten::cudnn_convolution", 0, 5, sizes, ["float"] * 2), launch(1, 1), kernel("conv", 20, 3, 1)),
+            # the counter of the batch norm is no image
+            *(op("aten::add_", 6, 1, [[], []], ["long int"] * 2), op("aten::batch_norm", 8, 5, [after], ["float"])),
+        )
+    )
+    assert (entry.op.stride, entry.op.padding, entry.op.p) == (stride, padding, after[2])
+    assert entry.name == "aten::cudnn_convolution(2x16x28x28, 32x16x3x3) fp32"
+
+
+@pytest.mark.parametrize("after", [[2, 31, 28, 28], [1, 32, 28, 28]])
+def test_images_of_another_size_are_no_result_of_a_convolution(read, after):
+    sizes = [[2, 16, 28, 28], [32, 16, 3, 3]]
+    entry = one(
+        read(
+            *(op("aten::cudnn_convolution", 0, 5, sizes, ["float"] * 2), launch(1, 1), kernel("conv", 20, 3, 1)),
+            op("aten::relu", 8, 5, [after], ["float"]),
+        )
+    )
+    assert (entry.op, "no values" in entry.not_modelled) == (None, True)
+
+
+def test_a_run_before_the_trace_counts_for_the_operators_that_come_again(read):
+    """Two steps of 80 kernels, of the first of which the trace has no launches."""
+    names = [f"k{7 * place % 31}" for place in range(80)]
+    before = [kernel(name, 10 * place, 5) for place, name in enumerate(names)]
+    later = []
+    for place, name in enumerate(names):
+        start = 1000 + 10 * place
+        later += [op("aten::mm", start, 5, *MM), launch(start + 1, place + 1), kernel(name, start + 2, 5, place + 1)]
+    profile = read(*before, *later)
+    entry = one(profile)
+    assert (entry.launched_by, entry.calls, entry.op.op) == ("aten::mm", 160, "gemm")
+    assert entry.time_s == pytest.approx(160 * 5e-6)
+    assert any("80 pieces of GPU work were launched before the trace" in note for note in profile.notes)
+
+
+@pytest.mark.parametrize(
+    "name", ["kineto_resnet50_train_nw4_2021.pt.trace", "tracelens_mi300_resnet_act_checkpoint_ddp"]
+)
+def test_of_training_less_than_a_tenth_is_not_modelled(data_dir, name):
+    profile = read_profile(data_dir / "traces" / f"{name}.json.gz")
+    without = sum(entry.time_s for entry in profile.entries if entry.op is None)
+    assert without < 0.1 * sum(entry.time_s for entry in profile.entries)

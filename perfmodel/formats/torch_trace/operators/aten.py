@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from perfmodel.errors import UsageError
 from perfmodel.formats.torch_trace.call import Call, NotModelledError
-from perfmodel.formats.torch_trace.operators import matrix, memory
+from perfmodel.formats.torch_trace.operators import matrix, memory, network
 from perfmodel.operators import Operator
 
 Mapping = Callable[[Call], Operator]
@@ -17,17 +17,21 @@ _BROADCAST = {
     "add": "add", "sub": "sub", "rsub": "sub", "mul": "mul", "div": "div", "pow": "pow", "maximum": "maximum",
     "minimum": "minimum", "remainder": "div", "floor_divide": "div", "atan2": "div", "bitwise_and": "mul",
     "bitwise_or": "add", "logical_and": "mul", "logical_or": "add", "addcmul": "fma", "addcdiv": "fma", "lerp": "fma",
-    # gradients read the gradient of the result, and the input or the result; at least one FLOP an element
-    "threshold_backward": "mul", "silu_backward": "silu_mul", "gelu_backward": "mul", "tanh_backward": "mul",
-    "sigmoid_backward": "mul",
 }  # fmt: skip
+#: gradients, which read the gradient of the result, and the input or the result -> the kind of the function
+_GRADIENTS = {
+    "threshold_backward": "relu", "silu_backward": "silu", "gelu_backward": "gelu", "tanh_backward": "tanh",
+    "sigmoid_backward": "sigmoid", "hardtanh_backward": "relu", "leaky_relu_backward": "relu",
+}  # fmt: skip
+#: operators that write every element of their first argument
+_FILLS = ("fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_", "ones_like", "zeros_like")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 #: operators of one tensor -> the kind with as many FLOP; a cosine is a special function like exp
 _UNARY = {
     "relu": "relu", "clamp": "relu", "clamp_min": "relu", "clamp_max": "relu", "threshold": "relu", "gelu": "gelu",
     "silu": "silu", "sigmoid": "sigmoid", "tanh": "tanh", "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt",
     "neg": "neg", "abs": "abs", "square": "square", "reciprocal": "neg", "cos": "exp", "sin": "exp", "erf": "exp",
-    "native_dropout": "dropout", "flip": "copy", "roll": "copy", "masked_fill": "copy", "tril": "copy", "triu": "copy",
+    "flip": "copy", "roll": "copy", "masked_fill": "copy", "tril": "copy", "triu": "copy",
 }  # fmt: skip
 _FOREACH = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "div", "addcmul": "fma", "addcdiv": "fma", "lerp": "fma",
@@ -63,14 +67,54 @@ _SINGLE: dict[str, Mapping] = {
     "_flash_attention_forward": matrix.flash_forward,
     "_efficient_attention_forward": matrix.efficient_forward,
     "_cudnn_attention_forward": matrix.cudnn_forward,
+    "_scaled_dot_product_flash_attention_backward": matrix.gradients(11, heads_first=True),
+    "_scaled_dot_product_efficient_attention_backward": matrix.gradients(11, heads_first=True),
+    "_scaled_dot_product_cudnn_attention_backward": matrix.gradients(14, heads_first=True),
+    "_flash_attention_backward": matrix.gradients(11, heads_first=False),
+    "_efficient_attention_backward": matrix.gradients(14, heads_first=False),
     "native_layer_norm": memory.layer_norm,
     "layer_norm": memory.layer_norm,
-    "native_batch_norm": memory.batch_norm,
-    "cudnn_batch_norm": memory.batch_norm,
-    "miopen_batch_norm": memory.batch_norm,
-    "native_batch_norm_backward": memory.batch_norm_backward,
-    "cudnn_batch_norm_backward": memory.batch_norm_backward,
-    "miopen_batch_norm_backward": memory.batch_norm_backward,
+    "native_layer_norm_backward": network.layer_norm_backward,
+    "native_batch_norm": network.batch_norm,
+    "_native_batch_norm_legit": network.batch_norm,
+    "cudnn_batch_norm": network.batch_norm,
+    "miopen_batch_norm": network.batch_norm,
+    "native_batch_norm_backward": network.batch_norm_backward,
+    "cudnn_batch_norm_backward": network.batch_norm_backward,
+    "miopen_batch_norm_backward": network.batch_norm_backward,
+    "native_group_norm": network.group_norm,
+    "native_group_norm_backward": network.group_norm_backward,
+    "_fused_rms_norm_backward": network.rms_norm_backward,
+    "_softmax_backward_data": network.softmax_backward,
+    "_log_softmax_backward_data": network.softmax_backward,
+    "cross_entropy_loss": network.cross_entropy,
+    "nll_loss": network.nll_loss,
+    "nll_loss_forward": network.nll_loss,
+    "nll_loss2d_forward": network.nll_loss,
+    "nll_loss_backward": network.nll_loss_backward,
+    "nll_loss2d_backward": network.nll_loss_backward,
+    "max_pool2d_with_indices": network.max_pool,
+    "max_pool2d_with_indices_backward": network.max_pool_backward,
+    "avg_pool2d": network.mean_pool,
+    "avg_pool2d_backward": network.mean_pool_backward,
+    "_adaptive_avg_pool2d": network.adaptive_mean_pool,
+    "_adaptive_avg_pool2d_backward": network.mean_pool_backward,
+    "embedding_dense_backward": network.embedding_backward,
+    "gather": network.gather,
+    "index": network.index,
+    "index_add_": network.index_add,
+    "index_add": network.index_add,
+    "scatter_add_": network.scatter_add,
+    "scatter_add": network.scatter_add,
+    "native_dropout": network.dropout,
+    "_fused_dropout": network.dropout,
+    "native_dropout_backward": network.dropout_backward,
+    "_masked_scale": network.dropout_backward,
+    "sort": network.sort,
+    "topk": network.topk,
+    "cumsum": network.scan,
+    "cumprod": network.scan,
+    "multinomial": network.multinomial,
     "rms_norm": memory.rms_norm,
     "_fused_rms_norm": memory.rms_norm,
     "_softmax": memory.softmax,
@@ -86,8 +130,9 @@ _SINGLE: dict[str, Mapping] = {
     "index_select": memory.index_select,
     "linalg_vector_norm": memory.vector_norm,
     "_foreach_copy_": memory.foreach_copy,
-    "_fused_adam_": memory.fused_adam,
-    "_fused_adamw_": memory.fused_adam,
+    "_fused_adam_": network.fused_adam,
+    "_fused_adamw_": network.fused_adam,
+    "_fused_sgd_": network.fused_sgd,
 }
 
 
@@ -98,6 +143,9 @@ def _table() -> dict[str, Mapping]:
         table[name] = table[f"{name}_"] = memory.elementwise(kind)
     for name, kind in _UNARY.items():
         table[name] = table[f"{name}_"] = memory.unary(kind)
+    for name, kind in _GRADIENTS.items():
+        table[name] = network.gradient(kind)
+    table.update(dict.fromkeys(_FILLS, network.fill))
     for name in _COMPARISONS:
         table[name] = table[f"{name}_"] = memory.elementwise("sub", out_dtype="int8")
     for name, kind in _FOREACH.items():
@@ -105,7 +153,11 @@ def _table() -> dict[str, Mapping]:
     for name in _REDUCTIONS:
         table[name] = memory.reduction
     named = {f"aten::{name}": mapping for name, mapping in table.items()}
-    return {**named, "flash_attn::_flash_attn_forward": matrix.flash_attn_package}
+    return {
+        **named,
+        "flash_attn::_flash_attn_forward": matrix.flash_attn_package,
+        "flash_attn::_flash_attn_backward": matrix.gradients(10, heads_first=False),
+    }
 
 
 #: name of a framework's operator -> function that turns its call into an operator of the model

@@ -7,6 +7,7 @@ arguments is that of PyTorch's native_functions.yaml.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from perfmodel.formats.kernel_names import uses_tf32
@@ -112,9 +113,12 @@ def _sizes(x: Shape, weight: Shape) -> dict[str, Any]:
 
 
 def _convolution(
-    call: Call, stride: int, padding: int, dilation: int, groups: int | None, *, first: int = 0, count: int = 1
+    call: Call, stride: int, padding: int, dilation: int, groups: int | None, *, first: int = 0, gradient: str = ""
 ) -> Operator:
-    """Return a convolution; the numbers are positions of arguments, with input and weight at ``first`` and after it."""
+    """Return a convolution, or a ``gradient`` of it.
+
+    The numbers are positions of arguments, with input and weight at ``first`` and after it.
+    """
     x, weight = call.tensor(first), call.tensor(first + 1)
     if len(x.dims) != 4 or len(weight.dims) != 4:
         raise NotModelledError(f"it is a convolution in {len(x.dims) - 2} dimensions")
@@ -128,7 +132,8 @@ def _convolution(
         groups=x.dims[1] if groups is None else _one(call, "groups", groups),
         layout="nhwc" if x.channels_last else "nchw",
         dtype=_math_dtype(call, x),
-        count=count,
+        backward=bool(gradient),
+        gradient=gradient or "both",
     )
 
 
@@ -170,16 +175,15 @@ def depthwise(call: Call) -> Operator:
 def convolution_backward(call: Call) -> Operator:
     """aten::convolution_backward(grad_output, input, weight, bias_sizes, stride, ..., groups, output_mask).
 
-    The gradient of the input reads grad_output and the weights and is as large as the input; that of the weights reads
-    grad_output and the input. Each has the FLOP and the tensors of the convolution itself, so a call counts as one or
-    two convolutions, as output_mask says. The gradient of the bias, a sum over grad_output, is not counted.
+    Which gradients are computed output_mask says. That of the bias, a sum over grad_output, is not counted.
     """
     if call.true(7):
         raise NotModelledError("it is a transposed convolution")
     mask = [word.strip().lower() == "true" for word in call.value(10).strip("[]() ").split(",")]
     if not any(mask[:2]):
         raise NotModelledError("the trace does not say which gradients of the convolution are computed")
-    return _convolution(call, 4, 5, 6, 9, first=1, count=sum(mask[:2]))
+    gradient = "both" if all(mask[:2]) else "input" if mask[0] else "weight"
+    return _convolution(call, 4, 5, 6, 9, first=1, gradient=gradient)
 
 
 def cudnn_gradient(call: Call) -> Operator:
@@ -219,9 +223,12 @@ def _from_sizes(call: Call, x: Shape, weight: Shape, result: tuple[int, ...], gr
     raise NotModelledError("no stride and padding lead from its input to its output")
 
 
-def _attention(call: Call, causal: bool, *, heads_first: bool) -> Operator:
-    """Return attention over query, key and value: [batch, heads, seq, head_dim], or with the sequence before heads."""
-    q, k, v = (call.tensor(index) for index in range(3))
+def _attention(call: Call, causal: bool, *, heads_first: bool, first: int = 0) -> Operator:
+    """Return attention over query, key and value: [batch, heads, seq, head_dim], or with the sequence before heads.
+
+    The query is at position ``first``; behind the gradient of the result it is the backward pass.
+    """
+    q, k, v = (call.tensor(index) for index in range(first, first + 3))
     if not len(q.dims) == len(k.dims) == len(v.dims) == 4:
         raise NotModelledError("it is attention over sequences of different lengths, packed into one")
     if q.dims[-1] != v.dims[-1]:
@@ -239,6 +246,7 @@ def _attention(call: Call, causal: bool, *, heads_first: bool) -> Operator:
         causal=causal and q.dims[seq] > 1,
         dtype=q.dtype,
         kv_dtype=k.dtype,
+        backward=first > 0,
     )
 
 
@@ -281,6 +289,18 @@ def efficient_forward(call: Call) -> Operator:
 def cudnn_forward(call: Call) -> Operator:
     """aten::_cudnn_attention_forward(query, key, value, attn_bias, cum_seq_q, ..., max_k, lse, dropout_p, causal)."""
     return _attention(call, call.true(10), heads_first=True)
+
+
+def gradients(causal: int, *, heads_first: bool) -> Callable[[Call], Operator]:
+    """Return the mapping of a gradient (grad_out, query, key, value, ...), with the place of ``is_causal``.
+
+    _efficient_attention_backward has custom_mask_type there, which is 0 for none.
+    """
+
+    def build(call: Call) -> Operator:
+        return _attention(call, call.true(causal), heads_first=heads_first, first=1)
+
+    return build
 
 
 def flash_attn_package(call: Call) -> Operator:

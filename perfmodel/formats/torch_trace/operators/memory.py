@@ -1,6 +1,6 @@
 """Maps calls that move data more than they compute to operators of the model.
 
-These are elementwise operators, norms, reductions, copies, look-ups, optimizers, collectives and Triton's generated
+These are elementwise operators, norms, reductions, copies, look-ups, collectives and Triton's generated
 kernels. Each function takes a `Call` and returns the operator, or raises `NotModelledError` with the reason. If a trace
 does not say how much a call moves, the least possible is counted, so that a bound stays a bound.
 """
@@ -88,8 +88,8 @@ def copy(call: Call) -> Operator:
 
 def joined(call: Call) -> Operator:
     """aten::cat(tensors, dim), aten::stack: reads and writes every element once."""
-    dtype = _list_dtype(call, 0)
-    return Elementwise(numel=sum(shape.numel for shape in _listed(call, 0)), kind="copy", dtype=dtype)
+    dtype = list_dtype(call, 0)
+    return Elementwise(numel=sum(shape.numel for shape in listed(call, 0)), kind="copy", dtype=dtype)
 
 
 def foreach(kind: str) -> Callable[[Call], Operator]:
@@ -97,29 +97,19 @@ def foreach(kind: str) -> Callable[[Call], Operator]:
 
     def build(call: Call) -> Operator:
         lists = [argument for argument in call.arguments if isinstance(argument, tuple)]
-        numel = sum(shape.numel for shape in _listed(call, 0))
+        numel = sum(shape.numel for shape in listed(call, 0))
         inputs = [tensors for tensors in lists if sum(shape.numel for shape in tensors) == numel]
-        return Elementwise(numel=numel, kind=kind, num_inputs=len(inputs), dtype=_list_dtype(call, 0))
+        return Elementwise(numel=numel, kind=kind, num_inputs=len(inputs), dtype=list_dtype(call, 0))
 
     return build
 
 
 def foreach_copy(call: Call) -> Operator:
     """aten::_foreach_copy_(self, src): reads src and writes self."""
-    return Elementwise(numel=sum(shape.numel for shape in _listed(call, 0)), kind="copy", dtype=_list_dtype(call, 0))
+    return Elementwise(numel=sum(shape.numel for shape in listed(call, 0)), kind="copy", dtype=list_dtype(call, 0))
 
 
-def fused_adam(call: Call) -> Operator:
-    """aten::_fused_adam_(self, grads, exp_avgs, exp_avg_sqs, ...), aten::_fused_adamw_.
-
-    It reads the weights, gradients and both moments and writes the weights and both moments. These seven tensors count
-    as six inputs and one output.
-    """
-    numel = sum(shape.numel for shape in _listed(call, 0))
-    return Elementwise(numel=numel, kind="fma", num_inputs=6, dtype=_list_dtype(call, 0))
-
-
-def _listed(call: Call, index: int) -> tuple[Shape, ...]:
+def listed(call: Call, index: int) -> tuple[Shape, ...]:
     """Return an argument that has to be a list of tensors, whose dtypes the trace may not have."""
     argument = call.argument(index)
     tensors = (argument,) if isinstance(argument, Shape) else argument
@@ -128,9 +118,9 @@ def _listed(call: Call, index: int) -> tuple[Shape, ...]:
     return tensors
 
 
-def _list_dtype(call: Call, index: int) -> str:
+def list_dtype(call: Call, index: int) -> str:
     """Return the one dtype of all tensors in a list."""
-    dtypes = {modelled(shape).dtype for shape in _listed(call, index)}
+    dtypes = {modelled(shape).dtype for shape in listed(call, index)}
     if len(dtypes) > 1:
         raise NotModelledError(f"its tensors have the dtypes {', '.join(sorted(dtypes))}")
     return dtypes.pop()
@@ -147,35 +137,22 @@ def _rows(axes: tuple[int, ...], *, of: Shape) -> tuple[int, int]:
 
 def softmax(call: Call) -> Operator:
     """aten::_softmax(self, dim, half_to_float), aten::_log_softmax."""
-    x = call.tensor(0)
-    axes = call.ints(1)
+    rows, cols = rows_of(call, 1)
+    return Softmax(rows=rows, cols=cols, dtype=call.tensor(0).dtype)
+
+
+def rows_of(call: Call, index: int) -> tuple[int, int]:
+    """Return rows and columns of the first argument for work along the one axis that an argument names."""
+    axes = call.ints(index)
     if len(axes) != 1:
-        raise NotModelledError("the trace does not say the axis of the softmax")
-    rows, cols = _rows(axes, of=x)
-    return Softmax(rows=rows, cols=cols, dtype=x.dtype)
+        raise NotModelledError(f"the trace does not say the axis of {call.name}")
+    return _rows(axes, of=call.tensor(0))
 
 
 def layer_norm(call: Call) -> Operator:
     """aten::native_layer_norm(input, normalized_shape, weight, bias, eps)."""
     rows, cols, dtype = _norm(call)
     return LayerNorm(rows=rows, cols=cols, dtype=dtype)
-
-
-def batch_norm(call: Call) -> Operator:
-    """aten::native_batch_norm(input, weight, bias, ...), aten::cudnn_batch_norm: reads the input, writes the result.
-
-    This is the least. In training, the statistics take a pass over the input before the first result, from a cache at
-    best. The least computation is a multiplication and an addition an element.
-    """
-    return _elementwise("fma", (call.tensor(0),))
-
-
-def batch_norm_backward(call: Call) -> Operator:
-    """aten::native_batch_norm_backward(grad_out, input, ...), aten::cudnn_batch_norm_backward(input, grad_out, ...).
-
-    Reads both and writes the gradient of the input, once each, which is the least as for `batch_norm`.
-    """
-    return _elementwise("fma", (call.tensor(0), call.tensor(1)))
 
 
 def rms_norm(call: Call) -> Operator:
