@@ -28,8 +28,9 @@ def with_results(recorded: Recorded) -> Recorded:
     """
     wanted = [number for number, name in enumerate(recorded.names) if name in (*CONVOLUTIONS, *POOLS)]
     ops = recorded.ops
+    without = np.array([texts.values in (b"", b"[]") for texts in recorded.calls], dtype=bool)
     chosen = np.flatnonzero(np.isin(ops.name, wanted))
-    chosen = chosen[[not recorded.calls[call].values for call in ops.call[chosen].tolist()]] if chosen.size else chosen
+    chosen = chosen[without[ops.call[chosen]]]
     if not chosen.size:
         return recorded
     calls, numbers = list(recorded.calls), dict[tuple[int, str], int]()
