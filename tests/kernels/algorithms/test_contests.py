@@ -65,5 +65,5 @@ def test_chi_square_tells_a_distribution_from_another() -> None:
 
 
 def test_a_problem_without_kernels_says_which_have_some() -> None:
-    with pytest.raises(UsageError, match="unknown problem with kernels 'scan'.*sort"):
+    with pytest.raises(UsageError, match=r"unknown problem with kernels 'scan'.*sort"):
         find_contest("scan")
