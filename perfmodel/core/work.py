@@ -67,8 +67,8 @@ class Tensor:
     dtype : canonical dtype.
     reads, writes : how many times the whole tensor is read from and written to device memory. The
         compulsory traffic is one read of every input and one write of every output.
-    repeated : how many of the reads a cache may serve, so that no floor counts them: a kernel may find in L2 what
-        another of its passes has read.
+    repeated : how many of the reads and writes a cache may serve, so that no floor counts them: a kernel may find in
+        L2 what another of its passes has read, or leave there what the next pass reads and overwrites.
     """
 
     name: str
@@ -116,7 +116,7 @@ class Work:
     flop : floating-point operations, a fused multiply-add counted as 2 [FLOP].
     bytes_read, bytes_written : traffic to device memory when nothing is cached [B].
     working_set_bytes : size of all tensors together [B].
-    repeated_bytes : bytes among those read that a cache may serve [B].
+    repeated_bytes : bytes among those read and written that a cache may serve [B].
     """
 
     flop: Number

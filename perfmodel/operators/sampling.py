@@ -11,7 +11,7 @@ from perfmodel.core.work import Number, Tensor
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, size
 from perfmodel.operators.sort import Sort
-from perfmodel.operators.topk import INDEX_DTYPE, Topk
+from perfmodel.operators.topk import INDEX_DTYPE, Topk, inner
 
 #: algorithm -> (FLOP an element, kernels, reads and writes of a row between the first read and the end)
 _RACES = {"multinomial": (8.0, 5.0, 3.0), "gumbel": (4.0, 4.0, 3.0), "gumbel_fused": (4.0, 1.0, 0.0)}
@@ -89,11 +89,12 @@ class Sampling(Operator):
             kept = (self.rows, self.kept())
             # probabilities, random numbers and their quotients among those kept; and the scan's sums
             between = 4.0 if self.algorithm == "top_p" else 3.0
-            renamed = (Tensor(f"selected: {t.name}", t.shape, t.dtype, t.reads, t.writes) for t in moved)
-            drawn = Tensor("race", kept, self.dtype, between, between)
-            return (Tensor("logits", row, self.dtype, reads=logits.reads), token, *renamed, drawn)
+            renamed = (inner(f"selected: {tensor.name}", tensor) for tensor in moved)
+            drawn = Tensor("race", kept, self.dtype, between, between, 2.0 * between)
+            first = Tensor("logits", row, self.dtype, reads=logits.reads, repeated=logits.repeated)
+            return (first, token, *renamed, drawn)
         if self.algorithm == "top_p_pivot":
-            return Tensor("logits", row, self.dtype, reads=PIVOT_READS), token
+            return Tensor("logits", row, self.dtype, reads=PIVOT_READS, repeated=PIVOT_READS - 1.0), token
         between = _RACES[self.algorithm][2]
-        passed = (Tensor("race", row, self.dtype, between, between),) if between else ()
+        passed = (Tensor("race", row, self.dtype, between, between, 2.0 * between),) if between else ()
         return (Tensor.input("logits", row, self.dtype), token, *passed)

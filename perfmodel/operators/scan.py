@@ -81,7 +81,7 @@ class Scan(Operator):
         if self.algorithm == "look_back":
             return ends
         if self.algorithm == "reduce_then_scan":
-            return (Tensor("x", shape, self.dtype, reads=2.0), ends[1])
+            return (Tensor("x", shape, self.dtype, reads=2.0, repeated=1.0), ends[1])
         # half of the passes read and half of them write
         half = self.passes() / 2.0
-        return (*ends, Tensor("partial sums", shape, self.dtype, half, half))
+        return (*ends, Tensor("partial sums", shape, self.dtype, half, half, 2.0 * half))

@@ -78,7 +78,10 @@ class Sort(Operator):
         """Return keys and sorted keys [rows, cols], values and their order, and what the passes move in between."""
         shape, passes = (self.rows, self.cols), self.passes()
         first = 2.0 if self.algorithm == "radix" else 1.0
-        tensors = [Tensor("keys", shape, self.dtype, reads=first), Tensor.output("sorted", shape, self.dtype)]
+        tensors = [
+            Tensor("keys", shape, self.dtype, reads=first, repeated=first - 1.0),
+            Tensor.output("sorted", shape, self.dtype),
+        ]
         kinds = [("keys", self.dtype)]
         if self.value_dtype:
             tensors += [
@@ -87,7 +90,10 @@ class Sort(Operator):
             ]
             kinds.append(("values", self.value_dtype))
         between = maximum(0.0, passes - 1.0)
-        return (*tensors, *(Tensor(f"{name} between passes", shape, d, between, between) for name, d in kinds))
+        return (
+            *tensors,
+            *(Tensor(f"{name} between passes", shape, d, between, between, 2.0 * between) for name, d in kinds),
+        )
 
 
 def _levels(cols: Number, tile: float) -> Number:

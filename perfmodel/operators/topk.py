@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -78,11 +78,18 @@ class Topk(Operator):
         kept = (self.rows, self.k)
         found = (Tensor.output("values", kept, self.dtype), Tensor.output("indices", kept, INDEX_DTYPE))
         if self.algorithm != "sort":
-            return (Tensor("x", (self.rows, self.cols), self.dtype, reads=self.reads()), *found)
+            reads = self.reads()
+            return (Tensor("x", (self.rows, self.cols), self.dtype, reads=reads, repeated=reads - 1.0), *found)
         keys, *moved = self.sorting().tensors()
-        return (Tensor("x", keys.shape, keys.dtype, reads=keys.reads), *found, *(_inner(tensor) for tensor in moved))
+        x = Tensor("x", keys.shape, keys.dtype, reads=keys.reads, repeated=keys.repeated)
+        return (x, *found, *(_inner(tensor) for tensor in moved))
 
 
 def _inner(tensor: Tensor) -> Tensor:
-    """Return a tensor of the sort as one that only the kernels see: what it writes, it also could read."""
-    return Tensor(f"sort: {tensor.name}", tensor.shape, tensor.dtype, tensor.reads, tensor.writes)
+    """Return a tensor of the sort as one that only the kernels see, so that a cache may hold all of it."""
+    return inner(f"sort: {tensor.name}", tensor)
+
+
+def inner(name: str, tensor: Tensor) -> Tensor:
+    """Return a tensor of one kernel as an intermediate of several: no floor counts what a cache may hold."""
+    return replace(tensor, name=name, repeated=tensor.reads + tensor.writes)

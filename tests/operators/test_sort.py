@@ -58,3 +58,15 @@ def test_no_sort_beats_its_bound(algorithm: str) -> None:
     prediction = pm.predict(pm.Sort(cols=2.0 ** np.arange(1, 30), algorithm=algorithm), "h100")
     assert np.all(prediction.predicted_time_s >= prediction.bound_time_s)
     assert np.all(np.diff(prediction.predicted_time_s) >= 0)
+
+
+def test_the_floor_is_one_read_and_one_write() -> None:
+    """What passes between the kernels may stay in a cache: an honest sort of few keys beats its bound, no floor."""
+    from perfmodel.prediction.predict import floor_time
+
+    a100 = pm.hardware("a100-sxm4-40gb")
+    memory = a100.main_memory.bandwidth_bytes_per_s
+    assert floor_time(pm.Sort(cols=2**26, value_dtype="int64"), a100) == pytest.approx(2**26 * 24 / memory)
+    assert floor_time(pm.Topk(cols=2**26, k=1, algorithm="sort"), a100) == pytest.approx((2**26 * 4 + 12) / memory)
+    assert floor_time(pm.Sampling(rows=64, vocab=2**20), a100) == pytest.approx((64 * 2**22 + 512) / memory)
+    assert floor_time(pm.Scan(cols=2**26, algorithm="hillis_steele"), a100) == pytest.approx(2**26 * 8 / memory)
