@@ -8,9 +8,12 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.core.hardware import Link
+from perfmodel.diagnosis.counters import coalescing, ideal_sectors_per_request, useful_warps
 from perfmodel.investment.amdahl import parallel_efficiency, roi_per_day, serial_fraction, time_saved_fraction
 from perfmodel.investment.economics import Economics
+from perfmodel.prediction.launching import fused_time_s, pipelined_time_s, serialised_time_s
 from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.workloads.catalog import named_model
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,14 @@ def test_case_8_gpt2_step():
     assert row.max_overall_speedup == pytest.approx(500 / 380)  # 380 ms would need attention for nothing
 
 
+def test_case_9_a_hundred_launches() -> None:
+    n, launch_s = 100, 7e-6
+    for kernel_s, serialised, pipelined in ((50e-6, 5.7 / 5.007, 1.0), (3e-6, 1.0 / 0.307, 0.703 / 0.307)):
+        fused = fused_time_s(n, kernel_s, launch_s)  # 7 us + n kernels
+        assert serialised_time_s(n, kernel_s, launch_s) / fused == pytest.approx(serialised)
+        assert pipelined_time_s(n, kernel_s, launch_s) / fused == pytest.approx(pipelined)
+
+
 @pytest.mark.parametrize(("measured_s", "share"), [(0.090, 0.926), (0.200, 0.417)])
 def test_case_10_pcie(a100, measured_s, share):
     machine = dataclasses.replace(a100, links=(Link("pcie", 12e9),))
@@ -132,6 +143,33 @@ def test_case_10_pcie(a100, measured_s, share):
     assert found.limiter == "link"
     assert found.time_s == pytest.approx(83.3e-3, abs=0.05e-3)  # 1e9 / 12e9
     assert found.time_s / measured_s == pytest.approx(share, abs=5e-4)
+
+
+def test_case_11_six_accesses_become_two(a100) -> None:
+    relu = pm.Elementwise(numel=8 * 64 * 56 * 56, kind="relu")
+    norm = pm.BatchNorm(n=8, c=64, hw=56 * 56, training=False)
+    conv = pm.Conv2d(n=8, c=64, h=56, w=56, k=64, r=3, s=3, padding=1)
+    tensor, weights = 8 * 64 * 56 * 56 * 4, 64 * 64 * 9 * 4
+    together = sum(float(op.work().bytes) for op in (relu, norm, conv))
+    assert together == 6 * tensor + weights
+    assert pm.fuse_operators([relu, norm, conv], a100).bytes_saved == 4 * tensor
+    assert 4 * tensor / together == pytest.approx(0.67, abs=0.01)
+    # another number of filters breaks the assumption that all tensors have one size
+    wider = conv.changed(k=256)
+    moved = sum(float(op.work().bytes) for op in (relu, norm, wider))
+    assert pm.fuse_operators([relu, norm, wider], a100).bytes_saved / moved == pytest.approx(4 / 9, abs=0.01)
+
+
+def test_case_12_coalescing() -> None:
+    assert [ideal_sectors_per_request(size) for size in (4, 2, 1)] == [4.0, 2.0, 1.0]  # 32 lanes x 4 B / 32 B
+    assert coalescing(3.2, 4) == 1.0
+    assert coalescing(32, 4) == 0.125
+
+
+def test_case_13_useful_warps() -> None:
+    many, few = useful_warps(32, 0.9), useful_warps(16, 0.3)
+    assert (many, few) == (pytest.approx(3.2), pytest.approx(11.2))
+    assert few / many == pytest.approx(3.5)
 
 
 def test_case_14_a_month_of_training():
@@ -155,3 +193,53 @@ def test_case_15_data_parallel(speedup, efficiency, serial):
 @pytest.mark.parametrize(("name", "mib"), [("a100-sxm4-40gb", 40), ("v100-sxm2-16gb", 6)])
 def test_case_16_l2(name, mib):
     assert pm.hardware(name).level("l2").capacity_bytes == mib * 2**20
+
+
+def test_case_17_collectives() -> None:
+    sizes = {"bytes": 10**9, "num_gpus": 8}
+    assert pm.AllReduce(**sizes).peer_bytes() == 2 * 10**9 * 7 / 8
+    for kind in (pm.AllGather, pm.ReduceScatter, pm.Alltoall):
+        assert kind(**sizes).peer_bytes() == 10**9 * 7 / 8
+
+
+@pytest.mark.parametrize(("dtype", "master"), [("fp32", False), ("bf16", True)])
+def test_case_18_training_memory(dtype, master) -> None:
+    # 4 + 4 + 8 B; 2 + 2 + 4 + 4 + 4 B
+    held = pm.Optimizer(parameters=7e9, dtype=dtype, master=master).work().working_set_bytes
+    assert held == 16 * 7e9
+
+
+def test_case_19_utilisation_counts_attention() -> None:
+    gpt2, seq = named_model("gpt2"), 1024
+
+    def flop(attention: str, kinds: tuple[str, ...]) -> float:
+        ops = pm.forward_pass(gpt2, 1, seq, dtype="fp16", attention=attention)
+        return 3 * sum(float(op.flop()) * op.count for op in ops if op.op in kinds) / seq
+
+    # two multiply-adds a parameter forward, four backward; the look-up of positions multiplies nothing
+    positions, norms = gpt2.positions * gpt2.hidden, (2 * gpt2.layers + 1) * 2 * gpt2.hidden
+    biases = gpt2.layers * (3 + 1 + 4 + 1) * gpt2.hidden
+    weights = 12 * gpt2.layers * gpt2.hidden**2 + gpt2.vocab * gpt2.hidden
+    products = flop("flash", ("gemm",))
+    assert products == pytest.approx(6 * weights, rel=2e-3)
+    assert positions + norms + biases < 0.01 * weights
+    full = 12 * gpt2.layers * gpt2.hidden * seq
+    # unfused attention computes the square, flash attention under the causal mask half of it
+    assert flop("unfused", ("gemm",)) - products == pytest.approx(full, rel=2e-3)
+    assert flop("flash", ("attention",)) == pytest.approx(full / 2, rel=2e-3)
+
+
+def test_case_20_gumbel_max() -> None:
+    logits = 64 * 128256 * 4
+    choice = pm.choose("sampling", "a100-sxm4-40gb", rows=64, vocab=128256)
+    tokens = 64 * 8
+    for name, passes in (("multinomial", 7), ("gumbel", 7), ("gumbel_fused", 1)):
+        assert choice[name].bytes == passes * logits + tokens
+    assert choice.speedup("multinomial", "gumbel") < 1.1
+    assert choice.speedup("multinomial", "gumbel_fused") > 5
+    assert choice.best == "gumbel_fused"
+
+
+def test_every_case_is_computed_here() -> None:
+    covered = {int(name.split("_")[2]) for name in globals() if name.startswith("test_case_")}
+    assert covered == set(range(1, 21))
