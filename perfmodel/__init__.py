@@ -44,6 +44,7 @@ _PUBLIC = {
     "TrainingPlan": "perfmodel.training.plan",
     "Deployment": "perfmodel.api",
     "steady": "perfmodel.serving.steady",
+    "capture": "perfmodel.module_capture.capture",
     "read_model_config": "perfmodel.workloads.config",
     "find_model": "perfmodel.workloads.catalog",
     "model_names": "perfmodel.workloads.catalog",
@@ -132,6 +133,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.investment.plan import Plan as Plan
     from perfmodel.investment.plan import read_plan as read_plan
     from perfmodel.investment.scenario import read_scenario as read_scenario
+    from perfmodel.module_capture.capture import capture as capture
     from perfmodel.operators import Operator as Operator
     from perfmodel.operators import load_operator as load_operator
     from perfmodel.operators import operator_names as operator_names

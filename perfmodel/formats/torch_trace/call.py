@@ -206,12 +206,13 @@ def _argument(dims: Any, strides: Any, kind: Any, by_kernel: str) -> Argument:
     if all(isinstance(sizes, list) for sizes in dims):
         inner = strides if isinstance(strides, list) and len(strides) == len(dims) else [None] * len(dims)
         dtype = by_kernel if kind in _LISTS else kind
-        shapes = tuple(_shape(sizes, stride, dtype) for sizes, stride in zip(dims, inner, strict=True))
+        shapes = tuple(shape_of(sizes, stride, dtype) for sizes, stride in zip(dims, inner, strict=True))
         return tuple(shape for shape in shapes if shape is not None) or None
-    return _shape(dims, strides, kind)
+    return shape_of(dims, strides, kind)
 
 
-def _shape(dims: Any, strides: Any, kind: Any) -> Shape | None:
+def shape_of(dims: Any, strides: Any, kind: Any) -> Shape | None:
+    """Return a tensor from its sizes, its strides and PyTorch's name of its dtype; None for impossible sizes."""
     if not all(type(size) is int and 0 <= size < _LARGEST_SIZE for size in dims):
         return None
     dtype = DTYPES.get(kind.lower(), f"({kind})" if kind else "") if isinstance(kind, str) else ""

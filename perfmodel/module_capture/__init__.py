@@ -1,0 +1,1 @@
+"""A PyTorch module as operators, by module, without running it."""

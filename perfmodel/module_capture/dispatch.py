@@ -1,0 +1,133 @@
+"""Recording the operators that PyTorch dispatches, as the calls that a trace would have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.module_tracker import ModuleTracker
+
+from perfmodel.formats.torch_trace.call import Argument, Call, Shape, describe, shape_of
+from perfmodel.formats.torch_trace.operators.aten import operator_of
+from perfmodel.module_capture.result import CapturedCall, Phase
+
+#: PyTorch's names of dtypes in traces
+_DTYPES = {
+    torch.float64: "double", torch.float32: "float", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
+    torch.int64: "long int", torch.int32: "int", torch.int8: "signed char", torch.uint8: "unsigned char",
+    torch.bool: "bool", torch.float8_e4m3fn: "c10::Float8_e4m3fn", torch.float8_e5m2: "c10::Float8_e5m2",
+}  # fmt: skip
+#: operators that run no kernel although they return a tensor of their own
+_NO_KERNEL = ("aten::_unsafe_view", "aten::_reshape_alias", "aten::_reshape_copy", "aten::lift_fresh")
+_ALLOCATES = ("aten::empty", "aten::new_empty", "aten::_local_scalar_dense", "aten::resize_", "aten::set_")
+#: copies into a new tensor -> the operator of a copy between two
+_COPIES = ("aten::_to_copy", "aten::clone", "aten::contiguous")
+#: attention on a CPU, which the GPU computes by another operator with other arguments
+_CPU_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
+_GPU_ATTENTION = "aten::_scaled_dot_product_flash_attention"
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What equal calls share."""
+
+    module: str
+    phase: Phase
+    call: Call
+    bytes: float
+
+
+class Recorder(TorchDispatchMode):
+    """Counts the operators that are dispatched while it is active, by module and phase.
+
+    Attributes
+    ----------
+    tracker : knows the modules that are active.
+    phase : of everything that follows.
+    """
+
+    def __init__(self, tracker: ModuleTracker) -> None:
+        super().__init__()
+        self.tracker = tracker
+        self.phase = Phase.FORWARD
+        self._counts: Counter[_Key] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        """Run an operator and count it."""
+        out = func(*args, **(kwargs or {}))
+        if _runs_a_kernel(func):
+            phase = Phase.BACKWARD if self.tracker.is_bw and self.phase == Phase.FORWARD else self.phase
+            call = _call(func, args, kwargs or {}, out)
+            self._counts[_Key(self.module(), phase, call, _bytes(args, kwargs or {}, out))] += 1
+        return out
+
+    def module(self) -> str:
+        """Return the path of the innermost active module, without the name of the captured one."""
+        inner = max(self.tracker.parents, key=lambda path: (path.count("."), path != "Global", len(path)))
+        return inner.partition(".")[2]
+
+    def calls(self) -> list[CapturedCall]:
+        """Return what was counted."""
+        found = []
+        for key, count in self._counts.items():
+            op, reason = operator_of(key.call)
+            found.append(CapturedCall(key.module, key.phase, describe(key.call), op, count, key.bytes, reason))
+        return found
+
+
+def _runs_a_kernel(func: Any) -> bool:
+    """Return whether an operator runs a kernel: no view, no allocation, no question to the framework."""
+    schema = func._schema
+    if not schema.name.startswith(("aten::", "flash_attn")) or schema.name in _NO_KERNEL:
+        return False
+    if schema.name.startswith(_ALLOCATES):
+        return False
+    views = [returned.alias_info for returned in schema.returns if returned.alias_info is not None]
+    return not views or any(alias.is_write for alias in views)
+
+
+def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Call:
+    """Return a dispatched operator as the call that a trace of a GPU would have."""
+    names = [argument.name for argument in func._schema.arguments]
+    given = [args[i] if i < len(args) else kwargs.get(name) for i, name in enumerate(names)]
+    name = func._schema.name
+    if name in _COPIES:
+        name, given = "aten::copy_", [out, given[0]]
+    if name == _CPU_ATTENTION:
+        name, given = _GPU_ATTENTION, given[:5]
+    if name == f"{_CPU_ATTENTION}_backward":
+        # gradient, q, k, v, out, logsumexp | dropout, causal; the GPU's has lengths and largest lengths between
+        name, given = f"{_GPU_ATTENTION}_backward", [*given[:6], None, None, None, None, *given[6:8]]
+    return Call(
+        name,
+        tuple(_argument(value) for value in given),
+        tuple("" if value is None or _argument(value) is not None else str(value) for value in given),
+        has_shapes=True,
+        has_values=True,
+    )
+
+
+def _argument(value: Any) -> Argument:
+    if isinstance(value, torch.Tensor):
+        return _shape(value)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(item, torch.Tensor) for item in value):
+        return tuple(_shape(item) for item in value)
+    return None
+
+
+def _shape(tensor: torch.Tensor) -> Shape:
+    dims, strides = [int(size) for size in tensor.shape], [int(stride) for stride in tensor.stride()]
+    shape = shape_of(dims, strides, _DTYPES.get(tensor.dtype, str(tensor.dtype)))
+    assert shape is not None, "a tensor that exists has possible sizes"
+    return replace(shape, dims=shape.dims or (1,))
+
+
+def _bytes(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> float:
+    """Return the bytes of all tensors that go into an operator and come out of it."""
+    flat = [*args, *kwargs.values(), *(out if isinstance(out, (list, tuple)) else [out])]
+    tensors = [item for value in flat for item in (value if isinstance(value, (list, tuple)) else [value])]
+    return float(sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor)))

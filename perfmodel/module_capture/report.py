@@ -1,0 +1,189 @@
+"""A captured module as a report: people see the tree of modules, files every operator of every module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_si
+from perfmodel.module_capture.result import Captured, CapturedCall
+from perfmodel.prediction.whole_model import Part, WholeModel
+
+#: modules inside this many others are summed in their parents, for people
+DEPTH = 2
+#: reasons for what is not modelled that people see
+_REASONS = 3
+
+COLUMNS = (
+    Column("module"),
+    Column("kind", drop=3),
+    Column("phase", shown=False),
+    Column("op", shown=False),
+    Column("name", shown=False),
+    Column("count", shown=False),
+    Column("parameters", show=lambda value: format_si(float(value), "", 3)),
+    Column("trainable", shown=False),
+    Column("flop", "FLOP", "FLOP"),
+    Column("bytes", "traffic", "B", drop=2),
+    Column("activation_bytes", "activations", "iB", drop=1),
+    Column("measured_time_s", "measured", "s"),
+    Column("predicted_time_s", "expected", "s"),
+    Column("limiter", drop=2),
+    Column("share", unit="fraction", drop=1),
+    Column("not_modelled", shown=False),
+)
+
+
+@report.register
+def _(
+    captured: Captured,
+    *,
+    hardware: Hardware | None = None,
+    depth: int = DEPTH,
+    context: Mapping[str, Any] | None = None,
+) -> Report:
+    """Return the operators by module.
+
+    Parameters
+    ----------
+    captured : the module.
+    hardware : the machine for times; without it there are none.
+    depth : how many levels of modules people see.
+    context : facts for JSON.
+    """
+    whole = captured.predict(hardware) if hardware is not None and captured.modelled else None
+    times = _times(captured, whole)
+    total = sum(times.values()) or float("nan")
+    tree = list(_tree(captured, times, total))
+    facts = {**(context or {}), **_facts(captured, whole), "modules": tree}
+    rows = list(_rows(captured, whole, total))
+    shown = [row for row, module in zip(tree, captured.modules, strict=True) if module.depth <= depth]
+    return Report(
+        "capture", COLUMNS, rows, facts, tuple(_notes(captured, whole)), captured.title, people_rows=shown,
+        unlisted=f"{len(tree) - len(shown)} modules lie deeper: --depth shows them." if len(tree) > len(shown) else "",
+    )  # fmt: skip
+
+
+def _times(captured: Captured, whole: WholeModel | None) -> dict[int, float]:
+    """Return index of a call with an operator -> expected time on the device [s]."""
+    if whole is None:
+        return {}
+    indices = [index for index, call in enumerate(captured.calls) if call.op is not None]
+    return {index: part.time_s for index, part in zip(indices, whole.parts, strict=True)}
+
+
+def _tree(captured: Captured, times: Mapping[int, float], total: float) -> Iterator[dict[str, Any]]:
+    for module in captured.modules:
+        inside = [index for index, call in enumerate(captured.calls) if call in captured.within(module.path)]
+        time_s = sum(times.get(index, 0.0) for index in inside)
+        yield {
+            "module": "  " * module.depth + (module.path.rpartition(".")[2] or captured.title.partition("(")[0]),
+            "path": module.path,
+            "kind": module.kind,
+            "parameters": module.parameters,
+            "trainable": module.trainable,
+            "flop": sum(captured.calls[index].flop for index in inside),
+            "bytes": sum(captured.calls[index].moved_bytes for index in inside),
+            "activation_bytes": module.activation_bytes or None,
+            "measured_time_s": captured.measured_s.get(module.path),
+            "predicted_time_s": time_s if times else None,
+            "share": time_s / total if times else None,
+        }
+
+
+def _rows(captured: Captured, whole: WholeModel | None, total: float) -> Iterator[dict[str, Any]]:
+    """Yield one row for each operator of each module."""
+    facts = {module.path: module for module in captured.modules}
+    parts = iter(whole.parts if whole else ())
+    for call in captured.calls:
+        part = next(parts) if whole and call.op is not None else None
+        module = facts.get(call.module)
+        yield {
+            "module": call.module,
+            "kind": module.kind if module else "",
+            "phase": str(call.phase),
+            "op": call.op.op if call.op is not None else None,
+            "name": call.name,
+            "count": call.count,
+            "parameters": module.parameters if module else 0,
+            "trainable": module.trainable if module else 0,
+            "flop": call.flop,
+            "bytes": call.moved_bytes,
+            "activation_bytes": module.activation_bytes if module else 0.0,
+            **_expected(part, total),
+            "not_modelled": call.not_modelled,
+        }
+
+
+def _expected(part: Part | None, total: float) -> dict[str, Any]:
+    if part is None:
+        return {"predicted_time_s": None, "limiter": None, "share": None}
+    prediction = part.prediction
+    return {
+        "predicted_time_s": part.time_s,
+        "predicted_time_low_s": part.time_s
+        / float(prediction.predicted_time_s)
+        * float(prediction.predicted_time_low_s),
+        "predicted_time_high_s": part.time_s
+        / float(prediction.predicted_time_s)
+        * float(prediction.predicted_time_high_s),
+        "limiter": str(prediction.limiter),
+        "share": part.time_s / total,
+    }
+
+
+def _facts(captured: Captured, whole: WholeModel | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "flop": captured.flop,
+        "parameters": captured.root.parameters,
+        "trainable": captured.root.trainable,
+        "activation_bytes": captured.root.activation_bytes,
+        "not_modelled_share_of_bytes": _left_out(captured),
+        "measured_backward_s": captured.measured_backward_s,
+        "measured_on": captured.measured_on,
+    }
+    if whole is not None:
+        facts |= {
+            "predicted_time_s": whole.time_s,
+            "predicted_time_low_s": whole.low_s,
+            "predicted_time_high_s": whole.high_s,
+            "limiter": whole.limiter,
+            "kernels_s": whole.kernels_s,
+            "host_s": whole.host_s,
+        }
+    return facts
+
+
+def _left_out(captured: Captured) -> float:
+    total = sum(call.moved_bytes for call in captured.calls)
+    return sum(call.moved_bytes for call in captured.calls if call.op is None) / total if total else 0.0
+
+
+def _notes(captured: Captured, whole: WholeModel | None) -> Iterator[str]:
+    saved = _size(captured.root.activation_bytes)
+    yield f"{format_si(captured.flop, 'FLOP')}; activations saved for gradients: {saved}."
+    if whole is not None:
+        yield (
+            f"Expected on {whole.hardware}: {format_si(whole.time_s, 's')} ({format_si(whole.low_s, 's', 3)} to "
+            f"{format_si(whole.high_s, 's', 3)}), limited by the {whole.limiter}; the kernels take "
+            f"{format_si(whole.kernels_s, 's')}, dispatching them {format_si(whole.host_s, 's')}."
+        )
+    missing = [call for call in captured.calls if call.op is None]
+    if missing:
+        yield f"Not modelled: {_left_out(captured):.1%} of the traffic, among it {_reasons(missing)}."
+    if captured.measured_on:
+        behind = captured.measured_backward_s
+        gradients = "" if behind is None else f", and the backward pass in {format_si(behind, 's')}"
+        yield f"Measured on this machine's {captured.measured_on}: the forward pass of each module{gradients}."
+
+
+def _size(value: float) -> str:
+    return Column("size", unit="iB").text(value)
+
+
+def _reasons(missing: list[CapturedCall]) -> str:
+    ordered = sorted(missing, key=lambda call: -call.moved_bytes)
+    names = dict.fromkeys(call.name.partition("(")[0] for call in ordered)
+    return ", ".join(list(names)[:_REASONS])

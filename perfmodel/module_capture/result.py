@@ -1,0 +1,156 @@
+"""What a captured module consists of: calls by module and phase, parameters, and the memory of its activations."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Reportable
+from perfmodel.operators import Operator
+from perfmodel.prediction.whole_model import WholeModel, predict_model
+
+#: path of the module that was captured
+ROOT = ""
+
+
+class Phase(enum.StrEnum):
+    """When a call happens in a training step."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+
+
+@dataclass(frozen=True)
+class CapturedCall:
+    """Equal calls of one operator of PyTorch in one module.
+
+    Attributes
+    ----------
+    module : path of the innermost module, "" for the captured one.
+    phase : of the step.
+    name : operator, shapes and dtypes: "aten::addmm(bias 512, 16x2048, 2048x512) bf16".
+    op : the operator of the model that one call computes, or None.
+    count : how often.
+    bytes : of the tensors of one call [B].
+    not_modelled : why ``op`` is None, or empty.
+    """
+
+    module: str
+    phase: Phase
+    name: str
+    op: Operator | None
+    count: int
+    bytes: float
+    not_modelled: str = ""
+
+    @property
+    def flop(self) -> float:
+        """FLOP of all calls; 0 for what is not modelled."""
+        return self.count * self.op.count * float(self.op.flop()) if self.op is not None else 0.0
+
+    @property
+    def moved_bytes(self) -> float:
+        """Compulsory traffic of all calls [B]."""
+        if self.op is None:
+            return self.count * self.bytes
+        return self.count * self.op.count * float(self.op.work().bytes)
+
+
+@dataclass(frozen=True)
+class ModuleFacts:
+    """One module.
+
+    Attributes
+    ----------
+    path : as ``named_modules`` has it, "" for the captured one.
+    kind : name of its class.
+    parameters, trainable : elements of its parameters and those of the modules in it; shared ones count once.
+    activation_bytes : tensors that its forward pass saves for the backward pass, each storage once [B].
+    """
+
+    path: str
+    kind: str
+    parameters: int
+    trainable: int
+    activation_bytes: float
+
+    @property
+    def depth(self) -> int:
+        """How many modules it is inside of."""
+        return self.path.count(".") + 1 if self.path else 0
+
+
+@dataclass(frozen=True)
+class Captured(Reportable):
+    """The operators of a module.
+
+    Attributes
+    ----------
+    title : class of the module and its inputs.
+    calls : what it runs.
+    modules : the module and all modules in it.
+    measured_s : path -> measured time of the forward pass [s], where it was run.
+    measured_backward_s : of the whole backward pass [s], None where it was not run.
+    measured_on : the device that it ran on, or empty.
+    """
+
+    title: str
+    calls: tuple[CapturedCall, ...]
+    modules: tuple[ModuleFacts, ...]
+    measured_s: Mapping[str, float] = field(default_factory=dict)
+    measured_backward_s: float | None = None
+    measured_on: str = ""
+
+    @property
+    def root(self) -> ModuleFacts:
+        """The captured module itself."""
+        return self.modules[0]
+
+    @property
+    def flop(self) -> float:
+        """FLOP of all phases."""
+        return sum(call.flop for call in self.calls)
+
+    @property
+    def modelled(self) -> tuple[CapturedCall, ...]:
+        """The calls that have an operator."""
+        return tuple(call for call in self.calls if call.op is not None)
+
+    def within(self, path: str) -> tuple[CapturedCall, ...]:
+        """Return the calls of a module and of the modules in it."""
+        inner = f"{path}."
+        return tuple(call for call in self.calls if not path or call.module == path or call.module.startswith(inner))
+
+    def operators(self) -> list[Operator]:
+        """Return the operators with their counts, each named after its module: what `perfmodel analyze` reads."""
+        return [_named(call) for call in self.modelled]
+
+    def predict(self, hardware: Hardware) -> WholeModel:
+        """Return the time to expect on a machine.
+
+        Raises
+        ------
+        UsageError
+            When no call has an operator, or the machine has no peak for a dtype.
+        """
+        return predict_model(self.operators(), hardware)
+
+
+def _named(call: CapturedCall) -> Operator:
+    assert call.op is not None
+    where = call.module or "(module)"
+    name = where if call.phase == Phase.FORWARD else f"{where} {call.phase}"
+    return replace(call.op, name=name, count=call.op.count * call.count)
+
+
+def merged(calls: Sequence[CapturedCall]) -> tuple[CapturedCall, ...]:
+    """Return calls with equal ones of a module and phase added up, in the order of their first occurrence."""
+    groups: dict[tuple[str, Phase, str], CapturedCall] = {}
+    for call in calls:
+        key = (call.module, call.phase, call.name)
+        known = groups.get(key)
+        groups[key] = call if known is None else replace(known, count=known.count + call.count)
+    return tuple(groups.values())

@@ -1,0 +1,180 @@
+"""A module's operators without running it, against hand counts, torch's own counter and the module itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import UsageError
+
+torch = pytest.importorskip("torch")
+SPEC = importlib.util.spec_from_file_location("captured_modules", Path(__file__).with_name("modules.py"))
+assert SPEC is not None
+assert SPEC.loader is not None
+modules = importlib.util.module_from_spec(SPEC)
+sys.modules["captured_modules"] = modules
+SPEC.loader.exec_module(modules)
+
+
+def by_op(captured, name, phase="forward"):
+    return sum(call.flop for call in captured.modelled if call.op.op == name and call.phase == phase)
+
+
+def test_a_perceptron_by_hand() -> None:
+    captured = pm.capture(modules.Mlp(64), torch.empty(10, 64), backward=True, optimizer="sgd")
+    products = 2 * 10 * 64 * 256 * 2
+    bias = 10 * 256 + 10 * 64
+    assert by_op(captured, "gemm") == products + bias
+    # of each product both gradients; the input is not trained, so that of the first layer has one
+    assert by_op(captured, "gemm", "backward") == 2 * products - products / 2
+    assert captured.root.parameters == 64 * 256 + 256 + 256 * 64 + 64
+    # saved: the input, which the first gradient multiplies, and relu's output, for itself and the second product
+    assert captured.root.activation_bytes == 4 * 10 * (64 + 256)
+    (step,) = [call for call in captured.calls if call.phase == "optimizer"]
+    assert step.op.parameters == captured.root.parameters
+
+
+def test_a_decoder_by_hand() -> None:
+    layers, hidden, heads, kv, vocab, batch, seq = 2, 128, 4, 2, 512, 3, 32
+    captured = pm.capture(modules.Decoder(layers, hidden, heads, kv, vocab), torch.zeros(batch, seq, dtype=torch.int64))
+    tokens, size = batch * seq, hidden // heads
+    weights = layers * (2 * hidden**2 + 2 * hidden * kv * size + 9 * hidden**2)
+    assert by_op(captured, "gemm") == 2 * tokens * (weights + hidden * vocab)
+    assert captured.root.parameters == weights + vocab * hidden, "tied: the embedding counts once"
+    # causal: half of the square and half of the diagonal, two products
+    assert by_op(captured, "attention") == pytest.approx(
+        4 * layers * batch * heads * size * seq * (seq + 1) / 2, rel=0.05
+    )
+    inside = {module.path: sum(call.flop for call in captured.within(module.path)) for module in captured.modules}
+    assert inside[""] == captured.flop
+    assert inside["layers"] == inside["layers.0"] + inside["layers.1"]
+    assert inside["layers.0"] == inside["layers.1"]
+
+
+def test_a_convolution_agrees_with_torchs_own_counter() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    net, x = modules.Cnn(), torch.randn(4, 3, 32, 32)
+    with FlopCounterMode(display=False) as counter:
+        net(x)
+    captured = pm.capture(net, x)
+    bias = 4 * 10
+    assert by_op(captured, "conv2d") + by_op(captured, "gemm") - bias == pytest.approx(
+        counter.get_total_flops(), rel=0.01
+    )
+
+
+def test_any_way_to_give_a_module_is_the_same() -> None:
+    x = torch.empty(2, 64)
+    plain = pm.capture(modules.Mlp(), x)
+    for other in (
+        pm.capture(modules.build, (x,)),
+        pm.capture(modules.Mlp, {"x": torch.empty(2, 64, device="meta")}),
+        pm.capture(torch.compile(modules.Mlp()), x),
+    ):
+        assert other.flop == plain.flop
+        assert other.root.parameters == plain.root.parameters
+    exported = torch.export.export(modules.Mlp(), (torch.zeros(2, 64),))
+    assert pm.capture(exported, x).flop == plain.flop
+
+
+def test_a_large_model_takes_no_memory() -> None:
+    captured = pm.capture(lambda: modules.Decoder(2, 8192, 64, 8, 128_256), torch.zeros(1, 2048, dtype=torch.int64))
+    assert captured.root.parameters > 2e9
+    assert captured.predict(pm.hardware("h100")).kernels_s > captured.flop / 2e15
+
+
+def test_the_module_is_unchanged() -> None:
+    net, x = modules.Mlp(), torch.randn(2, 64)
+    before = torch.random.get_rng_state()
+    weights = {name: (tensor, tensor.clone()) for name, tensor in net.state_dict(keep_vars=True).items()}
+    pm.capture(net, torch.empty(2, 64), backward=True)
+    from perfmodel.module_capture.run import run_module
+
+    forward_s, backward_s = run_module(net, x, backward=True)
+    assert set(forward_s) == {"", "up", "down"}
+    assert forward_s[""] >= forward_s["up"] > 0
+    assert backward_s is not None
+    assert backward_s > 0
+    assert not net._forward_hooks
+    assert all(parameter.grad is None for parameter in net.parameters())
+    for name, tensor in net.state_dict(keep_vars=True).items():
+        assert tensor is weights[name][0]
+        assert torch.equal(tensor, weights[name][1])
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_value_that_decides_is_one_message_with_its_line() -> None:
+    with pytest.raises(UsageError, match="depends on the values") as raised:
+        pm.capture(modules.Branches(), torch.ones(3))
+    line = next(
+        number
+        for number, text in enumerate(Path(modules.__file__).read_text().splitlines(), 1)
+        if "x.sum() > 0" in text
+    )
+    assert f"modules.py:{line}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [(torch.empty(2, 3), "fails"), ((), "fails")],
+)
+def test_inputs_that_do_not_fit_are_one_message(inputs, message) -> None:
+    with pytest.raises(UsageError, match=message):
+        pm.capture(modules.Mlp(), inputs)
+
+
+def test_other_mistakes_are_one_message() -> None:
+    with pytest.raises(UsageError, match=r"no torch\.nn\.Module"):
+        pm.capture(3, ())
+    with pytest.raises(UsageError, match="adamw"):
+        pm.capture(modules.Mlp(), torch.empty(2, 64), optimizer="adamx")
+
+
+def test_the_command_writes_what_analyze_reads(perfmodel, tmp_path, monkeypatch) -> None:
+    (tmp_path / "my_modules.py").write_text(Path(modules.__file__).read_text())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ops = tmp_path / "ops.json"
+    line = (
+        "capture",
+        "my_modules:Decoder",
+        "--input",
+        "2x16:int64",
+        "--on",
+        "h100",
+        "--backward",
+        "--optimizer",
+        "adamw",
+    )
+    ran = perfmodel(*line, "--operators", ops, "--run")
+    assert ran.code == 0, ran.err
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "Measured on this machine's cpu" in ran.out
+    document = perfmodel(*line, "--format", "json").json
+    keys = {"module", "op", "count", "flop", "bytes", "parameters", "activation_bytes", "predicted_time_s"}
+    assert keys <= set(document["rows"][0])
+    assert document["context"]["modules"][0]["parameters"] == document["context"]["parameters"]
+    analyzed = perfmodel("analyze", ops, "--on", "a100-sxm4-40gb", "--format", "json").json["rows"]
+    assert sum(row["count"] * row["flop"] for row in analyzed) == pytest.approx(document["context"]["flop"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("no_such_module:x",), "cannot import"),
+        (("torch.nn:Bilinaer",), "Bilinear"),
+        (("torch.nn:ReLU", "--input", "2y3"), "is no shape"),
+        (("torch.nn:ReLU", "--input", "2x3:fp33"), "fp32"),
+        (("torch.nn:ReLU", "--input", "0x3"), "0 elements"),
+        (("torch.nn",), "names no module"),
+    ],
+)
+def test_wrong_words_are_one_message(perfmodel, words, message) -> None:
+    ran = perfmodel("capture", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
