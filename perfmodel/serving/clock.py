@@ -69,7 +69,14 @@ class Clock:
         spread = each * deviation
         return ([Surface(QUERIES, BEFORE, part) for part in each], [Surface(QUERIES, BEFORE, part) for part in spread])
 
-    def cost(self, sequences: Array, context: Array, chunks: Sequence[tuple[Array, Array, Array]], rows: Array) -> Cost:
+    def cost(
+        self,
+        sequences: Array,
+        context: Array,
+        chunks: Sequence[tuple[Array, Array, Array]],
+        rows: Array,
+        each: float = 1.0,
+    ) -> Cost:
         """Return the terms of the device's time for arrays of steps.
 
         Parameters
@@ -77,8 +84,9 @@ class Clock:
         sequences, context : decoding sequences, and their mean number of keys.
         chunks : prompts, their new tokens, and their keys; arrays of the same shape.
         rows : rows of logits.
+        each : tokens of a decoding sequence; more than one where a draft's are verified.
         """
-        tokens = np.asarray(sequences + sum(count * new for count, new, _ in chunks))
+        tokens = np.asarray(each * sequences + sum(count * new for count, new, _ in chunks))
         cost = Cost(
             {term: curve(tokens) for term, curve in self.linear.items()},
             {family: curve(tokens) for family, curve in self.spread.items()},
@@ -91,29 +99,36 @@ class Clock:
         for count, new, keys in chunks:
             index = np.clip(np.searchsorted(PROMPTS, count, side="right") - 1, 0, len(PROMPTS) - 1)
             before, new = np.maximum(keys - new, 0.0), np.maximum(new, 1e-9)
-            each = np.choose(index, [surface(new, before) for surface in self.prefill])
+            alone = np.choose(index, [surface(new, before) for surface in self.prefill])
             wide = np.choose(index, [surface(new, before) for surface in self.prefill_spread])
             some = np.where(count > 0, count, 0.0)
-            cost.add("prefill", some * each, "prefill", wide / np.maximum(each, 1e-30))
+            cost.add("prefill", some * alone, "prefill", wide / np.maximum(alone, 1e-30))
         cost.add("head", self.head(rows), "head", np.full(np.shape(rows), 0.1))
         return cost
 
-    def decode_s(self, sequences: float, context: float) -> float:
-        """Return the device's time of a step in which every sequence decodes one token [s]."""
-        return self._total.at(sequences) + self.decode.at(sequences, context) + self.head.at(sequences)
+    def decode_s(self, sequences: float, context: float, each: float = 1.0) -> float:
+        """Return the device's time of a step in which every sequence decodes, ``each`` tokens of it [s]."""
+        tokens = each * sequences
+        return self._total.at(tokens) + self.decode.at(sequences, context) + self.head.at(tokens)
 
     def mixed_s(
-        self, sequences: float, context: float, prompts: Iterable[tuple[float, float]], rows: float | None = None
+        self,
+        sequences: float,
+        context: float,
+        prompts: Iterable[tuple[float, float]],
+        ended: float | None = None,
+        each: float = 1.0,
     ) -> float:
-        """Return the device's time of a step with prompts of (new tokens, keys) each [s]."""
+        """Return the device's time of a step with prompts of (new tokens, keys) each, of which some end [s]."""
         listed = list(prompts)
-        tokens, index = sequences, _index(len(listed))
+        decoded = each * sequences
+        tokens, index = decoded, _index(len(listed))
         attention = self.decode.at(sequences, context) if sequences else 0.0
         surface = self.prefill[index]
         for new, keys in listed:
             tokens += new
             attention += surface.at(new, keys - new)
-        logits = sequences + len(listed) if rows is None else rows
+        logits = decoded + (len(listed) if ended is None else ended)
         return self._total.at(tokens) + attention + self.head.at(logits)
 
 

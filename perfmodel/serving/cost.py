@@ -55,6 +55,16 @@ class Cost:
         """Return the mean of steps of which a share is like the other ones: self + share (other - self)."""
         return Cost(_blended(self.times, other.times, share), _blended(self.spread, other.spread, share))
 
+    def plus(self, other: Cost, times: float) -> Cost:
+        """Return the cost of both, the other one several times."""
+        names = dict.fromkeys([*self.times, *other.times])
+        sources = dict.fromkeys([*self.spread, *other.spread])
+        zero = np.zeros(())
+        return Cost(
+            {name: self.times.get(name, zero) + times * other.times.get(name, zero) for name in names},
+            {name: self.spread.get(name, zero) + times * other.spread.get(name, zero) for name in sources},
+        )
+
     @property
     def total_s(self) -> Array:
         """Sum over the terms [s]."""

@@ -70,7 +70,8 @@ class Cycle:
         # A copy reads whole prompts, as many as end in a step and the budget has room for, or one in several chunks.
         each = self.running / copies
         room = np.maximum(64.0, deployment.token_budget - each)
-        self.prompts = np.clip(each / self.osl, 1.0, np.maximum(1.0, np.floor(room / new)))
+        self.answer = self.osl / deployment.gained  # steps of an answer
+        self.prompts = np.clip(each / self.answer, 1.0, np.maximum(1.0, np.floor(room / new)))
         self.prompts = np.minimum(self.prompts, np.maximum(each, 1.0))
         self.chunks = np.maximum(1.0, np.ceil(new / room))
         self.new = new / self.chunks
@@ -78,21 +79,21 @@ class Cycle:
         self.context = self.isl + self.osl / 2.0
         decoding = np.maximum(self.running - copies * self.prompts, 0.0)
         keys = self.isl - (self.chunks - 1.0) / 2.0 * self.new
-        self.decode = deployment.device(self.running, self.context, [], self.running)
+        self.decode = deployment.device(self.running, self.context)
         count = copies * self.prompts
-        self.mixed = deployment.device(
-            decoding, self.context, [(count, self.new, keys)], decoding + count / self.chunks
-        )
+        prompts = [(count, self.new, keys)]
+        self.mixed = deployment.device(decoding, self.context, shape, prompts, count / self.chunks)
 
     def result(self) -> Steady:
         """Return throughput and latency."""
-        deployment, osl, running = self.deployment, self.osl, self.running
+        deployment, osl, running, gained = self.deployment, self.osl, self.running, self.deployment.gained
         mixed = deployment.finished(self.mixed, running)
-        cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / osl), running)
+        cycle = deployment.finished(self.decode.blend(self.mixed, self.steps / self.answer), running)
         others = self.steps * np.maximum(0.0, 1.0 - deployment.dp / running)
-        token = deployment.finished(self.decode.blend(self.mixed, others / osl), running)
+        token = deployment.finished(self.decode.blend(self.mixed, others / self.answer), running)
         step, each = np.asarray(cycle.time_s), np.asarray(token.time_s)
         width, wide = np.asarray(cycle.high_s) / step, np.asarray(token.high_s) / each
+        step, each = step / gained, each / gained
         rate = running / step
         ttft = self._first_token(np.asarray(mixed.time_s)) + np.maximum(0.0, self.users - running) / rate * osl
         step_width = np.log(np.asarray(mixed.high_s) / np.asarray(mixed.time_s))

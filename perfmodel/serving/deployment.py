@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,15 +12,17 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.core.work import Number, plain
-from perfmodel.errors import UsageError
+from perfmodel.errors import UsageError, unknown_name
 from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.clock import Clock
 from perfmodel.serving.cost import TERMS, Array, Cost
 from perfmodel.serving.engine import Engine, find_engine
-from perfmodel.serving.kernels import Kernels
+from perfmodel.serving.kernels import GREEDY, SAMPLINGS, Kernels
 from perfmodel.serving.memory import Memory, memory_of
 from perfmodel.serving.precision import Format, kv_bytes, weight_format
 from perfmodel.serving.shard import Parallel, Shard, shard
+from perfmodel.serving.speculation import Speculation
+from perfmodel.serving.step_clock import StepClock
 from perfmodel.workloads.model_config import ModelConfig
 
 #: prompts of a step: (how many, new tokens of each, keys of each with those in the cache)
@@ -65,6 +67,9 @@ class Deployment:
     max_num_seqs, max_batched_tokens : most sequences and tokens of a step of one copy; None: the engine's default.
     kv_tokens : tokens of keys and values that fit, as the engine prints them; None: computed.
     utilization : share of the memory for the engine; None: its default.
+    graph : whether decode replays CUDA graphs; None: as the engine does.
+    sampling : "greedy", or an algorithm of `perfmodel.operators.sampling.Sampling`: how a token is drawn.
+    speculation : speculative decoding, None for none.
 
     Raises
     ------
@@ -86,6 +91,9 @@ class Deployment:
     max_batched_tokens: int | None = None
     kv_tokens: int | None = None
     utilization: float | None = None
+    graph: bool | None = None
+    sampling: str = GREEDY
+    speculation: Speculation | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_batched_tokens", "kv_tokens"):
@@ -93,12 +101,15 @@ class Deployment:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="deployment")
         kv_bytes(self.kv)
+        if self.sampling not in SAMPLINGS:
+            raise unknown_name("sampling", self.sampling, SAMPLINGS, place="deployment")
         _ = self.profile, self.part, self.format
 
     @cached_property
     def profile(self) -> Engine:
         """The engine's profile."""
-        return self.engine if isinstance(self.engine, Engine) else find_engine(self.engine, self.engine_version)
+        found = self.engine if isinstance(self.engine, Engine) else find_engine(self.engine, self.engine_version)
+        return found if self.graph is None else replace(found, graph=self.graph)
 
     @cached_property
     def parallel(self) -> Parallel:
@@ -119,6 +130,16 @@ class Deployment:
     def format(self) -> Format:
         """How the weights are stored and multiplied."""
         return weight_format(self.weights, self.hardware)
+
+    @property
+    def verified(self) -> float:
+        """Tokens of a decoding sequence that a step computes: 1, and those of a draft."""
+        return 1.0 + (self.speculation.tokens if self.speculation else 0)
+
+    @property
+    def gained(self) -> float:
+        """Tokens that a decoding sequence is longer by after a step, in the mean."""
+        return self.speculation.gained if self.speculation else 1.0
 
     @property
     def token_budget(self) -> int:
@@ -146,7 +167,7 @@ class Deployment:
     @cached_property
     def table(self) -> Clock:
         """Times of one GPU and one stage by size."""
-        kernels = Kernels(self.part, self.parallel, self.profile, self.hardware, self.format, self.kv)
+        kernels = Kernels(self.part, self.parallel, self.profile, self.hardware, self.format, self.kv, self.sampling)
         return Clock(kernels)
 
     def clock(self) -> StepClock:
@@ -155,6 +176,8 @@ class Deployment:
 
     def step(self, decode: Number = 0, context: Number = 0, prefill: Prefill = (), rows: Number | None = None) -> Step:
         """Return the time of one step; arrays give one for each element.
+
+        With speculative decoding a step verifies a draft's tokens, and a sequence gains `gained` tokens by it.
 
         Parameters
         ----------
@@ -173,25 +196,37 @@ class Deployment:
         self._check(sequences, keys, chunks)
         shape = np.broadcast_shapes(sequences.shape, keys.shape, *(value.shape for chunk in chunks for value in chunk))
         prompts = sum((chunk[0] for chunk in chunks), start=np.zeros(shape))
-        logits = sequences + prompts if rows is None else np.asarray(rows, dtype=np.float64)
-        return self.finished(self.device(sequences, keys, chunks, logits, shape), sequences + prompts)
+        ended = prompts if rows is None else np.maximum(0.0, np.asarray(rows, dtype=np.float64) - sequences)
+        return self.finished(self.device(sequences, keys, shape, chunks, ended), sequences + prompts)
 
     def device(
         self,
         sequences: Array,
         keys: Array,
-        chunks: Sequence[tuple[Array, ...]],
-        rows: Array,
         shape: tuple[int, ...] | None = None,
+        chunks: Sequence[tuple[Array, ...]] = (),
+        ended: Array | float = 0.0,
     ) -> Cost:
-        """Return the cost of a step on the device, of one stage and micro-batch; sizes are the deployment's."""
+        """Return the cost of a step on the device, of one stage and micro-batch.
+
+        Parameters
+        ----------
+        sequences, keys : decoding sequences of the deployment, and keys of each.
+        shape : of the result; by default that of ``sequences``.
+        chunks : prompts of the deployment: how many, new tokens of each, keys of each.
+        ended : prompts that get their first token.
+        """
         shape = np.shape(sequences) if shape is None else shape
         share = self.dp * self.pp
-        return self.table.cost(
+        rows = (self.verified * sequences + ended) / share
+        cost = self.table.cost(
             np.broadcast_to(sequences / share, shape), np.broadcast_to(keys, shape),
             [_broadcast((chunk[0] / share, chunk[1], chunk[2]), shape) for chunk in chunks],
-            np.broadcast_to(rows / share, shape),
+            np.broadcast_to(rows, shape), self.verified,
         )  # fmt: skip
+        if self.speculation and self.speculation.draft:
+            cost = cost.plus(self.speculation.draft.device(sequences, keys, shape), self.speculation.tokens)
+        return cost
 
     def finished(self, cost: Cost, sequences: Array) -> Step:
         """Return the step of all stages, with the host's time, and its interval."""
@@ -239,41 +274,6 @@ class Deployment:
                 place="deployment",
                 remedy="Use shorter prompts or answers.",
             )
-
-
-class StepClock:
-    """Quick look-ups of the time of single steps of a deployment, host included: 2 to 20 us a call."""
-
-    def __init__(self, deployment: Deployment) -> None:
-        self._table, self._engine = deployment.table, deployment.profile
-        self._share, self._stages = deployment.dp * deployment.pp, float(deployment.pp)
-        self._host_s, self._host_sequence_s = self._engine.host_s, self._engine.host_sequence_s / deployment.dp
-        launches = deployment.part.layers * deployment.pp * self._table.kernels_per_layer * self._engine.launch_s
-        self._stages *= deployment.waiting
-        self._least_s = 0.0 if self._engine.graph else launches
-
-    def decode_s(self, sequences: float, context: float) -> float:
-        """Return the time of a step in which each sequence decodes one token, with so many keys in the mean [s]."""
-        device = self._stages * self._table.decode_s(sequences / self._share, context)
-        return max(device, self._least_s) + self._host_s + self._host_sequence_s * sequences
-
-    def mixed_s(
-        self, sequences: float, context: float, prompts: Iterable[tuple[float, float]], ended: int | None = None
-    ) -> float:
-        """Return the time of a step with prompts [s].
-
-        Parameters
-        ----------
-        sequences, context : decoding sequences and their mean number of keys.
-        prompts : (new tokens, keys with the cached ones) of each prompt.
-        ended : prompts that end in this step, and so get a first token; None: all.
-        """
-        each = listed = list(prompts)
-        rows = (sequences + (len(listed) if ended is None else ended)) / self._share
-        if self._share > 1:  # the copies and micro-batches have a part of the prompts each
-            each = [(new / self._share, keys - new + new / self._share) for new, keys in listed]
-        device = self._stages * self._table.mixed_s(sequences / self._share, context, each, rows)
-        return max(device, self._least_s) + self._host_s + self._host_sequence_s * (sequences + len(listed))
 
 
 def _broadcast(chunk: tuple[Array, ...], shape: tuple[int, ...]) -> tuple[Array, Array, Array]:

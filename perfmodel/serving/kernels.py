@@ -13,6 +13,7 @@ from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.sampling import ALGORITHMS, Sampling
 from perfmodel.prediction.ceilings import peer_links
 from perfmodel.prediction.latency.collectives import HOST_LINKS
 from perfmodel.serving.cost import Array, Cost, Deviation, kernel
@@ -21,6 +22,9 @@ from perfmodel.serving.experts import DEVIATION, experts_time
 from perfmodel.serving.precision import Format, kv_bytes
 from perfmodel.serving.shard import Parallel, Shard
 
+#: the largest logit is the token; and the ways to draw one
+GREEDY = "greedy"
+SAMPLINGS = (GREEDY, *ALGORITHMS)
 #: tokens at which half of the slow-down by sustained load has occurred
 HOT_TOKENS = 256.0
 #: size of a product that runs at the rate which products of many rows sustain
@@ -45,6 +49,7 @@ class Kernels:
     hardware: Hardware
     weights: Format
     kv: str
+    sampling: str = GREEDY
 
     @property
     def dtype(self) -> str:
@@ -175,7 +180,16 @@ class Kernels:
         self.product(cost, "head", rows, shard.vocab, shard.hidden, 1.0, quantised=False)
         op = Elementwise(kind="copy", numel=np.maximum(1.0, np.round(rows * shard.vocab)), dtype="fp32")
         time, deviation = kernel(op, self.hardware, self.engine.library)
-        cost.add("head", 2.0 * time, "streams", deviation, "sampling")
+        if self.sampling == GREEDY:  # the conversion to 32 bits, and the largest logit
+            cost.add("head", 2.0 * time, "streams", deviation, "sampling")
+            return cost
+        cost.add("head", time, "streams", deviation, "sampling")
+        drawn = Sampling(
+            rows=np.maximum(1.0, np.round(rows)), vocab=shard.vocab * self.parallel.tp, algorithm=self.sampling,
+            dtype="fp32",
+        )  # fmt: skip
+        time, deviation = kernel(drawn, self.hardware, self.engine.library)
+        cost.add("head", time, "sampling", deviation.whole)
         return cost
 
     def decode(self, sequences: Array, context: Array) -> tuple[Array, Array]:

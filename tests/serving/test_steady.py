@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.static_batch import static_batch
 from perfmodel.serving.steady import capacity, steady
 from perfmodel.workloads.catalog import find_model
@@ -117,3 +118,49 @@ def test_a_static_batch_is_its_prompts_and_its_steps(llama: Deployment) -> None:
     assert batch.tpot_s == pytest.approx(token.time_s)
     time = 4 * 101 / float(batch.output_tokens_per_s)
     assert time == pytest.approx(float(prompts.time_s) + 100 * float(token.time_s))
+
+
+def test_a_draft_that_is_never_accepted_costs_and_one_that_always_is_gains() -> None:
+    config, h100 = find_model("llama-3.1-8b"), pm.hardware("h100")
+    plain = Deployment(config, h100).step(decode=1, context=1000).time_s
+    draft = Deployment(find_model("llama-3.2-1b"), h100)
+
+    def token(acceptance: float) -> float:
+        made = Deployment(config, h100, speculation=Speculation(3, acceptance, draft))
+        assert made.clock().decode_s(1, 1000) == pytest.approx(made.step(decode=1, context=1000).time_s / made.gained)
+        return float(steady(made, 990, 20, batch=1).tpot_s)
+
+    assert token(0.0) > plain
+    assert token(1.0) < 0.6 * float(plain)
+    assert token(0.9) < token(0.6) < token(0.3)
+
+
+def test_speculation_touches_more_experts() -> None:
+    config, h200 = find_model("mixtral-8x7b"), pm.hardware("h200")
+    plain = Deployment(config, h200).step(decode=2, context=500)
+    spec = Deployment(config, h200, speculation=Speculation(4, 0.8)).step(decode=2, context=500)
+    assert spec.terms_s["experts"] > 1.5 * plain.terms_s["experts"]
+
+
+@pytest.mark.parametrize("sampling", ["gumbel", "gumbel_fused", "multinomial", "top_k", "top_p"])
+def test_drawing_tokens_takes_longer_than_the_largest_logit(sampling: str) -> None:
+    config, h100 = find_model("llama-3.1-8b"), pm.hardware("h100")
+    greedy = Deployment(config, h100).step(decode=512, context=100).terms_s["head"]
+    drawn = Deployment(config, h100, sampling=sampling).step(decode=512, context=100).terms_s["head"]
+    assert drawn > greedy if sampling != "gumbel_fused" else drawn == pytest.approx(greedy, rel=0.3)
+
+
+def test_launching_each_kernel_costs_a_small_model_more() -> None:
+    config, h100 = find_model("qwen3-0.6b"), pm.hardware("h100")
+    graph, eager = (Deployment(config, h100, graph=graph).step(decode=1, context=10).time_s for graph in (True, False))
+    assert eager > 1.2 * float(graph)
+    naive = Deployment(config, h100, engine="hf-eager").step(decode=1, context=10).time_s
+    assert naive > 1.5 * float(eager)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "acceptance", "message"), [(0, 0.5, "speculates on none"), (2, 1.5, "not within 0 to 1")]
+)
+def test_bad_speculation_says_why(tokens: int, acceptance: float, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Speculation(tokens, acceptance)

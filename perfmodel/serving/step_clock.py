@@ -1,0 +1,104 @@
+"""Quick look-ups of the time of a single step, for simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from perfmodel.serving.clock import Clock
+from perfmodel.serving.engine import Engine
+from perfmodel.serving.shard import Shard
+from perfmodel.serving.speculation import Speculation
+
+
+class Timed(Protocol):
+    """What a deployment has to tell of its steps."""
+
+    @property
+    def dp(self) -> int:
+        """Copies of the attention."""
+
+    @property
+    def pp(self) -> int:
+        """Stages of layers."""
+
+    @property
+    def speculation(self) -> Speculation | None:
+        """Speculative decoding."""
+
+    @property
+    def table(self) -> Clock:
+        """Times of one GPU and one stage."""
+
+    @property
+    def profile(self) -> Engine:
+        """The engine."""
+
+    @property
+    def part(self) -> Shard:
+        """One GPU's part of the model."""
+
+    @property
+    def waiting(self) -> float:
+        """Factor on the device's time of copies that wait for each other."""
+
+    @property
+    def verified(self) -> float:
+        """Tokens of a decoding sequence that a step computes."""
+
+    @property
+    def gained(self) -> float:
+        """Tokens that a sequence gains by a step."""
+
+
+class StepClock:
+    """Quick look-ups of the time of single steps of a deployment, host included: 2 to 20 us a call."""
+
+    def __init__(self, deployment: Timed) -> None:
+        self._table, self._engine = deployment.table, deployment.profile
+        self._share, self._stages = deployment.dp * deployment.pp, float(deployment.pp)
+        self._host_s, self._host_sequence_s = self._engine.host_s, self._engine.host_sequence_s / deployment.dp
+        launches = deployment.part.layers * deployment.pp * self._table.kernels_per_layer * self._engine.launch_s
+        self._stages *= deployment.waiting
+        self._least_s = 0.0 if self._engine.graph else launches
+        self._each, self._gained = deployment.verified, deployment.gained
+        draft = deployment.speculation.draft if deployment.speculation else None
+        self._draft = draft.table if draft else None
+
+    def decode_s(self, sequences: float, context: float) -> float:
+        """Return the time in which each sequence gains one token, with so many keys in the mean [s]."""
+        return self._decode_s(sequences, context) / self._gained
+
+    def _decode_s(self, sequences: float, context: float) -> float:
+        """Return the time of a step without prompts [s]."""
+        device = self._stages * self._table.decode_s(sequences / self._share, context, self._each)
+        return max(device, self._least_s) + self._beside_s(sequences, context)
+
+    def _beside_s(self, sequences: float, context: float) -> float:
+        """Return the time of the host, and of a draft model [s]."""
+        host = self._host_s + self._host_sequence_s * sequences
+        if self._draft is None or not sequences:
+            return host
+        return host + (self._each - 1.0) * self._stages * self._draft.decode_s(sequences / self._share, context)
+
+    def mixed_s(
+        self, sequences: float, context: float, prompts: Iterable[tuple[float, float]], ended: int | None = None
+    ) -> float:
+        """Return the time of a step with prompts [s].
+
+        Parameters
+        ----------
+        sequences, context : decoding sequences and their mean number of keys.
+        prompts : (new tokens, keys with the cached ones) of each prompt.
+        ended : prompts that end in this step, and so get a first token; None: all.
+        """
+        each = listed = list(prompts)
+        ends = (len(listed) if ended is None else ended) / self._share
+        if self._share > 1:  # the copies and micro-batches have a part of the prompts each
+            each = [(new / self._share, keys - new + new / self._share) for new, keys in listed]
+        device = self._stages * self._table.mixed_s(sequences / self._share, context, each, ends, self._each)
+        time = max(device, self._least_s) + self._beside_s(sequences, context) + self._host_sequence_s * len(listed)
+        if self._gained == 1.0 or not sequences:
+            return time
+        # a step counts as one token of each sequence: the others that it gains are taken off the decoding part
+        return time - self._decode_s(sequences, context) * (1.0 - 1.0 / self._gained)
