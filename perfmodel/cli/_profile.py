@@ -1,16 +1,20 @@
-"""The machine that a profile was recorded on."""
+"""The machine that a profile was recorded on, and deployments in the place of profiles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfmodel.cli._options import only_machine
 from perfmodel.cli._output import status
-from perfmodel.errors import UsageError
+from perfmodel.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
+    from perfmodel.investment.plan import Plan
+    from perfmodel.investment.what_if import WhatIf
+    from perfmodel.profile.effort import Effort
     from perfmodel.profile.profile import Profile
 
 
@@ -45,6 +49,47 @@ def profiled_machine(
         return None, ""
     status(f"comparing with {match.hardware.name}, the profile's device {profile.device!r} (--on overrides).")
     return match.hardware, f"the profile's device, {profile.device!r}"
+
+
+def deployment_and_plan(path: Path, plan: Path | None, effort: Mapping[str, Effort]) -> tuple[Profile, Plan, Hardware]:
+    """Return the profile of a deployment file, its changes as candidates or a plan on its terms, and its machine.
+
+    Raises
+    ------
+    InputFileError
+        When a file is wrong.
+    """
+    from perfmodel.hardware_catalog import hardware
+    from perfmodel.investment.plan import read_plan
+    from perfmodel.serving.case import read_case
+    from perfmodel.serving.changes import plan_of, profile_of, read_changes, usual_changes
+
+    case, items = read_case(path, hardware)
+    changes = read_changes(items, str(path)) if items else usual_changes(case)
+    planned = read_plan(plan) if plan else plan_of(case, changes, effort)
+    return profile_of(case), planned, case.deployment.hardware
+
+
+def deployment_path(path: Path, scenario: Path) -> WhatIf:
+    """Return what the steps of a scenario file make of a deployment file.
+
+    Raises
+    ------
+    InputFileError
+        When a file is wrong.
+    """
+    from perfmodel.files import read_document
+    from perfmodel.hardware_catalog import hardware
+    from perfmodel.serving.case import read_case
+    from perfmodel.serving.changes import path_of, read_changes
+
+    document = read_document(scenario)
+    items = document.get("steps") if isinstance(document, dict) else None
+    if not isinstance(items, list) or not items:
+        raise InputFileError(
+            "has no list of steps.", place=str(scenario), remedy="Write one [[steps]] table per step."
+        )  # fmt: skip
+    return path_of(read_case(path, hardware)[0], read_changes(items, str(scenario)))
 
 
 def _check_device(profile: Profile, machine: Hardware, option: str) -> None:

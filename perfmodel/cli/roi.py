@@ -22,12 +22,13 @@ from perfmodel.cli._options import (
     fraction_option,
 )
 from perfmodel.cli._output import Destination, context, status
-from perfmodel.cli._profile import profiled_machine
+from perfmodel.cli._profile import deployment_and_plan, profiled_machine
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.investment.economics import Economics
+    from perfmodel.investment.plan import Plan
     from perfmodel.profile.profile import Profile
 
 
@@ -146,6 +147,7 @@ def command(
     from perfmodel.investment.plan import read_plan
     from perfmodel.investment.ranking import check_ranking
     from perfmodel.profile.effort import parse_effort
+    from perfmodel.serving.case import is_deployment_file
 
     economics = _economics(gpus, price_per_gpu_hour, dev_day_cost, hours_per_year, horizon_years, discount_rate)
     diagnosed, efforts = _diagnosed(candidates), parse_effort(effort or ())
@@ -153,8 +155,13 @@ def command(
     check_ranking(rank_by, economics)
     check_days(days)
     destination = Destination.of("roi", format_, output, wide=wide)
-    measured = read_profile(profile, by=by, all_steps=whole_trace)
-    planned, machine = read_plan(plan) if plan else None, profiled_machine(measured, on, assume=assume)[0]
+    machine: Hardware | None
+    planned: Plan | None
+    if is_deployment_file(profile):
+        measured, planned, machine = deployment_and_plan(profile, plan, efforts)
+    else:
+        measured = read_profile(profile, by=by, all_steps=whole_trace)
+        planned, machine = read_plan(plan) if plan else None, profiled_machine(measured, on, assume=assume)[0]
     if to is not None:
         measured, machine = _projected(measured, machine, to, host)
     decision = decide(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,10 @@ from perfmodel.cli._options import (
     WideOption,
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, context
-from perfmodel.cli._profile import profiled_machine
+from perfmodel.cli._profile import deployment_path, profiled_machine
+
+if TYPE_CHECKING:
+    from perfmodel.investment.what_if import WhatIf
 
 
 def command(
@@ -46,13 +49,16 @@ def command(
 
     Example: perfmodel whatif examples/profile_gpt2.csv examples/gpt2_scenario.toml --on a100-sxm4-40gb
     """
-    from perfmodel.core.report import report
     from perfmodel.formats import read_profile
     from perfmodel.hardware_catalog import hardware
     from perfmodel.investment.scenario import read_scenario
     from perfmodel.investment.what_if import what_if
+    from perfmodel.serving.case import is_deployment_file
 
     destination = Destination.of("whatif", format_, output, wide=wide)
+    if is_deployment_file(profile):
+        _write(deployment_path(profile, scenario), profile, scenario, destination)
+        return
     steps = read_scenario(scenario)
     measured = read_profile(profile, by=by, all_steps=whole_trace)
     machine = profiled_machine(measured, on, assume=assume)[0]
@@ -61,11 +67,17 @@ def command(
 
         # Steps change wall time: overlapping work counts once, and idle gaps of the GPU are entries too.
         measured = diagnose(measured, machine).wall
-    result = what_if(measured, steps, machine, find=hardware)
+    _write(what_if(measured, steps, machine, find=hardware), profile, scenario, destination)
+
+
+def _write(result: WhatIf, profile: Path, scenario: Path, destination: Destination) -> None:
+    """Write the steps, and end with an exit code for doubtful claims."""
+    from perfmodel.core.report import report
+
     facts = context(
         profile=str(profile),
         scenario=str(scenario),
-        **({"hardware": [machine.name]} if machine else {}),
+        **({"hardware": [result.hardware.name]} if result.hardware else {}),
         total_time_s=result.profile.total_time_s,
     )
     destination.write(report(result, context=facts))

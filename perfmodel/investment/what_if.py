@@ -136,7 +136,7 @@ def _result(step: Step, number: int, run: Run, begin_s: float, scenario: Scenari
         max_further_speedup=float(amdahl_limit(share)),
         max_overall_speedup=begin_s * growth / untouched_s if untouched_s else math.inf,
         basis=basis,
-        flags=(*flags, *_contradictions(step, targets_s, before_s, after_s, alone)),
+        flags=(*flags, *claim_flags(step, targets_s, before_s, after_s, alone)),
     )
 
 
@@ -157,7 +157,7 @@ def _beyond_limit(step: Step, targets: tuple[str, ...], run: Run) -> tuple[str, 
     )
 
 
-def _contradictions(step: Step, targets_s: float, before_s: float, after_s: float, speedup: float) -> tuple[str, ...]:
+def claim_flags(step: Step, targets_s: float, before_s: float, after_s: float, speedup: float) -> tuple[str, ...]:
     """Return a flag for each claim that contradicts the profile."""
     flags = []
     claimed = step.claimed_total_time_s

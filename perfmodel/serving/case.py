@@ -1,0 +1,212 @@
+"""A deployment under a load as the baseline of investments: read from a file, and evaluated after changes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.hardware import Hardware
+from perfmodel.errors import InputFileError, PerfModelError, unknown_name
+from perfmodel.files import DOCUMENT_SUFFIXES, read_document
+from perfmodel.investment import fields as checked
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.sampling import ALGORITHMS, Sampling
+from perfmodel.prediction.predict import predict
+from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.steady import steady
+from perfmodel.workloads.catalog import find_model
+
+#: a run of a case generates so many tokens: the times of a profile are seconds for them
+TOKENS = 1e6
+#: facts of an engine that a file may change, for engines without CUDA graphs or fused kernels
+_ENGINE_KEYS: Mapping[str, type] = {"graph": bool, "kernels": int, "passes": float, "host_s": float, "gap_s": float}
+_LOAD_KEYS = ("isl", "osl", "users", "prefix", "sampling")
+_OPTIONS = tuple(item.name for item in fields(Deployment) if item.name not in ("config", "hardware"))
+_DEPLOYMENT_KEYS = ("model", "hardware", *_OPTIONS)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a case takes.
+
+    Attributes
+    ----------
+    time_s, low_s, high_s : time to generate `TOKENS` tokens [s], with its 80 % interval.
+    terms_s : its parts, as in a step; "sampling" where the file names an algorithm [s].
+    gpus : GPUs that it takes.
+    """
+
+    time_s: float
+    low_s: float
+    high_s: float
+    terms_s: Mapping[str, float]
+    gpus: int
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens of answers a second [1/s]."""
+        return TOKENS / self.time_s
+
+
+@dataclass(frozen=True)
+class Case:
+    """A deployment and the load that it serves.
+
+    Attributes
+    ----------
+    deployment : what is deployed.
+    isl, osl : tokens of a prompt and of an answer.
+    users : requests in the system.
+    prefix : tokens of each prompt that the prefix cache has.
+    sampling : how a token is drawn (see `perfmodel.operators.sampling`); "" for the engine's own fused sampling.
+    source : the file, for messages.
+    """
+
+    deployment: Deployment
+    isl: float = 1024
+    osl: float = 256
+    users: float = 64
+    prefix: float = 0
+    sampling: str = ""
+    source: str = ""
+
+    def outcome(self) -> Outcome:
+        """Return the time of `TOKENS` tokens in the steady state, and its parts.
+
+        Raises
+        ------
+        UsageError
+            When the deployment is impossible, or a length or the load is.
+        """
+        state = steady(self.deployment, self.isl, self.osl, concurrency=self.users, prefix=self.prefix)
+        steps = TOKENS / float(state.batch)
+        terms = {term: float(np.asarray(time)) * steps for term, time in state.terms_s.items()}
+        if self.sampling:
+            drawn_s, own_s = (steps * time_s for time_s in self._sampling_s(float(state.batch)))
+            terms["head"] -= min(own_s, terms["head"])
+            terms["sampling"] = drawn_s
+        time_s = sum(terms.values())
+        rate = float(state.output_tokens_per_s)
+        fast, slow = (float(end) / rate for end in (state.output_tokens_per_s_high, state.output_tokens_per_s_low))
+        return Outcome(time_s, time_s / fast, time_s / slow, terms, self.deployment.gpus)
+
+    def _sampling_s(self, rows: float) -> tuple[float, float]:
+        """Return the time of the sampling that the file names, and of the engine's own, which reads logits once [s].
+
+        The engine's own is one of the two passes over the logits in `perfmodel.serving.kernels`.
+        """
+        deployment = self.deployment
+        vocab, batch = float(deployment.part.vocab), max(1.0, round(rows / deployment.dp))
+        op = Sampling(rows=batch, vocab=vocab, algorithm=self.sampling, dtype="fp32")
+        own = Elementwise(kind="copy", numel=batch * vocab, dtype="fp32")
+        drawn_s, own_s = (float(predict(each, deployment.hardware).predicted_time_s) for each in (op, own))
+        return drawn_s, own_s
+
+
+def is_deployment_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is a document with a model and a hardware: a deployment, not a profile."""
+    if Path(path).suffix.lower() not in DOCUMENT_SUFFIXES or not Path(path).is_file():
+        return False
+    if Path(path).suffix.lower() == ".json" and Path(path).stat().st_size > 100_000:  # a trace
+        return False
+    try:
+        document = read_document(path)
+    except InputFileError:
+        return False
+    return isinstance(document, dict) and {"model", "hardware"} <= set(document)
+
+
+def read_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> tuple[Case, list[Any]]:
+    """Return the deployment in a TOML, YAML or JSON file, and its ``[[changes]]``, not checked.
+
+    Keys: model, hardware, and those of `Deployment` (engine, tp, weights, ...); ``[load]`` with isl, osl, users,
+    prefix, sampling; ``[engine_facts]`` with graph, kernels, passes, host_s, gap_s, which replace those of the engine's
+    profile.
+
+    Parameters
+    ----------
+    path : the file.
+    find : returns the machine with a name.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, or a key or value is wrong.
+    """
+    place = os.fspath(path)
+    document = read_document(path)
+    tables = {"load": _LOAD_KEYS, "engine_facts": tuple(_ENGINE_KEYS), "changes": ()}
+    for key in document:
+        if key not in _DEPLOYMENT_KEYS and key not in tables:
+            raise unknown_name("key", str(key), (*_DEPLOYMENT_KEYS, *tables), place=place, kind=InputFileError)
+    load = _table(document, "load", tables["load"], place)
+    facts = _table(document, "engine_facts", tables["engine_facts"], place)
+    values = {key: document[key] for key in _DEPLOYMENT_KEYS if key in document}
+    try:
+        machine, model = find(str(values.pop("hardware"))), find_model(str(values.pop("model")))
+        deployment = Deployment(model, machine, **values)
+        if facts:
+            deployment = replace(deployment, engine=replace(deployment.profile, **_facts(facts, place)))
+        case = Case(deployment, **_load(load, place), source=place)
+        case.outcome()
+    except PerfModelError as error:
+        raise InputFileError(error.message, place=place, remedy=error.remedy) from None
+    changes = document.get("changes", [])
+    if not isinstance(changes, list):
+        raise InputFileError("changes is not a list.", place=place, remedy="Write one [[changes]] table for each.")
+    return case, changes
+
+
+def _table(document: Mapping[str, Any], key: str, allowed: tuple[str, ...], place: str) -> Mapping[str, Any]:
+    table = document.get(key, {})
+    if not isinstance(table, Mapping):
+        raise InputFileError(f"{key} is not a table.", place=place, remedy=f"Write [{key}].")
+    for name in table:
+        if name not in allowed:
+            raise unknown_name("key", str(name), allowed, place=f"{place}: {key}", kind=InputFileError)
+    return table
+
+
+def _load(table: Mapping[str, Any], place: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key == "sampling":
+            values[key] = sampling_named(value, place)
+        else:
+            values[key] = float(checked.number(value, key, place))
+    return values
+
+
+def sampling_named(value: Any, place: str) -> str:
+    """Return the name of an algorithm of sampling.
+
+    Raises
+    ------
+    InputFileError
+        When there is none of that name.
+    """
+    if value not in ALGORITHMS:
+        raise unknown_name("sampling", str(value), ALGORITHMS, place=place, kind=InputFileError)
+    return str(value)
+
+
+def _facts(table: Mapping[str, Any], place: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        where = f"{place}: engine_facts"
+        if _ENGINE_KEYS[key] is bool:
+            if not isinstance(value, bool):
+                raise InputFileError(f"{key} = {value!r} is neither true nor false.", place=where)
+            values[key] = value
+            continue
+        number = checked.number(value, key, where)
+        if not 0 <= number < math.inf:
+            raise InputFileError(f"{key} = {number:g} is not a finite number from 0 on.", place=where)
+        values[key] = int(number) if _ENGINE_KEYS[key] is int else number
+    return values
