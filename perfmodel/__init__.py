@@ -41,6 +41,7 @@ _PUBLIC = {
     "Cluster": "perfmodel.api",
     "read_cluster": "perfmodel.hardware_catalog",
     "train": "perfmodel.api",
+    "search": "perfmodel.api",
     "TrainingPlan": "perfmodel.training.plan",
     "Deployment": "perfmodel.api",
     "steady": "perfmodel.serving.steady",
@@ -105,6 +106,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.api import project as project
     from perfmodel.api import rank_candidates as rank_candidates
     from perfmodel.api import roofline_plot as roofline_plot
+    from perfmodel.api import search as search
     from perfmodel.api import sweep as sweep
     from perfmodel.api import train as train
     from perfmodel.api import what_if as what_if

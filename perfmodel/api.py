@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from perfmodel.core.hardware import Hardware
 
@@ -36,10 +36,13 @@ if TYPE_CHECKING:
     from perfmodel.serving.deployment import Deployment as ServedModel
     from perfmodel.training.plan import TrainingPlan
     from perfmodel.training.result import TrainingStep
+    from perfmodel.training.search import Search
     from perfmodel.workloads.config import ModelConfig
 
 #: a machine, or how the catalog finds it: name, alias, path of a spec file
 Machine = Hardware | str | os.PathLike[str]
+#: a model, or how `perfmodel.find_model` finds it: path of a config.json, shape, name
+Model = Union["ModelConfig", str, "os.PathLike[str]"]
 
 
 def find_machine(machine: Machine) -> Hardware:
@@ -159,11 +162,60 @@ def choose(problem: Operator | str, hardware: Machine, **dimensions: Any) -> Cho
     return choose_on(problem, find_machine(hardware), **dimensions)
 
 
-def train(config: ModelConfig, cluster: _Cluster, plan: TrainingPlan) -> TrainingStep:
-    """Return the time of one step of training a model, its parts and its MFU; see `perfmodel.training.step.train`."""
-    from perfmodel.training.step import train as train_on
+def train(config: Model, cluster: _Cluster, plan: TrainingPlan) -> TrainingStep:
+    """Return the time of one step of training a model, its parts, memory and MFU; see `perfmodel.training.step.train`.
 
-    return train_on(config, cluster, plan)
+    Parameters
+    ----------
+    config : a `ModelConfig`, or what `perfmodel.find_model` takes: a config.json, a shape, a name ("llama-3.1-70b").
+    cluster : the GPUs and their network.
+    plan : how the model is trained.
+
+    Raises
+    ------
+    UsageError
+        When a name is unknown, or the plan cannot run; the message has the nearest plan that can.
+    """
+    from perfmodel.training.search import full_step
+    from perfmodel.workloads.catalog import find_model
+
+    return full_step(find_model(config), cluster, plan)
+
+
+def search(
+    config: Model,
+    cluster: _Cluster | Sequence[_Cluster],
+    plan: TrainingPlan,
+    *,
+    top: int = 10,
+    workers: int = 1,
+    **ranges: Sequence[object],
+) -> Search:
+    """Return the fastest ways to train a model that fit; see `perfmodel.training.search`.
+
+    Parameters
+    ----------
+    config : a `ModelConfig`, or what `perfmodel.find_model` takes.
+    cluster : the GPUs, or several clusters to choose from.
+    plan : what the search does not change: sequence, batch, dtype, framework, ...
+    top : set-ups to return.
+    workers : processes that share the work.
+    ranges : values of batch, micro_batch, tp, cp, pp, vp, ep, zero and recompute; the rest is what may be useful.
+
+    Raises
+    ------
+    UsageError
+        When no combination can run and fits.
+    """
+    from perfmodel.cluster.cluster import Cluster as _Cluster
+    from perfmodel.training.search import default_space
+    from perfmodel.training.search import search as search_plans
+    from perfmodel.workloads.catalog import find_model
+
+    model = find_model(config)
+    clusters = [cluster] if isinstance(cluster, _Cluster) else list(cluster)
+    space = default_space(model, clusters[0], plan, **ranges)
+    return search_plans(model, clusters, plan, space, top=top, workers=workers)
 
 
 def predict_model(

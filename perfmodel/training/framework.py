@@ -16,6 +16,7 @@ import msgspec
 
 from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document, shipped_folder
+from perfmodel.training.memory_facts import MemoryFacts
 
 
 class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +58,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kernel.
     graphs_on : architectures of GPUs on which it runs whole iterations as CUDA graphs. Elsewhere each pass of a layer
         with experts waits for the host, which reads how many tokens each expert has: ``host_s`` of the constants.
+    memory : what it keeps in memory, see `perfmodel.training.memory_facts`.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fp8_passes: float = 3.0
     unfused_sinks: bool = False
     graphs_on: tuple[str, ...] = ()
+    memory: MemoryFacts = MemoryFacts()
 
 
 class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,6 +18,7 @@ from perfmodel.errors import PerfModelError
 from perfmodel.training.framework import Constants, nearest_framework
 from perfmodel.training.kernels import arithmetic
 from perfmodel.training.plan import ATTENTION, TrainingPlan
+from perfmodel.training.published_memory import GIB, memory_row
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.step import train
 from perfmodel.workloads.architectures import Architecture
@@ -73,7 +74,8 @@ def judged_rows(published: PublishedRun, fitted: Constants | None = None) -> lis
     """Return the measured quantities of a run beside their predictions."""
     run, step = published.run, published.step(fitted)
     labels = run_labels(published)
-    return [
+    name, place = run.text("id") or run.place, run.place
+    rows = [
         PublishedRow(
             quantity="step_time_s",
             measured=measured_time(run),
@@ -83,10 +85,15 @@ def judged_rows(published: PublishedRun, fitted: Constants | None = None) -> lis
             baseline=rule_of_thumb(published),
             terms=step.terms_s,
             labels=labels,
-            name=run.text("id") or run.place,
-            place=run.place,
+            name=name,
+            place=place,
         )
     ]
+    reserved = run.number("memory_gib") * GIB
+    if reserved > 0:
+        set_up = (published.config, published.cluster, published.plan)
+        rows.append(memory_row(*set_up, reserved, labels=labels, name=name, place=place))
+    return rows
 
 
 def run_labels(published: PublishedRun) -> dict[str, str]:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.core.report import Reportable
+from perfmodel.training.memory import Memory
 from perfmodel.training.plan import TrainingPlan
 
 
 @dataclass(frozen=True)
-class TrainingStep:
+class TrainingStep(Reportable):
     """One step of training: the forward and backward passes over a batch, and the update of the weights.
 
     Attributes
@@ -29,6 +31,7 @@ class TrainingStep:
     peak_flop_per_s : dense datasheet peak of one GPU in the dtype of the products [FLOP/s].
     parameters : of the model.
     notes : what was assumed.
+    memory : what each GPU of the pipeline holds; None where it was not asked for.
     """
 
     cluster: Cluster
@@ -49,6 +52,17 @@ class TrainingStep:
     peak_flop_per_s: float
     parameters: int
     notes: tuple[str, ...] = ()
+    memory: Memory | None = None
+
+    @property
+    def memory_bytes(self) -> dict[str, float]:
+        """Part -> bytes of the fullest GPU at its peak; empty where memory was not asked for."""
+        return dict(self.memory.peak.parts) if self.memory else {}
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it fits on every GPU; None where memory was not asked for."""
+        return self.memory.fits if self.memory else None
 
     @property
     def tokens(self) -> int:

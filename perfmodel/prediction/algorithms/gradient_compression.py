@@ -50,7 +50,7 @@ class _Method:
     flop: Callable[[float], float] = lambda elements: 2.0 * elements
 
 
-_METHODS = {
+METHODS = {
     "none": _Method(1.0, 0.0, 0.0, flop=lambda elements: 0.0),
     # read 4 write 1, then read 1 write 4; the maximum before it reads once more
     "fp8": _Method(4.0, 3.5, 3.0),
@@ -68,7 +68,7 @@ def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
     """Return what each method takes for gradients of ``op.bytes`` in ``op.dtype``."""
     machine = Machine.of(hardware, None)
     line = collectives.ring_line(op, machine, constants(family("all_reduce"), hardware).values)
-    return [_cost(name, method, op, line, Rates.for_op(op, hardware)) for name, method in _METHODS.items()]
+    return [_cost(name, method, op, line, Rates.for_op(op, hardware)) for name, method in METHODS.items()]
 
 
 def _cost(name: str, method: _Method, op: AllReduce, line: collectives.Line, rates: Rates) -> Cost:
@@ -83,7 +83,7 @@ def _cost(name: str, method: _Method, op: AllReduce, line: collectives.Line, rat
     compress = max(flop / rates.flop_per_s, passes / rates.bytes_per_s)
     started = LAYERS * method.kernels * max(HOST_S, rates.start_s)
     held = size / method.ratio * (n if method.gathered else 1.0) if method.kernels else 0.0
-    error = size if method.passes > _METHODS["fp8"].passes else 0.0
+    error = size if method.passes > METHODS["fp8"].passes else 0.0
     return counted(name, exchange + max(compress, started), flop=flop + float(np.asarray(op.flop())), moved_bytes=moved,
                    kernels=1.0 + LAYERS * method.kernels, workspace_bytes=held + error)  # fmt: skip
 

@@ -1,0 +1,131 @@
+"""The command `search train`: the best ways to train a model on a cluster, ranked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption
+from perfmodel.cli._output import Destination, check_plot, context, save_plot
+from perfmodel.cli._training_options import (
+    AttentionOption,
+    BatchOption,
+    ClusterMachinesOption,
+    CpAlgorithmOption,
+    CpOption,
+    DtypeOption,
+    EpOption,
+    EtpOption,
+    FrameworkOption,
+    GpusOption,
+    GradDtypeOption,
+    HsdpOption,
+    MicroBatchOption,
+    ModelArgument,
+    NicOption,
+    NodeOption,
+    OptimizerOption,
+    OverlapOption,
+    PpOption,
+    PriceOption,
+    RecomputeOption,
+    ScheduleOption,
+    SeqOption,
+    SpOption,
+    TokensOption,
+    TpOption,
+    VpOption,
+    ZeroOption,
+)
+from perfmodel.errors import UsageError
+
+
+def command(
+    config: ModelArgument,
+    on: ClusterMachinesOption = None,
+    gpus: GpusOption = "8",
+    tp: TpOption = None,
+    cp: CpOption = None,
+    pp: PpOption = None,
+    vp: VpOption = None,
+    ep: EpOption = None,
+    etp: EtpOption = 1,
+    micro_batch: MicroBatchOption = None,
+    batch: BatchOption = None,
+    seq: SeqOption = None,
+    dtype: DtypeOption = "bf16",
+    zero: ZeroOption = None,
+    hsdp: HsdpOption = False,
+    recompute: RecomputeOption = None,
+    sequence_parallel: SpOption = None,
+    tp_overlap: OverlapOption = None,
+    attention: AttentionOption = "",
+    cp_algorithm: CpAlgorithmOption = "zigzag",
+    schedule: ScheduleOption = "",
+    framework: FrameworkOption = "megatron",
+    optimizer: OptimizerOption = "adam",
+    grad_dtype: GradDtypeOption = "",
+    nic: NicOption = None,
+    gpus_per_node: NodeOption = None,
+    top: Annotated[int, typer.Option("--top", metavar="N", help="List only the first N rows.", min=1)] = 10,
+    workers: Annotated[
+        int,
+        typer.Option("--workers", metavar="N", help="Processes that share the work; the result is the same.", min=1),
+    ] = 1,
+    price_per_gpu_hour: PriceOption = None,
+    tokens: TokensOption = None,
+    plot: PlotOption = None,
+    format_: FormatOption = None,
+    output: OutputOption = None,
+    wide: WideOption = False,
+) -> None:
+    """Find the fastest ways to train a model that fit: every combination of the ranges, pruned exactly and ranked.
+
+    A size that is not given ranges over what may be useful; one number holds it fixed. Set-ups of one rank cannot be
+    told apart by their intervals.
+
+    Example: perfmodel search train llama-3.1-70b --on h100 --gpus 64 --batch 256 --seq 8192 --dtype fp8 --tp 1..8
+    """
+    from perfmodel.cli._training import clusters_of, count_of, default_sizes, plan_of, ranges_of, recomputes_of
+    from perfmodel.core.report import report
+    from perfmodel.training.framework import find_framework
+    from perfmodel.training.search import default_space, search
+    from perfmodel.workloads.catalog import find_model
+
+    destination = Destination.of("search train", format_, output, wide=wide)
+    check_plot(plot)
+    model = find_model(config)
+    find_framework(framework)
+    clusters = clusters_of(on, gpus, nic, gpus_per_node)
+    texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
+    ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
+    if recompute is not None:
+        ranges["recompute"] = recomputes_of(recompute)
+    if len({cluster.gpus for cluster in clusters}) > 1 and batch is None:
+        raise UsageError("clusters of several sizes need a batch.", place="--batch", remedy="Write --batch 256.")
+    fixed = {
+        "dtype": dtype,
+        "etp": etp,
+        "hsdp": hsdp,
+        "sp": sequence_parallel,
+        "tp_overlap": tp_overlap,
+        "attention": attention,
+        "cp_algorithm": cp_algorithm,
+        "schedule": schedule.replace("-", "_"),
+        "framework": framework,
+        "optimizer": optimizer,
+        "grad_dtype": grad_dtype,
+    }
+    sequences = {} if seq is None else {"seq": ranges_of({"seq": seq})["seq"][0]}
+    base = plan_of(default_sizes(model, clusters[0], framework, sequences), fixed)
+    space = default_space(model, clusters[0], base, **ranges)
+    found = search(model, clusters, base, space, top=top, workers=workers)
+    prices = {"price_per_gpu_hour": price_per_gpu_hour,
+              "tokens": None if tokens is None else count_of(tokens, "--tokens")}  # fmt: skip
+    facts = context(model=config, parameters=model.parameters, workers=workers)
+    destination.write(report(found, context=facts, **prices))
+    if plot:
+        from perfmodel.render.plots import plot as draw
+
+        save_plot(draw(found), plot)

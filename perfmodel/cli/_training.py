@@ -1,0 +1,117 @@
+"""Texts of the options of `train` and `search train` as clusters, plans and ranges."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.cluster.cluster import Cluster
+    from perfmodel.training.plan import TrainingPlan
+    from perfmodel.workloads.model_config import ModelConfig
+
+#: longest sequence that a plan has unless it says otherwise
+_LONGEST = 8192
+_COUNT = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([kKMBGT]?)$")
+_SCALES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+#: options with numbers that may be ranges
+SIZES = ("tp", "cp", "pp", "vp", "ep", "micro_batch", "batch", "seq", "zero")
+
+
+def sizes_of(text: str, place: str) -> tuple[int, ...]:
+    """Return the whole numbers of a text: 8, a list 1/2/4, doubling 1..8 or steps 64..512+64.
+
+    Raises
+    ------
+    UsageError
+        When it is none of these.
+    """
+    from perfmodel.operators.parse import parse_sizes
+
+    sizes = parse_sizes(text, place=place, key=place.removeprefix("--"))
+    for size in sizes:
+        if size != int(size):
+            raise UsageError(f"{size:g} is not a whole number.", place=place)
+    return tuple(int(size) for size in sizes)
+
+
+def count_of(text: str, place: str) -> float:
+    """Return a number with a scale: 15T is 15e12, 300B is 300e9.
+
+    Raises
+    ------
+    UsageError
+        When it is none.
+    """
+    match = _COUNT.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"{text!r} is not a number.", place=place, remedy="Write 15T, 300B or 2e12.")
+    return float(match[1]) * _SCALES[match[2]]
+
+
+def clusters_of(on: Sequence[str] | None, gpus: str, nic: str | None, gpus_per_node: int | None) -> list[Cluster]:
+    """Return the clusters of the options: each machine with each number of GPUs.
+
+    Raises
+    ------
+    UsageError
+        Without a machine, and as `Cluster.of`.
+    """
+    from perfmodel.cluster.cluster import Cluster
+    from perfmodel.hardware_catalog import hardware
+
+    names = [name for text in on or () for name in text.split(",") if name]
+    if not names:
+        raise UsageError("no machine is named.", place="--on", remedy="Write --on h100 --gpus 64.")
+    return [
+        Cluster.of(hardware(name), count, gpus_per_node=gpus_per_node, nic=nic)
+        for name in dict.fromkeys(names)
+        for count in sizes_of(gpus, "--gpus")
+    ]
+
+
+def ranges_of(texts: Mapping[str, str | None]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of the options that were given."""
+    return {name: sizes_of(text, f"--{name.replace('_', '-')}") for name, text in texts.items() if text is not None}
+
+
+def recomputes_of(text: str | None) -> tuple[str, ...]:
+    """Return the ways of recomputing of a text: one, or a list with slashes."""
+    from perfmodel.training.plan import Recompute
+
+    parts = [part for part in (text or "").split("/") if part]
+    return tuple(Recompute.parse(part.replace("-", "_"), place="--recompute") for part in parts)
+
+
+def default_sizes(config: ModelConfig, cluster: Cluster, framework: str, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of a plan: those given, and for the rest what is usual.
+
+    zero: 3 for FSDP, else 1; seq: the model's positions, at most 8192; batch: one micro batch for each data parallel
+    rank, and 8 for each stage where there is a pipeline.
+    """
+    filled = dict.fromkeys(("tp", "cp", "pp", "vp", "ep", "micro_batch"), 1) | dict(sizes)
+    if "zero" not in filled:
+        filled["zero"] = 3 if framework.startswith("fsdp") or "titan" in framework else 1
+    if "seq" not in filled:
+        filled["seq"] = min(config.positions or _LONGEST, _LONGEST)
+    if "batch" not in filled:
+        ranks = max(1, cluster.gpus // math.prod(filled[name] for name in ("tp", "cp", "pp")))
+        filled["batch"] = ranks * filled["micro_batch"] * (8 * filled["pp"] if filled["pp"] > 1 else 1)
+    return filled
+
+
+def plan_of(sizes: Mapping[str, int], fixed: Mapping[str, Any]) -> TrainingPlan:
+    """Return a plan of its sizes and what else is fixed.
+
+    Raises
+    ------
+    UsageError
+        As `TrainingPlan`.
+    """
+    from perfmodel.training.plan import TrainingPlan
+
+    return TrainingPlan(**{**fixed, **sizes})

@@ -1,0 +1,120 @@
+"""Options that `train` and `search train` share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+
+def option(name: str, help_: str, metavar: str = "N", **more: Any) -> Any:
+    """Return an option whose default is explained in its help."""
+    return typer.Option(name, metavar=metavar, help=help_, show_default=False, **more)
+
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONFIG",
+        help="A model: a config.json or its folder, a name (llama-3.1-70b, gpt3-175b), or a shape in quotes "
+        "('layers=32 hidden=4096 heads=32 vocab=32000').",
+    ),
+]
+ClusterMachinesOption = Annotated[
+    list[str] | None,
+    option("--on", "Machine: a catalog name, alias or spec file. May be repeated.", "HW"),
+]
+GpusOption = Annotated[str, typer.Option("--gpus", metavar="N", help="GPUs of the cluster; a range or list for rows.")]
+NicOption = Annotated[
+    str | None,
+    option("--nic", "Network of one GPU in one direction: 400Gb/s or 50GB/s. Default: the machine's.", "RATE"),
+]
+NodeOption = Annotated[int | None, option("--gpus-per-node", "GPUs that share a host. Default: the machine's.", min=1)]
+TpOption = Annotated[str | None, option("--tp", "Tensor parallel ranks.", "N")]
+CpOption = Annotated[str | None, option("--cp", "Context parallel ranks.", "N")]
+PpOption = Annotated[str | None, option("--pp", "Stages of the pipeline.", "N")]
+VpOption = Annotated[str | None, option("--vp", "Virtual stages a GPU (interleaved pipeline).", "N")]
+EpOption = Annotated[str | None, option("--ep", "Expert parallel ranks.", "N")]
+EtpOption = Annotated[int, typer.Option("--etp", metavar="N", help="Tensor parallel ranks of the experts.", min=1)]
+MicroBatchOption = Annotated[str | None, option("--micro-batch", "Sequences of a GPU that run together.", "N")]
+BatchOption = Annotated[
+    str | None,
+    option("--batch", "Sequences of a step over all GPUs. Default: one micro batch a rank, 8 a stage of a pipeline."),
+]
+SeqOption = Annotated[
+    str | None, option("--seq", "Tokens of a sequence. Default: the model's positions, at most 8192.", "N")
+]
+DtypeOption = Annotated[
+    str, typer.Option("--dtype", metavar="DTYPE", help="Of the products: bf16, fp16, tf32, fp32, fp8, mxfp8, nvfp4.")
+]
+ZeroOption = Annotated[
+    str | None,
+    option(
+        "--zero",
+        "What data parallel ranks share out: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP). Default: 3 "
+        "for FSDP, else 1.",
+        "0..3",
+    ),
+]
+HsdpOption = Annotated[
+    bool, typer.Option("--hsdp", help="Share out within a domain of NVLink only, and reduce between domains.")
+]
+RecomputeOption = Annotated[
+    str | None,
+    option(
+        "--recompute",
+        "What backward computes anew: none, selective (core of attention), selective-op, selective-layer, full.",
+        "HOW",
+    ),
+]
+SpOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--sequence-parallel/--no-sequence-parallel",
+        help="Tensor parallel ranks share out norms too. Default: as the framework does.",
+        show_default=False,
+    ),
+]
+OverlapOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--tp-overlap/--no-tp-overlap",
+        help="Tensor parallel exchanges run beside products. Default: as the framework does.",
+        show_default=False,
+    ),
+]
+AttentionOption = Annotated[
+    str,
+    option("--attention", "Kernel: fa1, fa2, fa3, cudnn, unfused, eager-unfused. Default: the framework's.", "NAME"),
+]
+CpAlgorithmOption = Annotated[
+    str, typer.Option("--cp-algorithm", metavar="NAME", help="How attention is split: zigzag, ring, ulysses.")
+]
+ScheduleOption = Annotated[
+    str,
+    option(
+        "--schedule", "Pipeline: 1f1b, interleaved, zero-bubble, gpipe. Default: 1f1b, interleaved with --vp.", "NAME"
+    ),
+]
+FrameworkOption = Annotated[
+    str,
+    typer.Option(
+        "--framework",
+        metavar="NAME",
+        help="megatron, nemo, megatron-bridge, fsdp2-compile, fsdp2-eager, fsdp1-eager, deepspeed, picotron, "
+        "huggingface, or a file.",
+    ),
+]
+OptimizerOption = Annotated[
+    str, typer.Option("--optimizer", metavar="NAME", help="adam, adam-8bit, adam-bf16, sgd, muon, none.")
+]
+GradDtypeOption = Annotated[
+    str, option("--grad-dtype", "Of the gradients that ranks exchange: fp32, bf16. Default: the framework's.", "DTYPE")
+]
+PriceOption = Annotated[
+    float | None,
+    option("--price-per-gpu-hour", "Price of one GPU (not of the fleet) for an hour, in any currency.", "X"),
+]
+TokensOption = Annotated[
+    str | None, option("--tokens", "Tokens of a run: 15T. Default with a price: 20 a parameter.", "T")
+]

@@ -1,0 +1,255 @@
+"""The command `train`: time of a training step, where it goes, memory of each stage, and what a run costs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption, fraction_option
+from perfmodel.cli._output import Destination, check_plot, context, save_plot
+from perfmodel.cli._training_options import (
+    AttentionOption,
+    BatchOption,
+    ClusterMachinesOption,
+    CpAlgorithmOption,
+    CpOption,
+    DtypeOption,
+    EpOption,
+    EtpOption,
+    FrameworkOption,
+    GpusOption,
+    GradDtypeOption,
+    HsdpOption,
+    MicroBatchOption,
+    ModelArgument,
+    NicOption,
+    NodeOption,
+    OptimizerOption,
+    OverlapOption,
+    PpOption,
+    PriceOption,
+    RecomputeOption,
+    ScheduleOption,
+    SeqOption,
+    SpOption,
+    TokensOption,
+    TpOption,
+    VpOption,
+    ZeroOption,
+    option,
+)
+from perfmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.cluster.cluster import Cluster
+    from perfmodel.training.goodput import Goodput
+    from perfmodel.training.result import TrainingStep
+    from perfmodel.workloads.model_config import ModelConfig
+
+#: most rows of one command
+_MOST = 1000
+
+
+def command(
+    config: ModelArgument,
+    on: ClusterMachinesOption = None,
+    gpus: GpusOption = "8",
+    tp: TpOption = None,
+    cp: CpOption = None,
+    pp: PpOption = None,
+    vp: VpOption = None,
+    ep: EpOption = None,
+    etp: EtpOption = 1,
+    micro_batch: MicroBatchOption = None,
+    batch: BatchOption = None,
+    seq: SeqOption = None,
+    dtype: DtypeOption = "bf16",
+    zero: ZeroOption = None,
+    hsdp: HsdpOption = False,
+    recompute: RecomputeOption = None,
+    sequence_parallel: SpOption = None,
+    tp_overlap: OverlapOption = None,
+    attention: AttentionOption = "",
+    cp_algorithm: CpAlgorithmOption = "zigzag",
+    schedule: ScheduleOption = "",
+    framework: FrameworkOption = "megatron",
+    optimizer: OptimizerOption = "adam",
+    grad_dtype: GradDtypeOption = "",
+    nic: NicOption = None,
+    gpus_per_node: NodeOption = None,
+    jitter: Annotated[
+        float | None,
+        fraction_option("--jitter", "Standard deviation of a GPU's step time; all wait for the slowest."),
+    ] = None,
+    loaders: Annotated[int | None, option("--loaders", "Processes that load samples, over all hosts.", min=1)] = None,
+    load_rate: Annotated[
+        float | None, option("--load-rate", "Samples (sequences) that one of them loads in a second.", "X")
+    ] = None,
+    compress: Annotated[
+        str | None,
+        option("--compress", "Gradients are exchanged as: topk:0.01, powersgd:4, 1bit, fp8.", "HOW"),
+    ] = None,
+    checkpoint_rate: Annotated[
+        str | None,
+        option("--checkpoint-rate", "Bandwidth of the store for all GPUs: adds what failures and saving cost.", "RATE"),
+    ] = None,
+    checkpoint_async: Annotated[
+        bool, typer.Option("--checkpoint-async", help="Training waits for the copy to the host only.")
+    ] = False,
+    restart: Annotated[str, typer.Option("--restart", metavar="TIME", help="From a failure to training.")] = "600s",
+    gpu_mtbf_hours: Annotated[
+        float | None,
+        option("--gpu-mtbf-hours", "Mean time between failures of one GPU. Default: 50,700 (Llama 3).", "H"),
+    ] = None,
+    price_per_gpu_hour: PriceOption = None,
+    tokens: TokensOption = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="List the terms that add up to each predicted time; --plot draws them.")
+    ] = False,
+    plot: PlotOption = None,
+    format_: FormatOption = None,
+    output: OutputOption = None,
+    wide: WideOption = False,
+) -> None:
+    """Predict a training step: time with an 80 % interval, MFU, terms, and the memory of each stage.
+
+    Sizes take ranges (1..8, 64..512+64) or lists (1/2/4): one row for each combination.
+
+    Example: perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 4 --pp 4 --vp 5 --batch 128 --dtype fp8 --explain
+    """
+    from perfmodel.cli._training import clusters_of, count_of, ranges_of, recomputes_of
+    from perfmodel.core.report import report
+    from perfmodel.training.fitting import changes_that_fit
+    from perfmodel.training.framework import find_framework
+    from perfmodel.training.study import Study
+    from perfmodel.workloads.catalog import find_model
+
+    destination = Destination.of("train", format_, output, wide=wide)
+    check_plot(plot)
+    model = find_model(config)
+    clusters = clusters_of(on, gpus, nic, gpus_per_node)
+    texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "seq": seq,
+             "zero": zero}  # fmt: skip
+    fixed = {
+        "dtype": dtype,
+        "etp": etp,
+        "hsdp": hsdp,
+        "sp": sequence_parallel,
+        "tp_overlap": tp_overlap,
+        "attention": attention,
+        "cp_algorithm": cp_algorithm,
+        "schedule": schedule.replace("-", "_"),
+        "framework": framework,
+        "optimizer": optimizer,
+        "grad_dtype": grad_dtype,
+    }
+    find_framework(framework)
+    steps, refused = _steps(model, clusters, ranges_of(texts), recomputes_of(recompute) or ("none",), fixed)
+    changed = tuple(_with_whatifs(model, step, jitter, loaders, load_rate, compress) for step in steps)
+    single = changed[0] if len(changed) == 1 else None
+    run = _run(model, single, checkpoint_rate, checkpoint_async, restart, gpu_mtbf_hours)
+    study = Study(
+        changed,
+        tokens=None if tokens is None else count_of(tokens, "--tokens"),
+        price_per_gpu_hour=price_per_gpu_hour,
+        changes=changes_that_fit(model, single.cluster, single.plan) if single and not single.fits else (),
+        goodput=run,
+        explain=explain,
+        refused=tuple(map(str, refused)),
+    )
+    destination.write(report(study, context=context(model=config, parameters=model.parameters)))
+    if plot:
+        from perfmodel.render.plots.training import training_plot
+
+        save_plot(training_plot(study), plot)
+
+
+def _steps(
+    model: ModelConfig,
+    clusters: Sequence[Cluster],
+    ranges: Mapping[str, tuple[int, ...]],
+    recomputes: tuple[str, ...],
+    fixed: Mapping[str, Any],
+) -> tuple[list[TrainingStep], list[UsageError]]:
+    """Return the step of every combination that can run, and why the others cannot."""
+    from perfmodel.cli._training import default_sizes, plan_of
+    from perfmodel.training.search import full_step
+
+    combinations = [
+        (cluster, how, dict(zip(ranges, sizes, strict=True)))
+        for cluster in clusters
+        for how in recomputes
+        for sizes in itertools.product(*ranges.values())
+    ]
+    if len(combinations) > _MOST:
+        raise UsageError(
+            f"the ranges give {len(combinations)} rows; at most {_MOST} are shown.",
+            place="train",
+            remedy="Use perfmodel search train.",
+        )
+    steps: list[TrainingStep] = []
+    refused: list[UsageError] = []
+    for cluster, how, given in combinations:
+        try:
+            filled = default_sizes(model, cluster, str(fixed["framework"]), given)
+            steps.append(full_step(model, cluster, plan_of(filled, {**fixed, "recompute": how})))
+        except UsageError as error:
+            refused.append(error)
+    if not steps:
+        raise refused[0]
+    return steps, refused
+
+
+def _with_whatifs(
+    model: ModelConfig,
+    step: TrainingStep,
+    jitter: float | None,
+    loaders: int | None,
+    load_rate: float | None,
+    compress: str | None,
+) -> TrainingStep:
+    """Return a step with compressed gradients, stragglers and waiting for data."""
+    from perfmodel.training.options import with_compression, with_loading, with_stragglers
+
+    if (loaders is None) != (load_rate is None):
+        raise UsageError("--loaders and --load-rate belong together.", place="train", remedy="Give both.")
+    if compress is not None:
+        step = with_compression(model, step, compress)
+    if jitter is not None:
+        step = with_stragglers(step, jitter)
+    if loaders is not None and load_rate is not None:
+        step = with_loading(step, loaders, load_rate)
+    return step
+
+
+def _run(
+    model: ModelConfig,
+    step: TrainingStep | None,
+    rate: str | None,
+    beside: bool,
+    restart: str,
+    hours: float | None,
+) -> Goodput | None:
+    """Return what failures and checkpoints leave of a long run, if it was asked for."""
+    from perfmodel.core.units import parse_quantity
+    from perfmodel.training.goodput import GPU_MTBF_S, HOUR_S, goodput
+
+    if rate is None:
+        if beside or hours is not None:
+            raise UsageError("--checkpoint-rate is missing.", place="train", remedy="Write --checkpoint-rate 40GB/s.")
+        return None
+    if step is None:
+        raise UsageError("--checkpoint-rate is for a single step.", place="train", remedy="Give no ranges.")
+    links = {link.name: link.bandwidth_bytes_per_s for link in step.cluster.hardware.links}
+    return goodput(
+        model.parameters,
+        step.cluster.gpus,
+        store_bytes_per_s=parse_quantity(rate, "B/s", place="--checkpoint-rate"),
+        copy_bytes_per_s=links.get("pcie", float("inf")),
+        synchronous=not beside,
+        restart_s=parse_quantity(restart, "s", place="--restart"),
+        gpu_mtbf_s=GPU_MTBF_S if hours is None else hours * HOUR_S,
+    )

@@ -1,0 +1,243 @@
+"""Plot of training steps: terms as stacked bars; of one step also the passes of its pipeline and memory over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from perfmodel.core.units import format_si
+from perfmodel.render.plots import plot
+from perfmodel.render.plots.figure import new_figure, printable
+from perfmodel.training.memory import StageMemory
+from perfmodel.training.report import plan_text
+from perfmodel.training.result import TrainingStep
+from perfmodel.training.search import Search
+from perfmodel.training.study import Study
+from perfmodel.training.timeline import MOST_PASSES, Pass, alive, pipeline_timeline
+
+#: colour of each term: blue for products and attention, orange for memory, green for exchanges, grey for waiting
+COLORS = {
+    "products": "#0072B2",
+    "attention": "#56B4E9",
+    "head": "#5B5EA6",
+    "memory_bound": "#E69F00",
+    "casts": "#F2C57C",
+    "recompute": "#CC79A7",
+    "tensor": "#009E73",
+    "context": "#6FA800",
+    "expert": "#2BB3C0",
+    "data": "#2F6B4F",
+    "sends": "#B9C94A",
+    "optimizer": "#D55E00",
+    "compression": "#9C4500",
+    "bubble": "#BBBBBB",
+    "stragglers": "#888888",
+    "loading": "#555555",
+    "host": "#DDDDDD",
+}
+_OTHER = "#000000"
+_FORWARD, _BACKWARD = "#7FB8DA", "#E8A15B"
+_MOST_BARS = 30
+#: widths and heights [inches]
+_WIDTH, _BAR, _LANE, _MEMORY, _TOP, _LEGEND = 10.0, 0.42, 0.3, 2.2, 0.5, 0.75
+_GIB = 2.0**30
+
+
+@plot.register
+def _(study: Study) -> Figure:
+    return training_plot(study)
+
+
+@plot.register
+def _(found: Search) -> Figure:
+    return training_plot(Study(tuple(each.step for each in found.best)))
+
+
+def training_plot(study: Study) -> Figure:
+    """Return the terms of steps as stacked bars, and of a single step its pipeline and its memory over time.
+
+    Parameters
+    ----------
+    study : the steps; of more than 30 the first are drawn.
+    """
+    steps = study.steps[:_MOST_BARS]
+    if len(steps) > 1:
+        height = _TOP + _LEGEND + _BAR * len(steps) + 0.5
+        figure = new_figure(_WIDTH, height)
+        axes = _panel(figure, height, _TOP, _BAR * len(steps), 2.9)
+        _bars(axes, steps)
+        _legend(figure, steps)
+        return figure
+    return _single(steps[0])
+
+
+def _single(step: TrainingStep) -> Figure:
+    """Return the figure of one step."""
+    passes = _passes(step)
+    lanes = max(2, step.plan.pp) * _LANE if passes else 0.0
+    height = _TOP + 0.5 + 1.0 + _LEGEND + (lanes + 0.9 + _MEMORY + 0.6 if passes else 0.2)
+    figure = new_figure(_WIDTH, height)
+    bar = _panel(figure, height, _TOP, 0.5, 1.0)
+    _bars(bar, [step])
+    _legend(figure, [step], bottom=1.0 - (_TOP + 0.5 + 0.65) / height)
+    if passes:
+        top = _TOP + 0.5 + 0.8 + _LEGEND
+        lane_axes = _panel(figure, height, top, lanes, 1.0)
+        _timeline(lane_axes, step, passes)
+        if step.memory:
+            memory_axes = _panel(figure, height, top + lanes + 0.75, _MEMORY, 1.0)
+            _memory(memory_axes, step, passes)
+            memory_axes.set_xlim(lane_axes.get_xlim())
+    return figure
+
+
+def _panel(figure: Figure, height: float, top: float, tall: float, left: float) -> Axes:
+    """Return axes at a place that is given in inches from the top."""
+    place = (left / _WIDTH, 1.0 - (top + tall) / height, (_WIDTH - left - 0.35) / _WIDTH, tall / height)
+    return figure.add_axes(place)
+
+
+def _bars(axes: Axes, steps: Sequence[TrainingStep]) -> None:
+    """Draw one stacked bar for each step, the first at the top, with its total and interval."""
+    for row, step in enumerate(steps):
+        start = 0.0
+        for name in _names([step]):
+            time = step.terms_s[name]
+            axes.barh(
+                row, time, left=start, height=0.62, color=COLORS.get(name, _OTHER), edgecolor="white", linewidth=0.4
+            )
+            start += time
+        axes.errorbar(
+            step.time_s, row, xerr=[[step.time_s - step.low_s], [step.high_s - step.time_s]], color="black", capsize=3,
+            linewidth=1.0,
+        )  # fmt: skip
+        label = f"{format_si(step.time_s, 's', 3)}, MFU {step.mfu:.0%}"
+        axes.annotate(label, (step.high_s, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
+    several = len(steps) > 1
+    axes.set_yticks(range(len(steps)))
+    axes.set_yticklabels([printable(_bar_name(step, steps), 42) for step in steps] if several else [""], fontsize=8)
+    axes.set_ylim(len(steps) - 0.4, -0.6)
+    axes.set_xlim(0.0, 1.28 * max(step.high_s for step in steps))
+    axes.set_xlabel("time of a step [s]", fontsize=8)
+    axes.tick_params(labelsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    first = steps[0]
+    own = "" if several else f": {plan_text(first.plan, first.dp)}"
+    title = f"{first.model} on {first.cluster.name}, {first.plan.dtype}{own}"
+    axes.set_title(printable(title, 100), fontsize=10, loc="left")
+
+
+def _bar_name(step: TrainingStep, steps: Sequence[TrainingStep]) -> str:
+    """Return the plan of a step, with what differs between the steps."""
+    name = plan_text(step.plan, step.dp)
+    for key in ("batch", "seq"):
+        if len({getattr(other.plan, key) for other in steps}) > 1:
+            name += f" {key}{getattr(step.plan, key)}"
+    if len({other.cluster.name for other in steps}) > 1:
+        name = f"{step.cluster.name} {name}"
+    return name
+
+
+def _names(steps: Sequence[TrainingStep]) -> list[str]:
+    """Return the terms that some step has, in the order of their colours."""
+    present = {name for step in steps for name in step.terms_s}
+    return [*(name for name in COLORS if name in present), *sorted(present - COLORS.keys())]
+
+
+def _legend(figure: Figure, steps: Sequence[TrainingStep], bottom: float = 0.0) -> None:
+    handles = [Patch(color=COLORS.get(name, _OTHER), label=name.replace("_", " ")) for name in _names(steps)]
+    figure.legend(
+        handles=handles,
+        loc="upper center" if bottom else "lower center",
+        bbox_to_anchor=(0.5, bottom),
+        ncol=7,
+        fontsize=8,
+        frameon=False,
+    )
+
+
+def _passes(step: TrainingStep) -> tuple[Pass, ...]:
+    """Return the passes of a step, or none where there are too many."""
+    plan = step.plan
+    if 2 * plan.pp * plan.vp * step.micro_batches > MOST_PASSES:
+        return ()
+    return pipeline_timeline(plan, step.micro_batches, step.stage_forward_s, step.stage_backward_s)
+
+
+def _timeline(axes: Axes, step: TrainingStep, passes: Sequence[Pass]) -> None:
+    """Draw each pass as a rectangle in the lane of its GPU."""
+    for backward, color in ((False, _FORWARD), (True, _BACKWARD)):
+        boxes = [_box(one) for one in passes if one.backward == backward]
+        edge = "white" if len(passes) < 4000 else "none"
+        axes.add_collection(PolyCollection(boxes, facecolors=color, edgecolors=edge, linewidths=0.3))
+    width = max(one.end_s for one in passes)
+    _number(axes, passes, width)
+    axes.set_xlim(0.0, 1.02 * max(width, step.time_s))
+    axes.set_ylim(step.plan.pp - 0.4, -0.6)
+    axes.set_yticks(range(step.plan.pp) if step.plan.pp <= 16 else [0, step.plan.pp - 1])
+    axes.set_ylabel("stage", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.axvline(step.time_s, color="black", linewidth=1.0, linestyle=":")
+    axes.set_title(
+        "Micro batches by stage: forward (blue), backward (orange); dotted: end of the step with exchanges and update",
+        fontsize=9, loc="left",
+    )  # fmt: skip
+
+
+def _box(one: Pass) -> list[tuple[float, float]]:
+    low, high = one.gpu - 0.42, one.gpu + 0.42
+    return [(one.start_s, low), (one.end_s, low), (one.end_s, high), (one.start_s, high)]
+
+
+def _number(axes: Axes, passes: Sequence[Pass], width: float) -> None:
+    """Write the number of the micro batch into passes that are wide enough."""
+    for one in passes:
+        if (one.end_s - one.start_s) / width > 0.018:
+            middle = (one.start_s + one.end_s) / 2.0
+            axes.text(middle, one.gpu, str(one.micro_batch + 1), ha="center", va="center", fontsize=6)
+
+
+def _memory(axes: Axes, step: TrainingStep, passes: Sequence[Pass]) -> None:
+    """Draw what the first and the last stage hold over the step, with the capacity of a GPU."""
+    memory = step.memory
+    assert memory is not None
+    shown = {"first stage": memory.stages[0], "last stage": memory.stages[-1]}
+    if len(memory.stages) == 1:
+        shown = {"each GPU": memory.stages[0]}
+    for (name, stage), color in zip(shown.items(), ("#0072B2", "#D55E00"), strict=False):
+        times, held = held_over_time(step, stage, passes)
+        axes.step(times, held / _GIB, where="post", color=color, linewidth=1.1, label=name)
+    axes.axhline(memory.capacity_bytes / _GIB, color="black", linewidth=1.0, linestyle="--", label="memory of a GPU")
+    axes.set_ylim(0.0, 1.12 * max(memory.capacity_bytes, memory.high_bytes) / _GIB)
+    axes.set_xlabel("time [s]", fontsize=8)
+    axes.set_ylabel("memory [GiB]", fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.legend(fontsize=8, loc="lower right", ncol=3, frameon=True)
+    axes.set_title("Memory over the step", fontsize=9, loc="left")
+
+
+def held_over_time(step: TrainingStep, stage: StageMemory, passes: Sequence[Pass]) -> tuple[np.ndarray, np.ndarray]:
+    """Return times and what a GPU holds from each on [s, B].
+
+    That is its state, the activations of the micro batches that wait, and in backward passes what these need beside.
+    """
+    parts = stage.parts
+    fixed = sum(parts[name] for name in ("weights", "gradients", "optimizer", "gathered", "communication", "pools"))
+    steps = alive(passes, stage.stage)
+    most = max(held for _, held in steps)
+    unit = parts["activations"] / most if most else 0.0
+    beside = max(parts["logits"], parts["temporary"])
+    own = [one for one in passes if one.gpu == stage.stage and one.backward]
+    changes = [(time, unit * (held - before)) for (time, held), (_, before) in zip(steps[1:], steps, strict=False)]
+    changes += [(one.start_s, beside) for one in own] + [(one.end_s, -beside) for one in own]
+    changes.sort(key=lambda change: change[0])
+    times = np.array([0.0, *(time for time, _ in changes), step.time_s])
+    held = fixed + np.concatenate(([0.0], np.cumsum([change for _, change in changes]), [0.0]))
+    held[-1] = held[-2]
+    return times, held

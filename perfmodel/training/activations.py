@@ -1,0 +1,212 @@
+"""What a layer keeps of a micro batch for its backward pass, and what it needs beside that while backward runs [B].
+
+Formulas: Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198),
+section 4, for attention with separate kernels; flash kernels keep a logarithm a row and head instead of the scores.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perfmodel.training.plan import Recompute
+from perfmodel.workloads.model_config import ModelConfig
+
+#: bytes that flash attention keeps a token and head: the logarithm of the sum of exponentials, fp32
+_LOGARITHM_BYTES = 4.0
+#: bytes of one router score a token and expert, fp32
+_SCORE_BYTES = 4.0
+UNFUSED = ("unfused", "eager-unfused")
+
+
+class Slice(NamedTuple):
+    """The share of a layer that one GPU has, and how its framework keeps activations.
+
+    Attributes
+    ----------
+    tokens : of a micro batch on this GPU: micro batch x sequence / cp.
+    keys : keys that a query has scores for: the sequence, or the model's window.
+    tp, etp : ranks that share out a layer, and its experts.
+    sp : norms, residuals and dropouts are shared out too.
+    element_bytes : of an activation, 2 or 4.
+    kernel : of attention.
+    dropout : masks are kept.
+    norm_copies, gate_copies, expert_outputs : see `perfmodel.training.memory_facts.MemoryFacts`.
+    gathered_inputs : inputs of products are kept as a whole where tensor parallel ranks gather them.
+    narrow_inputs : inputs of products in 8 bits are kept in 8 bits.
+    last_output : recomputation of every second product keeps the output of the layer's last one.
+    """
+
+    tokens: float
+    keys: float
+    tp: int
+    etp: int
+    sp: bool
+    element_bytes: float
+    kernel: str
+    dropout: bool
+    norm_copies: bool
+    gate_copies: bool
+    expert_outputs: bool
+    gathered_inputs: bool
+    narrow_inputs: bool
+    last_output: bool
+
+    @property
+    def outer(self) -> float:
+        """Tokens whose norms and residuals this GPU has."""
+        return self.tokens / self.tp if self.sp else self.tokens
+
+    @property
+    def input_bytes(self) -> float:
+        """Bytes of an element of the input of a product."""
+        return 1.0 if self.narrow_inputs else self.element_bytes
+
+
+class LayerActivations(NamedTuple):
+    """What one layer and micro batch keeps, by where it comes from, and what backward adds [B].
+
+    Attributes
+    ----------
+    kept : from the forward pass until backward.
+    working : while this layer's backward runs: what is computed anew, gradients of activations, gathered inputs.
+    """
+
+    kept: float
+    working: float
+
+
+class Kept(NamedTuple):
+    """What a layer keeps without recomputation [B].
+
+    Attributes
+    ----------
+    block_input : the residual stream that enters.
+    norms : inputs of the matrix products that follow norms, the second residual, and copies of norms.
+    queries : queries, keys and values.
+    scores : what attention keeps with its scores; with a flash kernel the logarithms.
+    values : output of attention.
+    mlp : inside the MLP or the experts.
+    masks : of dropout outside attention.
+    """
+
+    block_input: float
+    norms: float
+    queries: float
+    scores: float
+    values: float
+    mlp: float
+    masks: float
+
+    @property
+    def total(self) -> float:
+        """All of it [B]."""
+        return sum(self)
+
+
+def kept_by_layer(config: ModelConfig, part: Slice, moe: bool) -> Kept:
+    """Return what a layer keeps of one micro batch without recomputation [B].
+
+    With T = b s / cp tokens, x = t under sequence parallelism else 1, e bytes an element:
+    block input e T h / x; outputs of two norms and the second residual 3 e T h / x (4 T h / x more for each RMSNorm in
+    separate kernels); q, k, v e T (q + 2 k) / t; output of attention e T q / t;
+    scores a s T (e, and e + 1 with dropout) / t, or 4 T a / t;
+    MLP e T f / t twice, three times if gated, four times in separate kernels; dropout masks 2 T h / x.
+    For GPT with 16 bits and dropout this is Korthikanti's T h (10 / x + 24 / t + 5 a s / (h t)).
+    """
+    e, hidden = part.element_bytes, part.outer * config.hidden
+    inputs = part.input_bytes * config.hidden * (part.tokens if part.gathered_inputs else part.outer)
+    norms = 1 if config.parallel_block and config.architecture.norms == 1 else 2
+    copies = 4.0 * hidden * norms if part.norm_copies and config.rms_norm else 0.0
+    residual = e * hidden if norms == 2 and not config.parallel_block else 0.0
+    return Kept(
+        block_input=e * hidden,
+        norms=norms * inputs + residual + copies,
+        queries=_queries(config, part),
+        scores=_scores(config, part),
+        values=part.input_bytes * part.tokens * config.heads * config.value_dim / part.tp,
+        mlp=_experts(config, part) if moe else _mlp(config, part, part.tokens * config.ffn / part.tp),
+        masks=2.0 * hidden if part.dropout else 0.0,
+    )
+
+
+def _queries(config: ModelConfig, part: Slice) -> float:
+    """Return queries, keys and values; with latent attention also the compressed vectors."""
+    e, tokens = part.element_bytes, part.tokens
+    if config.latent_attention:
+        heads = config.heads * (2 * config.head_dim + config.value_dim) / part.tp
+        return e * tokens * (heads + 2 * (config.q_lora + config.kv_lora))
+    keys = max(config.kv_heads / part.tp, 1.0)
+    return e * tokens * (config.query_width / part.tp + keys * (config.head_dim + config.value_dim))
+
+
+def _scores(config: ModelConfig, part: Slice) -> float:
+    """Return what attention keeps of its scores."""
+    rows = part.tokens * config.heads / part.tp
+    if part.kernel not in UNFUSED:
+        return rows * _LOGARITHM_BYTES
+    wide = 4.0 if part.kernel == "eager-unfused" and part.element_bytes == 2.0 else 0.0
+    dropped = part.element_bytes + 1.0 if part.dropout else 0.0
+    return rows * part.keys * (part.element_bytes + wide + dropped)
+
+
+def _mlp(config: ModelConfig, part: Slice, inner: float) -> float:
+    """Return what an MLP keeps with ``inner`` elements inside: products, and the input of the last one."""
+    products = 2 if config.gated else 1
+    apart = part.element_bytes if config.gated and part.gate_copies else 0.0
+    return inner * (products * part.element_bytes + part.input_bytes + apart)
+
+
+def _experts(config: ModelConfig, part: Slice) -> float:
+    """Return what routed and shared experts keep: tokens sent to them, what is inside, what they send back, scores."""
+    rows = part.outer * config.top_k
+    routed = _mlp(config, part, rows * config.expert_ffn / part.etp)
+    back = part.element_bytes if part.expert_outputs else 0.0
+    moved = rows * config.hidden * (part.input_bytes + back)
+    shared = _mlp(config, part, part.tokens * config.shared_ffn / part.tp)
+    return routed + moved + shared + _SCORE_BYTES * part.outer * config.experts
+
+
+def layer_activations(config: ModelConfig, part: Slice, moe: bool, recompute: str) -> LayerActivations:
+    """Return what a layer keeps and what its backward needs beside that, for one way of recomputing."""
+    kept = kept_by_layer(config, part, moe)
+    remains = _remains(config, part, kept, recompute, moe)
+    return LayerActivations(remains, kept.total - _least(kept, remains, recompute) + _gradients(config, part, kept))
+
+
+def _least(kept: Kept, remains: float, recompute: str) -> float:
+    """Return what a recomputed layer still has from its forward pass."""
+    return kept.block_input if recompute == Recompute.SELECTIVE_LAYER else remains
+
+
+def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, moe: bool) -> float:
+    """Return what is kept of a layer under recomputation."""
+    if recompute == Recompute.FULL:
+        return kept.block_input
+    if recompute == Recompute.SELECTIVE and part.kernel in UNFUSED:
+        return kept.total - kept.scores
+    if recompute == Recompute.SELECTIVE_LAYER:
+        return 0.5 * (kept.total + kept.block_input)
+    if recompute == Recompute.SELECTIVE_OP:
+        return kept.block_input + kept.scores + _every_second_product(config, part, moe)
+    return kept.total
+
+
+def _every_second_product(config: ModelConfig, part: Slice, moe: bool) -> float:
+    """Return the outputs that torchtitan keeps: of attention and of every second of q, k, v, out, gate, up, down."""
+    e, tokens = part.element_bytes, part.tokens
+    keys = max(config.kv_heads / part.tp, 1.0) * config.value_dim
+    inner = part.outer * config.top_k * config.expert_ffn / part.etp if moe else tokens * config.ffn / part.tp
+    attention = config.heads * config.value_dim / part.tp
+    last = part.outer * config.hidden if part.last_output else 0.0
+    return e * (tokens * (config.query_width / part.tp + keys + attention) + inner + last)
+
+
+def _gradients(config: ModelConfig, part: Slice, kept: Kept) -> float:
+    """Return the gradients that live together in the backward pass of an MLP, the widest part of a layer.
+
+    The gradient of the residual stream, of the MLP's inner activations, and under tensor parallelism the gathered input
+    and the gathered gradient of the output.
+    """
+    hidden = part.element_bytes * part.outer * config.hidden
+    gathered = 2.0 * part.element_bytes * part.tokens * config.hidden if part.sp else 0.0
+    return hidden + gathered + 0.5 * kept.mlp

@@ -1,0 +1,149 @@
+"""Gradients that data parallel ranks compress before they exchange them, and the time to do so.
+
+What a method reads and writes, and how many kernels it runs, is that of
+`perfmodel.prediction.algorithms.gradient_compression`; here the ranks are those of a training plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfmodel.cluster.collectives import exchange_time
+from perfmodel.errors import UsageError, unknown_name
+from perfmodel.prediction.algorithms.gradient_compression import HOST_S, METHODS
+from perfmodel.training.exchange import Groups
+from perfmodel.training.framework import constants, nearest_framework
+from perfmodel.training.kernels import stream_time
+from perfmodel.training.memory import held_parameters
+from perfmodel.training.result import TrainingStep
+from perfmodel.workloads.model_config import ModelConfig
+
+#: spelling -> method, and what the number after the colon is
+_NAMES = {
+    "topk": ("top_k", "share of the gradients that is sent", 0.01),
+    "powersgd": ("power_sgd", "rank", 4.0),
+    "1bit": ("one_bit", "", 0.0),
+    "fp8": ("fp8", "", 0.0),
+}
+_SINGLE = 4.0
+#: bytes of one value and its index that top-k sends
+_PAIR = 8.0
+
+
+@dataclass(frozen=True)
+class Compression:
+    """A way to compress gradients.
+
+    Attributes
+    ----------
+    name : "topk", "powersgd", "1bit" or "fp8".
+    amount : share of the gradients that topk sends, rank of powersgd.
+    """
+
+    name: str
+    amount: float
+
+    @classmethod
+    def parse(cls, text: str) -> Compression:
+        """Return the method of a text: topk:0.01, powersgd:4, 1bit, fp8.
+
+        Raises
+        ------
+        UsageError
+            For another name, or a number that it cannot have.
+        """
+        name, colon, number = text.strip().lower().partition(":")
+        if name not in _NAMES:
+            raise unknown_name("compression", name, _NAMES, place="--compress")
+        _, meaning, default = _NAMES[name]
+        if colon and not meaning:
+            raise UsageError(f"{name} takes no number.", place="--compress", remedy=f"Write --compress {name}.")
+        try:
+            amount = float(number) if colon else default
+        except ValueError:
+            raise UsageError(f"{number!r} is not a number.", place="--compress") from None
+        most = 1.0 if name == "topk" else 1e6
+        if meaning and not 0.0 < amount <= most:
+            raise UsageError(f"{number} is no {meaning}.", place="--compress", remedy=f"Write {name}:{default:g}.")
+        return cls(name, amount)
+
+    @property
+    def text(self) -> str:
+        """The method for people."""
+        return f"{self.name}:{self.amount:g}" if _NAMES[self.name][1] else self.name
+
+    @property
+    def method(self) -> str:
+        """Its name among the methods of a single exchange."""
+        return _NAMES[self.name][0]
+
+    def sent_bytes(self, rows: float, cols: float) -> float:
+        """Return what is sent of the gradient of a matrix [rows, cols] [B].
+
+        topk: a value and an index for each that is sent; powersgd: two factors of its rank in fp32; 1bit: a sign; fp8:
+        one byte.
+        """
+        elements = rows * cols
+        if self.name == "topk":
+            return self.amount * elements * _PAIR
+        if self.name == "powersgd":
+            return min(self.amount, rows, cols) * (rows + cols) * _SINGLE
+        return elements / 8.0 if self.name == "1bit" else elements
+
+
+@dataclass(frozen=True)
+class CompressedExchange:
+    """What the exchange of compressed gradients costs a step.
+
+    Attributes
+    ----------
+    exchange_s : that no compute hides [s].
+    kernels_s : encoding and decoding [s].
+    ratio : bytes of the gradients over what is sent.
+    """
+
+    exchange_s: float
+    kernels_s: float
+    ratio: float
+
+
+def compressed_data_s(config: ModelConfig, step: TrainingStep, method: Compression) -> CompressedExchange:
+    """Return what compressed gradients cost a step instead of its term ``data``.
+
+    Methods whose parts can be added on the way are all-reduced; topk and 1bit are gathered from all ranks, n times what
+    one sends. With a distributed optimizer the new weights are gathered as before. The exchange hides behind the
+    backward pass of one virtual stage, as that of whole gradients does; encoding and decoding hide behind nothing.
+
+    Raises
+    ------
+    UsageError
+        For a plan that shares out gradients or weights, which are reduced and scattered.
+    """
+    plan = step.plan
+    if plan.zero >= 2:
+        raise UsageError(
+            f"zero = {plan.zero} shares out gradients, which are then never whole.",
+            place="--compress",
+            remedy="Use --zero 0 or 1.",
+        )
+    groups = Groups(step.cluster, plan, step.dp)
+    framework, _ = nearest_framework(plan.framework)
+    held = max(part.total for part in held_parameters(config, step.cluster, plan))
+    rows, cols = float(config.hidden), float(config.ffn or config.expert_ffn) / plan.tp
+    share = method.sent_bytes(rows, cols) / (rows * cols)
+    wide = _SINGLE if (plan.grad_dtype or framework.gradient_dtype) == "fp32" else 2.0
+    known, n = METHODS[method.method], groups.data.ranks
+    gathered = known.gathered
+    sent = held * share * (n if gathered else 1.0)
+    exchange = exchange_time(groups.data, "all_gather" if gathered else "all_reduce", sent)
+    if plan.zero == 1:
+        exchange += exchange_time(groups.data, "all_gather", 2.0 * held)
+    layers = max(1.0, config.layers / plan.pp)
+    hidden = (max(step.stage_backward_s) + max(step.stage_forward_s) * (plan.zero > 0)) / plan.vp
+    if not framework.overlaps_data_parallel:
+        hidden = 0.0
+    left = max(exchange / layers, exchange - hidden) + constants().sm_share * min(exchange, hidden)
+    decoded = held * share * n if gathered else 0.0
+    kernels = stream_time(step.cluster.hardware, known.passes * _SINGLE * held + decoded)
+    kernels += known.kernels * HOST_S * layers if n > 1 else 0.0
+    return CompressedExchange(left, kernels if n > 1 else 0.0, wide / share)

@@ -1,0 +1,119 @@
+"""What makes a plan fit that does not: single changes, the one that costs least time first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.errors import PerfModelError
+from perfmodel.training.checks import check_plan
+from perfmodel.training.memory import training_memory
+from perfmodel.training.plan import Recompute, TrainingPlan, divisors
+from perfmodel.training.search import AXES, default_space, search
+from perfmodel.training.step import train
+from perfmodel.workloads.model_config import ModelConfig
+
+_RECOMPUTE = (Recompute.NONE, Recompute.SELECTIVE, Recompute.SELECTIVE_OP, Recompute.SELECTIVE_LAYER, Recompute.FULL)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a plan after which it fits.
+
+    Attributes
+    ----------
+    text : the option that makes it: "--recompute full".
+    plan : the changed plan.
+    time_s : its expected time of a step [s].
+    total_bytes : what it reserves on the fullest GPU [B].
+    """
+
+    text: str
+    plan: TrainingPlan
+    time_s: float
+    total_bytes: float
+
+
+def changes_that_fit(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> tuple[Change, ...]:
+    """Return the single changes of a plan after which it fits, the fastest step first.
+
+    Tried are: sequence parallelism, more sharing out (zero), more recomputation, a smaller micro batch, twice to eight
+    times the tensor, pipeline and context parallel ranks on the same GPUs, and 8-bit moments of Adam. Where none of
+    these is enough, the fastest plan that fits on the same GPUs, or on twice to 64 times as many.
+
+    Parameters
+    ----------
+    config : the shapes of the model.
+    cluster : the GPUs.
+    plan : a plan that does not fit.
+    """
+    found = [change for text, other in _same_gpus(config, plan) if (change := _tried(text, config, cluster, other))]
+    if not found:
+        found = _other_plans(config, cluster, plan)
+    return tuple(sorted(found, key=lambda change: change.time_s))
+
+
+def _tried(text: str, config: ModelConfig, cluster: Cluster, plan: TrainingPlan | None) -> Change | None:
+    """Return a change if its plan can run and fits."""
+    if plan is None:
+        return None
+    try:
+        check_plan(config, cluster, plan)
+        memory = training_memory(config, cluster, plan)
+        if not memory.fits:
+            return None
+        return Change(text, plan, train(config, cluster, plan, checked=False).time_s, memory.total_bytes)
+    except PerfModelError:
+        return None
+
+
+def _same_gpus(config: ModelConfig, plan: TrainingPlan) -> Iterator[tuple[str, TrainingPlan | None]]:
+    """Yield the changes that need no more GPUs."""
+    if plan.tp > 1 and plan.sp is not True:
+        yield "--sequence-parallel", _changed(plan, sp=True)
+    yield from ((f"--zero {zero}", _changed(plan, zero=zero)) for zero in range(plan.zero + 1, 4))
+    more = _RECOMPUTE[_RECOMPUTE.index(Recompute(plan.recompute)) + 1 :]
+    yield from ((f"--recompute {how.value.replace('_', '-')}", _changed(plan, recompute=how)) for how in more)
+    smaller = [size for size in divisors(plan.micro_batch) if size < plan.micro_batch]
+    yield from ((f"--micro-batch {size}", _changed(plan, micro_batch=size)) for size in smaller[-1:])
+    for name in ("tp", "pp", "cp"):
+        for factor in (2, 4, 8):
+            size = getattr(plan, name) * factor
+            yield f"--{name} {size}", _changed(plan, **{name: size})
+    if plan.optimizer == "adam":
+        yield "--optimizer adam-8bit", _changed(plan, optimizer="adam-8bit")
+
+
+def _changed(plan: TrainingPlan, **values: object) -> TrainingPlan | None:
+    """Return a changed plan, or None where the change makes it impossible."""
+    try:
+        return plan.changed(**values)
+    except PerfModelError:
+        return None
+
+
+def _other_plans(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> list[Change]:
+    """Return the fastest plan that fits on the same GPUs, or on the smallest multiple of them that has one."""
+    for power in range(7):
+        try:
+            larger = cluster.resized(cluster.gpus * 2**power)
+            batch = max(plan.batch, larger.gpus)
+            found = search(config, [larger], plan, default_space(config, larger, plan, batch=(batch,)), top=1)
+        except PerfModelError:
+            continue
+        best = found.best[0].step
+        assert best.memory is not None
+        text = _difference(plan, best.plan)
+        words = f"--gpus {larger.gpus} {text}" if power else text
+        return [Change(words.strip(), best.plan, best.time_s, best.memory.total_bytes)]
+    return []
+
+
+def _difference(plan: TrainingPlan, other: TrainingPlan) -> str:
+    """Return the options in which a plan differs from another."""
+    return " ".join(
+        f"--{name.replace('_', '-')} {str(getattr(other, name)).replace('_', '-')}"
+        for name in AXES
+        if getattr(plan, name) != getattr(other, name)
+    )

@@ -1,0 +1,353 @@
+"""The memory of a training step: what each GPU of the pipeline holds at the moment of its peak [B].
+
+Three moments are compared: the loss, when all activations and the logits are alive; the backward pass of the last
+layer, with what it computes anew and its gradients; and the update of the weights. Beside what lives there stand the
+pools that the allocator keeps: blocks of other streams do not serve the stream of the layers.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.training.activations import LayerActivations, Slice, layer_activations
+from perfmodel.training.framework import constants, nearest_framework
+from perfmodel.training.memory_facts import MemoryFacts
+from perfmodel.training.optimizer_state import state_bytes
+from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
+from perfmodel.training.setup import Setup
+from perfmodel.training.stages import Kind, gpu_layers
+from perfmodel.workloads.model_config import ModelConfig
+
+#: the parts of the memory, in the order in which they are shown
+PARTS = (
+    "weights",
+    "gradients",
+    "optimizer",
+    "gathered",
+    "activations",
+    "logits",
+    "temporary",
+    "communication",
+    "pools",
+)
+MOMENTS = ("loss", "backward", "update")
+#: outside the allocator: the CUDA context with its kernels, about 0.5 GiB on H100, and channels of NCCL (assumed)
+OUTSIDE_BYTES = float(2**30)
+#: NCCL registers and stages at most so much for the collectives of one group (assumed: 8 MiB for 32 channels)
+_CHANNEL_BYTES = 32 * 8.0 * 2**20
+#: bytes of an element of a 16-bit weight or gradient
+_HALF = 2.0
+_SINGLE = 4.0
+
+
+@dataclass(frozen=True)
+class StageMemory:
+    """The memory of one GPU of the pipeline at its peak.
+
+    Attributes
+    ----------
+    stage : place of the GPU in the pipeline, from 0.
+    moment : when the peak is: "loss", "backward" or "update".
+    parts : part of `PARTS` -> bytes.
+    by_moment : moment -> bytes in use then, without pools.
+    """
+
+    stage: int
+    moment: str
+    parts: Mapping[str, float]
+    by_moment: Mapping[str, float]
+
+    @property
+    def used_bytes(self) -> float:
+        """What lives at the peak [B]: it cannot do with less."""
+        return sum(value for part, value in self.parts.items() if part != "pools")
+
+    @property
+    def total_bytes(self) -> float:
+        """What the allocator is expected to reserve [B]."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of every GPU of the pipeline; the others of a stage hold the same.
+
+    Attributes
+    ----------
+    stages : each GPU of the pipeline.
+    capacity_bytes : memory of one GPU.
+    fragmentation : most that the allocator reserves beside what is in use, as a share.
+    """
+
+    stages: tuple[StageMemory, ...]
+    capacity_bytes: float
+    fragmentation: float
+
+    @property
+    def peak(self) -> StageMemory:
+        """The GPU that needs most."""
+        return max(self.stages, key=lambda stage: stage.total_bytes)
+
+    @property
+    def available_bytes(self) -> float:
+        """What the allocator can have of a GPU [B]."""
+        return self.capacity_bytes - OUTSIDE_BYTES
+
+    @property
+    def total_bytes(self) -> float:
+        """What the allocator is expected to reserve on the fullest GPU: no more than there is, if it fits [B]."""
+        total = self.peak.total_bytes
+        return min(total, self.available_bytes) if self.fits else total
+
+    @property
+    def low_bytes(self) -> float:
+        """What lives on the fullest GPU [B]."""
+        return self.peak.used_bytes
+
+    @property
+    def high_bytes(self) -> float:
+        """With the most that fragmentation adds [B]."""
+        return self.peak.total_bytes * (1.0 + self.fragmentation)
+
+    @property
+    def fits(self) -> bool:
+        """Whether what lives fits on every GPU: pools are given back when memory runs out."""
+        return all(stage.used_bytes <= self.available_bytes for stage in self.stages)
+
+    @property
+    def tight(self) -> bool:
+        """Whether it fits only if the allocator gives blocks back, which costs time, or does not fragment."""
+        return self.fits and self.high_bytes > self.available_bytes
+
+
+def training_memory(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Memory:
+    """Return the memory of each GPU of the pipeline.
+
+    Parameters
+    ----------
+    config : the shapes of the model.
+    cluster : the GPUs.
+    plan : how the model is trained.
+
+    Raises
+    ------
+    UsageError
+        When the plan does not divide the GPUs or the batch.
+    """
+    holder = _Holder(_setup(config, cluster, plan))
+    stages = tuple(holder.stage(index, counts) for index, counts in enumerate(holder.placed))
+    return Memory(stages, cluster.hardware.main_memory.capacity_bytes or math.inf, holder.facts.fragmentation)
+
+
+def _setup(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Setup:
+    framework, _ = nearest_framework(plan.framework, shards=plan.zero == 3)
+    return Setup(config, cluster, plan, framework, constants())
+
+
+def slice_of(setup: Setup) -> Slice:
+    """Return the share of a layer that one GPU has."""
+    shard, facts = setup.shard, setup.framework.memory
+    return Slice(
+        tokens=shard.tokens,
+        keys=float(shard.seq),
+        tp=shard.tp,
+        etp=shard.etp,
+        sp=shard.sp,
+        element_bytes=shard.element_bytes,
+        kernel=shard.kernel,
+        dropout=shard.dropout,
+        norm_copies=facts.norm_copies,
+        gate_copies=facts.gate_copies,
+        expert_outputs=facts.expert_outputs,
+        gathered_inputs=facts.gathered_inputs and shard.sp,
+        narrow_inputs=facts.narrow_inputs and shard.narrow,
+        last_output=facts.last_output,
+    )
+
+
+@dataclass(frozen=True)
+class Held:
+    """Parameters of one GPU: of its layers without experts, of its routed experts, of embedding and head."""
+
+    dense: float
+    experts: float
+    outer: float
+    largest_layer: float
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.dense + self.experts + self.outer
+
+
+def held_parameters(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> tuple[Held, ...]:
+    """Return the parameters of each GPU of the pipeline before anything is shared out.
+
+    Raises
+    ------
+    UsageError
+        When the plan does not divide the GPUs or the batch.
+    """
+    holder = _Holder(_setup(config, cluster, plan))
+    return tuple(holder.held(index, counts) for index, counts in enumerate(holder.placed))
+
+
+class _Holder:
+    """A model, a plan and a framework, and what their GPUs hold."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup, self.config, self.plan, self.cluster = setup, setup.config, setup.plan, setup.cluster
+        self.framework = setup.framework
+        self.facts: MemoryFacts = setup.framework.memory
+        self.part = slice_of(setup)
+        self.dp, self.micro_batches = setup.dp, setup.plan.micro_batches(setup.cluster.gpus)
+        self.placed = gpu_layers(setup.config, setup.plan)
+        self.layers = {kind: self._layer(kind) for gpu in self.placed for kind in gpu}
+
+    def _layer(self, kind: Kind) -> LayerActivations:
+        keys = min(self.part.keys, float(self.config.window)) if kind[1] else self.part.keys
+        return layer_activations(self.config, self.part._replace(keys=keys), kind[0], self.plan.recompute)
+
+    @property
+    def shards(self) -> int:
+        """Ranks that share out weights, gradients or the optimizer; with context parallelism these too."""
+        ranks = self.dp * self.plan.cp
+        domain = max(1, self.cluster.nvlink_domain // self.plan.tp)
+        return math.gcd(ranks, domain) if self.plan.hsdp else ranks
+
+    def held(self, index: int, counts: Mapping[Kind, int]) -> Held:
+        """Return the parameters of one GPU of the pipeline."""
+        config, plan = self.config, self.plan
+        expert = config.experts * config.expert_parameters / (plan.ep * plan.etp)
+        frames = {kind: self._frame(kind[0]) for kind in counts}
+        outer = config.embedding_parameters / plan.tp if index == 0 else 0.0
+        if index == plan.pp - 1:
+            copied = config.tied and plan.pp > 1
+            outer += (config.vocab * config.embedding_dim if copied else config.head_parameters) / plan.tp
+            outer += config.outer_norm_parameters
+        largest = max((frames[kind] + (expert if kind[0] else 0.0) for kind in counts), default=0.0)
+        return Held(
+            dense=sum(frames[kind] * count for kind, count in counts.items()),
+            experts=sum(expert * count for kind, count in counts.items() if kind[0]),
+            outer=outer + (config.encoder_parameters / plan.tp / plan.pp),
+            largest_layer=largest,
+        )
+
+    def _frame(self, moe: bool) -> float:
+        """Return the parameters of a layer on a GPU, without routed experts."""
+        config = self.config
+        whole = config.moe_layer_parameters - config.experts * config.expert_parameters if moe else 0
+        return (whole if moe else config.dense_layer_parameters) / self.plan.tp
+
+    def stage(self, index: int, counts: Mapping[Kind, int]) -> StageMemory:
+        """Return the memory of one GPU of the pipeline at its peak."""
+        held = self.held(index, counts)
+        last = index == self.plan.pp - 1
+        state = self._state(held)
+        gathered, working_gradients, pools = self._gathered(held)
+        activations = self._kept_on_device(self._alive(index, counts), sum(state.values()) + gathered)
+        working = max((self.layers[kind].working for kind in counts), default=0.0)
+        logits, head_input = self._logits() if last else (0.0, 0.0)
+        common = {**state, "communication": self._communication(), "pools": pools}
+        early = common["gradients"] if self._gradients_stay else 0.0
+        at = {
+            "loss": {**common, "gradients": early, "gathered": gathered, "activations": activations,
+                     "logits": logits, "temporary": head_input},
+            "backward": {**common, "gathered": gathered, "activations": activations,
+                         "temporary": working + working_gradients},
+            "update": {**common, "temporary": self.facts.temporary_bytes * held.total / self._optimizer_share},
+        }  # fmt: skip
+        used = {moment: sum(parts.values()) - parts["pools"] for moment, parts in at.items()}
+        moment = max(MOMENTS, key=lambda name: used[name])
+        return StageMemory(index, moment, {name: at[moment].get(name, 0.0) for name in PARTS}, used)
+
+    @property
+    def _gradients_stay(self) -> bool:
+        """Whether gradients are there when the loss is computed: in a buffer, or from earlier micro batches."""
+        return not self.facts.lazy_gradients or self.micro_batches > 1
+
+    @property
+    def _optimizer_share(self) -> float:
+        return float(self.shards) if self.plan.zero >= 1 else 1.0
+
+    def _state(self, held: Held) -> dict[str, float]:
+        """Return weights, gradients and optimizer of one GPU."""
+        plan, facts = self.plan, self.facts
+        wide = self.part.element_bytes == _SINGLE
+        experts = max(1.0, self.shards * plan.tp / (plan.ep * plan.etp))
+        shared = [(held.dense + held.outer, float(self.shards)), (held.experts, experts)]
+        weight = _SINGLE if wide else facts.weight_bytes
+        master = 0.0 if wide else facts.master_bytes
+        state = state_bytes(plan.optimizer, master, facts.moment_bytes, self.config)
+        gathers = 2 if self.framework.shards_layers else 3
+        rules = {"weights": (weight, gathers), "gradients": (facts.gradient_bytes, 2), "optimizer": (state, 1)}
+        return {
+            name: sum(bytes_ * count / (ranks if plan.zero >= zero else 1.0) for count, ranks in shared)
+            for name, (bytes_, zero) in rules.items()
+        }
+
+    def _gathered(self, held: Held) -> tuple[float, float, float]:
+        """Return weights that are gathered, gradients of one layer in backward, and pools of other streams [B]."""
+        facts, plan = self.facts, self.plan
+        e = self.part.element_bytes
+        if not self.setup.sharded:
+            return (facts.cast_bytes * held.total if e == _HALF else 0.0), 0.0, 0.0
+        gradient = e + (_SINGLE if self.framework.gradient_dtype == "fp32" else 0.0)
+        if self.framework.gathers_once and plan.pp > 1:
+            # unsharded gradients add up in fp32 until the last micro batch
+            return held.total * (e + _SINGLE), 0.0, 0.0
+        stays = plan.zero == 2  # gathered for the forward pass, weights stay until backward
+        gathered = e * (held.total if stays else held.outer + facts.gathered_layers * held.largest_layer)
+        layer = gradient * held.largest_layer
+        shards = facts.gradient_bytes * held.total / self.shards
+        pools = held.outer * (e + _SINGLE) + shards if facts.stream_pools else 0.0
+        return gathered, layer, pools
+
+    def _alive(self, index: int, counts: Mapping[Kind, int]) -> float:
+        """Return the activations of all micro batches that wait for their backward on one GPU [B].
+
+        1F1B: min(m, p - i) micro batches on stage i; interleaved: (v - 1) p + 2 (p - i - 1) + 1 of its v p parts, which
+        is L (1 + (p - 1) / (p v)) layers on the first; GPipe: all m (Narayanan et al. 2021, Korthikanti et al. 2022).
+        """
+        plan, m = self.plan, self.micro_batches
+        one = sum(self.layers[kind].kept * count for kind, count in counts.items())
+        if plan.schedule == Schedule.GPIPE:
+            return m * one
+        if plan.vp > 1:
+            parts = (plan.vp - 1) * plan.pp + 2 * (plan.pp - index - 1) + 1
+            return min(m, parts / plan.vp) * one
+        return min(m, plan.pp - index) * one
+
+    def _kept_on_device(self, activations: float, rest: float) -> float:
+        """Return the activations that stay on the GPU, where a framework sends what does not fit to the host [B]."""
+        hardware = self.cluster.hardware
+        joined = any(fnmatch.fnmatch(hardware.name, pattern) for pattern in self.facts.offloads)
+        if not joined or self.plan.zero < 3:
+            return activations
+        room = (hardware.main_memory.capacity_bytes or math.inf) * (1.0 - self.facts.fragmentation)
+        return min(activations, max(0.0, room - OUTSIDE_BYTES - rest))
+
+    def _logits(self) -> tuple[float, float]:
+        """Return logits with their gradients, and the input of the head [B]."""
+        facts, part = self.facts, self.part
+        each = facts.parallel_loss_bytes if self.plan.tp > 1 else facts.loss_bytes
+        wide = part.element_bytes / _HALF if each > _SINGLE else 1.0
+        tokens = part.tokens if self.plan.tp > 1 else part.outer
+        return each * wide * part.tokens * self.config.vocab / self.plan.tp, (
+            part.element_bytes * tokens * self.config.hidden
+        )
+
+    def _communication(self) -> float:
+        """Return what exchanges stage: channels of each group, and received micro batches of a pipeline [B]."""
+        plan = self.plan
+        groups = sum(size > 1 for size in (plan.tp, plan.cp, plan.ep, self.dp, plan.pp))
+        sent = 2.0 * self.part.element_bytes * self.part.outer * self.config.hidden * (plan.pp > 1)
+        keys = max(self.config.kv_heads / plan.tp, 1.0) * (self.config.head_dim + self.config.value_dim)
+        ring = 2.0 * self.part.element_bytes * self.part.tokens * keys if plan.cp > 1 else 0.0
+        if plan.cp_algorithm == ContextAlgorithm.ULYSSES:
+            ring *= 2.0
+        return _CHANNEL_BYTES * groups + sent + ring

@@ -1,0 +1,35 @@
+"""What an optimizer keeps of each parameter [B]."""
+
+from __future__ import annotations
+
+from perfmodel.workloads.model_config import ModelConfig
+
+#: 8-bit moments have one fp32 scale for each block of 256 (Dettmers et al. 2022, arXiv 2110.02861; bitsandbytes)
+_BLOCK = 256
+_SCALE_BYTES = 4.0
+
+
+def state_bytes(optimizer: str, master_bytes: float, moment_bytes: float, config: ModelConfig) -> float:
+    """Return the bytes that the optimizer keeps a parameter: its copy of the weight and its moments.
+
+    adam: two moments; adam-8bit: two moments of one byte with a scale for 256; sgd: one moment, the momentum; muon: one
+    moment for the matrices of layers, two as Adam for embedding and head (Jordan et al. 2024, Keller Jordan's Muon);
+    none: nothing.
+
+    Parameters
+    ----------
+    optimizer : one of `perfmodel.training.plan.OPTIMIZERS`.
+    master_bytes, moment_bytes : of the copy that it updates, and of one moment, a parameter.
+    config : the model, for the share of its matrices.
+    """
+    if optimizer == "none":
+        return 0.0
+    outer = (config.embedding_parameters + config.head_parameters) / config.parameters
+    moments = {
+        "adam": 2.0 * moment_bytes,
+        "adam-bf16": 4.0,
+        "adam-8bit": 2.0 * (1.0 + _SCALE_BYTES / _BLOCK),
+        "sgd": moment_bytes,
+        "muon": moment_bytes * (1.0 + outer),
+    }
+    return master_bytes + moments[optimizer]

@@ -1,0 +1,336 @@
+"""Training steps and searches as reports."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.core.report import Column, Report, report
+from perfmodel.core.units import format_binary, format_si
+from perfmodel.training.data_loading import Loading
+from perfmodel.training.goodput import Goodput
+from perfmodel.training.memory import PARTS, Memory, StageMemory
+from perfmodel.training.mixed import MixedStep
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.result import TrainingStep
+from perfmodel.training.search import Search
+from perfmodel.training.study import Study
+
+#: what each part of memory is, for people
+MEANING = {
+    "weights": "parameters that stay",
+    "gradients": "between the micro batches",
+    "optimizer": "master weights and moments",
+    "gathered": "sharded weights in use",
+    "activations": "kept for backward",
+    "logits": "of the head, and the loss",
+    "temporary": "computed anew, gradients of activations",
+    "communication": "staged by exchanges",
+    "pools": "reserved for other streams",
+}
+_PLAN_KEYS = ("tp", "pp", "vp", "cp", "ep", "zero", "micro_batch", "batch", "seq", "dtype", "recompute", "schedule")
+_DAY_S = 86400.0
+
+
+def plan_text(plan: TrainingPlan, dp: int) -> str:
+    """Return a plan in a few words: "tp4 pp4 vp5 dp4 zero1 mbs1"."""
+    sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "vp": plan.vp, "ep": plan.ep, "dp": dp}
+    words = [f"{name}{size}" for name, size in sizes.items() if size > 1 or name == "dp"]
+    words += [f"zero{plan.zero}"] if plan.zero else []
+    words += [f"mbs{plan.micro_batch}"]
+    words += [plan.recompute] if plan.recompute != "none" else []
+    return " ".join(words)
+
+
+def row_of(step: TrainingStep, study: Study | None = None) -> dict[str, Any]:
+    """Return the row of a step in JSON and CSV."""
+    plan, memory = step.plan, step.memory
+    row: dict[str, Any] = {
+        "model": step.model,
+        "hardware": step.cluster.hardware.name,
+        "gpus": step.cluster.gpus,
+        "framework": step.framework,
+        "plan": plan_text(plan, step.dp),
+        **{key: getattr(plan, key) for key in _PLAN_KEYS},
+        "dp": step.dp,
+        "micro_batches": step.micro_batches,
+        "time_s": step.time_s,
+        "time_low_s": step.low_s,
+        "time_high_s": step.high_s,
+        "tokens_per_s": step.tokens_per_s,
+        "tokens_per_s_per_gpu": step.tokens_per_s_per_gpu,
+        "mfu": step.mfu,
+        "mfu_full_attention": step.mfu_full_attention,
+        "hfu": step.hfu,
+        "flop": step.flop,
+        "hardware_flop": step.hardware_flop,
+        "parameters": step.parameters,
+        "terms_s": dict(step.terms_s),
+    }
+    if memory:
+        row |= {
+            "memory_bytes": dict(memory.peak.parts),
+            "memory_total_bytes": memory.total_bytes,
+            "memory_low_bytes": memory.low_bytes,
+            "memory_high_bytes": memory.high_bytes,
+            "memory_capacity_bytes": memory.capacity_bytes,
+            "memory_peak": {"stage": memory.peak.stage, "moment": memory.peak.moment},
+            "fits": memory.fits,
+        }
+    return row | (_money(step, study) if study else {})
+
+
+def _money(step: TrainingStep, study: Study) -> dict[str, Any]:
+    """Return time and cost of the run of a step."""
+    money: dict[str, Any] = {}
+    if study.run_tokens(step) is not None:
+        money = {"run_tokens": study.run_tokens(step), "run_time_s": study.run_s(step)}
+    if study.priced:
+        money |= {
+            "cost_per_step": study.cost(step, step.time_s),
+            "run_cost": study.cost(step, study.run_s(step)),
+            "price_per_gpu_hour": study.price_per_gpu_hour,
+        }
+    return money
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    low, high = format_si(row["time_low_s"], "s", 3), format_si(row["time_high_s"], "s", 3)
+    same = low.split()[-1] == high.split()[-1]
+    return f"{low.split()[0] if same else low}..{high}"
+
+
+def _memory_text(row: Mapping[str, Any]) -> str:
+    if "memory_total_bytes" not in row:
+        return "-"
+    return format_binary(row["memory_total_bytes"]) + ("" if row["fits"] else " (!)")
+
+
+#: keys that tables for people leave out -> unit
+_HIDDEN = {
+    **dict.fromkeys(("model", "gpus", "framework", "plan", *_PLAN_KEYS, "dp", "micro_batches"), ""),
+    "tokens_per_s": "",
+    "parameters": "",
+    "memory_high_bytes": "iB",
+    "run_tokens": "",
+    "run_time_s": "s",
+    "cost_per_step": "",
+    "run_cost": "",
+    "price_per_gpu_hour": "",
+}
+
+
+def _columns(*, plans: bool, ranked: bool = False) -> tuple[Column, ...]:
+    """Return the columns of steps; ``plans`` shows in which way each is trained."""
+    return (
+        *((Column("rank", "#"),) if ranked else ()),
+        Column("hardware", drop=6, merge=True, shown=plans),
+        *((Column("plan"),) if plans else ()),
+        Column("time_s", "step", "s"),
+        Column("time_low_s", "80 % interval", show_row=_range, drop=4),
+        Column("tokens_per_s_per_gpu", "tokens/s/GPU", digits=4),
+        Column("mfu", "MFU", "fraction"),
+        Column("mfu_full_attention", "MFU, full", "fraction", drop=5),
+        Column("hfu", "HFU", "fraction", drop=3),
+        Column("memory_total_bytes", "memory", show_row=_memory_text, drop=1),
+        *(Column(key, unit=unit, shown=False) for key, unit in _HIDDEN.items() if not (plans and key == "plan")),
+    )
+
+
+@report.register
+def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = "") -> Report:
+    """Return training steps as a report.
+
+    Parameters
+    ----------
+    context : facts for JSON.
+    title : heading for people, instead of model, machine and plan.
+    """
+    steps = study.steps
+    several = len(steps) > 1
+    first = steps[0]
+    name = f"{first.model} on {first.cluster.name}, {first.plan.dtype}, {first.framework}"
+    heading = title or (name if several else f"{name}: {plan_text(first.plan, first.dp)}")
+    more = {} if several else _details(study, first)
+    return Report(
+        "train",
+        _columns(plans=several),
+        [row_of(step, study) for step in steps],
+        context or {},
+        (*_notes(study), *dict.fromkeys(note for step in steps for note in step.notes)),
+        heading,
+        more,
+    )
+
+
+@report.register
+def _(step: TrainingStep, **options: Any) -> Report:
+    """Return one training step as a report."""
+    return report(Study((step,), explain=True), **options)
+
+
+def _details(study: Study, step: TrainingStep) -> dict[str, Report]:
+    """Return the tables below a single step: its memory, its terms, what a long run of it loses."""
+    more: dict[str, Report] = {}
+    if study.explain:
+        more["terms"] = _terms(step)
+    if step.memory:
+        more["memory"] = report(step.memory)
+    if study.changes:
+        more["changes"] = _changes(study)
+    if study.goodput:
+        more["run"] = report(study.goodput)
+    return more
+
+
+def _notes(study: Study) -> list[str]:
+    """Return what the figures mean and what does not fit."""
+    notes = [
+        "MFU counts 6 FLOP a parameter and token without the embedding, and attention under its causal mask; MFU, full "
+        "the whole square of attention (NeMo until 24, llm-foundry); HFU what is run, recomputation included."
+    ]
+    if len(study.steps) == 1:
+        step = study.steps[0]
+        tokens, time = study.run_tokens(step), study.run_s(step)
+        if tokens is not None and time is not None:
+            cost = study.cost(step, time)
+            price = f", {cost:,.0f} in the currency of the price" if cost is not None else ""
+            per_step = study.cost(step, step.time_s)
+            each = f" A step costs {per_step:,.2f}." if per_step is not None else ""
+            asked = "" if study.tokens is not None else " (20 a parameter)"
+            notes.append(f"{tokens:.4g} tokens{asked} take {time / _DAY_S:,.1f} days{price}.{each}")
+    if study.refused:
+        notes.append(f"{len(study.refused)} combinations cannot run and are left out, the first: {study.refused[0]}")
+    if any(step.memory and not step.memory.fits for step in study.steps):
+        notes.append("(!) does not fit in the memory of a GPU.")
+    if any(step.memory and step.memory.tight for step in study.steps):
+        notes.append("Memory is tight: with fragmentation it may not fit, or the allocator gives blocks back.")
+    return notes
+
+
+def _terms(step: TrainingStep) -> Report:
+    """Return the terms of a step, the largest first."""
+    rows = [
+        {"term": name, "time_s": time, "share": time / step.time_s}
+        for name, time in sorted(step.terms_s.items(), key=lambda item: -item[1])
+    ]
+    columns = (Column("term"), Column("time_s", "time", "s"), Column("share", unit="fraction"))
+    return Report("train", columns, rows, title="Terms of the step, on the GPU that sets the pace")
+
+
+def _changes(study: Study) -> Report:
+    """Return the changes after which a step fits."""
+    rows = [
+        {"change": change.text, "time_s": change.time_s, "memory_total_bytes": change.total_bytes}
+        for change in study.changes
+    ]
+    columns = (Column("change"), Column("time_s", "step", "s"), Column("memory_total_bytes", "memory", "iB"))
+    return Report("train", columns, rows, title="Changes after which it fits, the fastest first")
+
+
+@report.register
+def _(memory: Memory, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the memory of the first, the fullest and the last GPU of a pipeline, part by part."""
+    peak = memory.peak
+    shown: dict[str, StageMemory] = {"first": memory.stages[0]}
+    if len(memory.stages) > 1:
+        shown["last"] = memory.stages[-1]
+        if peak.stage not in (0, len(memory.stages) - 1):
+            shown["fullest"] = peak
+    rows: list[dict[str, Any]] = [
+        {"part": part, "what": MEANING[part], **{name: stage.parts[part] for name, stage in shown.items()}}
+        for part in PARTS
+        if any(stage.parts[part] > 0 for stage in memory.stages)
+    ]
+    rows.append({"part": "total", "what": "", **{name: stage.total_bytes for name, stage in shown.items()}})
+    columns = (
+        Column("part"),
+        *(Column(name, f"stage {stage.stage}", "iB") for name, stage in shown.items()),
+        Column("what", "is", drop=1),
+    )
+    moments = ", ".join(f"stage {stage.stage}: {stage.moment}" for stage in shown.values())
+    notes = (
+        f"A GPU has {format_binary(memory.capacity_bytes)}. Moment of the peak: {moments}. On the fullest GPU "
+        f"{format_binary(memory.low_bytes)} live, and up to {format_binary(memory.high_bytes)} are reserved with "
+        f"fragmentation of {memory.fragmentation:.0%}.",
+    )
+    return Report("train", columns, rows, context or {}, notes, "Memory of a GPU at its peak")
+
+
+@report.register
+def _(
+    found: Search,
+    *,
+    context: Mapping[str, Any] | None = None,
+    price_per_gpu_hour: float | None = None,
+    tokens: float | None = None,
+) -> Report:
+    """Return the set-ups of a search as a report.
+
+    Parameters
+    ----------
+    context : facts for JSON.
+    price_per_gpu_hour, tokens : for the cost of a step and of a run, as of `Study`.
+    """
+    several = len(found.clusters) > 1
+    study = Study(tuple(each.step for each in found.best), tokens, price_per_gpu_hour)
+    rows = [{"rank": each.rank, **row_of(each.step, study)} for each in found.best]
+    left = ", ".join(f"{count:,} by {reason}" for reason, count in found.left_out.items())
+    notes = [
+        f"{found.considered:,} combinations, {found.fit:,} can run and fit" + (f"; left out: {left}." if left else "."),
+        f"{found.equal_to_best:,} of them share rank 1: the interval cannot tell them from the best.",
+    ]
+    facts = {"considered": found.considered, "fit": found.fit, "left_out": dict(found.left_out),
+             "equal_to_best": found.equal_to_best}  # fmt: skip
+    where = found.clusters[0].name if not several else f"{len(found.clusters)} clusters"
+    columns = _columns(plans=True, ranked=True)
+    if study.priced:
+        columns = tuple(dataclasses.replace(one, shown=one.shown or one.key == "run_cost") for one in columns)
+    if not several:
+        columns = tuple(dataclasses.replace(one, shown=one.key != "hardware" and one.shown) for one in columns)
+    return Report(
+        "search", columns, rows, {**(context or {}), **facts}, tuple(notes), f"Best set-ups of {found.model} on {where}"
+    )
+
+
+@report.register
+def _(run: Goodput, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return what failures and checkpoints leave of a long run."""
+    columns = (
+        Column("fraction", "useful", "fraction"),
+        Column("interval_s", "checkpoint every", "s"),
+        Column("pause_s", "pause", "s"),
+        Column("write_s", "safe after", "s", drop=2),
+        Column("checkpoint_bytes", "checkpoint", "B", drop=1),
+        Column("mtbf_s", "time between failures", "s"),
+        Column("failures_per_day", "a day", drop=3),
+    )
+    title = f"A long run on {run.gpus} GPUs with failures"
+    return Report("train", columns, [dataclasses.asdict(run)], context or {}, (), title)
+
+
+@report.register
+def _(loading: Loading, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return whether loaders keep up."""
+    columns = (
+        Column("needed_per_s", "needed a second"),
+        Column("loaded_per_s", "loaded a second"),
+        Column("starved_s", "waits a step", "s"),
+        Column("starves_after_s", "after", "s"),
+        Column("workers_needed", "loaders needed"),
+    )
+    return Report("train", columns, [dataclasses.asdict(loading)], context or {}, (), "Loading of samples")
+
+
+@report.register
+def _(step: MixedStep, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the shares of unequal GPUs."""
+    columns = (Column("gpu", "GPU"), Column("samples"))
+    rows = [{"gpu": index, "samples": share} for index, share in enumerate(step.samples)]
+    notes = (
+        f"The step takes {format_si(step.time_s, 's')}; with equal shares {format_si(step.equal_s, 's')}, "
+        f"{step.speedup:.3g} times as long.",
+    )
+    facts = {"time_s": step.time_s, "equal_s": step.equal_s, "bound_s": step.bound_s}
+    return Report("train", columns, rows, {**(context or {}), **facts}, notes, "Samples in proportion to the rates")

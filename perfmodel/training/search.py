@@ -1,0 +1,375 @@
+"""The best ways to train a model on a cluster: every combination of a space, pruned exactly, timed and ranked."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.core.report import Reportable
+from perfmodel.errors import PerfModelError, UsageError, unknown_name
+from perfmodel.training.checks import check_plan
+from perfmodel.training.memory import Memory, training_memory
+from perfmodel.training.plan import Recompute, TrainingPlan, divisors
+from perfmodel.training.result import TrainingStep
+from perfmodel.training.step import train
+from perfmodel.workloads.model_config import ModelConfig
+
+#: sizes of a plan over which a search may range
+AXES = ("batch", "micro_batch", "tp", "cp", "pp", "vp", "ep", "zero", "recompute")
+#: most combinations of a search
+MOST_POINTS = 10_000_000
+#: set-ups that one worker gets at a time: small enough to share them out, large enough to keep what it has computed
+_CHUNK = 512
+#: reasons for which a combination is left out
+INDIVISIBLE, TOO_LARGE = "sizes do not divide", "memory"
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """One set-up of a search.
+
+    Attributes
+    ----------
+    rank : 1 + the set-ups that are surely faster: whose interval ends before this one's starts. Set-ups of one rank
+        cannot be told apart.
+    step : its prediction, with its memory.
+    """
+
+    rank: int
+    step: TrainingStep
+
+    @property
+    def plan(self) -> TrainingPlan:
+        """How the model is trained."""
+        return self.step.plan
+
+
+@dataclass(frozen=True)
+class Search(Reportable):
+    """The set-ups of a search, the fastest first.
+
+    Attributes
+    ----------
+    model, clusters : what was asked for.
+    best : the first set-ups.
+    considered : combinations of the space.
+    left_out : reason -> combinations that were left out.
+    fit : set-ups that fit.
+    equal_to_best : set-ups that the interval cannot tell from the best one.
+    """
+
+    model: str
+    clusters: tuple[Cluster, ...]
+    best: tuple[SetUp, ...]
+    considered: int
+    left_out: Mapping[str, int]
+    fit: int
+    equal_to_best: int
+    notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Space:
+    """The sizes that a search combines; each is a tuple of values, one value holds it fixed."""
+
+    batch: tuple[int, ...]
+    micro_batch: tuple[int, ...]
+    tp: tuple[int, ...]
+    cp: tuple[int, ...]
+    pp: tuple[int, ...]
+    vp: tuple[int, ...]
+    ep: tuple[int, ...]
+    zero: tuple[int, ...]
+    recompute: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in AXES:
+            if not getattr(self, name):
+                raise UsageError(f"the search has no value of {name}.", place="search")
+        if self.points > MOST_POINTS:
+            raise UsageError(
+                f"the search has {self.points:.3g} combinations; at most {MOST_POINTS:.0e} are tried.",
+                place="search",
+                remedy="Hold some sizes fixed.",
+            )
+
+    @property
+    def points(self) -> int:
+        """Combinations."""
+        return math.prod(len(getattr(self, name)) for name in AXES)
+
+    def at(self, point: int) -> dict[str, object]:
+        """Return the combination of a number from 0 on: the last axis changes first."""
+        sizes: dict[str, object] = {}
+        for name in reversed(AXES):
+            values = getattr(self, name)
+            point, place = divmod(point, len(values))
+            sizes[name] = values[place]
+        return sizes
+
+
+def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **given: Sequence[object]) -> Space:
+    """Return the space of a search: what is given, and for the rest what may be useful.
+
+    Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, context parallel from 32768 tokens
+    on, pipelines up to 16 stages, 1 to 8 sequences in a micro batch, virtual stages that divide the layers, expert
+    parallel ranks that divide the experts; zero 1 and 3; recomputation none, selective where the kernel has scores, and
+    full.
+
+    Parameters
+    ----------
+    given : axis -> its values, in place of these.
+
+    Raises
+    ------
+    UsageError
+        For an axis that is none.
+    """
+    for name in given:
+        if name not in AXES:
+            raise unknown_name("axis of the search", name, AXES, place="search")
+    heads = [size for size in _powers(min(cluster.nvlink_domain, cluster.gpus, 64)) if config.heads % size == 0]
+    long = plan.seq >= 32768
+    unfused = plan.attention == "unfused"
+    useful: dict[str, Sequence[object]] = {
+        "batch": (plan.batch,),
+        "micro_batch": _powers(min(8, plan.batch)),
+        "tp": heads,
+        "cp": _powers(min(16, cluster.gpus)) if long else (1,),
+        "pp": _powers(min(16, cluster.gpus, config.layers)),
+        "vp": [size for size in divisors(config.layers) if size <= 8],
+        "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
+        if config.experts
+        else (1,),
+        "zero": (1, 3),
+        "recompute": (Recompute.NONE, *((Recompute.SELECTIVE,) if unfused else ()), Recompute.FULL),
+    }
+    return Space(**{name: tuple(given.get(name, values)) for name, values in useful.items()})  # type: ignore[arg-type]
+
+
+def _powers(most: int) -> list[int]:
+    return [2**power for power in range(most.bit_length()) if 2**power <= most]
+
+
+def search(
+    config: ModelConfig,
+    clusters: Sequence[Cluster],
+    plan: TrainingPlan,
+    space: Space,
+    *,
+    top: int = 10,
+    workers: int = 1,
+) -> Search:
+    """Return the fastest set-ups of a space that fit, by tokens per second.
+
+    Combinations whose sizes do not divide, whose batch is too small or that do not fit in memory are left out by the
+    same rules as for a single plan; every other one is timed. The result does not depend on ``workers``.
+
+    Parameters
+    ----------
+    config : the shapes of the model.
+    clusters : machines to choose from.
+    plan : what the space does not change.
+    space : the sizes to combine.
+    top : set-ups to return.
+    workers : processes that share the work.
+
+    Raises
+    ------
+    UsageError
+        When no combination can run; the message has the reason of most.
+    """
+    tasks = _chunks(len(clusters), space.points)
+    found: list[_Timed] = []
+    left_out = {INDIVISIBLE: 0, TOO_LARGE: 0}
+    problems: dict[str, int] = {}
+    for part in _run(_Job(config, tuple(clusters), plan, space), tasks, workers):
+        found.extend(part.timed)
+        left_out[TOO_LARGE] += part.too_large
+        left_out[INDIVISIBLE] += sum(part.problems.values())
+        for problem, count in part.problems.items():
+            problems[problem] = problems.get(problem, 0) + count
+    if not found:
+        raise _nothing(left_out, problems)
+    found.sort(key=lambda timed: (timed.s_per_token, timed.index))
+    ranks = _ranks(found)
+    kept = [
+        SetUp(rank, full_step(config, clusters[timed.cluster], plan.changed(**space.at(timed.point))))
+        for rank, timed in zip(ranks[:top], found[:top], strict=True)
+    ]
+    return Search(
+        model=config.name or config.model_type,
+        clusters=tuple(clusters),
+        best=tuple(kept),
+        considered=space.points * len(clusters),
+        left_out={reason: count for reason, count in left_out.items() if count},
+        fit=len(found),
+        equal_to_best=sum(rank == 1 for rank in ranks),
+    )
+
+
+def full_step(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> TrainingStep:
+    """Return a step with its memory.
+
+    Raises
+    ------
+    UsageError
+        When the plan cannot run.
+    """
+    step = train(config, cluster, plan)
+    return dataclasses.replace(step, memory=training_memory(config, cluster, plan))
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """A set-up that fits: its place in the space and its time a token."""
+
+    cluster: int
+    point: int
+    s_per_token: float
+    low: float
+    high: float
+
+    @property
+    def index(self) -> tuple[int, int]:
+        return self.cluster, self.point
+
+
+@dataclass
+class _Part:
+    """What one chunk of combinations gave."""
+
+    timed: list[_Timed]
+    problems: dict[str, int]
+    too_large: int = 0
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What every worker knows."""
+
+    config: ModelConfig
+    clusters: tuple[Cluster, ...]
+    plan: TrainingPlan
+    space: Space
+
+    def part(self, task: tuple[int, int, int]) -> _Part:
+        """Try the combinations from ``start`` to ``stop`` on one cluster."""
+        index, start, stop = task
+        cluster, part = self.clusters[index], _Part([], {})
+        for point in range(start, stop):
+            sizes = self.space.at(point)
+            if not divides(self.config, cluster.gpus, sizes):
+                part.problems[INDIVISIBLE] = part.problems.get(INDIVISIBLE, 0) + 1
+                continue
+            try:
+                plan = self.plan.changed(**sizes)
+                check_plan(self.config, cluster, plan)
+            except PerfModelError as error:
+                part.problems[str(error)] = part.problems.get(str(error), 0) + 1
+                continue
+            self._try(part, index, point, plan)
+        return part
+
+    def _try(self, part: _Part, index: int, point: int, plan: TrainingPlan) -> None:
+        cluster = self.clusters[index]
+        memory: Memory = training_memory(self.config, cluster, plan)
+        if not memory.fits:
+            part.too_large += 1
+            return
+        step = train(self.config, cluster, plan, checked=False)
+        part.timed.append(
+            _Timed(index, point, *(time / step.tokens for time in (step.time_s, step.low_s, step.high_s)))
+        )
+
+
+def divides(config: ModelConfig, gpus: int, sizes: Mapping[str, object]) -> bool:
+    """Return whether the sizes of a combination divide GPUs, heads and batch: a fast test before the plan is built."""
+    tp, cp, pp, vp = (int(str(sizes[name])) for name in ("tp", "cp", "pp", "vp"))
+    batch, micro = int(str(sizes["batch"])), int(str(sizes["micro_batch"]))
+    model = tp * cp * pp
+    if gpus % model or config.heads % tp or pp * vp > config.layers + 2 or (vp > 1 and pp == 1):
+        return False
+    ranks = gpus // model
+    return batch % (ranks * micro) == 0
+
+
+_WORKER: dict[str, _Job] = {}
+
+
+class _Pickler(pickle.Pickler):
+    """Sends read-only mappings, as machines have them, to another process."""
+
+    def reducer_override(self, obj: object) -> Any:
+        return (_read_only, (dict(obj),)) if isinstance(obj, MappingProxyType) else NotImplemented
+
+
+def _read_only(items: dict[Any, Any]) -> Mapping[Any, Any]:
+    return MappingProxyType(items)
+
+
+def _packed(job: _Job) -> bytes:
+    """Return a job as bytes, without what its machines have computed so far."""
+    clusters = tuple(
+        dataclasses.replace(cluster, hardware=dataclasses.replace(cluster.hardware)) for cluster in job.clusters
+    )
+    stream = io.BytesIO()
+    _Pickler(stream).dump(dataclasses.replace(job, clusters=clusters))
+    return stream.getvalue()
+
+
+def _start(packed: bytes) -> None:
+    _WORKER["job"] = pickle.loads(packed)  # noqa: S301 -- made by the process that started this one
+
+
+def _work(task: tuple[int, int, int]) -> _Part:
+    return _WORKER["job"].part(task)
+
+
+def _run(job: _Job, tasks: Sequence[tuple[int, int, int]], workers: int) -> Iterator[_Part]:
+    """Yield what each task gave, in the order of the tasks."""
+    if workers < 1:
+        raise UsageError(f"{workers} workers do no work.", place="--workers", remedy="Give 1 or more.")
+    if workers == 1 or len(tasks) == 1:
+        yield from map(job.part, tasks)
+        return
+    with ProcessPoolExecutor(min(workers, len(tasks)), initializer=_start, initargs=(_packed(job),)) as pool:
+        yield from pool.map(_work, tasks)
+
+
+def _chunks(clusters: int, points: int) -> list[tuple[int, int, int]]:
+    return [
+        (cluster, start, min(start + _CHUNK, points))
+        for cluster in range(clusters)
+        for start in range(0, points, _CHUNK)
+    ]
+
+
+def _ranks(found: Sequence[_Timed]) -> list[int]:
+    """Return 1 + the set-ups whose interval ends before that of each starts."""
+    highs = np.sort([timed.high for timed in found])
+    lows = np.array([timed.low for timed in found])
+    return [1 + int(count) for count in np.searchsorted(highs, lows, side="left")]
+
+
+def _nothing(left_out: Mapping[str, int], problems: Mapping[str, int]) -> UsageError:
+    """Build the error about a search without a set-up that can run."""
+    if left_out[TOO_LARGE]:
+        return UsageError(
+            f"no set-up fits in memory: {left_out[TOO_LARGE]} were tried.",
+            place="search",
+            remedy="Use more GPUs, --recompute full, or larger --tp, --pp and --zero.",
+        )
+    most = max(problems, key=lambda problem: problems[problem])
+    reason = f"{INDIVISIBLE}." if most == INDIVISIBLE else most
+    return UsageError(f"no combination can run: {reason}", place="search", remedy="Widen the ranges.")

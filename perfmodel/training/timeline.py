@@ -1,0 +1,137 @@
+"""When each GPU of a pipeline runs each micro batch, and how much memory it holds then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from perfmodel.errors import UsageError
+from perfmodel.training.plan import Schedule, TrainingPlan
+
+#: most passes that are placed one by one
+MOST_PASSES = 200_000
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass of a micro batch through one part of the model on one GPU of the pipeline.
+
+    Attributes
+    ----------
+    gpu, part : place in the pipeline, and which of its virtual stages, from 0.
+    micro_batch : from 0.
+    backward : forward otherwise.
+    start_s, end_s : from the start of the step [s].
+    """
+
+    gpu: int
+    part: int
+    micro_batch: int
+    backward: bool
+    start_s: float
+    end_s: float
+
+
+_Key = tuple[int, int, bool]
+
+
+def pipeline_timeline(
+    plan: TrainingPlan, micro_batches: int, forward_s: Iterable[float], backward_s: Iterable[float]
+) -> tuple[Pass, ...]:
+    """Return every pass of a step in the order of its schedule, each as soon as its GPU and its input are free.
+
+    Sends and the exchanges of gradients are left out: the last pass ends after m (F + B) + (p - 1) (F + B) / v for
+    equal stages, as the step's ``bubble`` has it.
+
+    Parameters
+    ----------
+    plan : its pipeline.
+    micro_batches : of a GPU in the step.
+    forward_s, backward_s : of one micro batch through all parts of each GPU [s].
+
+    Raises
+    ------
+    UsageError
+        When there are more than `MOST_PASSES` passes.
+    """
+    count = 2 * plan.pp * plan.vp * micro_batches
+    if count > MOST_PASSES:
+        raise UsageError(f"the time line has {count} passes; at most {MOST_PASSES} are placed.", place="time line")
+    orders = [_order(plan, micro_batches, gpu) for gpu in range(plan.pp)]
+    times = list(zip(forward_s, backward_s, strict=True))
+    ends: dict[tuple[int, _Key], float] = {}
+    free, position = [0.0] * plan.pp, [0] * plan.pp
+    placed: list[Pass] = []
+    while len(placed) < count:
+        before = len(placed)
+        for gpu, order in enumerate(orders):
+            while position[gpu] < len(order):
+                key = order[position[gpu]]
+                ready = _ready(plan, gpu, key, ends)
+                if ready is None:
+                    break
+                start = max(ready, free[gpu])
+                free[gpu] = start + times[gpu][key[2]] / plan.vp
+                ends[gpu, key] = free[gpu]
+                placed.append(Pass(gpu, key[0], key[1], key[2], start, free[gpu]))
+                position[gpu] += 1
+        if len(placed) == before:
+            raise UsageError("the schedule waits for itself.", place="time line")
+    return tuple(placed)
+
+
+def _ready(plan: TrainingPlan, gpu: int, key: _Key, ends: dict[tuple[int, _Key], float]) -> float | None:
+    """Return when the input of a pass is there; None while what makes it is not placed yet."""
+    part, micro_batch, backward = key
+    last = gpu == plan.pp - 1 and part == plan.vp - 1
+    if not backward:
+        if gpu == 0 and part == 0:
+            return 0.0
+        source = (gpu - 1, part) if gpu else (plan.pp - 1, part - 1)
+        return ends.get((source[0], (source[1], micro_batch, False)))
+    if last:
+        return ends.get((gpu, (part, micro_batch, False)))
+    source = (gpu + 1, part) if gpu < plan.pp - 1 else (0, part + 1)
+    return ends.get((source[0], (source[1], micro_batch, True)))
+
+
+def _order(plan: TrainingPlan, m: int, gpu: int) -> list[_Key]:
+    """Return the passes of one GPU in the order in which it runs them."""
+    forward = [(*place, False) for place in _parts(plan, m, reverse=False)]
+    backward = [(*place, True) for place in _parts(plan, m, reverse=True)]
+    if plan.schedule == Schedule.GPIPE:
+        return [*forward, *backward]
+    ahead = min(len(forward), _ahead(plan, gpu))
+    order: list[_Key] = list(forward[:ahead])
+    for one, other in zip(forward[ahead:], backward, strict=False):
+        order += [one, other]
+    return [*order, *backward[len(forward) - ahead :]]
+
+
+def _ahead(plan: TrainingPlan, gpu: int) -> int:
+    """Return the forward passes before the first backward one: p - 1 - i, or with parts 2 (p - 1 - i) + (v - 1) p."""
+    if plan.vp > 1:
+        return 2 * (plan.pp - 1 - gpu) + (plan.vp - 1) * plan.pp
+    return plan.pp - 1 - gpu
+
+
+def _parts(plan: TrainingPlan, m: int, *, reverse: bool) -> list[tuple[int, int]]:
+    """Return (part, micro batch) in the order of the interleaved schedule: p micro batches, then the next part."""
+    places: list[tuple[int, int]] = []
+    for first in range(0, m, plan.pp):
+        group = range(first, min(first + plan.pp, m))
+        parts = range(plan.vp - 1, -1, -1) if reverse else range(plan.vp)
+        places.extend((part, micro_batch) for part in parts for micro_batch in group)
+    return places
+
+
+def alive(passes: Iterable[Pass], gpu: int) -> list[tuple[float, int]]:
+    """Return (time [s], parts of micro batches whose activations a GPU holds from then on), by time."""
+    changes = sorted(
+        (one.end_s if one.backward else one.start_s, -1 if one.backward else 1) for one in passes if one.gpu == gpu
+    )
+    held, steps = 0, [(0.0, 0)]
+    for time, change in changes:
+        held += change
+        steps.append((time, held))
+    return steps

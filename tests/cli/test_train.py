@@ -1,0 +1,174 @@
+"""`perfmodel train` and `perfmodel search train`: output, plots, what-ifs, money and messages."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+LLAMA = ("train", "llama-3.1-8b", "--on", "h100", "--gpus", 8)
+#: keys of the contract
+KEYS = {
+    "time_s", "time_low_s", "time_high_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "hfu", "terms_s",
+    "memory_bytes", "fits",
+}  # fmt: skip
+
+
+def test_a_step_has_the_keys_of_the_contract(perfmodel):
+    ran = perfmodel(*LLAMA, "--format", "json")
+    assert ran.code == 0
+    (row,) = ran.json["rows"]
+    assert set(row) >= KEYS
+    assert sum(row["terms_s"].values()) == pytest.approx(row["time_s"])
+    assert row["time_low_s"] < row["time_s"] < row["time_high_s"]
+    assert row["tokens_per_s"] == pytest.approx(row["batch"] * row["seq"] / row["time_s"])
+    assert row["mfu"] <= row["mfu_full_attention"] <= 1
+    assert row["mfu"] == row["hfu"]  # nothing is computed anew
+    assert sum(row["memory_bytes"].values()) == pytest.approx(row["memory_total_bytes"])
+    assert {table for table in ran.json if table == "memory"}
+
+
+def test_ranges_give_one_row_for_each_combination(perfmodel, tmp_path):
+    path = tmp_path / "steps.csv"
+    ran = perfmodel(*LLAMA, "--tp", "1/2/4", "--micro-batch", "1..2", "--batch", 64, "-o", path)
+    assert ran.code == 0
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert [(row["tp"], row["micro_batch"]) for row in rows] == [(t, b) for t in "124" for b in "12"]
+
+
+def test_combinations_that_cannot_run_are_counted(perfmodel):
+    ran = perfmodel(*LLAMA, "--tp", "1/2/3", "--format", "json")
+    assert len(ran.json["rows"]) == 2
+    assert any("1 combinations cannot run" in note for note in ran.json["notes"])
+
+
+def test_recomputation_costs_time_and_saves_memory(perfmodel):
+    rows = perfmodel(*LLAMA, "--recompute", "none/full", "--format", "json").json["rows"]
+    assert rows[0]["time_s"] < rows[1]["time_s"]
+    assert rows[0]["memory_total_bytes"] > rows[1]["memory_total_bytes"]
+    assert rows[1]["hfu"] > rows[1]["mfu"]
+
+
+def test_what_does_not_fit_comes_with_changes_that_make_it_fit(perfmodel):
+    ran = perfmodel(*LLAMA, "--micro-batch", 8, "--format", "json")
+    assert ran.json["rows"][0]["fits"] is False
+    assert "--tp 8" in [row["change"] for row in ran.json["changes"]]
+
+
+def test_money_and_the_run(perfmodel):
+    ran = perfmodel(*LLAMA, "--price-per-gpu-hour", 2, "--tokens", "1T", "--format", "json")
+    (row,) = ran.json["rows"]
+    assert row["cost_per_step"] == pytest.approx(2 * 8 * row["time_s"] / 3600)
+    assert row["run_time_s"] == pytest.approx(1e12 / row["tokens_per_s"])
+    assert row["run_cost"] == pytest.approx(2 * 8 * row["run_time_s"] / 3600)
+    (row,) = perfmodel(*LLAMA, "--price-per-gpu-hour", 2, "--format", "json").json["rows"]
+    assert row["run_tokens"] == 20 * row["parameters"]
+
+
+def test_failures_and_checkpoints_lengthen_the_run(perfmodel):
+    plain, failing = (
+        perfmodel(*LLAMA, "--tokens", "1T", *more, "--format", "json").json
+        for more in ((), ("--checkpoint-rate", "10GB/s", "--gpu-mtbf-hours", 100))
+    )
+    share = failing["run"][0]["fraction"]
+    assert 0 < share < 1
+    assert failing["rows"][0]["run_time_s"] == pytest.approx(plain["rows"][0]["run_time_s"] / share)
+
+
+def test_what_ifs_are_terms(perfmodel):
+    options = ("--batch", 64, "--jitter", "2%", "--loaders", 1, "--load-rate", 1, "--compress", "fp8", "--zero", 0)
+    (row,) = perfmodel(*LLAMA, *options, "--format", "json").json["rows"]
+    assert {"stragglers", "loading", "compression"} <= set(row["terms_s"])
+    assert row["time_s"] == pytest.approx(64.0)  # one loader, one sequence a second
+
+
+def test_the_terms_are_listed_on_request(perfmodel):
+    assert "Terms of the step" in perfmodel(*LLAMA, "--explain").out
+    assert "Terms of the step" not in perfmodel(*LLAMA).out
+
+
+def test_a_line_fits_80_columns(perfmodel):
+    for more in ((), ("--explain",), ("--tp", "1/2", "--pp", "1/2")):
+        assert max(map(len, perfmodel(*LLAMA, *more).out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("more", [(), ("--pp", 4, "--batch", 64), ("--tp", "1..8")])
+def test_plots(perfmodel, tmp_path, more):
+    path = tmp_path / "step.png"
+    ran = perfmodel(*LLAMA, *more, "--plot", path)
+    assert ran.code == 0
+    assert path.stat().st_size > 20_000
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--tp", 3), "does not divide 8 GPUs. Nearest: tp=4"),
+        (("--batch", 3), "does not divide by dp = 8 ranks. Nearest: batch=8"),
+        (("--pp", 8, "--vp", 3, "--batch", 4), "Nearest: batch=8, or vp=1"),
+        (("--seq", 0), "seq = 0"),
+        (("--gpus", 0), "gpus = 0"),
+        (("--recompute", "half"), "unknown recompute 'half'"),
+        (("--framework", "megatrn"), "Did you mean 'megatron-te'?"),
+        (("--optimizer", "adamw"), "Did you mean 'adam'?"),
+        (("--dtype", "int3"), "unknown dtype"),
+        (("--ep", 2), "no experts"),
+        (("--tokens", "many"), "'many' is not a number"),
+        (("--price-per-gpu-hour", -1), "not above 0"),
+        (("--loaders", 3), "belong together"),
+        (("--checkpoint-async",), "--checkpoint-rate is missing"),
+        (("--compress", "zip"), "unknown compression"),
+        (("--plot", "step.doc"), "not supported"),
+        (("--tp", "a..b"), "not a whole number"),
+        (("--tp", "1.5"), "not a whole number"),
+    ],
+)
+def test_bad_input_is_one_message(perfmodel, more, said):
+    ran = perfmodel(*LLAMA, *more)
+    assert ran.code == 2
+    assert said in ran.err
+    assert len(ran.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("train", "lama-3.1-8b", "--on", "h100"), 2, "Did you mean 'llama-3.1-8b'?"),
+        (("train", "gpt2", "--on", "h100", "--seq", 4096), 2, "beyond the model's 1024 positions"),
+        (("train", "llama-3.1-8b"), 2, "no machine is named"),
+        (("train", "missing.json", "--on", "h100"), 3, "no such file"),
+        (("train", "layers=2 hidden=64", "--on", "h100"), 2, "no heads and no vocab"),
+    ],
+)
+def test_models_and_machines_that_are_none(perfmodel, words, code, said):
+    ran = perfmodel(*words)
+    assert ran.code == code
+    assert said in ran.err
+
+
+SEARCH = ("search", "train", "llama-3.1-8b", "--on", "h100", "--gpus", 8, "--batch", 64, "--micro-batch", "1/2")
+
+
+def test_a_search_ranks_what_fits(perfmodel, tmp_path):
+    path = tmp_path / "best.png"
+    ran = perfmodel(*SEARCH, "--seq", 4096, "--tp", "1..4", "--top", 5, "--plot", path, "--format", "json")
+    assert ran.code == 0
+    rows = ran.json["rows"]
+    assert len(rows) == 5
+    assert set(rows[0]) >= KEYS | {"plan", "rank"}
+    assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
+    assert rows[0]["rank"] == 1
+    assert all(row["fits"] for row in rows)
+    assert ran.json["context"]["considered"] >= ran.json["context"]["fit"]
+    assert path.stat().st_size > 20_000
+
+
+def test_a_search_compares_machines(perfmodel):
+    ran = perfmodel(*SEARCH, "--on", "a100-sxm4-80gb", "--seq", 4096, "--top", 1000, "--format", "json")
+    assert {row["hardware"] for row in ran.json["rows"]} == {"h100-sxm5-80gb", "a100-sxm4-80gb"}
+
+
+def test_a_search_of_nothing_is_one_message(perfmodel):
+    ran = perfmodel(*SEARCH, "--tp", 3)
+    assert ran.code == 2
+    assert "no combination can run" in ran.err

@@ -1,0 +1,36 @@
+"""What makes a plan fit."""
+
+from __future__ import annotations
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.fitting import changes_that_fit
+from perfmodel.training.memory import training_memory
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.workloads.catalog import named_model
+
+H100 = hardware("h100-sxm5-80gb")
+
+
+def test_single_changes_that_fit_with_the_fastest_first():
+    config, cluster = named_model("llama-3.1-70b"), Cluster.of(H100, 64, nic="400Gb/s")
+    plan = TrainingPlan(batch=128, seq=8192, tp=4, pp=4, zero=1, micro_batch=2, framework="megatron-te")
+    assert not training_memory(config, cluster, plan).fits
+    changes = changes_that_fit(config, cluster, plan)
+    assert [change.time_s for change in changes] == sorted(change.time_s for change in changes)
+    assert any(change.text == "--recompute full" for change in changes)
+    for change in changes:
+        assert training_memory(config, cluster, change.plan).fits
+
+
+def test_a_whole_plan_where_no_single_change_is_enough():
+    config, cluster = named_model("llama-3.1-70b"), Cluster.of(H100, 8)
+    plan = TrainingPlan(batch=8, seq=4096, framework="megatron-te")
+    (change,) = changes_that_fit(config, cluster, plan)
+    assert change.text.startswith("--gpus 16 ")
+    assert training_memory(config, cluster.resized(16), change.plan).fits or "nic" in change.text
+
+
+def test_nothing_fits_a_small_machine():
+    config, cluster = named_model("gpt-1t"), Cluster.of(hardware("t4"), 1, nic="10Gb/s")
+    assert changes_that_fit(config, cluster, TrainingPlan(batch=1, seq=2048, framework="megatron-te")) == ()

@@ -1,0 +1,138 @@
+"""Memory of a training step: bytes a parameter by hand, the moment of the peak, and what sharing out must do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.memory import MOMENTS, PARTS, held_parameters, training_memory
+from perfmodel.training.optimizer_state import state_bytes
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.workloads.catalog import named_model
+
+H100 = hardware("h100-sxm5-80gb")
+LLAMA, MIXTRAL, DEEPSEEK = (named_model(name) for name in ("llama-3.1-8b", "mixtral-8x7b", "deepseek-v3"))
+STATE = ("weights", "gradients", "optimizer")
+
+
+def state(config, plan, gpus=1):
+    memory = training_memory(config, Cluster.of(H100, gpus, nic="400Gb/s"), plan)
+    return sum(memory.stages[0].parts[name] for name in STATE)
+
+
+def small(**values):
+    return TrainingPlan(**({"batch": 1, "seq": 128} | values))
+
+
+@pytest.mark.parametrize(
+    ("framework", "dtype", "optimizer", "bytes_"),
+    [
+        ("megatron-te", "bf16", "adam", 18),  # 2 + 4 + 4 + 4 + 4
+        ("megatron-2021", "fp16", "adam", 16),  # 2 + 2 + 4 + 4 + 4: 16-bit gradients
+        ("deepspeed", "bf16", "adam", 16),
+        ("nemo", "bf16", "adam", 14),  # 2 + 2 + 2 (the rest of the master weight) + 8
+        ("huggingface", "fp32", "adam", 16),  # 4 + 4 + 8
+        ("megatron-te", "bf16", "sgd", 14),  # one moment
+        ("megatron-te", "bf16", "none", 6),
+    ],
+)
+def test_bytes_a_parameter(framework, dtype, optimizer, bytes_):
+    plan = small(framework=framework, dtype=dtype, optimizer=optimizer)
+    assert state(LLAMA, plan) == pytest.approx(bytes_ * LLAMA.parameters, rel=1e-6)
+
+
+def test_optimizers_by_hand():
+    assert state_bytes("adam", 4.0, 4.0, LLAMA) == 12
+    # two moments of one byte, with an fp32 scale for 256
+    assert state_bytes("adam-8bit", 4.0, 4.0, LLAMA) == 4 + 2 + 8 / 256
+    outer = (LLAMA.embedding_parameters + LLAMA.head_parameters) / LLAMA.parameters
+    assert state_bytes("muon", 4.0, 4.0, LLAMA) == pytest.approx(4 + 4 * (1 + outer))
+    assert state_bytes("none", 4.0, 4.0, LLAMA) == 0
+
+
+@pytest.mark.parametrize(("zero", "bytes_"), [(0, 18.0), (1, 6 + 12 / 8), (2, 2 + 16 / 8), (3, 18 / 8)])
+def test_zero_shares_out_optimizer_then_gradients_then_weights(zero, bytes_):
+    plan = small(framework="megatron-te", zero=zero, batch=8)
+    assert state(LLAMA, plan, gpus=8) == pytest.approx(bytes_ * LLAMA.parameters, rel=1e-6)
+
+
+def test_expert_parallel_ranks_share_out_the_experts_only():
+    plan = small(framework="megatron-te", batch=8, ep=8)
+    held = held_parameters(MIXTRAL, Cluster.of(H100, 8), plan)[0]
+    assert held.experts == 32 * MIXTRAL.expert_parameters
+    assert held.total == MIXTRAL.parameters - 32 * 7 * MIXTRAL.expert_parameters
+
+
+def test_stages_of_a_pipeline_hold_all_parameters_once():
+    plan = small(framework="megatron-te", batch=16, pp=8, tp=2)
+    held = held_parameters(LLAMA, Cluster.of(H100, 16, nic="400Gb/s"), plan)
+    norms = LLAMA.outer_norm_parameters / 2  # whole on each tensor parallel rank
+    assert sum(part.total for part in held) == pytest.approx(LLAMA.parameters / 2 + norms)
+
+
+def test_the_loss_sets_the_peak_of_a_small_model_with_a_large_vocabulary():
+    plan = small(framework="fsdp2-compile", zero=3, batch=16, seq=8192, micro_batch=2, recompute="full")
+    memory = training_memory(LLAMA, Cluster.of(H100, 8), plan)
+    assert memory.peak.moment == "loss"
+    # 16-bit logits, fp32 copy, log-softmax and gradient: 14 B a logit
+    assert memory.peak.parts["logits"] == 14 * 2 * 8192 * LLAMA.vocab
+
+
+def test_the_first_stage_keeps_p_micro_batches_and_the_last_one():
+    plan = small(framework="megatron-te", batch=32, seq=4096, pp=4)
+    stages = training_memory(LLAMA, Cluster.of(H100, 4), plan).stages
+    last = stages[-1].parts["activations"]
+    assert [round(stage.parts["activations"] / last) for stage in stages] == [4, 3, 2, 1]
+    # interleaved: (1 + (p - 1) / (p v)) of all layers, here 1 + 3 / 8, where 1F1B has 1
+    halves = training_memory(LLAMA, Cluster.of(H100, 4), plan.changed(vp=2)).stages
+    assert halves[0].parts["activations"] / stages[0].parts["activations"] == pytest.approx(1 + 3 / 8)
+
+
+def test_published_memory_of_torchtitan(data_dir):
+    """Eight open rows of a table that prints it; nothing of the formulas is fitted to them."""
+    from perfmodel.accuracy.run_table import read_run_table
+    from perfmodel.training.published import read_run
+
+    errors = []
+    for run in read_run_table(data_dir / "e2e_training" / "torchtitan_h100.csv").runs:
+        measured = run.number("memory_gib")
+        if measured > 0:
+            published = read_run(run, hardware)
+            memory = training_memory(published.config, published.cluster, published.plan)
+            errors.append(abs(memory.total_bytes / 2**30 / measured - 1.0))
+    assert len(errors) == 8
+    assert sum(errors) / len(errors) < 0.05
+    assert max(errors) < 0.12
+
+
+PLANS = {
+    "tp": st.sampled_from((1, 2, 8)),
+    "pp": st.sampled_from((1, 2, 4)),
+    "zero": st.integers(0, 3),
+    "micro_batch": st.sampled_from((1, 2)),
+    "recompute": st.sampled_from(("none", "selective", "selective_op", "selective_layer", "full")),
+    "framework": st.sampled_from(("megatron-te", "fsdp2-compile", "huggingface", "deepspeed", "picotron")),
+}
+
+
+@settings(max_examples=60)
+@given(config=st.sampled_from((LLAMA, MIXTRAL, DEEPSEEK)), values=st.fixed_dictionaries(PLANS))
+def test_more_of_everything_never_needs_less(config, values):
+    cluster = Cluster.of(H100, 64, nic="400Gb/s")
+    plan = TrainingPlan(batch=256, seq=2048, **values)
+    memory = training_memory(config, cluster, plan)
+    for stage in memory.stages:
+        assert set(stage.parts) == set(PARTS)
+        assert min(stage.parts.values()) >= 0.0
+        assert stage.used_bytes == pytest.approx(max(stage.by_moment[moment] for moment in MOMENTS))
+    assert memory.low_bytes <= memory.peak.total_bytes <= memory.high_bytes
+    longer = training_memory(config, cluster, plan.changed(seq=4096))
+    assert longer.peak.used_bytes >= memory.peak.used_bytes
+    if plan.zero < 3:
+        shared = training_memory(config, cluster, plan.changed(zero=min(2, plan.zero + 1)))
+        assert shared.low_bytes <= memory.low_bytes * (1 + 1e-9)
+    full = training_memory(config, cluster, plan.changed(recompute="full"))
+    assert full.stages[0].parts["activations"] <= memory.stages[0].parts["activations"]

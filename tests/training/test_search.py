@@ -1,0 +1,126 @@
+"""Searches: exact pruning, equal ranks, the same result with several workers, and speed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.errors import PerfModelError, UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.checks import check_plan
+from perfmodel.training.memory import training_memory
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.search import AXES, Space, default_space, divides, search
+from perfmodel.training.step import train
+from perfmodel.workloads.catalog import named_model
+
+LLAMA = named_model("llama-3.1-8b")
+H100 = hardware("h100-sxm5-80gb")
+CLUSTER = Cluster.of(H100, 16, nic="400Gb/s")
+PLAN = TrainingPlan(batch=64, seq=4096, framework="megatron-te")
+SMALL = {
+    "tp": (1, 2, 4),
+    "pp": (1, 2, 3),
+    "vp": (1, 2),
+    "micro_batch": (1, 2),
+    "zero": (1, 3),
+    "recompute": ("none", "full"),
+}
+
+
+def small_space(**given):
+    return default_space(LLAMA, CLUSTER, PLAN, **{**SMALL, **given})
+
+
+def test_the_best_is_the_best_of_all_plans_that_can_run_and_fit():
+    space = small_space()
+    found = search(LLAMA, [CLUSTER], PLAN, space, top=5)
+    times, refused = [], 0
+    for values in itertools.product(*(getattr(space, name) for name in AXES)):
+        try:
+            plan = PLAN.changed(**dict(zip(AXES, values, strict=True)))
+            check_plan(LLAMA, CLUSTER, plan)
+        except PerfModelError:
+            refused += 1
+            continue
+        if plan.batch % (plan.dp(16) * plan.micro_batch) == 0 and training_memory(LLAMA, CLUSTER, plan).fits:
+            times.append(train(LLAMA, CLUSTER, plan).time_s)
+    assert found.fit == len(times)
+    assert [each.step.time_s for each in found.best] == sorted(times)[:5]
+    assert found.considered == space.points == found.fit + sum(found.left_out.values())
+    assert refused <= found.left_out["sizes do not divide"]
+
+
+def test_set_ups_whose_intervals_overlap_share_a_rank():
+    found = search(LLAMA, [CLUSTER], PLAN, small_space(), top=1000)
+    assert found.best[0].rank == 1
+    for each in found.best:
+        surely_faster = sum(other.step.high_s < each.step.low_s for other in found.best)
+        assert each.rank == 1 + surely_faster
+    assert found.equal_to_best == sum(each.rank == 1 for each in found.best)
+
+
+def test_every_best_set_up_fits_and_has_its_memory():
+    for each in search(LLAMA, [CLUSTER], PLAN, small_space()).best:
+        assert each.step.memory is not None
+        assert each.step.fits
+
+
+def test_several_workers_find_the_same():
+    space = small_space(micro_batch=(1, 2, 4, 8), tp=(1, 2, 4, 8), batch=(64, 128))
+    alone, together = (search(LLAMA, [CLUSTER], PLAN, space, workers=count) for count in (1, 2))
+    assert [(each.rank, each.plan, each.step.time_s) for each in alone.best] == [
+        (each.rank, each.plan, each.step.time_s) for each in together.best
+    ]
+    assert (alone.fit, alone.left_out) == (together.fit, together.left_out)
+
+
+def test_machines_are_compared_by_tokens_per_second():
+    clusters = [Cluster.of(hardware(name), 16, nic="400Gb/s") for name in ("a100-sxm4-80gb", "h100-sxm5-80gb")]
+    found = search(LLAMA, clusters, PLAN, small_space())
+    assert {each.step.cluster.hardware.name for each in found.best} == {"h100-sxm5-80gb"}
+
+
+def test_the_default_space_has_what_divides():
+    space = default_space(LLAMA, CLUSTER, PLAN)
+    assert space.tp == (1, 2, 4, 8)
+    assert all(LLAMA.layers % size == 0 for size in space.vp)
+    assert space.ep == (1,)
+    assert default_space(named_model("mixtral-8x7b"), CLUSTER, PLAN).ep == (1, 2, 4, 8)
+
+
+def test_points_are_numbered_in_order():
+    space = small_space()
+    listed = [dict(zip(AXES, values, strict=True)) for values in itertools.product(*(getattr(space, n) for n in AXES))]
+    assert [space.at(point) for point in range(space.points)] == listed
+
+
+@pytest.mark.parametrize("size", [{"tp": 3}, {"pp": 5}, {"vp": 2}, {"micro_batch": 7}])
+def test_what_does_not_divide_is_seen_without_a_plan(size):
+    sizes = {"tp": 1, "cp": 1, "pp": 1, "vp": 1, "micro_batch": 1, "batch": 64} | size
+    assert not divides(LLAMA, 16, sizes)
+
+
+def test_nothing_that_fits_is_one_message():
+    big = named_model("llama-3.1-405b")
+    with pytest.raises(UsageError, match="fits in memory"):
+        search(big, [CLUSTER], PLAN, default_space(big, CLUSTER, PLAN, recompute=("none",)))
+    with pytest.raises(UsageError, match="no combination can run"):
+        search(LLAMA, [CLUSTER], PLAN, small_space(tp=(3,)))
+    with pytest.raises(UsageError, match="workers"):
+        search(LLAMA, [CLUSTER], PLAN, small_space(), workers=0)
+    with pytest.raises(UsageError, match="axis"):
+        default_space(LLAMA, CLUSTER, PLAN, dp=(1,))
+    with pytest.raises(UsageError, match="combinations"):
+        Space(*(tuple(range(1, 100)) for _ in AXES))
+
+
+def test_set_ups_are_fast_to_try():
+    """A thousand take 1 to 2 s of a core; the test allows ten times as much, since it shares its machine."""
+    space = default_space(LLAMA, CLUSTER, PLAN)
+    start = time.process_time()
+    search(LLAMA, [CLUSTER], PLAN, space)
+    assert (time.process_time() - start) / space.points < 0.02

@@ -1,0 +1,74 @@
+"""The passes of a pipeline: bubble, memory and dependencies of each schedule."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfmodel.errors import UsageError
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.timeline import alive, pipeline_timeline
+
+
+def timeline(pp: int, m: int, vp: int = 1, schedule: str = "", forward: float = 1.0, backward: float = 2.0):
+    plan = TrainingPlan(batch=m, seq=128, pp=pp, vp=vp, schedule=schedule)
+    return plan, pipeline_timeline(plan, m, [forward] * pp, [backward] * pp)
+
+
+@pytest.mark.parametrize(("pp", "m"), [(1, 4), (4, 4), (4, 16), (8, 8)])
+def test_1f1b_ends_after_the_bubble_of_p_minus_1(pp, m):
+    _, passes = timeline(pp, m)
+    assert max(one.end_s for one in passes) == pytest.approx((m + pp - 1) * 3.0)
+
+
+@pytest.mark.parametrize(("pp", "m", "vp"), [(4, 8, 2), (4, 16, 4), (8, 8, 2)])
+def test_interleaving_divides_the_bubble(pp, m, vp):
+    _, passes = timeline(pp, m, vp)
+    assert max(one.end_s for one in passes) == pytest.approx((m + (pp - 1) / vp) * 3.0)
+
+
+def test_1f1b_holds_p_micro_batches_on_the_first_stage_and_one_on_the_last():
+    _, passes = timeline(4, 16)
+    assert [max(held for _, held in alive(passes, gpu)) for gpu in range(4)] == [4, 3, 2, 1]
+
+
+def test_gpipe_holds_all_of_them():
+    _, passes = timeline(4, 16, schedule="gpipe")
+    assert [max(held for _, held in alive(passes, gpu)) for gpu in range(4)] == [16] * 4
+    assert max(one.end_s for one in passes) == pytest.approx((16 + 3) * 3.0)
+
+
+def test_interleaving_holds_more_on_the_first_stage():
+    # (v - 1) p + 2 (p - 1) + 1 of v p parts: 8 + 6 + 1 = 15 of 12, or L (1 + (p - 1) / (p v)) layers
+    _, passes = timeline(4, 16, vp=3)
+    assert max(held for _, held in alive(passes, 0)) == 15
+
+
+@given(
+    pp=st.integers(1, 6),
+    groups=st.integers(1, 4),
+    vp=st.integers(1, 3),
+    schedule=st.sampled_from(("1f1b", "gpipe")),
+    backward=st.floats(0.5, 3.0),
+)
+def test_no_pass_starts_before_its_input_and_no_gpu_does_two_at_once(pp, groups, vp, schedule, backward):
+    vp = vp if pp > 1 else 1
+    _, passes = timeline(pp, groups * pp, vp, "" if vp > 1 else schedule, 1.0, backward)
+    assert len(passes) == 2 * pp * vp * groups * pp
+    end = {(one.gpu, one.part, one.micro_batch, one.backward): one.end_s for one in passes}
+    for one in passes:
+        if one.backward:
+            assert one.start_s >= end[one.gpu, one.part, one.micro_batch, False] - 1e-9
+        elif one.gpu:
+            assert one.start_s >= end[one.gpu - 1, one.part, one.micro_batch, False] - 1e-9
+    for gpu in range(pp):
+        own = sorted((one.start_s, one.end_s) for one in passes if one.gpu == gpu)
+        assert all(first[1] <= second[0] + 1e-9 for first, second in itertools.pairwise(own))
+
+
+def test_too_many_passes_are_refused():
+    with pytest.raises(UsageError, match="at most"):
+        timeline(64, 10_000)
