@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, ErrorSource, EventKind, Limiter
 from perfmodel.errors import UsageError
+from perfmodel.operators import Operator
+from perfmodel.operators.elementwise import Elementwise
 from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -27,10 +29,25 @@ class Basis(enum.StrEnum):
 
 
 # Names as the libraries choose them: cuBLAS, CUTLASS, cuDNN, rocBLAS ("Cijk_"), MIOpen, FlashAttention, Inductor.
+# FBGEMM also has embeddings and permutations, so that its name says nothing.
 _COMPUTE_NAME = re.compile(
-    r"gemm|nvjet|xmma|cijk_|cutlass|conv|[sh]cudnn|winograd|wgrad|dgrad|fprop|implicit_|flash|fmha|attention|attn|mma|matmul|linear|b?addb?mm|bmm|\bmm\b",
+    r"(?<!fb)gemm(?!v)|nvjet|xmma|cijk_|cutlass|conv|[sh]cudnn|winograd|wgrad|dgrad|fprop|implicit_|flash|fmha|attention|attn|mma|matmul|linear|b?addb?mm|bmm|\bmm\b",
     re.IGNORECASE,
 )
+#: attention with one query, or a few, for each sequence reads its keys and values once: memory bounds it
+_DECODE_NAME = re.compile(
+    r"decode|paged_?attention|masked_multihead|\bmmha|single_query|kvcache_attention|_grouped_kernel_stage",
+    re.IGNORECASE,
+)
+#: percentages of the peak that Nsight Compute's Speed of Light section has for the SMs, all of memory, and DRAM
+_SM_SHARE = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+_MEMORY_SHARE = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+_DRAM_SHARES = (
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+)
+#: DRAM is the part of memory that limits a kernel if it is used nearly as much as the most used part
+_NEARLY = 0.9
 _MEMORY_NAME = re.compile(
     r"elementwise|vectorized|copy|memset|memcpy|fill|cat|norm|softmax|reduce|pool|embedding|index|gather|scatter|"
     r"transpose|permute|triton_(poi|red|per)|dropout|relu|gelu|silu|adam|sgd|multi_tensor|foreach|rope|rotary|sort|topk|gemv|bn_(fw|bw)|cast|kvcache|"
@@ -124,8 +141,13 @@ def limit(entry: ProfileEntry, hardware: Hardware | None) -> Limit:
     since counters measure the kernel's real traffic. With an operator, it is the roofline bound of all calls
     (`perfmodel.prediction.predict`). Otherwise there is no bound, and the kind of event or its name gives the limiter.
     """
+    measured = _by_speed_of_light(entry, hardware)
     if hardware is not None and entry.flop is not None and entry.bytes is not None:
-        return _by_counters(entry, hardware)
+        counted = _by_counters(entry, hardware)
+        return dataclasses.replace(counted, limiter=measured) if measured else counted
+    if measured is not None and entry.op is None:
+        reason = entry.not_modelled or _why_unknown(entry, hardware)
+        return Limit(entry, measured, Basis.COUNTERS, why_unknown=reason)
     if hardware is not None and entry.op is not None and entry.calls:
         return _by_model(entry, hardware)
     reason = entry.not_modelled or _why_unknown(entry, hardware)
@@ -163,6 +185,8 @@ def _memory_of(hardware: Hardware | None) -> Limiter:
 def _by_name(entry: ProfileEntry, hardware: Hardware | None) -> Limiter:
     """Return the limiter by name; the launching operator first, since the names of kernels contain many words."""
     for name in (entry.launched_by, *entry.kernels[:1], entry.name):
+        if _DECODE_NAME.search(name):
+            return _memory_of(hardware)
         if _COMPUTE_NAME.search(name) and not re.search(r"norm", name, re.IGNORECASE):
             return Limiter.COMPUTE
         if _MEMORY_NAME.search(name):
@@ -176,12 +200,16 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
     op = dataclasses.replace(entry.op, count=1)
     try:
         prediction = predict(op, hardware, library=library_of(entry))
-        floor_s = float(floor_time(op, hardware, CacheState.WARM))
+        floor_s = _warm_floor(op, hardware)
     except UsageError as error:
         without_op = limit(dataclasses.replace(entry, op=None), hardware)
         return dataclasses.replace(without_op, entry=entry, why_unknown=str(error))
     # One call may compute its operator several times, as both gradients of a convolution.
     calls = entry.calls * entry.op.count
+    once = _reading_once(op)
+    if once is not None and entry.time_s < float(prediction.bound_time_s) * calls:
+        # A trace does not tell x * x from x * y; only x * x can be as fast as this.
+        prediction, floor_s = predict(once, hardware, library=library_of(entry)), _warm_floor(once, hardware)
     if floor_s <= (hardware.launch.floor_s or 0.0):
         # The launch floor is a share of a replayed graph, gap included; a profiler's kernel has no gap.
         floor_s = min(floor_s, entry.time_s / calls)
@@ -201,6 +229,17 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
     )
 
 
+def _warm_floor(op: Operator, hardware: Hardware) -> float:
+    return float(floor_time(op, hardware, CacheState.WARM))
+
+
+def _reading_once(op: Operator) -> Operator | None:
+    """Return an elementwise operator of two tensors as one that reads a single tensor twice, None for others."""
+    if isinstance(op, Elementwise) and float(op.num_inputs) == 2.0:
+        return dataclasses.replace(op, num_inputs=1)
+    return None
+
+
 def _roofline_limiter(entry: ProfileEntry, prediction: Prediction, hardware: Hardware) -> Limiter:
     """Return the limiter of an operator in device memory, by its arithmetic intensity, or the link."""
     if prediction.limiter == Limiter.LINK or entry.category in (EventKind.MEMCPY, EventKind.COMMUNICATION):
@@ -208,6 +247,18 @@ def _roofline_limiter(entry: ProfileEntry, prediction: Prediction, hardware: Har
     # False for a dtype without a ridge point
     computes = float(prediction.arithmetic_intensity_flop_per_byte) >= prediction.ridge_point_flop_per_byte
     return Limiter.COMPUTE if computes else _memory_of(hardware)
+
+
+def _by_speed_of_light(entry: ProfileEntry, hardware: Hardware | None) -> Limiter | None:
+    """Return what Nsight Compute's Speed of Light shows to be used most, SMs or memory; None where it is not there."""
+    sm, memory = (entry.metrics.get(key) for key in (_SM_SHARE, _MEMORY_SHARE))
+    dram = next((entry.metrics[key] for key in _DRAM_SHARES if key in entry.metrics), None)
+    memory = dram if memory is None else memory
+    if sm is None or memory is None:
+        return None
+    if sm > memory:
+        return Limiter.COMPUTE
+    return _memory_of(hardware) if dram is None or dram >= _NEARLY * memory else Limiter.L2
 
 
 def _by_counters(entry: ProfileEntry, hardware: Hardware) -> Limit:

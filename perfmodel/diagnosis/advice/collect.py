@@ -19,6 +19,7 @@ from perfmodel.diagnosis.evidence.gaps import SHORT_GAPS
 from perfmodel.diagnosis.gaps import IdleReason
 from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
+from perfmodel.profile.effort import BATCH_SYNCS, CUDA_GRAPH
 
 
 class AdviceForRun(NamedTuple):
@@ -40,6 +41,7 @@ def collect_advice(run: MeasuredRun) -> AdviceForRun:
     advice = sorted(
         (item for item in _all_rules(run, neighbours) if item is not None), key=lambda item: -item.time_saved_s
     )
+    advice = _waits_before_graphs(advice)
     not_fused = fusion_not_advised(run, neighbours) if neighbours else []
     doubts = (*_delayed_starts(run), *not_fused, *not_tuned(run), *faster_than_expected(run))
     return AdviceForRun(tuple(_with_unique_names(advice)), doubts)
@@ -63,6 +65,23 @@ def _with_unique_names(advice: list[Advice]) -> Iterator[Advice]:
         counts[name] += 1
         unique = f"{name} ({counts[name]})" if counts[name] > 1 else name
         yield dataclasses.replace(item, candidate=dataclasses.replace(item.candidate, name=unique))
+
+
+def _waits_before_graphs(advice: list[Advice]) -> list[Advice]:
+    """Return the advice with changes that remove waits before a graph, which cannot be captured across a wait.
+
+    The candidate of the graph comes after theirs, so that a plan of these candidates does them in this order.
+    """
+    graph = next((item for item in advice if item.kind == CUDA_GRAPH), None)
+    waits = [item for item in advice if item.kind == BATCH_SYNCS]
+    if graph is None or not waits:
+        return advice
+    names = tuple(item.candidate.name for item in waits)
+    later = dataclasses.replace(graph, candidate=dataclasses.replace(graph.candidate, after=names))
+    place = advice.index(graph)
+    before = [item for item in advice[:place] if item not in waits]
+    rest = [item for item in advice[place + 1 :] if item not in waits]
+    return [*before, *waits, later, *rest]
 
 
 def _delayed_starts(run: MeasuredRun) -> list[str]:

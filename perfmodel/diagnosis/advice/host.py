@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis import wall
+from perfmodel.diagnosis.advice.fusion import times
 from perfmodel.diagnosis.advice.suggest import suggest
 from perfmodel.diagnosis.evidence.gaps import launch_intervals_s
 from perfmodel.diagnosis.gaps import IdleReason, is_input_pipeline
@@ -66,12 +67,21 @@ def _graph(run: MeasuredRun) -> Advice | None:
         Dimension.LAUNCH,
         name="CUDA graph",
         text=f"replay the {count} late launches from a CUDA graph (torch.compile(mode='reduce-overhead'), constant "
-        "shapes), fuse the kernels, or give each kernel more work (a larger batch)",
+        f"shapes), fuse the kernels, or give each kernel more work (a larger batch){_waits_text(run)}",
         targets=(wall.LAUNCH_GAPS,),
         saved_s=saved_s / run.num_gpus,
         basis=f"{count} kernels of {format_si(kernel_s, 's')} (mean) were launched late, one every "
         f"{format_si(launch_s, 's')} (median); the model predicts {listed}",
     )
+
+
+def _waits_text(run: MeasuredRun) -> str:
+    """Return that waits inside of the step break the capture of a graph, and where they are; empty without waits."""
+    waits = [item for item in run.evidence.get(Dimension.SYNC, ()) if item.count]
+    if not waits:
+        return ""
+    listed = ", ".join(f"{item.what} ({times(item.count or 0)})" for item in waits[:_LISTED])
+    return f"; first move the waits out of what is captured, since a graph cannot hold one: {listed}"
 
 
 def _from_graph(run: MeasuredRun, events: Ints) -> NDArray[np.bool_]:

@@ -59,12 +59,14 @@ class Shape:
     distinct : number of different elements; less than all of them if the tensor is expanded, since an axis of stride 0
         repeats the same elements.
     channels_last : whether images [n, c, h, w] lie in memory in the order n, h, w, c.
+    inner : the axis whose neighbours lie next to each other in memory; None where the trace has no strides.
     """
 
     dims: tuple[int, ...]
     dtype: str
     distinct: int
     channels_last: bool = False
+    inner: int | None = None
 
     @property
     def numel(self) -> int:
@@ -216,11 +218,14 @@ def shape_of(dims: Any, strides: Any, kind: Any) -> Shape | None:
     if not all(type(size) is int and 0 <= size < _LARGEST_SIZE for size in dims):
         return None
     dtype = DTYPES.get(kind.lower(), f"({kind})" if kind else "") if isinstance(kind, str) else ""
+    inner = None
     if not isinstance(strides, list) or len(strides) != len(dims):
         strides = [1] * len(dims)
+    else:
+        inner = next((axis for axis, step in enumerate(strides) if step == 1 and dims[axis] > 1), None)
     distinct = math.prod(size for size, stride in zip(dims, strides, strict=True) if stride != 0)
     channels_last = len(dims) == 4 and strides[1] == 1 < dims[1] and strides[3] == dims[1]
-    return Shape(tuple(dims), dtype, distinct, channels_last)
+    return Shape(tuple(dims), dtype, distinct, channels_last, inner)
 
 
 def describe(call: Call) -> str:

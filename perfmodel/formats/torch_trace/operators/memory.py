@@ -23,7 +23,11 @@ from perfmodel.operators.reduce_scatter import ReduceScatter
 from perfmodel.operators.reduction import Reduction
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.operators.softmax import Softmax
+from perfmodel.operators.transpose import Transpose
 
+#: a copy between two orders of axes transposes matrices if both sides are at least this long: shorter rows stay within
+#: the cache lines that a warp reads
+_TRANSPOSED = 32
 #: elements and ranks above this, 1e15, are damage
 _LARGEST = 2**50
 
@@ -78,12 +82,27 @@ def where(call: Call) -> Operator:
 
 
 def copy(call: Call) -> Operator:
-    """aten::copy_(self, src); a cast if the dtypes differ."""
+    """aten::copy_(self, src); a cast if the dtypes differ, a transpose if another axis lies innermost in memory."""
     target, source = call.tensor(0), call.tensor(1)
     if source.distinct < target.numel:
         raise NotModelledError("it copies an expanded tensor, so that it writes more than it reads")
+    if target.dims == source.dims and source.dtype == target.dtype:
+        transposed = _transposed(target, source)
+        if transposed is not None:
+            return transposed
     kind = "copy" if source.dtype == target.dtype else "cast"
     return Elementwise(numel=target.numel, kind=kind, dtype=source.dtype, out_dtype=target.dtype)
+
+
+def _transposed(target: Shape, source: Shape) -> Operator | None:
+    """Return the transpose that a copy into another order of axes is, None where the innermost axis stays."""
+    inner = (source.inner, target.inner)
+    if inner[0] is None or inner[1] is None or inner[0] == inner[1]:
+        return None
+    rows, cols = source.dims[inner[1]], source.dims[inner[0]]
+    if min(rows, cols) < _TRANSPOSED:
+        return None
+    return Transpose(rows=rows, cols=cols, batch=target.numel // (rows * cols), dtype=source.dtype)
 
 
 def joined(call: Call) -> Operator:
