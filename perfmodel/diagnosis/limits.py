@@ -207,7 +207,7 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
     # One call may compute its operator several times, as both gradients of a convolution.
     calls = entry.calls * entry.op.count
     once = _reading_once(op)
-    if once is not None and entry.time_s < float(prediction.bound_time_s) * calls:
+    if once is not None and entry.time_s < floor_s * calls:
         # A trace does not tell x * x from x * y; only x * x can be as fast as this.
         prediction, floor_s = predict(once, hardware, library=library_of(entry)), _warm_floor(once, hardware)
     if floor_s <= (hardware.launch.floor_s or 0.0):
