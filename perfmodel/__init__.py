@@ -45,6 +45,11 @@ _PUBLIC = {
     "TrainingPlan": "perfmodel.training.plan",
     "Deployment": "perfmodel.api",
     "steady": "perfmodel.serving.steady",
+    "simulate": "perfmodel.serving.load",
+    "Requests": "perfmodel.serving.requests",
+    "open_loop": "perfmodel.serving.requests",
+    "closed_loop": "perfmodel.serving.requests",
+    "read_requests": "perfmodel.serving.arrivals",
     "capture": "perfmodel.module_capture.capture",
     "read_model_config": "perfmodel.workloads.config",
     "find_model": "perfmodel.workloads.catalog",
@@ -161,6 +166,11 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.profile.profile import ProfileEntry as ProfileEntry
     from perfmodel.render.plots.diagnosis.breakdown import breakdown_plot as breakdown_plot
     from perfmodel.render.plots.diagnosis.timeline import timeline_plot as timeline_plot
+    from perfmodel.serving.arrivals import read_requests as read_requests
+    from perfmodel.serving.load import simulate as simulate
+    from perfmodel.serving.requests import Requests as Requests
+    from perfmodel.serving.requests import closed_loop as closed_loop
+    from perfmodel.serving.requests import open_loop as open_loop
     from perfmodel.serving.steady import steady as steady
     from perfmodel.training.plan import TrainingPlan as TrainingPlan
     from perfmodel.workloads.catalog import find_model as find_model

@@ -21,6 +21,7 @@ from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Point, Workload
 from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.slo import Largest, Slo, largest_concurrency, largest_rate
+from perfmodel.serving.speculation import Speculation
 
 #: most deployments of one command
 _MOST_DEPLOYMENTS = 5000
@@ -30,7 +31,10 @@ _MOST_CLIENTS = 256
 
 @dataclass(frozen=True)
 class Spec:
-    """A deployment by names, which another process can build; see `perfmodel.serving.deployment.Deployment`."""
+    """A deployment by names, which another process can build; see `perfmodel.serving.deployment.Deployment`.
+
+    ``speculate`` holds the tokens of a draft and the probability that one is kept, ``draft`` its model.
+    """
 
     model: str
     machine: str
@@ -46,6 +50,10 @@ class Spec:
     max_batched_tokens: int | None = None
     kv_tokens: int | None = None
     utilization: float | None = None
+    graph: bool | None = None
+    sampling: str = "greedy"
+    speculate: tuple[int, float] | None = None
+    draft: str = ""
 
     @property
     def name(self) -> str:
@@ -63,10 +71,16 @@ class Spec:
         from perfmodel.hardware_catalog import hardware
         from perfmodel.workloads.catalog import find_model
 
+        machine = hardware(self.machine)
+        speculation = None
+        if self.speculate is not None:
+            own = (self.tp, self.pp, 1, self.dp, self.engine, self.engine_version, self.weights, self.kv)
+            draft = Deployment(find_model(self.draft), machine, *own) if self.draft else None
+            speculation = Speculation(*self.speculate, draft)
         return Deployment(
-            find_model(self.model), hardware(self.machine), self.tp, self.pp, self.ep, self.dp, self.engine,
-            self.engine_version, self.weights, self.kv, self.max_num_seqs, self.max_batched_tokens, self.kv_tokens,
-            self.utilization,
+            find_model(self.model), machine, self.tp, self.pp, self.ep, self.dp, self.engine, self.engine_version,
+            self.weights, self.kv, self.max_num_seqs, self.max_batched_tokens, self.kv_tokens, self.utilization,
+            self.graph, self.sampling, speculation,
         )  # fmt: skip
 
 
@@ -186,6 +200,27 @@ def rates(text: str) -> tuple[float, ...]:
                 f"a rate of {value:g} requests a second never sends one.", place="--qps", remedy="Give rates above 0."
             )
     return tuple(map(float, values))
+
+
+def speculation_of(text: str | None, draft: str) -> tuple[int, float] | None:
+    """Return tokens and acceptance of a text as "4:0.7".
+
+    Raises
+    ------
+    UsageError
+        When it is none, or a draft model has no such text.
+    """
+    if text is None:
+        if draft:
+            raise UsageError("--draft needs --speculate.", remedy="Add --speculate 4:0.7: tokens and acceptance.")
+        return None
+    tokens, _, acceptance = text.partition(":")
+    try:
+        return int(tokens), float(acceptance)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no number of tokens with an acceptance.", place="--speculate", remedy="Write 4:0.7."
+        ) from None
 
 
 def percentiles_of(text: str) -> tuple[float, ...]:

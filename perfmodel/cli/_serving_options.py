@@ -84,6 +84,24 @@ PolicyOption = Annotated[
         "NAME",
     ),
 ]
+EagerOption = Annotated[bool, typer.Option("--eager", help="Launch every kernel from the host: no CUDA graphs.")]
+SamplingOption = Annotated[
+    str,
+    typer.Option(
+        "--sampling", metavar="NAME", help="How a token is drawn: greedy, multinomial, gumbel_fused, top_k, top_p, ..."
+    ),
+]
+SpeculateOption = Annotated[
+    str | None,
+    _option(
+        "--speculate",
+        "Speculative decoding: tokens of a draft, and the probability that one is kept (4:0.7).",
+        "TOKENS:SHARE",
+    ),
+]
+DraftOption = Annotated[
+    str, _option("--draft", "Model that drafts, as CONFIG. Default: a draft without a model (n-grams).", "CONFIG")
+]
 RequestsOption = Annotated[
     Path | None,
     _option(

@@ -12,6 +12,8 @@ import typer
 from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.cli._serving_options import (
+    DraftOption,
+    EagerOption,
     EngineOption,
     EngineVersionOption,
     IslOption,
@@ -24,9 +26,11 @@ from perfmodel.cli._serving_options import (
     PrefixOption,
     PriceOption,
     RequestsOption,
+    SamplingOption,
     SeedOption,
     ServingMachinesOption,
     SloOption,
+    SpeculateOption,
     SpreadOption,
     UtilizationOption,
     WorkersOption,
@@ -145,6 +149,10 @@ def command(
     kv_link: Annotated[
         str, typer.Option("--kv-link", metavar="BANDWIDTH", help="Bandwidth between prefill and decode.")
     ] = "50 GB/s",
+    sampling: SamplingOption = "greedy",
+    speculate: SpeculateOption = None,
+    draft: DraftOption = "",
+    eager: EagerOption = False,
     kv_tokens: KvTokensOption = None,
     utilization: UtilizationOption = None,
     workers: WorkersOption = 1,
@@ -173,7 +181,15 @@ def command(
 
     Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
     """
-    from perfmodel.cli._serving import Study, evaluate_all, load_of, percentiles_of, specs_of, workload_of
+    from perfmodel.cli._serving import (
+        Study,
+        evaluate_all,
+        load_of,
+        percentiles_of,
+        specs_of,
+        speculation_of,
+        workload_of,
+    )  # fmt: skip
     from perfmodel.core.units import parse_quantity
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import Workload
@@ -195,6 +211,7 @@ def command(
         {"tp": tp, "pp": pp, "ep": ep, "dp": dp, "max_batched_tokens": max_batched_tokens},
         {"weights": weights, "kv": kv},
         engine_version=engine_version, max_num_seqs=max_num_seqs, kv_tokens=kv_tokens, utilization=utilization,
+        graph=False if eager else None, sampling=sampling, speculate=speculation_of(speculate, draft), draft=draft,
     )  # fmt: skip
     rules = (
         ("batch", batch_size),

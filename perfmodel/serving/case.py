@@ -15,19 +15,16 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
 from perfmodel.investment import fields as checked
-from perfmodel.operators.elementwise import Elementwise
-from perfmodel.operators.sampling import ALGORITHMS, Sampling
-from perfmodel.prediction.predict import predict
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.steady import steady
 from perfmodel.workloads.catalog import find_model
 
 #: a run of a case generates so many tokens: the times of a profile are seconds for them
 TOKENS = 1e6
-#: facts of an engine that a file may change, for engines without CUDA graphs or fused kernels
-_ENGINE_KEYS: Mapping[str, type] = {"graph": bool, "kernels": int, "passes": float, "host_s": float, "gap_s": float}
-_LOAD_KEYS = ("isl", "osl", "users", "prefix", "sampling")
-_OPTIONS = tuple(item.name for item in fields(Deployment) if item.name not in ("config", "hardware"))
+#: facts of an engine that a file may change, for engines without fused kernels
+_ENGINE_KEYS = ("kernels", "passes", "host_s", "gap_s")
+_LOAD_KEYS = ("isl", "osl", "users", "prefix")
+_OPTIONS = tuple(item.name for item in fields(Deployment) if item.name not in ("config", "hardware", "speculation"))
 _DEPLOYMENT_KEYS = ("model", "hardware", *_OPTIONS)
 
 
@@ -38,7 +35,7 @@ class Outcome:
     Attributes
     ----------
     time_s, low_s, high_s : time to generate `TOKENS` tokens [s], with its 80 % interval.
-    terms_s : its parts, as in a step; "sampling" where the file names an algorithm [s].
+    terms_s : its parts, as in a step [s].
     gpus : GPUs that it takes.
     """
 
@@ -64,7 +61,6 @@ class Case:
     isl, osl : tokens of a prompt and of an answer.
     users : requests in the system.
     prefix : tokens of each prompt that the prefix cache has.
-    sampling : how a token is drawn (see `perfmodel.operators.sampling`); "" for the engine's own fused sampling.
     source : the file, for messages.
     """
 
@@ -73,7 +69,6 @@ class Case:
     osl: float = 256
     users: float = 64
     prefix: float = 0
-    sampling: str = ""
     source: str = ""
 
     def outcome(self) -> Outcome:
@@ -87,26 +82,10 @@ class Case:
         state = steady(self.deployment, self.isl, self.osl, concurrency=self.users, prefix=self.prefix)
         steps = TOKENS / float(state.batch)
         terms = {term: float(np.asarray(time)) * steps for term, time in state.terms_s.items()}
-        if self.sampling:
-            drawn_s, own_s = (steps * time_s for time_s in self._sampling_s(float(state.batch)))
-            terms["head"] -= min(own_s, terms["head"])
-            terms["sampling"] = drawn_s
         time_s = sum(terms.values())
         rate = float(state.output_tokens_per_s)
         fast, slow = (float(end) / rate for end in (state.output_tokens_per_s_high, state.output_tokens_per_s_low))
         return Outcome(time_s, time_s / fast, time_s / slow, terms, self.deployment.gpus)
-
-    def _sampling_s(self, rows: float) -> tuple[float, float]:
-        """Return the time of the sampling that the file names, and of the engine's own, which reads logits once [s].
-
-        The engine's own is one of the two passes over the logits in `perfmodel.serving.kernels`.
-        """
-        deployment = self.deployment
-        vocab, batch = float(deployment.part.vocab), max(1.0, round(rows / deployment.dp))
-        op = Sampling(rows=batch, vocab=vocab, algorithm=self.sampling, dtype="fp32")
-        own = Elementwise(kind="copy", numel=batch * vocab, dtype="fp32")
-        drawn_s, own_s = (float(predict(each, deployment.hardware).predicted_time_s) for each in (op, own))
-        return drawn_s, own_s
 
 
 def is_deployment_file(path: str | os.PathLike[str]) -> bool:
@@ -125,8 +104,8 @@ def is_deployment_file(path: str | os.PathLike[str]) -> bool:
 def read_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> tuple[Case, list[Any]]:
     """Return the deployment in a TOML, YAML or JSON file, and its ``[[changes]]``, not checked.
 
-    Keys: model, hardware, and those of `Deployment` (engine, tp, weights, ...); ``[load]`` with isl, osl, users,
-    prefix, sampling; ``[engine_facts]`` with graph, kernels, passes, host_s, gap_s, which replace those of the engine's
+    Keys: model, hardware, and those of `Deployment` (engine, tp, weights, graph, sampling, ...); ``[load]`` with isl,
+    osl, users, prefix; ``[engine_facts]`` with kernels, passes, host_s, gap_s, which replace those of the engine's
     profile.
 
     Parameters
@@ -141,7 +120,7 @@ def read_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> 
     """
     place = os.fspath(path)
     document = read_document(path)
-    tables = {"load": _LOAD_KEYS, "engine_facts": tuple(_ENGINE_KEYS), "changes": ()}
+    tables = {"load": _LOAD_KEYS, "engine_facts": _ENGINE_KEYS, "changes": ()}
     for key in document:
         if key not in _DEPLOYMENT_KEYS and key not in tables:
             raise unknown_name("key", str(key), (*_DEPLOYMENT_KEYS, *tables), place=place, kind=InputFileError)
@@ -173,40 +152,17 @@ def _table(document: Mapping[str, Any], key: str, allowed: tuple[str, ...], plac
     return table
 
 
-def _load(table: Mapping[str, Any], place: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if key == "sampling":
-            values[key] = sampling_named(value, place)
-        else:
-            values[key] = float(checked.number(value, key, place))
-    return values
-
-
-def sampling_named(value: Any, place: str) -> str:
-    """Return the name of an algorithm of sampling.
-
-    Raises
-    ------
-    InputFileError
-        When there is none of that name.
-    """
-    if value not in ALGORITHMS:
-        raise unknown_name("sampling", str(value), ALGORITHMS, place=place, kind=InputFileError)
-    return str(value)
+def _load(table: Mapping[str, Any], place: str) -> dict[str, float]:
+    return {key: float(checked.number(value, key, place)) for key, value in table.items()}
 
 
 def _facts(table: Mapping[str, Any], place: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in table.items():
-        where = f"{place}: engine_facts"
-        if _ENGINE_KEYS[key] is bool:
-            if not isinstance(value, bool):
-                raise InputFileError(f"{key} = {value!r} is neither true nor false.", place=where)
-            values[key] = value
-            continue
-        number = checked.number(value, key, where)
+        number = checked.number(value, key, f"{place}: engine_facts")
         if not 0 <= number < math.inf:
-            raise InputFileError(f"{key} = {number:g} is not a finite number from 0 on.", place=where)
-        values[key] = int(number) if _ENGINE_KEYS[key] is int else number
+            raise InputFileError(
+                f"{key} = {number:g} is not a finite number from 0 on.", place=f"{place}: engine_facts"
+            )
+        values[key] = int(number) if key == "kernels" else number
     return values

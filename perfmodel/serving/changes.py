@@ -17,7 +17,8 @@ from perfmodel.investment.what_if import StepResult, WhatIf, claim_flags
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.effort import EFFORT, Effort
 from perfmodel.profile.profile import Profile, ProfileEntry
-from perfmodel.serving.case import TOKENS, Case, Outcome, sampling_named
+from perfmodel.serving.case import TOKENS, Case, Outcome
+from perfmodel.serving.kernels import GREEDY
 
 #: kernels of a layer, and traffic of norms, rotary positions and activation, of an engine with fused kernels: the
 #: defaults of `perfmodel.serving.engine.Engine`
@@ -38,20 +39,16 @@ class Kind:
 
 def _cuda_graph(case: Case, value: Any) -> Case:
     del value
-    return _with_engine(case, graph=True)
+    return _deployed("graph")(case, True)
 
 
 def _fuse(case: Case, value: Any) -> Case:
     del value
     engine = case.deployment.profile
-    return _with_engine(
-        case, kernels=min(engine.kernels, _FUSED_KERNELS), passes=min(engine.passes, _FUSED_PASSES)
+    fused = replace(
+        engine, kernels=min(engine.kernels, _FUSED_KERNELS), passes=min(engine.passes, _FUSED_PASSES)
     )  # fmt: skip
-
-
-def _with_engine(case: Case, **facts: Any) -> Case:
-    deployment = case.deployment
-    return replace(case, deployment=replace(deployment, engine=replace(deployment.profile, **facts)))
+    return _deployed("engine")(case, fused)
 
 
 def _deployed(key: str) -> Callable[[Case, Any], Case]:
@@ -66,10 +63,6 @@ def _prefix(case: Case, value: Any) -> Case:
     return replace(case, prefix=float(value))
 
 
-def _sampling(case: Case, value: Any) -> Case:
-    return replace(case, sampling=sampling_named(value, case.source))
-
-
 #: kind -> what it does; the days are assumptions for an engine whose code one can change, as in
 #: `perfmodel.profile.effort`
 KINDS: Mapping[str, Kind] = MappingProxyType(
@@ -81,7 +74,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "tensor-parallel": Kind(_deployed("tp"), "GPUs", Effort(3.0, "medium")),
         "batch": Kind(_batch, "users", Effort(0.5, "low"), "batch"),
         "prefix-cache": Kind(_prefix, "tokens", Effort(3.0, "medium"), "remove"),
-        "sampling": Kind(_sampling, "algorithm", Effort(1.0, "low"), "algorithm"),
+        "sampling": Kind(_deployed("sampling"), "algorithm", Effort(1.0, "low"), "algorithm"),
         "engine": Kind(_deployed("engine"), "name", Effort(5.0, "medium")),
     }
 )
@@ -186,7 +179,7 @@ def usual_changes(case: Case) -> tuple[Change, ...]:
         changes.append(Change("CUDA graphs", "cuda-graph"))
     if engine.kernels > _FUSED_KERNELS or engine.passes > _FUSED_PASSES:
         changes.append(Change("fused kernels", "fuse"))
-    if case.sampling:
+    if deployment.sampling not in (GREEDY, "gumbel_fused"):
         changes.append(Change("Gumbel-max sampling", "sampling", "gumbel_fused"))
     if deployment.format.bytes > 1.0:
         changes += [Change("fp8 weights", "weights", "fp8"), Change("int4 weights", "weights", "int4")]

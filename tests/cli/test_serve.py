@@ -53,6 +53,15 @@ def test_objectives_set_the_exit_code_and_find_the_largest_load(perfmodel):
     assert "No deployment meets p95 tpot <= 1 ns" in bad.out
 
 
+def test_a_draft_that_is_often_right_makes_tokens_faster(perfmodel):
+    arguments = (*SMALL, "--concurrency", "1", "--format", "json")
+    plain, wrong, right = (
+        perfmodel(*arguments, *more).json["rows"][0]["tpot_s"]["mean"]
+        for more in ((), ("--speculate", "4:0"), ("--speculate", "4:0.9"))
+    )
+    assert right < plain <= wrong
+
+
 def test_processes_give_the_same_results(perfmodel):
     arguments = (*SMALL, "--tp", "1/2", "--concurrency", "4", "--format", "json")
     assert perfmodel(*arguments, "--workers", "2").json == perfmodel(*arguments).json
@@ -124,6 +133,10 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--plot", "a.gif"), "suffix"),
         (("--plot-kind", "paretto"), "Did you mean 'pareto'"),
         (("--steady", "--timeline", "a.png"), "nor a time line"),
+        (("--speculate", "four"), "is no number of tokens with an acceptance"),
+        (("--speculate", "4:1.5", "--concurrency", "1"), "not within 0 to 1"),
+        (("--draft", "llama-3.2-1b"), "needs --speculate"),
+        (("--sampling", "multi", "--concurrency", "1"), "unknown sampling"),
         (("--steady", "--qps", "1"), "neither arrivals nor a time line"),
     ],
 )

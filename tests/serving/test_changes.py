@@ -17,15 +17,15 @@ NAIVE = """
 model = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
 hardware = "h100"
 engine = "nano-vllm"
-[engine_facts]
 graph = false
+sampling = "multinomial"
+[engine_facts]
 kernels = 34
 passes = 3.5
 [load]
 isl = 200
 osl = 100
 users = 8
-sampling = "multinomial"
 """
 
 
@@ -119,7 +119,7 @@ def test_only_documents_with_a_model_and_a_hardware_are_deployments(tmp_path: Pa
         ('"h100"', '"h1000"', "h1000"),
         ("isl = 200", "isl = 0", "isl is below 1"),
         ("users = 8", "user = 8", "Did you mean 'users'"),
-        ("graph = false", "graph = 0", "neither true nor false"),
+        ("kernels = 34", "kernels = 'many'", "not a number"),
         ("passes = 3.5", "passes = -1", "from 0 on"),
         ('"multinomial"', '"multi"', "unknown sampling"),
         ("[load]", "[[changes]]\nname = 'x'\n[load]", ""),

@@ -1,0 +1,68 @@
+"""A load on a deployment: what the public functions and reports say about it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import perfmodel as pm
+from perfmodel.core.report import report
+from perfmodel.errors import UsageError
+from perfmodel.serving.load import Fleet
+from perfmodel.workloads.catalog import find_model
+
+MODEL = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"
+
+
+@pytest.fixture(scope="module")
+def deployment():
+    return pm.Deployment(find_model(MODEL), "h100")
+
+
+def test_one_user_sees_the_steps_of_the_deployment(deployment) -> None:
+    replay = pm.simulate(deployment, pm.closed_loop(1, 4, 256, 33))
+    first = deployment.step(prefill=[(1, 256, 256)]).time_s
+    token = deployment.step(decode=1, context=256 + 17).time_s
+    assert replay.ttft_s == pytest.approx(first + deployment.profile.front_end_s, rel=0.02)
+    assert replay.tpot_s == pytest.approx(token, rel=0.02)
+
+
+def test_the_simulation_of_a_busy_deployment_is_its_steady_state(deployment) -> None:
+    users = 32
+    replay = pm.simulate(deployment, pm.closed_loop(users, 1500, 256, 64, spread=0.5, ramp_s=0.3), interval=False)
+    state = pm.steady(deployment, 256, 64, concurrency=users)
+    assert replay.output_tokens_per_s == pytest.approx(state.output_tokens_per_s, rel=0.06)
+    assert replay.tpot_s.mean() == pytest.approx(state.tpot_s, rel=0.08)
+
+
+def test_each_engine_has_its_own_policy(deployment) -> None:
+    model = find_model(MODEL)
+    policies = {
+        engine: Fleet().policy_for(pm.Deployment(model, "h100", engine=engine)).name
+        for engine in ("vllm", "trtllm", "nano-vllm", "hf-eager")
+    }
+    assert policies == {
+        "vllm": "chunked-prefill", "trtllm": "no-evict", "nano-vllm": "prefill-first", "hf-eager": "static"
+    }  # fmt: skip
+
+
+def test_replays_report_percentiles_and_growth(deployment) -> None:
+    replay = pm.simulate(deployment, pm.open_loop(50_000.0, 200, 64, 16, seed=1), max_num_seqs=4)
+    table = report(replay)
+    assert [row["quantity"] for row in table.rows] == ["ttft_s", "tpot_s", "latency_s", "queued_s", "itl_s"]
+    assert all(row["mean_low"] <= row["mean"] <= row["mean_high"] for row in table.rows)
+    assert any("above the capacity" in note for note in table.notes)
+
+
+def test_lengths_beyond_the_positions_are_refused(deployment) -> None:
+    with pytest.raises(UsageError, match="positions"):
+        pm.simulate(deployment, pm.closed_loop(1, 2, 4000, 200))
+
+
+def test_prefill_on_other_engines_takes_their_gpus(deployment) -> None:
+    load = pm.open_loop(20.0, 100, 512, 32, seed=2)
+    together = pm.simulate(deployment, load, replicas=2, interval=False)
+    apart = pm.simulate(deployment, load, replicas=1, prefill_replicas=1, interval=False)
+    assert together.gpus == apart.gpus == 2
+    assert apart.gaps.quantile(1.0) <= together.gaps.quantile(1.0)  # no prompt delays a token
+    assert np.isfinite(apart.last_s).all()
