@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import open_tables
+import serving_accuracy
 import whole_models
 from nested import Nested, without
 
@@ -440,6 +441,7 @@ def main() -> None:
     text, figures = page(open_tables.load())
     PAGE.parent.mkdir(exist_ok=True)
     write_atomic(PAGE, text)
+    serving_accuracy.write(PAGE)
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     write_atomic(README, f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}")

@@ -99,8 +99,13 @@ def fit_engine(cases: Sequence[Case], engine: Engine, find: Callable[[str], Hard
         "gap": min(best.error(host, 0.0), best.error(host, 2.0 * gap + 1e-6)) > error + NOTABLE,
         "hot": worst_hot > error + NOTABLE,
     }
-    old = _Steps.of(cases, engine, find)
-    return EngineFit(engine, fitted, len(best.measured), old.error(0.0, 0.0), error, identified)
+    before = step_error(cases, engine, find)
+    return EngineFit(engine, fitted, len(best.measured), before, error, identified)
+
+
+def step_error(cases: Sequence[Case], engine: Engine, find: Callable[[str], Hardware]) -> float:
+    """Return the mean of |ln(predicted / measured)| of the time of a step of some runs with a profile."""
+    return _Steps.of(cases, engine, find).error(0.0, 0.0)
 
 
 def _with_hot(engine: Engine, hot: float) -> Engine:
