@@ -27,7 +27,7 @@ Call = Callable[[], Any]
 
 
 #: packages of this folder that hold no kernels
-HELPERS = ("device", "distributed", "reference")
+HELPERS = ("algorithms", "device", "distributed", "reference")
 
 
 class Prepare(Protocol):

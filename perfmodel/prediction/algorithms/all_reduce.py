@@ -50,7 +50,8 @@ def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
     ]  # fmt: skip
 
 
-#: devices up to which libraries have kernels that read the others' memory (vLLM, custom_all_reduce.cuh: 8)
+#: devices up to which libraries have kernels that read the others' memory: 8 within a node (vLLM,
+#: custom_all_reduce.cuh), 16 in an NVL72 (lightseekorg/tokenspeed, pull request 860)
 ONE_SHOT_GPUS = 16.0
 
 PROBLEM = Problem(

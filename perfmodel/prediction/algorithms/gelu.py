@@ -14,9 +14,8 @@ from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, 
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.machine import Machine
 
-#: cycles of one lane for an element: erff is a polynomial of degree 10 and an exponential behind a branch, tanhf an
-#: exponential and a division; a table is one load from shared memory of 4 B, at 32 lanes a clock of 128. Counts of
-#: instructions, not measured
+#: cycles of one lane for an element: estimates of the instructions of erff and of tanhf; a table is one load from
+#: shared memory, where 32 of 128 lanes load in a clock. Not measured
 CYCLES = {"erf": 25.0, "tanh": 12.0, "table": 4.0}
 #: lanes of fp32 of an SM
 LANES = 128.0

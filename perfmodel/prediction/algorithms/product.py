@@ -26,9 +26,8 @@ LOAD_BYTES = 128.0
 LOADS = 0.53
 #: barriers of a tiled kernel: 1.19 to 1.23 times the naive one's time at 512 to 2048 in the same table
 BARRIERS = 1.2
-#: clocks of a load from L1, which a loop over k of kernels by hand waits for (Jia et al. 2018, arXiv 1804.06826: 28 on
-#: V100)
-L1_CLOCKS = 28.0
+#: clocks of a load from L1, which a step along k of kernels by hand waits for at least once (assumed)
+L1_CLOCKS = 30.0
 #: outputs along a side that a thread keeps, of the kernel blocked in registers (4 x 4; assumed)
 REGISTER_SIDE = 4.0
 #: rows of outputs that a block of the naive kernel has, between two of which B passes through the cache again

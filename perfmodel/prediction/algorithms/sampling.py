@@ -6,12 +6,8 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.sampling import ALGORITHMS, Sampling
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, predicted
-from perfmodel.prediction.algorithms.sort import CALL_S
-from perfmodel.prediction.algorithms.topk import HEAP_S
+from perfmodel.prediction.latency.host import CALL_S, EXPONENTIAL_S, HEAP_S, RANDOM_S
 
-#: time of one exponential random number, and of one exponential or logarithm, on one core of a CPU [s]: exponential_
-#: takes 148 ms for 64 rows of 128,256 in torch, and 5 ms more or less go into exp or log; `bench --algorithms` measures
-RANDOM_S, EXPONENTIAL_S = 18e-9, 1e-9
 #: algorithms that draw from one distribution
 _SAME = (("multinomial", "gumbel", "gumbel_fused"), ("top_k",), ("top_p", "top_p_pivot"))
 

@@ -9,13 +9,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.operators.sort import Sort
 from perfmodel.prediction.algorithms.base import Cost, Problem, counted, predicted
-
-#: time of one key and level of a sort on one core of a CPU [s]: t = c n log2 n. Comparison sorts that are stable and
-#: move an index with each key (torch.sort), and AVX-512 quicksort of keys alone (numpy.sort): 96 ms and 3.5 ms for 2^20
-#: fp32 keys on one Xeon core; `bench --algorithms` measures both
-STABLE_S, AVX512_S = 4.6e-9, 0.17e-9
-#: fewest keys that `_on_host` sorts in no time worth the call [s], of a numpy function on a CPU
-CALL_S = 1e-6
+from perfmodel.prediction.latency.host import AVX512_S, CALL_S, STABLE_S
 
 
 def costs(op: Sort, hardware: Hardware) -> list[Cost]:

@@ -8,17 +8,14 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.topk import Topk
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, predicted
-from perfmodel.prediction.algorithms.sort import CALL_S, STABLE_S
+from perfmodel.prediction.latency.host import CALL_S, HEAP_S, PARTITION_S, STABLE_S
 from perfmodel.prediction.latency.passes import STARTS
 
 #: kernels of a digit where many blocks share a row: counts of each block, then their sum (PyTorch, TensorTopK.cu,
 #: namespace mbtopk)
 KERNELS_PER_READ = 2.0
-#: time of one element on one core of a CPU [s], of torch.topk with k = 50 and of numpy.partition, which has AVX-512:
-#: 3.2 and 1.4 ms for 2^20 fp32 elements on one core of a Xeon of 2.1 GHz; `bench --algorithms` measures both
-HEAP_S, PARTITION_S = 2.5e-9, 1.2e-9
-#: most elements that heaps in registers keep (Faiss, GPU k-selection)
-HEAP = 2048.0
+#: most elements that heaps in registers keep (Faiss, wiki page "Faiss on the GPU": k up to 1024)
+HEAP = 1024.0
 
 
 def costs(op: Topk, hardware: Hardware) -> list[Cost]:

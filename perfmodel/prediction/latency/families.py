@@ -123,14 +123,14 @@ def _serving(op: str) -> tuple[str, ...]:
 def families_of(op: Operator, machine: Machine, kind: str, library: str = "") -> list[tuple[Any, Family]]:
     """Return the families of an operator, each with the mask of the points that it is for (True for all of them).
 
-    Tiles, waves and warps belong to GPUs, so that a CPU (``kind="cpu"``) uses the roofline. So does a kind of kernel
-    that no family is for.
+    Tiles, waves and warps belong to GPUs, so that a CPU (``kind="cpu"``) uses the roofline where no family is for CPUs.
+    So does a kind of kernel that no family is for.
     """
-    if kind == "cpu":
-        return [(True, family(_ROOFLINE))]
     parts: list[tuple[Any, Family]] = []
     for name in _serving(op.op):  # a family is imported when those before it leave points
         item = family(name)
+        if item.on_cpu is not (kind == "cpu"):
+            continue
         mask = item.applies(op, machine, library)
         if mask is True or (isinstance(mask, np.ndarray) and mask.all()):
             return [(True, item)]

@@ -93,6 +93,7 @@ class Family:
     aliases : other names of libraries -> the names that tables have for their kernels of this family.
     borrows : (machine, library) -> the library's name, and the libraries whose constants may hold for it, the best
         first: those that run the same kernel, where ``library`` names a kernel. None means itself.
+    on_cpu : whether it is for CPUs, which the others are not.
     basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
     """
 
@@ -109,6 +110,7 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
     borrows: Callable[[Hardware, str], tuple[str, tuple[str, ...]]] | None = None
     basis: Callable[[Operator, Machine, Terms], str] | None = None
+    on_cpu: bool = False
 
     @functools.cached_property
     def all_constants(self) -> tuple[Constant, ...]:

@@ -37,7 +37,7 @@ def test_tiling_a_naive_product_loses_below_the_size_of_l2(size: int, naive_s: f
 
 
 def rtx_5070():
-    """An RTX 5090 cut down to 48 SMs, 48 MiB of L2 and 672 GB/s."""
+    """An RTX 5090 cut down to an RTX 5070: 48 SMs, 48 MiB of L2, 672 GB/s."""
     import dataclasses
 
     big = pm.hardware("rtx-5090")

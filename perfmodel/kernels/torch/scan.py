@@ -1,0 +1,34 @@
+"""Prefix sums of rows: torch.cumsum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators.scan import Scan
+
+
+def _supports(op: Scan, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _library(op: Scan, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x = inputs["x"]
+    return lambda: torch.cumsum(x, -1)
+
+
+KERNELS = (Kernel("torch.cumsum", "scan", "torch", _library, _supports),)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_quick="cols=1048576",
+    cpu_full="cols=4096..4194304",
+    cuda_quick="cols=16777216",
+    cuda_targets="cols=268435456",
+    cuda_more="cols=65536..4194304",
+)
