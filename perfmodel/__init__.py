@@ -51,6 +51,7 @@ _PUBLIC = {
     "closed_loop": "perfmodel.serving.requests",
     "read_requests": "perfmodel.serving.arrivals",
     "capture": "perfmodel.module_capture.capture",
+    "monitor": "perfmodel.measure.monitor.session",
     "read_model_config": "perfmodel.workloads.config",
     "find_model": "perfmodel.workloads.catalog",
     "model_names": "perfmodel.workloads.catalog",
@@ -140,6 +141,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.investment.plan import Plan as Plan
     from perfmodel.investment.plan import read_plan as read_plan
     from perfmodel.investment.scenario import read_scenario as read_scenario
+    from perfmodel.measure.monitor.session import monitor as monitor
     from perfmodel.module_capture.capture import capture as capture
     from perfmodel.operators import Operator as Operator
     from perfmodel.operators import load_operator as load_operator

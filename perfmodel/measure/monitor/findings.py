@@ -1,0 +1,241 @@
+"""What is wrong in a series of readings, each with its evidence and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.core.units import format_binary, format_si
+from perfmodel.measure.monitor.series import Floats, Series
+
+#: share of a series that counts as its warm-up: caches and allocators fill
+WARM_UP = 0.2
+#: blocks into which the rest is cut: the smallest value of a block is memory that no phase of a cycle returned
+_BLOCKS, _SHORTEST_BLOCK = 30, 3
+#: samples after the warm-up below which nothing is said about a leak
+FEWEST = 27
+#: Mann-Kendall z above which a trend is one, and growth over the spread around the trend: chosen on the synthetic
+#: series of tests/measure/monitor/test_findings.py so that at most 2 % of series without a leak alarm
+_TREND_Z, _SIGNAL = 3.0, 8.0
+#: growth in a minute, as a share of the memory in use, below which it is no leak worth a message
+LEAST_GROWTH = 5e-4
+#: how long something has to last [s], and the shares that it is judged by
+LOW_USE, LOW_USE_S = 0.30, 60.0
+BUSY_CORE, HOST_BOUND_USE, HOST_BOUND_S = 0.95, 0.60, 10.0
+SWAPPING_BYTES_PER_S, IMBALANCE = 1e6, 0.20
+STALL_S, STALLED_CPUS, STALLED_USE = 30.0, 0.02, 0.02
+#: samples in a row for which a reason for throttling has to hold
+_HELD = 4
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong.
+
+    Attributes
+    ----------
+    kind : "memory leak", "low use", "throttled", "host-bound", "swapping", "imbalance" or "stalled".
+    of : what it concerns ("gpu 0", "process 123").
+    evidence : the figures, a sentence.
+    advice : what to do next, a sentence.
+    """
+
+    kind: str
+    of: str
+    evidence: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.of}: {self.kind}: {self.evidence} {self.advice}"
+
+
+def find(series: Series) -> list[Finding]:
+    """Return what is wrong in the readings so far."""
+    return [
+        *_leaks(series),
+        *_low_use(series),
+        *_throttled(series),
+        *_host_bound(series),
+        *_swapping(series),
+        *_imbalance(series),
+        *_stalled(series),
+    ]
+
+
+def mann_kendall_z(values: Floats) -> float:
+    """Return the Mann-Kendall statistic of a trend, standard normal without one (Kendall 1975, "Rank Correlation").
+
+    S = sum over pairs i < j of sign(x_j - x_i); var = n (n - 1) (2 n + 5) / 18, less for ties; z = (S - sign(S)) / sd.
+
+    >>> round(mann_kendall_z(np.arange(10.0)), 2), mann_kendall_z(np.ones(10))
+    (3.94, 0.0)
+    """
+    n = values.size
+    differences = np.sign(values[None, :] - values[:, None])
+    s = float(np.triu(differences, 1).sum())
+    _, ties = np.unique(values, return_counts=True)
+    variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    return 0.0 if variance <= 0 or s == 0 else (s - math.copysign(1.0, s)) / math.sqrt(variance)
+
+
+def theil_sen(times: Floats, values: Floats) -> float:
+    """Return the median of the slopes between all pairs of points (Sen 1968).
+
+    >>> theil_sen(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 2.0, 4.0, 100.0]))
+    2.0
+    """
+    first, second = np.triu_indices(times.size, 1)
+    apart = times[second] - times[first]
+    used = apart > 0
+    return float(np.median((values[second] - values[first])[used] / apart[used])) if used.any() else 0.0
+
+
+def leak_rate(times: Floats, values: Floats) -> float:
+    """Return how fast a memory grows for good [B/s], 0 where it does not.
+
+    The warm-up is left out. The rest is cut into blocks, and the smallest value of each block is kept, so that
+    memory which a cycle returns is none. It grows if Mann and Kendall's test says so, the growth is large against the
+    scatter about the line of Theil and Sen, and it is not over: the second half grows, too.
+    """
+    start = int(WARM_UP * values.size)
+    times, values = times[start:], values[start:]
+    if values.size < FEWEST:
+        return 0.0
+    block = max(_SHORTEST_BLOCK, values.size // _BLOCKS)
+    count = values.size // block
+    edges = values.size - count * block
+    lows = values[edges:].reshape(count, block).min(axis=1)
+    at = times[edges:].reshape(count, block).mean(axis=1)
+    if mann_kendall_z(lows) < _TREND_Z:
+        return 0.0
+    slope = theil_sen(at, lows)
+    line = np.median(lows - slope * at) + slope * at
+    scatter = 1.4826 * float(np.median(np.abs(lows - line)))
+    half = count // 2
+    later = theil_sen(at[half:], lows[half:])
+    grown = slope * float(at[-1] - at[0])
+    per_minute = 60.0 * slope
+    if grown < _SIGNAL * scatter or later < 0.3 * slope or per_minute < LEAST_GROWTH * float(lows[-1]):
+        return 0.0
+    return slope
+
+
+def _leaks(series: Series) -> Iterator[Finding]:
+    for metric, limit_metric in (
+        ("process_memory_resident_bytes", "host_memory_total_bytes"),
+        ("gpu_memory_used_bytes", "gpu_memory_total_bytes"),
+    ):
+        for of, times, values in series.of(metric):
+            rate = leak_rate(times, values)
+            if rate <= 0:
+                continue
+            _, total = series.get(limit_metric, of if metric.startswith("gpu") else "host")
+            left = f"; full in {format_si((total[-1] - values[-1]) / rate, 's', 2)}" if total.size else ""
+            yield Finding(
+                "memory leak",
+                of,
+                f"its memory grows by {format_binary(60 * rate)} a minute and is {format_binary(values[-1])}{left}.",
+                "Compare two snapshots of the allocations (tracemalloc, torch.cuda.memory._snapshot), minutes apart.",
+            )
+
+
+def _low_use(series: Series) -> Iterator[Finding]:
+    for of, times, values in series.of("gpu_utilization_ratio"):
+        recent = _recent(times, values, LOW_USE_S)
+        if recent is not None and float(np.median(recent)) < LOW_USE:
+            _, power = series.get("gpu_power_watts", of)
+            drawn = f", it draws {format_si(float(np.median(power[-recent.size :])), 'W', 3)}" if power.size else ""
+            yield Finding(
+                "low use",
+                of,
+                f"a kernel ran in {np.median(recent):.0%} of the last {LOW_USE_S:.0f} s{drawn}.",
+                "Trace a few steps and run `perfmodel diagnose`: it says what the GPU waits for.",
+            )
+
+
+def _throttled(series: Series) -> Iterator[Finding]:
+    for metric, of in series.names():
+        if not metric.startswith("gpu_throttled_"):
+            continue
+        _, values = series.get(metric, of)
+        if values.size < _HELD or not values[-_HELD:].all():
+            continue
+        reason = metric.removeprefix("gpu_throttled_").replace("_", " ")
+        _, clocks = series.get("gpu_sm_clock_hertz", of)
+        clock = f" at {format_si(float(clocks[-1]), 'Hz', 3)}" if clocks.size else ""
+        advice = (
+            "Matrix products draw the board's limit: expect `--load sustained` rates, or raise the limit."
+            if "power cap" in reason
+            else "Check cooling, power supply and the limits that nvidia-smi -q -d PERFORMANCE shows."
+        )
+        yield Finding("throttled", of, f"{reason} in the last {_HELD} samples{clock}.", advice)
+
+
+def _host_bound(series: Series) -> Iterator[Finding]:
+    times, cores = series.get("host_busiest_core_ratio", "host")
+    busiest = _recent(times, cores, HOST_BOUND_S)
+    if busiest is None or float(np.median(busiest)) < BUSY_CORE:
+        return
+    for of, gpu_times, values in series.of("gpu_utilization_ratio"):
+        recent = _recent(gpu_times, values, HOST_BOUND_S)
+        if recent is not None and float(np.median(recent)) < HOST_BOUND_USE:
+            yield Finding(
+                "host-bound",
+                of,
+                f"the GPU is used {np.median(recent):.0%} while one core is at {np.median(busiest):.0%}.",
+                "CUDA graphs, torch.compile or more workers for the input take work off that core.",
+            )
+
+
+def _swapping(series: Series) -> Iterator[Finding]:
+    _, rates = series.get("host_swap_bytes_per_second", "host")
+    if rates.size >= _HELD and float(np.min(rates[-_HELD:])) > SWAPPING_BYTES_PER_S:
+        yield Finding(
+            "swapping",
+            "host",
+            f"{format_si(float(np.mean(rates[-_HELD:])), 'B/s', 3)} move between memory and disk.",
+            "Use fewer workers or smaller buffers: a disk is a thousand times slower than memory.",
+        )
+
+
+def _imbalance(series: Series) -> Iterator[Finding]:
+    recent = {of: _recent(times, values, HOST_BOUND_S) for of, times, values in series.of("gpu_utilization_ratio")}
+    medians = {of: float(np.median(values)) for of, values in recent.items() if values is not None}
+    if len(medians) < 2:
+        return
+    mean = sum(medians.values()) / len(medians)
+    least = min(medians, key=lambda of: medians[of])
+    if mean - medians[least] > IMBALANCE:
+        yield Finding(
+            "imbalance",
+            least,
+            f"it is used {medians[least]:.0%}, the GPUs in the mean {mean:.0%}.",
+            "Trace all ranks and run `perfmodel diagnose rank*.json.gz`: it names who waits for whom.",
+        )
+
+
+def _stalled(series: Series) -> Iterator[Finding]:
+    uses = [_recent(times, values, STALL_S) for _, times, values in series.of("gpu_utilization_ratio")]
+    if any(use is not None and float(np.max(use)) > STALLED_USE for use in uses):
+        return
+    for of, times, values in series.of("process_cpus"):
+        recent = _recent(times, values, STALL_S)
+        if recent is None or float(np.max(recent)) > STALLED_CPUS or float(np.max(values)) < 10 * STALLED_CPUS:
+            continue
+        yield Finding(
+            "stalled",
+            of,
+            f"it has used no CPU and no GPU for {STALL_S:.0f} s, after it had worked.",
+            "py-spy dump --pid shows where it waits: a lock, the network, a rank that died.",
+        )
+
+
+def _recent(times: Floats, values: Floats, span_s: float) -> Floats | None:
+    """Return the values of the last seconds, None where the series does not cover them."""
+    if times.size < 3 or times[-1] - times[0] < span_s:
+        return None
+    recent: Floats = values[times >= times[-1] - span_s]
+    return recent

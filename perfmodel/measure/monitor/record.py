@@ -1,0 +1,101 @@
+"""The record of a monitor: JSON lines, one a value, appended as they come, and rotated before they fill a disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from perfmodel.errors import InputFileError
+from perfmodel.files import read_text
+from perfmodel.measure.monitor.findings import Finding
+from perfmodel.measure.monitor.series import Series
+from perfmodel.measure.monitor.sources import Sample
+
+#: size from which a record continues in a new file [B], and how many older ones are kept
+ROTATE_BYTES, KEPT = 100_000_000, 3
+
+
+class Recorder:
+    """Appends readings and findings to a file.
+
+    A file that exists is continued. From `ROTATE_BYTES` on it becomes FILE.1, and FILE.1 becomes FILE.2.
+    """
+
+    def __init__(self, path: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
+        self._path, self._rotate_bytes = path, rotate_bytes
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> Recorder:
+        _drop_cut_line(self._path)
+        self._file = open(self._path, "a", encoding="utf-8")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def write(self, time_s: float, samples: Iterable[Sample], findings: Iterable[Finding] = ()) -> None:
+        """Append the readings of one moment, and findings that are new; they are in the file when this returns."""
+        assert self._file is not None
+        lines = [{"time": time_s, "metric": s.metric, "of": s.of, "value": s.value, "finding": ""} for s in samples]
+        lines += [
+            {"time": time_s, "metric": "finding", "of": one.of, "value": None, "finding": str(one)} for one in findings
+        ]
+        self._file.write("".join(f"{json.dumps(line)}\n" for line in lines))
+        self._file.flush()
+        if self._file.tell() > self._rotate_bytes:
+            self._rotate()
+
+    def _rotate(self) -> None:
+        assert self._file is not None
+        self._file.close()
+        for number in range(KEPT - 1, 0, -1):
+            older = Path(f"{self._path}.{number}")
+            if older.exists():
+                os.replace(older, f"{self._path}.{number + 1}")
+        os.replace(self._path, f"{self._path}.1")
+        self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 -- closed by __exit__
+
+
+def _drop_cut_line(path: Path) -> None:
+    """Remove the end of a record that a killed process left in the middle of a line."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return
+    with open(path, "rb+") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
+
+
+def read_series(path: str | os.PathLike[str]) -> Series:
+    """Return the readings of a record; a last line that was cut off is left out.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, or a line is no reading.
+    """
+    series, place = Series(), os.fspath(path)
+    lines = read_text(path).splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            if row["metric"] != "finding":
+                series.add(float(row["time"]), [Sample(str(row["metric"]), str(row["of"]), float(row["value"]))])
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(lines):
+                break
+            raise InputFileError(
+                f"is no reading of a monitor: {error}.",
+                place=f"{place}:{number}",
+                remedy="Write it with perfmodel monitor.",
+            ) from None
+    if not series.names():
+        raise InputFileError("holds no reading.", place=place, remedy="Write it with perfmodel monitor -o FILE.jsonl.")
+    return series

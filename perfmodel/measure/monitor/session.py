@@ -1,0 +1,167 @@
+"""A monitor that runs beside other work: in a thread, or step by step of a command."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from perfmodel.errors import UsageError
+from perfmodel.measure.monitor.findings import Finding, find
+from perfmodel.measure.monitor.record import Recorder
+from perfmodel.measure.monitor.series import Series
+from perfmodel.measure.monitor.sources import Readings, Sample, sources_of
+
+#: findings are looked for this often [s]: it takes longer than a reading
+FIND_EVERY_S = 10.0
+#: steps before the first that is judged: compilation and the allocator's growth
+_WARM_UP_STEPS = 5
+
+
+class Session:
+    """Readings, what is wrong in them, and their record.
+
+    Parameters
+    ----------
+    readings : of all sources.
+    record : the file that they are appended to, opened by the caller; None for none.
+    """
+
+    def __init__(self, readings: Readings, record: Recorder | None = None) -> None:
+        self.series = Series()
+        self.findings: list[Finding] = []
+        self.latest: list[Sample] = []
+        self._readings, self._record = readings, record
+        self._found_at_s = 0.0
+
+    def take(self) -> list[Finding]:
+        """Take the readings of now; return the findings that are new."""
+        now, samples = self._readings.read()
+        self.latest = samples
+        self.series.add(now, samples)
+        fresh = self._look(now)
+        if self._record is not None:
+            self._record.write(now, samples, fresh)
+        return fresh
+
+    def add(self, samples: list[Sample]) -> None:
+        """Add readings of the caller, as tokens a second."""
+        now = time.time()
+        self.series.add(now, samples)
+        if self._record is not None:
+            self._record.write(now, samples)
+
+    def _look(self, now: float) -> list[Finding]:
+        """Return what is wrong now and was not before; a finding may come back after it was gone."""
+        if now - self._found_at_s < FIND_EVERY_S:
+            return []
+        self._found_at_s = now
+        before = {(one.kind, one.of) for one in self.findings}
+        self.findings = find(self.series)
+        return [one for one in self.findings if (one.kind, one.of) not in before]
+
+
+class Monitor:
+    """Watches GPUs, host and this process from a thread: ``with pm.monitor() as m:``.
+
+    Attributes
+    ----------
+    session : the readings and findings so far.
+    """
+
+    def __init__(self, session: Session, interval_s: float, recorder: Recorder | None, expected: Any = None) -> None:
+        self.session = session
+        self._interval_s, self._recorder, self._expected = interval_s, recorder, expected
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="perfmodel monitor", daemon=True)
+        self._steps = 0
+        self._last_s: float | None = None
+
+    def __enter__(self) -> Monitor:
+        if self._recorder is not None:
+            self._recorder.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._recorder is not None:
+            self._recorder.__exit__(kind, error, trace)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is wrong now."""
+        return find(self.session.series)
+
+    def step(self, tokens: float = 0.0, flop: float = 0.0, peak_flop_per_s: float = 0.0) -> dict[str, float]:
+        """Log the end of a training step; return its time, tokens a second and MFU, each where it is known.
+
+        A step that is slower than the interval of the expected one gives a warning, from the sixth step on.
+
+        Parameters
+        ----------
+        tokens : of the whole step.
+        flop : of the model in this step, and ``peak_flop_per_s`` of all GPUs, for the MFU.
+        """
+        now = time.perf_counter()
+        before, self._last_s = self._last_s, now
+        self._steps += 1
+        if before is None:
+            return {}
+        time_s = now - before
+        values = {"training_step_seconds": time_s}
+        if tokens:
+            values["training_tokens_per_second"] = tokens / time_s
+        if flop and peak_flop_per_s:
+            values["training_mfu_ratio"] = flop / time_s / peak_flop_per_s
+        self.session.add([Sample(name, "training", value) for name, value in values.items()])
+        high = getattr(self._expected, "high_s", None)
+        if high is not None and self._steps > _WARM_UP_STEPS and time_s > float(high):
+            warnings.warn(
+                f"a step took {time_s:.3g} s, more than the {float(high):.3g} s at the slow end of what is expected.",
+                stacklevel=2,
+            )
+        return values
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            self.session.take()
+            self._stop.wait(self._interval_s)
+
+
+def monitor(
+    *,
+    interval_s: float = 1.0,
+    pid: int | None = None,
+    record: str | Path | None = None,
+    expected: Any = None,
+    clock: Callable[[], float] = time.time,
+) -> Monitor:
+    """Return a monitor of this machine's GPUs, its host and a process tree, to be used in a ``with`` block.
+
+    Parameters
+    ----------
+    interval_s : time between two readings [s].
+    pid : the process; this one by default.
+    record : a JSON lines file that the readings are appended to.
+    expected : a result with ``high_s``, as of `perfmodel.train`, against which `Monitor.step` judges steps.
+    clock : of the readings [s since 1970].
+
+    Raises
+    ------
+    UsageError
+        When the interval is not above 0, or there is no such process.
+    UnavailableError
+        When psutil is not installed.
+    """
+    if not interval_s > 0:
+        raise UsageError(f"{interval_s} s is no interval.", place="interval_s", remedy="Give 1, say.")
+    recorder = Recorder(Path(record)) if record is not None else None
+    return Monitor(Session(Readings(sources_of(pid), clock), recorder), interval_s, recorder, expected)

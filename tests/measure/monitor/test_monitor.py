@@ -1,0 +1,165 @@
+"""The monitor: its record, its live values for Prometheus, a watched job with a planted leak and one without."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.request
+from types import SimpleNamespace
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.errors import InputFileError, UsageError
+from perfmodel.measure.monitor.findings import Finding
+from perfmodel.measure.monitor.record import Recorder, read_series
+from perfmodel.measure.monitor.series import Series
+from perfmodel.measure.monitor.sources import GpuSource, Readings, Sample, gpu_source
+
+pytest.importorskip("psutil")
+
+LEAK = "import time; x = []\nfor _ in range({steps}): x.append(bytearray({size})); time.sleep(0.02)\n"
+
+
+def test_a_record_reads_back_and_is_rotated(tmp_path) -> None:
+    path = tmp_path / "run.jsonl"
+    with Recorder(path, rotate_bytes=2000) as record:
+        for second in range(200):
+            record.write(float(second), [Sample("host_cpu_ratio", "host", second / 60)])
+        record.write(60.0, [], [Finding("swapping", "host", "it swaps.", "Stop.")])
+    assert len(list(tmp_path.iterdir())) == 4, "the newest and three older ones"
+    assert path.stat().st_size <= 2200
+    with path.open("a") as file:
+        file.write('{"time": 1.0, "metr')  # a killed process
+    series = read_series(tmp_path / "run.jsonl.1")
+    times, values = series.get("host_cpu_ratio", "host")
+    assert (values == times / 60).all()
+    with Recorder(path) as record:
+        record.write(99.0, [Sample("host_cpu_ratio", "host", 0.5)])
+    assert read_series(path).get("host_cpu_ratio", "host")[0][-1] == 99.0, "continued after the last whole line"
+    path.write_text(path.read_text() + "damage\n" + path.read_text())
+    with pytest.raises(InputFileError, match="no reading of a monitor"):
+        read_series(path)
+
+
+def test_wrong_records_are_one_message(perfmodel, tmp_path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text("hello\nworld\n")
+    ran = perfmodel("monitor", "--read", path)
+    assert (ran.code, ran.out) == (3, "")
+    path.write_text("")
+    assert perfmodel("monitor", "--read", path).code == 3
+    for words in (("--interval", 0), ("--pid", 2**22 + 1), ("--pid", 1, "--", "true"), ("--prometheus", "nowhere")):
+        assert perfmodel("monitor", "--duration", 0.1, *words).code == 2
+    assert perfmodel("monitor", "--", "no-such-command-at-all").code == 2
+
+
+def trained(path, expected):
+    """Watch eight steps and return what the last one logged."""
+    with pm.monitor(interval_s=0.05, record=path, expected=expected) as watched:
+        for _ in range(8):
+            time.sleep(0.01)
+            values = watched.step(tokens=1000, flop=1e9, peak_flop_per_s=1e12)
+    return values
+
+
+def test_this_process_is_watched_from_python(tmp_path) -> None:
+    path = tmp_path / "run.jsonl"
+    expected = SimpleNamespace(high_s=1e-6)
+    with pytest.warns(UserWarning, match="slow end"):
+        values = trained(path, expected)
+    assert values["training_tokens_per_second"] == pytest.approx(1000 / values["training_step_seconds"])
+    assert values["training_mfu_ratio"] == pytest.approx(1e-3 / values["training_step_seconds"])
+    recorded = read_series(path)
+    metrics = {metric for metric, _ in recorded.names()}
+    assert {"host_memory_used_bytes", "process_memory_resident_bytes", "training_mfu_ratio"} <= metrics
+    with pytest.raises(UsageError):
+        pm.monitor(interval_s=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "leaks"), [(300_000, True), (0, False)])
+def test_a_job_is_run_and_its_leak_is_found(perfmodel, tmp_path, size, leaks) -> None:
+    path = tmp_path / "run.jsonl"
+    script = LEAK.format(steps=130, size=size) + "raise SystemExit(3)"
+    ran = perfmodel(
+        "monitor", "--interval", 0.05, "--record", path, "--format", "json", "--", sys.executable, "-c", script
+    )
+    assert ran.code == 3, "that of the command"
+    findings = json.loads(ran.out)["context"]["findings"]
+    assert [one["kind"] for one in findings if one["of"].startswith("process")] == ["memory leak"] * leaks
+    again = perfmodel("monitor", "--read", path, "--format", "json").json["rows"]
+    assert {"time", "metric", "value", "finding"} <= set(again[0])
+
+
+def test_prometheus_reads_the_latest_values() -> None:
+    pytest.importorskip("prometheus_client")
+    from perfmodel.measure.monitor.prometheus import Exporter
+
+    exporter = Exporter("127.0.0.1:0")
+    try:
+        exporter.show([Sample("gpu_power_watts", "gpu 0", 312.0)])
+        exporter.show([Sample("gpu_power_watts", "gpu 0", 313.0)])
+        text = urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}/metrics").read().decode()
+        assert 'perfmodel_gpu_power_watts{of="gpu 0"} 313.0' in text
+        with pytest.raises(UsageError, match="cannot serve"):
+            Exporter(f"127.0.0.1:{exporter.port}")
+    finally:
+        exporter.close()
+
+
+class RefusedError(Exception):
+    """What NVML raises for what a driver refuses."""
+
+
+def nvml() -> SimpleNamespace:
+    """Return an NVML with one GPU, which refuses its temperature."""
+    counters = ("NVML_CLOCK_SM", "NVML_CLOCK_MEM", "NVML_PCIE_UTIL_TX_BYTES", "NVML_PCIE_UTIL_RX_BYTES")
+    return SimpleNamespace(
+        **dict.fromkeys(counters, 0),
+        NVMLError=RefusedError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetCount=lambda: 1,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetClockInfo=lambda handle, kind: 1980,
+        nvmlDeviceGetPowerUsage=lambda handle: 650_000,
+        nvmlDeviceGetUtilizationRates=lambda handle: SimpleNamespace(gpu=97),
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0x8,
+        nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=10, total=80),
+        nvmlDeviceGetPcieThroughput=lambda handle, counter: 5,
+    )
+
+
+def test_a_gpu_has_readings_with_units(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml())
+    source = gpu_source()
+    assert isinstance(source, GpuSource)
+    values = {sample.metric: sample.value for sample in source.read(1.0)}
+    assert values["gpu_power_watts"] == 650
+    assert values["gpu_sm_clock_hertz"] == 1.98e9
+    assert values["gpu_utilization_ratio"] == pytest.approx(0.97)
+    assert values["gpu_throttled_hardware_slowdown"] == 1.0
+    assert values["gpu_throttled_software_power_cap"] == 0.0
+    assert values["gpu_pcie_sent_bytes_per_second"] == 5000
+    assert "gpu_temperature_celsius" not in values, "refused"
+
+
+def test_rates_begin_with_the_second_reading() -> None:
+    class Counter:
+        def read(self, elapsed_s):
+            yield Sample("elapsed", "x", elapsed_s)
+
+    clock = iter([10.0, 12.5])
+    readings = Readings([Counter()], lambda: next(clock))
+    assert [sample.value for _ in range(2) for sample in readings.read()[1]] == [0.0, 2.5]
+
+
+def test_old_samples_are_dropped() -> None:
+    from perfmodel.measure.monitor import series as module
+
+    series = Series()
+    for second in range(30):
+        series.add(second, [Sample("x", "y", second)])
+    assert module.MOST_SAMPLES > 10_000
+    assert series.get("x", "y")[1].size == 30
