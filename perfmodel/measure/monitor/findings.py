@@ -84,7 +84,7 @@ def mann_kendall_z(values: Floats) -> float:
 def theil_sen(times: Floats, values: Floats) -> float:
     """Return the median of the slopes between all pairs of points (Sen 1968).
 
-    >>> theil_sen(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0.0, 2.0, 4.0, 100.0]))
+    >>> theil_sen(np.arange(5.0), np.array([0.0, 2.0, 4.0, 6.0, 100.0]))
     2.0
     """
     first, second = np.triu_indices(times.size, 1)
