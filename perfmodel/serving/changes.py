@@ -264,7 +264,7 @@ def _changed(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[t
     """Return the terms of the profile that a change changes, and their new time, with that of terms it adds [s]."""
     least = _UNCHANGED * sum(before.values())
     targets = [term for term in before if before[term] > 0 and abs(after.get(term, 0.0) - before[term]) > least]
-    targets = targets or [max(before, key=lambda term: before[term])]
+    targets = targets or ["host"]  # which every engine has: a change without effect
     kept = sum(before[term] for term in before if term not in targets)
     return tuple(targets), max(0.0, sum(after.values()) - kept)
 
