@@ -221,11 +221,17 @@ class Line:
 
 
 def custom_line(op: Collective, machine: Machine, c: Values) -> Line:
-    """Return start, synchronisation and rate of kernels that read the other GPUs' memory; see `_custom`."""
+    """Return start, second synchronisation and rate of kernels that read the other GPUs' memory; see `_custom`.
+
+    The rows of one machine say little about the second synchronisation, which hides behind NCCL from some size on: the
+    step is the geometric mean of the machine's constant and the typical one. With either alone, one of the published
+    sizes at which libraries change from one-shot to two-shot is missed by more than a factor of two.
+    """
     path = _path(op, machine)
     scale = _custom_scale(path, c)
-    rate = c["custom_share"] * path.bandwidth
-    return Line(float(scale * c["custom_start"]), float(scale * c["custom_step"]), float(rate))
+    typical = next(constant.default for constant in _REDUCTIONS if constant.name == "custom_step")
+    step = np.sqrt(typical * c["custom_step"])
+    return Line(float(scale * c["custom_start"]), float(scale * step), float(c["custom_share"] * path.bandwidth))
 
 
 def ring_line(op: Collective, machine: Machine, c: Values) -> Line:

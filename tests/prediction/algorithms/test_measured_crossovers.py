@@ -98,6 +98,44 @@ def test_im2col_never_pays_on_a_gpu(machine: str, dtype: str, layout: str) -> No
         assert found.best != "im2col"
 
 
+def test_a_bitonic_network_is_for_one_block() -> None:
+    """PyTorch 79628: bitonic for up to 32 items, a radix sort within a block up to 4096."""
+    found = pm.choose("sort", "a100")
+    assert within(2.0, found.crossover("bitonic", "radix"), 16 * KIB)
+    one_block = {row.algorithm: row for row in found.at(32)}
+    assert one_block["bitonic"].time_s == one_block["merge"].time_s
+    assert one_block["bitonic"].kernels == 1
+
+
+def test_a_gpu_sorts_more_than_some_thousand_keys_faster_than_a_cpu() -> None:
+    """Keys on the host: over PCIe a GPU wins from about 1k keys against a comparison sort, 10k to 30k against AVX-512.
+
+    Nobody's table has both; the start of a copy, some microseconds, decides.
+    """
+    found = pm.choose("sort_on_host", "a100")
+    stable, vector = (found.crossover(name, "radix_over_pcie") for name in ("host_stable", "host_avx512"))
+    assert within(2.0, stable, 1000)
+    assert within(2.0, vector, 18_000)
+    assert pm.choose("sort_on_host", "a100", cols=2**20).best == "radix_over_pcie"
+
+
+def test_4_bit_weights_pay_for_few_rows() -> None:
+    """TensorRT-LLM's products with weights of 4 bits on A100: 1.7 times at 2 rows, no gain from 96 rows on."""
+    import numpy as np
+
+    rows = np.array([2.0, 16.0, 48.0, 96.0, 192.0, 256.0, 512.0])
+    ratios = []
+    for n, k in ((4096, 4096), (8192, 8192), (14336, 4096)):
+        op = pm.Gemm(m=rows, n=n, k=k, dtype="fp16")
+        narrow = op.changed(weight_dtype="int4", scale="group:128")
+        times = [pm.predict(each, "a100", library="trtllm").predicted_time_s for each in (op, narrow)]
+        ratios.append(np.asarray(times[0]) / np.asarray(times[1]))
+    gain = np.mean(ratios, axis=0)
+    assert gain[0] > 1.4
+    assert np.all(gain[rows <= 48] > 1.0)
+    assert np.all(gain[rows > 192] < 1.05)
+
+
 def test_onesweep_over_the_older_radix_sort() -> None:
     """29.4 Gkey/s on A100; 3 accesses a pass instead of 2: 52 B a key instead of 36, 1.5 times slower measured."""
     found = pm.choose("sort", "a100-sxm4-40gb", cols=2**28)
@@ -151,8 +189,10 @@ def test_linear_attention_from_some_thousand_positions_on() -> None:
     [
         ("a100", 4, 512 * KIB),  # vLLM, custom_all_reduce.cuh: 512 KiB up to 4 devices, 256 KiB up to 8
         ("a100", 8, 256 * KIB),
+        ("h100", 4, 512 * KIB),
         ("h100", 8, 256 * KIB),
         ("a100", 8, MIB / 8),  # FlashInfer: S n up to 1 MiB
+        ("h100", 8, MIB / 8),
         ("gb200-nvl72", 8, 5.3 * MIB / 8),  # lightseekorg/tokenspeed pull request 1234: S n = 5.3 MiB and 4.4 MiB
         ("gb200-nvl72", 16, 4.4 * MIB / 16),
     ],
