@@ -14,6 +14,7 @@ from perfmodel.training.memory import PARTS, Memory, StageMemory
 from perfmodel.training.mixed import MixedStep
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
+from perfmodel.training.scaling import Scaling
 from perfmodel.training.search import Search
 from perfmodel.training.study import Study
 
@@ -292,6 +293,28 @@ def _(
     return Report(
         "search", columns, rows, {**(context or {}), **facts}, tuple(notes), f"Best set-ups of {found.model} on {where}"
     )
+
+
+@report.register
+def _(scaled: Scaling, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return strong or weak scaling as a report."""
+    rows = [
+        {**row_of(step), "speedup": speedup, "efficiency": efficiency}
+        for step, speedup, efficiency in zip(scaled.steps, scaled.speedups, scaled.efficiencies, strict=True)
+    ]
+    columns = (
+        Column("gpus", "GPUs"),
+        Column("batch"),
+        Column("time_s", "step", "s"),
+        Column("tokens_per_s_per_gpu", "tokens/s/GPU"),
+        Column("speedup", unit="x"),
+        Column("efficiency", unit="fraction"),
+    )
+    law = "Gustafson" if scaled.weak else "Amdahl"
+    notes = (f"Serial fraction, fitted ({law}): {scaled.serial_fraction:.2%}.",)
+    title = f"{'Weak' if scaled.weak else 'Strong'} scaling of {scaled.steps[0].model}"
+    facts = {"serial_fraction": scaled.serial_fraction, "weak": scaled.weak}
+    return Report("train", columns, rows, {**(context or {}), **facts}, notes, title)
 
 
 @report.register
