@@ -38,7 +38,7 @@ class Scaling(Reportable):
 
     def speedup(self, factor: float) -> float:
         """Return the expected speedup on ``factor`` times as many GPUs as the smallest number."""
-        return self.fit.speedup(factor) if self.fit else gustafson_speedup(self.serial_fraction, factor)
+        return float(self.fit.speedup(factor) if self.fit else gustafson_speedup(self.serial_fraction, factor))
 
 
 def scaling(

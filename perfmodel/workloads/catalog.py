@@ -41,11 +41,17 @@ def find_model(text: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
         return text
     words = os.fspath(text).strip()
     if _is_path(words):
-        path = Path(words)
-        return read_model_config(path / "config.json" if path.is_dir() else path)
+        path = Path(words) / "config.json" if Path(words).is_dir() else Path(words)
+        return dataclasses.replace(read_model_config(path), name=_file_name(path))
     if "=" in words:
         return model_from_shape(words)
     return named_model(words)
+
+
+def _file_name(path: Path) -> str:
+    """Return what a model is called after its file: the folder's name for a ``config.json``."""
+    stem = path.name.removesuffix(".gz").rpartition(".")[0]
+    return path.absolute().parent.name if stem == "config" else stem
 
 
 def _is_path(words: str) -> bool:

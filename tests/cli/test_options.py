@@ -19,13 +19,34 @@ from perfmodel.errors import UsageError
 ANALYZE = ("analyze", "gemm", "m=64", "n=64", "k=64", "dtype=fp16", "--on", "a100-sxm4-40gb")
 #: options whose meaning differs between commands, since their values do, with the number of their definitions
 SEVERAL = {
-    "--on": 4,  # any machines, machines of rows, this machine, the profiled one
+    "--on": 5,  # any machines, those to serve on, machines of rows, this machine, the profiled one
     "--by": 2,  # keys of rows, of entries of a trace
     "--timing": 2,  # bench also chooses by itself
     "--format": 3,  # bench has a format of its own, and so has hardware show
     "--output": 3,  # a result, the specification that calibrate writes, a picture
     "--from": 2,  # the tables of a calibration, the machine of a profile
     "--fail-on": 2,  # a change, an accuracy
+    # a run of training or serving, a search among them, and what a profile or a benchmark has
+    "--gpus": 3,
+    "--tp": 3,
+    "--pp": 3,
+    "--ep": 3,
+    "--dp": 2,
+    "--batch": 2,
+    "--weights": 2,
+    "--kv": 2,
+    "--max-batched-tokens": 2,
+    "--for-qps": 2,
+    "--price-per-gpu-hour": 3,  # of each machine in a search
+    "--workers": 2,
+    "--top": 2,
+    "--rank": 2,  # by gain, by throughput or cost
+    "--explain": 2,  # terms of times, and of a step with its memory
+    "--seed": 2,  # of inputs, of arrivals
+    "--dtype": 2,  # to draw, to train in
+    "--optimizer": 2,  # captured, of a training plan
+    "--engine": 2,  # to calibrate, to serve with
+    "--num-gpus": 2,  # ranks to measure among
 }
 
 

@@ -67,7 +67,7 @@ def training_plot(study: Study) -> Figure:
     """
     steps = study.steps[:_MOST_BARS]
     if len(steps) > 1:
-        height = _TOP + _LEGEND + _BAR * len(steps) + 0.5
+        height = _TOP + _LEGEND + _BAR * len(steps) + 0.3
         figure = new_figure(_WIDTH, height)
         axes = _panel(figure, height, _TOP, _BAR * len(steps), 2.9)
         _bars(axes, steps)
@@ -174,7 +174,7 @@ def _timeline(axes: Axes, step: TrainingStep, passes: Sequence[Pass]) -> None:
     """Draw each pass as a rectangle in the lane of its GPU."""
     for backward, color in ((False, _FORWARD), (True, _BACKWARD)):
         boxes = [_box(one) for one in passes if one.backward == backward]
-        edge = "white" if len(passes) < 4000 else "none"
+        edge = "white" if len(passes) < 100 * step.plan.pp else "none"
         axes.add_collection(PolyCollection(boxes, facecolors=color, edgecolors=edge, linewidths=0.3))
     width = max(one.end_s for one in passes)
     _number(axes, passes, width)
