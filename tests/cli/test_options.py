@@ -23,7 +23,7 @@ SEVERAL = {
     "--by": 2,  # keys of rows, of entries of a trace
     "--timing": 2,  # bench also chooses by itself
     "--format": 3,  # bench has a format of its own, and so has hardware show
-    "--output": 3,  # a result, the specification that calibrate writes, a picture
+    "--output": 4,  # a result, the specification that calibrate writes, a picture, a summary
     "--from": 2,  # the tables of a calibration, the machine of a profile
     "--fail-on": 2,  # a change, an accuracy
     # a run of training or serving, a search among them, and what a profile or a benchmark has
