@@ -71,6 +71,16 @@ def command(
             show_default=False,
         ),
     ] = None,
+    annotate: Annotated[
+        Path | None,
+        typer.Option(
+            "--annotate",
+            metavar="FILE",
+            help="Write the trace (torch.profiler) to FILE (.json, .json.gz) with bound, expectation and efficiency in "
+            "the arguments of its kernels, and counter tracks, for Perfetto.",
+            show_default=False,
+        ),
+    ] = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
     plot: PlotOption = None,
@@ -95,6 +105,8 @@ def command(
     check_plot(plot)
     if plan_output is not None:
         check_writable(plan_output, ".toml")
+    if annotate is not None:
+        check_writable(annotate, ".json", ".gz")
     if against is not None and plan_output is not None:
         raise UsageError(
             "a plan belongs to one profile.",
@@ -102,7 +114,9 @@ def command(
             remedy="Write the plan of the later profile in a run without --against.",
         )
     if len(profiles) > 1:
-        _refuse_beside_ranks({"--plan-output": plan_output, "--effort": effort, "--against": against})
+        _refuse_beside_ranks(
+            {"--plan-output": plan_output, "--effort": effort, "--against": against, "--annotate": annotate}
+        )
         from perfmodel.cli._diagnose_ranks import diagnose_ranks
 
         diagnose_ranks(profiles, on, whole_trace, (workers, scheduler), plot, destination)
@@ -118,6 +132,8 @@ def command(
         return
     if plot is not None:
         _draw(diagnosis, plot)
+    if annotate is not None:
+        _annotate(diagnosis, profile, annotate)
     destination.write(report(diagnosis, context=_facts(diagnosis, profile, machine_source)))
     if plan_output is not None and not _write_plan(diagnosis, plan_output):
         raise typer.Exit(BAD_FINDING)
@@ -153,6 +169,22 @@ def _facts(diagnosis: Diagnosis, path: Path, machine_source: str) -> dict[str, o
             skipped=dict(diagnosis.profile.skipped),
         )
     )
+
+
+def _annotate(diagnosis: Diagnosis, source: Path, target: Path) -> None:
+    """Write the trace with what the diagnosis says about its kernels."""
+    from perfmodel.diagnosis.annotation import event_notes
+    from perfmodel.formats.torch_trace.annotate import annotate
+    from perfmodel.formats.torch_trace.reader import NAME
+
+    timeline = diagnosis.profile.timeline
+    if diagnosis.profile.format != NAME or timeline is None:
+        raise UsageError(
+            f"{source} is no trace of torch.profiler.", place="--annotate", remedy="Record one with torch.profiler."
+        )
+    names = [timeline.names[name] for name in timeline.gpu.name]
+    noted = annotate(source, target, event_notes(diagnosis), names)
+    status(f"wrote {target}: {noted} GPU events with notes; open it in Perfetto (ui.perfetto.dev).")
 
 
 def _write_plan(diagnosis: Diagnosis, path: Path) -> bool:

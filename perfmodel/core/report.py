@@ -121,6 +121,8 @@ class Report:
     notes : sentences below the table for people; JSON has them as ``notes``.
     title : heading for people.
     more : further tables, by the key under which JSON keeps their rows; CSV has the first table only.
+    csv_table : key of the further table that CSV has instead; empty for the first one.
+    only_wide : whether text for people leaves out this table, as one of ``more``, unless every column is asked for.
     decision : the decision that the rows lead to, in one sentence for people; JSON keeps it in ``context`` if at all.
     assumptions : what the decision rests on, for a page that others read: Markdown lists it above the table.
     people_rows : the rows that people see, where these are fewer or in another order; None for all rows.
@@ -138,6 +140,8 @@ class Report:
     assumptions: tuple[str, ...] = ()
     people_rows: Sequence[Mapping[str, Any]] | None = None
     unlisted: str = ""
+    csv_table: str = ""
+    only_wide: bool = False
 
     @property
     def shown_rows(self) -> Sequence[Mapping[str, Any]]:
@@ -188,7 +192,7 @@ class Report:
         title = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
         sentences = (self.decision, *self.shown_notes) if self.decision else self.shown_notes
         notes = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
-        more = "".join(table._repr_html_() for table in self.more.values())
+        more = "".join(table._repr_html_() for table in self.more.values() if not table.only_wide)
         return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}{more}"
 
 

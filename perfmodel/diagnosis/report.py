@@ -9,6 +9,7 @@ from typing import Any
 from perfmodel.core.report import Column, Report, report, short_name
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.against import APPEARED, RENAMED, STEP, VANISHED, Change, DiagnosisComparison
+from perfmodel.diagnosis.operator_table import operator_rows
 from perfmodel.diagnosis.projection import report as _registers_projections  # noqa: F401
 from perfmodel.diagnosis.ranks import report as _registers_ranks  # noqa: F401
 from perfmodel.diagnosis.result import Advice, Diagnosis, Part
@@ -25,7 +26,8 @@ def _diagnosis_report(result: Diagnosis, *, context: Mapping[str, Any] | None = 
 
     The rows are the dimensions, with the keys dimension, time_s [s], fraction, evidence (a list of {what, time_s,
     count, detail}) and advice, and with the best candidate for the dimension and its saving: candidate, time_saved_s.
-    ``candidates`` has one row for each piece of advice, with the keys that `roi` needs.
+    ``candidates`` has one row for each piece of advice, with the keys that `roi` needs; ``operators``, which is the
+    table of CSV, has one for each operator and shape (`perfmodel.diagnosis.operator_table.OperatorRow`).
     """
     columns = (
         Column("dimension"),
@@ -43,8 +45,37 @@ def _diagnosis_report(result: Diagnosis, *, context: Mapping[str, Any] | None = 
         context or {},
         (*result.notes, *result.not_advised, *result.profile.notes),
         _title(result),
-        more={"candidates": _candidates(result)} if result.advice else {},
+        more={**({"candidates": _candidates(result)} if result.advice else {}), "operators": _operators(result)},
+        csv_table="operators",
     )
+
+
+def _operators(diagnosis: Diagnosis) -> Report:
+    """Return the whole table by operator and shape; the keys are the attributes of `OperatorRow`."""
+    rows = [dataclasses.asdict(row) for row in operator_rows(diagnosis)]
+    columns = (
+        Column("name", "operator", show=short_name),
+        Column("op", shown=False),
+        Column("dimensions", shown=False),
+        Column("calls"),
+        Column("time_s", "time", "s"),
+        Column("fraction", "share", "fraction"),
+        *(Column(f"{key}_s", key, "s", digits=3) for key in ("min", "median", "max")),
+        Column("flop_per_s", "FLOP/s", "FLOP/s", digits=3),
+        Column("bytes_per_s", "B/s", "B/s", digits=3),
+        Column("arithmetic_intensity_flop_per_byte", "FLOP/B", "FLOP/B", digits=3),
+        Column("limiter"),
+        Column("basis"),
+        Column("bound_time_s", "bound", "s"),
+        Column("efficiency", "of bound", "fraction"),
+        Column("predicted_time_s", "predicted", "s"),
+        Column("predicted_low_s", "low", "s", digits=3),
+        Column("predicted_high_s", "high", "s", digits=3),
+        Column("kernels", show=lambda names: ", ".join(map(short_name, names))),
+        Column("flag"),
+        Column("not_modelled"),
+    )
+    return Report("diagnose", columns, rows, title="By operator and shape", only_wide=True)
 
 
 def _title(diagnosis: Diagnosis) -> str:

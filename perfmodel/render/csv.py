@@ -19,6 +19,7 @@ def render(report: Report) -> str:
     A mapping becomes one column ``key.inner`` for each inner key; a list becomes one cell, separated by semicolons.
     Column names have underscores instead of spaces.
     """
+    report = report.more.get(report.csv_table, report)
     rows = report.as_json()["rows"]
     header = _header(rows) or [column.key for column in report.columns if column.show_row is None]
     stream = io.StringIO()

@@ -28,7 +28,7 @@ def render(report: Report) -> str:
     else:
         parts.append("(no rows)")
     parts += [_text(note) for note in report.shown_notes]
-    parts += [render(table).rstrip("\n") for table in report.more.values()]
+    parts += [render(table).rstrip("\n") for table in report.more.values() if not table.only_wide]
     return "\n\n".join(parts) + "\n"
 
 

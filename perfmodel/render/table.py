@@ -57,7 +57,8 @@ def render(report: Report, *, width: int = WIDTH, color: bool = False, wide: boo
     for part in _parts(report, grid, console.width):
         console.print(part)
     text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-    return "\n".join([text, *(render(table, width=width, color=color, wide=wide) for table in report.more.values())])
+    more = [table for table in report.more.values() if wide or not table.only_wide]
+    return "\n".join([text, *(render(table, width=width, color=color, wide=wide) for table in more)])
 
 
 @dataclass(frozen=True)

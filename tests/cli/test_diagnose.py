@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -28,7 +29,57 @@ def test_the_rows_are_those_of_the_contract(perfmodel, bert):
     assert ran.json["candidates"][0]["targets"] == ["[launch gaps]"]
 
 
-@pytest.mark.parametrize("format_", ["table", "csv", "markdown"])
+def test_csv_and_json_have_the_whole_table_by_operator_and_wide_text_too(perfmodel, bert):
+    text = perfmodel("diagnose", bert, "--format", "csv").out
+    header, *lines = text.splitlines()
+    columns = header.split(",")
+    wanted = {"name", "calls", "time_s", "fraction", "flop_per_s", "bytes_per_s", "arithmetic_intensity_flop_per_byte"}
+    wanted |= {"efficiency", "limiter", "kernels", "predicted_time_s", "predicted_low_s", "predicted_high_s"}
+    assert wanted | {"min_s", "median_s", "max_s"} <= set(columns)
+    assert not any(" " in column for column in columns)
+    rows = perfmodel("diagnose", bert, "--format", "json").json["operators"]
+    assert len(rows) == len(lines)
+    first = rows[0]
+    assert first["calls"] * first["min_s"] <= first["time_s"] <= first["calls"] * first["max_s"]
+    assert "By operator and shape" in perfmodel("diagnose", bert, "--wide").out
+    assert "By operator and shape" not in perfmodel("diagnose", bert).out
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_a_trace_is_written_back_with_notes(perfmodel, bert, tmp_path, packed):
+    out = tmp_path / f"noted.json{packed}"
+    ran = perfmodel("diagnose", bert, "--annotate", out)
+    assert ran.code == 0
+    assert "61 GPU events with notes" in ran.err
+    data = out.read_bytes()
+    events = json.loads(gzip.decompress(data) if packed else data)["traceEvents"]
+    noted = [event for event in events if "perfmodel" in (event.get("args") or {})]
+    assert len(noted) == 61
+    product = next(event["args"]["perfmodel"] for event in noted if "addmm" in event["args"]["perfmodel"]["operator"])
+    assert product["bound_us"] < product["expected_low_us"] < product["expected_us"] < product["expected_high_us"]
+    assert 0 < product["efficiency"] < 1
+    counters = [event for event in events if event["ph"] == "C" and event["name"].startswith("perfmodel efficiency")]
+    assert counters
+    # a profiler's trace that was written back is read as before
+    again = perfmodel("diagnose", out, "--format", "json").json
+    assert again["operators"] == perfmodel("diagnose", bert, "--format", "json").json["operators"]
+
+
+def test_only_traces_are_written_back_and_never_over_themselves(perfmodel, tmp_path):
+    table = tmp_path / "profile.csv"
+    table.write_text("name,time_ms\nk,1\n")
+    assert perfmodel("diagnose", table, "--annotate", tmp_path / "a.json").code == 2
+    trace = tmp_path / "t.json"
+    trace.write_text(
+        '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 5, "tid": 7, "args": {}}]}'
+    )
+    before = trace.read_bytes()
+    ran = perfmodel("diagnose", trace, "--annotate", trace)
+    assert (ran.code, trace.read_bytes()) == (2, before)
+    assert "is the trace itself" in ran.err
+
+
+@pytest.mark.parametrize("format_", ["table", "markdown"])
 def test_every_format(perfmodel, bert, format_):
     ran = perfmodel("diagnose", bert, "--format", format_)
     assert ran.code == 0

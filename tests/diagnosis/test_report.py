@@ -38,7 +38,7 @@ def test_names_have_at_most_44_characters(length, shown):
 
 
 def test_a_diagnosis_without_advice_has_no_candidates():
-    assert dict(report(kernels("gemm")).more) == {}
+    assert "candidates" not in report(kernels("gemm")).more
     assert report(kernels("gemm")).rows[0]["candidate"] == ""
 
 

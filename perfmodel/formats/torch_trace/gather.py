@@ -32,6 +32,13 @@ from perfmodel.profile.timeline import Floats, Ints
 _GPU = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "concurrent_kernel", "mtia_ccp_events")
 _API = ("cuda_runtime", "cuda_driver", "runtime", "privateuse1_runtime", "privateuse1_driver", "xpu_runtime",
         "xpu_driver", "mtia_runtime")  # fmt: skip
+
+
+def is_gpu_category(category: object) -> bool:
+    """Return whether the events of a category are work of a GPU."""
+    return isinstance(category, str) and category.lower() in _GPU
+
+
 #: microseconds since 1970 are 1.8e15 today, and some profilers write nanoseconds there
 _LATEST_US = 1e19
 #: sizes of copies above this are damage: float64 no longer holds every whole number

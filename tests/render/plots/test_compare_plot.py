@@ -28,7 +28,9 @@ def run(times, names=None, error=0.002, devices=None):
 
 def comparison(ratios, names=None, limit=None, devices=None):
     return compare(
-        [run([1.0] * len(ratios), names, devices=devices)], [run(ratios, names, devices=devices)], Rules(limit=limit)
+        [run([1.0] * len(ratios), names, devices=devices)],
+        [run(ratios, names, devices=devices)],
+        Rules(limit=limit, drift=0.005),
     )
 
 

@@ -1,0 +1,113 @@
+"""Writes a trace back with notes in the arguments of its GPU events, and counter tracks, for Perfetto."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perfmodel.errors import InputFileError, UsageError
+from perfmodel.files import unpacked, write_atomic
+from perfmodel.formats.torch_trace.events import no_events, not_json, without_nan
+from perfmodel.formats.torch_trace.gather import is_gpu_category
+
+#: the largest trace that is written back, unpacked [B]: all its events have to be in memory
+LARGEST_BYTES = 1_000_000_000
+#: the key under which an event's arguments hold its notes, and the name of the counter tracks
+KEY, TRACK = "perfmodel", "perfmodel efficiency"
+#: notes that become counters -> their names
+_COUNTERS = {"efficiency": "of bound"}
+_GZIP = b"\x1f\x8b"
+
+Notes = Sequence[Mapping[str, Any] | None]
+
+
+def annotate(source: str | os.PathLike[str], target: Path, notes: Notes, names: Sequence[str]) -> int:
+    """Write a trace with notes on its GPU events, and return the number of events that got one.
+
+    Everything else in the trace stays. Each noted event has the key "perfmodel" in its arguments; a counter track for
+    each process (GPU) shows the efficiency while a kernel runs.
+
+    Parameters
+    ----------
+    source : the trace that was read, plain or gzip.
+    target : the new file; packed if its name ends in ".gz".
+    notes : for each GPU event in the order of their starts, what to add, or None.
+    names : the names of these events, to make sure that they are the same ones.
+
+    Raises
+    ------
+    InputFileError
+        When the source cannot be read, is too large, or does not have these events.
+    UsageError
+        When the target is the source.
+    """
+    if target.exists() and os.path.samefile(source, target):
+        raise UsageError("is the trace itself.", place=str(target), remedy="Write to another file.")
+    document = _document(source)
+    events = document if isinstance(document, list) else document.get("traceEvents")
+    if not isinstance(events, list):
+        raise no_events(os.fspath(source))
+    work = sorted((event for event in events if _is_gpu_work(event)), key=lambda event: float(event["ts"]))
+    if [event.get("name") for event in work] != list(names):
+        raise InputFileError(
+            "its GPU events cannot be told apart well enough to write them back.", place=os.fspath(source)
+        )
+    counters = []
+    for event, note in zip(work, notes, strict=True):
+        if note is not None:
+            event["args"] = {**(event["args"] if isinstance(event.get("args"), dict) else {}), KEY: dict(note)}
+            counters += _counters(event, note)
+    events.extend(counters)
+    data = msgspec.json.encode(document)
+    write_atomic(target, gzip.compress(data, mtime=0) if target.name.lower().endswith(".gz") else data)
+    return sum(note is not None for note in notes)
+
+
+def _document(source: str | os.PathLike[str]) -> Any:
+    """Return the whole trace as Python objects."""
+    data = Path(source).read_bytes()
+    packed = data[:2] == _GZIP
+    plain = unpacked(data, LARGEST_BYTES) if packed else data
+    if plain is None or len(plain) > LARGEST_BYTES:
+        raise InputFileError(
+            f"is larger than {LARGEST_BYTES / 1e9:g} GB unpacked, too large to be written back.",
+            place=os.fspath(source),
+            remedy="Record fewer steps.",
+        )
+    try:
+        return msgspec.json.decode(plain)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        cleaned = without_nan(plain)
+        if cleaned is None:
+            raise not_json(error, os.fspath(source)) from None
+    try:
+        return msgspec.json.decode(cleaned)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise not_json(error, os.fspath(source)) from None
+
+
+def _is_gpu_work(event: Any) -> bool:
+    """Whether an event is a complete piece of GPU work with a time."""
+    if not isinstance(event, dict) or event.get("ph") != "X" or not is_gpu_category(event.get("cat")):
+        return False
+    times = (event.get("ts"), event.get("dur"))
+    return all(isinstance(time, (int, float)) and math.isfinite(time) for time in times)
+
+
+def _counters(event: Mapping[str, Any], note: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the counter events that show a note while an event runs."""
+    values = {name: note[key] for key, name in _COUNTERS.items() if key in note}
+    if not values:
+        return []
+    common = {"ph": "C", "name": f"{TRACK}, stream {event.get('tid')}", "pid": event.get("pid")}
+    end = float(event["ts"]) + float(event["dur"])
+    return [
+        {**common, "ts": event["ts"], "args": values},
+        {**common, "ts": end, "args": dict.fromkeys(values, 0.0)},
+    ]
