@@ -25,6 +25,8 @@ from perfmodel.serving.speculation import Speculation
 
 #: most deployments of one command
 _MOST_DEPLOYMENTS = 5000
+#: largest whole number of an option
+_LARGEST = 1_000_000
 #: most clients of the loads that are tried where none is given
 _MOST_CLIENTS = 256
 
@@ -180,8 +182,10 @@ def whole_numbers(text: str, place: str) -> list[int]:
     """
     values = parse_sizes(text, place=place)
     for value in values:
-        if value != int(value) or value < 1:
-            raise UsageError(f"{value:g} is no whole number above 0.", place=place, remedy="Write 1, 1/2/4 or 1..8.")
+        if not 1 <= value <= _LARGEST or value != int(value):
+            raise UsageError(
+                f"{value:g} is no whole number from 1 to {_LARGEST}.", place=place, remedy="Write 1, 1/2/4 or 1..8."
+            )
     return [int(value) for value in values]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from perfmodel.core.units import format_count
 from perfmodel.errors import InputFileError, nearest
 from perfmodel.files import read_text
-from perfmodel.serving.requests import Requests
+from perfmodel.serving.requests import LONGEST, Requests
 
 #: what a column means -> its names, in lower case without separators, in public traces too: Azure's (TIMESTAMP,
 #: ContextTokens, GeneratedTokens), BurstGPT's (Request tokens, Response tokens), Vidur's (num_prefill_tokens) and
@@ -210,7 +210,7 @@ def _number(cell: Any) -> float:
 
 def _lengths(table: _Table, column: str) -> NDArray[np.int64]:
     values = _numbers(table, column)
-    bad = np.flatnonzero((values < 1) | (values != np.floor(values)) | (values > 1e9))
+    bad = np.flatnonzero((values < 1) | (values != np.floor(values)) | (values > LONGEST))
     if len(bad):
         first = int(bad[0])
         raise _wrong(table, column, first, f"= {values[first]:g} is no whole number of tokens above 0", "Correct it.")

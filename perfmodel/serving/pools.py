@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,10 +69,12 @@ def run_pool(engines: Sequence[AnyReplica], load: Requests, journal: Journal, ro
 
 def _shares(numbers: range, clients: Sequence[int]) -> list[Sequence[int]]:
     """Return the requests of each engine, in proportion to its clients."""
-    owner = [index for index, several in enumerate(clients) for _ in range(several)]
+    if len(clients) == 1:
+        return [numbers]
+    ends = list(itertools.accumulate(clients))
     shares: list[list[int]] = [[] for _ in clients]
     for number in numbers:
-        shares[owner[number % len(owner)]].append(number)
+        shares[bisect.bisect_right(ends, number % ends[-1])].append(number)
     return list(shares)
 
 

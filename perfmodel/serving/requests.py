@@ -79,6 +79,17 @@ class Requests:
         return replace(self, arrival_s=self.arrival_s[:count], prompt=self.prompt[:count], output=self.output[:count])
 
 
+#: most requests of a load: they stand in memory
+MOST_REQUESTS = 20_000_000
+#: longest prompt or answer; no model has as many positions
+LONGEST = 1e9
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MOST_REQUESTS:
+        raise UsageError(f"a load of {count} requests is not possible.", remedy=f"Give 1 to {MOST_REQUESTS}.")
+
+
 def lengths(count: int, mean: float, *, spread: float = 0.0, seed: int = 0) -> Lengths:
     """Return token counts that are uniform between ``mean (1 - spread)`` and ``mean (1 + spread)``.
 
@@ -94,8 +105,8 @@ def lengths(count: int, mean: float, *, spread: float = 0.0, seed: int = 0) -> L
     UsageError
         When the mean is below 1 or the spread is not within 0 to 1.
     """
-    if not (math.isfinite(mean) and mean >= 1):
-        raise UsageError(f"a mean length of {mean:g} tokens is not possible.", remedy="Give 1 or more.")
+    if not 1 <= mean <= LONGEST:
+        raise UsageError(f"a mean length of {mean:g} tokens is not possible.", remedy=f"Give 1 to {LONGEST:g}.")
     if not 0 <= spread <= 1:
         raise UsageError(f"a spread of {spread:g} is not within 0 to 1.", remedy="0.2 means 20 % to either side.")
     if not spread:
@@ -132,6 +143,7 @@ def open_loop(
     UsageError
         When the rate or the burstiness is not above 0, or a length is impossible.
     """
+    _check_count(count)
     if math.isnan(rate_per_s) or rate_per_s <= 0:
         raise UsageError(f"a rate of {rate_per_s:g} requests a second never sends one.", remedy="Give a rate above 0.")
     if spacing not in SPACINGS:
@@ -175,6 +187,7 @@ def closed_loop(
     UsageError
         When the concurrency is below 1, the ramp is negative, or a length is impossible.
     """
+    _check_count(count)
     if concurrency < 1:
         raise UsageError(f"a concurrency of {concurrency} is not possible.", remedy="Give 1 or more.")
     if not (math.isfinite(ramp_s) and ramp_s >= 0):

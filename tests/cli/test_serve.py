@@ -117,7 +117,10 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--tp", "3"), "tp=3 does not divide"),
         (("--isl", "5000"), "longer than the model's 4096 positions"),
         (("--qps", "0"), "never sends one"),
-        (("--concurrency", "0"), "0 is no whole number above 0"),
+        (("--concurrency", "0"), "0 is no whole number from 1"),
+        (("--ep", "inf"), "inf is no whole number from 1"),
+        (("--osl", "1e300", "--concurrency", "1"), "not possible"),
+        (("--num-requests", "99999999999", "--concurrency", "1"), "a load of 99999999999 requests is not possible"),
         (("--concurrency", "2", "--qps", "2"), "are two loads"),
         (("--kv-tokens", "64", "--concurrency", "1"), "never fit"),
         (("--engine", "vlm"), "Did you mean 'vllm'"),
@@ -156,3 +159,23 @@ def test_a_model_that_does_not_fit_says_by_how_much_and_what_would(perfmodel):
     several = perfmodel("serve", "llama-3.1-70b", "--on", "h100", "--tp", "1/4", "--concurrency", "2")
     assert several.code == 0
     assert "left out: h100 tp1" in several.err
+
+
+def test_an_interrupted_run_prints_what_was_simulated(perfmodel, monkeypatch):
+    from perfmodel.serving.load import TabledClock
+
+    calls = 0
+    decode_s = TabledClock.decode_s
+
+    def interrupted(self, sequences, context):
+        nonlocal calls
+        calls += 1
+        if calls > 300:
+            raise KeyboardInterrupt
+        return decode_s(self, sequences, context)
+
+    monkeypatch.setattr(TabledClock, "decode_s", interrupted)
+    ran = perfmodel(*SMALL, "--qps", "5/10", "--format", "json")
+    assert ran.code == 130
+    assert len(ran.json["rows"]) == 1
+    assert any("interrupted" in note for note in ran.json["notes"])
