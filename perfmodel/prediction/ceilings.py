@@ -112,6 +112,7 @@ def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
     """
     if not isinstance(op, Collective):
         return op.link_traffic()
+    _check_reach(op, hardware)
     traffic: dict[str, Number] = {}
     group = 1.0
     for link, here in peer_links(hardware.links, op.num_gpus):
@@ -121,6 +122,30 @@ def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
             sent = sent * maximum(op.num_gpus - group, 0.0) / maximum(op.num_gpus - 1.0, 1.0) / group
         traffic[link.name] = sent if here is True else where(here, sent, 0.0)
     return traffic or op.link_traffic()
+
+
+#: the most devices of one host: 16 in a DGX-2 and in hosts with PCIe switches
+MOST_IN_A_HOST = 16
+
+
+def _check_reach(op: Collective, hardware: Hardware) -> None:
+    """Raise for an exchange among more devices than links inside a node join.
+
+    These are those of a host, and of a larger domain of NVLink (72 in an NVL72); a machine with a link "nic" says how
+    its network exchanges.
+    """
+    if any(link.name == "nic" for link in hardware.links):
+        return
+    host = hardware.fabric.gpus_per_node if hardware.fabric else MOST_IN_A_HOST
+    most = max([host, *(link.domain or 0 for link in hardware.links)])
+    if anywhere(np.greater(op.num_gpus, most)):
+        asked = int(np.max(op.num_gpus))
+        raise UsageError(
+            f"{asked} GPUs are more than the {most} that links inside a node of {hardware.name} join.",
+            place=op.op,
+            remedy=f"Use num_gpus up to {most}; exchanges over a network need a cluster: "
+            "pm.Cluster and perfmodel.cluster.collectives, or the commands train and search.",
+        )
 
 
 def _prefers(link: Link, other: Link) -> bool:

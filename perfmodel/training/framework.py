@@ -32,7 +32,6 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attention : kernel of attention unless a plan names one.
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
     dropout : which models it trains with dropout: "never", "always", or those with LayerNorm, as GPT-3.
-    recomputes_last : whether recomputing a layer runs its last product, whose result backward does not need.
     shards_layers : whether ZeRO 2 gathers weights and reduces gradients layer by layer (FSDP), not once a step.
     bias : whether the matrices of models with LayerNorm have a bias.
     main_gradients : dtype in which weight gradients are added up, and in which their product is written.
@@ -45,7 +44,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loss_bytes : the same of the loss, for a logit [B].
     optimizer_bytes : bytes that Adam moves for a parameter of a GPU.
     overlaps_data_parallel : whether gradients are reduced beside the backward pass.
-    contention : share of a hidden exchange that the compute beside it loses, of `exchange.hide`; "" for ``sm_share``.
+    contention : share of a hidden exchange that the compute beside it loses, see `exposed`; "" for ``sm_share``.
     sequence_parallel : whether tensor parallel ranks share out norms and residuals.
     overlaps_tensor_parallel : whether tensor parallel exchanges run beside products.
     overlaps_input_gradients : whether, without sequence parallelism, the all-reduce of an input's gradient runs beside
@@ -56,8 +55,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fp8_passes : bytes that the cast of one 16-bit element to fp8 reads and writes, without a transposed copy.
     unfused_sinks : whether attention without a window and with a learned logit in its softmax (gpt-oss) has no fused
         kernel.
-    graphs_on : architectures of GPUs on which it runs whole iterations as CUDA graphs. Elsewhere each pass of a layer
-        with experts waits for the host, which reads how many tokens each expert has: ``host_s`` of the constants.
+    host_share : architecture of GPUs -> share of ``host_s`` of the constants that a pass of a layer with experts waits
+        for the host there: 0 where whole iterations are CUDA graphs, 1 where nothing is said.
     memory : what it keeps in memory, see `perfmodel.training.memory_facts`.
     """
 
@@ -69,7 +68,6 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attention: str = "fa2"
     softmax_passes: int = 1
     dropout: Literal["never", "always", "layer_norm"] = "never"
-    recomputes_last: bool = True
     shards_layers: bool = False
     bias: bool = True
     main_gradients: Literal["fp32", "bf16"] = "fp32"
@@ -91,7 +89,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gathers_once: bool = False
     fp8_passes: float = 3.0
     unfused_sinks: bool = False
-    graphs_on: tuple[str, ...] = ()
+    host_share: dict[str, float] = {}
     memory: MemoryFacts = MemoryFacts()
 
 
@@ -110,7 +108,7 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_bound : class of kernels -> time over that of a copy of the same bytes.
     casts : time of a cast to 8 bits over that of a copy of the bytes that it has to move.
     sm_share : share of a hidden exchange that the compute beside it loses.
-    fsdp_share : the same of FSDP1 in eager mode.
+    fsdp_share : the same where each layer's weights are gathered in every micro batch.
     chart_factor : kernel of attention -> time over that of its chart.
     routing : time of sending tokens to experts over that of an all-to-all.
     host_s : time that a pass of a layer with experts waits for the host [s].

@@ -20,7 +20,7 @@ from perfmodel.training.kernels import (
     stream_time,
 )
 from perfmodel.training.shard import Shard, key_width
-from perfmodel.training.streams import stream_bytes
+from perfmodel.training.streams import chains, stream_bytes
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -51,6 +51,7 @@ class LayerWork:
     accumulate_s : reading the fp32 gradients that the products of the weights' gradients add to [s].
     parameters, expert_parameters : that the GPU holds, without and in routed experts.
     routed_bytes : what one GPU sends to experts in a pass [B].
+    kernels, kernels_backward : kernels of each pass.
     """
 
     products: dict[str, Passes]
@@ -64,6 +65,8 @@ class LayerWork:
     parameters: float
     expert_parameters: float
     routed_bytes: float
+    kernels: int
+    kernels_backward: int
 
 
 class _Matrix(NamedTuple):
@@ -98,6 +101,8 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool,
         parameters=sum(weights[name] for name in matrices if name not in expert) + 2 * config.norm_parameters,
         expert_parameters=sum(weights[name] for name in expert),
         routed_bytes=shard.outer_tokens * config.top_k * config.hidden * 2.0 if moe else 0.0,
+        kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0) + 1,
+        kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1) + 2,
     )
 
 

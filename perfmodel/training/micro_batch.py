@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.training.exchange import context_exchange, expert_exchange, tensor_exchange
 from perfmodel.training.kernels import arithmetic, stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
@@ -15,7 +16,10 @@ from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind
 
 #: the parts of the time of a micro batch, in the order of the vectors below
-PARTS = ("products", "attention", "memory_bound", "casts", "head", "tensor", "context", "expert", "recompute", "host")
+PARTS = (
+    *("products", "attention", "memory_bound", "casts", "head", "tensor", "context", "expert"),
+    *("recompute", "host", "gaps"),
+)
 INDEX = {name: index for index, name in enumerate(PARTS)}
 Vector = NDArray[np.float64]
 
@@ -69,7 +73,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     )
     context, back_context = context_exchange(setup.groups, shard, config, attention, backward_attention, fixed.sm_share)
     routing = fixed.routing * expert_exchange(setup.groups, work, config.top_k) if kind[0] else 0.0
-    host = fixed.host_s if kind[0] and setup.waits_for_host else 0.0
+    host = setup.host_s if kind[0] else 0.0
     forward = _vector(
         products=forward_s,
         attention=attention,
@@ -79,6 +83,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         context=context,
         expert=routing,
         host=host,
+        gaps=KERNEL_GAP_S * work.kernels,
     )
     backward = _vector(
         products=input_s + weights_s + work.accumulate_s,
@@ -89,6 +94,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         context=back_context,
         expert=routing,
         host=host,
+        gaps=KERNEL_GAP_S * work.kernels_backward,
     )
     backward[INDEX["recompute"]] = _recompute(setup, forward, work)
     return Passes(forward, backward, weights_s, work.parameters, work.expert_parameters)
@@ -117,8 +123,6 @@ def _attention(setup: Setup, work: LayerWork) -> tuple[float, float]:
 def _recompute(setup: Setup, forward: Vector, work: LayerWork) -> float:
     """Return what backward computes anew of a layer [s]."""
     whole = float(forward.sum() - forward[INDEX["host"]])
-    if not setup.framework.recomputes_last:
-        whole -= sum(passes.forward_s for name, passes in work.products.items() if name.endswith("down"))
     products, memory = (
         float(forward[INDEX["products"]]),
         float(forward[INDEX["memory_bound"]] + forward[INDEX["casts"]]),

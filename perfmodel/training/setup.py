@@ -105,9 +105,9 @@ class Setup:
         return self.plan.zero == 3 or (self.plan.zero == 2 and self.framework.shards_layers)
 
     @property
-    def waits_for_host(self) -> bool:
-        """Whether each pass of a layer with experts waits for the host."""
-        return self.hardware.architecture.lower() not in self.framework.graphs_on
+    def host_s(self) -> float:
+        """Time that each pass of a layer with experts waits for the host [s]."""
+        return self.constants.host_s * self.framework.host_share.get(self.hardware.architecture.lower(), 1.0)
 
     @property
     def gradient_bytes(self) -> float:

@@ -9,6 +9,8 @@ from perfmodel.workloads.model_config import ModelConfig
 
 #: what a fused norm moves for an element forward, with activations in 16 bits [B]
 FUSED_NORM_BYTES = 4.0
+#: what one kernel of a chain of elementwise kernels moves for an element [B]
+CHAIN_BYTES = 7.0
 
 
 def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool) -> tuple[list[float], list[float]]:
@@ -50,6 +52,16 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: boo
         routed = shard.outer_tokens * config.top_k * config.hidden
         forward, backward = [*forward, *[2 * e * routed] * 2], [*backward, *[2 * e * routed] * 2]
     return forward, backward
+
+
+def chains(config: ModelConfig, shard: Shard, backward: int) -> int:
+    """Return how many kernels unfused norms, rotary positions and gates run beyond one each, in a pass.
+
+    Each kernel of such a chain moves about 7 B an element: 16-bit and fp32 reads and writes.
+    """
+    counted = [shard.norm_bytes[backward]] * 2
+    counted += [shard.rotary_bytes[backward]] * config.rotary + [shard.gate_bytes[backward]] * config.gated
+    return sum(max(0, round(moved / CHAIN_BYTES) - 1) for moved in counted)
 
 
 def _activated(config: ModelConfig, shard: Shard, moe: bool) -> list[float]:

@@ -17,9 +17,9 @@ def flop_per_s(machine: str, load: str, op=PRODUCT) -> float:
 
 
 def test_an_h100_in_training_is_slower_than_in_replays() -> None:
-    # published training steps ask for 615 to 675 TFLOP/s, depending on what is taken to slow its other kernels down
-    assert 600e12 < flop_per_s("h100", "sustained") < 690e12
-    assert flop_per_s("h100", "sustained") < 0.95 * flop_per_s("h100", "burst")
+    # published training steps ask for 615 to 700 TFLOP/s, depending on what is taken to slow their other kernels down
+    assert 600e12 < flop_per_s("h100", "sustained") < 710e12
+    assert flop_per_s("h100", "sustained") < 0.97 * flop_per_s("h100", "burst")
 
 
 @pytest.mark.parametrize("machine", ["a100-sxm4-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "l40s", "rtx-4090", "l4"])

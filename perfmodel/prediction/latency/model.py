@@ -37,7 +37,7 @@ _ORIGINS = {
 
 
 #: what the basis says of the load
-_LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, assumed from training on H100"}
+_LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, as fitted to training steps"}
 
 
 @dataclass(frozen=True)

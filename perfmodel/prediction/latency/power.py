@@ -47,10 +47,10 @@ TENSOR_POWER = 0.6
 
 #: energy of a FLOP of the tensor engine in minutes of real work, over that in short replays: fitted by
 #: scripts/fit_training.py on steps of published training runs (2026-11-22). It makes of 736 TFLOP/s for a replay of
-#: 8192^3 in bf16 on an H100 674 at its 700 W, and 500 of 651 on one of 500 W; nothing changes on A100, whose limit
+#: 8192^3 in bf16 on an H100 699 at its 700 W, and 567 of 651 on one of 500 W; nothing changes on A100, whose limit
 #: leaves the clock. Heat, other consumers of the board's power and data that toggle more bits are likely reasons; no
 #: machine has been measured for it
-SUSTAINED_ENERGY = 1.3
+SUSTAINED_ENERGY = 1.2
 
 
 def process_energy(machine: Machine) -> float:

@@ -1,0 +1,435 @@
+"""Fit the constants of training steps on published runs, and say how well they do on runs that were not fitted.
+
+    python scripts/fit_training.py            prints the errors
+    python scripts/fit_training.py --write    writes engine_specs/training/defaults/constants.toml, and its chapter of
+                                              docs/accuracy.md, as well
+
+Rows are split in halves by a hash of their id. The shipped constants are fitted on one half; intervals are quantiles of
+rows that were not fitted: each half by the constants of the other, and each framework by those of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import msgspec
+import numpy as np
+import open_tables
+from numpy.typing import NDArray
+
+from perfmodel.accuracy.run_table import read_run_table
+from perfmodel.files import write_atomic
+from perfmodel.hardware_catalog import hardware
+from perfmodel.prediction.latency import power
+from perfmodel.training.framework import Constants, Interval, constants, nearest_framework
+from perfmodel.training.published import PublishedRun, UnusableRunError, measured_time, read_run, rule_of_thumb
+from perfmodel.training.step import train
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "engine_specs" / "training" / "defaults" / "constants.toml"
+PAGE = ROOT / "docs" / "accuracy.md"
+BEGIN, END = "<!-- training: written by scripts/fit_training.py -->", "<!-- end of training -->"
+#: energies of a FLOP in minutes of work over that in replays that are tried (`power.SUSTAINED_ENERGY`)
+ENERGIES = (1.0, 1.2, 1.4)
+#: the fitted constants of dense models and of experts, with where the search starts
+DENSE = {"counted": 1.25, "fsdp1": 2.2, "casts": 2.1, "fsdp_share": 0.5, "fa1": 0.8}
+EXPERTS = {"routing": 0.65, "host_s": 1.7e-3}
+#: frameworks that are left out together -> beginnings of their tables
+SOURCES = {
+    "llm-foundry": ("llmfoundry",), "torchtitan": ("torchtitan",), "NeMo, Bridge": ("nemo", "bridge"),
+    "Megatron": ("megatron", "korthikanti"),
+}  # fmt: skip
+#: tables that fit nothing: fp32 runs without an optimizer, and fine-tuning on packed samples
+UNFITTED = ("neusight_train", "nemo_launcher_h100_sft")
+Rows = Sequence[PublishedRun]
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Constants, and the energy that they were fitted with."""
+
+    energy: float
+    constants: Constants
+
+
+def read_rows() -> list[PublishedRun]:
+    """Return every open run that can be predicted."""
+    rows = []
+    for path in sorted((open_tables.folder().parent / "e2e_training").glob("*.csv")):
+        for run in read_run_table(path).runs:
+            try:
+                rows.append(read_run(run, hardware))
+            except UnusableRunError:
+                continue
+    return rows
+
+
+def table_of(row: PublishedRun) -> str:
+    """Return the name of a row's table."""
+    return row.run.table
+
+
+def dense(rows: Rows) -> list[PublishedRun]:
+    """Return the rows without experts."""
+    return [row for row in rows if not row.config.experts]
+
+
+def first_half(row: PublishedRun) -> bool:
+    """Return whether a row belongs to the half that is fitted, by a hash of its id."""
+    return hashlib.md5(row.run.text("id").encode(), usedforsecurity=False).digest()[0] % 2 == 1
+
+
+@contextmanager
+def energy(value: float, rows: Rows) -> Iterator[None]:
+    """Predict with another energy of a FLOP in minutes of work; predictions that are kept are dropped."""
+    machines = {id(row.cluster.hardware): row.cluster.hardware for row in rows}.values()
+    with mock.patch.object(power, "SUSTAINED_ENERGY", value):
+        for machine in machines:
+            vars(machine).pop("_cached", None)
+        yield
+    for machine in machines:
+        vars(machine).pop("_cached", None)
+
+
+def ratios(rows: Rows, fixed: Constants) -> Vector:
+    """Return predicted over measured time of each row."""
+    steps = (train(row.config, row.cluster, row.plan, fixed, checked=False).time_s for row in rows)
+    return np.array([time / measured_time(row.run) for time, row in zip(steps, rows, strict=True)])
+
+
+def with_values(values: Mapping[str, float], base: Constants | None = None) -> Constants:
+    """Return constants with some values by their names."""
+    base = base or constants()
+    memory = {name: values.get(name, base.memory_bound[name]) for name in ("counted", "fsdp1")}
+    chart = {"fa1": values.get("fa1", base.chart_factor["fa1"])}
+    others = {name: values[name] for name in ("casts", "fsdp_share", "routing", "host_s") if name in values}
+    return msgspec.structs.replace(base, memory_bound=memory, chart_factor=chart, **others)
+
+
+def unfitted() -> Constants:
+    """Return constants that no training step has seen: every kernel as predicted alone, charts as drawn."""
+    values = {"counted": 1.0, "fsdp1": 1.0, "casts": 1.0, "fsdp_share": constants().sm_share, "fa1": 1.0}
+    return with_values({**values, "routing": 1.0, "host_s": 0.0})
+
+
+def loss(rows: Rows, fixed: Constants) -> float:
+    """Return the mean |ln(predicted / measured)| of each table, weighted by the root of its rows."""
+    error = np.abs(np.log(ratios(rows, fixed)))
+    tables = np.array([table_of(row) for row in rows])
+    names = sorted(set(tables.tolist()))
+    weights = np.array([math.sqrt(float(np.sum(tables == name))) for name in names])
+    means = np.array([float(np.mean(error[tables == name])) for name in names])
+    return float(np.dot(weights, means) / np.sum(weights))
+
+
+def minimum(cost: Callable[[Vector], float], start: Vector, evaluations: int) -> Vector:
+    """Return where a cost is least near a start: Nelder and Mead's simplex in the logarithms of the values."""
+    points = [np.log(start), *(np.log(start) + 0.12 * row for row in np.eye(len(start)))]
+    costs = [cost(np.exp(point)) for point in points]
+    used = len(points)
+    while used < evaluations:
+        order = np.argsort(costs)
+        points, costs = [points[i] for i in order], [costs[i] for i in order]
+        centre = np.mean(points[:-1], axis=0)
+        away = centre - points[-1]
+        reflected = cost(np.exp(centre + away))
+        step = 2.0 if reflected < costs[0] else 0.5 if reflected < costs[-1] else -0.5
+        other = cost(np.exp(centre + step * away))
+        used += 2
+        value, point = min((reflected, centre + away), (other, centre + step * away), key=lambda pair: pair[0])
+        if value < costs[-1]:
+            points[-1], costs[-1] = point, value
+        else:
+            points = [points[0], *(points[0] + 0.5 * (old - points[0]) for old in points[1:])]
+            costs = [costs[0], *(cost(np.exp(old)) for old in points[1:])]
+            used += len(points) - 1
+    best: Vector = np.exp(points[int(np.argmin(costs))])
+    return best
+
+
+def fit(rows: Rows, names: Mapping[str, float], base: Constants, evaluations: int = 110) -> Constants:
+    """Return constants with the named ones fitted to some rows."""
+    keys = list(names)
+
+    def cost(values: Vector) -> float:
+        return loss(rows, with_values(dict(zip(keys, values.tolist(), strict=True)), base))
+
+    found = minimum(cost, np.array(list(names.values())), evaluations)
+    return with_values(dict(zip(keys, found.tolist(), strict=True)), base)
+
+
+def fit_all(rows: Rows, energies: Iterable[float] = ENERGIES) -> Fitted:
+    """Return the constants of dense models and experts that fit some rows; what no row has stays at the counted one."""
+    used = [row for row in dense(rows) if table_of(row) not in UNFITTED]
+    tables = {table_of(row) for row in used}
+    foundry = any(name.startswith("llmfoundry") for name in tables)
+    fitting = {name: value for name, value in DENSE.items() if foundry or name not in ("fsdp1", "fa1")}
+    best: tuple[float, Fitted] | None = None
+    for value in energies:
+        with energy(value, rows):
+            found = fit(used, fitting, constants())
+            if not foundry:
+                found = with_values({"fsdp1": found.memory_bound["counted"], "fa1": 1.0}, found)
+            cost = loss(used, found)
+        if best is None or cost < best[0]:
+            best = (cost, Fitted(value, found))
+    assert best is not None
+    sparse = [row for row in rows if row.config.experts]
+    if sparse:
+        with energy(best[1].energy, rows):
+            return Fitted(best[1].energy, fit(sparse, EXPERTS, best[1].constants, 60))
+    return best[1]
+
+
+def judged(rows: Rows, fitted: Fitted) -> Vector:
+    """Return predicted over measured by fitted constants."""
+    with energy(fitted.energy, rows):
+        return ratios(rows, fitted.constants)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Errors of all rows under several constants; NaN for a row that they were fitted on.
+
+    Attributes
+    ----------
+    rows : all rows.
+    unfitted : predicted over measured without any fitted constant.
+    shipped : the fit on one half, and the ratios of all rows with it.
+    other_half : each row by the constants of the half that it is not in.
+    left_out : each row by the constants of all frameworks but its own.
+    """
+
+    rows: Rows
+    unfitted: Vector
+    shipped: Fitted
+    ratios: Vector
+    other_half: Vector
+    left_out: Vector
+
+    def mask(self, *, kind: str = "dense", table: str = "", fitted: bool | None = None) -> NDArray[np.bool_]:
+        """Return which rows are of a kind, of tables that begin so, and in the fitted half or not."""
+        return np.array(
+            [
+                (bool(row.config.experts) == (kind == "experts"))
+                and table_of(row).startswith(table)
+                and (fitted is None or first_half(row) == fitted)
+                for row in self.rows
+            ]
+        )
+
+
+def find(rows: Rows) -> Findings:
+    """Return the errors of some rows under every constants."""
+    with energy(1.0, rows):
+        plain = ratios(rows, unfitted())
+    one = fit_all([row for row in rows if first_half(row)])
+    other = fit_all([row for row in rows if not first_half(row)], [one.energy])
+    by_one, by_other = judged(rows, one), judged(rows, other)
+    halves = np.array([first_half(row) for row in rows])
+    left = np.full(len(rows), np.nan)
+    for names in SOURCES.values():
+        out = np.array([table_of(row).startswith(names) for row in rows])
+        kept = fit_all([row for row, gone in zip(rows, out, strict=True) if not gone and not row.config.experts],
+                       [one.energy])  # fmt: skip
+        left[out] = judged(rows, kept)[out]
+    return Findings(rows, plain, one, by_one, np.where(halves, by_other, by_one), left)
+
+
+def interval(ratio: Vector) -> Interval:
+    """Return the 10 % and 90 % quantiles of measured over predicted."""
+    low, high = np.quantile(1.0 / ratio[np.isfinite(ratio)], (0.1, 0.9))
+    return Interval(round(float(low), 3), round(float(high), 3))
+
+
+def intervals(found: Findings) -> dict[str, Interval]:
+    """Return the interval of each kind of knowledge, from rows that were not fitted."""
+    unusual = np.array([table_of(row) in UNFITTED for row in found.rows])
+    return {
+        "seen": interval(found.other_half[found.mask() & ~unusual]),
+        "unseen": interval(found.left_out[found.mask()]),
+        "experts": interval(found.other_half[found.mask(kind="experts")]),
+    }
+
+
+def pairs_in_order(rows: Rows, ratio: Vector) -> tuple[int, int]:
+    """Return how many pairs of set-ups come out in the right order, and how many there are.
+
+    A pair is of one table, model and sequence; its times for a sequence on a GPU differ by over 5 %.
+    """
+    right = total = 0
+    times = [measured_time(row.run) / row.plan.batch * row.cluster.gpus for row in rows]
+    keys = [(table_of(row), row.run.text("model"), row.plan.seq) for row in rows]
+    setups = [(row.cluster.gpus, row.plan.changed(framework="", vp=row.plan.vp)) for row in rows]
+    for i, key in enumerate(keys):
+        for j in range(i):
+            if keys[j] == key and setups[i] != setups[j] and abs(math.log(times[i] / times[j])) > 0.05:
+                total += 1
+                right += (times[i] * ratio[i] > times[j] * ratio[j]) == (times[i] > times[j])
+    return right, total
+
+
+def figures(ratio: Vector) -> str:
+    """Return rows, mean, median and 90 % quantile of |ratio - 1|, and the bias, as cells of a table."""
+    error = np.abs(ratio - 1.0)
+    cells = (np.mean(error), np.median(error), np.quantile(error, 0.9), np.mean(ratio - 1.0))
+    return f"{len(ratio)} | " + " | ".join(f"{100 * value:.1f} %" for value in cells)
+
+
+def coverage(ratio: Vector, span: Interval) -> float:
+    """Return the share of measured times inside an interval."""
+    inverse = 1.0 / ratio[np.isfinite(ratio)]
+    return float(np.mean((inverse >= span.low) & (inverse <= span.high)))
+
+
+def written(found: Findings) -> str:
+    """Return the text of the file of constants."""
+    fixed, spans = found.shipped.constants, intervals(found)
+    names = sorted({nearest_framework(row.run.text("framework"))[0].name for row in found.rows
+                    if table_of(row) not in UNFITTED})  # fmt: skip
+    machines = sorted({row.cluster.hardware.name for row in found.rows if table_of(row) not in UNFITTED})
+    rows = sum(first_half(row) for row in found.rows)
+    source = f"fitted on {rows} published runs by scripts/fit_training.py"
+    lines = [
+        "# Constants that all training frameworks share. scripts/fit_training.py --write writes this file.",
+        "",
+        f"casts = {fixed.casts:.3g}",
+        f"sm_share = {fixed.sm_share:g}",
+        f"fsdp_share = {fixed.fsdp_share:.3g}",
+        f"routing = {fixed.routing:.3g}",
+        f"host_s = {fixed.host_s:.3g}",
+        f"seen = {msgspec.json.encode(names).decode()}",
+        f"seen_machines = {msgspec.json.encode(machines).decode()}",
+        f'date = "{np.datetime64("today")}"',
+        "",
+        "[memory_bound]",
+        *(f"{name} = {value:.3g}" for name, value in fixed.memory_bound.items()),
+        "",
+        "[chart_factor]",
+        *(f"{name} = {value:.3g}" for name, value in fixed.chart_factor.items()),
+        "",
+        "[intervals]",
+        *(f"{name} = {{ low = {span.low:g}, high = {span.high:g} }}" for name, span in spans.items()),
+        "",
+        "[sources]",
+        'sm_share = "Calculon systems/a100_80g.json, processor_usage of the network, '
+        'calculon-ai/calculon @ caa4b11f8fe1"',
+        *(f'{name} = "{source}"' for name in ("casts", "fsdp_share", "routing", "host_s", "memory_bound")),
+        f'chart_factor = "{source}; MosaicML\'s Triton kernel of 2023 is faster than the one of the chart"',
+        'intervals = "quantiles of runs that were not fitted: the other half; frameworks left out; experts"',
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def summary(found: Findings) -> list[str]:
+    """Return the errors as lines of Markdown."""
+    usual = ~np.array([table_of(row) in UNFITTED for row in found.rows])
+    lines = ["| rows | n | mean | median | p90 | bias |", "|---|---|---|---|---|---|"]
+    base = np.array([rule_of_thumb(row) / measured_time(row.run) for row in found.rows])
+    chosen = (
+        ("no constant fitted, all dense rows", found.unfitted, found.mask()),
+        ("no constant fitted, Korthikanti", found.unfitted, found.mask(table="korthikanti")),
+        ("no constant fitted, Megatron SC21", found.unfitted, found.mask(table="megatron_sc21")),
+        ("fitted on half, the other half", found.ratios, found.mask(fitted=False) & usual),
+        ("fitted on half, the other half and all tables", found.ratios, found.mask(fitted=False)),
+        ("each half by the other", found.other_half, found.mask() & usual),
+        ("experts, each half by the other", found.other_half, found.mask(kind="experts")),
+        ("6 N D at 45 % of the peak, dense rows", base, found.mask()),
+    )
+    lines += [f"| {title} | {figures(ratio[mask])} |" for title, ratio, mask in chosen]
+    for title, names in SOURCES.items():
+        mask = found.mask() & np.isin(
+            [table_of(row) for row in found.rows],
+            [table_of(row) for row in found.rows if table_of(row).startswith(names)],
+        )
+        lines.append(f"| {title} left out | {figures(found.left_out[mask])} |")
+    for table in sorted({table_of(row) for row in found.rows}):
+        mask = np.array([table_of(row) == table for row in found.rows])
+        lines.append(f"| {table}, each half by the other | {figures(found.other_half[mask])} |")
+    return lines
+
+
+def remarks(found: Findings) -> list[str]:
+    """Return what the intervals cover, and the order of pairs, as sentences."""
+    spans = intervals(found)
+    covered = {
+        "seen": coverage(found.other_half[found.mask()], spans["seen"]),
+        "unseen": coverage(found.left_out[found.mask()], spans["unseen"]),
+        "experts": coverage(found.other_half[found.mask(kind="experts")], spans["experts"]),
+    }
+    chosen = dense(found.rows)
+    right, total = pairs_in_order(chosen, found.other_half[found.mask()])
+    return [
+        f"The constants: {constants_text(found.shipped)}.",
+        f"The 80 % interval of known frameworks and machines covers {covered['seen']:.0%} of the dense rows that were "
+        f"not fitted, that of unknown ones {covered['unseen']:.0%} of the frameworks left out, that of experts "
+        f"{covered['experts']:.0%}.",
+        f"Of {total} pairs of set-ups of one table, model and sequence whose times differ by over 5 %, "
+        f"{right / total:.0%} come out in the right order.",
+    ]
+
+
+def constants_text(fitted: Fitted) -> str:
+    """Return the fitted constants for people."""
+    fixed = fitted.constants
+    values = {
+        "energy": fitted.energy, **{f"memory_bound {name}": value for name, value in fixed.memory_bound.items()},
+        "casts": fixed.casts, "fsdp_share": fixed.fsdp_share, **fixed.chart_factor, "routing": fixed.routing,
+        "host_s": fixed.host_s,
+    }  # fmt: skip
+    return ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+
+
+def chapter(found: Findings) -> str:
+    """Return the chapter on training of docs/accuracy.md."""
+    lines = "\n".join(summary(found))
+    said = "\n".join(f"- {remark}" for remark in remarks(found))
+    return f"""## Training
+
+Steps of published training runs, predicted by `pm.train` (`scripts/fit_training.py` writes this chapter; `perfmodel
+validate` judges the tables with the shipped constants). "No constant fitted" takes every kernel as it is predicted
+alone. Eight constants are fitted, six for dense models and two for experts, on half of the runs by a hash of their
+names; "left out" fits them without any run of a framework, whose own constants are then those of others. Runs whose
+recomputation is not published are not judged; fp32 runs and fine-tuning on packed samples fit nothing.
+
+The formulas and facts about frameworks were chosen with all of these runs in view, the halves apart only for the
+constants: the figures of frameworks left out are the fairer ones for what nobody here has looked at.
+
+{lines}
+
+{said}
+"""
+
+
+def write_chapter(page: Path, found: Findings | None = None) -> None:
+    """Write the chapter into a page, between its markers or at the end."""
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    made = chapter(find(read_rows()) if found is None else found)
+    write_atomic(page, f"{before.rstrip()}\n\n{BEGIN}\n\n{made}\n{END}\n{after.lstrip()}")
+
+
+def main() -> None:
+    """Fit, print, and write the constants and the chapter where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the file of constants, and the chapter of docs/accuracy.md")
+    options = parser.parse_args()
+    found = find(read_rows())
+    print("\n".join([*summary(found), "", *remarks(found)]))
+    if options.write:
+        write_atomic(FILE, written(found))
+        write_chapter(PAGE, found)
+
+
+if __name__ == "__main__":
+    main()
