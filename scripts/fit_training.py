@@ -422,7 +422,9 @@ def write_chapter(page: Path, found: Findings | None = None) -> None:
 def main() -> None:
     """Fit, print, and write the constants and the chapter where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the file of constants, and the chapter of docs/accuracy.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the file of constants, and the chapter of docs/accuracy.md"
+    )
     options = parser.parse_args()
     found = find(read_rows())
     print("\n".join([*summary(found), "", *remarks(found)]))

@@ -43,7 +43,7 @@ def test_one_gpu_runs_the_sum_of_its_operators() -> None:
     added = found.terms_s["products"] - products
     parameters = sum(n * k for n, k in ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)))
     assert added == pytest.approx(32 * 4.0 * parameters / 3.0e12, rel=0.1)  # reading the fp32 gradients once
-    assert set(found.terms_s) == {"products", "attention", "memory_bound", "head"}
+    assert set(found.terms_s) == {"products", "attention", "memory_bound", "head", "gaps"}
 
 
 def test_the_bubble_is_p_minus_1_over_m_v() -> None:
