@@ -110,7 +110,7 @@ class Choice(Reportable):
             if before is not None and best != before[1]:
                 found.extend(self._between(before, (size, best)))
             before = (size, best)
-        return tuple(found)
+        return without_flicker(found)
 
     def _between(self, first: tuple[float, str], last: tuple[float, str]) -> list[Crossover]:
         """Return the changes between two neighbouring sizes: two, where a third algorithm wins in between."""
@@ -138,6 +138,27 @@ class Choice(Reportable):
         """
         _ = self[first], self[second]
         return crossing(lambda size: self._time(first, size) - self._time(second, size), self.sizes)
+
+
+#: a change that is undone within this share of a size is a step of tiles or waves, not a crossover
+FLICKER = 1.1
+
+
+def without_flicker(crossovers: Sequence[Crossover]) -> tuple[Crossover, ...]:
+    """Return crossovers without those that the next one undoes within a tenth of the size.
+
+    >>> steps = [Crossover(10.0, "a", "b", 1.0), Crossover(20.0, "b", "a", 1.0), Crossover(21.0, "a", "b", 1.0)]
+    >>> [item.size for item in without_flicker(steps)]
+    [10.0]
+    """
+    kept: list[Crossover] = []
+    for item in crossovers:
+        last = kept[-1] if kept else None
+        if last is not None and last.before == item.after and item.size < FLICKER * last.size:
+            kept.pop()
+        else:
+            kept.append(item)
+    return tuple(kept)
 
 
 def choose(problem: Operator | str, hardware: Hardware, **dimensions: Any) -> Choice:
