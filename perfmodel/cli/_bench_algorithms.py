@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from perfmodel.cli._device import base_machine, measured_machine, warn_if_busy
 from perfmodel.cli._output import Destination, context, save_plot, status
-from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.kernels.device import Device
@@ -16,19 +15,6 @@ if TYPE_CHECKING:
 
 #: time limit of one algorithm at one size [s]
 TIME_LIMIT_S = 1.0
-
-
-def refuse(options: Mapping[str, Any]) -> None:
-    """Raise a UsageError for options that have no meaning beside --algorithms.
-
-    Raises
-    ------
-    UsageError
-        When one of them is given.
-    """
-    for name, value in options.items():
-        if value:
-            raise UsageError(f"{name} does not go with it.", place="--algorithms", remedy="Remove one of them.")
 
 
 def run(

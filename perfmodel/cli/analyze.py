@@ -84,6 +84,13 @@ def command(
         )
     machines = list({machine.name: machine for machine in map(hardware, on)}.values())
     if algorithms:
+        refused = {"--explain": explain, "--measured": measured, "--library": library}
+        refused |= {
+            "--timing": timing != Timing.KERNEL,
+            "--cache": cache != CacheState.COLD,
+            "--load": load != Load.BURST,
+        }
+        _algorithms.refuse(refused)
         _algorithms.run(ops, machines, destination, plot)
         return
     operators = parse_operators(ops)

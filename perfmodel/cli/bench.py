@@ -138,7 +138,7 @@ def command(
 
     Example: perfmodel bench all_reduce bytes=1KiB..64MiB --num-gpus 2 --device cpu
     """
-    from perfmodel.cli import _bench, _bench_algorithms, _bench_files
+    from perfmodel.cli import _algorithms, _bench, _bench_algorithms, _bench_files
     from perfmodel.cli._check import run_check
     from perfmodel.kernels.device import open_device
 
@@ -162,7 +162,7 @@ def command(
         return run_check(opened, on, Destination.of("bench --check", format_, output, wide=wide))
     if algorithms:
         refused = {"--op": op, "--kernel": kernel, "--sustain": sustain, "--resume": resume, "--samples": samples}
-        _bench_algorithms.refuse(refused)
+        _algorithms.refuse(refused)
         limit = _bench_algorithms.TIME_LIMIT_S if time_limit is None else time_limit
         chosen = _bench.settings_of(None, limit, min_time or 0.0, error, cache=cache, seed=seed, timing=timing)
         long = preset == "full"
