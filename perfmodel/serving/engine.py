@@ -45,6 +45,7 @@ class Engine:
     front_end_s : added to the time to the first token by the server in front of the engine [s].
     hot : matrix instruction of a machine, or "default" -> time of products under hours of load over that of a
         benchmark, at many tokens.
+    experts_start_s : matrix instruction, or "default" -> start of the kernels of a layer of experts [s].
     quantises : dtypes of activations that a kernel of its own quantises, with commas; that of others is part of the
         kernel before the product.
     slower : factor on the kernels of this version over those of the latency model.
@@ -79,6 +80,7 @@ class Engine:
     gap_s: float = 1e-6
     front_end_s: float = 0.0
     hot: Mapping[str, float] = field(default_factory=dict)
+    experts_start_s: Mapping[str, float] = field(default_factory=dict)
     quantises: str = "fp4"
     slower: float = 1.0
     imbalance: float = 1.0
@@ -103,6 +105,10 @@ class Engine:
     def hot_on(self, instruction: str) -> float:
         """Return how much longer products take under sustained load."""
         return self.hot.get(instruction, self.hot.get("default", 1.0))
+
+    def experts_start_on(self, instruction: str) -> float:
+        """Return the start of a layer of experts [s]; 25 us where nobody fitted it."""
+        return self.experts_start_s.get(instruction, self.experts_start_s.get("default", 25e-6))
 
 
 #: keys with a unit -> attribute and unit
@@ -146,7 +152,7 @@ def _checked(key: str, value: Any, place: str) -> Any:
     """Return a value of the type that the attribute has."""
     default = _PLAIN[key].default
     if isinstance(value, dict):
-        if key not in ("attention", "hot", "sources"):
+        if key not in ("attention", "hot", "experts_start_s", "sources"):
             raise InputFileError("is a table.", place=place, remedy="Write one value.")
         return MappingProxyType(dict(value))
     if key == "scheduler" and value not in SCHEDULERS:

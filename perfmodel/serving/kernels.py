@@ -19,7 +19,7 @@ from perfmodel.prediction.latency.collectives import HOST_LINKS
 from perfmodel.serving.cost import Array, Cost, Deviation, kernel
 from perfmodel.serving.engine import Engine
 from perfmodel.serving.experts import DEVIATION, experts_time
-from perfmodel.serving.precision import Format, kv_bytes
+from perfmodel.serving.precision import Format, beside_experts, kv_bytes
 from perfmodel.serving.shard import Parallel, Shard
 
 #: the largest logit is the token; and the ways to draw one
@@ -81,7 +81,8 @@ class Kernels:
 
     def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float, quantised: bool = True) -> None:
         """Add one matrix product of each layer, under the load of hours of serving."""
-        time, deviation = self._gemm(m, n, k, self.weights if quantised else None)
+        form = beside_experts(self.weights, self.dtype) if self.shard.experts else self.weights
+        time, deviation = self._gemm(m, n, k, form if quantised else None)
         cost.add(term, layers * time * self._hot(m) * self.engine.slower, "gemm", deviation, f"{n} {k}")
 
     def _hot(self, rows: Array) -> Array:
@@ -123,7 +124,8 @@ class Kernels:
         size = np.array([LARGE])
         alone, _ = self._gemm(size, int(LARGE), int(LARGE), self.weights)
         peak = float((2.0 * LARGE**3 / alone / self._hot(size)).item())
-        time = experts_time(shard, self.parallel, tokens, self.weights.bytes, rate, peak)
+        start = self.engine.experts_start_on(hardware.matrix_instruction)
+        time = experts_time(shard, self.parallel, tokens, self.weights.bytes, rate, peak, start)
         cost.add("experts", shard.moe_layers * time * self.engine.slower, "experts", np.full(time.shape, DEVIATION))
         self.product(cost, "experts", tokens, shard.experts, shard.hidden, shard.moe_layers, quantised=False)
 

@@ -12,7 +12,7 @@ from perfmodel.core.units import format_binary
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError
 from perfmodel.serving.engine import Engine
-from perfmodel.serving.precision import Format, kv_bytes
+from perfmodel.serving.precision import Format, beside_experts, kv_bytes
 from perfmodel.serving.shard import Parallel, Shard
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -155,7 +155,8 @@ def weights_bytes(config: ModelConfig, part: Shard, parallel: Parallel, weights:
     experts = part.moe_layers * gates * hidden * (part.experts / parallel.ep * part.expert_ffn + part.shared_ffn)
     tables = (1 if config.tied else 2) * part.vocab * hidden
     routers = part.moe_layers * part.experts * hidden
-    return (matrices + experts) * weights.bytes + 2.0 * (tables + routers)
+    beside = beside_experts(weights, "bf16") if part.experts else weights
+    return matrices * beside.bytes + experts * weights.bytes + 2.0 * (tables + routers)
 
 
 def _does_not_fit(hardware: Hardware, stored: float, rest: float, room: float, parallel: Parallel) -> UsageError:

@@ -24,6 +24,7 @@ class Format:
     weights : dtype of the stored weights where it is not that of ``compute``; activations then stay in 16 bits.
     scale : how weights are scaled, as `perfmodel.operators.gemm.Gemm` names it.
     group : the rows of the weights have to be a multiple of it for that scale.
+    experts_only : in a mixture of experts the matrices of attention stay in 16 bits.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Format:
     weights: str = ""
     scale: str = ""
     group: int = 1
+    experts_only: bool = False
 
     @property
     def weight_only(self) -> bool:
@@ -64,7 +66,8 @@ FORMATS = MappingProxyType(
             Format("w8a16", 1.0, "fp16", weights="int8"),
             Format("int4", 0.5 + 2.0 / 128, "fp16", weights="int4", scale="group:128", group=128),
             Format("nvfp4", 0.5 + 1.0 / 16, "fp4"),
-            Format("mxfp4", 0.5 + 1.0 / 32, "fp4"),
+            # as OpenAI released gpt-oss: experts alone, multiplied with 8-bit activations where the machine can
+            Format("mxfp4", 0.5 + 1.0 / 32, "fp8", "fp4", "group:32", 32, experts_only=True),
         )
     }
 )
@@ -92,11 +95,11 @@ def weight_format(name: str, hardware: Hardware | None = None) -> Format:
     known = FORMATS.get(ALIASES.get(lower, lower))
     if known is None:
         raise unknown_name("weight format", name, FORMATS, place="weights")
-    if hardware is None or known.compute in hardware.dtypes():
+    if hardware is None or {known.compute, "fp4" if known.name == "mxfp4" else known.compute} <= set(hardware.dtypes()):
         return known
     sixteen = next((dtype for dtype in SIXTEEN if dtype in hardware.dtypes()), "")
     if sixteen and known.compute in ("fp4", "fp8"):  # kernels that widen the weights in registers, as Marlin's
-        return Format(known.name, known.bytes, sixteen, weights=known.compute)
+        return replace(known, compute=sixteen, weights=known.weights or known.compute)
     if sixteen and known.compute in SIXTEEN:
         return replace(known, compute=sixteen)
     raise UsageError(
@@ -104,6 +107,11 @@ def weight_format(name: str, hardware: Hardware | None = None) -> Format:
         place="weights",
         remedy=f"It has: {', '.join(hardware.dtypes())}.",
     )
+
+
+def beside_experts(weights: Format, sixteen: str) -> Format:
+    """Return the format of a mixture's matrices that are no experts."""
+    return FORMATS[sixteen] if weights.experts_only else weights
 
 
 def kv_bytes(name: str) -> float:
