@@ -25,6 +25,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import open_tables
+from fit_kernels import (
+    ROWS_OF_KERNEL,
+    Fits,
+    by_library,
+    held_out,
+    is_of_kernels,
+    kernel_fits,
+    mean_fits,
+    own_constants,
+    today,
+)
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.calibration import (
@@ -88,6 +99,7 @@ HOST_DEVIATION = {"collective_host": {"host": (0.13, 0.50, 1.30)}}
 #: families that differ in the same way between machines: their offsets together are what is typical
 ALIKE = (
     ("gemm_fp32", "gemm_bf16", "gemm_fp8", "gemm_w4a16", "gemm_w8a16", "gemm_w8a8", "gemm_fp8_block", "conv2d"),
+    ("moe_bf16", "moe_fp8", "moe_fp8_block", "moe_int4", "moe_fp4", "moe_mxfp4"),
     ("attention_prefill", "attention_decode"),
     ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "collective_host"),
     ("elementwise", "layer_norm", "softmax", "rms_norm", "rope", "embedding"),
@@ -381,6 +393,8 @@ def fit_family(
     anew: bool = True,
 ) -> FittedFamily:
     """Return a family's tables; with ``near``, fitted to nearly the same rows, without those of the machines."""
+    if is_of_kernels(family):
+        return _fit_kernels(family, groups, origins, machines, own=near is None)
     known = near.shared if near else {}
     generations = _parted(groups, machines, generation)
     first = typical(family)
@@ -430,6 +444,61 @@ def fit_family(
         if _one_die(machines[name]) and len(generations[alone]) == 1:
             tables[alone] = dataclasses.replace(tables[alone], table=_with_own(tables[alone].table, found.table))
     return FittedFamily(tables, made)
+
+
+def _fit_kernels(
+    family: Family, groups: Groups, origins: Origins, machines: Mapping[str, Hardware], *, own: bool
+) -> FittedFamily:
+    """Return the tables of a family whose constants are all those of a library's kernels (`fit_kernels`)."""
+    fits = {name: kernel_fits(family, name, rows) for name, rows in groups.items()}
+    found = {}
+    for level in (lambda machine: "generic", vendor, product_line, generation):
+        for name, members in _parted(groups, machines, level).items():
+            by = (lambda machine: machine.name) if level is generation else generation
+            parts = [list(part) for part in _parted(members, machines, by).values()]
+            found[name] = _mean_table(family, members, fits, parts, origins, widest=name == "generic")
+    made = {}
+    for name, rows in groups.items() if own else ():
+        count = sum(len(group) for kept in by_library(rows).values() for group in sample(kept, ROWS_OF_KERNEL))
+        made[name] = LatencyTable(
+            constants={},
+            libraries=own_constants(family, fits[name]),
+            intervals=held_out(family, name, rows),
+            known_libraries=libraries_of(rows),
+            dtypes=dtypes(family, rows),
+            source=f"fitted on {_joined(origins, [name])}, {count} rows",
+            date=today(),
+        )
+        print(f"  {family.name} {name}: {', '.join(fits[name])}", flush=True)
+    return FittedFamily(found, made)
+
+
+def _mean_table(
+    family: Family, groups: Groups, fits: Mapping[str, Fits], parts: Sequence[Sequence[str]], origins: Origins,
+    *, widest: bool,
+) -> Shared:  # fmt: skip
+    """Return the means of some machines, and how far each part of them is from the means of the others."""
+    found = mean_fits(family, [fits[name] for name in groups])
+    apart = []
+    for part in parts if len(parts) > 1 else ():
+        others = mean_fits(family, [fits[name] for name in groups if name not in part])
+        for name in part:
+            rows = [group for group in groups[name] if group.conditions.library in others.libraries]
+            if rows:
+                ratio, regime = residuals(family, sample(rows, ROWS_OF_MACHINE), others)
+                apart.append(LeftOut(name, -ratio, regime))
+    rows = [group for own in groups.values() for group in own]
+    table = LatencyTable(
+        constants={},
+        libraries=own_constants(family, found.libraries),
+        intervals=shape_intervals(apart or _in_sample(family, groups, found), dict.fromkeys(REGIMES, WIDEST)),
+        deviations={**ASSUMED_LIBRARY, **ASSUMED_DTYPE, **ASSUMED_VENDOR} if widest else {},
+        known_libraries=libraries_of(rows),
+        dtypes=dtypes(family, rows),
+        source=f"means of fits on {_joined(origins, groups)}, {', '.join(sorted(groups))}",
+        date=today(),
+    )
+    return Shared(table, found, tuple(apart), max(1, len(parts)))
 
 
 def _one_die(machine: Hardware) -> bool:

@@ -1,14 +1,15 @@
 """The public measurement tables that the shipped constants and the accuracy report rest on.
 
-Read from ``$PERFMODEL_DATA/measurements`` (default: ``../shared/data`` beside the checkout). Shapes are split by a
-hash of their sizes: constants are fitted on one half, and judged on the other.
+Read from ``$PERFMODEL_DATA/measurements`` (default: ``../shared/data`` beside the checkout), and the layers of mixtures
+of experts from ``other_latency``, if pyarrow is installed. Shapes are split by a hash of their sizes: constants are
+fitted on one half, and judged on the other.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ import numpy as np
 
 from perfmodel.accuracy.calibration import family_groups, usable
 from perfmodel.accuracy.fit import Group
-from perfmodel.accuracy.measured import MeasuredCalls, shape_hash
+from perfmodel.accuracy.measured import MeasuredCalls, Measurements, shape_hash
 from perfmodel.core.hardware import Hardware
-from perfmodel.errors import PerfModelError
+from perfmodel.errors import PerfModelError, UnavailableError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.latency.family import Family
 from perfmodel.records.measurements import read_measurements
@@ -125,6 +126,19 @@ def folder() -> Path:
     return Path(os.environ.get("PERFMODEL_DATA", default)) / "measurements"
 
 
+def _tables(excluded: list[tuple[str, str, str, int]]) -> Iterator[tuple[str, Measurements]]:
+    """Yield the name and the content of each table; those that a library is missing for are ``excluded``."""
+    paths = sorted(folder().glob("*.csv.gz"))
+    if not paths:
+        raise FileNotFoundError(f"no tables in {folder()}: set PERFMODEL_DATA")
+    for path in (*paths, *(folder().parent / "other_latency").glob("aic_moe.parquet")):
+        name = path.name.partition(".")[0]
+        try:
+            yield name, read_measurements(path)
+        except UnavailableError as error:
+            excluded.append((name, "", error.message, 0))
+
+
 def load() -> OpenTables:
     """Read every table; flagged rows and rows faster than the bound are left out and counted.
 
@@ -134,15 +148,11 @@ def load() -> OpenTables:
         If there are no tables.
     """
     calls, machines, left_out, excluded = [], {}, [], []
-    paths = sorted(folder().glob("*.csv.gz"))
-    if not paths:
-        raise FileNotFoundError(f"no tables in {folder()}: set PERFMODEL_DATA")
-    for path in paths:
-        name = path.name.removesuffix(".csv.gz")
-        table = read_measurements(path)
+    for name, table in _tables(excluded):
         excluded += [(name, "", skipped.reason, skipped.rows) for skipped in table.skipped]
         counts: Counter[tuple[str, str]] = Counter()
         for call in table.calls:
+            call = replace(call, hardware=hardware(call.hardware).name)  # a table may have an alias of it
             machine = machines.setdefault(call.hardware, hardware(call.hardware))
             try:
                 mask, reasons = usable(call, machine)

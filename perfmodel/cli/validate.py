@@ -158,7 +158,7 @@ def _room_of(paths: list[Path]) -> ModuleType | None:
 def _published_room(path: Path) -> ModuleType | None:
     from perfmodel.accuracy.run_table import run_columns
 
-    if path.name.removesuffix(".gz").endswith(".json") or not path.is_file():
+    if path.name.removesuffix(".gz").endswith((".json", ".parquet")) or not path.is_file():
         return None  # a record of bench, or what the reader of measurements explains
     columns = frozenset(run_columns(path))
     found = (module for module in map(import_module, _ROOMS) if module.recognises(columns))

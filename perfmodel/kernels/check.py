@@ -85,7 +85,10 @@ def check(op: Operator, inputs: Mapping[str, torch.Tensor], output: Any, seed: i
 
 def _tolerance(dtype: str, out_dtype: str, expected: Reference) -> torch.Tensor:
     """Return the tolerance of each element. 8-bit inputs are only read: no intermediate is rounded to 8 bits."""
-    if dtype == "fp8":
+    if dtype in ("int8", "int4"):
+        # integers are added exactly; their sums are rounded when they are scaled
+        roundoff, sum_roundoff, length = UNIT_ROUNDOFF[out_dtype], UNIT_ROUNDOFF["fp32"], 1.0
+    elif dtype == "fp8":
         roundoff, sum_roundoff, length = UNIT_ROUNDOFF[out_dtype], _FP8_SUM_ROUNDOFF, expected.length / _FP8_STEP
     else:
         roundoff, length = max(UNIT_ROUNDOFF[dtype], UNIT_ROUNDOFF[out_dtype]), float(expected.length)

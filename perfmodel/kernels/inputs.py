@@ -11,6 +11,10 @@ from perfmodel.errors import UsageError
 from perfmodel.kernels.precision import TORCH_DTYPES
 from perfmodel.operators import Operator
 
+#: dtypes of a product's second operand that is stored column by column
+_BY_COLUMNS = ("fp8", "int8", "int4")
+#: how the names of scales end, and about how large they are: products of integers then fit 16 bits
+_SCALE, SCALE_SIZE = "_scale", 2.0**-5
 #: elementwise kinds that are defined for positive inputs only
 _POSITIVE = ("log", "sqrt", "rsqrt", "pow")
 
@@ -20,7 +24,8 @@ def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Te
 
     The values are standard normal, generated on the device in float32 (fp64: in float64) and rounded to the dtype.
     Zeros would not do: a GPU clocks higher on them than on real data (arXiv 2501.12084). The second operand of an
-    8-bit product is stored column by column, the only order that Hopper's tensor cores accept.
+    product in 8 bits or fewer is stored column by column, the only order that Hopper's tensor cores accept. Integers
+    fill their range, and scales are positive.
 
     Parameters
     ----------
@@ -39,8 +44,8 @@ def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Te
             continue
         if tensor.dtype not in TORCH_DTYPES:
             raise UsageError(f"torch has no tensors in {tensor.dtype}.", remedy=f"Allowed: {', '.join(TORCH_DTYPES)}.")
-        shape = tuple(int(size) for size in tensor.shape)
-        by_columns = op.op == "gemm" and tensor.name == "b" and tensor.dtype == "fp8"
+        shape = tuple(round(float(size)) for size in tensor.shape)
+        by_columns = op.op == "gemm" and tensor.name == "b" and tensor.dtype in _BY_COLUMNS
         stored = (*shape[:-2], shape[-1], shape[-2]) if by_columns else shape
         empty = torch.empty(stored, dtype=TORCH_DTYPES[tensor.dtype], device=device_kind)
         inputs[tensor.name] = empty.mT if by_columns else empty
@@ -72,7 +77,12 @@ def _random(op: Operator, name: str, like: torch.Tensor, seed: int) -> torch.Ten
     """Return the random values of one input, before they are rounded to its dtype."""
     generator = torch.Generator(device=like.device)
     generator.manual_seed(seed ^ zlib.crc32(f"{op.op} {name}".encode()))
+    if like.dtype is torch.int8:
+        largest = 8 if getattr(op, "weight_dtype", "") == "int4" and name == "b" else 128
+        return torch.randint(-largest, largest, like.shape, generator=generator, dtype=torch.int8, device=like.device)
     dtype = torch.float64 if like.dtype is torch.float64 else torch.float32
     values = torch.randn(like.shape, generator=generator, dtype=dtype, device=like.device)
+    if name.endswith(_SCALE):
+        return values.abs_().add_(0.125).mul_(SCALE_SIZE)
     # positive where the operation is defined for positive numbers only
     return values.abs_().add_(0.125) if getattr(op, "kind", "") in _POSITIVE and name == "x" else values

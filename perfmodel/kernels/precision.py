@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 import torch
 
-#: dtypes in memory. tf32 is float32 there: only the tensor cores round it. fp8 is e4m3, the format of products
+#: dtypes in memory. tf32 is float32 there: only the tensor cores round it. fp8 is e4m3, the format of products. torch
+#: has no tensors of 4 bits: int4 is a number a byte, which kernels pack
 TORCH_DTYPES = MappingProxyType(
     {
         "fp64": torch.float64,
@@ -17,12 +18,14 @@ TORCH_DTYPES = MappingProxyType(
         "bf16": torch.bfloat16,
         "fp16": torch.float16,
         "fp8": torch.float8_e4m3fn,
+        "int8": torch.int8,
+        "int4": torch.int8,
     }
 )
 #: the oldest compute capability with 8-bit floating-point tensor cores (CUDA C++ Programming Guide)
 FP8_CAPABILITY = (8, 9)
 #: the dtypes of torch's ordinary calls
-COMPUTED = tuple(dtype for dtype in TORCH_DTYPES if dtype != "fp8")
+COMPUTED = tuple(dtype for dtype in TORCH_DTYPES if dtype not in ("fp8", "int8", "int4"))
 
 
 def unsupported_dtype(device_kind: str, *dtypes: str) -> str:

@@ -156,17 +156,17 @@ class Moe(Operator):
         others = np.ceil((self.computed_slots - self.own_slots) / tile_rows)
         return plain(self._loads.blocks(tile_rows) + others)
 
-    @property
+    @cached_property
     def own_slots(self) -> Number:
         """Rows of the rank's own experts: tokens top_k / ep, or those of the busiest rank where loads are skewed."""
         return self._loads.slots if self.skew else 1.0 * self.tokens * self.top_k / self.ep
 
-    @property
+    @cached_property
     def computed_slots(self) -> Number:
         """Rows that the rank computes: ``slots``, or else those of its own experts."""
         return plain(where(np.greater(self.slots, 0), self.slots, self.own_slots))
 
-    @property
+    @cached_property
     def touched(self) -> Number:
         """Experts of the rank that any token takes."""
         if self.skew:
@@ -175,7 +175,7 @@ class Moe(Operator):
             return minimum(1.0 * self.experts, 1.0 * self.tokens * self.top_k) / self.ep
         return expected_touched(self.tokens, 1.0 * self.experts, self.top_k) / self.ep
 
-    @property
+    @cached_property
     def visits(self) -> Number:
         """Ranks that a token visits, of ep."""
         return expected_visits(1.0 * self.experts, self.top_k, self.ep)
@@ -190,6 +190,15 @@ class Moe(Operator):
             return self.tokens * self.visits / self.ep
         share = self.own_slots / (1.0 * self.tokens * self.top_k)
         return self.tokens * (1.0 - (1.0 - minimum(share, 1.0)) ** self.top_k)
+
+    def with_remote_slots(self) -> Moe:
+        """Return the layer as kernels compute it that do not skip the slots of other ranks.
+
+        They compute all k slots of each token that reaches the rank.
+        """
+        all_slots = np.maximum(np.ceil(self.own_slots), np.round(self.visiting_tokens() * self.top_k))
+        slots = plain(where(np.greater(self.ep, 1), all_slots, 0.0))
+        return self.changed(slots=slots)
 
     def product_flop(self) -> Number:
         """Return the FLOP of the experts' products: 2 S h f' (2 + gated) [FLOP]."""

@@ -95,7 +95,7 @@ def check_scale(op: str, name: str, value: Any) -> str:
         When it is none of these.
     """
     text = str(value).strip().lower()
-    sides = _sides(text)
+    sides = sides_of(text)
     if text not in ("none", "column") and (not sides or max(sides) > MOST_ELEMENTS):
         raise UsageError(
             f"{name}={str(value)[:40]!r} is no kind of scale.",
@@ -105,7 +105,7 @@ def check_scale(op: str, name: str, value: Any) -> str:
     return text
 
 
-def _sides(scale: str) -> tuple[int, ...]:
+def sides_of(scale: str) -> tuple[int, ...]:
     """Return the numbers that share a scale: along k for a group, along n and k for a block."""
     match = _GROUP.fullmatch(scale) or _BLOCK.fullmatch(scale)
     return tuple(map(int, match.groups())) if match else ()
@@ -119,7 +119,7 @@ def check_divides(op: str, scale: str, **sizes: Number) -> None:
     UsageError
         When a group does not divide one of the sizes along k.
     """
-    sides = _sides(scale)
+    sides = sides_of(scale)
     for name, size in sizes.items():
         if len(sides) == 1 and np.any(np.mod(size, sides[0])):
             shown = size if np.ndim(size) == 0 else np.asarray(size)[np.mod(size, sides[0]) > 0].flat[0]
@@ -147,7 +147,7 @@ def scale_tensors(
     m, n, k, batch : sizes of the product.
     name : what the names of the tensors start with.
     """
-    sides = _sides(scale)
+    sides = sides_of(scale)
     narrow = dtype_bytes(dtype) < 2
     if scale == "column":
         return (Tensor.input(f"{name}b_scale", (batch, n), "fp32"),)
@@ -169,7 +169,7 @@ def weight_bytes(weight_dtype: str, scale: str) -> float:
     >>> weight_bytes("fp4", "group:16"), weight_bytes("fp4", "group:32"), weight_bytes("int4", "group:128")
     (0.5625, 0.53125, 0.515625)
     """
-    sides = _sides(scale)
+    sides = sides_of(scale)
     share = 0.0
     if sides:
         share = dtype_bytes(_scale_dtype(weight_dtype, sides)) / math.prod(sides)

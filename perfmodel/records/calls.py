@@ -13,7 +13,7 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.files import check_regular
-from perfmodel.operators import Operator, load_operator
+from perfmodel.operators import Operator, load_operator, operator_names
 from perfmodel.records.measurements import read_measurements
 from perfmodel.records.record import read_record
 from perfmodel.records.schema import Record, Row, Status
@@ -66,7 +66,8 @@ def _unusable(row: Row) -> str:
 
 def _group_key(row: Row) -> tuple[Any, ...]:
     """Return what the rows of one group share: everything except the values of their sizes and the time."""
-    params = tuple(sorted((name, None if _is_size(value) else repr(value)) for name, value in row.params.items()))
+    sized = _sizes(row)
+    params = tuple(sorted((name, None if name in sized else repr(value)) for name, value in row.params.items()))
     return (row.hardware, row.op, row.dtype, row.timing, row.cache, _implementation(row), params)
 
 
@@ -97,11 +98,7 @@ def _operator(rows: Sequence[tuple[int, Row]], place: str) -> Operator:
     try:
         if lists := [name for name, value in first.params.items() if isinstance(value, (list, dict))]:
             raise UsageError(f"{', '.join(lists)}: one call has one size.")
-        sizes = {
-            name: np.array([float(row.params[name]) for _, row in rows])
-            for name, value in first.params.items()
-            if _is_size(value)
-        }
+        sizes = {name: np.array([float(row.params[name]) for _, row in rows]) for name in _sizes(first)}
         return load_operator(first.op)(dtype=first.dtype, **{**first.params, **sizes})
     except (PerfModelError, TypeError, OverflowError) as error:
         if len(rows) > 1:
@@ -113,5 +110,12 @@ def _operator(rows: Sequence[tuple[int, Row]], place: str) -> Operator:
         ) from None
 
 
-def _is_size(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _sizes(row: Row) -> list[str]:
+    """Return the names of the parameters that are sizes; a number may be another kind of parameter."""
+    rules = load_operator(row.op).dimensions() if row.op in operator_names() else {}
+    return [
+        name
+        for name, value in row.params.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        if rules.get(name, {}).get("kind", "size") == "size"
+    ]

@@ -28,7 +28,9 @@ from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import LARGEST_SIZE, Operator
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.moe import Moe
 from perfmodel.operators.parse import build_operator
+from perfmodel.records.layouts import PARQUET, Columns, as_computed, moe_words, read_parquet, tidy
 from perfmodel.records.schema import is_measured
 
 REQUIRED = ("hardware", "op", "dtype", "time_s")
@@ -112,12 +114,14 @@ def read_measurements(path: str | os.PathLike[str]) -> Measurements:
 
 def _read(path: str | os.PathLike[str]) -> _Table:
     place = os.fspath(path)
+    if place.endswith(PARQUET):
+        return _table(place, read_parquet(path))
     reader = csv.reader(io.StringIO(read_text(path), newline=""))
     rows: list[list[str]] = []
     lines: list[int] = []
     try:
         header = [name.strip() for name in next(reader, [])]
-        _check_header(header, place)
+        _check_header([*tidy(dict.fromkeys(header, ()))], place, header)
         for row in reader:
             if row:
                 rows.append(row)
@@ -133,8 +137,18 @@ def _read(path: str | os.PathLike[str]) -> _Table:
             )
     if not rows:
         raise InputFileError("has a header and no rows.", place=place, remedy="Is the path right?")
-    columns = {name: _column(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)}
-    return _Table(place, columns, np.array(lines))
+    return _table(place, dict(zip(header, zip(*rows, strict=True), strict=True)), lines)
+
+
+def _table(place: str, cells: Columns, lines: Sequence[int] = ()) -> _Table:
+    """Return columns of text as a table; rows count from 1 where they have no lines."""
+    found = tidy(cells)
+    _check_header(list(found), place)
+    columns = {name: _column(column) for name, column in found.items()}
+    rows = len(columns["time_s"])
+    if not rows:
+        raise InputFileError("has a header and no rows.", place=place, remedy="Is the path right?")
+    return _Table(place, columns, np.array(lines if len(lines) else range(1, rows + 1)))
 
 
 def _column(cells: Sequence[str]) -> NDArray[np.object_]:
@@ -143,8 +157,9 @@ def _column(cells: Sequence[str]) -> NDArray[np.object_]:
     return column
 
 
-def _check_header(header: list[str], place: str) -> None:
-    missing = [name for name in REQUIRED if name not in header]
+def _check_header(known: list[str], place: str, written: list[str] | None = None) -> None:
+    header = known if written is None else written
+    missing = [name for name in REQUIRED if name not in known]
     repeated = sorted({name for name in header if header.count(name) > 1})
     if missing or repeated:
         shown = ", ".join(header)
@@ -205,11 +220,15 @@ def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     # One call of a serving library's attention turns and writes the new keys; the tables do not say so.
     if op == Attention.op and library_of(implementation) in Attention.WRITING:
         words.setdefault("kv_write", "true")
+    if op == Moe.op and library_of(implementation).startswith(Attention.WRITING):
+        moe_words(implementation, words)
     good = _usable(table, op, rows, {"time_s": time, **sizes}, skips)
     if not good.any():
         return None
     try:
-        operator = build_operator(op, {**words, **{name: values[good] for name, values in sizes.items()}})
+        operator = as_computed(
+            build_operator(op, {**words, **{name: values[good] for name, values in sizes.items()}}), implementation
+        )
     except UsageError as error:
         skips.add(reason_of(error), table.place, table.line[rows[good]])
         return None

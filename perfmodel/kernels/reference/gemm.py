@@ -9,6 +9,7 @@ import torch
 
 from perfmodel.kernels.reference.base import Reference, Selection, exact
 from perfmodel.kernels.reference.elementwise import FUNCTIONS
+from perfmodel.kernels.scaled import widened
 from perfmodel.operators.elementwise import ACTIVATIONS as KINDS_TO_FUSE
 from perfmodel.operators.gemm import Gemm
 
@@ -23,8 +24,8 @@ def reference(op: Gemm, inputs: Mapping[str, torch.Tensor], selection: Selection
     The partial sums that a kernel may round have the size sqrt(sum a^2 b^2) of independent terms.
     """
     batches, rows, columns = selection
-    a = exact(inputs["a"][batches][:, rows])
-    b = exact(inputs["b"][batches][:, :, columns])
+    chosen = {name: tensor if name == "bias" else tensor[batches] for name, tensor in inputs.items()}
+    a, b = widened(op, chosen, torch.float64, rows, columns)
     product = a @ b
     partial = torch.sqrt(a.square() @ b.square())
     summed = a.abs() @ b.abs()

@@ -12,6 +12,7 @@ from perfmodel.kernels.precision import FP8_CAPABILITY, TORCH_DTYPES, unsupporte
 from perfmodel.kernels.reference.gemm import ACTIVATIONS
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._mixed_gemm import MIXED_KERNELS
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
@@ -20,14 +21,8 @@ from perfmodel.operators.gemm import Gemm
 PANEL = 256
 
 
-def _mixed(op: Gemm) -> str:
-    """Return why a kernel for plain operands of one dtype does not compute a product; empty where it does."""
-    plain = op.weight_dtype == op.dtype and op.scale == "none"
-    return "" if plain else f"the kernel computes products of one dtype without scales, not {op.number_format}"
-
-
 def _supports(op: Gemm, device: Device) -> str:
-    return _mixed(op) or unsupported_dtype(device.kind, op.dtype, op.out_dtype)
+    return unsupported_dtype(device.kind, op.dtype, op.out_dtype)
 
 
 def _supports_compiled(op: Gemm, device: Device) -> str:
@@ -35,8 +30,6 @@ def _supports_compiled(op: Gemm, device: Device) -> str:
 
 
 def _supports_scaled(op: Gemm, device: Device) -> str:
-    if reason := _mixed(op):
-        return reason
     if op.batch != 1:
         return "torch._scaled_mm computes a single product, not a batch"
     if device.kind == "cuda" and torch.cuda.get_device_capability() < FP8_CAPABILITY:
@@ -124,12 +117,12 @@ def _composition(op: Gemm) -> tuple[Operator, ...]:
 
 
 def _is_8_bit(op: Gemm) -> bool:
-    return op.dtype == "fp8"
+    return op.number_format == "fp8"
 
 
 def _is_ordinary(op: Gemm) -> bool:
-    """Return whether torch.matmul computes it; there is a separate call for 8-bit products."""
-    return op.dtype != "fp8"
+    """Return whether torch.matmul computes it; there are separate calls for 8-bit products and those with scales."""
+    return op.number_format == op.dtype != "fp8"
 
 
 def _differs(op: Gemm) -> bool:
@@ -167,6 +160,7 @@ KERNELS = (
         workspace_bytes=_workspace_bytes,
         compiles=True,
     ),
+    *MIXED_KERNELS,
 )
 
 #: sizes for the presets of `perfmodel bench`
@@ -190,6 +184,9 @@ CASES = BenchmarkCases(
         m=128 n=128 k=64 batch=64
         m=512 n=2048 k=512 bias=true activation=gelu
         m=512 n=2048 k=512 bias=true activation=relu
+        m=1 n=4096 k=4096 dtype=bf16 weight_dtype=int4 scale=group:128
+        m=64 n=1024 k=1024 dtype=bf16 weight_dtype=int8 scale=column
+        m=64 n=1024 k=1024 dtype=sq
     """,
     cuda_quick="""
         m=512 n=512 k=512 dtype=bf16
@@ -216,5 +213,8 @@ CASES = BenchmarkCases(
         m=4096 n=4096 k=4096 dtype=tf32
         m=4096 n=4096 k=4096 dtype=fp32
         m=4096 n=4096 k=4096 dtype=fp64
+        m=16 n=8192 k=8192 dtype=sq
+        m=4096 n=4096 k=4096 dtype=sq
+        m=16 n=8192 k=8192 dtype=bf16 weight_dtype=int4 scale=group:128
     """,
 )

@@ -1,0 +1,227 @@
+"""Layers of a mixture of experts: two grouped products over the experts that are touched, and what lies between them.
+
+With S slots, E_r experts of the rank and tiles of tm x tn, each of the two products, (N, K) = ((1 + gated) f', h) and
+(h, f'), takes the least over the tiles of (max(math, power)^4 + hbm^4 + l2^4)^(1/4), where
+
+- blocks = sum over experts of ceil(rows / tm), times ceil(N / tn), and w = blocks / SMs;
+- math = ((1 - q) w + q ceil(w)) b, b = 2 tm tn (K' + k0) / (e g P / SMs): K' is K in whole steps of 64, k0 the fill of
+  the pipeline, e the best tile's share of the peak, g the loss of smaller tiles, q as in a plain product;
+- hbm = (touched N K w + S (K a + N 2 B)) / (eta W), with w the bytes of a weight and a those of an activation; weights
+  that L2 holds from call to call are read at its speed;
+- l2 = blocks K (tm a + tn w) / B2.
+
+The time is start + expert E_r + both products + glue x (bytes between the kernels) / (eta W). Narrow weights are
+widened as in `mixed_gemm`. Triton's kernels are compiled for sizes that are multiples of 16, or for any: then a weight
+of the second product takes some clocks more, which makes fp8 on Hopper 20 times as slow. Constants are those of one
+library's kernels on one machine (aiconfigurator @ 095f58a51c4c).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.vocabulary import CacheState, Limiter
+from perfmodel.core.work import Number, plain
+from perfmodel.operators.base import Operator
+from perfmodel.operators.moe import Moe
+from perfmodel.operators.routing import TILE_ROWS
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.gemm.product import (
+    INTEGER_LANES,
+    POWER_LIMIT,
+    is_fp32,
+    resident_speed,
+)
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.mixed_gemm import DEQUANT
+from perfmodel.prediction.latency.power import s_per_flop
+from perfmodel.prediction.latency.streams import fitting_share
+from perfmodel.prediction.latency.terms import CONTENTION, HBM, L2, LAUNCH, MATH, TILE_WASTE, Term, Terms
+
+SERVES = {
+    "moe_bf16": ("moe",), "moe_fp8": ("moe",), "moe_fp8_block": ("moe",), "moe_int4": ("moe",), "moe_fp4": ("moe",),
+    "moe_mxfp4": ("moe",),
+}  # fmt: skip
+
+Floats = NDArray[np.float64]
+
+EXPERTS = Term("experts", Limiter.LAUNCH, "sorting the slots by expert, which takes a time for each expert")
+GLUE = Term("permutation", Limiter.HBM, "rows sorted by expert, the activation and the weighted sum")
+MOE_TERMS = (MATH, TILE_WASTE, POWER_LIMIT, HBM, L2, CONTENTION, GLUE, EXPERTS, LAUNCH)
+
+#: columns of the tiles, each with every number of rows of `TILE_ROWS`
+TILE_COLUMNS = (64.0, 128.0, 256.0)
+_ROWS, _COLUMNS = (side.reshape(-1, 1) for side in np.meshgrid(TILE_ROWS, TILE_COLUMNS, indexing="ij"))
+_AREA = _ROWS * _COLUMNS
+#: what the formula calls an edge: 64 (1 / tm + 1 / tn)
+_EDGE = 64.0 / _ROWS + 64.0 / _COLUMNS
+#: libraries whose kernels are Triton's: compiled for sizes that are multiples of 16, or for any
+TRITON, ALIGNED = ("sglang",), 16.0
+#: energy of a 16-bit FLOP at the lowest voltage, in TSMC 4N [J], as for plain products
+ENERGY = 0.58e-12
+#: step of k, and share of the last wave's idle SMs that is lost: those of plain products
+STEP, QUANTUM = 64.0, 0.4
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a layer's time."""
+    moe = cast(Moe, op)
+    layer = _Layer(moe, machine, c, conditions)
+    up = layer.product((1.0 + moe.gated) * moe.inter_of_rank, 1.0 * moe.hidden)
+    down = layer.product(1.0 * moe.hidden, 1.0 * moe.inter_of_rank)
+    adds = {name: plain(up[name] + down[name]) for name in up}
+    adds[GLUE] = plain(c["glue"] * moe.glue_bytes() * layer.row_cost / layer.bandwidth)
+    adds[EXPERTS] = plain(c["expert"] * moe.experts_of_rank)
+    adds[LAUNCH] = c["start"] / machine.clock_hz
+    return Terms(adds)
+
+
+def _row_blocks(moe: Moe) -> Floats:
+    """Return the blocks along the rows for each tile, as candidates x points; a fit asks for them many times."""
+    kept = vars(moe).get("_row_blocks")
+    if kept is None:
+        blocks = np.stack([np.ravel(moe.blocks(rows)) for rows in TILE_ROWS])
+        kept = vars(moe)["_row_blocks"] = np.repeat(blocks, len(TILE_COLUMNS), axis=0)
+    found: Floats = kept
+    return found
+
+
+class _Layer:
+    """What both products of a layer share: the machine's rates, the rows of the experts, the weights in L2."""
+
+    def __init__(self, moe: Moe, machine: Machine, c: Values, conditions: Conditions):
+        self.c, self.machine = c, machine
+        self.slots, self.touched = moe.computed_slots, moe.touched
+        self.blocks = _row_blocks(moe)
+        self.shape = np.shape(self.slots + 0.0 * moe.touched)
+        self.activation_bytes, self.weight_bytes = dtype_bytes(moe.dtype), moe.weight_bytes
+        self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
+        loss = (1.0 + c["tile"] * _EDGE) / (1.0 + c["tile"] * _EDGE.min())
+        speed = np.minimum(1.0, machine.slack * c["math"] / loss) * machine.peak_flop_per_s / machine.sm_count
+        self.block_s = 2.0 * _AREA / speed
+        self.ideal_s = machine.sm_count * speed.max()
+        self.unaligned_s = self._unaligned_s(conditions.library)
+        if moe.weight_dtype != moe.dtype:
+            self.block_s = self.block_s + DEQUANT * _COLUMNS / (INTEGER_LANES * machine.clock_hz)
+        self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * self.activation_bytes / 64.0
+        self.s_per_flop = s_per_flop(machine, ENERGY * 0.5 * self.activation_bytes, conditions.load)
+        weights = self.touched * moe.hidden * moe.inter_of_rank * (2.0 + moe.gated) * self.weight_bytes
+        rows = moe.glue_bytes()
+        warm = conditions.cache != CacheState.COLD
+        self.weight_cost = self._cost(weights + rows if warm else np.inf)
+        # What one kernel writes and the next one reads; the caches are cold only when the layer begins.
+        self.row_cost = self._cost(rows)
+
+    def _cost(self, used_bytes: Number) -> Number:
+        """Return the time of a byte of data of which so much is used, over that of a byte from device memory."""
+        if not self.machine.l2_bytes:
+            return 1.0
+        share = fitting_share(used_bytes, self.machine.l2_bytes)
+        return 1.0 - share * (1.0 - 1.0 / resident_speed(self.machine, self.c))
+
+    def _unaligned_s(self, library: str) -> Floats | float:
+        """Return what a step of k takes more in a block whose rows of weights have no aligned addresses [s]."""
+        return self.c["unaligned"] * _COLUMNS / self.machine.clock_hz if library in TRITON else 0.0
+
+    def product(self, n: Number, k: Number) -> Mapping[Term, Number]:
+        """Return the terms of one grouped product, with its fastest tile."""
+        columns = (n, k, self.touched, self.weight_cost, self.row_cost, self.slots)
+        n_, k_, touched, weight_cost, row_cost, slots = (
+            np.ravel(np.broadcast_to(value, self.shape)) for value in columns
+        )
+        blocks = self.blocks * np.ceil(n_ / _COLUMNS)
+        waves = blocks / self.machine.sm_count
+        busy = np.maximum(1.0, (1.0 - QUANTUM) * waves + QUANTUM * np.ceil(waves))
+        odd = np.mod(k_, ALIGNED) > 0
+        math = busy * (self.block_s + self.unaligned_s * odd) * (np.ceil(k_ / STEP) * STEP + self.c["fill"])
+        flop = 2.0 * slots * n_ * k_
+        limited = np.maximum(math, self.s_per_flop * flop)
+        weights = touched * n_ * k_ * self.weight_bytes * weight_cost
+        hbm = (weights + slots * (k_ * self.activation_bytes + 2.0 * n_) * row_cost) / self.bandwidth
+        l2 = blocks * k_ * (_ROWS * self.activation_bytes + _COLUMNS * self.weight_bytes) / self.l2_bandwidth
+        total = (limited**4 + hbm**4 + l2**4) ** 0.25
+        best = total.argmin(axis=0), np.arange(total.shape[1])
+        return self._terms(total[best], math[best], limited[best], hbm, l2[best], flop / self.ideal_s)
+
+    def _terms(
+        self, total: Floats, math: Floats, limited: Floats, hbm: Floats, l2: Floats, ideal: Floats
+    ) -> Mapping[Term, Number]:
+        """Return the time as the largest resource's, and what the others add."""
+        largest = np.maximum(limited, np.maximum(hbm, l2))
+        on_math = limited >= largest
+        on_hbm = ~on_math & (hbm >= l2)
+        parts = {
+            MATH: np.minimum(ideal, math) * on_math,
+            TILE_WASTE: (math - np.minimum(ideal, math)) * on_math,
+            POWER_LIMIT: (limited - math) * on_math,
+            HBM: hbm * on_hbm,
+            L2: l2 * ~(on_math | on_hbm),
+            CONTENTION: total - largest,
+        }
+        return {name: value.reshape(self.shape) for name, value in parts.items()}
+
+
+_MEANINGS: Mapping[str, tuple[str, float, float, float, str]] = {
+    "math": ("", 0.05, 1.0, 0.15, "share of the peak that the largest tile reaches"),
+    "eta": ("", 0.2, 1.0, 0.1, "share of the datasheet bandwidth"),
+    "start": ("", 1000.0, 300e3, 0.4, "clocks to start and drain all kernels of the layer"),
+    "expert": ("s", 1e-10, 1e-6, 1.0, "time for each expert of the rank"),
+    "glue": ("", 0.01, 20.0, 0.5, "passes between the kernels, over the count"),
+    "fill": ("", 1.0, 3000.0, 0.5, "length of k that filling and draining a block takes"),
+    "l2": ("", 0.02, 10.0, 0.5, "L2 bandwidth, over what tiles of 64 x 64 need at the peak"),
+    "tile": ("", 0.01, 10.0, 0.6, "loss of small tiles: 64 tile (1/tm + 1/tn) of the arithmetic's time"),
+    "unaligned": (
+        "",
+        1e-3,
+        100.0,
+        1.0,
+        "SM clocks of a weight where Triton's kernels know no alignment of its row",
+    ),
+    "resident": (
+        "",
+        1e-3,
+        1.0,
+        0.7,
+        "share of L2's 64 B a clock and SM that data in it have beside device memory's",
+    ),
+}
+
+
+def _constants(**defaults: float) -> tuple[Constant, ...]:
+    """Return the constants of a family, all of which are those of a library's kernels."""
+    found = []
+    for name, default in defaults.items():
+        unit, low, high, spread, meaning = _MEANINGS[name]
+        found.append(Constant(name, unit, default, low, high, spread, meaning, True))
+    return tuple(found)
+
+
+def _family(name: str, *formats: tuple[str, str], scaled: bool | None = None, **changed: float) -> Family:
+    """Return a family for some pairs of (activation, weight) dtypes, with scales of blocks, without, or with any."""
+
+    def applies(op: Operator | None, machine: Machine, library: str) -> bool:
+        if not isinstance(op, Moe) or (op.dtype, op.weight_dtype) not in formats or is_fp32(machine):
+            return False
+        return scaled is None or op.scale.startswith("block") == scaled
+
+    defaults = {
+        "math": 0.6, "eta": 0.75, "start": 25e3, "expert": 2e-8, "glue": 1.0, "fill": 200.0, "l2": 0.5, "tile": 0.25,
+        "unaligned": 0.45, "resident": 0.03,
+    }  # fmt: skip
+    return Family(name, _constants(**(defaults | changed)), formula, MOE_TERMS, applies)
+
+
+FAMILIES = (
+    _family("moe_bf16", ("bf16", "bf16"), ("fp16", "fp16")),
+    _family("moe_fp8", ("fp8", "fp8"), scaled=False),
+    _family("moe_fp8_block", ("fp8", "fp8"), scaled=True, unaligned=5.0),
+    _family("moe_int4", ("fp16", "int4"), ("bf16", "int4")),
+    _family("moe_fp4", ("fp4", "fp4")),
+    _family("moe_mxfp4", ("fp16", "fp4"), ("bf16", "fp4"), ("fp8", "fp4")),
+)

@@ -1,0 +1,105 @@
+"""Fits of families whose constants are all those of a library's kernels: mixtures of experts.
+
+Machines share nothing of such kernels but their likeness, so that each (machine, library) is fitted alone. The
+constants for a machine that was not measured are the geometric means of those that were, for each library, and the
+interval comes from machines whose means leave them out.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from perfmodel.accuracy.calibration import FOLDS, FittedConstants, intervals, residuals, sample
+from perfmodel.accuracy.fit import Fit, Group, fit
+from perfmodel.accuracy.measured import shape_hash
+from perfmodel.core.latency_table import REGIMES
+from perfmodel.prediction.latency.constants import WIDEST
+from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family
+
+#: rows of one library on one machine that a fit takes
+ROWS_OF_KERNEL = 500
+#: library -> its fit
+Fits = Mapping[str, Fit]
+_kept: dict[tuple[str, str, str, int, int], Fit] = {}
+
+
+def is_of_kernels(family: Family) -> bool:
+    """Return whether every constant of a family is a library's."""
+    return all(constant.library for constant in family.constants)
+
+
+def by_library(rows: Sequence[Group]) -> dict[str, list[Group]]:
+    """Return the rows of each library."""
+    found: dict[str, list[Group]] = {}
+    for group in rows:
+        found.setdefault(group.conditions.library, []).append(group)
+    return found
+
+
+def kernel_fits(family: Family, machine: str, rows: Sequence[Group], part: int = -1, near: Fits | None = None) -> Fits:
+    """Return the fit of each library's rows on a machine, without a ``part`` of the shapes; equal fits are kept."""
+    found = {}
+    for library, own in by_library(rows).items():
+        key = (family.name, machine, library, sum(map(len, own)), part)
+        if key not in _kept:
+            used = sample(own, ROWS_OF_KERNEL)
+            kept = [g for group in used if len(g := group.take(_parts(group) != part))] if part >= 0 else used
+            _kept[key] = fit(family, kept, free=_free(family), near=near[library] if near else None)
+        found[library] = _kept[key]
+    return found
+
+
+def held_out(family: Family, machine: str, rows: Sequence[Group]) -> dict[str, tuple[float, float]]:
+    """Return the interval of rows whose part of the shapes was not fitted."""
+    whole = kernel_fits(family, machine, rows)
+    ratios, regimes = [], []
+    for part in range(FOLDS):
+        fits = kernel_fits(family, machine, rows, part, whole)
+        for library, own in by_library(rows).items():
+            used = [g for group in sample(own, ROWS_OF_KERNEL) if len(g := group.take(_parts(group) == part))]
+            if used:
+                ratio, regime = residuals(family, used, FittedConstants(fits[library]))
+                ratios.append(ratio)
+                regimes.append(regime)
+    return intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))
+
+
+def mean_fits(family: Family, machines: Sequence[Fits]) -> FittedConstants:
+    """Return the geometric means of machines for each library, and of the libraries' means."""
+    names = _free(family)
+    libraries = {library: [fits[library] for fits in machines if library in fits]
+                 for library in sorted({library for fits in machines for library in fits})}  # fmt: skip
+    means = {library: _mean([one.values for one in fits], names) for library, fits in libraries.items()}
+    return FittedConstants(_fit(family, _mean(list(means.values()), names)),
+                           {library: _fit(family, values) for library, values in means.items()})  # fmt: skip
+
+
+def own_constants(family: Family, fits: Fits) -> dict[str, dict[str, float]]:
+    """Return the constants of each library as a table holds them."""
+    return {library: {name: one.values[name] for name in _free(family)} for library, one in sorted(fits.items())}
+
+
+def _mean(values: Sequence[Mapping[str, float]], names: Sequence[str]) -> dict[str, float]:
+    return {name: math.exp(sum(math.log(one[name]) for one in values) / len(values)) for name in names}
+
+
+def _fit(family: Family, values: Mapping[str, float]) -> Fit:
+    base = {constant.name: constant.default for constant in family.all_constants}
+    return Fit({**base, **values}, (), dict.fromkeys(values, 0.0), 0.0, 0)
+
+
+def _free(family: Family) -> list[str]:
+    return [constant.name for constant in family.all_constants if constant not in HOST_CONSTANTS]
+
+
+def _parts(group: Group) -> np.ndarray:
+    return np.floor(shape_hash(group.op, len(group)) * 1e6) % FOLDS
+
+
+def today() -> str:
+    """Return the date of a fit."""
+    return datetime.date.today().isoformat()

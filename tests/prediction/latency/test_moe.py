@@ -1,0 +1,83 @@
+"""Layers of mixtures of experts: bounds, limiting cases, agreement of scalar and array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perfmodel as pm
+from perfmodel.core.vocabulary import Calibration
+from perfmodel.hardware_catalog import hardware
+
+H100, L40S, A100 = (hardware(name) for name in ("h100-sxm5-80gb", "l40s", "a100-sxm4-80gb"))
+QWEN: dict[str, Any] = {"hidden": 4096, "inter": 1536, "experts": 128, "top_k": 8}
+FORMATS = [("bf16", "moe_bf16"), ("fp8", "moe_fp8"), ("fp8_block", "moe_fp8_block"), ("int4_wo", "moe_int4")]
+
+
+@pytest.mark.parametrize(("dtype", "family"), FORMATS)
+@given(
+    tokens=st.integers(1, 20_000), ep=st.sampled_from([1, 2, 8, 64]), tp=st.sampled_from([1, 2]),
+    skew=st.sampled_from([0.0, 1.2]),
+)  # fmt: skip
+def test_never_faster_than_the_bound_and_the_sum_of_its_terms(
+    dtype: str, family: str, tokens: int, ep: int, tp: int, skew: float
+) -> None:
+    found = pm.predict(pm.Moe(tokens=tokens, **QWEN, ep=ep, tp=tp, skew=skew, dtype=dtype), H100)
+    assert found.family == family
+    assert found.predicted_time_s >= found.bound_time_s
+    assert sum(found.predicted_terms_s.values()) == pytest.approx(found.predicted_time_s)
+    assert all(value >= 0 for value in found.predicted_terms_s.values())
+
+
+@pytest.mark.parametrize(("dtype", "family"), FORMATS)
+def test_scalar_equals_array(dtype: str, family: str) -> None:
+    tokens = np.array([1, 17, 1000])
+    together = pm.predict(pm.Moe(tokens=tokens, **QWEN, ep=4, dtype=dtype), H100)
+    for index, count in enumerate(tokens.tolist()):
+        alone = pm.predict(pm.Moe(tokens=count, **QWEN, ep=4, dtype=dtype), H100)
+        assert together.predicted_time_s[index] == pytest.approx(alone.predicted_time_s)
+
+
+def test_few_tokens_read_the_weights_of_the_experts_that_they_touch() -> None:
+    """64 tokens touch 126 of 128 experts: the time is that of reading their weights, and of one token a sixteenth."""
+    one, many = (pm.predict(pm.Moe(tokens=tokens, **QWEN, dtype="bf16"), H100) for tokens in (1, 64))
+    assert many.predicted_limiter == "hbm"
+    assert 8 < many.predicted_terms_s["hbm"] / one.predicted_terms_s["hbm"] < 17
+
+
+def test_many_tokens_are_limited_by_arithmetic_and_skew_costs_the_busiest_rank() -> None:
+    even, skewed = (
+        pm.predict(pm.Moe(tokens=16_384, **QWEN, ep=8, dtype="bf16", skew=skew), H100) for skew in (0.0, 1.2)
+    )
+    assert even.predicted_limiter == "compute"
+    assert skewed.predicted_time_s > 1.5 * even.predicted_time_s
+
+
+def test_slots_of_other_ranks_cost_their_arithmetic() -> None:
+    own = pm.Moe(tokens=16_384, **QWEN, ep=8, dtype="bf16")
+    all_slots = own.with_remote_slots()
+    assert all_slots.computed_slots > 4 * own.computed_slots
+    assert pm.predict(all_slots, H100).predicted_time_s > 3 * pm.predict(own, H100).predicted_time_s
+
+
+def test_rows_without_alignment_are_slow_in_fp8() -> None:
+    """2688 / 32 = 84 columns are no multiple of 16: Triton's kernels load them piecemeal; 2560 / 32 = 80 are one."""
+    sizes: dict[str, Any] = {"tokens": 64, "hidden": 4096, "experts": 512, "top_k": 22, "tp": 32, "dtype": "fp8_block"}
+    odd, even = (pm.predict(pm.Moe(**sizes, inter=i), H100, library="sglang").predicted_time_s for i in (2688, 2560))
+    assert odd > 5 * even
+
+
+@pytest.mark.parametrize(
+    ("machine", "changed"),
+    [("mi300x", {"dtype": "bf16"}), ("v100-pcie-32gb", {"dtype": "fp16"}),
+     ("h100-sxm5-80gb", {"dtype": "int8", "weight_dtype": "int4", "scale": "group:128"})],
+)  # fmt: skip
+def test_a_machine_or_a_pair_that_nobody_measured_is_never_seen(machine: str, changed: dict[str, Any]) -> None:
+    found = pm.predict(pm.Moe(tokens=64, **QWEN, **changed), machine)
+    assert found.calibration == Calibration.NEVER_SEEN
+    assert found.predicted_time_s >= found.bound_time_s
+    assert found.predicted_time_high_s > 1.3 * found.predicted_time_low_s
