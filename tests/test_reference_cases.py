@@ -13,6 +13,8 @@ from perfmodel.investment.amdahl import parallel_efficiency, roi_per_day, serial
 from perfmodel.investment.economics import Economics
 from perfmodel.prediction.launching import fused_time_s, pipelined_time_s, serialised_time_s
 from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.training.flops import step_flop
+from perfmodel.training.memory import training_memory
 from perfmodel.workloads.catalog import named_model
 
 
@@ -207,6 +209,26 @@ def test_case_18_training_memory(dtype, master) -> None:
     # 4 + 4 + 8 B; 2 + 2 + 4 + 4 + 4 B
     held = pm.Optimizer(parameters=7e9, dtype=dtype, master=master).work().working_set_bytes
     assert held == 16 * 7e9
+
+
+@pytest.mark.parametrize(("framework", "held"), [("deepspeed", 16), ("torchtitan", 16), ("megatron", 18)])
+def test_case_18_what_frameworks_hold(framework, held) -> None:
+    # 2 + 2 + 12, 4 + 4 + 8, and with fp32 gradients 2 + 4 + 12 B a parameter; activations come on top
+    model = named_model("llama-2-7b")
+    plan = pm.TrainingPlan(batch=8, seq=2048, micro_batch=1, zero=0, framework=framework)
+    parts = training_memory(model, pm.Cluster("h100", gpus=8), plan).peak.parts
+    states = parts["weights"] + parts["gradients"] + parts["optimizer"]
+    assert states / model.parameters == pytest.approx(held)
+    assert parts["activations"] > 0
+
+
+def test_case_19_a_step_counts_attention_by_its_convention() -> None:
+    model, seq, tokens = named_model("llama-2-7b"), 2048, 8 * 2048
+    causal, full, _ = step_flop(model, pm.TrainingPlan(batch=8, seq=seq, micro_batch=1))
+    six_n = 6 * model.multiplied_parameters * tokens
+    square = 12 * model.layers * model.hidden * seq * tokens
+    assert full - six_n == pytest.approx(square)
+    assert causal - six_n == pytest.approx(square / 2, rel=1e-3)  # pairs: S (S + 1) / 2
 
 
 def test_case_19_utilisation_counts_attention() -> None:
