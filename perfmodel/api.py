@@ -189,6 +189,7 @@ def search(
     *,
     top: int = 10,
     workers: int = 1,
+    scheduler: str = "",
     **ranges: Sequence[object],
 ) -> Search:
     """Return the fastest ways to train a model that fit; see `perfmodel.training.search`.
@@ -199,7 +200,7 @@ def search(
     cluster : the GPUs, or several clusters to choose from.
     plan : what the search does not change: sequence, batch, dtype, framework, ...
     top : set-ups to return.
-    workers : processes that share the work.
+    workers, scheduler : processes that share the work, or the address of a Dask scheduler.
     ranges : values of batch, micro_batch, tp, cp, pp, vp, ep, zero and recompute; the rest is what may be useful.
 
     Raises
@@ -215,7 +216,7 @@ def search(
     model = find_model(config)
     clusters = [cluster] if isinstance(cluster, _Cluster) else list(cluster)
     space = default_space(model, clusters[0], plan, **ranges)
-    return search_plans(model, clusters, plan, space, top=top, workers=workers)
+    return search_plans(model, clusters, plan, space, top=top, workers=workers, scheduler=scheduler)
 
 
 def predict_model(

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption
+from perfmodel.cli._options import (
+    FormatOption,
+    OutputOption,
+    PlotOption,
+    SchedulerOption,
+    WideOption,
+    WorkersOption,
+)
 from perfmodel.cli._output import Destination, check_plot, context, save_plot
 from perfmodel.cli._training_options import (
     AttentionOption,
@@ -21,6 +28,7 @@ from perfmodel.cli._training_options import (
     GpusOption,
     GradDtypeOption,
     HsdpOption,
+    LoraOption,
     MicroBatchOption,
     ModelArgument,
     NicOption,
@@ -65,14 +73,13 @@ def command(
     schedule: ScheduleOption = "",
     framework: FrameworkOption = "megatron",
     optimizer: OptimizerOption = "adam",
+    lora: LoraOption = 0,
     grad_dtype: GradDtypeOption = "",
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
     top: Annotated[int, typer.Option("--top", metavar="N", help="List only the first N rows.", min=1)] = 10,
-    workers: Annotated[
-        int,
-        typer.Option("--workers", metavar="N", help="Processes that share the work; the result is the same.", min=1),
-    ] = 1,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
     price_per_gpu_hour: PriceOption = None,
     tokens: TokensOption = None,
     plot: PlotOption = None,
@@ -115,12 +122,13 @@ def command(
         "schedule": schedule.replace("-", "_"),
         "framework": framework,
         "optimizer": optimizer,
+        "lora": lora,
         "grad_dtype": grad_dtype,
     }
     sequences = {} if seq is None else {"seq": ranges_of({"seq": seq})["seq"][0]}
     base = plan_of(default_sizes(model, clusters[0], framework, sequences), fixed)
     space = default_space(model, clusters[0], base, **ranges)
-    found = search(model, clusters, base, space, top=top, workers=workers)
+    found = search(model, clusters, base, space, top=top, workers=workers, scheduler=scheduler)
     prices = {"price_per_gpu_hour": price_per_gpu_hour,
               "tokens": None if tokens is None else count_of(tokens, "--tokens")}  # fmt: skip
     facts = context(model=config, parameters=model.parameters, workers=workers)

@@ -108,6 +108,9 @@ FrameworkOption = Annotated[
 OptimizerOption = Annotated[
     str, typer.Option("--optimizer", metavar="NAME", help="adam, adam-8bit, adam-bf16, sgd, muon, none.")
 ]
+LoraOption = Annotated[
+    int, typer.Option("--lora", metavar="RANK", help="Train adapters of this rank beside frozen weights only.", min=0)
+]
 GradDtypeOption = Annotated[
     str, option("--grad-dtype", "Of the gradients that ranks exchange: fp32, bf16. Default: the framework's.", "DTYPE")
 ]

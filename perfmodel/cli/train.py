@@ -23,6 +23,7 @@ from perfmodel.cli._training_options import (
     GpusOption,
     GradDtypeOption,
     HsdpOption,
+    LoraOption,
     MicroBatchOption,
     ModelArgument,
     NicOption,
@@ -77,6 +78,7 @@ def command(
     schedule: ScheduleOption = "",
     framework: FrameworkOption = "megatron",
     optimizer: OptimizerOption = "adam",
+    lora: LoraOption = 0,
     grad_dtype: GradDtypeOption = "",
     nic: NicOption = None,
     gpus_per_node: NodeOption = None,
@@ -144,6 +146,7 @@ def command(
         "schedule": schedule.replace("-", "_"),
         "framework": framework,
         "optimizer": optimizer,
+        "lora": lora,
         "grad_dtype": grad_dtype,
     }
     find_framework(framework)

@@ -17,7 +17,8 @@ def step_flop(config: ModelConfig, plan: TrainingPlan) -> tuple[float, float, fl
     """Return the model's FLOP of a step, with the causal half and the whole square of attention, and those executed.
 
     Model: 6 N a token, N the parameters that multiply it (no embedding, logits included, experts that it visits), and
-    three times the forward products of attention. Executed: with what backward recomputes; attention under its mask.
+    three times the forward products of attention; 4 N with frozen weights (LoRA). Executed: with what backward
+    recomputes; attention under its mask.
     """
     tokens = float(plan.batch * plan.seq)
     weights = 2.0 * config.multiplied_parameters * tokens
@@ -27,8 +28,9 @@ def step_flop(config: ModelConfig, plan: TrainingPlan) -> tuple[float, float, fl
     share = _AGAIN[Recompute(plan.recompute)]
     again = share * (layers + (half if plan.recompute != Recompute.SELECTIVE_OP else 0.0))
     again += half if plan.recompute == Recompute.SELECTIVE else 0.0
-    model = 3.0 * (weights + half)
-    return model, 3.0 * (weights + whole), model + again
+    passes = 2.0 if plan.lora else 3.0  # frozen weights have no gradients
+    model = passes * weights + 3.0 * half
+    return model, passes * weights + 3.0 * whole, model + again
 
 
 @functools.lru_cache(maxsize=4096)

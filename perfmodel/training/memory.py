@@ -280,11 +280,13 @@ class _Holder:
         wide = self.part.element_bytes == _SINGLE
         experts = max(1.0, self.shards * plan.tp / (plan.ep * plan.etp))
         shared = [(held.dense + held.outer, float(self.shards)), (held.experts, experts)]
-        weight = _SINGLE if wide else facts.weight_bytes
-        master = 0.0 if wide else facts.master_bytes
-        state = state_bytes(plan.optimizer, master, facts.moment_bytes, self.config)
+        narrow = plan.optimizer == "adam-bf16" or plan.lora
+        weight = _SINGLE if wide else _HALF if narrow else facts.weight_bytes
+        master = 0.0 if wide or plan.optimizer == "adam-bf16" else facts.master_bytes
+        state = state_bytes(plan.optimizer, master, facts.moment_bytes, self.config) * self.setup.trained
+        gradient = (_HALF if plan.optimizer == "adam-bf16" else facts.gradient_bytes) * self.setup.trained
         gathers = 2 if self.framework.shards_layers else 3
-        rules = {"weights": (weight, gathers), "gradients": (facts.gradient_bytes, 2), "optimizer": (state, 1)}
+        rules = {"weights": (weight, gathers), "gradients": (gradient, 2), "optimizer": (state, 1)}
         return {
             name: sum(bytes_ * count / (ranks if plan.zero >= zero else 1.0) for count, ranks in shared)
             for name, (bytes_, zero) in rules.items()
@@ -299,12 +301,12 @@ class _Holder:
         gradient = e + (_SINGLE if self.framework.gradient_dtype == "fp32" else 0.0)
         if self.framework.gathers_once and plan.pp > 1:
             # unsharded gradients add up in fp32 until the last micro batch
-            return held.total * (e + _SINGLE), 0.0, 0.0
+            return held.total * (e + _SINGLE * self.setup.trained), 0.0, 0.0
         stays = plan.zero == 2  # gathered for the forward pass, weights stay until backward
         gathered = e * (held.total if stays else held.outer + facts.gathered_layers * held.largest_layer)
-        layer = gradient * held.largest_layer
-        shards = facts.gradient_bytes * held.total / self.shards
-        pools = held.outer * (e + _SINGLE) + shards if facts.stream_pools else 0.0
+        layer = gradient * held.largest_layer * self.setup.trained
+        shards = facts.gradient_bytes * held.total / self.shards * self.setup.trained
+        pools = held.outer * (e + _SINGLE * self.setup.trained) + shards if facts.stream_pools else 0.0
         return gathered, layer, pools
 
     def _alive(self, index: int, counts: Mapping[Kind, int]) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.prediction.launching import KERNEL_GAP_S
+from perfmodel.training.adapters import adapter_bytes
 from perfmodel.training.exchange import context_exchange, expert_exchange, tensor_exchange
 from perfmodel.training.kernels import arithmetic, stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
@@ -57,7 +58,8 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     work = layer_work(setup.hardware, config, shard, *kind)
     slow = fixed.memory_bound[setup.framework.streams]
     forward_s = sum(passes.forward_s for passes in work.products.values())
-    weights_s = sum(passes.weight_s for passes in work.products.values())
+    frozen = setup.plan.lora > 0
+    weights_s = 0.0 if frozen else sum(passes.weight_s for passes in work.products.values())
     input_s = sum(passes.input_s for passes in work.products.values())
     attention, backward_attention = _attention(setup, work)
     cast = stream_time(setup.hardware, _cast_bytes(setup) * work.cast_elements)
@@ -74,10 +76,11 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     context, back_context = context_exchange(setup.groups, shard, config, attention, backward_attention, fixed.sm_share)
     routing = fixed.routing * expert_exchange(setup.groups, work, config.top_k) if kind[0] else 0.0
     host = setup.host_s if kind[0] else 0.0
+    adapters = _adapters(setup, kind[0])
     forward = _vector(
         products=forward_s,
         attention=attention,
-        memory_bound=slow * work.streams_s,
+        memory_bound=slow * (work.streams_s + adapters[0]),
         casts=fixed.casts * cast,
         tensor=tensor,
         context=context,
@@ -86,9 +89,9 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         gaps=KERNEL_GAP_S * work.kernels,
     )
     backward = _vector(
-        products=input_s + weights_s + work.accumulate_s,
+        products=input_s + weights_s + (0.0 if frozen else work.accumulate_s),
         attention=backward_attention,
-        memory_bound=slow * work.streams_backward_s,
+        memory_bound=slow * (work.streams_backward_s + adapters[1]),
         casts=fixed.casts * back_cast,
         tensor=back_tensor,
         context=back_context,
@@ -98,6 +101,15 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     )
     backward[INDEX["recompute"]] = _recompute(setup, forward, work)
     return Passes(forward, backward, weights_s, work.parameters, work.expert_parameters)
+
+
+def _adapters(setup: Setup, moe: bool) -> tuple[float, float]:
+    """Return the time of the adapters of a layer, forward and backward [s]; 0 without."""
+    if not setup.plan.lora:
+        return 0.0, 0.0
+    shard = setup.shard
+    forward, backward = adapter_bytes(setup.config, moe, shard.tokens, shard.tp, shard.element_bytes)
+    return stream_time(setup.hardware, forward), stream_time(setup.hardware, backward)
 
 
 def _cast_bytes(setup: Setup) -> float:
@@ -146,8 +158,9 @@ def head_passes(setup: Setup) -> Passes:
     slow = setup.constants.memory_bound[setup.framework.streams]
     loss = slow * stream_time(setup.hardware, setup.framework.loss_bytes * work.logits)
     forward = work.products.forward_s + slow * work.streams_s
-    backward = work.products.backward_s + loss
-    return Passes(_vector(head=forward), _vector(head=backward), work.products.weight_s, work.parameters)
+    weights_s = 0.0 if setup.plan.lora else work.products.weight_s
+    backward = work.products.input_s + weights_s + loss
+    return Passes(_vector(head=forward), _vector(head=backward), weights_s, work.parameters)
 
 
 def embedding_passes(setup: Setup) -> Passes:
@@ -157,4 +170,4 @@ def embedding_passes(setup: Setup) -> Passes:
     moved = 2.0 * shard.element_bytes * shard.tokens * config.hidden
     time = slow * stream_time(setup.hardware, moved)
     own = 0.0 if config.tied and setup.plan.pp == 1 else config.vocab * config.embedding_dim / shard.tp
-    return Passes(_vector(head=time), _vector(head=2.0 * time), 0.0, own)
+    return Passes(_vector(head=time), _vector(head=0.0 if setup.plan.lora else 2.0 * time), 0.0, own)

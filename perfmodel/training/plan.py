@@ -14,7 +14,7 @@ PLACE = "training plan"
 #: what the arithmetic of the layers may be in; "mxfp8" is fp8 with a scale for 32 elements, "nvfp4" fp4 for 16
 DTYPES = ("bf16", "fp16", "tf32", "fp32", "fp8", "mxfp8", "nvfp4")
 ATTENTION = ("", "fa1", "fa2", "fa3", "cudnn", "unfused", "eager-unfused")
-OPTIMIZERS = ("adam", "adam-8bit", "sgd", "muon", "none")
+OPTIMIZERS = ("adam", "adam-bf16", "adam-8bit", "sgd", "muon", "none")
 #: the largest size of anything in a plan
 LARGEST = 10**9
 
@@ -73,6 +73,7 @@ class TrainingPlan:
     optimizer : one of `OPTIMIZERS`; "none" leaves the update out.
     grad_dtype : of the gradients that ranks exchange, "fp32" or "bf16"; "" as the framework does.
     dropout : whether the layers drop activations; None as the framework does.
+    lora : rank of adapters beside the matrices of the layers, which alone are trained; 0 trains every weight.
     """
 
     batch: int
@@ -98,10 +99,13 @@ class TrainingPlan:
     optimizer: str = "adam"
     grad_dtype: str = ""
     dropout: bool | None = None
+    lora: int = 0
 
     def __post_init__(self) -> None:
         for name in ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "etp", "vp"):
             _check_count(name, getattr(self, name))
+        if self.lora != 0:
+            _check_count("lora", self.lora)
         object.__setattr__(self, "recompute", Recompute.parse(self.recompute, place="recompute"))
         object.__setattr__(self, "cp_algorithm", ContextAlgorithm.parse(self.cp_algorithm, place="cp_algorithm"))
         schedule = self.schedule or (Schedule.INTERLEAVED if self.vp > 1 else Schedule.ONE_F_ONE_B)

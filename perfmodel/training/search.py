@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import math
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,7 @@ from perfmodel.training.memory import Memory, training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.step import train
+from perfmodel.workers import executor, mapped
 from perfmodel.workloads.model_config import ModelConfig
 
 #: sizes of a plan over which a search may range
@@ -29,7 +30,7 @@ AXES = ("batch", "micro_batch", "tp", "cp", "pp", "vp", "ep", "zero", "recompute
 #: most combinations of a search
 MOST_POINTS = 10_000_000
 #: set-ups that one worker gets at a time: small enough to share them out, large enough to keep what it has computed
-_CHUNK = 512
+_CHUNK = 1024
 #: reasons for which a combination is left out
 INDIVISIBLE, TOO_LARGE = "sizes do not divide", "memory"
 
@@ -169,6 +170,7 @@ def search(
     *,
     top: int = 10,
     workers: int = 1,
+    scheduler: str = "",
 ) -> Search:
     """Return the fastest set-ups of a space that fit, by tokens per second.
 
@@ -182,7 +184,7 @@ def search(
     plan : what the space does not change.
     space : the sizes to combine.
     top : set-ups to return.
-    workers : processes that share the work.
+    workers, scheduler : processes that share the work, or the address of a Dask scheduler; see `perfmodel.workers`.
 
     Raises
     ------
@@ -193,7 +195,7 @@ def search(
     found: list[_Timed] = []
     left_out = {INDIVISIBLE: 0, TOO_LARGE: 0}
     problems: dict[str, int] = {}
-    for part in _run(_Job(config, tuple(clusters), plan, space), tasks, workers):
+    for part in _run(_Job(config, tuple(clusters), plan, space), tasks, workers, scheduler):
         found.extend(part.timed)
         left_out[TOO_LARGE] += part.too_large
         left_out[INDIVISIBLE] += sum(part.problems.values())
@@ -304,9 +306,6 @@ def divides(config: ModelConfig, gpus: int, sizes: Mapping[str, object]) -> bool
     return batch % (ranks * micro) == 0
 
 
-_WORKER: dict[str, _Job] = {}
-
-
 class _Pickler(pickle.Pickler):
     """Sends read-only mappings, as machines have them, to another process."""
 
@@ -328,23 +327,25 @@ def _packed(job: _Job) -> bytes:
     return stream.getvalue()
 
 
-def _start(packed: bytes) -> None:
-    _WORKER["job"] = pickle.loads(packed)  # noqa: S301 -- made by the process that started this one
+@functools.lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> _Job:
+    job: _Job = pickle.loads(packed)  # noqa: S301 -- made by the process that asks for the work
+    return job
 
 
-def _work(task: tuple[int, int, int]) -> _Part:
-    return _WORKER["job"].part(task)
+def _work(item: tuple[bytes, tuple[int, int, int]]) -> _Part:
+    packed, task = item
+    return _unpacked(packed).part(task)
 
 
-def _run(job: _Job, tasks: Sequence[tuple[int, int, int]], workers: int) -> Iterator[_Part]:
+def _run(job: _Job, tasks: Sequence[tuple[int, int, int]], workers: int, scheduler: str) -> Iterator[_Part]:
     """Yield what each task gave, in the order of the tasks."""
-    if workers < 1:
-        raise UsageError(f"{workers} workers do no work.", place="--workers", remedy="Give 1 or more.")
-    if workers == 1 or len(tasks) == 1:
-        yield from map(job.part, tasks)
-        return
-    with ProcessPoolExecutor(min(workers, len(tasks)), initializer=_start, initargs=(_packed(job),)) as pool:
-        yield from pool.map(_work, tasks)
+    with executor(min(workers, len(tasks)) if workers > 1 else workers, scheduler) as pool:
+        if pool is None:
+            yield from map(job.part, tasks)
+            return
+        packed = _packed(job)
+        yield from mapped(_work, ((packed, task) for task in tasks), pool)
 
 
 def _chunks(clusters: int, points: int) -> list[tuple[int, int, int]]:

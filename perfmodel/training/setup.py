@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
+from perfmodel.training.adapters import adapter_parameters
 from perfmodel.training.exchange import Groups
 from perfmodel.training.framework import Constants, Framework
 from perfmodel.training.plan import ContextAlgorithm, TrainingPlan
@@ -103,6 +104,12 @@ class Setup:
     def sharded(self) -> bool:
         """Whether each layer's weights are gathered and its gradients reduced in every micro batch."""
         return self.plan.zero == 3 or (self.plan.zero == 2 and self.framework.shards_layers)
+
+    @functools.cached_property
+    def trained(self) -> float:
+        """Share of the parameters that have gradients: all of them, or the adapters beside frozen ones."""
+        rank = self.plan.lora
+        return adapter_parameters(self.config, rank) / self.config.parameters if rank else 1.0
 
     @property
     def host_s(self) -> float:

@@ -66,7 +66,7 @@ def _gather_scatter(setup: Setup, parameters: float) -> tuple[float, float]:
     group = _sharding_group(setup)
     wide = 2.0 if setup.shard.element_bytes == 2.0 else 4.0
     gather = exchange_time(group, "all_gather", parameters * wide)
-    return gather, exchange_time(group, "reduce_scatter", parameters * setup.gradient_bytes)
+    return gather, exchange_time(group, "reduce_scatter", parameters * setup.trained * setup.gradient_bytes)
 
 
 def _sharded_layer(setup: Setup, passes: Passes) -> float:
@@ -104,10 +104,11 @@ def gradients_time(setup: Setup, gpu: StageGpu) -> float:
         if not plan.hsdp or group.domains == 1:
             return 0.0
         between = Group(setup.cluster, group.domains, group.stride * group.inside)
-        shard = gpu.parameters / group.inside * setup.gradient_bytes
+        shard = gpu.parameters * setup.trained / group.inside * setup.gradient_bytes
         return exposed(exchange_time(between, "all_reduce", shard), float(gpu.backward.sum()), setup.contention)
-    exchange = gradient_exchange(groups, groups.data, gpu.parameters, setup.gradient_bytes)
-    exchange += gradient_exchange(groups, groups.expert_data, gpu.expert_parameters, setup.gradient_bytes)
+    exchange = gradient_exchange(groups, groups.data, gpu.parameters * setup.trained, setup.gradient_bytes)
+    experts = 0.0 if plan.lora else gpu.expert_parameters
+    exchange += gradient_exchange(groups, groups.expert_data, experts, setup.gradient_bytes)
     if not setup.framework.overlaps_data_parallel:
         return exchange
     hidden = float(gpu.backward.sum() + gpu.forward.sum() * (plan.zero > 0)) / plan.vp
@@ -123,10 +124,18 @@ def update_time(setup: Setup, gpu: StageGpu) -> float:
     ranks = _sharding_group(setup).ranks if plan.zero == 3 else setup.groups.data.ranks
     share = ranks if plan.zero else 1
     experts = setup.groups.expert_data.ranks if plan.zero else 1
-    held = gpu.parameters / share + gpu.expert_parameters / experts
+    held = setup.trained * (gpu.parameters / share + gpu.expert_parameters / experts)
     return stream_time(setup.hardware, held * setup.framework.optimizer_bytes * OPTIMIZER[plan.optimizer])
 
 
 #: bytes that an optimizer moves for a parameter over those of Adam: clip and zero 8, gradient and moments 24, weight 2.
-#: 8-bit moments move 4 B instead of 16; SGD has one moment; Muon one, and its products are not counted
-OPTIMIZER = {"adam": 1.0, "adam-8bit": 22.0 / 34.0, "sgd": 26.0 / 34.0, "muon": 26.0 / 34.0, "none": 0.0}
+#: 16-bit gradients, moments and weights move 18 B; 8-bit moments 4 B instead of 16; SGD has one moment; Muon one, and
+#: its products are not counted
+OPTIMIZER = {
+    "adam": 1.0,
+    "adam-bf16": 18.0 / 34.0,
+    "adam-8bit": 22.0 / 34.0,
+    "sgd": 26.0 / 34.0,
+    "muon": 26.0 / 34.0,
+    "none": 0.0,
+}
