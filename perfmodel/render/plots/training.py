@@ -38,6 +38,7 @@ COLORS = {
     "bubble": "#BBBBBB",
     "stragglers": "#888888",
     "loading": "#555555",
+    "gaps": "#C9A0DC",
     "host": "#DDDDDD",
 }
 _OTHER = "#000000"
