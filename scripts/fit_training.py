@@ -29,7 +29,8 @@ from perfmodel.files import write_atomic
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.latency import power
 from perfmodel.training.framework import Constants, Interval, constants, nearest_framework
-from perfmodel.training.published import PublishedRun, UnusableRunError, measured_time, read_run, rule_of_thumb
+from perfmodel.training.published import rule_of_thumb
+from perfmodel.training.published_run import PublishedRun, UnusableRunError, measured_time, read_run
 from perfmodel.training.step import train
 
 ROOT = Path(__file__).resolve().parents[1]

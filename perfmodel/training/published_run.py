@@ -1,0 +1,249 @@
+"""A published training run as model, cluster and plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from perfmodel.accuracy.run_table import Run
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.core.hardware import Hardware
+from perfmodel.training.framework import Constants, nearest_framework
+from perfmodel.training.plan import ATTENTION, TrainingPlan
+from perfmodel.training.result import TrainingStep
+from perfmodel.training.step import train
+from perfmodel.workloads.architectures import Architecture
+from perfmodel.workloads.model_config import ModelConfig
+
+
+class UnusableRunError(Exception):
+    """A run that cannot be predicted, with the reason by which it is counted."""
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """A run as the model takes it."""
+
+    run: Run
+    config: ModelConfig
+    cluster: Cluster
+    plan: TrainingPlan
+
+    def step(self, fitted: Constants | None = None) -> TrainingStep:
+        """Return the prediction."""
+        return train(self.config, self.cluster, self.plan, fitted, checked=False)
+
+
+def measured_time(run: Run) -> float:
+    """Return the measured time of a step [s], from the tokens a second where it is blank; NaN where both are."""
+    time = run.number("step_time_s")
+    if time > 0:
+        return time
+    rate = run.number("tokens_per_s_per_gpu")
+    if rate > 0:
+        return run.whole("gbs") * run.whole("seq") / rate / run.whole("num_gpus")
+    return math.nan
+
+
+def read_run(run: Run, find: Callable[[str], Hardware]) -> PublishedRun:
+    """Return a run of a table as model, cluster and plan.
+
+    Raises
+    ------
+    UnusableRunError
+        When a column that the model needs is blank, or a cell says something that is not modelled.
+    UsageError
+        When the machine is unknown.
+    """
+    if math.isnan(measured_time(run)) and not run.number("memory_gib", 0.0) > 0:
+        raise UnusableRunError("no step time, no tokens per second and no memory")
+    if re.search(r"\blora\b", " ".join((run.text("model"), run.text("framework"), run.text("notes"))), re.IGNORECASE):
+        raise UnusableRunError("only adapters are trained (LoRA)")
+    config = run_config(run)
+    hardware = find(run.text("hardware"))
+    return PublishedRun(run, config, run_cluster(run, hardware), run_plan(run))
+
+
+#: network of one GPU in one direction where neither table nor specification says: 100 Gb/s, assumed [B/s]
+ASSUMED_NIC_BYTES_PER_S = 12.5e9
+
+
+def run_cluster(run: Run, hardware: Hardware) -> Cluster:
+    """Return the cluster of a run; a domain of NVLink beyond a node is the machine's, whatever the table says."""
+    gigabit = run.number("nic_gbps_per_gpu", 0.0)
+    node = run.whole("gpus_per_node") or None
+    nic = gigabit * 1e9 / 8.0 if gigabit > 0 else None
+    if nic is None and not (hardware.fabric and hardware.fabric.nic_bytes_per_s):
+        nic = ASSUMED_NIC_BYTES_PER_S
+    return Cluster.of(hardware, _needed(run, "num_gpus"), gpus_per_node=node, nic=nic)
+
+
+class Experts(NamedTuple):
+    """What the column ``moe`` says: "experts=128;topk=8;shared=1;dense_layers=3;mla;window=128 every 2nd layer"."""
+
+    experts: int = 0
+    top_k: int = 0
+    shared: int = 0
+    dense_layers: int = 0
+    latent: bool = False
+    window: int = 0
+    every: int = 1
+
+
+def read_experts(text: str) -> Experts:
+    """Return what the column ``moe`` says; zeros for a blank one.
+
+    Raises
+    ------
+    UnusableRunError
+        When a part of it is unknown.
+    """
+    found = Experts()
+    for part in (part.strip() for part in text.split(";") if part.strip()):
+        key, _, value = part.partition("=")
+        window = re.fullmatch(r"(\d+)(?: every (\d+)\w* layer)?", value)
+        if key == "mla":
+            found = found._replace(latent=True)
+        elif key == "window" and window:
+            found = found._replace(window=int(window[1]), every=int(window[2] or 1))
+        elif key in _EXPERT_KEYS and value.isdigit():
+            found = Experts(**{**found._asdict(), _EXPERT_KEYS[key]: int(value)})
+        else:
+            raise UnusableRunError(f"moe says {part!r}, which is not modelled")
+    return found
+
+
+_EXPERT_KEYS = {
+    "experts": "experts", "topk": "top_k", "top_k": "top_k", "shared": "shared", "dense_layers": "dense_layers",
+}  # fmt: skip
+#: ranks and heads of the latent attention of DeepSeek-V2 and -V3 (deepseek-ai/DeepSeek-V3 config.json)
+_LATENT: dict[str, Any] = {
+    "q_lora": 1536,
+    "kv_lora": 512,
+    "rope_head_dim": 64,
+    "nope_head_dim": 128,
+    "value_head_dim": 128,
+}
+#: width of the dense layers of a mixture of experts, by model (config.json of each); a table gives the experts' width
+_DENSE_FFN = {"deepseek-v3": 18432, "deepseek-v2": 12288, "deepseek-r1": 18432, "kimi-k2": 18432}
+
+
+def run_config(run: Run) -> ModelConfig:
+    """Return the model of a run from its columns.
+
+    Raises
+    ------
+    UnusableRunError
+        When a column is blank that has no usual value.
+    """
+    moe = read_experts(run.text("moe"))
+    hidden, heads, ffn = _needed(run, "hidden"), _needed(run, "heads"), _needed(run, "ffn")
+    rms, gated = run.text("norm", "rms") == "rms", bool(run.whole("gated", 1))
+    rotary = bool(run.whole("rotary", 1))
+    name = run.text("model")
+    causal = not re.search(r"bert", name)
+    framework, _ = nearest_framework(run.text("framework"), shards=run.whole("zero") == 3)
+    bias = not rms and framework.bias
+    layers = _needed(run, "layers")
+    config = ModelConfig(
+        model_type="llama",
+        name=name,
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=run.whole("kv_heads", heads),
+        head_dim=run.whole("head_dim", hidden // heads),
+        ffn=_DENSE_FFN.get(name, 4 * hidden) if moe.experts else ffn,
+        vocab=_needed(run, "vocab"),
+        positions=_needed(run, "seq"),
+        activation="silu" if gated else "gelu",
+        tied=bool(run.whole("tied", 0)),
+        embedding_dim=hidden,
+        qkv_bias=bias,
+        output_bias=bias,
+        mlp_bias=bias,
+        window=moe.window,
+        window_layers=-(-layers // moe.every) if moe.window else 0,
+        experts=moe.experts,
+        top_k=moe.top_k,
+        expert_ffn=ffn if moe.experts else 0,
+        shared_ffn=moe.shared * ffn,
+        dense_layers=moe.dense_layers,
+        facts=Architecture(
+            sinks=name.startswith("gpt-oss"),
+            causal=causal,
+            learned_positions=not rotary,
+            rms_norm=rms,
+            gated=gated,
+            rotary=rotary,
+        ),
+    )
+    return dataclasses.replace(config, **_LATENT) if moe.latent else config
+
+
+def run_plan(run: Run) -> TrainingPlan:
+    """Return the plan of a run; what its columns leave open is as the framework does it.
+
+    Raises
+    ------
+    UnusableRunError
+        When the recomputation is unknown: it is up to a third of the step.
+    UsageError
+        When a cell names what no plan has.
+    """
+    recompute = run.text("recompute", "none").replace("-", "_")
+    if recompute == "unknown":
+        raise UnusableRunError("recompute is not published")
+    sharded = run.text("zero").lower() == "hsdp"
+    pp, batch = run.whole("pp", 1) or 1, _needed(run, "gbs")
+    ranks = max(1, _needed(run, "num_gpus") // ((run.whole("tp", 1) or 1) * (run.whole("cp", 1) or 1) * pp))
+    return TrainingPlan(
+        batch=batch,
+        seq=_needed(run, "seq"),
+        micro_batch=min(run.whole("mbs", 1) or 1, max(1, batch // ranks)),
+        tp=run.whole("tp", 1) or 1,
+        cp=run.whole("cp", 1) or 1,
+        pp=pp,
+        ep=run.whole("ep", 1) or 1,
+        sp=bool(run.whole("sp")) if run.text("sp") else None,
+        vp=(run.whole("vp", 1) or 1) if pp > 1 else 1,
+        zero=3 if sharded else run.whole("zero"),
+        hsdp=sharded or run.text("hsdp").lower() in ("1", "true"),
+        dtype=_dtype(run.text("dtype", "bf16")),
+        recompute=recompute,
+        attention=_attention(run.text("attention")),
+        tp_overlap=bool(run.whole("tp_overlap")) if run.text("tp_overlap") else None,
+        cp_algorithm="ring" if run.text("cp_balanced") == "0" else "zigzag",
+        framework=run.text("framework", "megatron-te"),
+        grad_dtype={2: "bf16", 4: "fp32"}.get(run.whole("grad_bytes"), ""),
+        optimizer="none" if "no optimizer" in run.text("notes") else "adam",
+    )
+
+
+def _dtype(text: str) -> str:
+    """Return the dtype that a name of a precision means: "FP8-CS" is fp8, "bf16-mixed" bf16."""
+    key = text.lower().replace("_", "-").removeprefix("amp-")
+    for words, dtype in (("mx", "mxfp8"), ("fp4", "nvfp4"), ("fp8", "fp8"), ("bf16", "bf16"), ("fp16", "fp16")):
+        if words in key:
+            return dtype
+    return key
+
+
+def _attention(text: str) -> str:
+    """Return the kernel of attention that a cell names; "" for the framework's where it names none that is known."""
+    if text in ATTENTION:
+        return text
+    known = (("unfused", "unfused"), ("math", "unfused"), ("cudnn", "cudnn"), ("3", "fa3"), ("triton", "fa1"))
+    found = next((kernel for words, kernel in known if words in text.lower()), "")
+    return found or ("fa2" if re.search(r"2|sdpa|flash", text.lower()) else "")
+
+
+def _needed(run: Run, column: str) -> int:
+    value = run.whole(column)
+    if value < 1:
+        raise UnusableRunError(f"{column} is blank")
+    return value

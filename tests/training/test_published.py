@@ -1,0 +1,160 @@
+"""Published runs: what their cells leave open, unknown names, runs that cannot be judged; errors on open tables."""
+
+import math
+
+import numpy as np
+import pytest
+
+from perfmodel.accuracy.run_table import Run, RunTable, read_run_table
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.framework import constants, nearest_framework
+from perfmodel.training.published import judge, recognises
+from perfmodel.training.published_run import (
+    UnusableRunError,
+    measured_time,
+    read_experts,
+    read_run,
+    run_cluster,
+    run_config,
+    run_plan,
+)
+
+CELLS = {
+    "id": "x-1", "table": "x", "model": "llama3-8b", "hidden": "4096", "layers": "32", "heads": "32", "kv_heads": "8",
+    "head_dim": "128", "ffn": "14336", "gated": "1", "norm": "rms", "vocab": "128256", "rotary": "1",
+    "hardware": "h100-sxm5-80gb", "num_gpus": "64", "gpus_per_node": "8", "nic_gbps_per_gpu": "400", "gbs": "128",
+    "seq": "8192", "mbs": "1", "dtype": "bf16", "framework": "torchtitan-compile", "step_time_s": "3.0", "zero": "3",
+}  # fmt: skip
+
+
+def run_of(**cells: str) -> Run:
+    return Run({**CELLS, **cells}, "x", "x.csv:2")
+
+
+def test_a_table_is_known_by_its_columns() -> None:
+    assert recognises(["hardware", "num_gpus", "gbs", "seq", "step_time_s", "model"])
+    assert not recognises(["hardware", "op", "time_s"])
+
+
+def test_a_blank_step_time_comes_from_the_tokens() -> None:
+    run = run_of(step_time_s="", tokens_per_s_per_gpu="2048")
+    assert measured_time(run) == pytest.approx(128 * 8192 / 2048 / 64)
+    assert math.isnan(measured_time(run_of(step_time_s="")))
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        ({"zero": "hsdp"}, {"zero": 3, "hsdp": True}),
+        ({"dtype": "FP8-CS"}, {"dtype": "fp8"}),
+        ({"dtype": "FP8-MX"}, {"dtype": "mxfp8"}),
+        ({"dtype": "amp_bf16"}, {"dtype": "bf16"}),
+        ({"attention": "sdpa"}, {"attention": "fa2"}),
+        ({"attention": "something"}, {"attention": ""}),
+        ({"vp": "4", "pp": "1"}, {"vp": 1}),
+        ({"cp": "2", "cp_balanced": "0"}, {"cp": 2, "cp_algorithm": "ring"}),
+        ({"mbs": "16"}, {"micro_batch": 2}),
+        ({"mbs": ""}, {"micro_batch": 1}),
+        ({"notes": "no optimizer step"}, {"optimizer": "none"}),
+    ],
+)
+def test_a_cell_becomes_a_plan(cells: dict[str, str], values: dict[str, object]) -> None:
+    plan = run_plan(run_of(**cells))
+    assert {name: getattr(plan, name) for name in values} == values
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"recompute": "unknown"}, "recompute is not published"),
+        ({"gbs": ""}, "gbs is blank"),
+        ({"notes": "LoRA fine-tuning"}, "adapters"),
+        ({"moe": "experts=8;magic=1"}, "magic"),
+        ({"step_time_s": ""}, "no step time"),
+    ],
+)
+def test_a_run_that_cannot_be_judged_has_a_reason(cells: dict[str, str], message: str) -> None:
+    with pytest.raises(UnusableRunError, match=message):
+        read_run(run_of(**cells), hardware)
+    judged = judge(RunTable("x.csv", tuple(CELLS), (run_of(**cells), run_of())), hardware)
+    assert (len(judged.rows), [skipped.rows for skipped in judged.skipped]) == (1, [1])
+
+
+def test_experts_and_windows_are_read() -> None:
+    found = read_experts("experts=128;topk=4;shared=0;window=128 every 2nd layer")
+    assert (found.experts, found.top_k, found.window, found.every) == (128, 4, 128, 2)
+    config = run_config(run_of(moe="experts=256;topk=8;shared=1;dense_layers=3;mla", model="deepseek-v3"))
+    assert config.latent_attention
+    assert config.dense_layers == 3
+
+
+def test_a_rack_is_one_domain_whatever_the_table_says() -> None:
+    cluster = run_cluster(run_of(hardware="gb200-nvl72", gpus_per_node="8"), hardware("gb200-nvl72"))
+    assert cluster.nvlink_domain == 72
+
+
+def test_a_machine_without_a_known_network_gets_an_assumed_one() -> None:
+    cluster = run_cluster(run_of(hardware="a100-pcie-80gb", nic_gbps_per_gpu=""), hardware("a100-pcie-80gb"))
+    assert cluster.nic_bytes_per_s == 12.5e9
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("megatron-bridge 26.08", "megatron-bridge-26.06"), ("megatron-bridge 25.11", "megatron-bridge"),
+        ("nemo-megatron", "nemo"), ("fms_fsdp", "fsdp2-compile"), ("torchtune", "fsdp2-eager"),
+        ("composer-fsdp-eager", "fsdp1-eager"), ("picotron", "picotron"), ("deepspeed zero3", "deepspeed"),
+    ],
+)  # fmt: skip
+def test_names_find_their_framework(name: str, expected: str) -> None:
+    framework, known = nearest_framework(name)
+    assert (framework.name, known) == (expected, True)
+
+
+def test_an_unknown_framework_is_the_nearest_by_rule_with_the_widest_interval() -> None:
+    assert nearest_framework("flashattention2") == (nearest_framework("megatron")[0], False)
+    assert nearest_framework("a sharded one", shards=True)[0].name == "fsdp1-eager"
+    known, unknown = (judge(RunTable("x.csv", tuple(CELLS), (run_of(framework=name),)), hardware).rows[0]
+                      for name in ("torchtitan-compile", "my own fsdp2 compile"))  # fmt: skip
+    assert unknown.predicted == pytest.approx(known.predicted)
+    assert unknown.high / unknown.low > known.high / known.low
+
+
+def test_constants_have_a_source() -> None:
+    fixed = constants()
+    for name in ("memory_bound", "casts", "sm_share", "fsdp_share", "chart_factor", "routing", "host_s", "intervals"):
+        assert fixed.sources[name]
+    assert set(fixed.intervals) == {"seen", "unseen", "experts"}
+
+
+@pytest.fixture(scope="module")
+def judged(data_dir):
+    tables = sorted((data_dir / "e2e_training").glob("*.csv"))
+    if not tables:
+        pytest.skip("no tables of training runs")
+    return [row for path in tables for row in judge(read_run_table(path), hardware).rows]
+
+
+def test_steps_of_dense_models_are_within_6_per_cent_in_the_mean(judged) -> None:
+    dense = np.array([row.ratio for row in judged if row.quantity == "step_time_s" and row.label("kind") == "dense"])
+    assert len(dense) > 150
+    assert np.mean(np.abs(dense - 1)) < 0.06
+    baseline = [row.baseline / row.measured for row in judged if row.label("kind") == "dense" and row.baseline > 0]
+    assert np.mean(np.abs(dense - 1)) < 0.5 * np.mean(np.abs(np.array(baseline) - 1))
+
+
+def test_steps_of_experts_are_within_18_per_cent_in_the_mean(judged) -> None:
+    experts = np.array([row.ratio for row in judged if row.quantity == "step_time_s" and row.label("kind") == "moe"])
+    assert np.mean(np.abs(experts - 1)) < 0.18
+
+
+def test_intervals_hold_about_80_per_cent(judged) -> None:
+    steps = [row for row in judged if row.quantity == "step_time_s"]
+    inside = np.mean([row.low <= row.measured <= row.high for row in steps])
+    assert 0.72 < inside < 0.9
+
+
+def test_the_terms_of_a_row_add_up(judged) -> None:
+    for row in judged:
+        if row.quantity == "step_time_s":
+            assert sum(row.terms.values()) == pytest.approx(row.predicted)
