@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption
+from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, SchedulerOption, WideOption, WorkersOption
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot
 from perfmodel.cli._serving_options import (
     EngineOption,
@@ -26,7 +26,6 @@ from perfmodel.cli._serving_options import (
     ServingMachinesOption,
     SloOption,
     SpreadOption,
-    WorkersOption,
 )
 from perfmodel.errors import UsageError, unknown_name
 
@@ -94,6 +93,7 @@ def command(
     max_num_seqs: MaxNumSeqsOption = None,
     top: Annotated[int, typer.Option("--top", metavar="N", help="List only the first N.", min=1)] = 10,
     workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
@@ -131,7 +131,7 @@ def command(
         workload, Fleet(policy), CONCURRENCY, users, objectives, steady=objectives is None, only_largest=True,
         spread_start=True,
     )  # fmt: skip
-    outcomes = evaluate_all(specs, study, workers)
+    outcomes = evaluate_all(specs, study, workers, scheduler)
     rows = _ranked(outcomes, study, costs, by, for_qps)
     if plot and rows:
         from perfmodel.render.plots.serving.pareto import pareto_plot

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from perfmodel.cli._progress import counted
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.operators.parse import parse_sizes
 from perfmodel.serving.deployment import Deployment
@@ -22,6 +20,7 @@ from perfmodel.serving.replay import PERCENTILES, Replay
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.slo import Largest, Slo, largest_concurrency, largest_rate
 from perfmodel.serving.speculation import Speculation
+from perfmodel.workers import executor, mapped
 
 #: most deployments of one command
 _MOST_DEPLOYMENTS = 5000
@@ -333,19 +332,27 @@ def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float,
     return (*(2.0**power for power in range(int(math.log2(most)) + 1)),)
 
 
-def evaluate_all(specs: Sequence[Spec], study: Study, workers: int) -> list[Outcome]:
+def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: str = "") -> list[Outcome]:
     """Return the outcomes of deployments in their order; several processes give the same results.
 
-    An interruption keeps the outcomes so far.
+    An interruption of this process keeps the outcomes so far.
+
+    Parameters
+    ----------
+    specs, study : the deployments, and what to do with each.
+    workers, scheduler : see `perfmodel.workers.executor`.
 
     Raises
     ------
     UsageError
-        When the number of processes is below 1, or the only deployment is impossible.
+        When the number of processes is impossible, or no deployment is possible.
     """
-    if workers < 1:
-        raise UsageError(f"{workers} processes are not possible.", place="--workers", remedy="Give 1 or more.")
-    outcomes = _in_processes(specs, study, workers) if workers > 1 and len(specs) > 1 else _in_turn(specs, study)
+    with executor(workers, scheduler) as pool:
+        if pool is None or len(specs) == 1:
+            outcomes = _in_turn(specs, study)
+        else:
+            with counted(len(specs)) as advance:
+                outcomes = list(mapped(partial(evaluate, study=study), specs, pool, advance))
     faults = [outcome for outcome in outcomes if outcome.fault]
     if len(faults) == len(outcomes):
         if len(faults) == 1:
@@ -356,48 +363,18 @@ def evaluate_all(specs: Sequence[Spec], study: Study, workers: int) -> list[Outc
     return outcomes
 
 
-def _in_processes(specs: Sequence[Spec], study: Study, workers: int) -> list[Outcome]:
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    # a fresh process has no threads of numpy that a fork would copy in an unknown state
-    context = multiprocessing.get_context("spawn")
-    outcomes = []
-    processes = min(workers, len(specs), os.cpu_count() or 1)
-    with ProcessPoolExecutor(processes, mp_context=context) as pool, _bar(len(specs)) as advance:
-        for outcome in pool.map(partial(evaluate, study=study), specs):
-            outcomes.append(outcome)
-            advance(len(outcomes))
-    return outcomes
-
-
 def _in_turn(specs: Sequence[Spec], study: Study) -> list[Outcome]:
     outcomes: list[Outcome] = []
     loads = 1 if study.only_largest else max(1, len(study.values))
     single = len(specs) * loads == 1
     total = len(study.workload.requests(study.load, study.values[0] if study.values else 1)) if single else len(specs)
-    with _bar(total) as advance:
+    with counted(total) as advance:
         for spec in specs:
             outcomes.append(evaluate(spec, study, advance if single else None))
             if outcomes[-1].interrupted:
                 break
             advance(total if single else len(outcomes))
     return outcomes
-
-
-@contextlib.contextmanager
-def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar if stderr is a terminal; yield a function that sets what is done."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def workload_of(workload: Workload, requests: Path | None, load: str) -> tuple[Workload, tuple[str, ...]]:

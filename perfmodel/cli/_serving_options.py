@@ -71,10 +71,6 @@ PriceOption = Annotated[
     float | None,
     _option("--price-per-gpu-hour", "Price of one GPU for an hour, in any currency, for the cost of tokens.", "X"),
 ]
-WorkersOption = Annotated[
-    int,
-    typer.Option("--workers", metavar="N", help="Processes among which the deployments are divided.", min=1),
-]
 PolicyOption = Annotated[
     str,
     _option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption
+from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, SchedulerOption, WideOption, WorkersOption
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.cli._serving_options import (
     DraftOption,
@@ -33,7 +33,6 @@ from perfmodel.cli._serving_options import (
     SpeculateOption,
     SpreadOption,
     UtilizationOption,
-    WorkersOption,
 )
 from perfmodel.errors import UsageError, unknown_name
 
@@ -156,6 +155,7 @@ def command(
     kv_tokens: KvTokensOption = None,
     utilization: UtilizationOption = None,
     workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
     explain: Annotated[
         bool, typer.Option("--explain", help="Add the terms of the mean step, and the memory of one GPU.")
     ] = False,
@@ -225,7 +225,7 @@ def command(
         workload, fleet, load, values, None if slo is None else parse_slo(slo), percentiles_of(percentiles),
         price_of(price_per_gpu_hour), steady=steady, spread_start=spread_start,
     )  # fmt: skip
-    outcomes = evaluate_all(specs, study, workers)
+    outcomes = evaluate_all(specs, study, workers, scheduler)
     points = [point for outcome in outcomes for point in outcome.points]
     if plot:
         _draw(points, outcomes, study, plot, plot_kind)
