@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 OUT := out
 
-.PHONY: help demo test check lint types contracts fuzz bench accuracy docs pages clean
+.PHONY: browser-test help demo test check lint types contracts fuzz bench accuracy docs pages clean
 
 help:
 	@echo "make demo    the main job on this machine, in a minute"
@@ -14,6 +14,7 @@ help:
 	@echo "make fuzz    a minute of damaged input files, which may end in a message and in nothing else"
 	@echo "make bench   the benchmarks behind the claims of speed"
 	@echo "make docs    the documentation, into site/index.html"
+	@echo "make browser-test  the pages of perfmodel report in headless chromium (needs Debian's chromium)"
 	@echo "make pages   runs the examples of README.md and docs/ again and writes what they print"
 	@echo "make accuracy  docs/accuracy.md: the model against public measurements (minutes; needs PERFMODEL_DATA)"
 
@@ -61,6 +62,11 @@ docs: $(DOCS_STAMP)
 
 pages: $(STAMP)
 	$(BIN)/python scripts/pages.py
+
+browser-test: $(STAMP)
+	@command -v chromium >/dev/null || { echo "chromium is not installed: apt-get install chromium" >&2; exit 2; }
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[browser]'
+	$(BIN)/python -m pytest -m browser tests/render/html
 
 clean:
 	rm -rf .venv $(OUT) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,90 @@
+"""The command `report`: one self-contained HTML page of a profile, a record or a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfmodel.cli._options import AssumeOption, ProfiledMachineOption
+from perfmodel.cli._output import check_writable, context, wrote
+from perfmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: inputs that a page shows side by side
+_MOST = 2
+
+
+def command(
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="A trace or another profile, a record of analyze or bench, or JSON of any command. Two files are "
+            "shown side by side: before and after.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the page to FILE (.html).")],
+    on: ProfiledMachineOption = None,
+    assume: AssumeOption = False,
+    title: Annotated[
+        str, typer.Option("--title", metavar="TEXT", help="Heading of the page.", show_default=False)
+    ] = "",
+) -> None:
+    """Write one HTML page that opens offline: roofline, time line, tables, and what-if with sliders.
+
+    Example: perfmodel report trace.json.gz --on h100 -o report.html
+
+    Example: perfmodel report before.json after.json -o compare.html
+    """
+    from perfmodel.files import write_atomic
+    from perfmodel.render.html.inputs import html_report
+
+    check_writable(output, ".html", ".htm")
+    if len(inputs) > _MOST:
+        raise UsageError(f"{len(inputs)} files are given.", place="FILE", remedy="Give one file, or two to compare.")
+    results = [_result(path, on, assume) for path in inputs]
+    write_atomic(output, html_report(*results, title=title))
+    wrote(output)
+
+
+def _result(path: Path, on: Sequence[str] | None, assume: bool) -> Any:
+    """Return a diagnosis of a profile, or the report of a result in JSON."""
+    from perfmodel.cli._profile import profiled_machine
+    from perfmodel.diagnosis.diagnose import diagnose
+    from perfmodel.formats import read_profile
+
+    document = _own_json(path)
+    if document is not None:
+        return _document_report(document, path)
+    profile = read_profile(path)
+    machine, _ = profiled_machine(profile, on, assume=assume)
+    return diagnose(profile, machine)
+
+
+def _own_json(path: Path) -> dict[str, Any] | None:
+    """Return a document of perfmodel's JSON output, None for any other file."""
+    from perfmodel.files import read_document
+
+    if path.suffix.lower() != ".json" or not path.is_file():
+        return None
+    document = read_document(path)
+    own = isinstance(document, dict) and {"schema_version", "command", "rows"} <= document.keys()
+    return document if own else None
+
+
+def _document_report(document: dict[str, Any], path: Path) -> Any:
+    import dataclasses
+
+    from perfmodel.core.report import report
+    from perfmodel.records.record import COMMANDS, parse_record
+    from perfmodel.render.html.inputs import json_report
+
+    if document["command"] in COMMANDS:
+        record = parse_record(document, str(path))
+        return report(dataclasses.replace(record, title=f"{record.command}: {path.name}"))
+    made = json_report(document, path.name)
+    return dataclasses.replace(made, context={**context(), **made.context})

@@ -1,0 +1,151 @@
+"""The page in a real browser, headless and offline. `make browser-test` installs what these tests need."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perfmodel.core.report import Column, Report
+from perfmodel.core.vocabulary import EventKind
+from perfmodel.investment.amdahl import amdahl_speedup
+from perfmodel.profile.timeline import GpuEvents, Timeline
+from perfmodel.render.html.page import page
+from perfmodel.render.html.views import report_views, timeline_view
+
+playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser-test installs it")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium"),
+]
+HOSTILE = "</script><img src=x onerror=document.title='hacked'>"
+KERNELS = 100_000
+
+
+def many_kernels() -> Timeline:
+    """Return a time line of 10^5 kernels on two streams, with gaps."""
+    rng = np.random.default_rng(0)
+    lengths = rng.exponential(4e-6, KERNELS)
+    starts = np.cumsum(lengths + rng.exponential(1e-6, KERNELS)) - lengths
+    events = GpuEvents(
+        starts, lengths, rng.integers(0, 40, KERNELS), category=np.full(KERNELS, EventKind.KERNEL.code),
+        stream=rng.integers(0, 2, KERNELS), device=np.zeros(KERNELS, dtype=np.int64),
+        entry=rng.integers(0, 40, KERNELS),
+    )  # fmt: skip
+    names = (HOSTILE, *(f"kernel_{number}" for number in range(39)))
+    return Timeline(names=names, gpu=events, window_s=(0.0, float(starts[-1] + lengths[-1])))
+
+
+def diagnosis() -> Report:
+    """Return a report with dimensions, candidates and 5,000 rows, as `diagnose` gives one."""
+    entries = [{"name": f"kernel_{i}" if i else HOSTILE, "time_s": (i * 7919 % 5000) * 1e-6} for i in range(5000)]
+    candidates = [
+        {"name": "fuse", "target_time_s": 4.0, "time_saved_s": 2.0, "dev_days": 2.0, "targets": ["a"]},
+        {"name": "tune", "target_time_s": 3.0, "time_saved_s": 1.0, "dev_days": 5.0, "targets": ["b"]},
+    ]
+    return Report(
+        "diagnose", (Column("dimension"), Column("time_s", "time", "s")),
+        [{"dimension": "compute", "time_s": 7.0}, {"dimension": "idle", "time_s": 3.0}], title="A run",
+        more={
+            "candidates": Report("x", (Column("name"), Column("target_time_s", "touches", "s")), candidates),
+            "entries": Report("x", (Column("name"), Column("time_s", "time", "s")), entries, title="Entries"),
+        },
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    line = timeline_view(many_kernels(), [HOSTILE, *(f"kernel_{number}" for number in range(39))])
+    assert line is not None
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page([[*report_views(diagnosis()), line]], title="A run"), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def tab(browser: Any, path: Path) -> Iterator[Any]:
+    """A tab with the page, that may not reach any network; an error of its script fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
+    tab = context.new_page()
+    errors: list[str] = []
+    requests: list[str] = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    tab.on("request", lambda request: requests.append(request.url))
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html[data-ready='1']")
+    yield tab
+    assert errors == []
+    assert [url for url in requests if not url.startswith("file:")] == []
+    context.close()
+
+
+def test_it_is_drawn_and_foreign_names_are_text(tab: Any, path: Path) -> None:
+    assert path.stat().st_size < 3e6
+    assert tab.title() == "A run"
+    assert tab.locator("img").count() == 0
+    assert tab.locator("section[data-kind=table]").last.get_by_text(HOSTILE, exact=True).count() == 1
+    assert tab.locator("section[data-kind=bars] rect").count() == 2
+
+
+def test_a_table_of_5000_rows_is_sorted_and_filtered(tab: Any) -> None:
+    table = tab.locator("section[data-kind=table]").last
+    table.get_by_role("button", name="time").click()
+    assert table.locator("tbody td").nth(1).inner_text() == "4.999 ms", "the largest first"
+    table.get_by_label("filter rows").fill("kernel_4999")
+    assert table.locator("tbody tr").count() == 1
+    assert "1 of 5000 rows" in table.inner_text()
+
+
+def test_the_joint_gain_is_that_of_amdahls_law(tab: Any) -> None:
+    section = tab.locator("section[data-kind=candidates]")
+    assert f"Together {amdahl_speedup(0.4, 2.0):.3f} x" in section.locator("[data-result]").inner_text()
+    section.get_by_label("use tune").check()
+    both = 1 / (1 - 0.4 * (1 - 1 / 2.0) - 0.3 * (1 - 1 / 1.5))
+    assert f"Together {both:.3f} x" in section.locator("[data-result]").inner_text()
+    slider = section.get_by_label("speedup of fuse")
+    before = section.locator("[data-result]").inner_text()
+    slider.focus()
+    slider.press("ArrowRight")
+    assert section.locator("[data-result]").inner_text() != before
+
+
+def test_the_time_line_zooms_and_finds(tab: Any) -> None:
+    section = tab.locator("section[data-kind=timeline]")
+    canvas = section.locator("canvas")
+    assert "100000 events" in section.inner_text()
+    whole = canvas.screenshot()
+    canvas.hover(position={"x": 300, "y": 10})
+    tab.mouse.wheel(0, -3000)
+    assert canvas.screenshot() != whole
+    section.get_by_label("find events by name").fill("kernel_7")
+    assert "found" in section.inner_text()
+    section.get_by_role("button", name="Whole window").click()
+    canvas.focus()
+    tab.keyboard.press("ArrowRight")
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_nothing_is_wider_than_the_window(browser: Any, path: Path, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800}, offline=True, color_scheme="dark")
+    tab = context.new_page()
+    tab.goto(path.as_uri())
+    tab.wait_for_selector("html[data-ready='1']")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
