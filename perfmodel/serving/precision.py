@@ -95,7 +95,7 @@ def weight_format(name: str, hardware: Hardware | None = None) -> Format:
     known = FORMATS.get(ALIASES.get(lower, lower))
     if known is None:
         raise unknown_name("weight format", name, FORMATS, place="weights")
-    if hardware is None or {known.compute, "fp4" if known.name == "mxfp4" else known.compute} <= set(hardware.dtypes()):
+    if hardware is None or _multiplies(hardware, known.compute, known.weights if known.name == "mxfp4" else ""):
         return known
     sixteen = next((dtype for dtype in SIXTEEN if dtype in hardware.dtypes()), "")
     if sixteen and known.compute in ("fp4", "fp8"):  # kernels that widen the weights in registers, as Marlin's
@@ -107,6 +107,13 @@ def weight_format(name: str, hardware: Hardware | None = None) -> Format:
         place="weights",
         remedy=f"It has: {', '.join(hardware.dtypes())}.",
     )
+
+
+def _multiplies(hardware: Hardware, compute: str, stored: str) -> bool:
+    """Return whether a machine multiplies a dtype: narrow ones on its matrix engine alone; and has that of weights."""
+    if stored and not hardware.find_peak(stored, "tensor"):
+        return False
+    return compute in hardware.dtypes() if compute in SIXTEEN else hardware.find_peak(compute, "tensor") is not None
 
 
 def beside_experts(weights: Format, sixteen: str) -> Format:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -29,6 +29,8 @@ SPREAD = 0.3
 #: standard deviation of ln(tokens of the answers drawn / requests x their stated mean), which shows where the arrivals
 #: alone set the throughput: 36 runs of TensorRT-LLM 0.14 behind Triton
 LENGTHS_DEVIATION = 0.06
+#: lengths that are drawn go beyond their mean
+LONGER = 2
 #: quantity -> value, low and high end
 Estimates = dict[str, tuple[float, float, float]]
 
@@ -56,31 +58,30 @@ def judge(table: RunTable, find: Callable[[str], Hardware]) -> PublishedRuns:
     rows: list[PublishedRow] = []
     for setup, cases in groups.items():
         try:
-            rows += _judged(setup, cases, find)
+            longest = max(int(case.isl + case.osl) for case in cases)
+            deployment = setup.deployment(find, LONGER * longest)
         except SkipRun as reason:
             skipped.setdefault(str(reason), []).extend(case.run.place for case in cases)
+            continue
+        for case in cases:
+            try:
+                rows += _judged(deployment, case)
+            except UsageError as error:
+                skipped.setdefault(error.message, []).append(case.run.place)
     order = {run.place: index for index, run in enumerate(table.runs)}
     rows.sort(key=lambda row: order[row.place])
     left_out = tuple(Skipped(reason, len(places), places[0]) for reason, places in skipped.items())
     return PublishedRuns(tuple(rows), left_out, BASELINE)
 
 
-def _judged(setup: Setup, cases: Sequence[Case], find: Callable[[str], Hardware]) -> list[PublishedRow]:
-    longest = max(int(case.isl + case.osl) + 1 for case in cases)
-    deployment = setup.deployment(find, longest)
-    rows = []
-    for case in cases:
-        try:
-            estimates = predicted(deployment, case)
-        except UsageError as error:
-            raise SkipRun(error.message) from None
-        floor = _bound(deployment, case)
-        labels = _labels(case, bool(deployment.config.experts))
-        for quantity, measured in case.measured.items():
-            name = name_of(case.run)
-            row = PublishedRow(quantity, measured, *estimates[quantity], floor[quantity], labels, name, case.run.place)
-            rows.append(row)
-    return rows
+def _judged(deployment: Deployment, case: Case) -> list[PublishedRow]:
+    """Return the measured quantities of a run beside their predictions."""
+    estimates, floor = predicted(deployment, case), _bound(deployment, case)
+    labels, name = _labels(case, bool(deployment.config.experts)), name_of(case.run)
+    return [
+        PublishedRow(quantity, measured, *estimates[quantity], floor[quantity], labels, name, case.run.place)
+        for quantity, measured in case.measured.items()
+    ]
 
 
 def predicted(deployment: Deployment, case: Case) -> Estimates:
