@@ -121,6 +121,15 @@ def command(
         _draw(list(zip(machines, results, strict=True)), explain, plot)
 
 
+def epilog() -> str:
+    """Return the operators with their dimensions, for the end of the help."""
+    from perfmodel.core.report import report
+    from perfmodel.operators.listing import list_operators
+
+    lines = [f"- {row['op']}: {row['dimensions']}" for row in report(list_operators()).rows]
+    return "\n".join(["Operators and their dimensions (`perfmodel operators NAME` explains them):\n", *lines])
+
+
 def _judge(
     operators: list[Operator], machines: list[Hardware], measured: str, destination: Destination, **conditions: Any
 ) -> None:

@@ -29,6 +29,8 @@ EXIT_INTERRUPTED = 130
 _EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3, UnavailableError: 4}
 #: modules of this package that hold no command
 _NO_COMMANDS = ("app", "extension")
+#: options that print help
+_HELP = ("-h", "--help")
 #: options of the program itself, allowed anywhere on the command line
 _ANYWHERE = ("--debug", "--no-color")
 
@@ -38,8 +40,11 @@ def command_modules() -> Mapping[str, str]:
     return module_names("perfmodel.cli", "commands", _NO_COMMANDS)
 
 
-def build_app(only: str = "") -> typer.Typer:
-    """Return the program with all commands, or with one, so that the others are not imported."""
+def build_app(only: str = "", *, helps: bool = False) -> typer.Typer:
+    """Return the program with all commands, or with one, so that the others are not imported.
+
+    With ``helps`` the help of a command ends with what its module's function ``epilog`` returns.
+    """
     app = _new_app()
     app.callback()(_program)
     modules = command_modules()
@@ -50,7 +55,7 @@ def build_app(only: str = "") -> typer.Typer:
         if fault:
             warn_of_plugin(name, modules[name], fault)
         elif module is not None:
-            _add(app, name, module)
+            _add(app, name, module, helps=helps)
     return app
 
 
@@ -61,15 +66,16 @@ def _new_app() -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": list(_HELP)},
     )
 
 
-def _add(app: typer.Typer, name: str, module: ModuleType) -> None:
+def _add(app: typer.Typer, name: str, module: ModuleType, *, helps: bool = False) -> None:
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name.replace("_", "-"))
     else:
-        app.command(name=name.replace("_", "-"))(module.command)
+        epilog = module.epilog() if helps and hasattr(module, "epilog") else None
+        app.command(name=name.replace("_", "-"), epilog=epilog)(module.command)
 
 
 def _fault_of(name: str, module: ModuleType) -> str:
@@ -113,7 +119,7 @@ def run(arguments: Sequence[str]) -> int:
         os.environ["NO_COLOR"] = "1"
     try:
         arguments = with_new_names(arguments)
-        app = build_app(_named_command(arguments))
+        app = build_app(_named_command(arguments), helps=any(word in _HELP for word in arguments))
         code = _exit_code(app, arguments)
         sys.stdout.flush()  # here, so that a full disk or a closed stdout is an error of this run
         return _interrupted() if code == EXIT_INTERRUPTED else code

@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import os
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -207,6 +208,10 @@ def _dimensions(op: str) -> dict[str, Mapping[str, Any]]:
     return {name: rule for name, rule in rules.items() if name != "dtype" and rule["kind"] not in _UNUSED_KINDS}
 
 
+_Given = tuple[dict[str, str], dict[str, NDArray[np.float64]]]
+_SINGLE_VALUE = re.compile(r"\[\s*(\d+)\.?\s*\]")
+
+
 def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     """Return the usable calls of one group, None where there are none."""
     hardware, op, implementation = (str(table.cells(key, rows[:1])[0]) for key in ("hardware", "op", "implementation"))
@@ -223,12 +228,12 @@ def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     if op == Moe.op and library_of(implementation).startswith(Attention.WRITING):
         moe_words(implementation, words)
     good = _usable(table, op, rows, {"time_s": time, **sizes}, skips)
+    good = _buildable(table, op, rows, (words, sizes), good, skips)
     if not good.any():
         return None
+    operator = build_operator(op, {**words, **{name: values[good] for name, values in sizes.items()}})
     try:
-        operator = as_computed(
-            build_operator(op, {**words, **{name: values[good] for name, values in sizes.items()}}), implementation
-        )
+        operator = as_computed(operator, implementation)
     except UsageError as error:
         skips.add(reason_of(error), table.place, table.line[rows[good]])
         return None
@@ -247,6 +252,35 @@ def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     )
 
 
+def _buildable(
+    table: _Table, op: str, rows: Lines, given: _Given, good: NDArray[np.bool_], skips: Skips
+) -> NDArray[np.bool_]:
+    """Return which of the good rows the operator accepts, and count the others with its reasons.
+
+    A group that is refused is halved until the rows are found that it is refused for, so that one row costs one row.
+    """
+    words, sizes = given
+    good, waiting = good.copy(), [np.flatnonzero(good)]
+    while waiting:
+        part = waiting.pop()
+        if not part.size:
+            continue
+        try:
+            build_operator(op, {**words, **{name: values[part] for name, values in sizes.items()}})
+        except UsageError as error:
+            if part.size > 1 and sizes:
+                waiting += [part[part.size // 2 :], part[: part.size // 2]]
+            else:
+                good[part] = False
+                skips.add(_without_arrays(reason_of(error)), table.place, table.line[rows[part]])
+    return good
+
+
+def _without_arrays(reason: str) -> str:
+    """Return a reason with the only value of an array in place of the array: "heads=[32.]" is "heads=32"."""
+    return _SINGLE_VALUE.sub(r"\1", reason)
+
+
 def _is_call(op: Operator, implementation: str) -> bool:
     """Return whether rows were timed as calls from the host, although their table says that a graph was replayed.
 
@@ -256,7 +290,7 @@ def _is_call(op: Operator, implementation: str) -> bool:
     return isinstance(op, Gemm) and op.scale.startswith("block") and implementation.startswith("vllm-")
 
 
-def _given(table: _Table, op: str, rows: Lines) -> tuple[dict[str, str], dict[str, NDArray[np.float64]]]:
+def _given(table: _Table, op: str, rows: Lines) -> _Given:
     """Return the dimensions of one group that are not blank: the shared ones as text, and the sizes."""
     words: dict[str, str] = {}
     sizes: dict[str, NDArray[np.float64]] = {}

@@ -210,3 +210,16 @@ def test_the_overflowed_sizes_of_the_open_elementwise_table_are_counted(data_dir
     # numel was written as a 32-bit integer: 131072 x 16384 = 2^31 became -2^31
     table = read_measurements(data_dir / "measurements" / "neusight_elementwise_fp32.csv.gz")
     assert {s.reason: s.rows for s in table.skipped} == {"elementwise: numel is not a whole number from 1 to 2^53": 29}
+
+
+def test_a_row_that_the_operator_refuses_is_left_out_alone(read):
+    lines = ["hardware,op,dtype,heads,kv_heads,seq_q,head_dim,time_s,timing,cache,implementation"]
+    groups = [8] * 20
+    groups[3] = groups[17] = 7
+    lines += [f"h100-sxm5-80gb,attention,bf16,32,{group},1024,128,1e-4,kernel,cold,torch" for group in groups]
+    table = read("\n".join(lines) + "\n")
+    assert sum(len(calls) for calls in table.calls) == 18
+    (reason,) = table.skipped
+    assert reason.rows == 2
+    assert reason.place.endswith(":5")
+    assert "heads=32 is not a multiple of kv_heads=7" in reason.reason

@@ -33,9 +33,6 @@ from perfmodel.profile.profile import ProfileEntry
 
 #: most operators from the first product of an attention to its second one, and from a softmax's gradient to a product
 _LONGEST, _AROUND = 24, 12
-#: time of the gradient of fused attention over that of its forward pass: 2.5 times the FLOP (Dao 2023,
-#: "FlashAttention-2", arXiv 2307.08691, section 4), at 5/6 of the rate: assumed
-_BACKWARD = 3.0
 _SOFTMAX = re.compile(r"softmax", re.IGNORECASE)
 _SOFTMAX_BACKWARD = re.compile(r"softmax_backward", re.IGNORECASE)
 #: the shape of the first tensor in the name of an entry: "aten::masked_fill_(16x8x512x512, 1x1x512x512) fp32"
@@ -111,9 +108,14 @@ def _flash(unfused: Unfused, hardware: Hardware) -> Span | None:
     """Return the expected time of one fused kernel for the same scores, None where the machine lacks the dtype."""
     scores = unfused.scores
     op = Attention(
-        heads=scores.heads, seq_q=scores.queries, seq_kv=scores.keys, head_dim=scores.head_dim, dtype=scores.dtype
+        heads=scores.heads,
+        seq_q=scores.queries,
+        seq_kv=scores.keys,
+        head_dim=scores.head_dim,
+        dtype=scores.dtype,
+        backward=unfused.backward,
     )
-    return predicted_span(op, hardware, "torch", factor=_BACKWARD if unfused.backward else 1.0)
+    return predicted_span(op, hardware, "torch")
 
 
 def _advice(run: MeasuredRun, parts: Sequence[_Step], unfused: Unfused, flash: Span, count: int) -> Advice | None:
