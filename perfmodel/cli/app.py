@@ -119,7 +119,9 @@ def run(arguments: Sequence[str]) -> int:
         os.environ["NO_COLOR"] = "1"
     try:
         arguments = with_new_names(arguments)
-        app = build_app(_named_command(arguments), helps=any(word in _HELP for word in arguments))
+        named = _named_command(arguments)
+        asks = named and any(word in _HELP for word in arguments)
+        app = build_app(named, helps=True) if asks else build_app(named)
         code = _exit_code(app, arguments)
         sys.stdout.flush()  # here, so that a full disk or a closed stdout is an error of this run
         return _interrupted() if code == EXIT_INTERRUPTED else code

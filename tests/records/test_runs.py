@@ -77,7 +77,8 @@ def test_a_cpu_is_busy_when_others_use_a_quarter_of_it(read):
 
     assert busy(1.0) == "load average 1.0 on 4 CPUs"
     assert busy(0.99) == ""
-    assert busy(1.0, device={"kind": "cuda", "name": "A GPU"}) == ""
+    # a GPU's kernels start later beside other work
+    assert busy(1.0, device={"kind": "cuda", "name": "A GPU"}) == "load average 1.0 on 4 CPUs"
 
 
 def test_a_timing_that_was_left_to_the_tool_may_differ(read):
