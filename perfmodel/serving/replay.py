@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Times = NDArray[np.float64]
 PERCENTILES = (50.0, 95.0, 99.0)
+#: evenly spaced times at which the state is given, beside those of events
+_EVEN = 400
 #: quantities of a request: time to first token, time per later token, from first token to last, in the queue
 QUANTITIES = ("ttft_s", "tpot_s", "latency_s", "queued_s")
 ITL = "itl_s"
@@ -234,7 +236,7 @@ def replay_of(
         requests, arrival_s, started_s, first_s, last_s,
         preemptions=sum(tally.preemptions for tally in tallies),
         gaps=gaps,
-        states=_states(engines, prefill),
+        states=_states(engines, prefill, arrival_s, started_s),
         gpus=gpus,
         front_end_s=front_end_s,
         busy_s=sum(tally.busy_s for tally in tallies) / len(everyone),
@@ -255,16 +257,26 @@ def _mean(tallies: Sequence[Tally], name: str, duration_s: float) -> float:
     return sum(float(getattr(tally, name)) for tally in tallies) / duration_s if duration_s else 0.0
 
 
-def _states(engines: Sequence[AnyReplica], prefill: Sequence[AnyReplica]) -> States:
-    """Return the sums over the engines at every time at which one of them was sampled."""
+def _states(engines: Sequence[AnyReplica], prefill: Sequence[AnyReplica], arrival_s: Times, started_s: Times) -> States:
+    """Return the sums over the engines at the times at which one of them was sampled, and at even ones between.
+
+    Requests that wait are counted from their arrivals and first steps; the cache fills evenly between two samples.
+    """
     everyone = [*engines, *prefill]
     samples = [engine.tally.samples for engine in everyone]
-    times = np.unique(np.concatenate([rows[:, 0] for rows in samples]))
-    totals = np.zeros((3, len(times)))
+    times = np.concatenate([rows[:, 0] for rows in samples])
+    if not len(times):
+        return States(*(np.zeros(0) for _ in range(4)))
+    times = np.unique(np.concatenate([times, np.linspace(0.0, times.max(), _EVEN)]))
+    running, blocks = np.zeros(len(times)), np.zeros(len(times))
     for index, rows in enumerate(samples):
+        if not len(rows):
+            continue
         place = np.searchsorted(rows[:, 0], times, side="right") - 1
-        values = np.where(place[None, :] >= 0, rows[np.maximum(place, 0), 1:].T, 0.0) if len(rows) else 0.0
-        values = np.asarray(values) * np.array([[1.0], [1.0], [1.0 if index < len(engines) else 0.0]])
-        totals = totals + values
-    blocks = sum(engine.blocks.total for engine in engines)
-    return States(times, totals[0], totals[1], totals[2] / blocks)
+        running += np.where(place >= 0, rows[np.maximum(place, 0), 1], 0.0)
+        if index < len(engines):
+            blocks += np.interp(times, rows[:, 0], rows[:, 3], left=0.0)
+    came, began = (np.sort(when[np.isfinite(when)]) for when in (arrival_s, started_s))
+    queued = np.searchsorted(came, times, side="right") - np.searchsorted(began, times, side="right")
+    room = sum(engine.blocks.total for engine in engines)
+    return States(times, running, queued.astype(np.float64), blocks / room)

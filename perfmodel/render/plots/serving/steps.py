@@ -82,8 +82,10 @@ def _regions(figure: Figure, points: Sequence[Point], batches: np.ndarray) -> No
         if start:
             axes.axvline(left, color="0.3", lw=0.8, ls=(0, (1, 2)))
         if np.log(right / left) > 0.12 * np.log(batches[-1] / batches[0]):
-            axes.text(np.sqrt(left * right), 0.985, _region(points[start]), transform=axes.get_xaxis_transform(),
-                      ha="center", va="top", fontsize=8, color="0.2")  # fmt: skip
+            last = index == len(points)
+            axes.text(right * 0.97 if last else np.sqrt(left * right), 0.985, _region(points[start]),
+                      transform=axes.get_xaxis_transform(), ha="right" if last else "center", va="top", fontsize=8,
+                      color="0.2")  # fmt: skip
         start = index
 
 
