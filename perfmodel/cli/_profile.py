@@ -63,11 +63,27 @@ def deployment_and_plan(path: Path, plan: Path | None, effort: Mapping[str, Effo
     from perfmodel.investment.plan import read_plan
     from perfmodel.serving.case import read_case
     from perfmodel.serving.changes import plan_of, profile_of, read_changes, usual_changes
+    from perfmodel.training.case import is_training_file
 
+    if is_training_file(path):
+        return _training_and_plan(path, plan)
     case, items = read_case(path, hardware)
     changes = read_changes(items, str(path)) if items else usual_changes(case)
     planned = read_plan(plan) if plan else plan_of(case, changes, effort)
     return profile_of(case), planned, case.deployment.hardware
+
+
+def _training_and_plan(path: Path, plan: Path | None) -> tuple[Profile, Plan, Hardware]:
+    """Return the profile of a training plan, its changes as candidates or a plan on its terms, and its machine."""
+    from perfmodel.hardware_catalog import hardware
+    from perfmodel.investment.plan import read_plan
+    from perfmodel.training.case import read_training_case
+    from perfmodel.training.changes import candidates_of, profile_of_plan, read_plan_changes, usual_plan_changes
+
+    case, items = read_training_case(path, hardware)
+    changes = read_plan_changes(items, str(path)) if items else usual_plan_changes(case)
+    planned = read_plan(plan) if plan else candidates_of(case, changes)
+    return profile_of_plan(case), planned, case.cluster.hardware
 
 
 def deployment_path(path: Path, scenario: Path) -> WhatIf:
@@ -82,6 +98,8 @@ def deployment_path(path: Path, scenario: Path) -> WhatIf:
     from perfmodel.hardware_catalog import hardware
     from perfmodel.serving.case import read_case
     from perfmodel.serving.changes import path_of, read_changes
+    from perfmodel.training.case import is_training_file, read_training_case
+    from perfmodel.training.changes import path_of_plan, read_plan_changes
 
     document = read_document(scenario)
     items = document.get("steps") if isinstance(document, dict) else None
@@ -89,6 +107,8 @@ def deployment_path(path: Path, scenario: Path) -> WhatIf:
         raise InputFileError(
             "has no list of steps.", place=str(scenario), remedy="Write one [[steps]] table per step."
         )  # fmt: skip
+    if is_training_file(path):
+        return path_of_plan(read_training_case(path, hardware)[0], read_plan_changes(items, str(scenario)))
     return path_of(read_case(path, hardware)[0], read_changes(items, str(scenario)))
 
 

@@ -93,9 +93,11 @@ def default_sizes(config: ModelConfig, cluster: Cluster, framework: str, sizes: 
     zero: 3 for FSDP, else 1; seq: the model's positions, at most 8192; batch: one micro batch for each data parallel
     rank, and 8 for each stage where there is a pipeline.
     """
+    from perfmodel.training.framework import find_framework
+
     filled = dict.fromkeys(("tp", "cp", "pp", "vp", "ep", "micro_batch"), 1) | dict(sizes)
     if "zero" not in filled:
-        filled["zero"] = 3 if framework.startswith("fsdp") or "titan" in framework else 1
+        filled["zero"] = 3 if find_framework(framework).shards_layers else 1
     if "seq" not in filled:
         filled["seq"] = min(config.positions or _LONGEST, _LONGEST)
     if "batch" not in filled:

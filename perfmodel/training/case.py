@@ -1,0 +1,139 @@
+"""A training plan as the baseline of investments: read from a file, and predicted after changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.core.hardware import Hardware
+from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
+from perfmodel.files import DOCUMENT_SUFFIXES, read_document
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.result import TrainingStep
+from perfmodel.training.search import full_step
+from perfmodel.workloads.catalog import find_model
+from perfmodel.workloads.model_config import ModelConfig
+
+#: the profile of a plan is the time of so many tokens, so that batches of several sizes compare
+TOKENS = 1e9
+CLUSTER_KEYS = ("hardware", "gpus", "gpus_per_node", "nic")
+PLAN_KEYS = tuple(item.name for item in dataclasses.fields(TrainingPlan))
+_KEYS = ("model", *CLUSTER_KEYS, "plan", "changes")
+
+
+@dataclass(frozen=True)
+class TrainingCase:
+    """A model, its cluster and its plan.
+
+    Attributes
+    ----------
+    config, cluster, plan : what is trained, where and how.
+    find : returns the machine with a name, for changes of the machine.
+    source : the file, for messages.
+    """
+
+    config: ModelConfig
+    cluster: Cluster
+    plan: TrainingPlan
+    find: Callable[[str], Hardware]
+    source: str = ""
+
+    def step(self) -> TrainingStep:
+        """Return the predicted step.
+
+        Raises
+        ------
+        UsageError
+            When the plan cannot run, or does not fit in memory.
+        """
+        step = full_step(self.config, self.cluster, self.plan)
+        if not step.fits:
+            raise UsageError(
+                "the plan does not fit in the memory of a GPU.",
+                place=self.source or "training plan",
+                remedy="perfmodel train names the changes after which it does.",
+            )
+        return step
+
+    def gpu_terms(self) -> dict[str, float]:
+        """Return the GPU time of `TOKENS` tokens by term [s]: more GPUs have to pay for themselves."""
+        step = self.step()
+        scale = TOKENS / step.tokens * self.cluster.gpus
+        return {term: time * scale for term, time in step.terms_s.items() if time > 0}
+
+    def changed(self, values: Mapping[str, Any]) -> TrainingCase:
+        """Return the case with other values of the plan or the cluster."""
+        cluster, own = self.cluster, {key: value for key, value in values.items() if key in CLUSTER_KEYS}
+        if own:
+            hardware = self.find(str(own["hardware"])) if "hardware" in own else cluster.hardware
+            nic = own.get("nic", None if "hardware" in own else cluster.nic_bytes_per_s)
+            cluster = Cluster.of(
+                hardware, int(own.get("gpus", cluster.gpus)), gpus_per_node=own.get("gpus_per_node"), nic=nic
+            )
+        plan = self.plan.changed(**{key: value for key, value in values.items() if key in PLAN_KEYS})
+        return dataclasses.replace(self, cluster=cluster, plan=plan)
+
+
+def is_training_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is a document with a model, a hardware and a plan: training, not a profile."""
+    if Path(path).suffix.lower() not in DOCUMENT_SUFFIXES or not Path(path).is_file():
+        return False
+    if Path(path).suffix.lower() == ".json" and Path(path).stat().st_size > 100_000:  # a trace
+        return False
+    try:
+        document = read_document(path)
+    except InputFileError:
+        return False
+    return isinstance(document, dict) and {"model", "hardware", "plan"} <= set(document)
+
+
+def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> tuple[TrainingCase, list[Any]]:
+    """Return the training plan in a TOML, YAML or JSON file, and its ``[[changes]]``, not checked.
+
+    Keys: model, hardware, gpus, gpus_per_node, nic, and ``[plan]`` with the attributes of `TrainingPlan`.
+
+    Parameters
+    ----------
+    path : the file.
+    find : returns the machine with a name.
+
+    Raises
+    ------
+    InputFileError
+        When the file cannot be read, a key or value is wrong, or the plan cannot run or does not fit.
+    """
+    place = os.fspath(path)
+    document = read_document(path)
+    for key in document:
+        if key not in _KEYS:
+            raise unknown_name("key", str(key), _KEYS, place=place, kind=InputFileError)
+    plan, changes = document["plan"], document.get("changes", [])
+    if not isinstance(plan, Mapping) or not isinstance(changes, list):
+        raise InputFileError("plan is no table, or changes no list.", place=place, remedy="Write [plan], [[changes]].")
+    check_keys(plan, PLAN_KEYS, f"{place}: plan")
+    try:
+        cluster = Cluster.of(
+            find(str(document["hardware"])),
+            document.get("gpus", 8),
+            gpus_per_node=document.get("gpus_per_node"),
+            nic=document.get("nic"),
+        )
+        case = TrainingCase(find_model(str(document["model"])), cluster, TrainingPlan(**plan), find, place)
+        case.step()
+    except TypeError as error:
+        raise InputFileError(f"the plan lacks a value: {error}.", place=place, remedy="Add batch and seq.") from None
+    except PerfModelError as error:
+        raise InputFileError(error.message, place=place, remedy=error.remedy) from None
+    return case, changes
+
+
+def check_keys(table: Mapping[str, Any], allowed: Sequence[str], place: str) -> None:
+    """Raise an InputFileError for a key that is not allowed."""
+    for key in table:
+        if key not in allowed:
+            raise unknown_name("key", str(key), allowed, place=place, kind=InputFileError)

@@ -1,0 +1,120 @@
+"""Training plans as baselines of investments: each change is worth what the changed plan is predicted to be worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfmodel.errors import InputFileError, UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.case import TOKENS, is_training_file, read_training_case
+from perfmodel.training.changes import (
+    PlanChange,
+    candidates_of,
+    path_of_plan,
+    profile_of_plan,
+    read_plan_changes,
+    usual_plan_changes,
+)
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def case():
+    return read_training_case(EXAMPLES / "training_plan.toml", hardware)[0]
+
+
+def test_the_profile_is_the_gpu_time_of_a_billion_tokens(case):
+    step = case.step()
+    expected = TOKENS / step.tokens_per_s * case.cluster.gpus
+    assert profile_of_plan(case).total_time_s == pytest.approx(expected)
+
+
+def test_a_candidate_takes_the_time_of_the_changed_plan(case):
+    change = PlanChange("none", {"recompute": "none"})
+    (candidate,) = candidates_of(case, [change]).candidates
+    before, after = (sum(one.gpu_terms().values()) for one in (case, change.applied(case)))
+    targets = sum(case.gpu_terms()[name] for name in candidate.targets)
+    assert before - targets + candidate.new_time_s == pytest.approx(after)
+    assert after < before
+
+
+def test_more_gpus_have_to_pay_for_themselves(case):
+    more = PlanChange("twice the GPUs", {"gpus": 64}).applied(case)
+    assert more.step().time_s < case.step().time_s
+    assert sum(more.gpu_terms().values()) >= 0.99 * sum(case.gpu_terms().values())
+
+
+def test_usual_changes_can_run_and_change_the_time(case):
+    changes = usual_plan_changes(case)
+    assert "recompute=none" in {change.name for change in changes}
+    before = sum(case.gpu_terms().values())
+    for change in changes:
+        assert sum(change.applied(case).gpu_terms().values()) != pytest.approx(before, rel=1e-4)
+
+
+def test_a_path_is_followed_step_by_step(case):
+    changes = [PlanChange("a", {"tp": 2}), PlanChange("b", {"recompute": "none"}), PlanChange("c", {"dtype": "fp8"})]
+    result = path_of_plan(case, changes)
+    speedups = [step.speedup for step in result.steps]
+    product = 1.0
+    for step in result.steps:
+        product *= step.step_speedup
+    assert speedups[-1] == pytest.approx(product)
+    assert result.steps[-1].throughput_per_s == pytest.approx(TOKENS / result.steps[-1].total_time_s)
+
+
+def test_a_claim_that_is_too_high_is_flagged(case):
+    result = path_of_plan(case, [PlanChange("a", {"recompute": "none"}, claimed_speedup=3.0)])
+    assert result.steps[0].flags
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('model = "llama-3.1-8b"\nhardware = "h100"\n[plan]\nseq = 8\n', "lacks a value"),
+        ('model = "llama-3.1-8b"\nhardware = "h100"\n[plan]\nbatc = 8\n', "Did you mean 'batch'?"),
+        ('model = "llama-3.1-8b"\nhardware = "h100"\ngpu = 8\n[plan]\nbatch = 8\nseq = 8\n', "Did you mean 'gpus'?"),
+        ('model = "llama-3.1-70b"\nhardware = "h100"\n[plan]\nbatch = 8\nseq = 4096\n', "does not fit"),
+        ('model = "lama"\nhardware = "h100"\n[plan]\nbatch = 8\nseq = 8\n', "unknown model"),
+        ('model = "llama-3.1-8b"\nhardware = "h100"\nplan = 3\n', "plan is no table"),
+    ],
+)
+def test_a_wrong_file_is_one_message(tmp_path, text, said):
+    path = tmp_path / "plan.toml"
+    path.write_text(text)
+    assert is_training_file(path)
+    with pytest.raises(InputFileError) as error:
+        read_training_case(path, hardware)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"name": "a"}, "sets nothing"),
+        ({"set": {"tpp": 2}}, "Did you mean 'tp'?"),
+        ({"set": {"tp": 2}, "days": 2}, "unknown key 'days'"),
+        ("tp", "is not a table"),
+    ],
+)
+def test_wrong_changes_are_one_message(item, said):
+    with pytest.raises(InputFileError) as error:
+        read_plan_changes([item], "plan.toml")
+    assert said in str(error.value)
+
+
+def test_an_impossible_change_says_why(case):
+    with pytest.raises(UsageError, match="does not divide"):
+        PlanChange("three", {"tp": 3}).applied(case)
+
+
+def test_roi_and_whatif_take_a_plan(perfmodel):
+    ran = perfmodel("roi", EXAMPLES / "training_plan.toml", "--format", "json")
+    assert ran.code == 0
+    assert "recompute=none" in {row["name"] for row in ran.json["rows"]}
+    ran = perfmodel("whatif", EXAMPLES / "training_plan.toml", EXAMPLES / "training_path.toml", "--format", "json")
+    assert ran.code == 0
+    assert len(ran.json["rows"]) == 3
