@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfmodel.operators.routing import expected_touched
 from perfmodel.serving.cost import Array
 from perfmodel.serving.shard import Parallel, Shard
 
@@ -12,13 +13,6 @@ from perfmodel.serving.shard import Parallel, Shard
 DEVIATION = 0.35
 #: share of the datasheet's bandwidth that the kernels reach
 BANDWIDTH_SHARE = 0.85
-
-
-def touched(experts: int, top_k: int, tokens: Array) -> Array:
-    """Return how many experts some tokens visit, each ``top_k`` of them at random: E (1 - (1 - k/E)^T)."""
-    if top_k >= experts:
-        return np.full(np.shape(tokens), float(experts))
-    return np.asarray(-experts * np.expm1(tokens * np.log1p(-top_k / experts)))
 
 
 def experts_time(
@@ -36,7 +30,7 @@ def experts_time(
     rate, peak : datasheet bandwidth [B/s], and the rate of large products [FLOP/s].
     """
     gathered = tokens * (parallel.dp if parallel.ep > 1 else 1)
-    visited = touched(shard.experts, shard.top_k, gathered) / parallel.ep
+    visited = np.asarray(expected_touched(gathered, float(shard.experts), shard.top_k)) / parallel.ep
     rows = gathered * shard.top_k / parallel.ep
     each = rows / np.maximum(visited, 1e-9)
     tile = np.where(each <= 16, 16, np.where(each <= 64, 64, 128))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.errors import InputFileError
 from perfmodel.hardware_catalog import hardware
-from perfmodel.serving.engine import Engine, engine_names, find_engine, read_engine
+from perfmodel.serving.engine import QUANTITIES, Engine, engine_names, find_engine, read_engine
 from perfmodel.serving.engine_file import write_engine
 from perfmodel.serving.fit_engine import engine_cases, fit_engine
 from perfmodel.serving.published import judge, recognises
@@ -146,3 +147,15 @@ def test_replay_of_every_request(data_dir: Path) -> None:
 def test_profiles_have_defaults_that_are_plain() -> None:
     assert Engine("x").hot_on("wgmma") == 1.0
     assert Engine("x", library="vllm").attention_on("tcgen05") == "vllm"
+
+
+def test_every_key_of_a_profile_is_on_the_page() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "engines.md").read_text(encoding="utf-8")
+    for key in [*(item.name for item in fields(Engine) if item.name not in _INTERNAL), *QUANTITIES]:
+        assert f"`{key}`" in page or f"`[{key}]`" in page, key
+    for name in engine_names():
+        assert f"`{name}`" in page
+
+
+#: attributes that a file has under another name, without the unit
+_INTERNAL = {name for name, _ in QUANTITIES.values()}
