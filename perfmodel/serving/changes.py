@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -10,10 +9,10 @@ from typing import Any
 
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
 from perfmodel.investment import fields as checked
-from perfmodel.investment.amdahl import amdahl_limit
 from perfmodel.investment.plan import Plan
+from perfmodel.investment.predicted import changed_terms, predicted_step
 from perfmodel.investment.scenario import Scenario, Step
-from perfmodel.investment.what_if import StepResult, WhatIf, claim_flags
+from perfmodel.investment.what_if import WhatIf
 from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.effort import EFFORT, Effort
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -23,8 +22,6 @@ from perfmodel.serving.kernels import GREEDY
 #: kernels of a layer, and traffic of norms, rotary positions and activation, of an engine with fused kernels: the
 #: defaults of `perfmodel.serving.engine.Engine`
 _FUSED_KERNELS, _FUSED_PASSES = 9, 1.0
-#: terms of a step that change by less than this share of the whole do not count as changed
-_UNCHANGED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -232,7 +229,7 @@ def plan_of(case: Case, changes: Sequence[Change], effort: Mapping[str, Effort] 
     candidates = []
     for change in changes:
         after = _gpu_terms(change.applied(case).outcome())
-        targets, new_s = _changed(before, after)
+        targets, new_s = changed_terms(before, after)
         kind = KINDS[change.kind]
         usual = effort.get(kind.candidate, kind.effort)
         candidates.append(
@@ -260,15 +257,6 @@ def _gpu_terms(outcome: Outcome) -> dict[str, float]:
     return {term: time_s * outcome.gpus for term, time_s in outcome.terms_s.items()}
 
 
-def _changed(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[tuple[str, ...], float]:
-    """Return the terms of the profile that a change changes, and their new time, with that of terms it adds [s]."""
-    least = _UNCHANGED * sum(before.values())
-    targets = [term for term in before if before[term] > 0 and abs(after.get(term, 0.0) - before[term]) > least]
-    targets = targets or ["host"]  # which every engine has: a change without effect
-    kept = sum(before[term] for term in before if term not in targets)
-    return tuple(targets), max(0.0, sum(after.values()) - kept)
-
-
 def path_of(case: Case, changes: Sequence[Change]) -> WhatIf:
     """Return the run after each of some changes, one upon the other: time of a million tokens, and tokens a second.
 
@@ -288,7 +276,22 @@ def path_of(case: Case, changes: Sequence[Change]) -> WhatIf:
     for number, change in enumerate(changes, start=1):
         case = change.applied(case)
         after = case.outcome()
-        steps.append(_step(number, change, begin, state, after, touched))
+        touched.update(changed_terms(state.terms_s, after.terms_s)[0])
+        gpus = f"{after.gpus} GPU{'s' * (after.gpus > 1)}"
+        steps.append(
+            predicted_step(
+                number,
+                change.name,
+                change.kind,
+                begin.time_s,
+                state.terms_s,
+                after.terms_s,
+                touched,
+                items=TOKENS,
+                basis=f"predicted on {gpus}: {TOKENS / after.high_s:.4g} to {TOKENS / after.low_s:.4g} tokens/s (80 %)",
+                claimed_speedup=change.claimed_speedup,
+            )
+        )
         state = after
     scenario = Scenario(
         tuple(Step(change.name, change.kind) for change in changes), TOKENS, "tokens", source=case.source
@@ -299,36 +302,3 @@ def path_of(case: Case, changes: Sequence[Change]) -> WhatIf:
         "Overall ceiling: the speedup if everything that the steps so far touch took no time (Amdahl).",
     )
     return WhatIf(tuple(steps), profile, scenario, case.deployment.hardware, notes)
-
-
-def _step(
-    number: int, change: Change, begin: Outcome, before: Outcome, after: Outcome, touched: set[str]
-) -> StepResult:
-    targets, new_s = _changed(before.terms_s, after.terms_s)
-    targets_s = sum(before.terms_s[term] for term in targets)
-    touched.update(targets)
-    untouched_s = sum(time_s for term, time_s in after.terms_s.items() if term not in touched)
-    longest = max(after.terms_s, key=lambda term: after.terms_s[term])
-    share = after.terms_s[longest] / after.time_s
-    speedup = before.time_s / after.time_s
-    step = Step(change.name, change.kind, claimed_speedup=change.claimed_speedup)
-    gpus = f"{after.gpus} GPU{'s' * (after.gpus > 1)}"
-    return StepResult(
-        step=number,
-        name=change.name,
-        kind=change.kind,
-        targets=targets,
-        time_before_s=targets_s,
-        time_after_s=new_s,
-        total_time_s=after.time_s,
-        time_saved_s=before.time_s - after.time_s,
-        step_speedup=speedup,
-        speedup=begin.time_s / after.time_s,
-        throughput_per_s=after.tokens_per_s,
-        bottleneck=longest,
-        bottleneck_fraction=share,
-        max_further_speedup=float(amdahl_limit(share)),
-        max_overall_speedup=begin.time_s / untouched_s if untouched_s else math.inf,
-        basis=f"predicted on {gpus}: {TOKENS / after.high_s:.4g} to {TOKENS / after.low_s:.4g} tokens/s (80 %)",
-        flags=claim_flags(step, targets_s, before.time_s, after.time_s, speedup),
-    )
