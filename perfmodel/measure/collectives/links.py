@@ -76,15 +76,13 @@ class LinkCalibration(Reportable):
 def fit_alpha_beta(operators: Sequence[Collective], times_s: Sequence[float]) -> AlphaBeta:
     """Return alpha and beta that minimise sum ((alpha steps + V / beta - t) / t)^2, both at least 0.
 
-        The problem is linear in alpha and 1 / beta. Where the best line has a negative term, the other alone is fitted.
+    The problem is linear in alpha and 1 / beta. Where the best line has a negative term, the other alone is fitted.
 
-        >>> from perfmodel.operators.send_recv import SendRecv
-    from perfmodel.prediction.ceilings import PROCESS_LINK, peer_links
-    from perfmodel.records.schema import Record
-        >>> ops = [SendRecv(bytes=size, num_gpus=2) for size in (1000, 1_000_000)]
-        >>> fit = fit_alpha_beta(ops, [10e-6 + 1000 / 1e9, 10e-6 + 1e6 / 1e9])
-        >>> round(fit.alpha_s * 1e6, 3), round(fit.beta_bytes_per_s / 1e9, 3)
-        (10.0, 1.0)
+    >>> from perfmodel.operators.send_recv import SendRecv
+    >>> ops = [SendRecv(bytes=size, num_gpus=2) for size in (1000, 1_000_000)]
+    >>> fit = fit_alpha_beta(ops, [10e-6 + 1000 / 1e9, 10e-6 + 1e6 / 1e9])
+    >>> round(fit.alpha_s * 1e6, 3), round(fit.beta_bytes_per_s / 1e9, 3)
+    (10.0, 1.0)
     """
     times = np.asarray(times_s, dtype=np.float64)
     columns = np.array([[float(op.steps()), float(op.peer_bytes())] for op in operators]) / times[:, None]

@@ -53,6 +53,18 @@ _COLORS = {
     "launch": "#009E73",
     "host": "#80CEB9",
     "bound": "#000000",
+    # placed where the colours above leave most room in CIELAB
+    "pipeline": "#3C4B00",
+    "power": "#5AF087",
+    "dequantisation": "#FF1E3C",
+    "im2col": "#D200FF",
+    "transforms": "#69005A",
+    "layout": "#0F5A5A",
+    "permutation": "#D296FF",
+    "llc": "#B4F000",
+    "processes": "#FF00A5",
+    "realignment": "#96965A",
+    "experts": "#0087FF",
 }
 #: colours of the other terms, in the order of `known_terms`
 _MORE_COLORS = (
