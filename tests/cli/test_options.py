@@ -23,7 +23,7 @@ SEVERAL = {
     "--by": 2,  # keys of rows, of entries of a trace
     "--timing": 2,  # bench also chooses by itself
     "--format": 3,  # bench has a format of its own, and so has hardware show
-    "--output": 4,  # a result, the specification that calibrate writes, a picture, a summary
+    "--output": 5,  # a result, the specification that calibrate writes, a picture, a page, a summary
     "--from": 2,  # the tables of a calibration, the machine of a profile
     "--fail-on": 2,  # a change, an accuracy
     # a run of training or serving, a search among them, and what a profile or a benchmark has
@@ -38,7 +38,7 @@ SEVERAL = {
     "--max-batched-tokens": 2,
     "--for-qps": 2,
     "--price-per-gpu-hour": 3,  # of each machine in a search
-    "--workers": 2,
+    "--title": 2,  # of a picture, of a page
     "--top": 2,
     "--rank": 2,  # by gain, by throughput or cost
     "--explain": 2,  # terms of times, and of a step with its memory
@@ -150,7 +150,7 @@ def test_an_unknown_format_names_the_nearest_one(perfmodel) -> None:
     ran = perfmodel(*ANALYZE, "--format", "jsn")
     assert ran.code == 2
     assert ran.err == (
-        "perfmodel: --format: unknown format 'jsn'. Did you mean 'json'? Allowed: csv, json, markdown, table.\n"
+        "perfmodel: --format: unknown format 'jsn'. Did you mean 'json'? Allowed: csv, html, json, markdown, table.\n"
     )
     assert perfmodel(*ANALYZE, "--format", "measurements").code == 2
 
@@ -212,7 +212,7 @@ def test_the_longest_suffix_names_the_format(tmp_path: Path, name: str, command:
 def test_a_suffix_without_a_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="names no format") as caught:
         Destination.of("analyze", None, tmp_path / "a.xml")
-    assert "Use .csv, .json, .md, .markdown, .txt, or give --format." in str(caught.value)
+    assert "Use .csv, .html, .htm, .json, .md, .markdown, .txt, or give --format." in str(caught.value)
 
 
 def test_the_options_that_commands_share_are_all_used() -> None:
