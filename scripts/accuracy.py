@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import fit_training
 import numpy as np
 import open_tables
 import serving_accuracy
@@ -442,6 +443,7 @@ def main() -> None:
     PAGE.parent.mkdir(exist_ok=True)
     write_atomic(PAGE, text)
     serving_accuracy.write(PAGE)
+    fit_training.write_chapter(PAGE)
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     write_atomic(README, f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}")

@@ -10,9 +10,9 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.files import read_document, shipped_folder
 
-#: architecture whose chart a machine without one takes: kernels for mma.sync run alike on machines that have no other
-#: instruction; Blackwell runs Hopper's and older kernels
-_NEAREST = {"blackwell": "hopper", "hopper": "hopper"}
+#: instruction of the tensor engine -> architecture whose chart a machine takes that has none of its own: kernels for
+#: mma.sync run alike on machines that have no other instruction; others run Hopper's or their like
+_NEAREST = {"mma.sync": "ampere", "": "ampere"}
 #: rates of the charted machines in 16 bits [FLOP/s], and their SMs times clock [1/s]
 _CHARTED = {"ampere": (312e12, 108 * 1.41e9), "hopper": (989.4e12, 132 * 1.83e9)}
 
@@ -48,7 +48,7 @@ def flash_rate(hardware: Hardware, kernel: str, seq: float, head_dim: float) -> 
     if kernel not in kernels:
         return None
     architecture = hardware.architecture.lower()
-    nearest = _NEAREST.get(architecture, "ampere")
+    nearest = _NEAREST.get(hardware.matrix_instruction, "hopper")
     chart = kernels[kernel][nearest]
     at = np.log2(np.clip(seq, seqs[0], seqs[-1]))
     wide = float(np.interp(at, np.log2(seqs), chart["d128"]))
