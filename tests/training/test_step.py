@@ -3,6 +3,8 @@
 import dataclasses
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
@@ -139,3 +141,24 @@ def test_constants_can_be_replaced() -> None:
     slower = msgspec.structs.replace(constants(), memory_bound={"counted": 3.0, "fsdp1": 3.0})
     cluster = pm.Cluster("h100", gpus=8)
     assert train(LLAMA, cluster, PLAN, slower).time_s > train(LLAMA, cluster, PLAN).time_s
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tp=st.sampled_from([1, 2, 4, 8]),
+    pp=st.sampled_from([1, 2, 4]),
+    cp=st.sampled_from([1, 2]),
+    zero=st.sampled_from([0, 1, 2, 3]),
+    dtype=st.sampled_from(["bf16", "fp8", "tf32"]),
+    framework=st.sampled_from(["megatron-te", "megatron-2022", "torchtitan", "fsdp1-eager", "huggingface"]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+)
+def test_no_plan_beats_the_peak(**plan: object) -> None:
+    found = step(64, batch=64, **plan)
+    assert sum(found.terms_s.values()) == pytest.approx(found.time_s)
+    assert min(found.terms_s.values()) > 0
+    assert 0 < found.mfu <= found.hfu < 1
+    assert found.low_s < found.time_s < found.high_s
+    assert len(found.stage_forward_s) == plan["pp"]
+    slower = step(64, batch=64, **{**plan, "recompute": "full"})
+    assert slower.time_s >= found.time_s * (1 - 1e-12)
