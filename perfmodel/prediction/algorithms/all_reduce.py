@@ -29,10 +29,13 @@ def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
     """Return what each algorithm takes for an all-reduce, with the constants of the machine's collectives."""
     machine = Machine.of(hardware, None)
     known = constants(family("all_reduce"), hardware)
-    small, large = collectives.custom_line(op, machine, known.values), collectives.ring_line(op, machine, known.values)
+    small = collectives.custom_line(op, machine, known.values)
+    large, source = ring_of(op, machine, hardware)
     n, size = float(op.num_gpus), float(op.bytes)
     share, levels = (n - 1.0) / n, math.log2(n) if n > 1 else 0.0
     one_node = "" if n <= ONE_SHOT_GPUS else f"each device reads all others: up to {ONE_SHOT_GPUS:g}"
+    if collectives.through_host(op, machine):
+        one_node = "more than two GPUs cannot read each other's memory through the host"
     power = "" if float(levels).is_integer() else "needs a power of two of devices"
     shapes = {
         # name: start, steps, step, bytes, rate, buffers beside its own, why not
@@ -43,11 +46,21 @@ def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
         "recursive_doubling": (large.start_s, levels, large.step_s, levels * size, large.rate, size, power),
     }
     flop = float(np.asarray(op.flop()))
+    sources = dict.fromkeys(("one_shot", "two_shot"), known.source)
     return [
         counted(name, start + steps * step + moved / rate, flop=flop, moved_bytes=moved, kernels=1.0,
-                workspace_bytes=buffer, why_not=why_not, basis=f"closed form: {known.source}")
+                workspace_bytes=buffer, why_not=why_not, basis=f"closed form: {sources.get(name, source)}")
         for name, (start, steps, step, moved, rate, buffer, why_not) in shapes.items()
     ]  # fmt: skip
+
+
+def ring_of(op: AllReduce, machine: Machine, hardware: Hardware) -> tuple[collectives.Line, str]:
+    """Return what steps of a ring take, over the GPUs' own link or through the host, and where that comes from."""
+    if collectives.through_host(op, machine):
+        known = constants(family("collective_host"), hardware)
+        return collectives.host_line(op, machine, known.values), known.source
+    known = constants(family("all_reduce"), hardware)
+    return collectives.ring_line(op, machine, known.values), known.source
 
 
 #: devices up to which libraries have kernels that read the others' memory: 8 within a node (vLLM,

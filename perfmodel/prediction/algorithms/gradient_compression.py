@@ -15,10 +15,9 @@ import numpy as np
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.all_reduce import AllReduce
+from perfmodel.prediction.algorithms.all_reduce import ring_of
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted
 from perfmodel.prediction.latency import collectives
-from perfmodel.prediction.latency.constants import constants
-from perfmodel.prediction.latency.families import family
 from perfmodel.prediction.latency.machine import Machine
 
 #: layers whose gradients are compressed one by one, and a host's time for one kernel of such a sequence [s]: a model of
@@ -67,7 +66,7 @@ METHODS = {
 def costs(op: AllReduce, hardware: Hardware) -> list[Cost]:
     """Return what each method takes for gradients of ``op.bytes`` in ``op.dtype``."""
     machine = Machine.of(hardware, None)
-    line = collectives.ring_line(op, machine, constants(family("all_reduce"), hardware).values)
+    line, _ = ring_of(op, machine, hardware)
     return [_cost(name, method, op, line, Rates.for_op(op, hardware)) for name, method in METHODS.items()]
 
 

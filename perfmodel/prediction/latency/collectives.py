@@ -240,6 +240,19 @@ def ring_line(op: Collective, machine: Machine, c: Values) -> Line:
     return Line(float(path.scale * c["start"]), float(path.scale * c["step"] / 2.0), float(c["share"] * path.bandwidth))
 
 
+def host_line(op: Collective, machine: Machine, c: Values) -> Line:
+    """Return the same through a host whose bridges more than two GPUs share; see `host_formula`."""
+    path = _path(op, machine)
+    rate = c["share"] * path.bandwidth / _crowd(op, c)
+    return Line(float(path.scale * c["start"]), float(path.scale * c["step"]), float(rate))
+
+
+def _crowd(op: Collective, c: Values) -> Number:
+    """Return by how much GPUs that share the host's bridges take longer: ``crowding`` for each doubling beyond two."""
+    crowd: Number = np.maximum(1.0, (op.num_gpus / PAIR) ** np.log2(c["crowding"]))
+    return crowd
+
+
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the smallest of start + step (n - 1) + V / (share B) over the protocols, and the copy of the own part.
 
@@ -278,7 +291,7 @@ def host_formula(op: Operator, machine: Machine, c: Values, conditions: Conditio
     start = path.scale
     if op.op == "alltoall":
         start, steps = start * ALLTOALL_START, steps * ALLTOALL_STEPS
-    crowd = np.maximum(1.0, (op.num_gpus / PAIR) ** np.log2(c["crowding"]))
+    crowd = _crowd(op, c)
     rise = _rise(op, c)
     lines = [
         _Line(rise * start * c["ll_start"], rise * c["ll_step"] * steps, ring / (c["ll_share"] * path.bandwidth)),

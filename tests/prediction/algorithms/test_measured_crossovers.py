@@ -210,6 +210,14 @@ def test_one_shot_by_hand() -> None:
     assert pm.choose("all_reduce", "h100", num_gpus=6)["recursive_doubling"].why_not
 
 
+def test_through_the_host_rings_share_its_bridges() -> None:
+    found = pm.choose("all_reduce", "l40s", bytes=2**26, num_gpus=8)
+    assert "through the host" in found["one_shot"].why_not
+    pair = pm.choose("all_reduce", "l40s", bytes=2**26, num_gpus=2)
+    assert not pair["one_shot"].why_not
+    assert found["ring"].time_s > 2 * pair["ring"].time_s
+
+
 def test_a_tree_pays_for_small_messages_of_many_devices() -> None:
     """S = 2 a (n - 1 - log2 n) B / (2 / kappa - 2 (n - 1) / n), some MiB on 8 devices."""
     found = pm.choose("all_reduce", "h100", num_gpus=8)
