@@ -99,7 +99,7 @@ def _tolerance(dtype: str, out_dtype: str, expected: Reference) -> torch.Tensor:
 
 def declared_output(op: Operator) -> tuple[tuple[int, ...], str]:
     """Return shape and dtype of the first tensor that the operator writes and does not read."""
-    tensor = next(t for t in op.tensors() if t.writes and not t.reads)
+    tensor = next(t for t in op.buffers() if t.writes and not t.reads)
     return tuple(int(size) for size in tensor.shape), tensor.dtype
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
 from perfmodel.errors import UsageError
-from perfmodel.kernels.precision import TORCH_DTYPES
+from perfmodel.kernels.precision import INTEGERS, TORCH_DTYPES
 from perfmodel.operators import Operator
 
 #: dtypes of a product's second operand that is stored column by column
@@ -17,10 +17,21 @@ _BY_COLUMNS = ("fp8", "int8", "int4")
 _SCALE, SCALE_SIZE = "_scale", 2.0**-5
 #: elementwise kinds that are defined for positive inputs only
 _POSITIVE = ("log", "sqrt", "rsqrt", "pow")
+#: (operator, input) -> what its values are made of standard normal ones: second moments and scales are positive, a
+#: decay is near 1 from below, and the steps of a state-space model are small
+_VALUES: dict[tuple[str, str], Callable[[torch.Tensor], torch.Tensor]] = {
+    ("optimizer", "exp_avg_sq"): torch.square,
+    ("dequantize", "scales"): lambda x: x.abs() + 0.125,
+    ("linear_attention", "decay"): lambda x: torch.sigmoid(x + 3.0),
+    ("ssm_scan", "dt"): lambda x: 0.1 * x.abs(),
+    ("ssm_scan", "a"): lambda x: -0.125 - x.abs(),
+}
+#: operators whose indices are all different
+_PERMUTED = ("kv_write",)
 
 
 def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Tensor]:
-    """Return the operator's inputs on a device, by the names that it declares.
+    """Return the operator's inputs on a device, by the names that `Operator.buffers` has.
 
     The values are standard normal, generated on the device in float32 (fp64: in float64) and rounded to the dtype.
     Zeros would not do: a GPU clocks higher on them than on real data (arXiv 2501.12084). The second operand of an
@@ -39,15 +50,16 @@ def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Te
         When torch has no such dtype.
     """
     inputs: dict[str, torch.Tensor] = {}
-    for tensor in op.tensors():
+    for tensor in op.buffers():
         if not tensor.reads or tensor.writes:
             continue
-        if tensor.dtype not in TORCH_DTYPES:
+        dtypes = {**TORCH_DTYPES, **INTEGERS}
+        if tensor.dtype not in dtypes:
             raise UsageError(f"torch has no tensors in {tensor.dtype}.", remedy=f"Allowed: {', '.join(TORCH_DTYPES)}.")
         shape = tuple(round(float(size)) for size in tensor.shape)
         by_columns = op.op == "gemm" and tensor.name == "b" and tensor.dtype in _BY_COLUMNS
         stored = (*shape[:-2], shape[-1], shape[-2]) if by_columns else shape
-        empty = torch.empty(stored, dtype=TORCH_DTYPES[tensor.dtype], device=device_kind)
+        empty = torch.empty(stored, dtype=dtypes[tensor.dtype], device=device_kind)
         inputs[tensor.name] = empty.mT if by_columns else empty
     fill_inputs(op, inputs, seed)
     return inputs
@@ -80,9 +92,31 @@ def _random(op: Operator, name: str, like: torch.Tensor, seed: int) -> torch.Ten
     if like.dtype is torch.int8:
         largest = 8 if getattr(op, "weight_dtype", "") == "int4" and name == "b" else 128
         return torch.randint(-largest, largest, like.shape, generator=generator, dtype=torch.int8, device=like.device)
+    if not like.is_floating_point():
+        return _indices(op, name, like, generator)
     dtype = torch.float64 if like.dtype is torch.float64 else torch.float32
     values = torch.randn(like.shape, generator=generator, dtype=dtype, device=like.device)
     if name.endswith(_SCALE):
         return values.abs_().add_(0.125).mul_(SCALE_SIZE)
+    if (op.op, name) in _VALUES:
+        return _VALUES[op.op, name](values)
     # positive where the operation is defined for positive numbers only
     return values.abs_().add_(0.125) if getattr(op, "kind", "") in _POSITIVE and name == "x" else values
+
+
+def _indices(op: Operator, name: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return whole numbers below the operator's limit, spread as its dimension ``distribution`` says.
+
+    Zipf's law, p_r = 1 / (r H_V), is drawn as the whole part of V^u, with u uniform: ranks between r and r + 1 have the
+    share ln(1 + 1 / r) / ln V.
+    """
+    limit, spread = int(op.index_limit(name)), getattr(op, "distribution", "even")
+    if op.op in _PERMUTED:
+        return torch.randperm(like.numel(), generator=generator, device=like.device).reshape(like.shape)
+    if spread == "same":
+        one = torch.randint(limit, (1,), generator=generator, device=like.device)
+        return one.expand(like.shape)
+    if spread == "zipf":
+        uniform = torch.rand(like.shape, generator=generator, dtype=torch.float64, device=like.device)
+        return torch.clamp((limit + 1.0) ** uniform, max=limit).to(torch.int64) - 1
+    return torch.randint(limit, like.shape, generator=generator, device=like.device)

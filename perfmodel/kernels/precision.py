@@ -22,6 +22,8 @@ TORCH_DTYPES = MappingProxyType(
         "int4": torch.int8,
     }
 )
+#: dtypes of indices
+INTEGERS = MappingProxyType({"int64": torch.int64, "int32": torch.int32})
 #: the oldest compute capability with 8-bit floating-point tensor cores (CUDA C++ Programming Guide)
 FP8_CAPABILITY = (8, 9)
 #: the dtypes of torch's ordinary calls

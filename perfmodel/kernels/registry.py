@@ -66,6 +66,7 @@ class Kernel:
         intermediates to memory.
     composition : the operators that the kernel runs one after another, each ``count`` times; the model predicts their
         sum. None where it runs the operator itself as one kernel.
+    in_place : it updates its inputs, as an optimizer does, and returns one of them.
     compiles : its first call compiles for seconds, so that a short run leaves it out unless it is asked for by name.
     """
 
@@ -78,7 +79,14 @@ class Kernel:
     workspace_bytes: Callable[[Any], float] = _no_bytes
     own_operator: Callable[[Any], Operator] | None = None
     composition: Callable[[Any], Sequence[Operator]] | None = None
+    in_place: bool = False
     compiles: bool = False
+
+    def refuses(self, op: Any, device: Device) -> str:
+        """Return why it cannot run an operator on a device, or an empty string: kernels compute no gradients."""
+        if getattr(op, "backward", False):
+            return f"the kernels of {op.op} compute the operator, not its gradient"
+        return self.supports(op, device)
 
 
 def backends() -> list[str]:

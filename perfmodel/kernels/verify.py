@@ -25,7 +25,14 @@ _LARGE_BYTES = 2**26
 _ALLOCATORS = ((torch, "empty"), (torch, "empty_like"), (torch, "empty_strided"), (torch.Tensor, "new_empty"))
 
 
-def verify(op: Operator, call: Callable[[], Any], inputs: Mapping[str, torch.Tensor], seed: int = 0) -> Verdict:
+def verify(
+    op: Operator,
+    call: Callable[[], Any],
+    inputs: Mapping[str, torch.Tensor],
+    seed: int = 0,
+    *,
+    in_place: bool = False,
+) -> Verdict:
     """Check the call that will be timed. It passes only if it computes a new result from its inputs.
 
     The call runs once with its inputs. Then the inputs get other random values, the first result and the memory for
@@ -39,6 +46,7 @@ def verify(op: Operator, call: Callable[[], Any], inputs: Mapping[str, torch.Ten
     call : the call to be timed, prepared with these inputs.
     inputs : inputs by name; they are overwritten meanwhile.
     seed : the seed of the inputs.
+    in_place : the call is one that updates its inputs; its result then belongs to what they were before.
     """
     try:
         first = call()
@@ -46,11 +54,12 @@ def verify(op: Operator, call: Callable[[], Any], inputs: Mapping[str, torch.Ten
             poison(first)
         del first
         fill_inputs(op, inputs, seed ^ _OTHER_SEED)
+        before = {name: tensor.clone() for name, tensor in inputs.items()} if in_place else inputs
         _poison_freed(op, inputs)
         with poisoned_allocators():
             output = call()
-        misuse = _misuse(op, inputs, output, seed ^ _OTHER_SEED)
-        return Verdict(False, math.inf, "", misuse) if misuse else check(op, inputs, output, seed)
+        misuse = "" if in_place else _misuse(op, inputs, output, seed ^ _OTHER_SEED)
+        return Verdict(False, math.inf, "", misuse) if misuse else check(op, before, output, seed)
     finally:
         fill_inputs(op, inputs, seed)
 

@@ -139,6 +139,10 @@ class Operator(abc.ABC):
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the tensors that one call reads and writes."""
 
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return the tensors as a benchmark holds them: whole tables where a call touches a part of them."""
+        return self.tensors()
+
     def index_limit(self, name: str) -> Number:
         """Return what the whole numbers of an input tensor stay below: the rows of the table that they point into."""
         return 1

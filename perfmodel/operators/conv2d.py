@@ -181,3 +181,8 @@ class Conv2d(Operator):
         if not self.backward or self.gradient != "both":
             return ()
         return (self.changed(gradient="input"), self.changed(gradient="weight"))
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return the tensors with all rows and columns of x, those that no filter touches too."""
+        whole = Tensor.input("x", (self.n, self.c, self.h, self.w), self.dtype)
+        return tuple(whole if tensor.name == "x" else tensor for tensor in self.tensors())

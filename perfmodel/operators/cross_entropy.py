@@ -90,3 +90,7 @@ class CrossEntropy(Operator):
             return (softmax, pick)
         zeros = Elementwise(numel=self.rows * self.vocab, kind="fill", dtype=self.dtype, name="zeros")
         return (zeros, pick, softmax)
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return logits, target and loss, forward; what an algorithm keeps beside them is its own."""
+        return self.tensors() if self.backward else self.tensors()[:3]

@@ -113,6 +113,8 @@ class Elementwise(Operator):
     num_inputs : tensors that are read: by default the kind's operands, 1 if the other operand is a scalar.
     out_dtype : dtype of the output, by default ``dtype``; a cast is ``kind=cast`` with an ``out_dtype``.
     backward : the gradient.
+    strided : an operand is a view with gaps, or broadcast along rows, as in compositions of rope and of a gated
+        activation whose halves lie in one tensor. Counts do not depend on it; times do.
     """
 
     op: ClassVar[str] = "elementwise"
@@ -124,6 +126,7 @@ class Elementwise(Operator):
     )
     out_dtype: str = dtype_of(doc="dtype of the output; default: dtype")
     backward: bool = flag(False, quiet=True, doc="the gradient")
+    strided: bool = flag(False, quiet=True, doc="an operand is a view with gaps, or broadcast along rows")
 
     def check(self) -> None:
         """Derive the number of inputs and the output dtype."""

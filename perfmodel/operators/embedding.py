@@ -71,3 +71,10 @@ class Embedding(Operator):
     def index_limit(self, name: str) -> Number:
         """Return the rows of the table."""
         return self.vocab
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return index [tokens], the table [vocab, dim] and y [tokens, dim]."""
+        if self.backward:
+            return self.tensors()
+        index, _, y = self.tensors()
+        return (index, Tensor.input("table", (self.vocab, self.dim), self.dtype), y)

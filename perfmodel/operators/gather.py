@@ -63,3 +63,10 @@ class Gather(Operator):
     def index_limit(self, name: str) -> Number:
         """Return the elements of the table."""
         return self.numel if self.table is None else self.table
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return the index [numel], x [table] and y [numel]."""
+        if self.backward:
+            return self.tensors()
+        index, _, y = self.tensors()
+        return (index, Tensor.input("x", (self.index_limit("index"),), self.dtype), y)

@@ -62,3 +62,10 @@ class IndexSelect(Operator):
     def index_limit(self, name: str) -> Number:
         """Return the rows of the table."""
         return self.rows if self.table is None else self.table
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return the index [rows], the table [table, cols] and y [rows, cols]."""
+        if self.backward:
+            return self.tensors()
+        index, _, y = self.tensors()
+        return (index, Tensor.input("table", (self.index_limit("index"), self.cols), self.dtype), y)

@@ -82,3 +82,7 @@ class LinearAttention(Operator):
             Tensor.output("dv", values, self.dtype),
             *kept,
         )
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return what a call is given and what it returns; the states of the chunks are its own."""
+        return tuple(tensor for tensor in self.tensors() if tensor.name != "states")

@@ -101,3 +101,7 @@ class LinearCrossEntropy(Operator):
 
     def _product(self, name: str, m: Number, n: Number, k: Number) -> Gemm:
         return Gemm(m=m, n=n, k=k, dtype=self.dtype, name=name)
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return x, W, target and loss."""
+        return self.tensors()[:4]

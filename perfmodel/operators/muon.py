@@ -76,3 +76,9 @@ class Muon(Operator):
 
     def _product(self, name: str, m: Number, n: Number, k: Number) -> Gemm:
         return Gemm(batch=self.matrices, m=m, n=n, k=k, dtype=self.dtype, count=STEPS, name=name)
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return the gradient, the weights and the momentum, and the updated weights."""
+        whole = (self.matrices, self.rows, self.cols)
+        inputs = (Tensor.input(name, whole, self.state_dtype) for name in ("gradient", "weights", "momentum"))
+        return (*inputs, Tensor.output("updated", whole, self.state_dtype))

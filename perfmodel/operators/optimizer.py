@@ -116,3 +116,14 @@ class Optimizer(Operator):
         reads = sum(count for _, count in self.passes) - (2.0 + moments)
         again = Tensor("passes", size, self.state_dtype, reads=reads, writes=len(self.passes) - (1.0 + moments))
         return (gradient, weights, *state, again)
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return the gradient, the weights and each moment, and the updated weights."""
+        size = (self.parameters,)
+        names = {"adamw": ("exp_avg", "exp_avg_sq"), "sgd": ("momentum",) if self.momentum else ()}.get(self.kind, ())
+        return (
+            Tensor.input("gradient", size, self.dtype),
+            Tensor.input("weights", size, self.state_dtype if self.master else self.dtype),
+            *(Tensor.input(name, size, self.state_dtype) for name in names),
+            Tensor.output("updated", size, self.dtype),
+        )

@@ -68,3 +68,10 @@ class ScatterAdd(Operator):
     def index_limit(self, name: str) -> Number:
         """Return the rows of the table."""
         return self.table
+
+    def buffers(self) -> tuple[Tensor, ...]:
+        """Return the index [rows], x [rows, cols] and the table [table, cols] of sums."""
+        if self.backward:
+            return self.tensors()
+        index, x, _ = self.tensors()
+        return (index, x, Tensor.output("sums", (self.table, self.cols), self.dtype))

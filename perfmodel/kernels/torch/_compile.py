@@ -6,16 +6,19 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
 from perfmodel.kernels.device import Device
 
+#: what a function returns: a tensor, or several
+Result = TypeVar("Result")
 #: compilers that inductor uses on a CPU unless CXX names another
 _COMPILERS = ("g++", "clang++")
 
 
-def compiled(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     """Return a function that is compiled as one graph for one shape, in its first call.
 
     Earlier results of compilation are discarded, since torch keeps only a few shapes of each function.

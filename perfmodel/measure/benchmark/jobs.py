@@ -170,7 +170,7 @@ def split_supported(jobs: Sequence[Job], device: Device) -> tuple[list[Job], lis
 
 def _refusal(job: Job, device: Device) -> str:
     """Return why a device cannot run a job, or an empty string."""
-    return job.kernel.supports(job.op, device) if job.kernel else "there is no kernel"
+    return job.kernel.refuses(job.op, device) if job.kernel else "there is no kernel"
 
 
 def without_repeats(jobs: Sequence[Job]) -> list[Job]:

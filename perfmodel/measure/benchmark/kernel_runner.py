@@ -55,7 +55,7 @@ class KernelRunner:
             if isinstance(job.op, Collective):
                 return Outcome(Status.SKIPPED, f"{job.op.op} runs among ranks: add --num-gpus {job.op.num_gpus}")
             return Outcome(Status.SKIPPED, f"there is no kernel for {job.op.op} yet")
-        reason = job.kernel.supports(job.op, self._device)
+        reason = job.kernel.refuses(job.op, self._device)
         if reason:
             return Outcome(Status.SKIPPED, reason)
         shortage = _shortage(job.op, job.kernel, self._device)
@@ -94,7 +94,7 @@ class KernelRunner:
         inputs = self._inputs.of(job.op)
         with device.precision(job.op.dtype):
             call = kernel.prepare(job.op, inputs)
-            verdict = verify(job.op, call, inputs, settings.seed)
+            verdict = verify(job.op, call, inputs, settings.seed, in_place=kernel.in_place)
             check = (verdict.correct, verdict.max_relative_error, verdict.checked)
             if not verdict.correct:
                 return Outcome(Status.WRONG, verdict.message, None, *check)
@@ -161,7 +161,8 @@ def _shortage(op: Operator, kernel: Kernel, device: Device) -> str:
 
     It is asked first because a system that overcommits memory kills the process instead of refusing.
     """
-    needed = float(op.work().working_set_bytes) + kernel.workspace_bytes(op)
+    buffers = sum(float(tensor.size_bytes) for tensor in op.buffers())
+    needed = max(float(op.work().working_set_bytes), buffers) + kernel.workspace_bytes(op)
     free = device.free_memory_bytes()
     if needed <= _USABLE * free:
         return ""

@@ -40,6 +40,9 @@ CONSTANTS = (
 )
 #: kinds for which serving libraries have kernels of their own, limited by the instructions that they issue
 SERVING = ("silu_mul",)
+#: bandwidth over that of whole vectors where an operand is a view with gaps: PyTorch's compositions of rope and chunked
+#: swiglu in Liger-Kernel's benchmarks (@ ead96b618e5c) reach half of it
+STRIDED = 0.5
 #: kinds that frameworks call through a layer or a function of their own, in front of the operator
 LAYERS = ("relu", "gelu", "silu")
 
@@ -61,7 +64,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     write = c["write"]
     if op.kind in SERVING:
         math, write = maximum(math, issue_s(op.numel, machine, c)), c["kept"]
-    traffic = work.bytes_read + write * work.bytes_written
+    traffic = (work.bytes_read + write * work.bytes_written) / (STRIDED if op.strided else 1.0)
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
 
 

@@ -28,10 +28,11 @@ L2_BYTES = 60 * 2**20
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
-@pytest.mark.parametrize("name", sorted(presets.PRESETS))
-def test_every_operator_with_kernels_is_in_every_preset(name, kind):
-    ops = parse_operators(presets.preset(name, kind).tokens(L2_BYTES))
-    assert {op.op for op in ops} == set(operators_with_kernels())
+def test_every_operator_with_kernels_is_in_the_full_preset_and_the_quick_one_stays_short(kind):
+    full, quick = (parse_operators(presets.preset(name, kind).tokens(L2_BYTES)) for name in ("full", "quick"))
+    assert {op.op for op in full} == set(operators_with_kernels())
+    core = {"gemm", "elementwise", "layer_norm", "rms_norm", "softmax", "reduction", "attention"}
+    assert {op.op for op in quick} == core
 
 
 @pytest.mark.parametrize("cache_bytes", [1e6, 36e6, 256e6])
@@ -66,7 +67,7 @@ def test_the_full_preset_of_a_gpu_has_rows_enough_to_calibrate_each_family():
     assert all(count >= FEWEST_ROWS for count in by_family.values()), by_family
     # The GPU suite has 4 minutes for all of them; warm-up, check and samples take about 0.3 s a kernel.
     assert sum(sweep.values()) <= 260
-    assert sum(others.values()) <= 60
+    assert sum(others.values()) <= 75
 
 
 def test_targets_come_first_and_their_tensors_are_large():

@@ -1,0 +1,85 @@
+"""RMSNorm of a sum: the sum and F.rms_norm, and both compiled into one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F  # noqa: N812 -- torch's own convention
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.reference.rms_norm import EPS
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.operators import Operator
+from perfmodel.operators.add_rms_norm import AddRmsNorm
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.rms_norm import RmsNorm
+
+
+def _supports(op: AddRmsNorm, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _primitives(x: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    total = x + residual
+    return F.rms_norm(total, gamma.shape, gamma, EPS), total
+
+
+def _library(op: AddRmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, residual, gamma = inputs["x"], inputs["residual"], inputs["gamma"]
+    return lambda: _primitives(x, residual, gamma)[0]
+
+
+def _composition(op: AddRmsNorm) -> tuple[Operator, ...]:
+    return (
+        Elementwise(numel=op.rows * op.cols, kind="add", dtype=op.dtype),
+        RmsNorm(rows=op.rows, cols=op.cols, dtype=op.dtype),
+    )
+
+
+def _workspace_bytes(op: AddRmsNorm) -> float:
+    return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
+
+
+def _supports_compiled(op: AddRmsNorm, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
+
+
+def _compiled(op: AddRmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
+    function = compiled(_primitives)
+    x, residual, gamma = inputs["x"], inputs["residual"], inputs["gamma"]
+    return lambda: function(x, residual, gamma)[0]
+
+
+KERNELS = (
+    Kernel(
+        "torch.add_rms_norm",
+        "add_rms_norm",
+        "torch",
+        _library,
+        _supports,
+        workspace_bytes=_workspace_bytes,
+        composition=_composition,
+    ),
+    Kernel(
+        "compiled",
+        "add_rms_norm",
+        "torch",
+        _compiled,
+        _supports_compiled,
+        workspace_bytes=_workspace_bytes,
+        compiles=True,
+    ),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="""
+        rows=64..4096 cols=1024
+        rows=2048 cols=1024 dtype=bf16
+    """,
+    cuda_more="rows=65536 cols=4096 dtype=bf16",
+)

@@ -1,0 +1,36 @@
+"""Dropout: torch.native_dropout, which returns its mask, and F.dropout without one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.reference.dropout import DROPPED
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators.dropout import Dropout
+
+
+def _supports(op: Dropout, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _library(op: Dropout, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x = inputs["x"]
+    return lambda: torch.native_dropout(x, DROPPED, True)[0]
+
+
+def _workspace_bytes(op: Dropout) -> float:
+    return float(op.numel)
+
+
+KERNELS = (Kernel("torch.native_dropout", "dropout", "torch", _library, _supports, workspace_bytes=_workspace_bytes),)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="numel=1048576/{beyond}",
+    cuda_more="numel=67108864 dtype=bf16",
+)

@@ -1,0 +1,39 @@
+"""Gather: torch.gather of single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators.gather import Gather
+
+
+def _supports(op: Gather, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _library(op: Gather, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, index = inputs["x"], inputs["index"]
+    return lambda: torch.gather(x, 0, index)
+
+
+KERNELS = (Kernel("torch.gather", "gather", "torch", _library, _supports),)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="""
+        numel=1048576 table=16777216
+        numel=1048576 table=16777216 distribution=zipf
+        numel=1048576 table=16777216 distribution=same
+    """,
+    cuda_more="""
+        numel=16777216 table=268435456 dtype=fp32
+        numel=16777216 table=268435456 distribution=zipf dtype=fp32
+        numel=16777216 table=268435456 distribution=same dtype=fp32
+    """,
+)

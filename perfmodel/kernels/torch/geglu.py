@@ -1,0 +1,64 @@
+"""GEGLU: two calls of torch, which has no single one, and the compiled pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F  # noqa: N812 -- torch's own convention
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.reference.geglu import FORMS
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import streamed
+from perfmodel.operators import Operator
+from perfmodel.operators.geglu import Geglu
+
+
+def _supports(op: Geglu, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _primitives(gate: torch.Tensor, up: torch.Tensor, form: str) -> torch.Tensor:
+    return F.gelu(gate, approximate=form) * up
+
+
+def _library(op: Geglu, inputs: Mapping[str, torch.Tensor]) -> Call:
+    gate, up, form = inputs["gate"], inputs["up"], FORMS[op.gelu]
+    return lambda: F.gelu(gate, approximate=form).mul_(up)
+
+
+def _composition(op: Geglu) -> tuple[Operator, ...]:
+    numel = op.rows * op.cols
+    return (*streamed(numel, op.dtype, "gelu"), *streamed(numel, op.dtype, "mul", tensors=2))
+
+
+def _supports_compiled(op: Geglu, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
+
+
+def _compiled(op: Geglu, inputs: Mapping[str, torch.Tensor]) -> Call:
+    function = compiled(_primitives)
+    gate, up, form = inputs["gate"], inputs["up"], FORMS[op.gelu]
+    return lambda: function(gate, up, form)
+
+
+KERNELS = (
+    Kernel("torch.geglu", "geglu", "torch", _library, _supports, composition=_composition),
+    Kernel("compiled", "geglu", "torch", _compiled, _supports_compiled, compiles=True),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="""
+        rows=2048 cols=2048
+        rows=2048 cols=2048 gelu=tanh
+    """,
+    cuda_more="""
+        rows=8192 cols=11008 dtype=bf16
+        rows=8192 cols=11008 gelu=tanh dtype=bf16
+    """,
+)

@@ -1,0 +1,36 @@
+"""Group normalisation: F.group_norm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F  # noqa: N812 -- torch's own convention
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.reference.group_norm import EPS
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators.group_norm import GroupNorm
+
+
+def _supports(op: GroupNorm, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _library(op: GroupNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, gamma, beta, groups = inputs["x"], inputs["gamma"], inputs["beta"], int(op.groups)
+    return lambda: F.group_norm(x, groups, gamma, beta, EPS)
+
+
+KERNELS = (Kernel("F.group_norm", "group_norm", "torch", _library, _supports),)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="n=8 groups=32 c=256 hw=784",
+    cuda_more="""
+        n=64 groups=32 c=256 hw=4096 dtype=bf16
+        n=64 groups=32 c=512 hw=1024 dtype=bf16
+    """,
+)

@@ -1,0 +1,38 @@
+"""Selection of rows: torch.index_select."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators.index_select import IndexSelect
+
+
+def _supports(op: IndexSelect, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _library(op: IndexSelect, inputs: Mapping[str, torch.Tensor]) -> Call:
+    table, index = inputs["table"], inputs["index"]
+    return lambda: torch.index_select(table, 0, index)
+
+
+KERNELS = (Kernel("torch.index_select", "index_select", "torch", _library, _supports),)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="""
+        rows=16384 cols=512 table=65536
+        rows=16384 cols=512 table=65536 distribution=zipf
+        rows=16384 cols=512 table=65536 distribution=same
+    """,
+    cuda_more="""
+        rows=65536 cols=1024 table=131072 dtype=fp32
+        rows=65536 cols=1024 table=131072 distribution=zipf dtype=fp32
+    """,
+)

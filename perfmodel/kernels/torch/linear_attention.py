@@ -1,0 +1,103 @@
+"""Linear attention with a decay: chunk by chunk, and token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators.linear_attention import LinearAttention
+
+
+def _supports(op: LinearAttention, device: Device) -> str:
+    if op.algorithm == "chunked" and int(op.seq) % int(min(op.chunk, op.seq)):
+        return f"chunks of {op.chunk} tokens do not divide {op.seq}"
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _in_chunks(x: torch.Tensor, length: int) -> torch.Tensor:
+    """Return [batch, heads, seq, ...] as [batch, heads, chunks, length, ...]."""
+    return x.reshape(*x.shape[:2], -1, length, *x.shape[3:])
+
+
+def _chunked(op: LinearAttention, inputs: Mapping[str, torch.Tensor]) -> Call:
+    q, k, v, decay = (inputs[name] for name in ("q", "k", "v", "decay"))
+    length = int(min(op.chunk, op.seq))
+
+    def run() -> torch.Tensor:
+        work = torch.float64 if q.dtype is torch.float64 else torch.float32
+        queries, keys, values = (_in_chunks(x.to(work), length) for x in (q, k, v))
+        logs = _in_chunks(decay.to(work).log(), length).cumsum(-1)
+        # within a chunk: attention without softmax, each pair weighted by the decay between its tokens
+        between = (logs[..., :, None] - logs[..., None, :]).tril().exp().tril()
+        inside = ((queries @ keys.mT) * between) @ values
+        # between chunks: the state, decayed
+        last = logs[..., -1:]
+        updates = (keys * (last - logs).exp()[..., None]).mT @ values
+        kept = last.exp()[..., None]
+        state = torch.zeros_like(updates[:, :, 0])
+        before = []
+        for chunk in range(updates.shape[2]):
+            before.append(state)
+            state = state * kept[:, :, chunk] + updates[:, :, chunk]
+        across = (queries * logs.exp()[..., None]) @ torch.stack(before, 2)
+        result: torch.Tensor = (inside + across).flatten(2, 3).to(q.dtype)
+        return result
+
+    return run
+
+
+def _recurrent(op: LinearAttention, inputs: Mapping[str, torch.Tensor]) -> Call:
+    q, k, v, decay = (inputs[name] for name in ("q", "k", "v", "decay"))
+
+    def run() -> torch.Tensor:
+        work = torch.float64 if q.dtype is torch.float64 else torch.float32
+        state = torch.zeros((*q.shape[:2], q.shape[-1], v.shape[-1]), dtype=work, device=q.device)
+        out = torch.empty_like(v)
+        for token in range(q.shape[2]):
+            key, value = k[:, :, token].to(work), v[:, :, token].to(work)
+            state = state * decay[:, :, token, None, None] + key[..., None] * value[..., None, :]
+            out[:, :, token] = (q[:, :, token, None, :].to(work) @ state)[..., 0, :].to(v.dtype)
+        return out
+
+    return run
+
+
+def _is(algorithm: str) -> Callable[[LinearAttention], bool]:
+    return lambda op: op.algorithm == algorithm
+
+
+def _workspace_bytes(op: LinearAttention) -> float:
+    size = min(float(np.max(op.chunk)), float(np.max(op.seq)))
+    return 16.0 * float(op.batch * op.heads * op.seq) * (size + 4.0 * float(op.head_dim))
+
+
+KERNELS = (
+    Kernel(
+        "chunked",
+        "linear_attention",
+        "torch",
+        _chunked,
+        _supports,
+        _is("chunked"),
+        workspace_bytes=_workspace_bytes,
+    ),
+    Kernel("recurrent", "linear_attention", "torch", _recurrent, _supports, _is("recurrent")),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="""
+        heads=4 seq=1024 head_dim=64
+        heads=4 seq=256 head_dim=64 algorithm=recurrent
+    """,
+    cuda_more="""
+        batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16
+        batch=4 heads=16 seq=4096 head_dim=128 chunk=128 dtype=bf16
+    """,
+)

@@ -1,0 +1,86 @@
+"""The last linear layer and its cross entropy, chunk by chunk, and all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F  # noqa: N812 -- torch's own convention
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators import Operator
+from perfmodel.operators.linear_cross_entropy import LinearCrossEntropy
+
+
+def _supports(op: LinearCrossEntropy, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _chunked(op: LinearCrossEntropy, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """Logits, loss, gradient of the logits in place, and both products with it, for each chunk of rows."""
+    x, weight, target, rows = inputs["x"], inputs["weight"], inputs["target"], int(op.chunk)
+
+    def run() -> torch.Tensor:
+        dx = torch.empty_like(x) if op.gradients else None
+        dweight = torch.zeros_like(weight) if op.gradients else None
+        losses = []
+        for start in range(0, x.shape[0], rows):
+            part, right = x[start : start + rows], target[start : start + rows]
+            logits = part @ weight.mT
+            losses.append(F.cross_entropy(logits.float(), right, reduction="none"))
+            if dx is not None and dweight is not None:
+                gradient = torch.softmax(logits, -1)
+                gradient.scatter_add_(-1, right[:, None], torch.full_like(gradient[:, :1], -1.0))
+                dx[start : start + rows] = gradient @ weight
+                dweight.addmm_(gradient.mT, part)
+        return torch.cat(losses).to(torch.float32)
+
+    return run
+
+
+def _at_once(op: LinearCrossEntropy, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """The logits of all rows and their loss: what the chunks save is this memory."""
+    x, weight, target = inputs["x"], inputs["weight"], inputs["target"]
+    return lambda: F.cross_entropy((x @ weight.mT).float(), target, reduction="none").to(torch.float32)
+
+
+def _loss_only(op: LinearCrossEntropy) -> bool:
+    return not op.gradients
+
+
+def _composition(op: LinearCrossEntropy) -> tuple[Operator, ...]:
+    return op.composition()
+
+
+def _workspace_bytes(op: LinearCrossEntropy) -> float:
+    return 8.0 * float(op.rows * op.vocab)
+
+
+KERNELS = (
+    Kernel("chunked", "linear_cross_entropy", "torch", _chunked, _supports, composition=_composition),
+    Kernel(
+        "at_once",
+        "linear_cross_entropy",
+        "torch",
+        _at_once,
+        _supports,
+        _loss_only,
+        workspace_bytes=_workspace_bytes,
+        composition=_composition,
+    ),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="""
+        rows=512 hidden=256 vocab=32000
+        rows=512 hidden=256 vocab=32000 gradients=false
+    """,
+    cuda_more="""
+        rows=4096 hidden=4096 vocab=32000 dtype=bf16
+        rows=16384 hidden=4096 vocab=128256 dtype=bf16
+    """,
+)

@@ -1,0 +1,101 @@
+"""Quantisation to fp8: the largest magnitude of a row, a group or the tensor, division, conversion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.reference.quantize import groups
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import streamed
+from perfmodel.operators import Operator
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.quantize import Quantize
+from perfmodel.operators.reduction import Reduction
+
+#: largest number of e4m3
+LARGEST = 448.0
+
+
+def _supports(op: Quantize, device: Device) -> str:
+    if op.dtype != "fp8":
+        return f"torch has no tensors in {op.dtype} that can be checked"
+    return unsupported_dtype(device.kind, op.in_dtype)
+
+
+def _primitives(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    grouped = x.reshape(shape)
+    scale = grouped.abs().amax(-1, keepdim=True).float() / LARGEST
+    return (grouped.float() / scale).reshape(x.shape).to(torch.float8_e4m3fn)
+
+
+def _library(op: Quantize, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, shape = inputs["x"], groups(op)
+    return lambda: _primitives(x, shape)
+
+
+def _composition(op: Quantize) -> tuple[Operator, ...]:
+    """The magnitudes, their maximum, the conversion to float32, the quotient and the conversion to 8 bits."""
+    numel, rows = op.rows * op.cols, 1.0 * math.prod(groups(op)[:-1])
+    return (
+        *streamed(numel, op.in_dtype, "abs"),
+        Reduction(rows=rows, cols=numel / rows, dtype=op.in_dtype),
+        Elementwise(numel=numel, kind="cast", dtype=op.in_dtype, out_dtype="fp32"),
+        *streamed(numel, "fp32", "div"),
+        Elementwise(numel=numel, kind="cast", dtype="fp32", out_dtype=op.dtype),
+    )
+
+
+def _workspace_bytes(op: Quantize) -> float:
+    return 8.0 * float(op.rows * op.cols)
+
+
+def _supports_compiled(op: Quantize, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
+
+
+def _compiled(op: Quantize, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, shape, function = inputs["x"], groups(op), compiled(_primitives)
+    return lambda: function(x, shape)
+
+
+KERNELS = (
+    Kernel(
+        "torch.quantize",
+        "quantize",
+        "torch",
+        _library,
+        _supports,
+        workspace_bytes=_workspace_bytes,
+        composition=_composition,
+    ),
+    Kernel(
+        "compiled",
+        "quantize",
+        "torch",
+        _compiled,
+        _supports_compiled,
+        workspace_bytes=_workspace_bytes,
+        compiles=True,
+    ),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="""
+        rows=2048 cols=2048
+        rows=2048 cols=2048 scale=group:128
+        rows=2048 cols=2048 scale=tensor
+    """,
+    cuda_more="""
+        rows=16384 cols=4096 scale=group:128
+        rows=16384 cols=4096
+        rows=16384 cols=4096 scale=tensor
+    """,
+)

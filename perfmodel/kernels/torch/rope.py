@@ -1,0 +1,92 @@
+"""Rotary position embedding: a composition of torch calls over the halves of each head, and the same compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.reference.rope import width
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import streamed
+from perfmodel.operators import Operator
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.index_select import IndexSelect
+from perfmodel.operators.rope import Rope
+
+
+def _supports(op: Rope, device: Device) -> str:
+    if int(width(op)) % 2:
+        return f"{width(op)} elements of a head do not form pairs"
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _primitives(qk: torch.Tensor, table: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Look up the angles, rotate the halves of each head, and join them."""
+    angles = table[positions][:, None, :]
+    cos, sin = angles.chunk(2, -1)
+    heads = qk.reshape(qk.shape[0], -1, table.shape[-1])
+    first, second = heads.chunk(2, -1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).flatten(-2)
+
+
+def _naive(op: Rope, inputs: Mapping[str, torch.Tensor]) -> Call:
+    qk, table, positions = inputs["qk"], inputs["cos_sin"], inputs["positions"]
+    return lambda: _primitives(qk, table, positions)
+
+
+def _composition(op: Rope) -> tuple[Operator, ...]:
+    """The look-up; four products, a difference and a sum over halves of the heads; the join. All read views."""
+    half = op.tokens * op.rotated / 2
+
+    def passes(kind: str, count: int, inputs: int) -> Elementwise:
+        return Elementwise(numel=half, kind=kind, num_inputs=inputs, strided=True, dtype=op.dtype, count=count)
+
+    return (
+        IndexSelect(rows=op.tokens, cols=width(op), table=op.tokens, dtype=op.dtype),
+        passes("mul", 4, 1),
+        *streamed(half, op.dtype, "sub", "add", tensors=2),
+        *streamed(2 * half, op.dtype, "copy"),
+    )
+
+
+def _workspace_bytes(op: Rope) -> float:
+    return 4.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "qk")
+
+
+def _supports_compiled(op: Rope, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
+
+
+def _compiled(op: Rope, inputs: Mapping[str, torch.Tensor]) -> Call:
+    qk, table, positions = inputs["qk"], inputs["cos_sin"], inputs["positions"]
+    function = compiled(_primitives)
+    return lambda: function(qk, table, positions)
+
+
+KERNELS = (
+    Kernel("naive", "rope", "torch", _naive, _supports, workspace_bytes=_workspace_bytes, composition=_composition),
+    Kernel(
+        "compiled",
+        "rope",
+        "torch",
+        _compiled,
+        _supports_compiled,
+        workspace_bytes=_workspace_bytes,
+        compiles=True,
+    ),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="""
+        tokens=64..4096 heads=8 kv_heads=2 head_dim=64
+        tokens=2048 heads=8 head_dim=128 rotary=64 dtype=bf16
+    """,
+    cuda_sweep="tokens=128..65536 heads=32 kv_heads=8 dtype=bf16",
+    cuda_more="tokens=8192 heads=32 kv_heads=8 dtype=bf16",
+)

@@ -1,0 +1,45 @@
+"""The selective scan of Mamba, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators.ssm_scan import SsmScan
+
+
+def _supports(op: SsmScan, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _loop(op: SsmScan, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x, dt, b, c, a, d = (inputs[name] for name in ("x", "dt", "b", "c", "a", "d"))
+
+    def run() -> torch.Tensor:
+        work = torch.float64 if x.dtype is torch.float64 else torch.float32
+        state = torch.zeros((x.shape[0], *a.shape), dtype=work, device=x.device)
+        out = torch.empty_like(x)
+        for token in range(x.shape[1]):
+            step, value = dt[:, token].to(work), x[:, token].to(work)
+            state = state * torch.exp(step[..., None] * a) + (step * value)[..., None] * b[:, token, None].to(work)
+            out[:, token] = ((state * c[:, token, None].to(work)).sum(-1) + d * value).to(x.dtype)
+        return out
+
+    return run
+
+
+KERNELS = (Kernel("loop", "ssm_scan", "torch", _loop, _supports),)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="seq=256 channels=512",
+    cuda_more="""
+        seq=256 channels=4096 dtype=bf16
+        batch=8 seq=512 channels=4096 dtype=bf16
+    """,
+)

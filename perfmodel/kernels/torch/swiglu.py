@@ -1,0 +1,61 @@
+"""SwiGLU: two calls of torch, which has no single one, and the compiled pair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F  # noqa: N812 -- torch's own convention
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._passes import streamed
+from perfmodel.operators import Operator
+from perfmodel.operators.swiglu import Swiglu
+
+
+def _supports(op: Swiglu, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _primitives(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    return F.silu(gate) * up
+
+
+def _library(op: Swiglu, inputs: Mapping[str, torch.Tensor]) -> Call:
+    gate, up = inputs["gate"], inputs["up"]
+    return lambda: F.silu(gate).mul_(up)
+
+
+def _composition(op: Swiglu) -> tuple[Operator, ...]:
+    numel = op.rows * op.cols
+    return (*streamed(numel, op.dtype, "silu"), *streamed(numel, op.dtype, "mul", tensors=2))
+
+
+def _supports_compiled(op: Swiglu, device: Device) -> str:
+    return _supports(op, device) or no_compiler(device)
+
+
+def _compiled(op: Swiglu, inputs: Mapping[str, torch.Tensor]) -> Call:
+    function = compiled(_primitives)
+    gate, up = inputs["gate"], inputs["up"]
+    return lambda: function(gate, up)
+
+
+KERNELS = (
+    Kernel("torch.swiglu", "swiglu", "torch", _library, _supports, composition=_composition),
+    Kernel("compiled", "swiglu", "torch", _compiled, _supports_compiled, compiles=True),
+)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="""
+        rows=64..4096 cols=2048
+        rows=2048 cols=2048 dtype=bf16
+    """,
+    cuda_sweep="rows=256..16384 cols=4096/11008 dtype=bf16",
+    cuda_more="rows=8192 cols=11008 dtype=bf16",
+)
