@@ -32,7 +32,8 @@ def test_every_operator_with_kernels_is_in_the_full_preset_and_the_quick_one_sta
     full, quick = (parse_operators(presets.preset(name, kind).tokens(L2_BYTES)) for name in ("full", "quick"))
     assert {op.op for op in full} == set(operators_with_kernels())
     core = {"gemm", "elementwise", "layer_norm", "rms_norm", "softmax", "reduction", "attention"}
-    assert {op.op for op in quick} == core
+    assert core <= {op.op for op in quick} <= {op.op for op in full}
+    assert len(quick) < 40
 
 
 @pytest.mark.parametrize("cache_bytes", [1e6, 36e6, 256e6])
@@ -67,7 +68,7 @@ def test_the_full_preset_of_a_gpu_has_rows_enough_to_calibrate_each_family():
     assert all(count >= FEWEST_ROWS for count in by_family.values()), by_family
     # The GPU suite has 4 minutes for all of them; warm-up, check and samples take about 0.3 s a kernel.
     assert sum(sweep.values()) <= 260
-    assert sum(others.values()) <= 75
+    assert sum(others.values()) <= 120
 
 
 def test_targets_come_first_and_their_tensors_are_large():
