@@ -122,8 +122,11 @@ class Kernels:
         shard, hardware = self.shard, self.hardware
         rate = hardware.main_memory.bandwidth_bytes_per_s or np.nan
         size = np.array([LARGE])
-        alone, _ = self._gemm(size, int(LARGE), int(LARGE), self.weights)
-        peak = float((2.0 * LARGE**3 / alone / self._hot(size)).item())
+        gates = 2 if shard.gated else 1
+        up, _ = self._gemm(size, gates * shard.expert_ffn, shard.hidden, self.weights)
+        down, _ = self._gemm(size, shard.hidden, shard.expert_ffn, self.weights)
+        flop = 2.0 * LARGE * (gates + 1) * shard.expert_ffn * shard.hidden
+        peak = float((flop / (up + down) / self._hot(size)).item())
         start = self.engine.experts_start_on(hardware.matrix_instruction)
         time = experts_time(shard, self.parallel, tokens, self.weights.bytes, rate, peak, start)
         cost.add("experts", shard.moe_layers * time * self.engine.slower, "experts", np.full(time.shape, DEVIATION))

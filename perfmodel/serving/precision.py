@@ -65,6 +65,10 @@ FORMATS = MappingProxyType(
             Format("int8", 1.0, "int8", scale="column"),
             Format("w8a16", 1.0, "fp16", weights="int8"),
             Format("int4", 0.5 + 2.0 / 128, "fp16", weights="int4", scale="group:128", group=128),
+            # llama.cpp's blocks of 32 weights with an fp16 scale, and of 256 with two levels of scales (ggml-common.h)
+            Format("q4_0", 0.5 + 2.0 / 32, "fp16", weights="int4", scale="group:32", group=32),
+            Format("q4_k", 0.5 + 16.0 / 256, "fp16", weights="int4", scale="group:32", group=32),
+            Format("q8_0", 1.0 + 2.0 / 32, "fp16", weights="int8", scale="group:32", group=32),
             Format("nvfp4", 0.5 + 1.0 / 16, "fp4"),
             # as OpenAI released gpt-oss: experts alone, multiplied with 8-bit activations where the machine can
             Format("mxfp4", 0.5 + 1.0 / 32, "fp8", "fp4", "group:32", 32, experts_only=True),
@@ -75,8 +79,9 @@ FORMATS = MappingProxyType(
 ALIASES = MappingProxyType(
     {
         "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp4": "nvfp4", "w4a16": "int4", "awq": "int4",
-        "gptq": "int4", "int4_wo": "int4", "q4_0": "int4", "w8a8": "int8", "sq": "int8", "int8_wo": "w8a16",
-        "q8_0": "w8a16", "f16": "fp16",
+        "gptq": "int4", "int4_wo": "int4", "w8a8": "int8", "sq": "int8", "int8_wo": "w8a16",
+        "q4_k_m": "q4_k", "q4_k_s": "q4_k", "w4": "int4", "int4_awq": "int4", "w4a16_awq": "int4",
+        "f16": "fp16",
     }
 )  # fmt: skip
 #: bytes of an element of keys and values
