@@ -205,6 +205,17 @@ RECORD = (
 )
 
 
+SAMPLED = RECORD.replace(
+    b'"cache"', b'"samples_s": [1e-5, 1.01e-5, 1.02e-5, 9.9e-6, 1e-5, 1.01e-5, 1e-5, 1.03e-5, 1e-5, 1e-5], "cache"'
+).replace(b'"device"', b'"machine": {"cpu_count": 2, "load_average": 3.0}, "device"')
+MOVE = b"""
+[[steps]]
+name = "another machine"
+kind = "hardware"
+hardware = "h100"
+"""
+
+
 def command(*arguments: str) -> Callable[[Path], object]:
     """Return what runs a command line in this process, with a path for the word INPUT."""
 
@@ -226,14 +237,26 @@ def command_targets(profiles: tuple[bytes, ...], folder: Path) -> list[Target]:
         ROOT / "examples" / name for name in ("profile_gpt2.csv", "gpt2_scenario.toml", "plan_gpt2.toml")
     )
     (folder / "run.json").write_bytes(RUN)
+    (folder / "record.json").write_bytes(SAMPLED)
+    (folder / "trace.json").write_bytes(_trace())
+    (folder / "move.toml").write_bytes(MOVE)
+    traces = (_trace(), *(seed for seed in profiles if b"traceEvents" in seed[:4000]))
     on = ("--on", "l4")
     table = b"hardware,op,m,n,k,dtype,time_s\nl4,gemm,64,64,64,fp16,9.5e-6\n"
     lines = [
-        (("diagnose", "INPUT", *on), ".json", profiles),
+        (("diagnose", "INPUT", *on, "--assume"), ".json", profiles),
+        (("diagnose", "INPUT", *on, "--assume", "--format", "csv"), ".json", profiles),
+        (("diagnose", "INPUT", "--annotate", str(folder / "noted.json.gz")), ".json", traces),
+        (("diagnose", str(folder / "trace.json"), "--against", "INPUT"), ".json", traces),
+        (("project", "INPUT", "--from", "l4", "--to", "h100", "--assume"), ".json", profiles),
+        (("roi", "INPUT", *on, "--assume", "--to", "mi300x"), ".json", profiles),
+        (("whatif", "INPUT", str(folder / "move.toml"), *on, "--assume"), ".json", profiles),
+        (("whatif", str(profile), "INPUT", *on), ".toml", (MOVE,)),
         (("roi", "INPUT", "--plan", str(plan)), ".csv", (profile.read_bytes(), *PROFILES)),
         (("roi", str(profile), "--plan", "INPUT"), ".toml", (plan.read_bytes(),)),
         (("whatif", str(profile), "INPUT"), ".toml", (scenario.read_bytes(),)),
         (("compare", str(folder / "run.json"), "INPUT"), ".json", (RUN,)),
+        (("compare", str(folder / "record.json"), "INPUT", "--fail-on", "5%"), ".json", (SAMPLED,)),
         (("show", "INPUT"), ".json", (RECORD,)),
         (("validate", "INPUT"), ".json", (RECORD,)),
         (("validate", "INPUT"), ".csv", (table,)),
@@ -245,10 +268,20 @@ def command_targets(profiles: tuple[bytes, ...], folder: Path) -> list[Target]:
             ((ROOT / "hardware_specs" / "l4.toml").read_bytes(),),
         ),
     ]  # fmt: skip
+    measured = Target("analyze --measured", _measured, ".txt", (b"14.5ms", b"38TFLOP/s", b"1.2TB/s", b"300 us"))
     return [
-        Target(" ".join(["command", *(word for word in words if "/" not in word)]), command(*words), suffix, seeds)
-        for words, suffix, seeds in lines
+        *(
+            Target(" ".join(["command", *(word for word in words if "/" not in word)]), command(*words), suffix, seeds)
+            for words, suffix, seeds in lines
+        ),
+        measured,
     ]
+
+
+def _measured(path: Path) -> object:
+    """Judge what somebody measured, with the damaged text as its value."""
+    text = path.read_bytes().decode("utf-8", "replace").replace("\0", "")
+    return command("analyze", "gemm", "m=64", "n=64", "k=64", "--on", "l4", f"--measured={text}")(path)
 
 
 def undamaged(target: Target, patience: float) -> Target:

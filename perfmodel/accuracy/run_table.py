@@ -83,7 +83,10 @@ def run_columns(path: str | os.PathLike[str]) -> tuple[str, ...]:
         When the file cannot be read.
     """
     first = read_text(path).partition("\n")[0]
-    return tuple(name.strip() for name in next(csv.reader([first]), []))
+    try:
+        return tuple(name.strip() for name in next(csv.reader([first]), []))
+    except csv.Error:
+        return ()  # no table of runs; the reader of measurements says what is wrong
 
 
 def read_run_table(path: str | os.PathLike[str]) -> RunTable:
