@@ -31,7 +31,8 @@ class Basis(enum.StrEnum):
 # Names as the libraries choose them: cuBLAS, CUTLASS, cuDNN, rocBLAS ("Cijk_"), MIOpen, FlashAttention, Inductor.
 # FBGEMM also has embeddings and permutations, so that its name says nothing.
 _COMPUTE_NAME = re.compile(
-    r"(?<!fb)gemm(?!v)|nvjet|xmma|cijk_|cutlass|conv|[sh]cudnn|winograd|wgrad|dgrad|fprop|implicit_|flash|fmha|attention|attn|mma|matmul|linear|b?addb?mm|bmm|\bmm\b",
+    r"(?<!fb)gemm(?!v)|nvjet|xmma|cijk_|cutlass|conv|[sh]cudnn|winograd|wgrad|dgrad|fprop|implicit_|flash|fmha|attention|attn|mma|matmul|linear|b?addb?mm|bmm|\bmm\b|"
+    r"_dense$|lm_head",
     re.IGNORECASE,
 )
 #: attention with one query, or a few, for each sequence reads its keys and values once: memory bounds it

@@ -139,6 +139,10 @@ MODEL_COLUMNS = (
     Column("predicted_time_s", "one call", "s", drop=2),
     Column("time_s", "time", "s"),
     Column("share", unit="fraction"),
+    Column("predicted_flop_per_s", "rate, % of peak", "FLOP/s", show_row=_rate_of_peak, drop=1),
+    Column("predicted_bytes_per_s", unit="B/s", shown=False),
+    Column("predicted_utilization", unit="fraction", shown=False),
+    Column("limiter", shown=False),
     Column("family", drop=4),
     Column("largest_term", "largest term", drop=3),
 )
@@ -302,9 +306,20 @@ def _(model: WholeModel, *, context: Mapping[str, Any] = _NO_CONTEXT, title: str
 
 def _part_row(part: Part, model: WholeModel) -> dict[str, Any]:
     (row,) = part.prediction.rows()
-    keys = ("op", "dimensions", "params", "dtype", "count", "predicted_time_s", "family", "predicted_limiter")
+    keys = (
+        "op",
+        "dimensions",
+        "params",
+        "dtype",
+        "count",
+        "predicted_time_s",
+        "family",
+        "predicted_limiter",
+        "limiter",
+    )
+    rates = ("predicted_flop_per_s", "predicted_bytes_per_s", "predicted_utilization")
     return {
-        **{key: row[key] for key in keys},
+        **{key: row[key] for key in (*keys, *rates)},
         "name": row["name"] or row["op"],
         "time_s": part.time_s,
         "share": part.time_s / model.kernels_s,

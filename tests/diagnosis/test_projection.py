@@ -221,3 +221,21 @@ def test_whole_models_measured_on_two_machines(data_dir):
     assert len(found) >= 30
     assert sum(abs(pair.error) for pair in found) / len(found) < 0.05
     assert sum(pair.inside for pair in found) / len(found) >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("graph", "measured"),
+    # whole models in milliseconds on both machines, from the same source
+    [("bert_large-inf-512-16", (396.475, 136.784)), ("gpt2_large-inf-1024-4", (535.821, 215.032))],
+)
+def test_op_graphs_without_shapes_project_to_what_the_model_took(data_dir, tmp_path, graph, measured):
+    text = (data_dir / "profile_tables" / f"neusight_opgraph_A100-PCIE-40GB_{graph}.csv").read_text(encoding="utf-8")
+    header, rest = text.split("\n", 1)
+    columns = ["latency_ms" if name == "latency" else name.replace("latency", "part") for name in header.split(",")]
+    table = tmp_path / "graph.csv"
+    table.write_text(",".join(columns) + "\n" + rest, encoding="utf-8")
+    whole = project(read_profile(table), hardware("a100-pcie-40gb"), H100).whole
+    ratio = measured[1] / measured[0]
+    # the graph has one of 24 or 36 layers, so that the head weighs more than in the model
+    assert whole.projected_time_s / whole.time_s == pytest.approx(ratio, rel=0.2)
+    assert whole.low / whole.time_s < ratio < whole.high / whole.time_s
