@@ -159,6 +159,7 @@ MODEL = (
 def targets(data: Path | None, folder: Path) -> list[Target]:
     """Return every reader and command with its files, given real ones and a folder for temporary ones."""
     from perfmodel.formats import read_profile
+    from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.lint import lint_file
     from perfmodel.hardware_catalog.read import read_hardware
     from perfmodel.investment.plan import read_plan
@@ -166,6 +167,8 @@ def targets(data: Path | None, folder: Path) -> list[Target]:
     from perfmodel.operators.parse import read_operators
     from perfmodel.records.measurements import read_measurements
     from perfmodel.records.runs import read_bench_run
+    from perfmodel.serving.arrivals import read_requests
+    from perfmodel.serving.case import read_case
     from perfmodel.workloads.config import read_model_config
 
     def files(folder: Path | None, pattern: str) -> tuple[bytes, ...]:
@@ -187,6 +190,9 @@ def targets(data: Path | None, folder: Path) -> list[Target]:
         Target("measurements", read_measurements, ".csv", (table, *files(data and data / "measurements", "*.csv"))),
         Target("plan", read_plan, ".toml", files(examples, "plan_*.toml")),
         Target("scenario", read_scenario, ".toml", files(examples, "*scenario*.toml") + files(examples, "*_path.toml")),
+        Target("requests", read_requests, ".csv", (REQUESTS,)),
+        Target("requests a line", read_requests, ".ndjson", (REQUEST_LINES,)),
+        Target("deployment", partial(read_case, find=hardware), ".toml", files(examples, "deployment_*.toml")),
         Target("operators", read_operators, ".toml", files(examples, "transformer_block.toml")),
         Target("model config", read_model_config, ".json", (MODEL, *files(data and data / "hf_configs", "*.json"))),
         Target("hardware spec", read_hardware, ".toml", files(specs, "*.toml")),
@@ -195,6 +201,8 @@ def targets(data: Path | None, folder: Path) -> list[Target]:
     ]
 
 
+REQUESTS = b"arrival_s,prompt,output,user\n0,100,20,a\n0.5,64,1,b\n1.25e1,2000,300,c\n"
+REQUEST_LINES = b'{"timestamp_ms": 0, "input_length": 10, "output_length": 20}\n'
 RUN = b'{"results": [{"command": "x", "median": 1.0, "times": [1.0, 1.1, 1.0]}]}'
 _CALL = b'"op": "gemm", "hardware": "l4", "dtype": "fp16", "params": {"m": 64, "n": 64, "k": 64}, "kernel": "torch.mm"'
 RECORD = (

@@ -181,15 +181,8 @@ def command(
 
     Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
     """
-    from perfmodel.cli._serving import (
-        Study,
-        evaluate_all,
-        load_of,
-        percentiles_of,
-        specs_of,
-        speculation_of,
-        workload_of,
-    )  # fmt: skip
+    from perfmodel.cli._serving import Study, evaluate_all
+    from perfmodel.cli._serving_input import load_of, percentiles_of, specs_of, speculation_of, workload_of
     from perfmodel.core.units import parse_quantity
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import Workload

@@ -189,7 +189,7 @@ def _numbers(table: _Table, column: str) -> NDArray[np.float64]:
     cells = table.columns[column]
     try:
         values = np.array(cells, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         values = np.array([_number(cell) for cell in cells])
     if values.ndim != 1:
         values = np.full(len(cells), np.nan)
@@ -204,7 +204,7 @@ def _numbers(table: _Table, column: str) -> NDArray[np.float64]:
 def _number(cell: Any) -> float:
     try:
         return float(cell)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return float("nan")
 
 

@@ -6,8 +6,8 @@ import math
 from collections import deque
 
 from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.journal import Clock, Journal
 from perfmodel.serving.policies import Policy
-from perfmodel.serving.replica import Clock, Journal
 from perfmodel.serving.tally import Tally
 
 

@@ -120,6 +120,8 @@ def read_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> 
     """
     place = os.fspath(path)
     document = read_document(path)
+    if not isinstance(document, Mapping) or not {"model", "hardware"} <= set(document):
+        raise InputFileError("has no model and hardware.", place=place, remedy='Write model = "...", hardware = "...".')
     tables = {"load": _LOAD_KEYS, "engine_facts": _ENGINE_KEYS, "changes": ()}
     for key in document:
         if key not in _DEPLOYMENT_KEYS and key not in tables:

@@ -12,10 +12,10 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment, Step
+from perfmodel.serving.journal import Clock
 from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
-from perfmodel.serving.replica import Clock
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.simulate import Server, simulate_server
 

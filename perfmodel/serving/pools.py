@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perfmodel.serving.batches import BatchReplica
-from perfmodel.serving.replica import Journal, Replica
+from perfmodel.serving.journal import Journal
+from perfmodel.serving.replica import Replica
 from perfmodel.serving.requests import Requests
 
 ROUND_ROBIN, LEAST_LOADED = "round-robin", "least-loaded"

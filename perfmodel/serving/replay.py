@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
 from perfmodel.errors import unknown_name
-from perfmodel.serving.replica import Journal
+from perfmodel.serving.journal import Journal
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.tally import Gaps, Tally
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from perfmodel.core.units import format_count
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.serving.batches import BatchReplica
+from perfmodel.serving.journal import Chunk, Clock, Journal
 from perfmodel.serving.policies import Policy
 from perfmodel.serving.pools import ROUND_ROBIN, ROUTINGS, AnyReplica, Disaggregated, Link, Progress, run_pool
 from perfmodel.serving.replay import Replay, replay_of
-from perfmodel.serving.replica import Chunk, Clock, Journal, Replica
+from perfmodel.serving.replica import Replica
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.stability import growth_of
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from perfmodel.core.work import Number
+from perfmodel.errors import UsageError
 from perfmodel.serving.cycle import Steady
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import Fleet, limiter_of
@@ -30,8 +31,10 @@ def steady_points(
     Raises
     ------
     UsageError
-        When a length or a load is impossible.
+        When a length or a load is impossible, or an objective is about another statistic than the mean.
     """
+    if slo is not None and any(item.statistic != "mean" for item in slo.objectives):
+        raise UsageError(f"the steady state has means only, not {slo}.", remedy="Write --slo ...,mean, or simulate.")
     loads, prefix = np.asarray(values, dtype=np.float64), float(workload.cached)
     result = steady(deployment, workload.isl, workload.osl, concurrency=loads, prefix=prefix)
     facts = facts_of(deployment, Fleet())
@@ -54,22 +57,11 @@ def _steady_point(
     def at(numbers: Number) -> float:
         return float(np.asarray(numbers).reshape(-1)[index if np.ndim(numbers) else 0])
 
-    figures = {
-        name: {"mean": at(getattr(result, name)), "mean_low": at(getattr(result, f"{name[:-2]}_low_s")),
-               "mean_high": at(getattr(result, f"{name[:-2]}_high_s"))}
-        for name in ("ttft_s", "tpot_s")
-    }  # fmt: skip
-    figures["latency_s"] = {
-        key: figures["ttft_s"][key] + (workload.osl - 1) * figures["tpot_s"][key] for key in figures["ttft_s"]
-    }
+    figures = _figures(result, workload, at)
     rate = at(result.output_tokens_per_s)
     memory = deployment.memory()
     batch, terms = at(result.batch), {name: at(time) for name, time in result.terms_s.items()}
     step = deployment.step(decode=batch, context=workload.isl + workload.osl / 2)
-    missed: tuple[str, ...] = ()
-    if slo is not None:
-        means = {"ttft": "ttft_s", "tpot": "tpot_s", "itl": "tpot_s", "latency": "latency_s"}
-        missed = tuple(str(item) for item in slo.objectives if figures[means[item.name]]["mean"] > item.limit_s)
     total_s = sum(terms.values())
     return Point(
         facts,
@@ -97,5 +89,25 @@ def _steady_point(
         limiter_of(deployment, step, batch * (1 + workload.isl / workload.osl)),
         price_per_gpu_hour=price,
         attainment=None if slo is None else math.nan,
-        missed=missed,
+        missed=() if slo is None else _missed(slo, figures),
     )
+
+
+def _figures(result: Steady, workload: Workload, at: Callable[[Number], float]) -> dict[str, dict[str, float]]:
+    """Return mean, low and high of the latencies at one load."""
+    figures = {
+        name: {"mean": at(getattr(result, name)), "mean_low": at(getattr(result, f"{name[:-2]}_low_s")),
+               "mean_high": at(getattr(result, f"{name[:-2]}_high_s"))}
+        for name in ("ttft_s", "tpot_s")
+    }  # fmt: skip
+    first, later = figures["ttft_s"], figures["tpot_s"]
+    figures["latency_s"] = {key: first[key] + (workload.osl - 1) * later[key] for key in first}
+    return figures
+
+
+def _missed(slo: Slo, figures: Mapping[str, Mapping[str, float]]) -> tuple[str, ...]:
+    """Return the objectives that the means do not meet; in the mean, the gaps between tokens are TPOT."""
+    names = {"itl": "tpot_s"}
+    return tuple(
+        str(item) for item in slo.objectives if figures[names.get(item.name, item.quantity)]["mean"] > item.limit_s
+    )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAIVE, PATH = EXAMPLES / "deployment_naive.toml", EXAMPLES / "nano_vllm_path.toml"
+NAIVE, PATH = EXAMPLES / "deployment_naive.toml", EXAMPLES / "nano_vllm_steps.toml"
 
 
 def test_roi_ranks_the_changes_of_a_deployment(perfmodel):

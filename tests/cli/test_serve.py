@@ -140,6 +140,7 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--speculate", "4:1.5", "--concurrency", "1"), "not within 0 to 1"),
         (("--draft", "llama-3.2-1b"), "needs --speculate"),
         (("--sampling", "multi", "--concurrency", "1"), "unknown sampling"),
+        (("--steady", "--concurrency", "1", "--slo", "tpot=1s"), "has means only"),
         (("--steady", "--qps", "1"), "neither arrivals nor a time line"),
     ],
 )

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.serving.deployment import Deployment, StepClock
+from perfmodel.serving.journal import Journal
 from perfmodel.serving.load import TabledClock
 from perfmodel.serving.policies import POLICIES, Policy
 from perfmodel.serving.pools import LEAST_LOADED, Link, run_pool
-from perfmodel.serving.replica import Journal, Replica, steps_within
+from perfmodel.serving.replica import Replica, steps_within
 from perfmodel.serving.requests import Requests, closed_loop, open_loop
 from perfmodel.serving.simulate import Server, simulate_server
 from perfmodel.workloads.catalog import find_model

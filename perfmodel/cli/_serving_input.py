@@ -1,0 +1,219 @@
+"""Deployments and loads from the options of `serve` and `search serve`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perfmodel.errors import UsageError
+from perfmodel.operators.parse import parse_sizes
+from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Workload
+from perfmodel.serving.speculation import Speculation
+
+#: most deployments of one command
+_MOST_DEPLOYMENTS = 5000
+#: largest whole number of an option
+_LARGEST = 1_000_000
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A deployment by names, which another process can build; see `perfmodel.serving.deployment.Deployment`.
+
+    ``speculate`` holds the tokens of a draft and the probability that one is kept, ``draft`` its model.
+    """
+
+    model: str
+    machine: str
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+    dp: int = 1
+    engine: str = "vllm"
+    engine_version: str = ""
+    weights: str = "bf16"
+    kv: str = "bf16"
+    max_num_seqs: int | None = None
+    max_batched_tokens: int | None = None
+    kv_tokens: int | None = None
+    utilization: float | None = None
+    graph: bool | None = None
+    sampling: str = "greedy"
+    speculate: tuple[int, float] | None = None
+    draft: str = ""
+
+    @property
+    def name(self) -> str:
+        """A short name for messages."""
+        return f"{self.machine} tp{self.tp} pp{self.pp} ep{self.ep} dp{self.dp} {self.weights}"
+
+    def deployment(self) -> Deployment:
+        """Return the deployment.
+
+        Raises
+        ------
+        UsageError, InputFileError
+            When a name is unknown, a file is wrong, or the deployment is impossible.
+        """
+        from perfmodel.hardware_catalog import hardware
+        from perfmodel.workloads.catalog import find_model
+
+        machine = hardware(self.machine)
+        speculation = None
+        if self.speculate is not None:
+            own = (self.tp, self.pp, 1, self.dp, self.engine, self.engine_version, self.weights, self.kv)
+            draft = Deployment(find_model(self.draft), machine, *own) if self.draft else None
+            speculation = Speculation(*self.speculate, draft)
+        return Deployment(
+            find_model(self.model), machine, self.tp, self.pp, self.ep, self.dp, self.engine, self.engine_version,
+            self.weights, self.kv, self.max_num_seqs, self.max_batched_tokens, self.kv_tokens, self.utilization,
+            self.graph, self.sampling, speculation,
+        )  # fmt: skip
+
+
+def specs_of(
+    model: str, machines: Sequence[str], engine: str, sizes: dict[str, str | None], formats: dict[str, str], **same: Any
+) -> list[Spec]:
+    """Return the deployments of all combinations of machines, numbers of GPUs and formats.
+
+    Parameters
+    ----------
+    model, machines, engine : names; one text of machines may list several by commas.
+    sizes : option -> range or list of whole numbers, or None for the default.
+    formats : option -> formats, divided by a slash.
+    same : values of `Spec` that all share.
+
+    Raises
+    ------
+    UsageError
+        When there is no machine, a number is no whole number above 0, or there are too many combinations.
+    """
+    names = [name.strip() for text in machines for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--on is missing.", remedy="Add --on h100; `perfmodel hardware list` shows the names.")
+    axes: dict[str, list[Any]] = {"machine": list(dict.fromkeys(names))}
+    for key, text in sizes.items():
+        axes[key] = [None] if text is None else whole_numbers(text, f"--{key.replace('_', '-')}")
+    for key, text in formats.items():
+        axes[key] = [word.strip() for word in text.split("/") if word.strip()] or [""]
+    total = math.prod(map(len, axes.values()))
+    if total > _MOST_DEPLOYMENTS:
+        raise UsageError(f"{total} deployments are too many; at most {_MOST_DEPLOYMENTS}.", remedy="Shorten a range.")
+    return [
+        Spec(model, engine=engine, **dict(zip(axes, values, strict=True)), **same)
+        for values in itertools.product(*axes.values())
+    ]
+
+
+def whole_numbers(text: str, place: str) -> list[int]:
+    """Return the whole numbers above 0 of a text.
+
+    Raises
+    ------
+    UsageError
+        When one is none.
+    """
+    values = parse_sizes(text, place=place)
+    for value in values:
+        if not 1 <= value <= _LARGEST or value != int(value):
+            raise UsageError(
+                f"{value:g} is no whole number from 1 to {_LARGEST}.", place=place, remedy="Write 1, 1/2/4 or 1..8."
+            )
+    return [int(value) for value in values]
+
+
+def rates(text: str) -> tuple[float, ...]:
+    """Return the rates of ``--qps``, which may be infinite.
+
+    Raises
+    ------
+    UsageError
+        When one is not above 0.
+    """
+    values = [math.inf] if text.strip() == "inf" else parse_sizes(text, place="--qps")
+    for value in values:
+        if not value > 0:
+            raise UsageError(
+                f"a rate of {value:g} requests a second never sends one.", place="--qps", remedy="Give rates above 0."
+            )
+    return tuple(map(float, values))
+
+
+def speculation_of(text: str | None, draft: str) -> tuple[int, float] | None:
+    """Return tokens and acceptance of a text as "4:0.7".
+
+    Raises
+    ------
+    UsageError
+        When it is none, or a draft model has no such text.
+    """
+    if text is None:
+        if draft:
+            raise UsageError("--draft needs --speculate.", remedy="Add --speculate 4:0.7: tokens and acceptance.")
+        return None
+    tokens, _, acceptance = text.partition(":")
+    try:
+        return int(tokens), float(acceptance)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no number of tokens with an acceptance.", place="--speculate", remedy="Write 4:0.7."
+        ) from None
+
+
+def percentiles_of(text: str) -> tuple[float, ...]:
+    """Return the percentiles of a text as "50,95,99".
+
+    Raises
+    ------
+    UsageError
+        When one is no number from 0 to 100.
+    """
+    values = []
+    for word in text.split(","):
+        try:
+            value = float(word.strip().removeprefix("p"))
+        except ValueError:
+            value = math.nan
+        if not 0 < value <= 100:
+            raise UsageError(f"{word!r} is no percentile.", place="--percentiles", remedy="Write 50,95,99.")
+        values.append(value)
+    return tuple(values)
+
+
+def workload_of(workload: Workload, requests: Path | None, load: str) -> tuple[Workload, tuple[str, ...]]:
+    """Return the workload with the requests of a file, if one is given, and what its reader noted.
+
+    Raises
+    ------
+    InputFileError
+        When the file is wrong, or has no arrivals and the load has none either.
+    """
+    if requests is None:
+        return workload, ()
+    from perfmodel.serving.arrivals import read_requests
+
+    read = read_requests(requests, need_times=load == REQUESTS)
+    isl, osl = (float(lengths.mean()) for lengths in (read.requests.prompt, read.requests.output))
+    return replace(workload, trace=read.requests, isl=isl, osl=osl), read.notes
+
+
+def load_of(concurrency: str | None, qps: str | None, requests: Path | None) -> tuple[str, tuple[float, ...]]:
+    """Return the kind of load and its values from the options; clients if none is given.
+
+    Raises
+    ------
+    UsageError
+        When two kinds are given, or a value is impossible.
+    """
+    if concurrency is not None and qps is not None:
+        raise UsageError("--concurrency and --qps are two loads.", remedy="Give one of them.")
+    if qps is not None:
+        return QPS, rates(qps)
+    if concurrency is not None:
+        return CONCURRENCY, tuple(map(float, whole_numbers(concurrency, "--concurrency")))
+    return (REQUESTS, ()) if requests is not None else (CONCURRENCY, ())
