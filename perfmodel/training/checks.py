@@ -30,6 +30,8 @@ def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Non
             f"micro_batch = {plan.micro_batch} is more than the {share} sequences of a data parallel rank",
             f"Use micro_batch={share}",
         )
+    if plan.attention == "fa3" and cluster.hardware.matrix_instruction != "wgmma":
+        raise _refused(f"attention fa3 runs on Hopper, not on {cluster.hardware.name}", "Use fa2 or cudnn")
     if plan.cp_algorithm == "ulysses":
         _divides("cp", plan.cp * plan.tp, "heads", config.heads)
 

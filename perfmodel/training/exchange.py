@@ -71,9 +71,12 @@ class Groups:
         """Neighbours in the pipeline."""
         return Group(self.cluster, self.plan.pp, self.plan.tp * self.plan.cp * self.dp)
 
-    def crossing(self) -> dict[str, bool]:
-        """Return which groups leave a domain of NVLink."""
-        return {name: getattr(self, name).crosses for name in ("tensor", "context", "expert", "data", "pipeline")}
+    @property
+    def crossing(self) -> dict[str, int]:
+        """The groups that leave a domain of NVLink, each with its GPUs inside one: 1 where each brings one network."""
+        kinds = ("tensor", "context", "expert", "data", "pipeline")
+        groups = {name: getattr(self, name) for name in kinds}
+        return {name: group.inside for name, group in groups.items() if group.crosses}
 
 
 def tensor_exchange(

@@ -161,7 +161,8 @@ def core_time(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int
     if rate is not None:
         forward = flop / (FORWARD_OVER_BOTH * rate)
         return CoreTime(forward, flop * (3.5 - 1.0 / FORWARD_OVER_BOTH) / rate, 0.0, 0.0, flop, True)
-    forward = float(predict(op, hardware, load=Load.SUSTAINED).predicted_time_s) * wide
+    library = "fa3" if core.kernel == "fa3" else ""
+    forward = float(predict(op, hardware, library=library, load=Load.SUSTAINED).predicted_time_s) * wide
     return CoreTime(forward, forward * FLASH_BACKWARD / BACKWARD_RATE, 0.0, 0.0, flop)
 
 

@@ -97,9 +97,14 @@ def _knowledge(setup: Setup, known: bool) -> str:
 
 
 def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
-    if known:
-        return ()
-    return (f"Framework {setup.plan.framework!r} is not described; {setup.framework.title} stands for it.",)
+    """Return what was assumed of an unknown framework, and which ranks exchange over the network."""
+    notes = []
+    if not known:
+        notes.append(f"Framework {setup.plan.framework!r} is not described; {setup.framework.title} stands for it.")
+    if crossing := setup.groups.crossing:
+        listed = ", ".join(f"{name} ({inside} a node)" for name, inside in crossing.items())
+        notes.append(f"Ranks that exchange over the network: {listed}.")
+    return tuple(notes)
 
 
 def _bubble(setup: Setup, gpus: list[StageGpu], head: Passes) -> float:

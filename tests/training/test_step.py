@@ -133,6 +133,19 @@ def test_an_unknown_framework_has_a_wider_interval() -> None:
     assert unknown.high_s / unknown.time_s > known.high_s / known.time_s
 
 
+def test_the_ranks_that_leave_a_node_are_named() -> None:
+    assert step(8, tp=8).notes == ()
+    (note,) = step(64, tp=8, pp=2).notes
+    assert note == "Ranks that exchange over the network: data (1 a node), pipeline (1 a node)."
+    assert step(64, machine="gb200", tp=8, pp=2).notes == ()
+
+
+def test_a_kernel_of_another_machine_is_refused() -> None:
+    with pytest.raises(UsageError, match="fa3 runs on Hopper"):
+        step(8, machine="a100-sxm4-80gb", attention="fa3")
+    assert step(8, attention="fa3").time_s < step(8, attention="fa2").time_s < step(8, attention="unfused").time_s
+
+
 def test_constants_can_be_replaced() -> None:
     import msgspec
 
