@@ -7,6 +7,7 @@ domain that takes part brings its own network: a group with 8 GPUs a node has 8 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -78,8 +79,13 @@ def usable_domain(cluster: Cluster) -> int:
 
     Of an NVL72, 64 where a job has 256 GPUs: plans are made of powers of two.
     """
-    most = min(cluster.nvlink_domain, cluster.gpus)
-    return next(size for size in range(most, 0, -1) if cluster.gpus % size == 0)
+    return _largest_divisor(cluster.gpus, min(cluster.nvlink_domain, cluster.gpus))
+
+
+@functools.lru_cache(maxsize=4096)
+def _largest_divisor(number: int, most: int) -> int:
+    """Return the largest divisor of a number up to a limit."""
+    return next(size for size in range(most, 0, -1) if number % size == 0)
 
 
 @cached_per_machine

@@ -42,11 +42,15 @@ def chunk_sizes(layers: int, chunks: int) -> list[int]:
 
 def gpu_layers(config: ModelConfig, plan: TrainingPlan) -> list[dict[Kind, int]]:
     """Return how many layers of each kind each GPU of the pipeline has, over all its virtual stages."""
-    chunks = list(plan.stages) or chunk_sizes(config.layers, plan.pp * plan.vp)
+    return _gpu_layers(config, plan.pp, tuple(plan.stages) or tuple(chunk_sizes(config.layers, plan.pp * plan.vp)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _gpu_layers(config: ModelConfig, pp: int, chunks: tuple[int, ...]) -> list[dict[Kind, int]]:
     kinds, start = layer_kinds(config), 0
-    found: list[dict[Kind, int]] = [{} for _ in range(plan.pp)]
+    found: list[dict[Kind, int]] = [{} for _ in range(pp)]
     for index, size in enumerate(chunks):
-        gpu = found[index % plan.pp]
+        gpu = found[index % pp]
         for kind in kinds[start : start + size]:
             gpu[kind] = gpu.get(kind, 0) + 1
         start += size

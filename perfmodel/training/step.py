@@ -42,20 +42,24 @@ def train(
         check_plan(config, cluster, plan)
     framework, known = nearest_framework(plan.framework, shards=plan.zero == 3)
     setup = Setup(config, cluster, plan, framework, fitted or constants())
-    layers = {kind: layer_passes(setup, kind) for gpu in gpu_layers(config, plan) for kind in gpu}
+    kinds = {kind for gpu in gpu_layers(config, plan) for kind in gpu}
+    layers = {kind: layer_passes(setup, kind) for kind in kinds}
     return _assemble(setup, layers, head_passes(setup), known)
 
 
 def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: bool) -> TrainingStep:
     """Return the step from its layers."""
     plan, config = setup.plan, setup.config
-    gpus = []
     placed = gpu_layers(config, plan)
+    alike: dict[tuple[object, ...], StageGpu] = {}  # most GPUs between the first and the last have the same layers
+    gpus = []
     for index, counts in enumerate(placed):
-        outer = [head] if index == plan.pp - 1 else []
-        if index == 0:
-            outer = [*outer, embedding_passes(setup)]
-        gpus.append(stage_gpu(setup, counts, layers, outer))
+        ends = (index == 0, index == plan.pp - 1)
+        key = (*counts.items(), *ends)
+        if key not in alike:
+            outer = [embedding_passes(setup)] * ends[0] + [head] * ends[1]
+            alike[key] = stage_gpu(setup, counts, layers, outer)
+        gpus.append(alike[key])
     slowest = max(gpus, key=lambda gpu: gpu.time_s)
     count = setup.micro_batches
     terms = {name: count * float(slowest.forward[i] + slowest.backward[i]) for name, i in INDEX.items()}

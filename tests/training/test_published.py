@@ -102,7 +102,7 @@ def test_a_machine_without_a_known_network_gets_an_assumed_one() -> None:
     ("name", "expected"),
     [
         ("megatron-bridge 26.08", "megatron-bridge-26.06"), ("megatron-bridge 25.11", "megatron-bridge"),
-        ("nemo-megatron", "nemo"), ("fms_fsdp", "fsdp2-compile"), ("torchtune", "fsdp2-eager"),
+        ("nemo-megatron", "nemo"), ("fms_fsdp", "fsdp2-compile"), ("torchtune", "torchtune"),
         ("composer-fsdp-eager", "fsdp1-eager"), ("picotron", "picotron"), ("deepspeed zero3", "deepspeed"),
     ],
 )  # fmt: skip
