@@ -61,8 +61,6 @@ def read_run(run: Run, find: Callable[[str], Hardware]) -> PublishedRun:
     """
     if math.isnan(measured_time(run)) and not run.number("memory_gib", 0.0) > 0:
         raise UnusableRunError("no step time, no tokens per second and no memory")
-    if re.search(r"\blora\b", " ".join((run.text("model"), run.text("framework"), run.text("notes"))), re.IGNORECASE):
-        raise UnusableRunError("only adapters are trained (LoRA)")
     config = run_config(run)
     hardware = find(run.text("hardware"))
     return PublishedRun(run, config, run_cluster(run, hardware), run_plan(run))
@@ -221,7 +219,21 @@ def run_plan(run: Run) -> TrainingPlan:
         framework=run.text("framework", "megatron-te"),
         grad_dtype={2: "bf16", 4: "fp32"}.get(run.whole("grad_bytes"), ""),
         optimizer="none" if "no optimizer" in run.text("notes") else "adam",
+        lora=_adapter_rank(run),
     )
+
+
+#: rank of adapters (LoRA) where a table does not say: that of NeMo's and torchtune's recipes is 8 to 32
+_USUAL_RANK = 16
+
+
+def _adapter_rank(run: Run) -> int:
+    """Return the rank of the adapters that a run trains, which its model, framework or notes name; 0 without."""
+    text = " ".join(run.text(column) for column in ("model", "framework", "notes", "table")).replace("_", " ").lower()
+    if not re.search(r"\blora\b", text):
+        return 0
+    rank = re.search(r"\brank\D{0,3}(\d+)", text)
+    return int(rank[1]) if rank else _USUAL_RANK
 
 
 def _dtype(text: str) -> str:

@@ -56,6 +56,8 @@ def test_a_blank_step_time_comes_from_the_tokens() -> None:
         ({"mbs": "16"}, {"micro_batch": 2}),
         ({"mbs": ""}, {"micro_batch": 1}),
         ({"notes": "no optimizer step"}, {"optimizer": "none"}),
+        ({"notes": "LoRA fine-tuning, rank 8"}, {"lora": 8}),
+        ({"model": "llama3-8b_lora"}, {"lora": 16}),
     ],
 )
 def test_a_cell_becomes_a_plan(cells: dict[str, str], values: dict[str, object]) -> None:
@@ -68,7 +70,6 @@ def test_a_cell_becomes_a_plan(cells: dict[str, str], values: dict[str, object])
     [
         ({"recompute": "unknown"}, "recompute is not published"),
         ({"gbs": ""}, "gbs is blank"),
-        ({"notes": "LoRA fine-tuning"}, "adapters"),
         ({"moe": "experts=8;magic=1"}, "magic"),
         ({"step_time_s": ""}, "no step time"),
     ],
