@@ -149,9 +149,21 @@ class Comparison(Reportable):
             return None
         margin = math.log1p(_margin(self.rules)) / 2  # so that a change of the margin lies outside of its interval
         tail = (1 - _CONFIDENCE) / 2 / max(1, len(self.changes))
-        worst = max(math.hypot(c.noise or 0.0, c.drift) * math.sqrt(have) for c in unclear)
-        needed = (student_quantile(tail, math.inf) * worst / margin) ** 2
+        needed = (student_quantile(tail, math.inf) * self._worst_error(unclear, have) / margin) ** 2
         return max(have + 1, math.ceil(min(needed, 1e6)))
+
+    def smallest_after(self, runs: int) -> float:
+        """Return the smallest change that some runs of each side would show in every unclear row, as a fraction."""
+        unclear = [change for change in self.changes if change.verdict == UNCLEAR]
+        have = min((min(len(c.pair.centres_before), len(c.pair.centres_after)) for c in unclear), default=0)
+        tail = (1 - _CONFIDENCE) / 2 / max(1, len(self.changes))
+        half = student_quantile(tail, math.inf) * self._worst_error(unclear, have) / math.sqrt(runs)
+        return max(_growth(half), self.rules.threshold)
+
+    @staticmethod
+    def _worst_error(unclear: Sequence[Change], have: int) -> float:
+        """Return the largest standard error of ln(after / before) of one run of each side."""
+        return max(math.hypot(c.noise or 0.0, c.drift) * math.sqrt(have) for c in unclear)
 
 
 def compare(

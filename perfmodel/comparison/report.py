@@ -25,6 +25,8 @@ from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count
 
 _MOST_LISTED = 8
+#: repeats that somebody may do, and those that are asked for where even they do not suffice
+_MOST_RUNS, _SOME_RUNS = 20, 5
 
 
 COLUMNS = (
@@ -83,8 +85,9 @@ def _(comparison: Comparison, *, context: Mapping[str, Any] | None = None, every
         rows,
         {"before": before, "after": after, **(context or {})}
         | {"only_before": _labels(comparison.pairs.only_before), "only_after": _labels(comparison.pairs.only_after)}
-        | {"drift": comparison.drift.basis, "threshold": comparison.rules.threshold},
-        notes=(*_notes(comparison), _next_step(comparison)),
+        | {"drift": comparison.drift.basis, "threshold": comparison.rules.threshold}
+        | {"what_to_do": _next_step(comparison)},
+        notes=tuple(_notes(comparison)),
         title=f"Change of time from {', '.join(before)} to {', '.join(after)}: "
         f"{verdicts or 'no row has a time on both sides'}{_whole(comparison)}",
         more={"summary": _summary(comparison)},
@@ -141,7 +144,7 @@ def _summary(comparison: Comparison) -> Report:
     rows = [_summary_row("all rows", comparison.overall())]
     if 1 < len(groups) < len(comparison.changes):
         rows += [_summary_row(op, comparison.overall(changes)) for op, changes in groups.items()]
-    return Report("compare", SUMMARY_COLUMNS, [row for row in rows if row])
+    return Report("compare", SUMMARY_COLUMNS, [row for row in rows if row], notes=(_next_step(comparison),))
 
 
 def _summary_row(name: str, overall: Overall | None) -> dict[str, Any]:
@@ -212,17 +215,28 @@ def _next_step(comparison: Comparison) -> str:
     elif counts[FASTER] or (whole and whole.verdict == FASTER):
         parts.append("B is faster: keep it, once its results are checked")
     if needed is not None:
-        margin = SAME_WITHIN if comparison.rules.limit is None else comparison.rules.limit
-        idle = " on an idle machine" if busy else ""
-        rows = format_count(counts[UNCLEAR], "unclear row")
-        parts.append(
-            f"to tell a change of {100 * margin:g} % in {rows}, measure each side in {needed} runs{idle}, in "
-            "alternation (--repeat-before, --repeat-after)"
-        )
+        parts.append(_repeat(comparison, needed, counts[UNCLEAR], " on an idle machine" if busy else ""))
     if not parts:
         same, none = "nothing: the sides are the same", "measure both sides: no row has two times"
         parts.append(same if comparison.changes else none)
     return f"What to do: {'; '.join(parts)}."
+
+
+def _repeat(comparison: Comparison, needed: int, rows: int, idle: str) -> str:
+    """Return how often to repeat so that the unclear rows are told, or what a few repeats tell where that is too often.
+
+    Repeats measure the drift, which may be less than is assumed, so that a few are worth it in any case.
+    """
+    margin = SAME_WITHIN if comparison.rules.limit is None else comparison.rules.limit
+    how = f"runs{idle}, in alternation (--repeat-before, --repeat-after)"
+    wanted = f"to tell a change of {100 * margin:g} % in {format_count(rows, 'unclear row')}"
+    if needed <= _MOST_RUNS:
+        return f"{wanted}, measure each side in {needed} {how}"
+    smallest = f"{100 * comparison.smallest_after(_SOME_RUNS):.0f} %"
+    return (
+        f"measure each side in {_SOME_RUNS} {how}; with the drift assumed they tell changes from {smallest}, and "
+        f"{wanted} the machine has to be quieter"
+    )
 
 
 def _undecided(comparison: Comparison) -> list[str]:

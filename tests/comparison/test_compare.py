@@ -117,7 +117,7 @@ def test_the_run_as_a_whole_is_judged_too():
     assert SAME not in {change.verdict for change in found.changes}
     assert found.overall().verdict == SLOWER
     assert any("the run as a whole: slower by" in text for text in found.gate_failures(0.05))
-    assert "B is slower" in found.report().notes[-1]
+    assert "B is slower" in found.report().more["summary"].notes[-1]
 
 
 def test_a_busy_machine_widens_what_counts_as_a_change_and_says_so():
@@ -127,9 +127,9 @@ def test_a_busy_machine_widens_what_counts_as_a_change_and_says_so():
     found = compare([busy], [slower])
     assert {change.verdict for change in found.changes} == {UNCLEAR}
     assert found.overall().verdict == UNCLEAR
-    last = found.report().notes[-1]
-    assert last.startswith("What to do: to tell a change of 10 % in 6 unclear rows, measure each side in ")
-    assert "on an idle machine" in last
+    last = found.report().more["summary"].notes[-1]
+    assert last.startswith("What to do: measure each side in 5 runs on an idle machine")
+    assert last == found.report().context["what_to_do"]
 
 
 @pytest.mark.parametrize("persistence", [1, 4, 1000])
@@ -180,6 +180,7 @@ def test_the_repeats_that_are_asked_for_suffice():
     before, after = exact([1.0, 1.0], kind="cpu"), exact([1.02, 1.01], kind="cpu")
     found = compare([before], [after], Rules(drift=0.1))
     needed = found.repeats_needed()
+    assert f"measure each side in {needed} runs" in found.report().context["what_to_do"]
     assert {change.verdict for change in found.changes} == {UNCLEAR}
     assert {c.verdict for c in compare([before] * needed, [after] * needed, Rules(drift=0.1)).changes} == {SAME}
     assert compare([before], [after], Rules(drift=0.001)).repeats_needed() is None
