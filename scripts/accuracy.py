@@ -82,6 +82,16 @@ SUMMARY: tuple[tuple[str, str, tuple[str, ...], Keep], ...] = (
     ("gemm bf16, RTX 4090", "gemm_bf16", ("rtx-4090",), _all),
     ("gemm fp32, MI100 MI210", "gemm_fp32", ("mi100", "mi210"), _all),
     ("gemm fp8", "gemm_fp8", (), _all),
+    ("gemm int4 weights, A100", "gemm_w4a16", (), _all),
+    ("gemm int8 weights, A100", "gemm_w8a16", (), _all),
+    ("gemm int8 SmoothQuant, A100", "gemm_w8a8", (), _all),
+    ("gemm fp8 by blocks, H100 H200 L40S", "gemm_fp8_block", ("h100-sxm5-80gb", "h200-sxm-141gb", "l40s"), _all),
+    ("gemm fp8 by blocks, B200", "gemm_fp8_block", ("b200-sxm-180gb",), _all),
+    ("moe bf16", "moe_bf16", (), _all),
+    ("moe fp8", "moe_fp8", (), _all),
+    ("moe fp8 by blocks, H100 H200", "moe_fp8_block", ("h100-sxm5-80gb", "h200-sxm-141gb"), _all),
+    ("moe int4 weights (Marlin)", "moe_int4", (), _all),
+    ("moe nvfp4, B200", "moe_fp4", (), _all),
     ("attention prefill", "attention_prefill", (), _all),
     ("attention decode", "attention_decode", (), _all),
     ("conv2d fp32", "conv2d", (), _all),
@@ -113,6 +123,8 @@ def subset(found: Accuracy, family: str, names: tuple[str, ...], keep: Keep) -> 
 
 def _belongs(call: MeasuredCalls, family: str) -> Any:
     """Return which rows belong to a family."""
+    if call.op.kernel_dtype != call.op.dtype or "block" in call.op.params().get("scale", ""):
+        return False  # families of one library each, or with kernels that do not compare
     if call.op.op == "gemm":
         eight = call.op.dtype in ("fp8", "int8", "fp4")
         return family == ("gemm_fp32" if call.op.dtype == "fp32" else "gemm_fp8" if eight else "gemm_bf16")
@@ -334,7 +346,7 @@ TEXT = """# Accuracy of the latency model
 
 - sitar-lab/NeuSight @ 6945927d9afc (MIT; `neusight_*`): fp32, events around a PyTorch 2.1 call;
 - ai-dynamo/aiconfigurator @ 095f58a51c4c (Apache-2.0; `aic_*`): kernels inside SGLang, TensorRT-LLM and vLLM, replayed
-  from CUDA graphs; collectives in queues;
+  from CUDA graphs; layers of mixtures of experts; collectives in queues;
 - microsoft/vidur @ 7d47513363ec (MIT; `vidur_*`): fp16 kernels of vLLM's layers;
 - casys-kaist/LLMServingSim @ 5daddb21a545 (MIT; `llmservingsim_*`): bf16 kernels of vLLM's layers on an RTX 4090.
 

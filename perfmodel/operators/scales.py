@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.dtypes import DTYPE_BYTES, dtype_bytes
 from perfmodel.core.work import Number, Tensor
 from perfmodel.errors import UsageError
 
@@ -62,6 +63,8 @@ def expand_format(op: Any) -> None:
 
     What was given beside the name stays: ``dtype="int4_wo", scale="group:64"`` has groups of 64.
     """
+    if str(op.dtype) in DTYPE_BYTES and (not op.weight_dtype or str(op.weight_dtype) in DTYPE_BYTES):
+        return
     for field, names in (("dtype", tuple(FORMATS)), ("weight_dtype", _WEIGHTS)):
         name = str(getattr(op, field)).strip().lower()
         if name not in names:
@@ -105,6 +108,7 @@ def check_scale(op: str, name: str, value: Any) -> str:
     return text
 
 
+@functools.cache
 def sides_of(scale: str) -> tuple[int, ...]:
     """Return the numbers that share a scale: along k for a group, along n and k for a block."""
     match = _GROUP.fullmatch(scale) or _BLOCK.fullmatch(scale)
