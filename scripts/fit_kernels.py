@@ -47,7 +47,7 @@ def kernel_fits(family: Family, machine: str, rows: Sequence[Group], part: int =
         key = (family.name, machine, library, sum(map(len, own)), part)
         if key not in _kept:
             used = sample(own, ROWS_OF_KERNEL)
-            kept = [g for group in used if len(g := group.take(_parts(group) != part))] if part >= 0 else used
+            kept = _of_part(used, part, inside=False) if part >= 0 else used
             _kept[key] = fit(family, kept, free=_free(family), near=near[library] if near else None)
         found[library] = _kept[key]
     return found
@@ -60,7 +60,7 @@ def held_out(family: Family, machine: str, rows: Sequence[Group]) -> dict[str, t
     for part in range(FOLDS):
         fits = kernel_fits(family, machine, rows, part, whole)
         for library, own in by_library(rows).items():
-            used = [g for group in sample(own, ROWS_OF_KERNEL) if len(g := group.take(_parts(group) == part))]
+            used = _of_part(sample(own, ROWS_OF_KERNEL), part, inside=True)
             if used:
                 ratio, regime = residuals(family, used, FittedConstants(fits[library]))
                 ratios.append(ratio)
@@ -94,6 +94,12 @@ def _fit(family: Family, values: Mapping[str, float]) -> Fit:
 
 def _free(family: Family) -> list[str]:
     return [constant.name for constant in family.all_constants if constant not in HOST_CONSTANTS]
+
+
+def _of_part(groups: Sequence[Group], part: int, *, inside: bool) -> list[Group]:
+    """Return the rows whose shape belongs to a part, or those of all others."""
+    masks = [(group, (_parts(group) == part) == inside) for group in groups]
+    return [group.take(mask) for group, mask in masks if mask.any()]
 
 
 def _parts(group: Group) -> np.ndarray:
