@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import numpy as np
 
@@ -118,6 +119,8 @@ def predicted_step(deployment: Deployment, case: Case) -> list[tuple[float, floa
 def _open(deployment: Deployment, case: Case) -> Estimates:
     """Return the quantities of a run with random arrivals, as a simulation finds them: with its ends."""
     load = open_loop(case.qps, int(case.requests), case.isl, case.osl, spread=SPREAD)
+    if np.isfinite(case.qps):  # arrivals that last as long as their mean rate says, whatever was drawn
+        load = replace(load, arrival_s=load.arrival_s * (load.rate_per_s / case.qps))
     replay = simulate(deployment, load)
     ends = replay.ends or (replay, replay, replay)
 
