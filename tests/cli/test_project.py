@@ -1,0 +1,66 @@
+"""The command `project`, and `roi --to`: a profile on another machine."""
+
+from __future__ import annotations
+
+import pytest
+
+KEYS = {"name", "time_s", "projected_time_s", "low", "high", "limiter", "basis"}
+
+
+@pytest.fixture
+def bert(data_dir):
+    return data_dir / "traces" / "tracelens_h100_bert-small.json.gz"
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "profile.csv"
+    path.write_text("name,time_ms,calls\nsome_gemm,10,4\nvectorized_elementwise,5,100\n", encoding="utf-8")
+    return path
+
+
+def test_rows_and_the_whole_have_the_keys_of_the_contract(perfmodel, bert):
+    ran = perfmodel("project", bert, "--to", "a100-sxm4-80gb", "--format", "json")
+    assert ran.code == 0
+    assert all(row.keys() >= KEYS for row in ran.json["rows"])
+    (whole,) = ran.json["whole"]
+    assert sum(row["projected_time_s"] for row in ran.json["rows"]) == pytest.approx(whole["projected_time_s"])
+    assert whole["low"] <= whole["projected_time_s"] <= whole["high"]
+    assert ran.json["context"]["hardware"] == ["h100-sxm5-80gb", "a100-sxm4-80gb"]
+
+
+@pytest.mark.parametrize("format_", ["table", "csv", "markdown"])
+def test_every_format(perfmodel, table, format_):
+    ran = perfmodel("project", table, "--from", "a100-sxm4-80gb", "--to", "h100", "--format", format_)
+    assert ran.code == 0
+    assert "some_gemm" in ran.out
+    assert format_ != "table" or all(len(line) <= 80 for line in ran.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--from", "a100"), "--to is missing"),
+        (("--to", "h100"), "the machine of the profile is not known"),
+        (("--from", "a100", "--to", "h1000"), "Did you mean 'h100'"),
+        (("--from", "a100", "--to", "h100", "--host", "0"), "above 0"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_one_message(perfmodel, table, options, said):
+    ran = perfmodel("project", table, *options)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_another_machine_than_the_profiles_is_refused_unless_assumed(perfmodel, bert):
+    options = ("project", bert, "--from", "l4", "--to", "h100")
+    assert perfmodel(*options).code == 2
+    assert perfmodel(*options, "--assume").code == 0
+
+
+def test_candidates_are_ranked_on_the_projected_run(perfmodel, table):
+    options = ("roi", table, "--on", "a100-sxm4-80gb", "--format", "json")
+    here, there = perfmodel(*options), perfmodel(*options, "--to", "h100")
+    assert "projected from a100-sxm4-80gb (15 ms) to h100-sxm5-80gb" in there.err
+    assert there.json["context"]["hardware"] == ["h100-sxm5-80gb"]
+    assert there.json["context"]["total_time_s"] < here.json["context"]["total_time_s"]
