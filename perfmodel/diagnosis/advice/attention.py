@@ -28,6 +28,7 @@ from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.padding import multiple_of, padded
 from perfmodel.profile import effort
 from perfmodel.profile.profile import ProfileEntry
 
@@ -101,7 +102,8 @@ def attention_advice(run: MeasuredRun, hardware: Hardware) -> Iterator[Advice | 
     for unfused, count in _find(run, steps).most_common():
         flash = _flash(unfused, hardware)
         if flash is not None:
-            yield _advice(run, [steps[index] for index in unfused.entries], unfused, flash, count)
+            parts = [steps[index] for index in unfused.entries]
+            yield _advice(run, parts, unfused, flash, count, _padding_text(parts, hardware, count / run.num_gpus))
 
 
 def _flash(unfused: Unfused, hardware: Hardware) -> Span | None:
@@ -118,7 +120,27 @@ def _flash(unfused: Unfused, hardware: Hardware) -> Span | None:
     return predicted_span(op, hardware, "torch")
 
 
-def _advice(run: MeasuredRun, parts: Sequence[_Step], unfused: Unfused, flash: Span, count: int) -> Advice | None:
+def _padding_text(parts: Sequence[_Step], hardware: Hardware, count: float) -> str:
+    """Return what padding the products of an attention would gain that stays as it is; empty for whole loads."""
+    gains, words = 0.0, []
+    for step in parts:
+        new, sizes = padded(step.gemm) if step.gemm is not None else (None, "")
+        span = predicted_span(new, hardware, "torch") if new is not None and sizes else None
+        if span is not None:
+            gains += max(span.saved_s(step.call_s), 0.0) * count
+            words.append(sizes)
+    if not words:
+        return ""
+    dtype = next(step.gemm.dtype for step in parts if step.gemm is not None)
+    return (
+        f"; where it stays unfused, pad {', '.join(dict.fromkeys(words))} (a multiple of {multiple_of(dtype)}), which "
+        f"gains about {format_si(gains, 's', 3)}"
+    )
+
+
+def _advice(
+    run: MeasuredRun, parts: Sequence[_Step], unfused: Unfused, flash: Span, count: int, padding: str
+) -> Advice | None:
     scores, now_s = unfused.scores, sum(step.call_s for step in parts)
     what = "gradient of attention" if unfused.backward else "attention"
     basis = (
@@ -130,7 +152,7 @@ def _advice(run: MeasuredRun, parts: Sequence[_Step], unfused: Unfused, flash: S
         effort.ATTENTION,
         Dimension.MEMORY,
         name=f"fused {what} (SDPA) instead of {_chain(parts)}",
-        text="use torch.nn.functional.scaled_dot_product_attention: it never writes the scores to memory",
+        text="use torch.nn.functional.scaled_dot_product_attention: it never writes the scores to memory" + padding,
         targets=tuple(dict.fromkeys(step.entry.name for step in parts)),
         saved_s=flash.saved_s(now_s) * count / run.num_gpus,
         saved_range_s=flash.saved_range_s(now_s, count / run.num_gpus),
