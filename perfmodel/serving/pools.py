@@ -81,15 +81,17 @@ def _shares(numbers: range, clients: Sequence[int]) -> list[Sequence[int]]:
 
 def _open(engine: AnyReplica, numbers: Sequence[int], journal: Journal, progress: Progress) -> None:
     """Simulate one engine until the last of its requests has ended."""
-    arrival_s, done, count = journal.arrival_s, journal.done, len(numbers)
+    arrival_s, done = [*(journal.arrival_s[number] for number in numbers), math.inf], journal.done
     position = events = 0
+    next_s = arrival_s[0]
     while True:
-        while position < count and (arrival_s[numbers[position]] <= engine.time_s or not engine.outstanding):
-            engine.submit(numbers[position], arrival_s[numbers[position]])
+        while next_s <= engine.time_s or (not engine.outstanding and next_s < math.inf):
+            engine.submit(numbers[position], next_s)
             position += 1
+            next_s = arrival_s[position]
         if not engine.outstanding:
             break
-        engine.advance(arrival_s[numbers[position]] if position < count else math.inf)
+        engine.advance(next_s)
         events += 1
         if not events % _EVENTS_A_REPORT:
             progress(len(done))

@@ -111,7 +111,8 @@ class Replica:
 
     def _schedule(self) -> list[Chunk]:
         """Make room for the decoding sequences, continue prompts, let requests enter; return the parts of prompts."""
-        preempted = self._on_demand and self._make_room()
+        # each decoding sequence takes one block at most
+        preempted = self._on_demand and self.blocks.free < self._decoding and self._make_room()
         policy = self.policy
         budget = policy.max_tokens - (self._decoding if policy.mixed else 0)
         chunks: list[Chunk] = []
@@ -199,8 +200,9 @@ class Replica:
 
     def _note_entry(self, request: int) -> None:
         self._entered.append(request)
-        if math.isnan(self.journal.started_s[request]):
-            self.journal.started_s[request] = self.time_s
+        started_s = self.journal.started_s
+        if started_s[request] != started_s[request]:  # NaN: the request never ran before
+            started_s[request] = self.time_s
 
     def _preempt(self) -> None:
         """Take the youngest sequence out of the engine and put it at the head of the queue."""
@@ -239,7 +241,8 @@ class Replica:
         self._pass(step_s, 1, tokens)
         if decoding:
             self._grow(step_s, 1)
-            self._end_answers()
+            if self._ends[0][0] <= self._step:
+                self._end_answers()
         elif self._decoding:
             self._stall_s += step_s
         self._end_prompts()
@@ -249,7 +252,7 @@ class Replica:
         decoding = self._decoding
         steps = self._steps_to_next_end()
         blocks = self.blocks
-        if self._on_demand and blocks.free < decoding * blocks.of(steps):
+        if self._on_demand and blocks.free < decoding * (steps // blocks.block_tokens + 1):
             steps = min(steps, blocks.steps_left(self._step, decoding))
         context = self._context / decoding + 1.0
         first_s = self.clock.decode_s(decoding, context)

@@ -20,7 +20,7 @@ def clients(count: int) -> Replay:
 
 
 def rate(per_s: float) -> Replay:
-    return simulate_server(server(max_num_seqs=1, clock=HandClock(0.01)), open_loop(per_s, 2000, 1, 1, seed=1))
+    return simulate_server(server(max_num_seqs=1, clock=HandClock(0.01)), open_loop(per_s, 800, 1, 1, seed=1))
 
 
 def test_objectives_have_a_statistic_of_their_own_or_that_of_all() -> None:
