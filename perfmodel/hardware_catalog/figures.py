@@ -65,6 +65,7 @@ def machine_figures(machine: Hardware) -> MachineFigures:
         *_links(machine),
         *_launch(machine),
         *_kernels(machine),
+        *_cluster(machine),
         *_latency(machine),
     )
     return MachineFigures(machine, figures)
@@ -160,6 +161,17 @@ def _kernels(machine: Hardware) -> Iterator[Figure]:
         yield Figure("kernels", "softmax_threads", threads, "", source=machine.sources.get("kernels", ""))
     if cost := machine.kernels.translation_cost:
         yield Figure("kernels", "translation_cost", cost, "", source=machine.sources.get("kernels", ""))
+
+
+def _cluster(machine: Hardware) -> Iterator[Figure]:
+    if machine.fabric is None:
+        return
+    fabric, source = machine.fabric, machine.fabric.source
+    yield Figure("cluster", "gpus_per_node", float(fabric.gpus_per_node), "", source=source)
+    yield Figure("cluster", "nic", fabric.nic_bytes_per_s, "B/s", source=source)
+    yield Figure("cluster", "nic_efficiency", fabric.nic_efficiency, "", source=source)
+    yield Figure("cluster", "alpha", fabric.alpha_s, "s", source=source)
+    yield Figure("cluster", "oversubscription", fabric.oversubscription, "", source=source)
 
 
 def _launch(machine: Hardware) -> Iterator[Figure]:

@@ -14,8 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from perfmodel.errors import InputFileError, unknown_name
-from perfmodel.files import read_document, shipped_folder
+from perfmodel.errors import InputFileError, nearest, unknown_name
+from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.training.memory_facts import MemoryFacts
 
 
@@ -153,7 +153,18 @@ def read_framework(path: str | Path) -> Framework:
     try:
         return msgspec.convert(read_document(path), Framework)
     except msgspec.ValidationError as error:
-        raise InputFileError(f"{error}.", place=str(path)) from None
+        raise _explained(error, path) from None
+
+
+def _explained(error: msgspec.ValidationError, path: str | Path) -> InputFileError:
+    """Return the error about a framework's file, with the nearest key for a misspelt one."""
+    text = str(error).replace("Object ", "")
+    wrong = re.search(r"unknown field `(.*?)`", text)
+    if not wrong:
+        return InputFileError(f"{text[0].lower()}{text[1:]}.", place=str(path))
+    allowed = (*Framework.__struct_fields__, *MemoryFacts.__struct_fields__)
+    remedy = nearest(wrong[1], allowed) or "Keys are those of the files in engine_specs/training."
+    return InputFileError(f"unknown key {wrong[1]!r}.", place=str(path), remedy=remedy)
 
 
 @functools.cache
@@ -175,7 +186,7 @@ def find_framework(name: str) -> Framework:
     UsageError
         When none is called so; the message names the nearest.
     """
-    if name.endswith((".toml", ".yaml", ".yml", ".json")):
+    if name.endswith(DOCUMENT_SUFFIXES):
         return read_framework(name)
     found = _lookup(name)
     if found is None:
@@ -213,7 +224,7 @@ def nearest_framework(name: str, *, shards: bool = False) -> tuple[Framework, bo
 
     Words in the name decide; without any, a plan that shares out its weights is FSDP1's, any other Megatron's.
     """
-    found = _lookup(name)
+    found = find_framework(name) if name.endswith(DOCUMENT_SUFFIXES) else _lookup(name)
     if found is not None:
         return found, True
     nearest = next((near for words, near in _NEAREST if re.search(words, name.lower())), "")
