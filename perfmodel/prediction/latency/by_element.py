@@ -50,6 +50,14 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 
 
 FAMILIES = (
-    Family("embedding", (*_STREAM, replace(ISSUE, default=1.8)), formula, STREAM_TERMS, forward_only, by_library=True),
+    Family(
+        "embedding",
+        (*_STREAM, replace(ISSUE, default=1.8)),
+        formula,
+        STREAM_TERMS,
+        forward_only,
+        by_library=True,
+        of_framework=True,
+    ),
     Family("rope", (*_STREAM, replace(ISSUE, default=0.6)), formula, STREAM_TERMS, forward_only, by_library=True),
 )

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import Calibration, ErrorSource
+from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
@@ -144,8 +145,13 @@ def combined(
 
 
 def _unmeasured(family: Family, tables: Sequence[LatencyTable], library: str, lender: str) -> dict[str, float]:
-    """Return the constants that hold for the kernels of a library that no table has rows of, an unnamed one too."""
-    if lender in known_libraries(tables) or library in known_libraries(tables):
+    """Return the constants that hold for the kernels of a library that no table has rows of, an unnamed one too.
+
+    Serving engines have kernels of one kind, so that what was measured of one says more about another.
+    """
+    known = known_libraries(tables)
+    engine = not family.of_framework and library.partition("/")[0] in Attention.WRITING
+    if lender in known or library in known or engine:
         return {}
     return {constant.name: constant.unmeasured for constant in family.constants if constant.unmeasured is not None}
 

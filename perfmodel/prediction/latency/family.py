@@ -86,6 +86,7 @@ class Family:
     by_dtype : whether constants fitted on one dtype say less about another; not for kernels that only move bytes.
     by_library : whether libraries have kernels of different designs, so that constants fitted on some say less about
         one that is not named.
+    of_framework : whether serving engines run the framework's kernel, which changes with its versions.
     streams : whether its constant ``eta`` is the share of the bandwidth that plain streams sustain, so that a measured
         bandwidth replaces it.
     call_cost : (operator, values) -> dispatch of this call relative to a plain one, where calls differ: through a layer
@@ -105,6 +106,7 @@ class Family:
     dispatched: bool = True
     by_dtype: bool = True
     by_library: bool = False
+    of_framework: bool = False
     streams: bool = False
     call_cost: Callable[[Operator, Values], Number] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)

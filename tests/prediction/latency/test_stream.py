@@ -158,3 +158,20 @@ def test_liger_kernels_by_counts_alone(data_dir: Path, monkeypatch: pytest.Monke
     sys.modules.pop("liger_counts")
     assert len(rows) > 40
     assert np.mean([abs(row.error) for row in rows]) < 0.14
+
+
+def test_an_engine_that_was_not_measured_has_the_kernels_of_engines() -> None:
+    norm = pm.RmsNorm(rows=8192, cols=4096, dtype="fp16")
+    own, engine, other = (
+        float(pm.predict(norm, "a100-sxm4-80gb", library=library).predicted_time_s)
+        for library in ("vidur", "sglang", "liger")
+    )
+    assert engine == pytest.approx(own, rel=0.3)
+    assert other < 0.6 * own
+    # a look-up is the framework's, whoever calls it
+    look_up = pm.Embedding(tokens=8192, vocab=32000, dim=4096, dtype="fp16")
+    own, engine = (
+        float(pm.predict(look_up, "a100-sxm4-80gb", library=library).predicted_time_s)
+        for library in ("vidur", "sglang")
+    )
+    assert engine < 0.6 * own
