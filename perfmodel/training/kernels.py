@@ -5,6 +5,7 @@ Predictions of single operators are kept on the machine, so that set-ups that sh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -173,7 +174,7 @@ FORWARD_OVER_BOTH = 1.1
 
 def _unfused(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int) -> CoreTime:
     """Two batched products around the scores, whose softmax and dropout read and write all of them."""
-    heads, seq, width = core.batch * core.heads, core.seq, core.head_dim
+    heads, seq, width = math.ceil(core.batch * core.heads), core.seq, core.head_dim
     size: dict[str, Any] = {"dtype": core.dtype, "out_dtype": core.dtype, "batch": heads}
     scores, values = Product(seq, seq, width, **size), Product(seq, width, seq, **size)
     backward = (values, scores, Product(seq, width, seq, **size), Product(seq, width, seq, **size))

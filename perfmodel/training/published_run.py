@@ -144,7 +144,7 @@ def run_config(run: Run) -> ModelConfig:
     rotary = bool(run.whole("rotary", 1))
     name = run.text("model")
     causal = not re.search(r"bert", name)
-    framework, _ = nearest_framework(run.text("framework"), shards=run.whole("zero") == 3)
+    framework, _ = nearest_framework(run.text("framework"), shards=_zero(run) == 3)
     bias = not rms and framework.bias
     layers = _needed(run, "layers")
     config = ModelConfig(
@@ -196,7 +196,6 @@ def run_plan(run: Run) -> TrainingPlan:
     recompute = run.text("recompute", "none").replace("-", "_")
     if recompute == "unknown":
         raise UnusableRunError("recompute is not published")
-    sharded = run.text("zero").lower() == "hsdp"
     pp, batch = run.whole("pp", 1) or 1, _needed(run, "gbs")
     ranks = max(1, _needed(run, "num_gpus") // ((run.whole("tp", 1) or 1) * (run.whole("cp", 1) or 1) * pp))
     return TrainingPlan(
@@ -209,8 +208,8 @@ def run_plan(run: Run) -> TrainingPlan:
         ep=run.whole("ep", 1) or 1,
         sp=bool(run.whole("sp")) if run.text("sp") else None,
         vp=(run.whole("vp", 1) or 1) if pp > 1 else 1,
-        zero=3 if sharded else run.whole("zero"),
-        hsdp=sharded or run.text("hsdp").lower() in ("1", "true"),
+        zero=_zero(run),
+        hsdp=_hybrid(run),
         dtype=_dtype(run.text("dtype", "bf16")),
         recompute=recompute,
         attention=_attention(run.text("attention")),
@@ -221,6 +220,16 @@ def run_plan(run: Run) -> TrainingPlan:
         optimizer="none" if "no optimizer" in run.text("notes") else "adam",
         lora=_adapter_rank(run),
     )
+
+
+def _hybrid(run: Run) -> bool:
+    """Return whether weights are shared out within a node only: the column ``zero`` or one of its own says so."""
+    return run.text("zero").lower() == "hsdp" or run.text("hsdp").lower() in ("1", "true", "yes")
+
+
+def _zero(run: Run) -> int:
+    """Return what ranks share out: 0 to 3, and 3 for HSDP."""
+    return 3 if run.text("zero").lower() == "hsdp" else run.whole("zero")
 
 
 #: rank of adapters (LoRA) where a table does not say: that of NeMo's and torchtune's recipes is 8 to 32

@@ -81,6 +81,12 @@ def test_a_run_that_cannot_be_judged_has_a_reason(cells: dict[str, str], message
     assert (len(judged.rows), [skipped.rows for skipped in judged.skipped]) == (1, [1])
 
 
+def test_a_run_with_hsdp_is_judged() -> None:
+    run = run_of(zero="hsdp", framework="fms_fsdp", num_gpus="128", gbs="256", mbs="2", nic_gbps_per_gpu="50")
+    (row,) = judge(RunTable("x.csv", tuple(CELLS), (run,)), hardware).rows
+    assert row.terms["data"] > 0
+
+
 def test_experts_and_windows_are_read() -> None:
     found = read_experts("experts=128;topk=4;shared=0;window=128 every 2nd layer")
     assert (found.experts, found.top_k, found.window, found.every) == (128, 4, 128, 2)
