@@ -136,6 +136,8 @@ def _check(config: ModelConfig, parallel: Parallel) -> None:
         raise UsageError(f"pp={pp} is more than the model's {config.layers} layers.", place="deployment")
     if ep > 1 and not config.experts:
         raise UsageError(f"ep={ep}, and the model has no experts.", place="deployment", remedy="Leave ep at 1.")
+    if ep > 1 and config.experts % ep:
+        raise _not_dividing("ep", ep, "experts", config.experts)
     if ep > 1 and (tp * parallel.dp) % ep:
         raise UsageError(
             f"ep={ep} does not divide the {tp * parallel.dp} GPUs of tp x dp.",
