@@ -131,6 +131,14 @@ def test_faster_kernels_shorten_a_run_only_where_the_host_does_not_set_the_pace(
     assert replay(gpu_bound, half).window_s[1] == pytest.approx(205 * US)
 
 
+def test_work_that_was_queued_starts_soon_after_its_launch_once_the_queue_is_empty(traced):
+    # the queue holds back the last kernels by 300 us; kernels of a tenth leave the GPU idle between the launches
+    line = _queued(traced, 40, 5)
+    faster = replay(line, np.full(10, 0.1))
+    launched = np.arange(10) * 5 * US
+    assert faster.gpu.start_s - launched == pytest.approx(np.full(10, 5 * US))
+
+
 def test_slower_kernels_lengthen_a_run_once_they_outlast_the_launches(traced):
     line = _queued(traced, 4, 20)
     assert replay(line, np.full(10, 10.0)).window_s[1] == pytest.approx(405 * US)

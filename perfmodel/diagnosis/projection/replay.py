@@ -20,6 +20,8 @@ from perfmodel.profile.timeline import CallKind, Floats, Spans, Timeline
 _DELAYED_S = 10e-6
 #: calls that take longer than this to launch have waited for room in the queue, if GPU work ended just before [s]
 _QUEUE_FULL_S = 200e-6
+#: longest usual time from a launch to the start on an idle GPU [s], see `perfmodel.diagnosis.gaps.START_LATENCY_S`
+_LONGEST_LATENCY_S = 20e-6
 #: the GPU's and the host's clock agree within this [s]
 _CLOCKS_S = 2e-6
 
@@ -111,9 +113,23 @@ class _Replay:
         self.timeline = timeline
 
     def _usual_latency(self) -> float:
-        """Return the usual time from a launch to the start on an idle GPU [s]."""
-        latency_s = (np.array(self.start_s) - self.launch_s)[np.isfinite(self.launch_s)]
-        return float(np.percentile(latency_s, 5, method="lower")) if latency_s.size else 0.0
+        """Return the usual time from a launch to the start on an idle GPU [s].
+
+        That is the median of the work that its stream did not keep waiting; where there is none, the shortest of all.
+        """
+        starts, ends = np.array(self.start_s), np.array(self.end_s)
+        latency_s = starts - self.launch_s
+        waited_s = np.full(starts.size, np.inf)
+        for stream in set(self.stream):
+            events = np.flatnonzero(np.array(self.stream) == stream)
+            waited_s[events[1:]] = starts[events[1:]] - np.maximum.accumulate(ends[events])[:-1]
+        known = np.isfinite(latency_s)
+        idle = known & (waited_s > latency_s)
+        if idle.any():
+            usual_s = float(np.median(latency_s[idle]))
+        else:
+            usual_s = float(latency_s[known].min()) if known.any() else 0.0
+        return min(usual_s, _LONGEST_LATENCY_S)
 
     def go(self) -> Floats:
         """Return the new start of each GPU event [s]."""
