@@ -17,6 +17,8 @@ def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Non
         When sizes do not divide, the sequence is longer than the model's table of positions, or the batch is too small
         for the ranks or the pipeline.
     """
+    if config.encoder_layers:
+        raise _refused("an encoder with a decoder is not modelled in training", "Models of one stack are")
     plan.micro_batches(cluster.gpus)
     _divides("tp", plan.tp, "heads", config.heads)
     _divides("tp", plan.tp, "ffn", config.ffn or config.expert_ffn)

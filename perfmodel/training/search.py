@@ -229,7 +229,10 @@ def full_step(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Trai
         When the plan cannot run.
     """
     step = train(config, cluster, plan)
-    return dataclasses.replace(step, memory=training_memory(config, cluster, plan))
+    notes = step.notes
+    if config.positions and plan.seq > config.positions:
+        notes = (*notes, f"The sequence is longer than the {config.positions} positions that the model was made for.")
+    return dataclasses.replace(step, memory=training_memory(config, cluster, plan), notes=notes)
 
 
 @dataclass(frozen=True)

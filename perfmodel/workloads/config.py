@@ -58,6 +58,8 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "llama4_text": {"head_dim": 128, "intermediate_size_mlp": 16384},
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
 }
+#: the most layers, and the largest other size, of a model that is believed
+_MOST_LAYERS, _LARGEST = 100_000, 10**9
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "attention")
 
 
@@ -100,7 +102,11 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
     _check_layers(kind, flat, place)
     if kind not in ARCHITECTURES:
         raise unknown_name("model type", kind, sorted({*ARCHITECTURES, *ALIASES}), place=place, kind=InputFileError)
-    return _Reader({**_CLASS_DEFAULTS.get(kind, {}), **flat}, place, kind).config()
+    reader = _Reader({**_CLASS_DEFAULTS.get(kind, {}), **flat}, place, kind)
+    try:
+        return reader.config()
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        raise reader.wrong(f"a value has another type than the model's class expects: {error}") from None
 
 
 def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
@@ -134,6 +140,9 @@ class _Reader:
         head_dim = latent.get("head_dim") or self.head_dim(hidden, heads)
         window = families.window(self.kind, self.raw)
         windowed = families.window_layers(self.kind, self.raw, layers) if window else 0
+        types = self.raw.get("layer_types")
+        if isinstance(types, list) and len(types) not in (0, layers):
+            raise self.wrong(f"layer_types has {len(types)} entries for {layers} layers")
         return ModelConfig(
             model_type=self.kind,
             hidden=hidden,
@@ -167,9 +176,9 @@ class _Reader:
 
     def layers(self) -> int:
         """Return the layers of a single stack, or of the decoder."""
-        decoder = self.raw.get("num_decoder_layers", self.raw.get("decoder_layers"))
-        if self.kind in _ENCODER_DECODER and isinstance(decoder, int) and decoder > 0:
-            return decoder
+        keys = ("num_decoder_layers", "decoder_layers")
+        if self.kind in _ENCODER_DECODER and self.first(keys) is not None:
+            return self.of(keys, "layers", None)
         return self.size("layers")
 
     def encoder(self) -> dict[str, Any]:
@@ -280,6 +289,9 @@ class _Reader:
             raise self.wrong(f"it has no {name.replace('_', ' ')} ({', '.join(keys)})")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise self.wrong(f"{name.replace('_', ' ')} = {value!r} is not a whole number above 0")
+        most = _MOST_LAYERS if name == "layers" else _LARGEST
+        if value > most:
+            raise self.wrong(f"{name.replace('_', ' ')} = {value:.3g} is above {most:.0e}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:

@@ -15,7 +15,7 @@ from perfmodel.workloads.model_config import ModelConfig
 #: dimensions that every shape needs
 NEEDED = ("layers", "hidden", "heads", "vocab")
 #: the largest size of anything in a model
-_LARGEST = 10**9
+_LARGEST, _MOST_LAYERS = 10**9, 100_000
 _NORMS = {"rms": True, "ln": False}
 _TEXTS = ("type", "norm", "activation", "name")
 _OWN = ("type", "norm", "bias")
@@ -114,8 +114,9 @@ def _check(key: str, value: Any, place: str, kind: type[PerfModelError]) -> None
     if key in _TEXTS or key in _FLAGS or key == "bias":
         return
     least = 1 if key in (*NEEDED, "kv_heads", "head_dim", "ffn", "embedding_dim") else 0
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
-        raise kind(f"{key} = {value!r} is not a whole number from {least} to 10^9.", place=place)
+    most = _MOST_LAYERS if key == "layers" else _LARGEST
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise kind(f"{key} = {value!r} is not a whole number from {least} to {most:,}.", place=place)
 
 
 def _facts(sizes: Mapping[str, Any], name: str) -> Architecture:

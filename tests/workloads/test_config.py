@@ -208,6 +208,9 @@ def test_a_window_that_is_not_used_is_none(read):
         ({"num_attention_heads": 24}, "hidden size (4096) is not a multiple of the heads (24)"),
         ({"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 9}, "visits 9 experts of 8"),
         ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "no rope head dim (qk_rope_head_dim)"),
+        ({"layer_types": ["full_attention"]}, "layer_types has 1 entries for 32 layers"),
+        ({"model_type": "mistral", "sliding_window": "wide"}, "another type"),
+        ({"model_type": "gpt_neo", "attention_types": [3]}, "another type"),
         ({"model_type": "lama"}, "unknown model type 'lama'. Did you mean 'llama'?"),
     ],
 )
