@@ -26,11 +26,11 @@ from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, MATH, TILE_WASTE, WAVES, Term, Terms, smooth_max
 
-SERVES = {"conv2d": ("conv2d",)}
+SERVES = {"conv2d": ("conv2d",), "conv2d_backward": ("conv2d",)}
 
 IM2COL = Term("im2col", Limiter.HBM, "unfolding the images in a kernel of its own")
 TRANSFORMS = Term("transforms", Limiter.HBM, "Winograd's transforms of filters, images and outputs")
@@ -176,6 +176,9 @@ def _engine(machine: Machine, c: Values, conditions: Conditions, *, batched: boo
 
 def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     machine, values = _engine(machine, c, conditions, batched=False)
+    if conv.backward and conv.gradient == "weight":  # few filters and many pixels: the sum over these is split
+        split = next(constant.default for constant in gemm.family_of(machine).constants if constant.name == "split")
+        values["split"] = min(values["split"], split)
     vector = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
     product = gemm.Product(*_product_sizes(conv, sizes, vector), conv.groups, sizes.size, sizes.size)
     speed = values["eta"] * machine.bandwidth_bytes_per_s
@@ -293,5 +296,29 @@ def _fastest(algorithms: Sequence[Terms]) -> Terms:
     return Terms(adds, {name: chosen([terms.alone.get(name, 0.0) for terms in algorithms]) for name in alone})
 
 
-FAMILY = Family("conv2d", CONSTANTS, formula, (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS, LAYOUT))
-FAMILIES = (FAMILY,)
+def gradient(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a gradient: those of a convolution of its sizes, with the constants of convolutions."""
+    values: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
+    if machine.hardware is not None:
+        values = constants(FAMILY, machine.hardware, conditions.library, op.dtype).values
+    terms = formula(op, machine, values, conditions)
+    slower = c["slower"]
+    return Terms({term: slower * time for term, time in terms.adds.items()}, terms.alone)
+
+
+def _backward(op: Conv2d, machine: Machine, library: str) -> bool:
+    return op.backward
+
+
+TERMS = (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS, LAYOUT)
+FAMILY = Family("conv2d", CONSTANTS, formula, TERMS, forward_only)
+#: nothing is fitted; in an open trace of a V100 that trains ResNet-50 (pytorch/kineto @ 624ae15193b7) convolutions take
+#: 1.23 times, their gradients 1.3 times what is predicted
+BACKWARD = Family(
+    "conv2d_backward",
+    (Constant("slower", "", 1.05, 0.5, 4.0, 0.2, "time of a gradient over that of such a convolution"),),
+    gradient,
+    TERMS,
+    _backward,
+)
+FAMILIES = (FAMILY, BACKWARD)

@@ -85,6 +85,7 @@ def test_gradients_are_never_seen_and_cost_more() -> None:
         pm.LayerNorm(rows=8192, cols=4096, dtype="bf16"),
         pm.Softmax(rows=8192, cols=1000),
         pm.Attention(heads=32, seq_q=4096, head_dim=128, dtype="bf16", causal=True),
+        pm.Conv2d(n=32, c=64, h=56, w=56, k=64, r=3, s=3, padding=1),
     ):
         forward, backward = (pm.predict(one, "a100-sxm4-80gb") for one in (op, op.changed(backward=True)))
         assert backward.calibration == "never seen", op.op
@@ -175,3 +176,12 @@ def test_an_engine_that_was_not_measured_has_the_kernels_of_engines() -> None:
         for library in ("vidur", "sglang")
     )
     assert engine < 0.6 * own
+
+
+def test_the_gradients_of_a_convolution_take_about_as_long_as_it_each() -> None:
+    """The gradient of the weights sums over 100,352 pixels for 64 filters: the sum has to be split."""
+    forward = pm.Conv2d(n=32, c=64, h=56, w=56, k=64, r=3, s=3, padding=1)
+    once = float(pm.predict(forward, "v100-sxm2-16gb").predicted_time_s)
+    for gradient in ("input", "weight"):
+        op = forward.changed(backward=True, gradient=gradient)
+        assert 0.5 < float(pm.predict(op, "v100-sxm2-16gb").predicted_time_s) / once < 2
