@@ -18,15 +18,27 @@ class Blocks:
     block_tokens : tokens of a block.
     """
 
-    __slots__ = ("_of_phase", "block_tokens", "free", "total")
+    __slots__ = ("_of_phase", "block_tokens", "free", "released", "total")
 
     def __init__(self, tokens: float, block_tokens: int) -> None:
         self.block_tokens = block_tokens
         #: blocks of the cache; a number that no load reaches where there is no limit
         self.total = int(tokens // block_tokens) if math.isfinite(tokens) else 1 << 60
         self.free = self.total
+        #: blocks that were ever given back
+        self.released = 0
         #: sequences of each phase, twice in a row, so that a range of phases that wraps round is one slice
         self._of_phase = [0] * (2 * block_tokens)
+
+    @property
+    def taken(self) -> int:
+        """Blocks that were ever taken."""
+        return self.released + self.total - self.free
+
+    def release(self, count: int) -> None:
+        """Give blocks back; they are taken again after all that are free now."""
+        self.free += count
+        self.released += count
 
     def of(self, tokens: int) -> int:
         """Return the blocks that hold some tokens."""

@@ -30,6 +30,7 @@ class Policy:
     mixed : a step may hold decoding sequences and prompts; otherwise decoding waits for prompts.
     reserve : a request enters only when the cache has room for its whole prompt and answer, so that none is preempted.
     preemption : one of `PREEMPTIONS`.
+    keeps_blocks : the blocks of a preempted sequence stay readable until others take them, as a prefix cache has it.
     watermark : share of the cache that stays free when a request enters.
     block_tokens : tokens of a block of the cache.
     batch : requests of a static or dynamic batch; 0 for continuous batching.
@@ -48,6 +49,7 @@ class Policy:
     mixed: bool = True
     reserve: bool = False
     preemption: str = RECOMPUTE
+    keeps_blocks: bool = False
     watermark: float = 0.0
     block_tokens: int = BLOCK_TOKENS
     batch: int = 0
@@ -70,15 +72,15 @@ class Policy:
 
 
 _POLICIES = (
-    Policy("chunked-prefill"),
+    Policy("chunked-prefill", keeps_blocks=True),
     Policy("no-evict", reserve=True),
     Policy("prefill-first", chunked=False, mixed=False, watermark=0.01),
     Policy("static", chunked=False, mixed=False, reserve=True, batch=32),
     Policy("dynamic", chunked=False, mixed=False, reserve=True, batch=32, max_wait_s=0.1),
 )
-#: name -> policy: vLLM v1 and SGLang (chunked-prefill); TensorRT-LLM's guaranteed no evict; vLLM v0 and nano-vLLM
-#: (prefill-first, watermark 0.01 as in vLLM v0's block manager); batches of equal start (static), with a longest wait
-#: (dynamic, Triton's dynamic batcher)
+#: name -> policy: vLLM v1 and SGLang (chunked-prefill, both with a prefix cache by default); TensorRT-LLM's guaranteed
+#: no evict; vLLM v0 and nano-vLLM (prefill-first, watermark 0.01 as in vLLM v0's block manager); batches of equal start
+#: (static), with a longest wait (dynamic, Triton's dynamic batcher)
 POLICIES: Mapping[str, Policy] = MappingProxyType({policy.name: policy for policy in _POLICIES})
 
 

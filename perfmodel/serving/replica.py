@@ -38,6 +38,7 @@ class Replica:
         "_extra_s",
         "_growing",
         "_held",
+        "_kept",
         "_on_demand",
         "_partial",
         "_stall_s",
@@ -75,6 +76,8 @@ class Replica:
         self._growing: dict[int, int] = {}
         #: request -> blocks that it holds, for prompts in progress and reserved requests
         self._held: dict[int, int] = {}
+        #: preempted request -> blocks that have to be taken before its own are, and its blocks, the last one not full
+        self._kept: dict[int, tuple[int, int, int]] = {}
         #: prompts in progress, oldest first: [request, tokens computed, tokens to compute]
         self._partial: list[list[int]] = []
         #: requests in the order in which they entered; those that have ended are skipped
@@ -162,23 +165,32 @@ class Replica:
         target = journal.prompt[request] + given
         if given and (self.policy.preemption == SWAP or request not in journal.preempted):
             return self._return(request, target - 1)
-        tokens = target if target < budget else budget
-        if tokens < target and not self.policy.chunked:
+        found = self._found(request, target) if given else 0
+        tokens = min(target - found, budget)
+        if found + tokens < target and not self.policy.chunked:
             if chunks:
                 return -1
-            tokens = target
+            tokens = target - found
         if self._on_demand:
-            needed, free = blocks.of(tokens), blocks.free - blocks.needed(self._step)
+            needed, free = blocks.of(found + tokens), blocks.free - blocks.needed(self._step)
         else:
             needed, free = blocks.of(journal.prompt[request] + journal.output[request] - 1), blocks.free
         if needed > free - (self._watermark if self.running else 0):
             return -1
         blocks.free -= needed
         self._held[request] = needed
-        self._partial.append([request, tokens, target])
-        chunks.append((tokens, tokens + journal.cached))
+        self._partial.append([request, found + tokens, target])
+        chunks.append((tokens, found + tokens + journal.cached))
         self._note_entry(request)
         return tokens
+
+    def _found(self, request: int, target: int) -> int:
+        """Return the tokens of a preempted sequence whose blocks nobody has taken since: its first ones are last."""
+        if request not in self._kept:
+            return 0
+        before, count, full = self._kept[request]
+        left = min(full, count - max(0, self.blocks.taken - before))
+        return min(max(0, left) * self.blocks.block_tokens, target - 1)
 
     def _return(self, request: int, tokens: int) -> int:
         """Let a request enter whose keys and values exist: they come from the host or from another engine."""
@@ -215,17 +227,24 @@ class Replica:
             journal.given[request] = journal.output[request] - left
             tokens = journal.prompt[request] + journal.given[request] - 1
             self.blocks.leave(tokens, self._step)
-            self.blocks.free += self.blocks.of(tokens)
+            self._keep(request, tokens)
+            self.blocks.release(self.blocks.of(tokens))
             self._decoding -= 1
             self._context -= tokens + journal.cached
             if self.policy.preemption == SWAP:
                 self._extra_s += tokens * self._swap_s_per_token
         else:
-            self.blocks.free += self._held.pop(request)
+            self.blocks.release(self._held.pop(request))
             self._partial = [entry for entry in self._partial if entry[0] != request]
         journal.preempted[request] = journal.preempted.get(request, 0) + 1
         self.tally.preemptions += 1
         self.waiting.appendleft(request)
+
+    def _keep(self, request: int, tokens: int) -> None:
+        """Remember the blocks of a sequence that is preempted: they are taken after those that are free now."""
+        if self.policy.keeps_blocks:
+            blocks = self.blocks
+            self._kept[request] = blocks.taken + blocks.free, blocks.of(tokens), tokens // blocks.block_tokens
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -317,9 +336,9 @@ class Replica:
             tokens = journal.prompt[request] + journal.output[request] - 1
             if self._on_demand:
                 self.blocks.leave(tokens, step)
-                self.blocks.free += self.blocks.of(tokens)
+                self.blocks.release(self.blocks.of(tokens))
             else:
-                self.blocks.free += self._held.pop(request)
+                self.blocks.release(self._held.pop(request))
             self._decoding -= 1
             self._context -= tokens + journal.cached
             self._leave(request)
@@ -345,7 +364,7 @@ class Replica:
         journal = self.journal
         left = journal.output[request] - journal.given[request]
         if not left:
-            self.blocks.free += self._held.pop(request)
+            self.blocks.release(self._held.pop(request))
             self._leave(request)
             return
         if self._on_demand:

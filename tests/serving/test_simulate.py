@@ -102,6 +102,18 @@ def test_a_full_cache_preempts_the_youngest_and_still_gives_every_token(preempti
     assert (recomputed > 0) == (preemption == "recompute")
 
 
+def test_a_preempted_sequence_finds_the_blocks_that_nobody_took() -> None:
+    load = open_loop(math.inf, 12, 32, 100)
+    kept, lost = (
+        simulate_server(server(kv_tokens=512, clock=SLOWER_WITH_LOAD, keeps_blocks=keeps), load)
+        for keeps in (True, False)
+    )
+    assert kept.preemptions > 0
+    assert 12 * (32 + 99) < kept.computed_tokens < lost.computed_tokens
+    assert kept.generated_tokens == lost.generated_tokens
+    assert kept.duration_s < lost.duration_s
+
+
 def test_reservation_never_preempts() -> None:
     replay = simulate_server(server("no-evict", kv_tokens=512), open_loop(math.inf, 12, 32, 100))
     assert replay.preemptions == 0
