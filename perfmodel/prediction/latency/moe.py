@@ -65,6 +65,8 @@ _EDGE = 64.0 / _ROWS + 64.0 / _COLUMNS
 TRITON, ALIGNED = ("sglang",), 16.0
 #: energy of a 16-bit FLOP at the lowest voltage, in TSMC 4N [J], as for plain products
 ENERGY = 0.58e-12
+#: most rows of a tile of kernels that widen weights: Marlin's blocks of sorted slots have 8 to 64
+WIDENING_ROWS = 64.0
 #: step of k, and share of the last wave's idle SMs that is lost: those of plain products
 STEP, QUANTUM = 64.0, 0.4
 
@@ -106,6 +108,7 @@ class _Layer:
         speed = np.minimum(1.0, machine.slack * c["math"] / loss) * machine.peak_flop_per_s / machine.sm_count
         self.block_s = 2.0 * _AREA / speed
         self.ideal_s = machine.sm_count * speed.max()
+        self.too_tall = (_ROWS > WIDENING_ROWS).ravel() & (moe.weight_dtype != moe.dtype)
         self.unaligned_s = self._unaligned_s(conditions.library)
         if moe.weight_dtype != moe.dtype:
             self.block_s = self.block_s + DEQUANT * _COLUMNS / (INTEGER_LANES * machine.clock_hz)
@@ -146,6 +149,7 @@ class _Layer:
         hbm = (weights + slots * (k_ * self.activation_bytes + 2.0 * n_) * row_cost) / self.bandwidth
         l2 = blocks * k_ * (_ROWS * self.activation_bytes + _COLUMNS * self.weight_bytes) / self.l2_bandwidth
         total = (limited**4 + hbm**4 + l2**4) ** 0.25
+        total[self.too_tall] = np.inf
         best = total.argmin(axis=0), np.arange(total.shape[1])
         return self._terms(total[best], math[best], limited[best], hbm, l2[best], flop / self.ideal_s)
 
