@@ -51,6 +51,23 @@ def profiled_machine(
     return match.hardware, f"the profile's device, {profile.device!r}"
 
 
+def check_names_machine(path: Path, on: object, to: object = None) -> None:
+    """Refuse options that name a machine beside a deployment, which names its own.
+
+    Raises
+    ------
+    UsageError
+        When there is one.
+    """
+    option = "--on" if on else "--to" if to else ""
+    if option:
+        raise UsageError(
+            f"{path} describes a deployment, which names its machine.",
+            place=option,
+            remedy="Change hardware in the file.",
+        )
+
+
 def deployment_and_plan(path: Path, plan: Path | None, effort: Mapping[str, Effort]) -> tuple[Profile, Plan, Hardware]:
     """Return the profile of a deployment file, its changes as candidates or a plan on its terms, and its machine.
 

@@ -22,7 +22,7 @@ from perfmodel.cli._options import (
     fraction_option,
 )
 from perfmodel.cli._output import Destination, context, status
-from perfmodel.cli._profile import deployment_and_plan, profiled_machine
+from perfmodel.cli._profile import check_names_machine, deployment_and_plan, profiled_machine
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ def command(
     machine: Hardware | None
     planned: Plan | None
     if is_deployment_file(profile):
+        check_names_machine(profile, on, to)
         measured, planned, machine = deployment_and_plan(profile, plan, efforts)
     else:
         measured = read_profile(profile, by=by, all_steps=whole_trace)

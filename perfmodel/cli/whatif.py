@@ -18,7 +18,7 @@ from perfmodel.cli._options import (
     WideOption,
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, context
-from perfmodel.cli._profile import deployment_path, profiled_machine
+from perfmodel.cli._profile import check_names_machine, deployment_path, profiled_machine
 
 if TYPE_CHECKING:
     from perfmodel.investment.what_if import WhatIf
@@ -57,6 +57,7 @@ def command(
 
     destination = Destination.of("whatif", format_, output, wide=wide)
     if is_deployment_file(profile):
+        check_names_machine(profile, on)
         _write(deployment_path(profile, scenario), profile, scenario, destination)
         return
     steps = read_scenario(scenario)

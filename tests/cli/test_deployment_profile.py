@@ -43,3 +43,14 @@ def test_a_scenario_without_steps_is_refused(perfmodel):
     ran = perfmodel("whatif", NAIVE, EXAMPLES / "plan_abc.toml")
     assert ran.code == 3
     assert "has no list of steps" in ran.err
+
+
+def test_a_deployment_names_its_own_machine(perfmodel):
+    for arguments in (
+        ("roi", NAIVE, "--on", "h100"),
+        ("roi", NAIVE, "--to", "h100"),
+        ("whatif", NAIVE, PATH, "--on", "h100"),
+    ):
+        ran = perfmodel(*arguments)
+        assert ran.code == 2
+        assert "names its machine" in ran.err
