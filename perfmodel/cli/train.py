@@ -47,6 +47,7 @@ from perfmodel.errors import UsageError
 if TYPE_CHECKING:
     from perfmodel.cluster.cluster import Cluster
     from perfmodel.training.goodput import Goodput
+    from perfmodel.training.mixed import MixedStep
     from perfmodel.training.result import TrainingStep
     from perfmodel.workloads.model_config import ModelConfig
 
@@ -94,6 +95,10 @@ def command(
         str | None,
         option("--compress", "Gradients are exchanged as: topk:0.01, powersgd:4, 1bit, fp8.", "HOW"),
     ] = None,
+    mixed: Annotated[
+        bool,
+        typer.Option("--mixed", help="The machines of --on train together, the batch in proportion to their rates."),
+    ] = False,
     checkpoint_rate: Annotated[
         str | None,
         option("--checkpoint-rate", "Bandwidth of the store for all GPUs: adds what failures and saving cost.", "RATE"),
@@ -161,6 +166,7 @@ def command(
         changes=changes_that_fit(model, single.cluster, single.plan) if single and not single.fits else (),
         goodput=run,
         explain=explain,
+        mixed=_mixed(model, clusters, changed, refused) if mixed else None,
         refused=tuple(map(str, refused)),
     )
     destination.write(report(study, context=context(model=config, parameters=model.parameters)))
@@ -226,6 +232,19 @@ def _with_whatifs(
     if loaders is not None and load_rate is not None:
         step = with_loading(step, loaders, load_rate)
     return step
+
+
+def _mixed(
+    model: ModelConfig, clusters: Sequence[Cluster], steps: Sequence[TrainingStep], refused: Sequence[UsageError]
+) -> MixedStep:
+    """Return the step of all clusters together."""
+    from perfmodel.training.mixed import mixed_training
+
+    if refused:
+        raise refused[0]
+    if len(steps) != len(clusters):
+        raise UsageError("--mixed is for one plan on several machines.", place="train", remedy="Give no ranges.")
+    return mixed_training(model, clusters, steps[0].plan)
 
 
 def _run(

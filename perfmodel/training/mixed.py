@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.step import train
+from perfmodel.workloads.model_config import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -20,12 +25,14 @@ class MixedStep(Reportable):
     time_s : of the step: the GPU that ends last [s].
     equal_s : the same with equal shares: the slowest GPU sets the step [s].
     bound_s : with shares that need not be whole: all samples over all rates [s].
+    names : of the GPUs, or of the clusters that train together.
     """
 
     samples: tuple[int, ...]
     time_s: float
     equal_s: float
     bound_s: float
+    names: tuple[str, ...] = ()
 
     @property
     def speedup(self) -> float:
@@ -68,3 +75,32 @@ def mixed_step(samples: int, rates_per_s: Sequence[float]) -> MixedStep:
         equal_s=math.ceil(samples / len(rates)) / min(rates),
         bound_s=samples / total,
     )
+
+
+def mixed_training(config: ModelConfig, clusters: Sequence[Cluster], plan: TrainingPlan) -> MixedStep:
+    """Return the step of several clusters that train one model together, data parallel between them.
+
+    Each cluster runs the plan on its own GPUs; its rate is that of its share of the batch by GPUs. Sequences are given
+    in proportion to the rates; the exchange of gradients between the clusters is left out.
+
+    Parameters
+    ----------
+    config : the shapes of the model.
+    clusters : one for each kind of GPU.
+    plan : how the model is trained; its batch is that of all clusters.
+
+    Raises
+    ------
+    UsageError
+        For fewer than two clusters, and where the plan cannot run on one of them.
+    """
+    if len(clusters) < 2:
+        raise UsageError("mixed GPUs need two kinds.", place="mixed GPUs", remedy="Name a second machine.")
+    total = sum(cluster.gpus for cluster in clusters)
+    rates = []
+    for cluster in clusters:
+        unit = plan.dp(cluster.gpus) * plan.micro_batch
+        share = max(1, round(plan.batch * cluster.gpus / total / unit)) * unit
+        step = train(config, cluster, plan.changed(batch=share))
+        rates.append(share / step.time_s)
+    return dataclasses.replace(mixed_step(plan.batch, rates), names=tuple(cluster.name for cluster in clusters))

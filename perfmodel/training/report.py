@@ -154,6 +154,8 @@ def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = ""
     name = f"{first.model} on {first.cluster.name}, {first.plan.dtype}, {first.framework}"
     heading = title or (name if several else f"{name}: {plan_text(first.plan, first.dp)}")
     more = {} if several else _details(study, first)
+    if study.mixed:
+        more["mixed"] = report(study.mixed)
     return Report(
         "train",
         _columns(plans=several),
@@ -349,11 +351,19 @@ def _(loading: Loading, *, context: Mapping[str, Any] | None = None) -> Report:
 @report.register
 def _(step: MixedStep, *, context: Mapping[str, Any] | None = None) -> Report:
     """Return the shares of unequal GPUs."""
-    columns = (Column("gpu", "GPU"), Column("samples"))
-    rows = [{"gpu": index, "samples": share} for index, share in enumerate(step.samples)]
+    columns = (Column("gpu", "GPUs"), Column("samples", "sequences"))
+    names = step.names or tuple(map(str, range(len(step.samples))))
+    rows = [{"gpu": name, "samples": share} for name, share in zip(names, step.samples, strict=True)]
     notes = (
         f"The step takes {format_si(step.time_s, 's')}; with equal shares {format_si(step.equal_s, 's')}, "
         f"{step.speedup:.3g} times as long.",
     )
     facts = {"time_s": step.time_s, "equal_s": step.equal_s, "bound_s": step.bound_s}
-    return Report("train", columns, rows, {**(context or {}), **facts}, notes, "Samples in proportion to the rates")
+    return Report(
+        "train",
+        columns,
+        rows,
+        {**(context or {}), **facts},
+        notes,
+        "A step of unequal GPUs, the batch in proportion to their rates",
+    )

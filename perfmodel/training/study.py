@@ -8,6 +8,7 @@ from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
 from perfmodel.training.fitting import Change
 from perfmodel.training.goodput import Goodput
+from perfmodel.training.mixed import MixedStep
 from perfmodel.training.result import TrainingStep
 
 HOUR_S = 3600.0
@@ -27,6 +28,7 @@ class Study(Reportable):
     changes : changes after which the only step fits, if it does not.
     goodput : of the run of the only step, if it was asked for.
     explain : whether tables for people list the terms.
+    mixed : the step of all clusters together, if it was asked for.
     refused : why the combinations of ranges that cannot run cannot.
     """
 
@@ -36,6 +38,7 @@ class Study(Reportable):
     changes: tuple[Change, ...] = ()
     goodput: Goodput | None = None
     explain: bool = False
+    mixed: MixedStep | None = None
     refused: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

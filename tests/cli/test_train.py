@@ -82,6 +82,14 @@ def test_what_ifs_are_terms(perfmodel):
     assert row["time_s"] == pytest.approx(64.0)  # one loader, one sequence a second
 
 
+def test_unequal_gpus_share_the_batch_in_proportion(perfmodel):
+    ran = perfmodel(*LLAMA, "--on", "a100-sxm4-80gb", "--batch", 128, "--seq", 2048, "--mixed", "--format", "json")
+    shares = {row["gpu"].split()[-1]: row["samples"] for row in ran.json["mixed"]}
+    assert sum(shares.values()) == 128
+    assert shares["h100-sxm5-80gb"] > 1.5 * shares["a100-sxm4-80gb"]
+    assert perfmodel(*LLAMA, "--mixed").code == 2
+
+
 def test_the_terms_are_listed_on_request(perfmodel):
     assert "Terms of the step" in perfmodel(*LLAMA, "--explain").out
     assert "Terms of the step" not in perfmodel(*LLAMA).out
