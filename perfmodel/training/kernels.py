@@ -153,7 +153,8 @@ def core_time(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int
         return _unfused(hardware, core, dropout, softmax_passes)
     op = Attention(
         batch=max(1, round(core.batch)), heads=max(1, round(core.heads)), kv_heads=max(1, round(core.kv_heads)),
-        seq_q=round(core.seq), head_dim=round(core.head_dim), causal=core.causal, window=core.window, dtype="bf16",
+        seq_q=round(core.seq), head_dim=round(core.head_dim), causal=core.causal, window=core.window,
+        dtype="bf16" if "bf16" in hardware.dtypes() else "fp16",
     )  # fmt: skip
     # a head of values narrower than the keys' saves part of the second product
     wide = (core.head_dim + core.value_dim) / (2.0 * core.head_dim)

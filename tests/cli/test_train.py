@@ -90,6 +90,12 @@ def test_unequal_gpus_share_the_batch_in_proportion(perfmodel):
     assert perfmodel(*LLAMA, "--mixed").code == 2
 
 
+def test_a_machine_without_bf16_trains_in_fp16(perfmodel):
+    words = ("train", "gpt2-xl", "--on", "v100-sxm2-32gb", "--gpus", 8, "--seq", 1024, "--dtype", "fp16")
+    for framework in ("megatron", "fsdp2-compile", "huggingface", "deepspeed"):
+        assert perfmodel(*words, "--framework", framework).code == 0
+
+
 def test_the_terms_are_listed_on_request(perfmodel):
     assert "Terms of the step" in perfmodel(*LLAMA, "--explain").out
     assert "Terms of the step" not in perfmodel(*LLAMA).out
