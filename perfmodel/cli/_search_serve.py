@@ -135,11 +135,11 @@ def command(
     outcomes = evaluate_all(specs, study, workers, scheduler)
     rows = _ranked(outcomes, study, costs, by, for_qps)
     if plot and rows:
-        from perfmodel.render.plots.serving.pareto import pareto_plot
+        from perfmodel.render.plots import plot as drawn
 
         every = [point for outcome in outcomes for point in outcome.points]
         points = [row["point"] for row in rows]
-        save_plot(pareto_plot(every or points, points[:1]), plot)
+        save_plot(drawn(every or points, chosen=tuple(points[:1])), plot)
     destination.write(_report(rows, outcomes, study, by, for_qps, top))
     if not rows and study.slo is not None:
         raise typer.Exit(BAD_FINDING)

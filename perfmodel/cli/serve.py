@@ -223,9 +223,7 @@ def command(
     if plot:
         _draw(points, outcomes, study, plot, plot_kind)
     if timeline:
-        from perfmodel.render.plots.serving.timeline import timeline_plot
-
-        save_plot(timeline_plot(points[-1]), timeline)
+        _draw_timeline(points[-1], timeline)
     destination.write(_report(points, outcomes, study, notes, explain=explain, for_qps=for_qps))
     finish(outcomes, study)
 
@@ -288,18 +286,16 @@ def _report(
 
 
 def _draw(points: list[Point], outcomes: list[Outcome], study: Study, path: Path, kind: str | None) -> None:
-    chosen = kind or ("load" if study.load == "qps" else "pareto")
-    if chosen == "steps":
-        from perfmodel.render.plots.serving.steps import steps_plot
+    from perfmodel.render.plots import plot
 
-        figure = steps_plot(points)
-    elif chosen == "load":
-        from perfmodel.render.plots.serving.load import load_plot
+    chosen = tuple(outcome.largest for outcome in outcomes if outcome.largest)
+    drawn = kind or ("load" if study.load == "qps" else "pareto")
+    save_plot(plot(points, kind=drawn, slo=study.slo, chosen=chosen), path)
 
-        figure = load_plot(points, study.slo)
-    else:
-        from perfmodel.render.plots.serving.pareto import pareto_plot
 
-        largest = [outcome.largest for outcome in outcomes if outcome.largest]
-        figure = pareto_plot(points, largest)
-    save_plot(figure, path)
+def _draw_timeline(point: Point, path: Path) -> None:
+    from perfmodel.render.plots import plot
+    from perfmodel.serving.load_report import load_name
+
+    title = f"{point.facts['hardware']}, {point.facts['engine']}: {load_name(point)}"
+    save_plot(plot(point.replay, title=title), path)

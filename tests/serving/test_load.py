@@ -8,6 +8,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.core.report import report
 from perfmodel.errors import UsageError
+from perfmodel.render.plots import plot
 from perfmodel.serving.load import Fleet
 from perfmodel.workloads.catalog import find_model
 
@@ -66,3 +67,13 @@ def test_prefill_on_other_engines_takes_their_gpus(deployment) -> None:
     assert together.gpus == apart.gpus == 2
     assert apart.gaps.quantile(1.0) <= together.gaps.quantile(1.0)  # no prompt delays a token
     assert np.isfinite(apart.last_s).all()
+
+
+def test_a_replay_shows_the_share_of_the_cache_over_time(deployment) -> None:
+    replay = pm.simulate(deployment, pm.open_loop(200.0, 300, 512, 32, seed=3), interval=False)
+    cache, counts = plot(replay).axes
+    times, share = cache.lines[0].get_data()
+    assert times[-1] == pytest.approx(replay.last_s.max())
+    assert share.max() <= 1
+    assert {line.get_label() for line in counts.lines} == {"running", "waiting in the queue"}
+    assert replay.states.queued[-1] == 0

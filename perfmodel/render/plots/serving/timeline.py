@@ -10,24 +10,23 @@ from matplotlib.ticker import PercentFormatter
 from perfmodel.errors import UsageError
 from perfmodel.render.plots.figure import new_figure
 from perfmodel.render.plots.palette import COLORS
-from perfmodel.serving.points import Point
-from perfmodel.serving.replay import Times
+from perfmodel.serving.replay import Replay, Times
 
 #: columns of the plot: of more samples, each column shows their range
 _COLUMNS = 900
 
 
-def timeline_plot(point: Point) -> Figure:
+def timeline_plot(replay: Replay, *, title: str = "") -> Figure:
     """Return a plot of the state of the engines over the time of a simulated load.
 
     Raises
     ------
     UsageError
-        When the point is not from a simulation.
+        When nothing was simulated.
     """
-    if point.replay is None:
-        raise UsageError("a plot over time needs a simulated load.", remedy="Leave --steady out.")
-    states = point.replay.states
+    states = replay.states
+    if not len(states.time_s):
+        raise UsageError("a plot over time needs a simulated load.")
     figure = new_figure(7.6, 4.8)
     cache = figure.add_axes((0.1, 0.6, 0.87, 0.31))
     _range(cache, states.time_s, states.kv_share, COLORS[0], "KV cache in use")
@@ -35,7 +34,7 @@ def timeline_plot(point: Point) -> Figure:
     cache.yaxis.set_major_formatter(PercentFormatter(1.0))
     cache.set_ylabel("KV cache")
     cache.tick_params(labelbottom=False)
-    cache.set_title(_title(point), fontsize=10)
+    cache.set_title(title or f"{len(replay.requests)} requests", fontsize=10)
     counts = figure.add_axes((0.1, 0.12, 0.87, 0.42))
     _range(counts, states.time_s, states.running, COLORS[2], "running")
     _range(counts, states.time_s, states.queued, COLORS[1], "waiting in the queue")
@@ -43,19 +42,12 @@ def timeline_plot(point: Point) -> Figure:
     counts.set_ylabel("requests")
     counts.set_xlabel("time [s]")
     counts.legend(fontsize=8, loc="center right", framealpha=0.9)
-    last = float(states.time_s[-1]) if len(states.time_s) else 1.0
+    last = float(states.time_s[-1])
     for axes in (cache, counts):
         axes.set_xlim(0, last)
         axes.grid(color="0.92", zorder=0)
         axes.tick_params(labelsize=8)
     return figure
-
-
-def _title(point: Point) -> str:
-    facts = point.facts
-    load = {"concurrency": f"{point.value:g} users", "qps": f"{point.value:g} requests/s"}.get(point.load, "a trace")
-    assert point.replay is not None
-    return f"{facts['hardware']}, {facts['engine']}: {len(point.replay.requests)} requests, {load}"
 
 
 def _range(axes: Axes, times: Times, values: Times, color: str, label: str) -> None:
