@@ -163,6 +163,7 @@ COUNTS: list[tuple[str, dict[str, Any], float, float, float]] = [
     # fp32: gradient, weight and two moments read, three written
     ("optimizer", {"parameters": 1000}, 15000, 16000, 12000),
     ("optimizer", {"parameters": 1000, "dtype": "bf16"}, 15000, 8000, 6000),
+    ("optimizer_adamw", {"parameters": 1000}, 15000, 16000, 12000),
     # master weights: r 2+4+4+4, w 4+4+4+2
     ("optimizer", {"parameters": 1000, "dtype": "bf16", "master": True}, 15000, 14000, 14000),
     # 8 passes: 12 tensors read, 8 written

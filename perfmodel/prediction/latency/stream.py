@@ -35,8 +35,8 @@ from perfmodel.prediction.latency.terms import LAUNCH, Terms
 SERVES = {
     "stream": (
         "add_rms_norm", "batch_norm", "cross_entropy", "dequantize", "dropout", "gather", "geglu", "group_norm",
-        "index_select", "kv_write", "linear_attention", "muon", "optimizer", "pool2d", "scatter_add", "ssm_scan",
-        "swiglu",
+        "index_select", "kv_write", "linear_attention", "muon", "optimizer", "optimizer_adamw", "pool2d", "scatter_add",
+        "ssm_scan", "swiglu",
     ),
     "stream_backward": ("embedding", "layer_norm", "reduction", "rms_norm", "rope", "softmax"),
 }  # fmt: skip
