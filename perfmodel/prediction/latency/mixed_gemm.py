@@ -24,13 +24,20 @@ import numpy as np
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, plain, where
+from perfmodel.core.work import Number, minimum, plain, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.quantize import Quantize
 from perfmodel.operators.scales import weight_bytes
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
-from perfmodel.prediction.latency.gemm import QUANTISATION, TENSOR_CONSTANTS, constants_of, quantisation_s
+from perfmodel.prediction.latency.gemm import (
+    PRODUCT_START,
+    QUANTISATION,
+    TENSOR_CONSTANTS,
+    constants_of,
+    quantisation_s,
+)
 from perfmodel.prediction.latency.gemm.product import (
     DEQUANTISATION,
     INTEGER_LANES,
@@ -81,8 +88,21 @@ def weight_only(op: Operator, machine: Machine, c: Values, conditions: Condition
 
 
 def smooth_quant(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of a product of 8-bit integers; with few rows, of a product with a vector."""
+    """Return the terms of a product of 8-bit integers, and of quantising A where that is part of it.
+
+    The measured products do not quantise: a pass over A, and the start of a kernel, are assumed.
+    """
     gemm = cast(Gemm, op)
+    terms = _integers(gemm, machine, c, conditions)
+    if gemm.quantized:
+        return terms
+    rows = Quantize(rows=gemm.batch * gemm.m, cols=gemm.k, dtype="int8").work().bytes
+    pass_s = rows / (c["eta"] * machine.bandwidth_bytes_per_s) + PRODUCT_START / machine.clock_hz
+    return Terms({**terms.adds, QUANTISATION: plain(pass_s)}, terms.alone)
+
+
+def _integers(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a product of 8-bit integers; with few rows, of a product with a vector."""
     terms = product_terms(_product(gemm, ()), machine, {**c, **_ONE_PART}, conditions)
     few = np.less_equal(gemm.m, VECTOR_ROWS)
     if not few.any():
@@ -108,7 +128,9 @@ def block_scaled(op: Operator, machine: Machine, c: Values, conditions: Conditio
     start = c["realign"] / machine.clock_hz
     copying = plain(unaligned * (start + copied * (c["realign"] >= LEAST_START)))
     adds: dict[Term, Number] = {**terms.adds, REALIGNMENT: copying}
-    if not gemm.quantized:
+    if gemm.quantized:
+        adds[LAUNCH] = minimum(terms.adds[LAUNCH], PRODUCT_START / machine.clock_hz)
+    else:
         adds[QUANTISATION] = quantisation_s(product, machine, c, conditions)
     return Terms(adds, terms.alone)
 
@@ -166,7 +188,7 @@ GEMM_W8A8 = Family(
         gemv=1.0, vector_start=12000.0,
     ),
     smooth_quant,
-    PRODUCT_TERMS,
+    (*PRODUCT_TERMS, QUANTISATION),
     _is_w8a8,
 )  # fmt: skip
 GEMM_FP8_BLOCK = Family(

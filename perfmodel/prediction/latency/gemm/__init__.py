@@ -37,6 +37,7 @@ __all__ = [
     "GEMM_FP8",
     "GEMM_FP32",
     "POWER",
+    "PRODUCT_START",
     "PRODUCT_TERMS",
     "QUANTISATION",
     "SERVES",
