@@ -41,7 +41,7 @@ def timeline_plot(replay: Replay, *, title: str = "") -> Figure:
     counts.set_ylim(0, max(1.0, 1.15 * float(np.max(np.maximum(states.running, states.queued), initial=1.0))))
     counts.set_ylabel("requests")
     counts.set_xlabel("time [s]")
-    counts.legend(fontsize=8, loc="center right", framealpha=0.9)
+    counts.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=2, frameon=False)
     last = float(states.time_s[-1])
     for axes in (cache, counts):
         axes.set_xlim(0, last)
