@@ -29,7 +29,7 @@ from perfmodel.files import write_atomic
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.latency import power
 from perfmodel.training.framework import Constants, Interval, constants, nearest_framework
-from perfmodel.training.published import rule_of_thumb
+from perfmodel.training.published import judged_rows, rule_of_thumb
 from perfmodel.training.published_run import PublishedRun, UnusableRunError, measured_time, read_run
 from perfmodel.training.step import train
 
@@ -368,6 +368,8 @@ def remarks(found: Findings) -> list[str]:
         "unseen": coverage(found.left_out[found.mask()], spans["unseen"]),
         "experts": coverage(found.other_half[found.mask(kind="experts")], spans["experts"]),
     }
+    kept = [row.ratio for run in found.rows for row in judged_rows(run) if row.quantity == "memory_bytes"]
+    off = np.abs(np.array(kept) - 1.0)
     chosen = dense(found.rows)
     right, total = pairs_in_order(chosen, found.other_half[found.mask()])
     return [
@@ -377,6 +379,8 @@ def remarks(found: Findings) -> list[str]:
         f"{covered['experts']:.0%}.",
         f"Of {total} pairs of set-ups of one table, model and sequence whose times differ by over 5 %, "
         f"{right / total:.0%} come out in the right order.",
+        f"The memory of {len(kept)} runs that print it is off by {np.mean(off):.1%} in the mean, "
+        f"{np.max(off):.1%} at most.",
     ]
 
 
