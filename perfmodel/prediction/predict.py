@@ -141,7 +141,9 @@ def predict(
         attainable_bytes_per_s=plain(np.divide(work.bytes, cold.time_s)),
         predicted_flop_per_s=plain(np.divide(work.flop, expected.time_s)),
         predicted_bytes_per_s=plain(np.divide(work.bytes, expected.time_s)),
-        predicted_utilization=plain(np.divide(_slowest_s(times), expected.time_s)),
+        predicted_utilization=plain(
+            np.divide(_slowest_s(_times_beyond_caches(work, hardware, times, conditions.cache)), expected.time_s)
+        ),
         advice=advise(
             cold.limiter,
             cold.time_s,
@@ -209,9 +211,16 @@ def _resident(work: Work, hardware: Hardware, times: Mapping[Limiter, Number]) -
 
 def _floor(work: Work, hardware: Hardware, times: Mapping[Limiter, Number], cache: CacheState) -> Number:
     """Return the time that no call is below [s]; warm, the bytes that the caches cannot hold cross device memory."""
+    return roofline.bound(_times_beyond_caches(work, hardware, times, cache)).time_s
+
+
+def _times_beyond_caches(
+    work: Work, hardware: Hardware, times: Mapping[Limiter, Number], cache: CacheState
+) -> Mapping[Limiter, Number]:
+    """Return the times of the ceilings [s]; warm, main memory moves only the bytes that the caches cannot hold."""
     if cache == CacheState.COLD:
-        return roofline.bound(times).time_s
+        return times
     held = sum(cache.capacity_bytes or 0.0 for cache in hardware.caches)
     outer = ceiling_limiter(hardware.main_memory.name)
     beyond = times[outer] * maximum(0.0, 1.0 - held / maximum(work.least_bytes, 1.0)) if outer in times else 0.0
-    return roofline.bound({**{name: time for name, time in times.items() if name != outer}, outer: beyond}).time_s
+    return {**{name: time for name, time in times.items() if name != outer}, outer: beyond}

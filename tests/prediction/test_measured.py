@@ -109,3 +109,9 @@ def test_rates_of_a_sweep_equal_those_of_its_points():
     swept = predict(Gemm(m=sizes, n=512, k=512, dtype="fp16"), A100)
     single = [predict(Gemm(m=int(m), n=512, k=512, dtype="fp16"), A100).predicted_utilization for m in sizes]
     assert np.allclose(swept.predicted_utilization, single)
+
+
+@given(st.sampled_from([10**4, 10**6, 10**8]), st.sampled_from(["cold", "warm"]))
+def test_no_share_of_a_peak_is_above_one_in_a_cache_either(numel, cache):
+    p = predict(Elementwise(numel=numel, dtype="bf16"), A100, cache=cache)
+    assert 0 <= p.predicted_utilization <= 1 + 1e-9
