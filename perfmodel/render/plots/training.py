@@ -55,6 +55,11 @@ def _(study: Study) -> Figure:
 
 
 @plot.register
+def _(step: TrainingStep) -> Figure:
+    return training_plot(Study((step,)))
+
+
+@plot.register
 def _(found: Search) -> Figure:
     return training_plot(Study(tuple(each.step for each in found.best)))
 
