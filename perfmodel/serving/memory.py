@@ -64,6 +64,8 @@ class Memory(Reportable):
     def most(self, isl: Number, osl: Number) -> Number:
         """Return `max_batch` for arrays of lengths."""
         held = np.add(isl, osl) if self.reserve else np.add(isl, np.multiply(osl, 0.5))
+        if self.window and self.window_bytes_sequence == 0.0:  # all layers forget what is before the window
+            held = np.minimum(held, self.window)
         blocks = np.ceil(held / self.block_tokens) * self.block_tokens
         each = blocks * self.kv_bytes_token_gpu + self.window_bytes_sequence
         if self.window_bytes_sequence == 0.0:
@@ -94,34 +96,34 @@ def memory_of(
         When weights and activations do not fit: by how much, and what would.
     """
     capacity = float(hardware.main_memory.capacity_bytes or 0.0)
-    stored = weights_bytes(config, part, parallel, weights)
-    width = max(part.ffn, part.top_k * part.expert_ffn)
-    activations = max_batched_tokens * (2.0 * part.hidden + 2.0 * width) * 2.0
+    stored, activations = weights_bytes(config, part, parallel, weights), activation_bytes(part, max_batched_tokens)
     share = engine.utilization if utilization is None else utilization
-    held = stored + activations + engine.workspace_bytes
-    room = USABLE * capacity
-    left = share * (room - held) if engine.of_free else share * room - held
-    each = kv_token_bytes(part, kv)
-    window = _window_bytes(part, kv)
+    beside, room = activations + engine.workspace_bytes, USABLE * capacity
+    left = share * (room - stored - beside) if engine.of_free else share * room - stored - beside
     if left <= 0 and kv_tokens is None:
-        raise _does_not_fit(hardware, stored, activations + engine.workspace_bytes, share * room, parallel)
-    tokens = int(left // each) * parallel.dp * (1 if each else 0) if kv_tokens is None else kv_tokens
-    heads = parallel.tp if not part.kv_lora else 1
+        raise _does_not_fit(hardware, stored, beside, share * room, parallel)
+    each = kv_token_bytes(part, kv)
     return Memory(
         capacity_bytes=capacity,
         weights_bytes=stored,
         activations_bytes=activations,
         workspace_bytes=engine.workspace_bytes,
         kv_bytes=max(left, 0.0),
-        kv_bytes_token=each * heads * parallel.pp,
+        kv_bytes_token=each * (1 if part.kv_lora else parallel.tp) * parallel.pp,
         kv_bytes_token_gpu=each,
-        window_bytes_sequence=window,
+        window_bytes_sequence=_window_bytes(part, kv),
         window=part.window,
-        kv_tokens=tokens,
+        kv_tokens=int(left // each) * parallel.dp if kv_tokens is None else kv_tokens,
         copies=parallel.dp,
         block_tokens=engine.block_tokens,
         reserve=engine.reserve,
     )
+
+
+def activation_bytes(part: Shard, tokens: int) -> float:
+    """Return the bytes of activations of the largest step: the residual stream and the widest MLP, twice each [B]."""
+    width = max(part.ffn, part.top_k * part.expert_ffn)
+    return tokens * (2.0 * part.hidden + 2.0 * width) * 2.0
 
 
 def kv_token_bytes(part: Shard, kv: str) -> float:

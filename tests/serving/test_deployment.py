@@ -105,3 +105,19 @@ def test_a_model_that_does_not_fit_says_by_how_much_and_what_would() -> None:
 def test_lengths_beyond_the_positions_are_refused(llama: Deployment) -> None:
     with pytest.raises(UsageError, match="longer than the model's 131072 positions"):
         llama.step(decode=1, context=200_000)
+
+
+def test_layers_with_a_window_forget() -> None:
+    h100 = pm.hardware("h100")
+    windowed = Deployment(replace(LLAMA_8B, window=4096), h100).memory()
+    assert windowed.max_batch(30_000, 10) == windowed.max_batch(5_000, 10) > windowed.max_batch(3_000, 10) // 2
+    half = Deployment(replace(LLAMA_8B, window=128, window_layers=16), h100).memory()
+    assert half.max_batch(8192, 2) > 1.9 * Deployment(LLAMA_8B, h100).memory().max_batch(8192, 2)
+
+
+def test_keys_are_repeated_where_there_are_fewer_heads_than_gpus() -> None:
+    few = replace(LLAMA_8B, kv_heads=2)
+    h100 = pm.hardware("h100")
+    assert (
+        Deployment(few, h100, tp=8).memory().kv_bytes_token == 4 * Deployment(few, h100, tp=2).memory().kv_bytes_token
+    )
