@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -136,3 +138,25 @@ def test_more_of_everything_never_needs_less(config, values):
         assert shared.low_bytes <= memory.low_bytes * (1 + 1e-9)
     full = training_memory(config, cluster, plan.changed(recompute="full"))
     assert full.stages[0].parts["activations"] <= memory.stages[0].parts["activations"]
+
+
+def test_every_framework_says_where_its_memory_comes_from():
+    from perfmodel.training.framework import frameworks
+
+    for name, framework in frameworks().items():
+        assert framework.memory.sources, name
+
+
+def test_published_runs_are_said_to_fit(data_dir):
+    """They ran: at most 1.5 % of them may be said not to fit."""
+    from perfmodel.accuracy.run_table import read_run_table
+    from perfmodel.training.published import UnusableRunError, read_run
+
+    fits = []
+    for path in sorted((data_dir / "e2e_training").glob("*.csv")):
+        for run in read_run_table(path).runs:
+            with contextlib.suppress(UnusableRunError):
+                published = read_run(run, hardware)
+                fits.append(training_memory(published.config, published.cluster, published.plan).fits)
+    assert len(fits) > 200
+    assert fits.count(False) <= 0.015 * len(fits)
