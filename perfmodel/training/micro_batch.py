@@ -14,6 +14,7 @@ from perfmodel.training.kernels import arithmetic, stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
 from perfmodel.training.plan import ContextAlgorithm, Recompute
 from perfmodel.training.setup import Setup
+from perfmodel.training.shard import Shard
 from perfmodel.training.stages import Kind
 
 #: the parts of the time of a micro batch, in the order of the vectors below
@@ -57,50 +58,52 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         shard = shard._replace(kernel="unfused")
     work = layer_work(setup.hardware, config, shard, *kind)
     slow = fixed.memory_bound[setup.framework.streams]
-    forward_s = sum(passes.forward_s for passes in work.products.values())
     frozen = setup.plan.lora > 0
     weights_s = 0.0 if frozen else sum(passes.weight_s for passes in work.products.values())
-    input_s = sum(passes.input_s for passes in work.products.values())
-    attention, backward_attention = _attention(setup, work)
-    cast = stream_time(setup.hardware, _cast_bytes(setup) * work.cast_elements)
-    back_cast = stream_time(setup.hardware, _cast_bytes(setup) * work.cast_backward_elements)
-    tensor, back_tensor = tensor_exchange(
-        setup.groups,
-        shard,
-        work,
-        config.hidden,
-        setup.overlaps_tensor,
-        setup.framework.overlaps_input_gradients,
-        fixed.sm_share,
-    )
-    context, back_context = context_exchange(setup.groups, shard, config, attention, backward_attention, fixed.sm_share)
-    routing = fixed.routing * expert_exchange(setup.groups, work, config.top_k) if kind[0] else 0.0
-    host = setup.host_s if kind[0] else 0.0
+    attention = _attention(setup, work)
+    exchanges = _exchanges(setup, shard, work, kind, attention)
     adapters = _adapters(setup, kind[0])
     forward = _vector(
-        products=forward_s,
-        attention=attention,
+        products=sum(passes.forward_s for passes in work.products.values()),
+        attention=attention[0],
         memory_bound=slow * (work.streams_s + adapters[0]),
-        casts=fixed.casts * cast,
-        tensor=tensor,
-        context=context,
-        expert=routing,
-        host=host,
+        casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_elements),
         gaps=KERNEL_GAP_S * work.kernels,
+        **exchanges[0],
     )
+    inputs_s = sum(passes.input_s for passes in work.products.values())
     backward = _vector(
-        products=input_s + weights_s + (0.0 if frozen else work.accumulate_s),
-        attention=backward_attention,
+        products=inputs_s + weights_s + (0.0 if frozen else work.accumulate_s),
+        attention=attention[1],
         memory_bound=slow * (work.streams_backward_s + adapters[1]),
-        casts=fixed.casts * back_cast,
-        tensor=back_tensor,
-        context=back_context,
-        expert=routing,
-        host=host,
+        casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_backward_elements),
         gaps=KERNEL_GAP_S * work.kernels_backward,
+        **exchanges[1],
     )
     backward[INDEX["recompute"]] = _recompute(setup, forward, work)
     return Passes(forward, backward, weights_s, work.parameters, work.expert_parameters)
+
+
+def _exchanges(
+    setup: Setup, shard: Shard, work: LayerWork, kind: Kind, attention: tuple[float, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what exchanges add to the forward and the backward pass of a layer, and its waits for the host [s]."""
+    share = setup.constants.sm_share
+    tensor = tensor_exchange(
+        setup.groups,
+        shard,
+        work,
+        setup.config.hidden,
+        setup.overlaps_tensor,
+        setup.framework.overlaps_input_gradients,
+        share,
+    )
+    context = context_exchange(setup.groups, shard, setup.config, *attention, share)
+    both = {"expert": 0.0, "host": 0.0}
+    if kind[0]:
+        routing = setup.constants.routing * expert_exchange(setup.groups, work, setup.config.top_k)
+        both = {"expert": routing, "host": setup.host_s}
+    return {"tensor": tensor[0], "context": context[0], **both}, {"tensor": tensor[1], "context": context[1], **both}
 
 
 def _adapters(setup: Setup, moe: bool) -> tuple[float, float]:

@@ -140,13 +140,9 @@ def run_config(run: Run) -> ModelConfig:
     """
     moe = read_experts(run.text("moe"))
     hidden, heads, ffn = _needed(run, "hidden"), _needed(run, "heads"), _needed(run, "ffn")
-    rms, gated = run.text("norm", "rms") == "rms", bool(run.whole("gated", 1))
-    rotary = bool(run.whole("rotary", 1))
-    name = run.text("model")
-    causal = not re.search(r"bert", name)
     framework, _ = nearest_framework(run.text("framework"), shards=_zero(run) == 3)
-    bias = not rms and framework.bias
-    layers = _needed(run, "layers")
+    facts, name, layers = _facts(run), run.text("model"), _needed(run, "layers")
+    bias = not facts.rms_norm and framework.bias
     config = ModelConfig(
         model_type="llama",
         name=name,
@@ -158,7 +154,7 @@ def run_config(run: Run) -> ModelConfig:
         ffn=_DENSE_FFN.get(name, 4 * hidden) if moe.experts else ffn,
         vocab=_needed(run, "vocab"),
         positions=_needed(run, "seq"),
-        activation="silu" if gated else "gelu",
+        activation="silu" if facts.gated else "gelu",
         tied=bool(run.whole("tied", 0)),
         embedding_dim=hidden,
         qkv_bias=bias,
@@ -171,16 +167,22 @@ def run_config(run: Run) -> ModelConfig:
         expert_ffn=ffn if moe.experts else 0,
         shared_ffn=moe.shared * ffn,
         dense_layers=moe.dense_layers,
-        facts=Architecture(
-            sinks=name.startswith("gpt-oss"),
-            causal=causal,
-            learned_positions=not rotary,
-            rms_norm=rms,
-            gated=gated,
-            rotary=rotary,
-        ),
+        facts=facts,
     )
     return dataclasses.replace(config, **_LATENT) if moe.latent else config
+
+
+def _facts(run: Run) -> Architecture:
+    """Return the kind of layers that the columns name; rotary positions, RMSNorm and gates where they are blank."""
+    rotary = bool(run.whole("rotary", 1))
+    return Architecture(
+        sinks=run.text("model").startswith("gpt-oss"),
+        causal="bert" not in run.text("model"),
+        learned_positions=not rotary,
+        rms_norm=run.text("norm", "rms").startswith("rms"),
+        gated=bool(run.whole("gated", 1)),
+        rotary=rotary,
+    )
 
 
 def run_plan(run: Run) -> TrainingPlan:
