@@ -125,7 +125,10 @@ def command(
         "lora": lora,
         "grad_dtype": grad_dtype,
     }
-    sequences = {} if seq is None else {"seq": ranges_of({"seq": seq})["seq"][0]}
+    lengths = ranges_of({"seq": seq}).get("seq", ())
+    if len(lengths) > 1:
+        raise UsageError("a search has one length of sequences.", place="--seq", remedy=f"Write --seq {lengths[0]}.")
+    sequences = {"seq": lengths[0]} if lengths else {}
     base = plan_of(default_sizes(model, clusters[0], framework, sequences), fixed)
     space = default_space(model, clusters[0], base, **ranges)
     found = search(model, clusters, base, space, top=top, workers=workers, scheduler=scheduler)

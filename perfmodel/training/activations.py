@@ -174,8 +174,12 @@ def layer_activations(config: ModelConfig, part: Slice, moe: bool, recompute: st
 
 
 def _least(kept: Kept, remains: float, recompute: str) -> float:
-    """Return what a recomputed layer still has from its forward pass."""
-    return kept.block_input if recompute == Recompute.SELECTIVE_LAYER else remains
+    """Return what the layer whose backward runs still has from its forward pass.
+
+    With every second layer recomputed it is either kept as a whole or recomputed: the mean of both.
+    """
+    mean = 0.5 * (kept.total + kept.block_input)
+    return mean if recompute == Recompute.SELECTIVE_LAYER else remains
 
 
 def _remains(config: ModelConfig, part: Slice, kept: Kept, recompute: str, moe: bool) -> float:

@@ -184,6 +184,7 @@ def test_a_search_compares_machines(perfmodel):
 
 
 def test_a_search_of_nothing_is_one_message(perfmodel):
+    assert "one length" in perfmodel(*SEARCH, "--seq", "1024/2048").err
     ran = perfmodel(*SEARCH, "--tp", 3)
     assert ran.code == 2
     assert "no combination can run" in ran.err

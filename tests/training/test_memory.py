@@ -136,7 +136,9 @@ def test_more_of_everything_never_needs_less(config, values):
     if plan.zero < 3:
         shared = training_memory(config, cluster, plan.changed(zero=min(2, plan.zero + 1)))
         assert shared.low_bytes <= memory.low_bytes * (1 + 1e-9)
-    full = training_memory(config, cluster, plan.changed(recompute="full"))
+    none, full = (training_memory(config, cluster, plan.changed(recompute=how)) for how in ("none", "full"))
+    assert full.low_bytes <= memory.low_bytes * (1 + 1e-9)
+    assert memory.low_bytes <= none.low_bytes * (1 + 1e-9)
     assert full.stages[0].parts["activations"] <= memory.stages[0].parts["activations"]
 
 
