@@ -166,6 +166,8 @@ def plan_toml(advice: Iterable[Advice]) -> str:
         for key in ("kind", "risk"):
             if getattr(candidate, key):
                 lines.append(f"{key} = {_quoted(getattr(candidate, key))}")
+        if candidate.after:
+            lines.append(f"after = [{', '.join(map(_quoted, candidate.after))}]")
         if candidate.dev_days is not None:
             lines.append(f"dev_days = {candidate.dev_days!r}")
         lines.append("")

@@ -13,6 +13,7 @@ from perfmodel.formats import read_profile
 from perfmodel.formats.torch_trace.call import parse_call
 from perfmodel.formats.torch_trace.operators.aten import operator_of
 from perfmodel.hardware_catalog import hardware
+from perfmodel.investment.plan import plan_toml, read_plan
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.transpose import Transpose
 from perfmodel.prediction.predict import predict
@@ -94,7 +95,7 @@ def test_waits_in_the_step_come_before_the_graph_that_they_break(data_dir):
     assert "aten::item" in graph.text
 
 
-def test_a_plan_removes_waits_before_it_captures_a_graph(traced):
+def test_a_plan_removes_waits_before_it_captures_a_graph(traced, tmp_path):
     api, gpu, now = [], [], 0.0
     for _ in range(20):
         api += [(now, now + 2, "cudaLaunchKernel", "launch"), (now + 3, now + 40, "cudaStreamSynchronize", "sync")]
@@ -110,3 +111,7 @@ def test_a_plan_removes_waits_before_it_captures_a_graph(traced):
     assert kinds.index("batch-syncs") < kinds.index("cuda-graph")
     graph = diagnosis.advice[kinds.index("cuda-graph")]
     assert graph.candidate.after == (diagnosis.advice[kinds.index("batch-syncs")].candidate.name,)
+    plan = tmp_path / "plan.toml"
+    plan.write_text(plan_toml(diagnosis.advice), encoding="utf-8")
+    read = {candidate.kind: candidate for candidate in read_plan(plan).candidates}
+    assert read["cuda-graph"].after == graph.candidate.after
