@@ -100,7 +100,7 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool,
         accumulate_s=_accumulation(hardware, sum(weights.values()), shard),
         parameters=sum(weights[name] for name in matrices if name not in expert) + 2 * config.norm_parameters,
         expert_parameters=sum(weights[name] for name in expert),
-        routed_bytes=shard.outer_tokens * config.top_k * config.hidden * 2.0 if moe else 0.0,
+        routed_bytes=shard.imbalance * shard.outer_tokens * config.top_k * config.hidden * 2.0 if moe else 0.0,
         kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0) + 1,
         kernels_backward=(2 + shard.narrow) * len(matrices) + len(backward) + chains(config, shard, 1) + 2,
     )
@@ -139,7 +139,7 @@ def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Ma
         ffn = config.ffn / shard.tp
         return {"up": _Matrix(tokens, gates * ffn, hidden), "down": _Matrix(tokens, hidden, ffn)}
     local, width = config.experts / shard.ep, config.expert_ffn / shard.etp
-    rows = shard.outer_tokens * config.top_k * shard.ep * shard.etp / config.experts
+    rows = shard.imbalance * shard.outer_tokens * config.top_k * shard.ep * shard.etp / config.experts
     found = {
         "router": _Matrix(shard.outer_tokens, config.experts, hidden),
         "expert_up": _Matrix(rows, gates * width, hidden, local),

@@ -73,6 +73,7 @@ class TrainingPlan:
     optimizer : one of `OPTIMIZERS`; "none" leaves the update out.
     grad_dtype : of the gradients that ranks exchange, "fp32" or "bf16"; "" as the framework does.
     dropout : whether the layers drop activations; None as the framework does.
+    expert_imbalance : tokens of the busiest expert parallel rank over the mean; 1 is balanced routing.
     lora : rank of adapters beside the matrices of the layers, which alone are trained; 0 trains every weight.
     """
 
@@ -99,6 +100,7 @@ class TrainingPlan:
     optimizer: str = "adam"
     grad_dtype: str = ""
     dropout: bool | None = None
+    expert_imbalance: float = 1.0
     lora: int = 0
 
     def __post_init__(self) -> None:
@@ -118,6 +120,8 @@ class TrainingPlan:
             raise unknown_name("grad_dtype", self.grad_dtype, ("fp32", "bf16", "fp16"), place=PLACE)
         if self.zero not in (0, 1, 2, 3) or isinstance(self.zero, bool):
             raise UsageError(f"zero = {self.zero!r} is none of 0, 1, 2, 3.", place=PLACE)
+        if not 1 <= self.expert_imbalance <= LARGEST:
+            raise UsageError(f"expert_imbalance = {self.expert_imbalance!r} is below 1.", place=PLACE)
         self._check_pipeline()
 
     def _check_pipeline(self) -> None:

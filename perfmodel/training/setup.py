@@ -90,6 +90,7 @@ class Setup:
             gate_bytes=framework.gate_bytes,
             split_bytes=framework.split_bytes,
             ulysses=plan.cp_algorithm == ContextAlgorithm.ULYSSES,
+            imbalance=plan.expert_imbalance if plan.ep > 1 else 1.0,
         )
 
     @property

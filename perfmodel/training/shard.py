@@ -22,6 +22,7 @@ class Shard(NamedTuple):
     softmax_passes, dropout, bias, main_gradients, norm_bytes, rotary_bytes, gate_bytes, split_bytes : of the
         framework.
     ulysses : whether attention has whole sequences and a share of the heads.
+    imbalance : tokens of the busiest expert parallel rank over the mean.
     """
 
     tokens: float
@@ -43,6 +44,7 @@ class Shard(NamedTuple):
     gate_bytes: tuple[float, float]
     split_bytes: float = 0.0
     ulysses: bool = False
+    imbalance: float = 1.0
 
     @property
     def outer_tokens(self) -> float:

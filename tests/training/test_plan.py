@@ -27,6 +27,7 @@ def test_a_plan_that_does_not_divide_names_the_nearest():
         {"tp": 0}, {"tp": True}, {"seq": 10**12}, {"batch": 1.5}, {"zero": 4}, {"dtype": "fp7"}, {"recompute": "all"},
         {"vp": 2}, {"seq": 1001, "cp": 2}, {"pp": 2, "stages": (1, 2, 3)}, {"pp": 2, "vp": 2, "schedule": "gpipe"},
         {"attention": "fa9"}, {"optimizer": "adamm"}, {"grad_dtype": "fp8"},
+        {"expert_imbalance": 0.5},
     ],
 )  # fmt: skip
 def test_bad_values_get_one_message(wrong):

@@ -105,6 +105,9 @@ def test_experts_cost_what_a_token_visits() -> None:
     found = step(8, sparse, ep=8)
     assert found.terms_s["products"] == pytest.approx(step(8, dense).terms_s["products"], rel=0.3)
     assert found.terms_s["expert"] > 0
+    skewed = step(8, sparse, ep=8, expert_imbalance=1.5)
+    assert found.time_s < skewed.time_s < 1.5 * found.time_s
+    assert step(8, sparse, ep=1, expert_imbalance=1.5).time_s == step(8, sparse, ep=1).time_s
 
 
 @pytest.mark.parametrize(
