@@ -52,9 +52,9 @@ def test_littles_law_sequences_in_the_system_are_rate_times_latency(policy: str)
 
 def test_waiting_time_of_one_token_requests_is_that_of_an_m_d_1_queue() -> None:
     service, utilization = 0.01, 0.7  # W = s rho / (2 (1 - rho)), Pollaczek and Khinchine
-    load = open_loop(utilization / service, 60_000, 1, 1, seed=1)
+    load = open_loop(utilization / service, 40_000, 1, 1, seed=1)
     replay = simulate_server(server(max_tokens=1), load)
-    assert replay.queued_s.mean() == pytest.approx(service * utilization / (2 * (1 - utilization)), rel=0.04)
+    assert replay.queued_s.mean() == pytest.approx(service * utilization / (2 * (1 - utilization)), rel=0.05)
     assert replay.busy_share == pytest.approx(utilization, rel=0.02)
 
 
@@ -133,7 +133,7 @@ def test_dynamic_batches_start_after_the_longest_wait() -> None:
 
 
 def test_replicas_share_a_load() -> None:
-    load = open_loop(60.0, 3000, 8, 10, spread=0.9, seed=4)
+    load = open_loop(60.0, 1500, 8, 10, spread=0.9, seed=4)
     one, turns, fewest = (
         simulate_server(server(max_num_seqs=2, clock=SLOWER_WITH_LOAD, **more), load)
         for more in ({"replicas": 1}, {"replicas": 4}, {"replicas": 4, "routing": LEAST_LOADED})
