@@ -75,8 +75,22 @@ def clusters_of(on: Sequence[str] | None, gpus: str, nic: str | None, gpus_per_n
 
 
 def ranges_of(texts: Mapping[str, str | None]) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of the options that were given."""
-    return {name: sizes_of(text, f"--{name.replace('_', '-')}") for name, text in texts.items() if text is not None}
+    """Return the numbers of the options that were given.
+
+    Raises
+    ------
+    UsageError
+        When one is no whole number, or below 1; ``--zero`` starts at 0.
+    """
+    ranges = {name: sizes_of(text, f"--{name.replace('_', '-')}") for name, text in texts.items() if text is not None}
+    for name, sizes in ranges.items():
+        if min(sizes) < (name != "zero"):
+            raise UsageError(
+                f"{name} = {min(sizes)} is below 1.",
+                place=f"--{name.replace('_', '-')}",
+                remedy="Write 8, 1/2/4 or 1..8.",
+            )
+    return ranges
 
 
 def recomputes_of(text: str | None) -> tuple[str, ...]:

@@ -2,13 +2,71 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
-from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, nearest_divisor
+from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, divisors, nearest_divisor
 from perfmodel.workloads.model_config import ModelConfig
+
+#: sizes that the nearest plan may change
+_SIZES = ("tp", "cp", "pp", "vp", "ep", "micro_batch", "batch")
 
 
 def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
+    """Raise for a plan that this model cannot run on this cluster; the message names the nearest one that it can.
+
+    Raises
+    ------
+    UsageError
+        As `check_sizes`.
+    """
+    try:
+        check_sizes(config, cluster, plan)
+    except UsageError as problem:
+        near = nearest_plan(config, cluster, plan)
+        if near is None:
+            raise
+        changed = [f"{name}={getattr(near, name)}" for name in _SIZES if getattr(near, name) != getattr(plan, name)]
+        raise UsageError(problem.message, place=problem.place, remedy=f"Nearest: {' '.join(changed)}.") from None
+
+
+def nearest_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> TrainingPlan | None:
+    """Return the plan that runs and whose sizes are nearest in the sum of |log2|; None if other sizes do not help."""
+
+    def distance(sizes: dict[str, int]) -> float:
+        return sum(abs(math.log2(size / getattr(plan, name))) for name, size in sizes.items())
+
+    for sizes in sorted(_other_sizes(config, cluster.gpus, plan), key=distance):
+        changed: dict[str, object] = {name: size for name, size in sizes.items() if size != getattr(plan, name)}
+        if changed.keys() & {"pp", "vp"}:
+            changed["stages"] = ()
+        try:
+            near = plan.changed(**changed)
+            check_sizes(config, cluster, near)
+        except UsageError:
+            continue
+        return near
+    return None
+
+
+def _other_sizes(config: ModelConfig, gpus: int, plan: TrainingPlan) -> Iterator[dict[str, int]]:
+    """Yield sizes whose ranks divide the GPUs, each with the nearest batch that divides by its data parallel ranks."""
+    experts = divisors(config.experts) if config.experts else [1]
+    for tp in (size for size in divisors(gpus) if config.heads % size == 0):
+        for cp in (size for size in divisors(gpus // tp) if plan.seq % size == 0):
+            for pp in (size for size in divisors(gpus // tp // cp) if size <= config.layers):
+                ranks = gpus // tp // cp // pp
+                for vp in {plan.vp if pp > 1 else 1, 1}:
+                    micro = min(plan.micro_batch, max(1, plan.batch // ranks))
+                    unit = ranks * (micro * pp if vp > 1 else 1)
+                    batch = max(1, round(plan.batch / unit)) * unit
+                    sizes = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "micro_batch": micro, "batch": batch}
+                    yield from ({**sizes, "ep": ep} for ep in experts)
+
+
+def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
     """Raise for a plan that this model cannot run on this cluster.
 
     Raises

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import PerfModelError
-from perfmodel.training.checks import check_plan
+from perfmodel.training.checks import check_sizes
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
 from perfmodel.training.search import AXES, default_space, search
@@ -59,7 +59,7 @@ def _tried(text: str, config: ModelConfig, cluster: Cluster, plan: TrainingPlan 
     if plan is None:
         return None
     try:
-        check_plan(config, cluster, plan)
+        check_sizes(config, cluster, plan)
         memory = training_memory(config, cluster, plan)
         if not memory.fits:
             return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perfmodel.core.vocabulary import Vocabulary
@@ -104,6 +103,7 @@ class TrainingPlan:
     lora: int = 0
 
     def __post_init__(self) -> None:
+        self._check_types()
         for name in ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "etp", "vp"):
             _check_count(name, getattr(self, name))
         if self.lora != 0:
@@ -123,6 +123,31 @@ class TrainingPlan:
         if not 1 <= self.expert_imbalance <= LARGEST:
             raise UsageError(f"expert_imbalance = {self.expert_imbalance!r} is below 1.", place=PLACE)
         self._check_pipeline()
+
+    def _check_types(self) -> None:
+        """Raise for a text, a switch or a list that is none, as in a file."""
+        for name in (
+            "schedule",
+            "dtype",
+            "recompute",
+            "attention",
+            "cp_algorithm",
+            "framework",
+            "optimizer",
+            "grad_dtype",
+        ):
+            if not isinstance(getattr(self, name), str):
+                raise UsageError(f"{name} = {getattr(self, name)!r} is no text.", place=PLACE, remedy="Write a name.")
+        for name in ("sp", "hsdp", "tp_overlap", "dropout"):
+            if not isinstance(getattr(self, name), bool | None):
+                raise UsageError(f"{name} = {getattr(self, name)!r} is neither true nor false.", place=PLACE)
+        if isinstance(self.expert_imbalance, bool) or not isinstance(self.expert_imbalance, int | float):
+            raise UsageError(f"expert_imbalance = {self.expert_imbalance!r} is no number.", place=PLACE)
+        listed = isinstance(self.stages, list | tuple)
+        if not listed or any(isinstance(count, bool) or not isinstance(count, int) for count in self.stages):
+            raise UsageError(
+                f"stages = {self.stages!r} is no list of layers.", place=PLACE, remedy="Write stages = [17, 15]."
+            )
 
     def _check_pipeline(self) -> None:
         if self.vp > 1 and self.pp == 1:
@@ -149,13 +174,12 @@ class TrainingPlan:
         Raises
         ------
         UsageError
-            When the plan does not divide the GPUs; the message names the nearest plan that does.
+            When the plan does not divide the GPUs.
         """
         if gpus % self.model_parallel:
-            near = nearest_plan(self, gpus)
             raise _refused(
                 f"tp cp pp = {self.tp} x {self.cp} x {self.pp} = {self.model_parallel} does not divide {gpus} GPUs",
-                f"Nearest: tp={near.tp} cp={near.cp} pp={near.pp}",
+                "Change one of them",
             )
         return gpus // self.model_parallel
 
@@ -180,25 +204,6 @@ class TrainingPlan:
         if "vp" in values and "schedule" not in values:
             values["schedule"] = ""
         return dataclasses.replace(self, **values)  # type: ignore[arg-type]
-
-
-def nearest_plan(plan: TrainingPlan, gpus: int) -> TrainingPlan:
-    """Return the plan whose parallel sizes divide the GPUs and are nearest to those asked for, in the sum of |log2|."""
-
-    def distance(sizes: tuple[int, int, int]) -> float:
-        wanted = (plan.tp, plan.cp, plan.pp)
-        return sum(abs(math.log2(size / want)) for size, want in zip(sizes, wanted, strict=True))
-
-    tp, cp, pp = min(_products(gpus, plan.seq), key=distance)
-    return plan.changed(tp=tp, cp=cp, pp=pp, vp=plan.vp if pp > 1 else 1, stages=())
-
-
-def _products(gpus: int, seq: int) -> Iterator[tuple[int, int, int]]:
-    """Yield every (tp, cp, pp) whose product divides the GPUs, with cp dividing the sequence."""
-    for tp in divisors(gpus):
-        for cp in divisors(gpus // tp):
-            if seq % cp == 0:
-                yield from ((tp, cp, pp) for pp in divisors(gpus // tp // cp))
 
 
 def divisors(number: int) -> list[int]:

@@ -17,7 +17,7 @@ import numpy as np
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import Reportable
 from perfmodel.errors import PerfModelError, UsageError, unknown_name
-from perfmodel.training.checks import check_plan
+from perfmodel.training.checks import check_plan, check_sizes
 from perfmodel.training.memory import Memory, training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
 from perfmodel.training.result import TrainingStep
@@ -97,6 +97,8 @@ class Space:
         for name in AXES:
             if not getattr(self, name):
                 raise UsageError(f"the search has no value of {name}.", place="search")
+            if name not in ("zero", "recompute") and min(getattr(self, name)) < 1:
+                raise UsageError(f"{name} = {min(getattr(self, name))} is below 1.", place="search")
         if self.points > MOST_POINTS:
             raise UsageError(
                 f"the search has {self.points:.3g} combinations; at most {MOST_POINTS:.0e} are tried.",
@@ -202,7 +204,7 @@ def search(
         for problem, count in part.problems.items():
             problems[problem] = problems.get(problem, 0) + count
     if not found:
-        raise _nothing(left_out, problems)
+        raise _nothing(left_out, problems, _first_problem(config, clusters[0], plan, space))
     found.sort(key=lambda timed: (timed.s_per_token, timed.index))
     ranks = _ranks(found)
     kept = [
@@ -279,7 +281,7 @@ class _Job:
                 continue
             try:
                 plan = self.plan.changed(**sizes)
-                check_plan(self.config, cluster, plan)
+                check_sizes(self.config, cluster, plan)
             except PerfModelError as error:
                 part.problems[str(error)] = part.problems.get(str(error), 0) + 1
                 continue
@@ -366,7 +368,16 @@ def _ranks(found: Sequence[_Timed]) -> list[int]:
     return [1 + int(count) for count in np.searchsorted(highs, lows, side="left")]
 
 
-def _nothing(left_out: Mapping[str, int], problems: Mapping[str, int]) -> UsageError:
+def _first_problem(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, space: Space) -> UsageError | None:
+    """Return why the first combination cannot run, with the nearest one that can; None if it can."""
+    try:
+        check_plan(config, cluster, plan.changed(**space.at(0)))
+    except UsageError as problem:
+        return problem
+    return None
+
+
+def _nothing(left_out: Mapping[str, int], problems: Mapping[str, int], first: UsageError | None) -> UsageError:
     """Build the error about a search without a set-up that can run."""
     if left_out[TOO_LARGE]:
         return UsageError(
@@ -374,6 +385,10 @@ def _nothing(left_out: Mapping[str, int], problems: Mapping[str, int]) -> UsageE
             place="search",
             remedy="Use more GPUs, --recompute full, or larger --tp, --pp and --zero.",
         )
+    if first is not None:
+        return UsageError(f"no combination can run; the first: {first.message}", place="search", remedy=first.remedy)
     most = max(problems, key=lambda problem: problems[problem])
     reason = f"{INDIVISIBLE}." if most == INDIVISIBLE else most
-    return UsageError(f"no combination can run: {reason}", place="search", remedy="Widen the ranges.")
+    return UsageError(
+        f"no combination can run: {reason}", place="search", remedy="Widen the ranges, or change --batch."
+    )

@@ -119,8 +119,9 @@ def test_plots(perfmodel, tmp_path, more):
     [
         (("--tp", 3), "does not divide 8 GPUs. Nearest: tp=4"),
         (("--batch", 3), "does not divide by dp = 8 ranks. Nearest: batch=8"),
-        (("--pp", 8, "--vp", 3, "--batch", 4), "Nearest: batch=8, or vp=1"),
+        (("--pp", 8, "--vp", 3, "--batch", 4), "Nearest: batch=8"),
         (("--seq", 0), "seq = 0"),
+        (("--tp", 0), "--tp: tp = 0 is below 1"),
         (("--gpus", 0), "gpus = 0"),
         (("--recompute", "half"), "unknown recompute 'half'"),
         (("--framework", "megatrn"), "Did you mean 'megatron-te'?"),

@@ -124,3 +124,15 @@ def test_set_ups_are_fast_to_try():
     start = time.process_time()
     search(LLAMA, [CLUSTER], PLAN, space)
     assert (time.process_time() - start) / space.points < 0.02
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tp": (3,)}, "the first: tp cp pp = 3 x 1 x 1 = 3 does not divide 16 GPUs. Nearest: tp=4."),
+        ({"tp": (0,)}, "tp = 0 is below 1"),
+    ],
+)
+def test_a_search_that_finds_nothing_says_what_would_run(given, said):
+    with pytest.raises(UsageError, match=said):
+        search(LLAMA, [CLUSTER], PLAN, small_space(**given))

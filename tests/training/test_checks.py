@@ -1,0 +1,54 @@
+"""The nearest plan that a message names can run, whatever was wrong with the one asked for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.errors import UsageError
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.checks import check_plan, check_sizes, nearest_plan
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.step import train
+from perfmodel.workloads.catalog import named_model
+
+DENSE, EXPERTS = named_model("llama-3.1-70b"), named_model("mixtral-8x7b")
+H100 = hardware("h100-sxm5-80gb")
+sizes = st.integers(1, 48)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sampled_from([DENSE, EXPERTS]), st.integers(1, 600), sizes, sizes, st.integers(1, 4), sizes, sizes)
+def test_the_nearest_plan_passes_every_check(config, gpus, tp, pp, vp, ep, batch):
+    cluster = Cluster.of(H100, gpus, nic="400Gb/s")
+    plan = TrainingPlan(batch=batch, seq=4096, tp=tp, pp=pp, vp=vp if pp > 1 else 1, ep=ep, micro_batch=2)
+    near = nearest_plan(config, cluster, plan)
+    check_sizes(config, cluster, near)
+
+
+def test_a_plan_that_runs_is_its_own_nearest():
+    plan = TrainingPlan(batch=128, seq=8192, tp=8, pp=4, vp=2)
+    assert nearest_plan(DENSE, Cluster.of(H100, 64), plan) == plan
+
+
+def test_heads_count_as_well_as_gpus():
+    """10 divides 60 GPUs, not the 64 heads of the model."""
+    plan = TrainingPlan(batch=128, seq=8192, tp=8)
+    with pytest.raises(UsageError, match=r"= 8 does not divide 60 GPUs.* Nearest: tp=4 batch=135\.$"):
+        check_plan(DENSE, Cluster.of(H100, 60), plan)
+
+
+def test_what_no_size_cures_keeps_its_own_remedy():
+    plan = TrainingPlan(batch=8, seq=8192, attention="fa3")
+    with pytest.raises(UsageError, match="Use fa2 or cudnn"):
+        check_plan(DENSE, Cluster.of(hardware("a100-sxm4-80gb"), 8), plan)
+
+
+@pytest.mark.parametrize("machine", ["t4", "v100-sxm2-32gb"])
+def test_machines_without_bf16_train_in_fp16(machine):
+    cluster = Cluster.of(hardware(machine), 1)
+    assert train(named_model("gpt2"), cluster, TrainingPlan(batch=1, seq=1024, dtype="fp16")).time_s > 0
+    with pytest.raises(UsageError, match="no peak for dtype 'bf16'"):
+        train(named_model("gpt2"), cluster, TrainingPlan(batch=1, seq=1024))
