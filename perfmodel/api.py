@@ -209,8 +209,8 @@ def search(
         When no combination can run and fits.
     """
     from perfmodel.cluster.cluster import Cluster as _Cluster
-    from perfmodel.training.search import default_space
     from perfmodel.training.search import search as search_plans
+    from perfmodel.training.space import default_space
     from perfmodel.workloads.catalog import find_model
 
     model = find_model(config)

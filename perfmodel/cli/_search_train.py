@@ -97,7 +97,8 @@ def command(
     from perfmodel.cli._training import clusters_of, count_of, default_sizes, plan_of, ranges_of, recomputes_of
     from perfmodel.core.report import report
     from perfmodel.training.framework import find_framework
-    from perfmodel.training.search import default_space, search
+    from perfmodel.training.search import search
+    from perfmodel.training.space import default_space
     from perfmodel.workloads.catalog import find_model
 
     destination = Destination.of("search train", format_, output, wide=wide)

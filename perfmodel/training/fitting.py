@@ -10,7 +10,8 @@ from perfmodel.errors import PerfModelError
 from perfmodel.training.checks import check_sizes
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
-from perfmodel.training.search import AXES, default_space, search
+from perfmodel.training.search import search
+from perfmodel.training.space import AXES, default_space
 from perfmodel.training.step import train
 from perfmodel.workloads.model_config import ModelConfig
 

@@ -16,112 +16,18 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
 from perfmodel.training.framework import constants, nearest_framework
 from perfmodel.training.memory_facts import MemoryFacts
+from perfmodel.training.memory_result import MOMENTS, OUTSIDE_BYTES, PARTS, Memory, StageMemory
 from perfmodel.training.optimizer_state import state_bytes
 from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind, gpu_layers
 from perfmodel.workloads.model_config import ModelConfig
 
-#: the parts of the memory, in the order in which they are shown
-PARTS = (
-    "weights",
-    "gradients",
-    "optimizer",
-    "gathered",
-    "activations",
-    "logits",
-    "temporary",
-    "communication",
-    "pools",
-)
-MOMENTS = ("loss", "backward", "update")
-#: outside the allocator: the CUDA context with its kernels, about 0.5 GiB on H100, and channels of NCCL (assumed)
-OUTSIDE_BYTES = float(2**30)
 #: NCCL registers and stages at most so much for the collectives of one group (assumed: 8 MiB for 32 channels)
 _CHANNEL_BYTES = 32 * 8.0 * 2**20
 #: bytes of an element of a 16-bit weight or gradient
 _HALF = 2.0
 _SINGLE = 4.0
-
-
-@dataclass(frozen=True)
-class StageMemory:
-    """The memory of one GPU of the pipeline at its peak.
-
-    Attributes
-    ----------
-    stage : place of the GPU in the pipeline, from 0.
-    moment : when the peak is: "loss", "backward" or "update".
-    parts : part of `PARTS` -> bytes.
-    by_moment : moment -> bytes in use then, without pools.
-    """
-
-    stage: int
-    moment: str
-    parts: Mapping[str, float]
-    by_moment: Mapping[str, float]
-
-    @property
-    def used_bytes(self) -> float:
-        """What lives at the peak [B]: it cannot do with less."""
-        return sum(value for part, value in self.parts.items() if part != "pools")
-
-    @property
-    def total_bytes(self) -> float:
-        """What the allocator is expected to reserve [B]."""
-        return sum(self.parts.values())
-
-
-@dataclass(frozen=True)
-class Memory:
-    """The memory of every GPU of the pipeline; the others of a stage hold the same.
-
-    Attributes
-    ----------
-    stages : each GPU of the pipeline.
-    capacity_bytes : memory of one GPU.
-    fragmentation : most that the allocator reserves beside what is in use, as a share.
-    """
-
-    stages: tuple[StageMemory, ...]
-    capacity_bytes: float
-    fragmentation: float
-
-    @property
-    def peak(self) -> StageMemory:
-        """The GPU that needs most."""
-        return max(self.stages, key=lambda stage: stage.total_bytes)
-
-    @property
-    def available_bytes(self) -> float:
-        """What the allocator can have of a GPU [B]."""
-        return self.capacity_bytes - OUTSIDE_BYTES
-
-    @property
-    def total_bytes(self) -> float:
-        """What the allocator is expected to reserve on the fullest GPU: no more than there is, if it fits [B]."""
-        total = self.peak.total_bytes
-        return min(total, self.available_bytes) if self.fits else total
-
-    @property
-    def low_bytes(self) -> float:
-        """What lives on the fullest GPU [B]."""
-        return self.peak.used_bytes
-
-    @property
-    def high_bytes(self) -> float:
-        """With the most that fragmentation adds [B]."""
-        return self.peak.total_bytes * (1.0 + self.fragmentation)
-
-    @property
-    def fits(self) -> bool:
-        """Whether what lives fits on every GPU: pools are given back when memory runs out."""
-        return all(stage.used_bytes <= self.available_bytes for stage in self.stages)
-
-    @property
-    def tight(self) -> bool:
-        """Whether it fits only if the allocator gives blocks back, which costs time, or does not fragment."""
-        return self.fits and self.high_bytes > self.available_bytes
 
 
 def training_memory(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Memory:

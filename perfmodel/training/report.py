@@ -10,7 +10,7 @@ from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.training.data_loading import Loading
 from perfmodel.training.goodput import Goodput
-from perfmodel.training.memory import PARTS, Memory, StageMemory
+from perfmodel.training.memory_result import PARTS, Memory, StageMemory
 from perfmodel.training.mixed import MixedStep
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import Reportable
-from perfmodel.training.memory import Memory
+from perfmodel.training.memory_result import Memory
 from perfmodel.training.plan import TrainingPlan
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.hardware_catalog import hardware
-from perfmodel.training.memory import MOMENTS, PARTS, held_parameters, training_memory
+from perfmodel.training.memory import held_parameters, training_memory
+from perfmodel.training.memory_result import MOMENTS, PARTS
 from perfmodel.training.optimizer_state import state_bytes
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.workloads.catalog import named_model

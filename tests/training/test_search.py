@@ -13,7 +13,8 @@ from perfmodel.hardware_catalog import hardware
 from perfmodel.training.checks import check_plan
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
-from perfmodel.training.search import AXES, Space, default_space, divides, search
+from perfmodel.training.search import search
+from perfmodel.training.space import AXES, Space, default_space, divides
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
 

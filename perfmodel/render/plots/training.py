@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from perfmodel.core.units import format_si
 from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
-from perfmodel.training.memory import StageMemory
+from perfmodel.training.memory_result import StageMemory
 from perfmodel.training.report import plan_text
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search import Search

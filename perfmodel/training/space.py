@@ -1,0 +1,113 @@
+"""The sizes that a search for the best training plan combines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.errors import UsageError, unknown_name
+from perfmodel.training.plan import Recompute, TrainingPlan, divisors
+from perfmodel.workloads.model_config import ModelConfig
+
+#: sizes of a plan over which a search may range
+AXES = ("batch", "micro_batch", "tp", "cp", "pp", "vp", "ep", "zero", "recompute")
+#: most combinations of a search
+MOST_POINTS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Space:
+    """The sizes that a search combines; each is a tuple of values, one value holds it fixed."""
+
+    batch: tuple[int, ...]
+    micro_batch: tuple[int, ...]
+    tp: tuple[int, ...]
+    cp: tuple[int, ...]
+    pp: tuple[int, ...]
+    vp: tuple[int, ...]
+    ep: tuple[int, ...]
+    zero: tuple[int, ...]
+    recompute: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in AXES:
+            if not getattr(self, name):
+                raise UsageError(f"the search has no value of {name}.", place="search")
+            if name not in ("zero", "recompute") and min(getattr(self, name)) < 1:
+                raise UsageError(f"{name} = {min(getattr(self, name))} is below 1.", place="search")
+        if self.points > MOST_POINTS:
+            raise UsageError(
+                f"the search has {self.points:.3g} combinations; at most {MOST_POINTS:.0e} are tried.",
+                place="search",
+                remedy="Hold some sizes fixed.",
+            )
+
+    @property
+    def points(self) -> int:
+        """Combinations."""
+        return math.prod(len(getattr(self, name)) for name in AXES)
+
+    def at(self, point: int) -> dict[str, object]:
+        """Return the combination of a number from 0 on: the last axis changes first."""
+        sizes: dict[str, object] = {}
+        for name in reversed(AXES):
+            values = getattr(self, name)
+            point, place = divmod(point, len(values))
+            sizes[name] = values[place]
+        return sizes
+
+
+def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **given: Sequence[object]) -> Space:
+    """Return the space of a search: what is given, and for the rest what may be useful.
+
+    Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, context parallel from 32768 tokens
+    on, pipelines up to 16 stages, 1 to 8 sequences in a micro batch, virtual stages that divide the layers, expert
+    parallel ranks that divide the experts; zero 1 and 3; recomputation none, selective where the kernel has scores, and
+    full.
+
+    Parameters
+    ----------
+    given : axis -> its values, in place of these.
+
+    Raises
+    ------
+    UsageError
+        For an axis that is none.
+    """
+    for name in given:
+        if name not in AXES:
+            raise unknown_name("axis of the search", name, AXES, place="search")
+    heads = [size for size in _powers(min(cluster.nvlink_domain, cluster.gpus, 64)) if config.heads % size == 0]
+    long = plan.seq >= 32768
+    unfused = plan.attention == "unfused"
+    useful: dict[str, Sequence[object]] = {
+        "batch": (plan.batch,),
+        "micro_batch": _powers(min(8, plan.batch)),
+        "tp": heads,
+        "cp": _powers(min(16, cluster.gpus)) if long else (1,),
+        "pp": _powers(min(16, cluster.gpus, config.layers)),
+        "vp": [size for size in divisors(config.layers) if size <= 8],
+        "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
+        if config.experts
+        else (1,),
+        "zero": (1, 3),
+        "recompute": (Recompute.NONE, *((Recompute.SELECTIVE,) if unfused else ()), Recompute.FULL),
+    }
+    return Space(**{name: tuple(given.get(name, values)) for name, values in useful.items()})  # type: ignore[arg-type]
+
+
+def _powers(most: int) -> list[int]:
+    return [2**power for power in range(most.bit_length()) if 2**power <= most]
+
+
+def divides(config: ModelConfig, gpus: int, sizes: Mapping[str, object]) -> bool:
+    """Return whether the sizes of a combination divide GPUs, heads and batch: a fast test before the plan is built."""
+    tp, cp, pp, vp = (int(str(sizes[name])) for name in ("tp", "cp", "pp", "vp"))
+    batch, micro = int(str(sizes["batch"])), int(str(sizes["micro_batch"]))
+    model = tp * cp * pp
+    if gpus % model or config.heads % tp or pp * vp > config.layers + 2 or (vp > 1 and pp == 1):
+        return False
+    ranks = gpus // model
+    return batch % (ranks * micro) == 0
