@@ -73,6 +73,9 @@ def test_only_traces_are_written_back_and_never_over_themselves(perfmodel, tmp_p
     trace.write_text(
         '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 5, "tid": 7, "args": {}}]}'
     )
+    huge = trace.read_text().replace('"dur": 5', '"dur": 5' + "0" * 400)
+    (tmp_path / "huge.json").write_text(huge[:-2] + ", " + trace.read_text().partition("[")[2])
+    assert perfmodel("diagnose", tmp_path / "huge.json", "--annotate", tmp_path / "b.json").code in (0, 3)
     before = trace.read_bytes()
     ran = perfmodel("diagnose", trace, "--annotate", trace)
     assert (ran.code, trace.read_bytes()) == (2, before)
