@@ -94,8 +94,11 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         raise InputFileError(f"cannot be read: {error.strerror or error}.", place=place) from None
     # UnicodeDecodeError: a damaged schema breaks even the message about it
     except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())  # a damaged name may hold line ends
         raise InputFileError(
-            f"is not a complete SQLite file of Nsight Systems: {error}.", place=place, remedy="Export or copy it again."
+            f"is not a complete SQLite file of Nsight Systems: {reason}.",
+            place=place,
+            remedy="Export or copy it again.",
         ) from None
 
 
