@@ -74,12 +74,14 @@ def run_request(request: RanksRequest) -> int:
 
     check_ranks(request.num_gpus, request.timeout_s)
     collectives(request.words, request.num_gpus)
+    settings_of(None, *request.rule)  # a wrong one is an error of this process, not of every rank
     device = open_device(request.device)
     if rank_of_environment() is not None:
         return rank_main(request)
     if device.kind == "cuda":
         check_gpus(request.num_gpus)
-    return launch(request.num_gpus, launched_rank, [request])
+    with claimed(request.destination, resume=request.resume, overwrite=request.overwrite):
+        return launch(request.num_gpus, launched_rank, [request])
 
 
 def check_ranks(num_gpus: int, timeout_s: float) -> None:
@@ -152,7 +154,7 @@ def _with_ranks(words: Sequence[str], num_gpus: int) -> list[str]:
 def launched_rank(request: RanksRequest) -> int:
     """Run one rank that `launch` started: an error of perfmodel is one message of rank 0, and a code."""
     try:
-        return rank_main(request)
+        return rank_main(request, claims=False)
     except UnavailableError:
         raise  # the launcher has to end the other ranks
     except PerfModelError as error:
@@ -167,8 +169,11 @@ def _explained(error: PerfModelError) -> int:
     return 2
 
 
-def rank_main(request: RanksRequest) -> int:
-    """Join the group, measure every collective, and write the record after each row on rank 0."""
+def rank_main(request: RanksRequest, *, claims: bool = True) -> int:
+    """Join the group, measure every collective, and write the record after each row on rank 0.
+
+    ``claims`` says whether rank 0 claims the file; where `launch` started the ranks, the process that asked has.
+    """
     from perfmodel.kernels.device import open_device
     from perfmodel.kernels.distributed.group import joined
 
@@ -178,6 +183,8 @@ def rank_main(request: RanksRequest) -> int:
         if group.rank:
             _follow(session, group)
             return 0
+        if not claims:
+            return _lead(session, group, request.destination, quiet=request.quiet)
         with claimed(request.destination, resume=request.resume, overwrite=request.overwrite):
             return _lead(session, group, request.destination, quiet=request.quiet)
 

@@ -42,14 +42,14 @@ def diagnose_ranks(
         results = list(mapped(read_rank, tasks, pool, advance))
     summaries = [result for result in results if not isinstance(result, str)]
     failed = [result for result in results if isinstance(result, str)]
-    for reason in failed:
-        status(f"warning: left out: {reason}")
     if len(summaries) < 2:
         raise InputFileError(
             f"{len(summaries)} of {len(paths)} traces can be read; the ranks of a job need two.",
             place=str(paths[0]),
             remedy=failed[0] if failed else "Give the trace of each rank.",
         )
+    for reason in failed:
+        status(f"warning: left out: {reason}")
     job = join(summaries, failed)
     machine = _machine(job, on)
     if plot is not None:

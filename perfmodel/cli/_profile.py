@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 
 def profiled_machine(
-    profile: Profile, on: Sequence[str] | None, *, option: str = "--on", assume: bool = False
+    profile: Profile, on: Sequence[str] | None, *, option: str = "--on", assume: bool = False, needed: bool = False
 ) -> tuple[Hardware | None, str]:
     """Return the machine to compare with and the source of its name; report both on stderr.
 
     Raises
     ------
     UsageError
-        When the named machine is another one than the profile's device, unless ``assume`` is set.
+        When the named machine is another one than the profile's device, unless ``assume`` is set, or when it is
+        ``needed`` and not known.
     """
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.find import match_device, suggestion
@@ -36,18 +37,16 @@ def profiled_machine(
         if not assume:
             _check_device(profile, machine, option)
         return machine, option
-    if not profile.device:
-        status("the profile names no device: pass --on HW for bounds, predictions and fusion advice.")
-        return None, ""
-    match = match_device(profile.device)
+    match = match_device(profile.device) if profile.device else None
     if match is None:
-        advice = suggestion(profile.device)
-        status(
-            f"the catalog has no {profile.device!r}{f'. {advice}' if advice else ''}: pass --on HW for bounds, "
-            "predictions and fusion advice."
-        )
+        advice = suggestion(profile.device) if profile.device else ""
+        unknown = f"the catalog has no {profile.device!r}" if profile.device else "the profile names no device"
+        unknown += f". {advice}" if advice else ""
+        if needed:
+            raise UsageError(f"{unknown}.", place=option, remedy=f"Name the machine: {option} h100-sxm5-80gb.")
+        status(f"{unknown}: pass {option} HW for bounds, predictions and fusion advice.")
         return None, ""
-    status(f"comparing with {match.hardware.name}, the profile's device {profile.device!r} (--on overrides).")
+    status(f"comparing with {match.hardware.name}, the profile's device {profile.device!r} ({option} overrides).")
     return match.hardware, f"the profile's device, {profile.device!r}"
 
 

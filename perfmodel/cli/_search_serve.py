@@ -108,13 +108,14 @@ def command(
     Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
     """
     from perfmodel.cli._serving import Study, evaluate_all
-    from perfmodel.cli._serving_input import specs_of, whole_numbers
+    from perfmodel.cli._serving_input import check_rate, specs_of, whole_numbers
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import CONCURRENCY, Workload
     from perfmodel.serving.slo import parse_slo
 
     destination = Destination.of("search serve", format_, output, wide=wide)
     check_plot(plot)
+    check_rate(for_qps)
     costs = _prices(prices)
     by = _ranking(rank, costs, for_qps)
     specs = specs_of(

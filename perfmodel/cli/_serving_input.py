@@ -19,6 +19,8 @@ from perfmodel.serving.speculation import Speculation
 _MOST_DEPLOYMENTS = 5000
 #: largest whole number of an option
 _LARGEST = 1_000_000
+#: highest rate that is asked for: the largest known services have some 10^5 requests a second
+_MOST_QPS = 1e9
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,16 @@ def rates(text: str) -> tuple[float, ...]:
                 f"a rate of {value:g} requests a second never sends one.", place="--qps", remedy="Give rates above 0."
             )
     return tuple(map(float, values))
+
+
+def check_rate(for_qps: float | None) -> None:
+    """Raise a UsageError for a rate of ``--for-qps`` that no fleet serves."""
+    if for_qps is not None and not 0 < for_qps <= _MOST_QPS:
+        raise UsageError(
+            f"a rate of {for_qps:g} requests a second is not possible.",
+            place="--for-qps",
+            remedy=f"Give a rate above 0, at most {_MOST_QPS:g}.",
+        )
 
 
 def speculation_of(text: str | None, draft: str) -> tuple[int, float] | None:

@@ -145,7 +145,7 @@ def command(
     destination = Destination.of("bench", format_, output, wide=wide)
     check_plot(plot)
     if num_gpus is not None:
-        _refuse_beside_ranks(preset or kernel, check, sustain, plot)
+        _refuse_beside_ranks(preset or kernel, check, sustain, plot, algorithms)
         from perfmodel.cli._bench_ranks import RanksRequest, run_request
 
         rule = (time_limit, min_time, error)
@@ -192,9 +192,10 @@ def command(
     return 0
 
 
-def _refuse_beside_ranks(what: Any, check: bool, sustain: float, plot: Path | None) -> None:
+def _refuse_beside_ranks(what: Any, check: bool, sustain: float, plot: Path | None, algorithms: bool) -> None:
     """Raise a UsageError for options that a measurement of collectives would ignore."""
     options = {"--preset or --kernel": what, "--check": check, "--sustain": sustain, "--plot": plot}
+    options["--algorithms"] = algorithms
     for name, value in options.items():
         if value:
             raise UsageError(f"{name} does not apply to collectives.", place="--num-gpus", remedy="Remove one of them.")

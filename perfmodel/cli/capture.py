@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,9 +82,11 @@ def command(
     named = only_machine(on)
     machine = hardware(named) if named else None
     target = load_target(module)
-    captured = capture(target, parse_inputs(inputs or ()), backward=backward, optimizer=optimizer)
-    if run:
-        captured = _with_times(captured, target, inputs or (), backward)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what a module's own code warns of does not change its operators
+        captured = capture(target, parse_inputs(inputs or ()), backward=backward, optimizer=optimizer)
+        if run:
+            captured = _with_times(captured, target, inputs or (), backward)
     if operators is not None:
         _write_operators(captured, operators)
     facts = context(module=module, inputs=list(inputs or ()), hardware=[machine.name] if machine else [])

@@ -30,7 +30,7 @@ def command(
     ] = None,
     pid: Annotated[
         int | None,
-        typer.Option("--pid", metavar="PID", help="Process to watch, with its children.", show_default=False),
+        typer.Option("--pid", metavar="PID", help="Process to watch, with its children.", min=1, show_default=False),
     ] = None,
     interval: Annotated[
         float, typer.Option("--interval", metavar="SECONDS", help="Time between two readings [s].")

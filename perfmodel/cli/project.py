@@ -59,9 +59,8 @@ def command(
         raise UsageError("--to is missing.", remedy="Add --to h100-sxm5-80gb; `perfmodel hardware list` has the names.")
     there = hardware(target)
     measured = read_profile(profile, by=by, all_steps=whole_trace)
-    here = profiled_machine(measured, source, option="--from", assume=assume)[0]
-    if here is None:
-        raise UsageError("the machine of the profile is not known.", place="--from", remedy="Name it: --from HW.")
+    here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]
+    assert here is not None  # as it is needed
     projection = project(measured, here, there, host=host)
     facts = context(
         profile=str(profile),

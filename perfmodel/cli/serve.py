@@ -182,7 +182,7 @@ def command(
     Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
     """
     from perfmodel.cli._serving import Study, evaluate_all
-    from perfmodel.cli._serving_input import load_of, percentiles_of, specs_of, speculation_of, workload_of
+    from perfmodel.cli._serving_input import check_rate, load_of, percentiles_of, specs_of, speculation_of, workload_of
     from perfmodel.core.units import parse_quantity
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import Workload
@@ -193,6 +193,9 @@ def command(
     check_plot(timeline)
     if plot_kind is not None and plot_kind not in _PLOTS:
         raise unknown_name("plot", plot_kind, _PLOTS, place="--plot-kind")
+    if plot_kind is not None and plot is None:
+        raise UsageError("there is no plot.", place="--plot-kind", remedy="Add --plot FILE.png.")
+    check_rate(for_qps)
     load, values = load_of(concurrency, qps, requests)
     if steady and (load != "concurrency" or requests or timeline):
         raise UsageError("the steady state has users, but neither arrivals nor a time line.", place="--steady",

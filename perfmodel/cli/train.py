@@ -106,7 +106,7 @@ def command(
     checkpoint_async: Annotated[
         bool, typer.Option("--checkpoint-async", help="Training waits for the copy to the host only.")
     ] = False,
-    restart: Annotated[str, typer.Option("--restart", metavar="TIME", help="From a failure to training.")] = "600s",
+    restart: Annotated[str | None, option("--restart", "From a failure to training. Default: 600s.", "TIME")] = None,
     gpu_mtbf_hours: Annotated[
         float | None,
         option("--gpu-mtbf-hours", "Mean time between failures of one GPU. Default: 50,700 (Llama 3).", "H"),
@@ -252,7 +252,7 @@ def _run(
     step: TrainingStep | None,
     rate: str | None,
     beside: bool,
-    restart: str,
+    restart: str | None,
     hours: float | None,
 ) -> Goodput | None:
     """Return what failures and checkpoints leave of a long run, if it was asked for."""
@@ -260,7 +260,7 @@ def _run(
     from perfmodel.training.goodput import GPU_MTBF_S, HOUR_S, goodput
 
     if rate is None:
-        if beside or hours is not None:
+        if beside or restart is not None or hours is not None:
             raise UsageError("--checkpoint-rate is missing.", place="train", remedy="Write --checkpoint-rate 40GB/s.")
         return None
     if step is None:
@@ -272,6 +272,6 @@ def _run(
         store_bytes_per_s=parse_quantity(rate, "B/s", place="--checkpoint-rate"),
         copy_bytes_per_s=links.get("pcie", float("inf")),
         synchronous=not beside,
-        restart_s=parse_quantity(restart, "s", place="--restart"),
+        restart_s=parse_quantity(restart or "600s", "s", place="--restart"),
         gpu_mtbf_s=GPU_MTBF_S if hours is None else hours * HOUR_S,
     )

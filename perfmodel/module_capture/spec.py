@@ -93,7 +93,7 @@ def _tensor(shape: str, dtype: str, device: str) -> torch.Tensor:
     for size in dims:
         total *= size
     if not 0 < total <= _LARGEST:
-        raise UsageError(f"{shape} has {total} elements.", place="--input", remedy="Give sizes above 0.")
+        raise UsageError(f"{shape} has {total} elements.", place="--input", remedy="Give 1 to 2^40 of them.")
     if kind.is_floating_point and device != "meta":
         return torch.randn(dims, device=device).to(kind)
     return torch.zeros(dims, dtype=kind, device=device)

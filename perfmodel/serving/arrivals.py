@@ -213,7 +213,13 @@ def _lengths(table: _Table, column: str) -> NDArray[np.int64]:
     bad = np.flatnonzero((values < 1) | (values != np.floor(values)) | (values > LONGEST))
     if len(bad):
         first = int(bad[0])
-        raise _wrong(table, column, first, f"= {values[first]:g} is no whole number of tokens above 0", "Correct it.")
+        raise _wrong(
+            table,
+            column,
+            first,
+            f"= {values[first]:g} is no whole number of tokens from 1 to {LONGEST:g}",
+            "Correct it.",
+        )
     return values.astype(np.int64)
 
 

@@ -155,7 +155,11 @@ def _table(document: Mapping[str, Any], key: str, allowed: tuple[str, ...], plac
 
 
 def _load(table: Mapping[str, Any], place: str) -> dict[str, float]:
-    return {key: float(checked.number(value, key, place)) for key, value in table.items()}
+    values = {key: float(checked.number(value, key, place)) for key, value in table.items()}
+    for key, value in values.items():
+        if not math.isfinite(value):
+            raise InputFileError(f"{key} = {value:g} is not finite.", place=f"{place}: load")
+    return values
 
 
 def _facts(table: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -100,6 +100,23 @@ class Deployment:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise UsageError(f"{name}={value!r} is not a whole number above 0.", place="deployment")
+        for name in ("engine_version", "weights", "kv", "sampling"):
+            if not isinstance(getattr(self, name), str):
+                raise UsageError(f"{name}={getattr(self, name)!r} is no text.", place="deployment")
+        if self.graph is not None and not isinstance(self.graph, bool):
+            raise UsageError(f"graph={self.graph!r} is neither true nor false.", place="deployment")
+        if not isinstance(self.engine, str | Engine):
+            raise UsageError(f"engine={self.engine!r} is no text.", place="deployment", remedy='Write "vllm".')
+        share = self.utilization
+        if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1):
+            raise UsageError(
+                f"a share of the memory of {share!r} is not within 0 to 1.", place="deployment", remedy="0.9 is usual."
+            )
+        if self.config.encoder_layers or not self.config.architecture.causal:
+            raise UsageError(
+                f"{self.config.name or self.config.model_type} has an encoder; served are decoders, which write text.",
+                place="deployment",
+            )
         kv_bytes(self.kv)
         if self.sampling not in SAMPLINGS:
             raise unknown_name("sampling", self.sampling, SAMPLINGS, place="deployment")

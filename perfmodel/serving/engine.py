@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.core.units import parse_quantity
-from perfmodel.errors import InputFileError, unknown_name
+from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_document, shipped_folder
 
 #: profile of an engine that nobody measured
@@ -201,6 +201,8 @@ def find_engine(name: str, version: str = "") -> Engine:
     if lower not in _shipped():
         raise unknown_name("engine", name, engine_names(), place="engine")
     profile = _read_shipped(lower)
+    if version and not _numbers(version):
+        raise UsageError(f"{version!r} is no version.", place="engine_version", remedy="Write 0.6.3, say.")
     if not version or _describes(profile, version):
         return profile
     others = (_read_shipped(other) for other in _shipped())

@@ -58,7 +58,9 @@ class Requests:
             raise UsageError("a request has no prompt or no output.", remedy="Give at least one token of each.")
         if self.concurrency < 0:
             raise UsageError(f"a concurrency of {self.concurrency} is not possible.", remedy="Give 1 or more.")
-        if not 0 <= self.cached < int(self.prompt.min()):
+        if self.cached < 0:
+            raise UsageError(f"a cached prefix of {self.cached} tokens is below 0.", remedy="0 is none.")
+        if not self.cached < int(self.prompt.min()):
             raise UsageError(
                 f"a cached prefix of {self.cached} tokens is not shorter than the shortest prompt, "
                 f"{int(self.prompt.min())} tokens.",
@@ -141,7 +143,7 @@ def open_loop(
     Raises
     ------
     UsageError
-        When the rate or the burstiness is not above 0, or a length is impossible.
+        When the rate or the burstiness is not above 0, the gaps have none, or a length is impossible.
     """
     _check_count(count)
     if math.isnan(rate_per_s) or rate_per_s <= 0:
@@ -150,6 +152,8 @@ def open_loop(
         raise unknown_name("spacing of arrivals", spacing, SPACINGS)
     if not (math.isfinite(burstiness) and burstiness > 0):
         raise UsageError(f"a burstiness of {burstiness:g} is not possible.", remedy="1 is Poisson, 4 is bursty.")
+    if burstiness != 1 and spacing != GAMMA:
+        raise UsageError(f"a burstiness of {burstiness:g} is none of {spacing} gaps.", remedy="Add --spacing gamma.")
     gaps = _gaps(np.random.default_rng(seed), spacing, burstiness, count)
     arrival_s = np.zeros(count) if math.isinf(rate_per_s) else np.cumsum(gaps) / rate_per_s
     return Requests(arrival_s - arrival_s[:1], *_both_lengths(count, isl, osl, spread, seed))

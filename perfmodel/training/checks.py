@@ -103,10 +103,11 @@ def _divides(name: str, value: int, of: str, total: int) -> None:
 
 
 def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
-    if plan.ep == 1:
+    if plan.ep == 1 and plan.etp == 1:
         return
     if not config.experts:
-        raise _refused(f"ep = {plan.ep}, and the model has no experts", "Use ep=1")
+        name = "ep" if plan.ep > 1 else "etp"
+        raise _refused(f"{name} = {getattr(plan, name)}, and the model has no experts", f"Use {name}=1")
     _divides("ep", plan.ep, "experts", config.experts)
     ranks = plan.dp(cluster.gpus) * plan.cp * plan.tp
     if ranks % (plan.ep * plan.etp):

@@ -100,6 +100,8 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
     kind = str(raw.get("model_type") or (document.get("model_type") if raw is not document else ""))
     kind = ALIASES.get(kind, kind)
     _check_layers(kind, flat, place)
+    if not kind:
+        raise InputFileError("has no model_type: it is no config.json of a model.", place=place)
     if kind not in ARCHITECTURES:
         raise unknown_name("model type", kind, sorted({*ARCHITECTURES, *ALIASES}), place=place, kind=InputFileError)
     reader = _Reader({**_CLASS_DEFAULTS.get(kind, {}), **flat}, place, kind)

@@ -154,3 +154,19 @@ def test_calibrate_links_needs_ranks(perfmodel) -> None:
     ran = perfmodel("calibrate", "--links")
     assert (ran.code, ran.out) == (2, "")
     assert "--num-gpus 2" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--resume",), "only a JSON record can be resumed"),
+        (("--time-limit", "0"), "a time limit of 0.0 s is not positive"),
+        (("--algorithms",), "--algorithms does not apply to collectives"),
+    ],
+)
+def test_wrong_options_start_no_rank(perfmodel, monkeypatch, options, said):
+    monkeypatch.setattr("perfmodel.kernels.distributed.launch.launch", lambda *_: pytest.fail("a rank was started"))
+    ran = perfmodel("bench", "all_reduce", "bytes=1KiB", "--num-gpus", "2", "--device", "cpu", *options)
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert said in ran.err

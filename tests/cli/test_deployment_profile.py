@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAIVE, PATH = EXAMPLES / "deployment_naive.toml", EXAMPLES / "nano_vllm_steps.toml"
 
@@ -54,3 +56,15 @@ def test_a_deployment_names_its_own_machine(perfmodel):
         ran = perfmodel(*arguments)
         assert ran.code == 2
         assert "names its machine" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("engine = 3", "engine=3 is no text"), ("weights = 4", "weights=4 is no text"), ('graph = "yes"', "graph='yes'"),
+     ("[load]\nusers = nan", "users = nan is not finite")],
+)  # fmt: skip
+def test_values_of_other_types_are_faults_of_the_file(perfmodel, tmp_path, line, said):
+    (tmp_path / "d.toml").write_text(f'model = "qwen3-0.6b"\nhardware = "h100"\n{line}\n')
+    ran = perfmodel("roi", tmp_path / "d.toml")
+    assert ran.code == 3
+    assert said in ran.err

@@ -41,7 +41,7 @@ def test_every_format(perfmodel, table, format_):
     ("options", "said"),
     [
         (("--from", "a100"), "--to is missing"),
-        (("--to", "h100"), "the machine of the profile is not known"),
+        (("--to", "h100"), "the profile names no device"),
         (("--from", "a100", "--to", "h1000"), "Did you mean 'h100'"),
         (("--from", "a100", "--to", "h100", "--host", "0"), "above 0"),
     ],
@@ -64,3 +64,10 @@ def test_candidates_are_ranked_on_the_projected_run(perfmodel, table):
     assert "projected from a100-sxm4-80gb (15 ms) to h100-sxm5-80gb" in there.err
     assert there.json["context"]["hardware"] == ["h100-sxm5-80gb"]
     assert there.json["context"]["total_time_s"] < here.json["context"]["total_time_s"]
+
+
+def test_a_profile_without_a_machine_gets_one_message(perfmodel, tmp_path):
+    (tmp_path / "p.csv").write_text("name,time_ms\na,1\n")
+    ran = perfmodel("project", tmp_path / "p.csv", "--to", "h100")
+    assert ran.code == 2
+    assert ran.err == ("perfmodel: --from: the profile names no device. Name the machine: --from h100-sxm5-80gb.\n")

@@ -117,6 +117,14 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--tp", "3"), "tp=3 does not divide"),
         (("--isl", "5000"), "longer than the model's 4096 positions"),
         (("--qps", "0"), "never sends one"),
+        (("--qps", "4", "--burstiness", "3"), "a burstiness of 3 is none of poisson gaps. Add --spacing gamma."),
+        (("--memory-utilization", "1.5"), "a share of the memory of 1.5 is not within 0 to 1"),
+        (("--memory-utilization", "nan"), "is not within 0 to 1"),
+        (("--prefix", "-5"), "a cached prefix of -5 tokens is below 0"),
+        (("--plot-kind", "load"), "Add --plot FILE.png"),
+        (("--for-qps", "0"), "a rate of 0 requests a second is not possible"),
+        (("--for-qps", "1e300"), "at most 1e+09"),
+        (("--engine-version", "abc"), "'abc' is no version"),
         (("--concurrency", "0"), "0 is no whole number from 1"),
         (("--ep", "inf"), "inf is no whole number from 1"),
         (("--osl", "1e300", "--concurrency", "1"), "not possible"),
@@ -180,3 +188,10 @@ def test_an_interrupted_run_prints_what_was_simulated(perfmodel, monkeypatch):
     assert ran.code == 130
     assert len(ran.json["rows"]) == 1
     assert any("interrupted" in note for note in ran.json["notes"])
+
+
+@pytest.mark.parametrize("model", ["bert-large", "t5-small"])
+def test_encoders_are_not_served(perfmodel, model):
+    ran = perfmodel("serve", model, "--on", "h100", "--steady")
+    assert ran.code == 2
+    assert f"{model} has an encoder" in ran.err

@@ -132,6 +132,8 @@ def test_plots(perfmodel, tmp_path, more):
         (("--price-per-gpu-hour", -1), "not above 0"),
         (("--loaders", 3), "belong together"),
         (("--checkpoint-async",), "--checkpoint-rate is missing"),
+        (("--restart", "60s"), "--checkpoint-rate is missing"),
+        (("--etp", 2), "etp = 2, and the model has no experts"),
         (("--compress", "zip"), "unknown compression"),
         (("--plot", "step.doc"), "not supported"),
         (("--tp", "a..b"), "not a whole number"),
@@ -189,3 +191,9 @@ def test_a_search_of_nothing_is_one_message(perfmodel):
     ran = perfmodel(*SEARCH, "--tp", 3)
     assert ran.code == 2
     assert "no combination can run" in ran.err
+
+
+def test_a_file_that_is_no_model_says_so(perfmodel):
+    ran = perfmodel("train", "examples/training_plan.toml", "--on", "h100")
+    assert ran.code == 3
+    assert "has no model_type: it is no config.json of a model" in ran.err

@@ -178,3 +178,16 @@ def test_wrong_words_are_one_message(perfmodel, words, message) -> None:
     ran = perfmodel("capture", *words)
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err
+
+
+def test_what_a_builder_warns_of_stays_silent(perfmodel, tmp_path, monkeypatch):
+    (tmp_path / "warns.py").write_text(
+        "import warnings, torch\ndef build():\n    warnings.warn('slow')\n    return torch.nn.Linear(8, 8)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    ran = perfmodel("capture", "warns:build", "--input", "8x8")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_too_many_elements_are_named_as_such(perfmodel):
+    assert "Give 1 to 2^40 of them" in perfmodel("capture", "torch.nn:Identity", "--input", "99999999999999x8").err

@@ -60,7 +60,7 @@ def test_lengths_alone_are_enough_where_the_load_has_its_own_times(tmp_path: Pat
         ("a.csv", "arrival,prompt,output\n0,10,20\n-1,10,20\n", "a.csv:3: arrival = -1 is a time before the start"),
         ("a.csv", "arrival,prompt,output\n0,x,20\n", "a.csv:2: prompt = 'x' is no number"),
         ("a.csv", "arrival,prompt,output\n0,1.5,20\n", "prompt = 1.5 is no whole number"),
-        ("a.csv", "arrival,prompt,output\n0,1,0\n", "output = 0 is no whole number of tokens above 0"),
+        ("a.csv", "arrival,prompt,output\n0,1,0\n", "output = 0 is no whole number of tokens from 1"),
         ("a.csv", "arrival,prompt,output\n0,1\n", "a.csv:2: the row has 2 cells, the header 3"),
         ("a.csv", "arrival,prompts,output\n0,1,2\n", "no column for the prompt.*Is it 'prompts'"),
         ("a.csv", "arrival,time,prompt,output\n0,0,1,2\n", "'arrival' and 'time' both hold the arrival"),

@@ -97,5 +97,7 @@ def read_series(path: str | os.PathLike[str]) -> Series:
                 remedy="Write it with perfmodel monitor.",
             ) from None
     if not series.names():
-        raise InputFileError("holds no reading.", place=place, remedy="Write it with perfmodel monitor -o FILE.jsonl.")
+        raise InputFileError(
+            "holds no reading.", place=place, remedy="Write it with perfmodel monitor --record FILE.jsonl."
+        )
     return series

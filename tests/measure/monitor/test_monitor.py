@@ -163,3 +163,14 @@ def test_old_samples_are_dropped() -> None:
         series.add(second, [Sample("x", "y", second)])
     assert module.MOST_SAMPLES > 10_000
     assert series.get("x", "y")[1].size == 30
+
+
+def test_no_process_has_a_negative_number(perfmodel):
+    assert perfmodel("monitor", "--pid", "-1").code == 2
+
+
+def test_what_is_no_record_names_the_option_that_writes_one(perfmodel, tmp_path):
+    (tmp_path / "r.jsonl").write_text('{"prompt": 1}\n')
+    ran = perfmodel("monitor", "--read", tmp_path / "r.jsonl")
+    assert ran.code == 3
+    assert "perfmodel monitor --record FILE.jsonl" in ran.err
