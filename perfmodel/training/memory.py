@@ -202,7 +202,7 @@ class _Holder:
         """Return weights that are gathered, gradients of one layer in backward, and pools of other streams [B]."""
         facts, plan = self.facts, self.plan
         e = self.part.element_bytes
-        if not self.setup.sharded:
+        if not self.setup.sharded or self.shards == 1:  # one rank has all weights and gathers none
             return (facts.cast_bytes * held.total if e == _HALF else 0.0), 0.0, 0.0
         gradient = e + (_SINGLE if self.framework.gradient_dtype == "fp32" else 0.0)
         if self.framework.gathers_once and plan.pp > 1:

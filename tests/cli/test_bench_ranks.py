@@ -170,3 +170,23 @@ def test_wrong_options_start_no_rank(perfmodel, monkeypatch, options, said):
     assert ran.code == 2
     assert ran.err.count("\n") == 1
     assert said in ran.err
+
+
+def test_ctrl_c_ends_the_launcher_as_an_interruption(monkeypatch):
+    pytest.importorskip("torch")
+    import signal
+
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.launcher import api
+
+    from perfmodel.kernels.distributed.launch import launch
+
+    def interrupted(*_):
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        assert signal.SIGINT in blocked  # what is started here does not print a traceback
+        raise SignalException("got signal", signal.SIGINT)
+
+    monkeypatch.setattr(api, "elastic_launch", lambda *_: interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        launch(2, print, [])
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

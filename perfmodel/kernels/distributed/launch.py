@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from perfmodel.errors import UnavailableError
@@ -25,11 +28,15 @@ def launch(num_gpus: int, entry: Callable[..., int], arguments: Sequence[Any]) -
     ------
     UnavailableError
         When a rank fails or dies: the launcher ends the others, and the message names the first one.
+    KeyboardInterrupt
+        On Ctrl-C, without a word from the ranks.
     """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    for name in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     # the ranks share the cores; torch's launcher sets the same, with a warning
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     config = LaunchConfig(
@@ -45,7 +52,12 @@ def launch(num_gpus: int, entry: Callable[..., int], arguments: Sequence[Any]) -
     )
     sys.stdout.flush()
     try:
-        results = elastic_launch(config, entry)(*arguments)
+        with _ranks_start_uninterrupted():
+            results = elastic_launch(config, _rank)(entry, *arguments)
+    except SignalException as error:
+        if error.sigval == signal.SIGINT:
+            raise KeyboardInterrupt from None
+        raise UnavailableError(f"signal {int(error.sigval)} ended the ranks.") from None
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         raise UnavailableError(
@@ -53,6 +65,34 @@ def launch(num_gpus: int, entry: Callable[..., int], arguments: Sequence[Any]) -
             remedy="With -o FILE.json the finished rows are kept; --resume measures the others.",
         ) from None
     return int(results[0])
+
+
+def _rank(entry: Callable[..., int], *arguments: Any) -> int:
+    """Run the entry of one rank; from here on Ctrl-C reaches it, and ends it at once: other ranks wait for it."""
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        return entry(*arguments)
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        os._exit(130)
+
+
+@contextlib.contextmanager
+def _ranks_start_uninterrupted() -> Iterator[None]:
+    """Let new processes start with Ctrl-C blocked: one that is still importing would print a traceback.
+
+    They inherit the mask of the thread that starts them. Another thread keeps taking the signal for this process.
+    """
+    ended = threading.Event()
+    taker = threading.Thread(target=ended.wait, daemon=True)
+    taker.start()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        ended.set()
+        taker.join()
 
 
 def _reason(failure: Any) -> str:
