@@ -47,6 +47,7 @@ class Clock:
 
     def __init__(self, kernels: Kernels) -> None:
         self.kernels_per_layer = kernels.kernels_per_layer
+        self.prompt_kernels_per_layer = kernels.prompt_kernels_per_layer
         linear, head = kernels.linear(TOKENS), kernels.head(TOKENS)
         self.linear = {term: Curve(TOKENS, _full(time, TOKENS)) for term, time in linear.times.items()}
         self.head = Curve(TOKENS, head.total_s)

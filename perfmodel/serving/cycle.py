@@ -13,6 +13,10 @@ from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.cost import Array
 from perfmodel.serving.deployment import Deployment
 
+#: steps of decode that a request waits for before its prompt is read, where others run: half of the running one, and
+#: the one that engines schedule ahead while it runs (vLLM's async scheduling, SGLang's and TensorRT-LLM's overlap)
+WAITED_STEPS = 1.5
+
 
 @dataclass(frozen=True)
 class Steady(Reportable):
@@ -95,7 +99,8 @@ class Cycle:
         width, wide = np.asarray(cycle.high_s) / step, np.asarray(token.high_s) / each
         step, each = step / gained, each / gained
         rate = running / step
-        ttft = self._first_token(np.asarray(mixed.time_s)) + np.maximum(0.0, self.users - running) / rate * osl
+        decode = np.asarray(deployment.finished(self.decode, running).time_s)
+        ttft = self._first_token(np.asarray(mixed.time_s), decode) + np.maximum(0.0, self.users - running) / rate * osl
         step_width = np.log(np.asarray(mixed.high_s) / np.asarray(mixed.time_s))
         ratio = np.exp(np.hypot(step_width, Z80 * deployment.profile.first_deviation))
         values = {
@@ -112,14 +117,18 @@ class Cycle:
             **{name: plain(value) for name, value in values.items()}, terms_s=cycle.terms_s,
         )  # fmt: skip
 
-    def _first_token(self, mixed_s: Array) -> Array:
+    def _first_token(self, mixed_s: Array, decode_s: Array) -> Array:
         """Return the time from the start of a request, that has a place, to its first token [s].
 
-        A request whose place became free at the end of a step reads its prompt in the next ones. Of a run whose users
-        start at once, the first request of each finds those of all others waiting, on average half of them before it.
+        A request waits for half of the running step and for the one that was scheduled ahead of it; its prompt is read
+        in the next ones. Copies of the attention that share experts may hold it back for each other. Of a run whose
+        users start at once, the first request of each finds those of all others waiting, on average half of them
+        before it.
         """
         deployment = self.deployment
         users = np.maximum(1.0, self.running / deployment.dp)
         service = mixed_s * self.chunks / self.prompts
         start = service * (users - 1.0) / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0)
-        return np.asarray(deployment.profile.front_end_s + mixed_s * self.chunks + start)
+        steps = WAITED_STEPS + (deployment.profile.balance_steps if deployment.copies_share else 0.0)
+        wait = steps * decode_s * (1.0 - 1.0 / users)
+        return np.asarray(deployment.front_end_s + wait + mixed_s * self.chunks + start)

@@ -245,6 +245,12 @@ class Deployment:
             cost = cost.plus(self.speculation.draft.device(sequences, keys, shape), self.speculation.tokens)
         return cost
 
+    @property
+    def front_end_s(self) -> float:
+        """Time to the first token beside the steps [s]: the server's, and launches of a prompt's kernels."""
+        kernels = self.part.layers * self.pp * self.table.prompt_kernels_per_layer
+        return self.profile.front_end_s + kernels * self.profile.prompt_launch_s
+
     def finished(self, cost: Cost, sequences: Array) -> Step:
         """Return the step of all stages, with the host's time, and its interval."""
         engine, stages = self.profile, float(self.pp)
@@ -267,7 +273,12 @@ class Deployment:
     @property
     def waiting(self) -> float:
         """Factor on the device's time of copies that share experts: all wait for the slowest."""
-        return self.profile.imbalance if self.ep > 1 and self.dp > 1 else 1.0
+        return self.profile.imbalance if self.copies_share else 1.0
+
+    @property
+    def copies_share(self) -> bool:
+        """Whether several copies of the attention share experts."""
+        return self.ep > 1 and self.dp > 1
 
     def _check(self, sequences: Array, keys: Array, chunks: Sequence[tuple[Array, ...]]) -> None:
         values = [sequences, keys, *(value for chunk in chunks for value in chunk)]

@@ -41,16 +41,19 @@ class Engine:
     host_s, host_sequence_s : time of the host that no kernel hides, a step and for each sequence of it [s].
     launch_s : the host's time to launch one kernel without a graph [s]; by default 10 us, assumed: the dispatch of
         a call in PyTorch (5 to 7 us in the open traces) and the Python of the layer around it.
+    prompt_launch_s : the host's time for one kernel of a prompt, which no graph holds [s]: it delays the first token,
+        and the steps of others hide it from the throughput.
     gap_s : idle time of the device between two kernels of a graph [s].
     front_end_s : added to the time to the first token by the server in front of the engine [s].
     hot : matrix instruction of a machine, or "default" -> time of products under hours of load over that of a
         benchmark, at many tokens.
     experts_start_s : matrix instruction, or "default" -> start of the kernels of a layer of experts [s].
-    quantises : dtypes of activations that a kernel of its own quantises, with commas; that of others is part of the
-        kernel before the product.
+    quantises : dtypes or formats whose activations a kernel of its own quantises, with commas; that of others is part
+        of the kernel before the product.
     slower : factor on the kernels of this version over those of the latency model.
     imbalance : time of a step of several copies of the attention that share experts, over that of the mean copy: all
         wait for the slowest.
+    balance_steps : steps for which copies of the attention that share experts hold a prompt back, until all have one.
     kernels : kernels of a layer without exchanges; ``passes`` : traffic of norms, rotary positions and activation over
         that of fused kernels.
     scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
@@ -77,6 +80,7 @@ class Engine:
     host_s: float = 0.5e-3
     host_sequence_s: float = 5e-6
     launch_s: float = 10e-6
+    prompt_launch_s: float = 0.0
     gap_s: float = 1e-6
     front_end_s: float = 0.0
     hot: Mapping[str, float] = field(default_factory=dict)
@@ -84,6 +88,7 @@ class Engine:
     quantises: str = "fp4"
     slower: float = 1.0
     imbalance: float = 1.0
+    balance_steps: float = 0.0
     kernels: int = 9
     passes: float = 1.0
     scheduler: str = "chunked"
@@ -116,6 +121,7 @@ QUANTITIES = {
     "host": ("host_s", "s"),
     "host_sequence": ("host_sequence_s", "s"),
     "launch": ("launch_s", "s"),
+    "prompt_launch": ("prompt_launch_s", "s"),
     "gap": ("gap_s", "s"),
     "front_end": ("front_end_s", "s"),
     "workspace": ("workspace_bytes", "B"),

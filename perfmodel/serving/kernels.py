@@ -33,6 +33,10 @@ LARGE = 8192.0
 #: part of the start of a layer of experts, as tables of kernels have it, that a graph of a whole step hides [s]: such
 #: starts are 36 to 46 us in the tables, and 25 us in engines
 HIDDEN_START_S = 20e-6
+#: kernels of a layer with latent attention in a step with prompts over those in decode: nothing is absorbed, so that
+#: keys and values are expanded, joined and quantised by kernels of their own; time to the first token of DeepSeek by
+#: concurrency, half of the runs, on a grid of 1 to 6
+LATENT_PROMPT_KERNELS = 5.0
 #: latent attention in decode, where all heads share one key: share of the 16-bit peak and of the bandwidth that it
 #: reaches, its start [s], and the standard deviation of ln(measured / predicted): assumed, FlashMLA states 660 of 989
 #: TFLOP/s and 3000 of 3350 GB/s on H800 (github.com/deepseek-ai/FlashMLA)
@@ -83,6 +87,11 @@ class Kernels:
         exchanges = 0 if self.parallel.tp == 1 else 1 if shard.parallel_block else 2
         return self.engine.kernels + exchanges + 5 * (shard.moe_layers > 0) + shard.qk_norm + 3 * (shard.kv_lora > 0)
 
+    @property
+    def prompt_kernels_per_layer(self) -> float:
+        """Kernels of one layer in a step with prompts."""
+        return self.kernels_per_layer * (LATENT_PROMPT_KERNELS if self.shard.kv_lora else 1.0)
+
     def product(self, cost: Cost, term: str, m: Array, n: int, k: int, layers: float, quantised: bool = True) -> None:
         """Add one matrix product of each layer, under the load of hours of serving."""
         form = beside_experts(self.weights, self.dtype) if self.shard.experts else self.weights
@@ -94,9 +103,11 @@ class Kernels:
         most = self.engine.hot_on(self.hardware.matrix_instruction)
         return np.asarray(1.0 + (most - 1.0) * rows / (rows + HOT_TOKENS))
 
-    def _gemm(self, m: Array, n: int, k: int, weights: Format | None) -> tuple[Array, Deviation]:
+    def _gemm(
+        self, m: Array, n: int, k: int, weights: Format | None, *, quantises: bool = True
+    ) -> tuple[Array, Deviation]:
         options = weights.options(k) if weights else {"dtype": self.dtype}
-        if weights and weights.compute in self.engine.quantises.split(","):
+        if quantises and weights and {weights.name, weights.compute} & set(self.engine.quantises.split(",")):
             options.pop("quantized", None)
         op = Gemm(m=np.maximum(1.0, np.round(m)), n=n, k=k, **options)
         return kernel(op, self.hardware, self.engine.library)
@@ -147,8 +158,9 @@ class Kernels:
         rate = hardware.main_memory.bandwidth_bytes_per_s or np.nan
         size = np.array([LARGE])
         gates = 2 if shard.gated else 1
-        up, _ = self._gemm(size, gates * shard.expert_ffn, shard.hidden, self.weights)
-        down, _ = self._gemm(size, shard.hidden, shard.expert_ffn, self.weights)
+        # a token is quantised once for all experts that it visits
+        up, _ = self._gemm(size, gates * shard.expert_ffn, shard.hidden, self.weights, quantises=False)
+        down, _ = self._gemm(size, shard.hidden, shard.expert_ffn, self.weights, quantises=False)
         flop = 2.0 * LARGE * (gates + 1) * shard.expert_ffn * shard.hidden
         peak = float((flop / (up + down) / self._hot(size)).item())
         start = self.engine.experts_start_on(hardware.matrix_instruction)

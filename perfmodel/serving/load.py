@@ -187,7 +187,7 @@ def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Serve
         gpus=deployment.gpus,
         replicas=fleet.replicas,
         routing=fleet.routing,
-        front_end_s=deployment.profile.front_end_s,
+        front_end_s=deployment.front_end_s,
         kv_bytes_token=memory.kv_bytes_token,
         host_bytes_per_s=_host_bytes_per_s(deployment.hardware) * deployment.tp * deployment.pp,
     )

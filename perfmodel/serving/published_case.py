@@ -11,7 +11,9 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError, UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.engine import GENERIC, Engine, engine_names, find_engine
+from perfmodel.serving.speculation import Speculation
 from perfmodel.workloads.catalog import find_model
+from perfmodel.workloads.model_config import ModelConfig
 
 TTFT, TPOT, RATE = "ttft_s", "tpot_s", "output_tokens_per_s"
 #: words in an engine's name -> name of its profile
@@ -52,6 +54,7 @@ class Setup:
     max_num_seqs: int | None = None
     max_batched_tokens: int | None = None
     kv_tokens: int | None = None
+    speculation: Speculation | None = None
 
     @property
     def gpus(self) -> int:
@@ -73,7 +76,7 @@ class Setup:
                 tp=self.tp, pp=self.pp, ep=self.ep, dp=self.dp, engine=profile or self.engine,
                 engine_version=self.version,
                 weights=self.weights, kv=self.kv, max_num_seqs=self.max_num_seqs,
-                max_batched_tokens=self.max_batched_tokens, kv_tokens=self.kv_tokens,
+                max_batched_tokens=self.max_batched_tokens, kv_tokens=self.kv_tokens, speculation=self.speculation,
             )  # fmt: skip
             made.memory()
         except PerfModelError as error:
@@ -120,7 +123,13 @@ def engine_of(text: str, offline: bool = False) -> tuple[str, str]:
     profile = next((profile for word, profile in _ENGINES.items() if word in name), GENERIC)
     if profile == "trtllm" and offline:
         profile = "trtllm-offline"
-    return (profile if profile in engine_names() else GENERIC), version.strip()
+    return (profile if profile in engine_names() else GENERIC), version_of(version)
+
+
+def version_of(text: str) -> str:
+    """Return a version that begins with a number, and "" for a name of a build ("nightly-dev-20260402")."""
+    version = text.strip().lower().removeprefix("v")
+    return version if version[:1].isdigit() else ""
 
 
 def profile_of(engine: str, version: str) -> str:
@@ -154,9 +163,15 @@ def whole(run: Run, column: str, default: int = 1) -> int:
     return run.whole(column, default) or default
 
 
-def is_mixture(name: str) -> bool:
-    """Return whether a model is a mixture of experts."""
+def model_of(name: str) -> ModelConfig:
+    """Return the shapes of a model.
+
+    Raises
+    ------
+    SkipRun
+        When it is unknown.
+    """
     try:
-        return bool(find_model(name).experts)
+        return find_model(name)
     except UsageError as error:
         raise SkipRun(error.message) from None

@@ -14,7 +14,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.load import simulate
-from perfmodel.serving.published_case import Setup, SkipRun, engine_of, format_of, is_mixture, profile_of
+from perfmodel.serving.published_case import Setup, SkipRun, engine_of, format_of, model_of, profile_of
 from perfmodel.serving.replay import Replay
 from perfmodel.serving.requests import Requests
 
@@ -47,7 +47,7 @@ def _judged(runs: list[Run], find: Callable[[str], Hardware]) -> list[PublishedR
     first = runs[0]
     runs = sorted(runs, key=lambda run: run.number("queued_s"))
     engine, version = engine_of(first.text("engine"))
-    mixture = is_mixture(first.text("model"))
+    mixture = bool(model_of(first.text("model")).experts)
     dp = first.whole("dp", 1) or 1
     setup = Setup(
         first.text("model"), first.text("hardware"), first.whole("tp", 1), ep=dp if mixture else 1, dp=dp,

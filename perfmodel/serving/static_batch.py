@@ -60,7 +60,7 @@ def static_batch(deployment: Deployment, batch: Number, isl: Number, osl: Number
         for a, b in ((first.low_s, token.low_s), (first.high_s, token.high_s))
     ]
     tokens = count * answer
-    start = deployment.profile.front_end_s
+    start = deployment.front_end_s
     return StaticBatch(
         plain(count), plain(prompt), plain(answer),
         plain(start + ttft), plain(start + steps * np.asarray(first.low_s)),

@@ -16,6 +16,7 @@ from perfmodel.serving.engine import QUANTITIES, Engine, engine_names, find_engi
 from perfmodel.serving.engine_file import write_engine
 from perfmodel.serving.fit_engine import engine_cases, fit_engine
 from perfmodel.serving.published import judge, recognises
+from perfmodel.serving.published_case import engine_of
 
 OFFLINE = "model,hardware,tp,pp,ep,wdtype,kvdtype,isl,osl,value,unit,meaning,engine,requests\n"
 ROW = "{model},{hardware},{tp},1,1,fp8,fp8,128,2048,21109,{unit},offline,TensorRT-LLM 0.17,3000\n"
@@ -159,3 +160,8 @@ def test_every_key_of_a_profile_is_on_the_page() -> None:
 
 #: attributes that a file has under another name, without the unit
 _INTERNAL = {name for name, _ in QUANTITIES.values()}
+
+
+def test_a_build_without_a_version_is_the_newest() -> None:
+    assert engine_of("trtllm gpt-oss-dev") == ("trtllm", "")
+    assert engine_of("sglang v0.5.9") == ("sglang", "0.5.9")

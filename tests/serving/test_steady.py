@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.serving.deployment import Deployment
+from perfmodel.serving.engine import find_engine
 from perfmodel.serving.speculation import Speculation
 from perfmodel.serving.static_batch import static_batch
 from perfmodel.serving.steady import capacity, steady
@@ -164,3 +167,16 @@ def test_launching_each_kernel_costs_a_small_model_more() -> None:
 def test_bad_speculation_says_why(tokens: int, acceptance: float, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Speculation(tokens, acceptance)
+
+
+def test_a_first_token_waits_for_launches_and_for_copies_that_share_experts() -> None:
+    def ttft(**facts: float) -> float:
+        engine = replace(find_engine("vllm"), front_end_s=0.0, prompt_launch_s=0.0)
+        deployment = pm.Deployment(
+            find_model("qwen3-30b-a3b"), pm.hardware("h100"), dp=2, ep=2, engine=replace(engine, **facts)
+        )
+        return float(pm.steady(deployment, 512, 128, concurrency=8).ttft_s)
+
+    layers = find_model("qwen3-30b-a3b").layers
+    assert ttft(prompt_launch_s=1e-5) - ttft() == pytest.approx(layers * 1e-5 * 16, rel=0.2)
+    assert ttft(balance_steps=10.0) > ttft(balance_steps=1.0) > ttft()
