@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import functools
 import gzip
 import io
 import json
@@ -34,7 +35,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from perfmodel.cli.app import EXIT_INTERNAL, run
+import typer
+
+from perfmodel.cli import app
 from perfmodel.errors import InputFileError, PerfModelError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -230,8 +233,8 @@ def command(*arguments: str) -> Callable[[Path], object]:
     def read(path: Path) -> None:
         words = [str(path) if word == "INPUT" else word for word in arguments]
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            code = run(["--debug", *words])
-        if code == EXIT_INTERNAL:
+            code = app.run(["--debug", *words])
+        if code == app.EXIT_INTERNAL:
             raise CommandFaultError(said.getvalue())
         if code > 1:
             raise InputFileError(said.getvalue().strip().splitlines()[-1])
@@ -402,6 +405,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only those whose name matches this pattern")
     parser.add_argument("--save", type=Path, default=Path("fuzz_escapes"), help="folder for inputs that escape")
     options = parser.parse_args()
+    # a command is built once: building takes longer than most inputs
+    app.build_app = functools.cache(app.build_app)
+    typer.main.get_command = functools.cache(typer.main.get_command)
     folder = Path(os.environ["PERFMODEL_DATA"]) if os.environ.get("PERFMODEL_DATA") else None
     with tempfile.TemporaryDirectory() as made:
         wanted = [target for target in targets(folder, Path(made)) if re.search(options.only, target.name)]

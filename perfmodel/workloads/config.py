@@ -293,7 +293,8 @@ class _Reader:
             raise self.wrong(f"{name.replace('_', ' ')} = {value!r} is not a whole number above 0")
         most = _MOST_LAYERS if name == "layers" else _LARGEST
         if value > most:
-            raise self.wrong(f"{name.replace('_', ' ')} = {value:.3g} is above {most:.0e}")
+            found = value if value < 10**15 else f"a number of {len(str(value))} digits"
+            raise self.wrong(f"{name.replace('_', ' ')} = {found} is above {most:.0e}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
