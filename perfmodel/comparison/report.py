@@ -190,7 +190,8 @@ def _rules(comparison: Comparison) -> list[str]:
     same = 100 * (SAME_WITHIN if comparison.rules.limit is None else comparison.rules.limit)
     return [
         f"slower, faster: the interval (95 %, over all rows together) excludes 0, and the change is beyond "
-        f"{100 * comparison.rules.threshold:g} %. same: a change of {same:g} % is ruled out. unclear: neither.",
+        f"{100 * comparison.rules.threshold:g} %. same: a change of {same:g} % is ruled out, or the times are equal. "
+        "unclear: neither.",
         f"Allowance for drift: {comparison.drift.basis}.{_detected(known)}",
     ]
 
@@ -217,9 +218,17 @@ def _next_step(comparison: Comparison) -> str:
     if needed is not None:
         parts.append(_repeat(comparison, needed, counts[UNCLEAR], " on an idle machine" if busy else ""))
     if not parts:
-        same, none = "nothing: the sides are the same", "measure both sides: no row has two times"
-        parts.append(same if comparison.changes else none)
+        parts.append(_nothing_changed(comparison.changes))
     return f"What to do: {'; '.join(parts)}."
+
+
+def _nothing_changed(changes: Sequence[Change]) -> str:
+    """Return what follows where no row changed and none is unclear."""
+    if not changes:
+        return "measure both sides: no row has two times"
+    if all(change.before_s == change.after_s for change in changes):
+        return "measure again, if this was meant to be two runs: all times are equal, as in a record and its copy"
+    return "nothing: the sides are the same"
 
 
 def _repeat(comparison: Comparison, needed: int, rows: int, idle: str) -> str:

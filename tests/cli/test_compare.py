@@ -91,6 +91,7 @@ def test_a_record_is_the_same_as_itself(perfmodel, written):
     ran = perfmodel("compare", a, a, "--fail-on", "1%", "-f", "json")
     assert ran.code == 0
     assert {row["verdict"] for row in ran.json["rows"]} == {"same"}
+    assert "all times are equal, as in a record and its copy" in " ".join(perfmodel("compare", a, a).out.split())
 
 
 @pytest.mark.parametrize(

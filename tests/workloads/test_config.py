@@ -160,6 +160,12 @@ def test_layers_that_are_not_attention_are_refused_by_name(read, change, said):
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize("size", [10**10, 10**400])
+def test_a_dimension_beyond_all_models_is_refused(read, size):
+    with pytest.raises(InputFileError, match=r"hidden = (10000000000|a number of 401 digits) is above 1e\+09"):
+        read(LLAMA | {"hidden_size": size})
+
+
 def test_opt_350m_projects_its_embedding_and_norms_after(read):
     config = read(
         {
