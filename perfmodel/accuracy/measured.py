@@ -15,6 +15,9 @@ from perfmodel.errors import PerfModelError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 
+#: no call is as short as this [s], and ratios to shorter times overflow
+SHORTEST_S = 1e-15
+
 
 @dataclass(frozen=True)
 class MeasuredCalls:

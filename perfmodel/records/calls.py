@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips
+from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.files import check_regular
@@ -61,7 +61,9 @@ def measured_calls(record: Record) -> Measurements:
 def _unusable(row: Row) -> str:
     if row.status == Status.OK and row.is_composed:
         return "a composition of several kernels"
-    return "" if row.status == Status.OK and row.measured_time_s else f"status {str(row.status or '')!r}"
+    if row.status != Status.OK or not row.measured_time_s:
+        return f"status {str(row.status or '')!r}"
+    return "" if row.measured_time_s >= SHORTEST_S else f"measured_time_s is not above zero ({SHORTEST_S:g} s)"
 
 
 def _group_key(row: Row) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skips, library_of, reason_of
+from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips, library_of, reason_of
 from perfmodel.core.vocabulary import CacheState, Timing, Vocabulary
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import read_text
@@ -311,8 +311,8 @@ def _usable(
     good = np.ones(rows.shape, dtype=bool)
     for name, values in numbers.items():
         if name == "time_s":
-            possible = np.isfinite(values) & (values > 0)
-            reason = "time_s is not above zero"
+            possible = np.isfinite(values) & (values >= SHORTEST_S)
+            reason = f"time_s is not above zero ({SHORTEST_S:g} s)"
         else:
             least = rules[name]["minimum"]
             possible = (values >= least) & (values <= LARGEST_SIZE) & (values == np.floor(values))

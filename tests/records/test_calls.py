@@ -9,6 +9,22 @@ import pytest
 from perfmodel.errors import InputFileError
 from perfmodel.records.calls import read_calls
 
+GEMM = {
+    "op": "gemm",
+    "hardware": "l4",
+    "dtype": "fp16",
+    "kernel": "torch.mm",
+    "status": "ok",
+    "measured_time_s": 1e-5,
+    "params": {"m": 64, "n": 64, "k": 64},
+}
+
+
+def written(folder, *rows):
+    path = folder / "record.json"
+    path.write_text(json.dumps({"schema_version": 2, "command": "bench", "rows": rows}))
+    return path
+
 
 @pytest.mark.parametrize(
     ("params", "part"),
@@ -21,16 +37,19 @@ from perfmodel.records.calls import read_calls
     ids=["huge", "several", "negative", "unknown"],
 )
 def test_parameters_that_no_operator_has_are_one_message_with_the_row(tmp_path, params, part):
-    row = {
-        "op": "gemm",
-        "hardware": "l4",
-        "dtype": "fp16",
-        "kernel": "torch.mm",
-        "status": "ok",
-        "measured_time_s": 1e-5,
-    }
-    good = {**row, "params": {"m": 64, "n": 64, "k": 64}}
-    path = tmp_path / "record.json"
-    path.write_text(json.dumps({"schema_version": 2, "command": "bench", "rows": [good, {**row, "params": params}]}))
+    path = written(tmp_path, GEMM, {**GEMM, "params": params})
     with pytest.raises(InputFileError, match=r"record\.json: row 2: .*" + part):
         read_calls(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"status": "failed"}, "status 'failed'"),
+        ({"measured_time_s": 5e-324}, "measured_time_s is not above zero (1e-15 s)"),
+    ],
+)
+def test_rows_without_a_time_are_counted_with_their_reason(tmp_path, change, reason):
+    calls = read_calls(written(tmp_path, GEMM, {**GEMM, **change}))
+    assert sum(map(len, calls.calls)) == 1
+    assert [skipped.reason for skipped in calls.skipped] == [reason]

@@ -110,16 +110,17 @@ def test_impossible_rows_are_counted_with_the_line_of_the_first(read):
         + GEMM.replace(",8,", ",1.5,")
         + GEMM.replace("1e-5", "-1")
         + GEMM.replace("1e-5", "")
+        + GEMM.replace("1e-5", "5e-324")
         + GEMM.replace("gemm", "gem")
         + GEMM.replace("fp32", "xyz")
         + GEMM.replace("false", "maybe")
     )
     assert skipped(table) == {
         "gemm: m is not a whole number from 1 to 2^53": (2, 3),
-        "time_s is not above zero": (2, 5),
-        "unknown operator 'gem'. Did you mean 'gemm'?": (1, 7),
-        "gemm: unknown dtype 'xyz'.": (1, 8),
-        "gemm: bias=maybe is neither true nor false.": (1, 9),
+        "time_s is not above zero (1e-15 s)": (3, 5),
+        "unknown operator 'gem'. Did you mean 'gemm'?": (1, 8),
+        "gemm: unknown dtype 'xyz'.": (1, 9),
+        "gemm: bias=maybe is neither true nor false.": (1, 10),
     }
     assert sum(map(len, table.calls)) == 1
 

@@ -77,6 +77,8 @@ def test_a_cpu_is_busy_when_others_use_a_quarter_of_it(read):
 
     assert busy(1.0) == "load average 1.0 on 4 CPUs"
     assert busy(0.99) == ""
+    # loads and CPUs that no machine has are not believed
+    assert busy(10**400) == busy(1.0, machine={"cpu_count": 10**400, "load_average": 8.0}) == ""
     # a GPU's kernels start later beside other work
     assert busy(1.0, device={"kind": "cuda", "name": "A GPU"}) == "load average 1.0 on 4 CPUs"
 

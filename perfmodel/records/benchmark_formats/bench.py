@@ -14,6 +14,8 @@ from perfmodel.records.schema import Context, Row, Status
 
 #: load average over the number of CPUs from which on a machine is busy, as `perfmodel bench` warns
 _BUSY_SHARE = 0.25
+#: more CPUs than any machine has, or more load: no such number is believed
+_MOST_CPUS = 10**6
 #: keys of the context, and of its device, that are reported where two records differ -> their names for people
 _CONTEXT_FACTS = {"perfmodel": "perfmodel", "commit": "commit"}
 _DEVICE_FACTS = {
@@ -81,7 +83,9 @@ def _device(device: Mapping[str, Any]) -> str:
 
 
 def _busy(context: Context) -> str:
-    load, cpus = context.machine.get("load_average"), context.machine.get("cpu_count")
-    if not isinstance(load, (int, float)) or not isinstance(cpus, int):
-        return ""
-    return f"load average {load:.1f} on {cpus} CPUs" if load >= _BUSY_SHARE * cpus else ""
+    load, cpus = (_believable(context.machine.get(key)) for key in ("load_average", "cpu_count"))
+    return f"load average {load:.1f} on {cpus:.0f} CPUs" if load and cpus and load >= _BUSY_SHARE * cpus else ""
+
+
+def _believable(number: Any) -> float:
+    return float(number) if isinstance(number, (int, float)) and 0 <= number <= _MOST_CPUS else 0.0
