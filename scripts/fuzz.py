@@ -13,36 +13,32 @@ import argparse
 import contextlib
 import copy
 import functools
-import gzip
-import io
 import json
 import math
 import os
 import random
 import re
 import signal
-import sqlite3
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import typer
 
-from perfmodel.cli import app
-from perfmodel.errors import InputFileError, PerfModelError
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-ROOT = Path(__file__).resolve().parent.parent
-#: larger real files make each input slow without adding kinds of content
-LARGEST_SEED_BYTES = 60_000
+from fuzz_targets import Target, targets
+
+from perfmodel.cli import app
+from perfmodel.errors import PerfModelError
+
 TOKENS = [
     *(b'"', b",", b"\n", b"\r", b"\t", b"|", b"  ", b"-", b"---  ---", b"%", b"(", b"[", b"{", b"]", b"}", b":", b"="),
     *(b"n/a", b"nan", b"NaN", b"inf", b"-inf", b"Infinity", b"1e999", b"-1", b"0", b"1e308", b"5e-324", b"1.234.567"),
@@ -72,227 +68,8 @@ VALUES: list[Any] = [
 ]
 
 
-@dataclass(frozen=True)
-class Target:
-    """One reader: its name, how it reads a path, and files to damage with the suffix that it expects."""
-
-    name: str
-    read: Callable[[Path], object]
-    suffix: str
-    seeds: tuple[bytes, ...]
-
-
-class CommandFaultError(Exception):
-    """A command ended in a fault of perfmodel itself."""
-
-
 class TooSlow(BaseException):
     """An input that takes longer than the patience; no reader catches it."""
-
-
-def _trace() -> bytes:
-    def event(category: str, name: str, start: float, **arguments: Any) -> dict[str, Any]:
-        return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": 5, "args": arguments}
-
-    shapes = {"Input Dims": [[4, 8], [8, 2]], "Input type": ["float"] * 2, "Concrete Inputs": ["", ""]}
-    message = {
-        "Collective name": "allreduce",
-        "In msg nelems": 8,
-        "Out msg nelems": 8,
-        "Group size": 2,
-        "dtype": "Float",
-    }
-    events = [
-        event("user_annotation", "ProfilerStep#1", 0),
-        event("cpu_op", "aten::mm", 1, **{"External id": 5, **shapes}),
-        event("cuda_runtime", "cudaLaunchKernel", 2, correlation=7),
-        event("kernel", "sgemm", 9, correlation=7, stream=7, device=0),
-        event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 20, stream=7, device=0, bytes=64),
-        event("kernel", "ncclDevKernel_AllReduce", 30, stream=8, device=0, **message),
-        event("python_function", "train.py(3): main", 0),
-        event("cuda_runtime", "cudaStreamSynchronize", 3, correlation=8),
-    ]
-    header = {"deviceProperties": [{"id": 0, "name": "GPU"}], "distributedInfo": {"rank": 0}}
-    return json.dumps({"schemaVersion": 1, **header, "traceEvents": events}).encode()
-
-
-def _sqlite() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "x.sqlite"
-        base = sqlite3.connect(path)
-        base.executescript(
-            """
-            CREATE TABLE StringIds (id, value);
-            INSERT INTO StringIds VALUES (1, 'kernel'), (2, 'cudaLaunchKernel');
-            CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL
-                (start, end, deviceId, streamId, correlationId, globalPid, shortName);
-            INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2000, 5000, 0, 7, 10, 117440512, 1);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, globalTid, correlationId, nameId);
-            INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (500, 900, 117440517, 10, 2);
-            CREATE TABLE NVTX_EVENTS (start, end, eventType, text, textId, globalTid);
-            INSERT INTO NVTX_EVENTS VALUES (400, 950, 59, 'aten::mm, op_id = 1', NULL, 117440517);
-            """
-        )
-        base.commit()
-        base.close()
-        return path.read_bytes()
-
-
-PROFILES = (
-    b"name,time_ms,calls,%\na,1.5,3,60\nb,1,1,40\ntotal,2.5,4,100\n",
-    b'{"rows": [{"name": "a", "time": "12 ms", "calls": 3}, {"name": "b", "time": "1 s", "calls": null}]}',
-    b"Time (%),Total Time (ns),Instances,Name\n75.0,3000,3,f\n25.0,1000,1,[CUDA memcpy HtoD]\n",
-    b"Start (ns),Duration (ns),CorrId,GrdX,Bytes (MB),Device,Strm,Name\n1,5,1,1,,A (0),7,f\n9,2,2,,8.3,A (0),7,g\n",
-    b'==1== NVPROF is profiling\n"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n,%,ms,,us,us,ms,\n'
-    b'"GPU activities",100,3.0,3,1000,900,1.1,"f"\n',
-    b'"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","f","gpu__time_duration.sum","us","1,234.5"\n'
-    b'"0","f","dram__bytes.sum","Kbyte","10"\n',
-    b"------  ------  ------  ------\nName    Self CPU  Self CUDA  # of Calls\n------  ------  ------  ------\n"
-    b"aten::mm  10.0us  50.0us  2\n------  ------  ------  ------\nSelf CPU time total: 10.0us\n",
-    b'[{"key": "aten::mm", "count": 2, "self_cpu_time_total": 10.0, "self_device_time_total": 50.0, "flops": 1e9}]',
-)
-
-
-MODEL = (
-    b'{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,'
-    b' "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 99, "max_position_embeddings": 64}'
-)
-
-
-def targets(data: Path | None, folder: Path) -> list[Target]:
-    """Return every reader and command with its files, given real ones and a folder for temporary ones."""
-    from perfmodel.formats import read_profile
-    from perfmodel.hardware_catalog import hardware
-    from perfmodel.hardware_catalog.lint import lint_file
-    from perfmodel.hardware_catalog.read import read_hardware
-    from perfmodel.investment.plan import read_plan
-    from perfmodel.investment.scenario import read_scenario
-    from perfmodel.operators.parse import read_operators
-    from perfmodel.records.measurements import read_measurements
-    from perfmodel.records.runs import read_bench_run
-    from perfmodel.serving.arrivals import read_requests
-    from perfmodel.serving.case import read_case
-    from perfmodel.workloads.config import read_model_config
-
-    def files(folder: Path | None, pattern: str) -> tuple[bytes, ...]:
-        found = sorted(folder.glob(pattern)) if folder else []
-        return tuple(path.read_bytes() for path in found if path.stat().st_size <= LARGEST_SEED_BYTES)
-
-    profiles: tuple[bytes, ...] = (*PROFILES, _trace(), _sqlite(), gzip.compress(_trace(), mtime=0))
-    real = [data and data / name for name in ("traces", "nsys", "ncu", "torch_profiler", "profile_tables")]
-    profiles = (*profiles, *(content for folder in real for content in files(folder, "*")))
-    table = b"hardware,op,m,n,k,dtype,time_s\na100-sxm4-40gb,gemm,64,64,64,fp16,9.5e-6\n"
-    examples, specs = ROOT / "examples", ROOT / "hardware_specs"
-    grouped = [Target(f"profile by {by}", partial(read_profile, by=by), ".bin", profiles)
-               for by in ("shape", "op", "kernel")]  # fmt: skip
-    return [
-        *grouped,
-        Target("profile as JSON", read_profile, ".json", profiles),
-        Target("profile in pieces", lambda path: read_profile(path, stream_above_bytes=0), ".json", (_trace(),)),
-        Target("bench run", read_bench_run, ".json", (RUN, RECORD, *files(data and data / "benchmark_json", "*.json"))),
-        Target("measurements", read_measurements, ".csv", (table, *files(data and data / "measurements", "*.csv"))),
-        Target("plan", read_plan, ".toml", files(examples, "plan_*.toml")),
-        Target("scenario", read_scenario, ".toml", files(examples, "*scenario*.toml") + files(examples, "*_path.toml")),
-        Target("requests", read_requests, ".csv", (REQUESTS,)),
-        Target("requests a line", read_requests, ".ndjson", (REQUEST_LINES,)),
-        Target("deployment", partial(read_case, find=hardware), ".toml", files(examples, "deployment_*.toml")),
-        Target("operators", read_operators, ".toml", files(examples, "transformer_block.toml")),
-        Target("model config", read_model_config, ".json", (MODEL, *files(data and data / "hf_configs", "*.json"))),
-        Target("hardware spec", read_hardware, ".toml", files(specs, "*.toml")),
-        Target("hardware lint", lint_file, ".toml", files(specs, "*.toml")),
-        *command_targets(profiles, folder),
-    ]
-
-
-REQUESTS = b"arrival_s,prompt,output,user\n0,100,20,a\n0.5,64,1,b\n1.25e1,2000,300,c\n"
-REQUEST_LINES = b'{"timestamp_ms": 0, "input_length": 10, "output_length": 20}\n'
-RUN = b'{"results": [{"command": "x", "median": 1.0, "times": [1.0, 1.1, 1.0]}]}'
-_CALL = b'"op": "gemm", "hardware": "l4", "dtype": "fp16", "params": {"m": 64, "n": 64, "k": 64}, "kernel": "torch.mm"'
-RECORD = (
-    b'{"schema_version": 2, "command": "bench", "context": {"hardware": ["l4"], "device": {"kind": "cuda"}}, "rows": [{'
-    + _CALL
-    + b', "status": "ok", "measured_time_s": 1e-5, "time_s": {"median": 1e-5, "stdev": 1e-7, "samples": 9}, '
-    b'"cache": "cold", "timing": "kernel", "arithmetic_intensity_flop_per_byte": 21.3, "achieved_flop_per_s": 5e10}]}'
-)
-
-
-SAMPLED = RECORD.replace(
-    b'"cache"', b'"samples_s": [1e-5, 1.01e-5, 1.02e-5, 9.9e-6, 1e-5, 1.01e-5, 1e-5, 1.03e-5, 1e-5, 1e-5], "cache"'
-).replace(b'"device"', b'"machine": {"cpu_count": 2, "load_average": 3.0}, "device"')
-MOVE = b"""
-[[steps]]
-name = "another machine"
-kind = "hardware"
-hardware = "h100"
-"""
-
-
-def command(*arguments: str) -> Callable[[Path], object]:
-    """Return what runs a command line in this process, with a path for the word INPUT."""
-
-    def read(path: Path) -> None:
-        words = [str(path) if word == "INPUT" else word for word in arguments]
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            code = app.run(["--debug", *words])
-        if code == app.EXIT_INTERNAL:
-            raise CommandFaultError(said.getvalue())
-        if code > 1:
-            raise InputFileError(said.getvalue().strip().splitlines()[-1])
-
-    return read
-
-
-def command_targets(profiles: tuple[bytes, ...], folder: Path) -> list[Target]:
-    """Return the commands that read files; undamaged ones that they need beside the damaged one lie in a folder."""
-    profile, scenario, plan = (
-        ROOT / "examples" / name for name in ("profile_gpt2.csv", "gpt2_scenario.toml", "plan_gpt2.toml")
-    )
-    (folder / "run.json").write_bytes(RUN)
-    (folder / "record.json").write_bytes(SAMPLED)
-    (folder / "trace.json").write_bytes(_trace())
-    (folder / "move.toml").write_bytes(MOVE)
-    traces = (_trace(), *(seed for seed in profiles if b"traceEvents" in seed[:4000]))
-    on = ("--on", "l4")
-    table = b"hardware,op,m,n,k,dtype,time_s\nl4,gemm,64,64,64,fp16,9.5e-6\n"
-    lines = [
-        (("diagnose", "INPUT", *on, "--assume"), ".json", profiles),
-        (("diagnose", "INPUT", *on, "--assume", "--format", "csv"), ".json", profiles),
-        (("diagnose", "INPUT", "--annotate", str(folder / "noted.json.gz")), ".json", traces),
-        (("diagnose", str(folder / "trace.json"), "--against", "INPUT"), ".json", traces),
-        (("project", "INPUT", "--from", "l4", "--to", "h100", "--assume"), ".json", profiles),
-        (("roi", "INPUT", *on, "--assume", "--to", "mi300x"), ".json", profiles),
-        (("whatif", "INPUT", str(folder / "move.toml"), *on, "--assume"), ".json", profiles),
-        (("whatif", str(profile), "INPUT", *on), ".toml", (MOVE,)),
-        (("roi", "INPUT", "--plan", str(plan)), ".csv", (profile.read_bytes(), *PROFILES)),
-        (("roi", str(profile), "--plan", "INPUT"), ".toml", (plan.read_bytes(),)),
-        (("whatif", str(profile), "INPUT"), ".toml", (scenario.read_bytes(),)),
-        (("compare", str(folder / "run.json"), "INPUT"), ".json", (RUN,)),
-        (("compare", str(folder / "record.json"), "INPUT", "--fail-on", "5%"), ".json", (SAMPLED,)),
-        (("show", "INPUT"), ".json", (RECORD,)),
-        (("validate", "INPUT"), ".json", (RECORD,)),
-        (("validate", "INPUT"), ".csv", (table,)),
-        (("analyze", "INPUT", *on), ".toml", ((ROOT / "examples" / "transformer_block.toml").read_bytes(),)),
-        (("hardware", "show", "INPUT"), ".toml", ((ROOT / "hardware_specs" / "l4.toml").read_bytes(),)),
-        (
-            ("analyze", "gemm", "m=64", "n=64", "k=64", "--on", "INPUT"),
-            ".toml",
-            ((ROOT / "hardware_specs" / "l4.toml").read_bytes(),),
-        ),
-    ]  # fmt: skip
-    measured = Target("analyze --measured", _measured, ".txt", (b"14.5ms", b"38TFLOP/s", b"1.2TB/s", b"300 us"))
-    return [
-        *(
-            Target(" ".join(["command", *(word for word in words if "/" not in word)]), command(*words), suffix, seeds)
-            for words, suffix, seeds in lines
-        ),
-        measured,
-    ]
-
-
-def _measured(path: Path) -> object:
-    """Judge what somebody measured, with the damaged text as its value."""
-    text = path.read_bytes().decode("utf-8", "replace").replace("\0", "")
-    return command("analyze", "gemm", "m=64", "n=64", "k=64", "--on", "l4", f"--measured={text}")(path)
 
 
 def undamaged(target: Target, patience: float) -> Target:
@@ -310,10 +87,11 @@ def undamaged(target: Target, patience: float) -> Target:
 def damaged(seed: bytes, random_: random.Random) -> bytes:
     """Return a file with values of its document, or pieces of its text, changed."""
     if seed[:1] in (b"{", b"[") and random_.random() < 0.5:
-        document = json.loads(seed)
-        for _ in range(random_.randrange(1, 4)):
-            document = _changed(document, random_)
-        return json.dumps(document).encode("utf-8", "replace")
+        lines = seed.splitlines()
+        if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
+            return _changed_json(seed, random_)
+        at = random_.randrange(len(lines))  # JSON lines
+        return b"\n".join([*lines[:at], _changed_json(lines[at], random_), *lines[at + 1 :]])
     content = bytearray(seed)
     for _ in range(random_.choice((1, 1, 1, 2, 3, 7))):
         at = random_.randrange(len(content) + 1)
@@ -326,6 +104,13 @@ def damaged(seed: bytes, random_: random.Random) -> bytes:
             other = random_.randrange(len(content) + 1)
             content[at:at] = content[other : other + random_.randrange(60)]
     return bytes(content[: random_.randrange(len(content) + 1)] if random_.random() < 0.1 else content)
+
+
+def _changed_json(text: bytes, random_: random.Random) -> bytes:
+    document = json.loads(text)
+    for _ in range(random_.randrange(1, 4)):
+        document = _changed(document, random_)
+    return json.dumps(document).encode("utf-8", "replace")
 
 
 def _changed(document: Any, random_: random.Random) -> Any:

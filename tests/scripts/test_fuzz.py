@@ -59,7 +59,7 @@ def test_everything_but_a_result_and_one_message_is_an_escape(fuzz, tmp_path, re
 def test_a_fault_of_a_command_is_an_escape_and_a_refused_file_is_none(fuzz, tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
     path.write_text("name,time_ms\na,1\n")
-    target = fuzz.Target("roi", fuzz.command("roi", "INPUT"), ".csv", ())
+    target = fuzz.Target("roi", sys.modules["fuzz_targets"].command("roi", "INPUT"), ".csv", ())
     assert fuzz.outcome(target, path, 20.0) == (True, "")
     assert fuzz.outcome(target, tmp_path / "none.csv", 20.0) == (False, "")
     monkeypatch.setattr("perfmodel.cli.roi.Destination.of", lambda *_, **__: 1 // 0)

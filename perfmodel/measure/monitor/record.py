@@ -17,6 +17,8 @@ from perfmodel.measure.monitor.sources import Sample
 
 #: size from which a record continues in a new file [B], and how many older ones are kept
 ROTATE_BYTES, KEPT = 100_000_000, 3
+#: beyond this no reading is believed; differences and squares of such numbers overflow
+_LARGEST = 1e100
 
 
 class Recorder:
@@ -87,8 +89,9 @@ def read_series(path: str | os.PathLike[str]) -> Series:
         try:
             row = json.loads(line)
             if row["metric"] != "finding":
-                series.add(float(row["time"]), [Sample(str(row["metric"]), str(row["of"]), float(row["value"]))])
-        except (ValueError, KeyError, TypeError) as error:
+                sample = Sample(str(row["metric"]), str(row["of"]), _number(row["value"]))
+                series.add(_number(row["time"]), [sample])
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             if number == len(lines):
                 break
             raise InputFileError(
@@ -101,3 +104,10 @@ def read_series(path: str | os.PathLike[str]) -> Series:
             "holds no reading.", place=place, remedy="Write it with perfmodel monitor --record FILE.jsonl."
         )
     return series
+
+
+def _number(value: float | str) -> float:
+    number = float(value)
+    if not abs(number) <= _LARGEST:
+        raise ValueError(f"{number:g} is no reading")
+    return number

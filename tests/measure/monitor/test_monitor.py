@@ -43,6 +43,15 @@ def test_a_record_reads_back_and_is_rotated(tmp_path) -> None:
         read_series(path)
 
 
+@pytest.mark.parametrize("value", ["-Infinity", "NaN", "1e300", "1" + "0" * 400, '"x"'])
+def test_a_reading_that_is_no_number_is_named_with_its_line(tmp_path, value):
+    path = tmp_path / "run.jsonl"
+    line = '{"time": 1, "metric": "host_cpu_ratio", "of": "host", "value": %s}\n'
+    path.write_text(line % 0.5 + line % value + line % 0.5)
+    with pytest.raises(InputFileError, match=r"run\.jsonl:2: is no reading of a monitor"):
+        read_series(path)
+
+
 def test_wrong_records_are_one_message(perfmodel, tmp_path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text("hello\nworld\n")
