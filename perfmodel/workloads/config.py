@@ -107,7 +107,7 @@ def config_of(document: Mapping[str, Any], place: str) -> ModelConfig:
     reader = _Reader({**_CLASS_DEFAULTS.get(kind, {}), **flat}, place, kind)
     try:
         return reader.config()
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, ArithmeticError, AttributeError, IndexError) as error:
         raise reader.wrong(f"a value has another type than the model's class expects: {error}") from None
 
 

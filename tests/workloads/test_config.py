@@ -166,6 +166,11 @@ def test_a_dimension_beyond_all_models_is_refused(read, size):
         read(LLAMA | {"hidden_size": size})
 
 
+def test_an_endless_window_is_refused(read):
+    with pytest.raises(InputFileError, match="another type than the model's class expects: cannot convert float inf"):
+        read(LLAMA | {"model_type": "mistral", "sliding_window": float("inf")})
+
+
 def test_opt_350m_projects_its_embedding_and_norms_after(read):
     config = read(
         {
