@@ -88,6 +88,8 @@ def _tolerance(dtype: str, out_dtype: str, expected: Reference) -> torch.Tensor:
     if dtype in ("int8", "int4"):
         # integers are added exactly; their sums are rounded when they are scaled
         roundoff, sum_roundoff, length = UNIT_ROUNDOFF[out_dtype], UNIT_ROUNDOFF["fp32"], 1.0
+    elif dtype == "fp4":
+        roundoff, sum_roundoff, length = UNIT_ROUNDOFF[out_dtype], UNIT_ROUNDOFF["fp32"], float(expected.length)
     elif dtype == "fp8":
         roundoff, sum_roundoff, length = UNIT_ROUNDOFF[out_dtype], _FP8_SUM_ROUNDOFF, expected.length / _FP8_STEP
     else:

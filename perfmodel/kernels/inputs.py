@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 import torch
 
 from perfmodel.errors import UsageError
-from perfmodel.kernels.precision import INTEGERS, TORCH_DTYPES
+from perfmodel.kernels.gradients import gradient_inputs, is_gradient
+from perfmodel.kernels.precision import FP4_DOUBLED, INTEGERS, TORCH_DTYPES
 from perfmodel.operators import Operator
 
 #: dtypes of a product's second operand that is stored column by column
-_BY_COLUMNS = ("fp8", "int8", "int4")
+_BY_COLUMNS = ("fp8", "int8", "int4", "fp4")
 #: how the names of scales end, and about how large they are: products of integers then fit 16 bits
 _SCALE, SCALE_SIZE = "_scale", 2.0**-5
 #: elementwise kinds that are defined for positive inputs only
@@ -21,6 +22,7 @@ _POSITIVE = ("log", "sqrt", "rsqrt", "pow")
 #: decay is near 1 from below, and the steps of a state-space model are small
 _VALUES: dict[tuple[str, str], Callable[[torch.Tensor], torch.Tensor]] = {
     ("optimizer", "exp_avg_sq"): torch.square,
+    ("optimizer_adamw", "exp_avg_sq"): torch.square,
     ("dequantize", "scales"): lambda x: x.abs() + 0.125,
     ("linear_attention", "decay"): lambda x: torch.sigmoid(x + 3.0),
     ("ssm_scan", "dt"): lambda x: 0.1 * x.abs(),
@@ -31,7 +33,7 @@ _PERMUTED = ("kv_write",)
 
 
 def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Tensor]:
-    """Return the operator's inputs on a device, by the names that `Operator.buffers` has.
+    """Return the operator's inputs on a device, by the names that `Operator.buffers` has; a gradient's, with ``dy``.
 
     The values are standard normal, generated on the device in float32 (fp64: in float64) and rounded to the dtype.
     Zeros would not do: a GPU clocks higher on them than on real data (arXiv 2501.12084). The second operand of an
@@ -50,7 +52,8 @@ def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Te
         When torch has no such dtype.
     """
     inputs: dict[str, torch.Tensor] = {}
-    for tensor in op.buffers():
+    tensors = gradient_inputs(op) if is_gradient(op) else op.buffers()
+    for tensor in tensors:
         if not tensor.reads or tensor.writes:
             continue
         dtypes = {**TORCH_DTYPES, **INTEGERS}
@@ -90,18 +93,33 @@ def _random(op: Operator, name: str, like: torch.Tensor, seed: int) -> torch.Ten
     generator = torch.Generator(device=like.device)
     generator.manual_seed(seed ^ zlib.crc32(f"{op.op} {name}".encode()))
     if like.dtype is torch.int8:
-        largest = 8 if getattr(op, "weight_dtype", "") == "int4" and name == "b" else 128
-        return torch.randint(-largest, largest, like.shape, generator=generator, dtype=torch.int8, device=like.device)
+        return _narrow(_dtype_of(op, name), like, generator)
     if not like.is_floating_point():
         return _indices(op, name, like, generator)
     dtype = torch.float64 if like.dtype is torch.float64 else torch.float32
     values = torch.randn(like.shape, generator=generator, dtype=dtype, device=like.device)
     if name.endswith(_SCALE):
-        return values.abs_().add_(0.125).mul_(SCALE_SIZE)
+        # the layers of a mixture of experts multiply three times; 16 bits hold their results with smaller scales
+        deep = op.op == "moe" and getattr(op, "weight_dtype", "") == "int8"
+        return values.abs_().add_(0.125).mul_(SCALE_SIZE / 8 if deep else SCALE_SIZE)
     if (op.op, name) in _VALUES:
         return _VALUES[op.op, name](values)
     # positive where the operation is defined for positive numbers only
     return values.abs_().add_(0.125) if getattr(op, "kind", "") in _POSITIVE and name == "x" else values
+
+
+def _dtype_of(op: Operator, name: str) -> str:
+    """Return the dtype that an operator declares for an input."""
+    return next((tensor.dtype for tensor in op.buffers() if tensor.name == name), "int8")
+
+
+def _narrow(dtype: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return random numbers of 8 or 4 bits, one a byte."""
+    if dtype == "fp4":
+        numbers = torch.tensor([*FP4_DOUBLED, *(-number for number in FP4_DOUBLED)], dtype=torch.int8)
+        return numbers.to(like.device)[torch.randint(16, like.shape, generator=generator, device=like.device)]
+    largest = 8 if dtype == "int4" else 128
+    return torch.randint(-largest, largest, like.shape, generator=generator, dtype=torch.int8, device=like.device)
 
 
 def _indices(op: Operator, name: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import torch
 
 #: dtypes in memory. tf32 is float32 there: only the tensor cores round it. fp8 is e4m3, the format of products. torch
-#: has no tensors of 4 bits: int4 is a number a byte, which kernels pack
+#: computes with no tensors of 4 bits: int4 is a number a byte, which kernels pack, and fp4 twice its number, a byte
 TORCH_DTYPES = MappingProxyType(
     {
         "fp64": torch.float64,
@@ -20,14 +20,17 @@ TORCH_DTYPES = MappingProxyType(
         "fp8": torch.float8_e4m3fn,
         "int8": torch.int8,
         "int4": torch.int8,
+        "fp4": torch.int8,
     }
 )
+#: the magnitudes of fp4, e2m1 (OCP Microscaling Formats specification 1.0, section 5.3.3), doubled
+FP4_DOUBLED = (0, 1, 2, 3, 4, 6, 8, 12)
 #: dtypes of indices
 INTEGERS = MappingProxyType({"int64": torch.int64, "int32": torch.int32})
 #: the oldest compute capability with 8-bit floating-point tensor cores (CUDA C++ Programming Guide)
 FP8_CAPABILITY = (8, 9)
 #: the dtypes of torch's ordinary calls
-COMPUTED = tuple(dtype for dtype in TORCH_DTYPES if dtype not in ("fp8", "int8", "int4"))
+COMPUTED = tuple(dtype for dtype in TORCH_DTYPES if dtype not in ("fp8", "int8", "int4", "fp4"))
 
 
 def unsupported_dtype(device_kind: str, *dtypes: str) -> str:

@@ -68,6 +68,7 @@ class Kernel:
         sum. None where it runs the operator itself as one kernel.
     in_place : it updates its inputs, as an optimizer does, and returns one of them.
     compiles : its first call compiles for seconds, so that a short run leaves it out unless it is asked for by name.
+    gradient : it computes the backward pass (``backward=true``), not the operator; None computes both.
     """
 
     name: str
@@ -81,11 +82,17 @@ class Kernel:
     composition: Callable[[Any], Sequence[Operator]] | None = None
     in_place: bool = False
     compiles: bool = False
+    gradient: bool | None = False
+
+    def computes(self, op: Any) -> bool:
+        """Return whether it computes an operator: the backward pass or the forward one, and not as another does."""
+        backward = bool(getattr(op, "backward", False))
+        return self.gradient in (None, backward) and self.applies(op)
 
     def refuses(self, op: Any, device: Device) -> str:
-        """Return why it cannot run an operator on a device, or an empty string: kernels compute no gradients."""
-        if getattr(op, "backward", False):
-            return f"the kernels of {op.op} compute the operator, not its gradient"
+        """Return why it cannot run an operator on a device, or an empty string."""
+        if self.gradient not in (None, bool(getattr(op, "backward", False))):
+            return f"{self.name} computes {'the gradient of ' * bool(self.gradient)}{op.op}, not what was asked for"
         return self.supports(op, device)
 
 
@@ -156,8 +163,9 @@ def load_kernel(spec: str, operator: str) -> Kernel:
     """Return a user's own function as a kernel of an operator, with backend "user" and the name ``spec``.
 
     The function takes the operator's input tensors by position, in the order in which ``op.tensors()`` declares them,
-    and the operator itself as ``op=`` if it has a parameter of that name. It returns the output tensor. Modules in the
-    current directory come first.
+    and the operator itself as ``op=`` if it has a parameter of that name. It returns the output tensor. For a backward
+    pass it takes the inputs of the forward pass and the gradient of its output, and returns the gradients of these
+    inputs, one tensor or a tuple. Modules in the current directory come first.
 
     Parameters
     ----------
@@ -191,7 +199,7 @@ def load_kernel(spec: str, operator: str) -> Kernel:
     def prepare(op: Any, inputs: Mapping[str, Any], /) -> Call:
         return _bound(function, op, inputs, spec)
 
-    return Kernel(spec, operator, "user", prepare)
+    return Kernel(spec, operator, "user", prepare, gradient=None)
 
 
 def _import(name: str, spec: str) -> Any:

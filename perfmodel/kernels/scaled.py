@@ -24,11 +24,26 @@ def widened(
     if "a_scale" in inputs:
         scale = inputs["a_scale"] if rows is None else inputs["a_scale"][:, rows]
         a = a * scale.to(dtype).repeat_interleave(sides[-1], dim=2)[..., : int(op.k)]
-    if "b_scale" not in inputs:
-        return a, b
-    scale = inputs["b_scale"].to(dtype)
-    places = torch.arange(int(op.n), device=b.device) if columns is None else columns
-    if op.scale == "column":
-        return a, b * scale[:, None, places]
+    return a, scaled_weights(b, inputs.get("b_scale"), op.scale, columns)
+
+
+def scaled_weights(
+    b: torch.Tensor, scales: torch.Tensor | None, form: str, columns: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return weights [batch, k, n] times their scales, which stand as [batch, (blocks of) n, groups of k].
+
+    Parameters
+    ----------
+    b : the numbers, in the dtype of the result; with ``columns`` only those columns.
+    scales : of all columns, or None for weights without scales.
+    form : "none", "column", "group:128", "block:128x128".
+    columns : which columns of the whole ``b`` has.
+    """
+    if scales is None:
+        return b
+    sides, scale = sides_of(form), scales.to(b.dtype)
+    places = torch.arange(b.shape[-1], device=b.device) if columns is None else columns
+    if form == "column":
+        return b * scale[:, None, places]
     scale = scale[:, places // (sides[0] if len(sides) == 2 else 1)]
-    return a, b * scale.repeat_interleave(sides[-1], dim=2)[..., : int(op.k)].mT
+    return b * scale.repeat_interleave(sides[-1], dim=2)[..., : b.shape[1]].mT

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
 import torch
 
-from perfmodel.kernels.check import Verdict, check, declared_output
+from perfmodel.kernels.check import Verdict, check
+from perfmodel.kernels.check_gradient import check_gradients
+from perfmodel.kernels.gradients import is_gradient
 from perfmodel.kernels.inputs import changed_inputs, fill_inputs
-from perfmodel.kernels.precision import TORCH_DTYPES
 from perfmodel.operators import Operator
 
 #: turns a seed into the seed of the inputs that only the check uses
@@ -38,7 +39,8 @@ def verify(
     The call runs once with its inputs. Then the inputs get other random values, the first result and the memory for
     the next one are filled with NaN, and the call runs again. A kept result and unwritten elements are then wrong. A
     call that writes to its inputs is wrong too, since later calls would compute something else, and so is one that
-    returns the memory of an input. At the end the inputs have their original values.
+    returns the memory of an input. At the end the inputs have their original values. A call with a method ``renew``,
+    as that of a gradient, is told whenever its inputs have changed.
 
     Parameters
     ----------
@@ -48,20 +50,36 @@ def verify(
     seed : the seed of the inputs.
     in_place : the call is one that updates its inputs; its result then belongs to what they were before.
     """
+    compare = check_gradients if is_gradient(op) else check
     try:
-        first = call()
-        if isinstance(first, torch.Tensor):
-            poison(first)
+        first = results(call())
+        sizes = [tensor.nbytes for tensor in first]
+        for tensor in first:
+            poison(tensor)
         del first
-        fill_inputs(op, inputs, seed ^ _OTHER_SEED)
+        _fill(op, call, inputs, seed ^ _OTHER_SEED)
         before = {name: tensor.clone() for name, tensor in inputs.items()} if in_place else inputs
-        _poison_freed(op, inputs)
+        _poison_freed(sizes, inputs)
         with poisoned_allocators():
             output = call()
         misuse = "" if in_place else _misuse(op, inputs, output, seed ^ _OTHER_SEED)
-        return Verdict(False, math.inf, "", misuse) if misuse else check(op, before, output, seed)
+        return Verdict(False, math.inf, "", misuse) if misuse else compare(op, before, output, seed)
     finally:
-        fill_inputs(op, inputs, seed)
+        _fill(op, call, inputs, seed)
+
+
+def results(output: Any) -> list[torch.Tensor]:
+    """Return the tensors that a call returned: one, or those of a tuple."""
+    several = output if isinstance(output, (tuple, list)) else (output,)
+    return [tensor for tensor in several if isinstance(tensor, torch.Tensor)]
+
+
+def _fill(op: Operator, call: Callable[[], Any], inputs: Mapping[str, torch.Tensor], seed: int) -> None:
+    """Write the inputs of a seed, and tell the call."""
+    fill_inputs(op, inputs, seed)
+    renew = getattr(call, "renew", None)
+    if renew is not None:
+        renew()
 
 
 def _misuse(op: Operator, inputs: Mapping[str, torch.Tensor], output: Any, seed: int) -> str:
@@ -69,8 +87,9 @@ def _misuse(op: Operator, inputs: Mapping[str, torch.Tensor], output: Any, seed:
     changed = changed_inputs(op, inputs, seed)
     if changed:
         return f"it writes to its input {', '.join(changed)}"
+    addresses = {_address(tensor) for tensor in results(output)}
     for name, tensor in inputs.items():
-        if isinstance(output, torch.Tensor) and _address(output) == _address(tensor):
+        if _address(tensor) in addresses:
             return f"its output shares the memory of its input {name}"
     return ""
 
@@ -87,17 +106,18 @@ def poison(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.dtype is torch.bool else tensor.fill_(torch.iinfo(tensor.dtype).max)
 
 
-def _poison_freed(op: Operator, inputs: Mapping[str, torch.Tensor]) -> None:
-    """Allocate blocks of the output's size, fill them with NaN and free them, so that the next output gets one of them.
+def _poison_freed(sizes: Sequence[int], inputs: Mapping[str, torch.Tensor]) -> None:
+    """Allocate blocks of the outputs' sizes [B], fill them with NaN and free them, so that the next outputs get them.
 
     On a GPU torch's allocator keeps blocks by size, so this also reaches outputs that are allocated outside Python.
     """
-    shape, dtype = declared_output(op)
-    size = math.prod(shape) * TORCH_DTYPES[dtype].itemsize
     device = next(iter(inputs.values())).device
     # All bits set are a NaN in each of these floating-point formats.
-    blocks = 1 if size > _LARGE_BYTES else _POISONED_BLOCKS
-    poisoned = [torch.full((size,), -1, dtype=torch.int8, device=device) for _ in range(blocks)]
+    poisoned = [
+        torch.full((size,), -1, dtype=torch.int8, device=device)
+        for size in sizes
+        for _ in range(1 if size > _LARGE_BYTES else _POISONED_BLOCKS)
+    ]
     del poisoned
 
 

@@ -71,7 +71,7 @@ class MemoryLimit:
 
 def needed_bytes(op: Operator) -> float:
     """Return the memory that measuring an operator takes, for the kernel that takes most [B]."""
-    workspace = max((kernel.workspace_bytes(op) for kernel in find_kernels(op.op) if kernel.applies(op)), default=0.0)
+    workspace = max((kernel.workspace_bytes(op) for kernel in find_kernels(op.op) if kernel.computes(op)), default=0.0)
     outputs = sum(float(math.prod(map(float, t.shape))) for t in op.tensors() if t.writes)
     tensors = float(op.work().working_set_bytes) + workspace
     return _TIMES_TENSORS * tensors + _COMPARED_BYTES * min(outputs, _MOST_COMPARED) + _SMALL_BYTES

@@ -66,7 +66,7 @@ class Gradient(NamedTuple):
 #: Gradients of kinds with two operands write both; with a scalar operand they write one. FLOP: gelu computes the
 #: cumulative distribution (4) and the density (4) again, joins them (2) and multiplies (1); silu sigma (4), its slope
 #: 1 + x (1 - sigma) (3) and two products; the others are one product for each factor. Kinds without an entry
-#: (add, sub, maximum of a constant mask) pass dy on, or a comparison of it.
+#: (add, sub, maximum of a constant mask) pass dy on, or a comparison of it, as fma does for what it adds.
 GRADIENTS = MappingProxyType(
     {
         "mul": Gradient(2, 2, 2),
@@ -75,7 +75,7 @@ GRADIENTS = MappingProxyType(
         "maximum": Gradient(2, 2, 3),
         "minimum": Gradient(2, 2, 3),
         "silu_mul": Gradient(2, 2, 12),
-        "fma": Gradient(2, 3, 2),
+        "fma": Gradient(2, 2, 2),
         "where": Gradient(1, 2, 1),
         "relu": Gradient(1, 1, 1),
         "gelu": Gradient(1, 1, 11),

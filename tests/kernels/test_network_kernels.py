@@ -12,6 +12,10 @@ from perfmodel.kernels.check import check  # noqa: E402
 from perfmodel.kernels.device import open_device  # noqa: E402
 from perfmodel.kernels.inputs import changed_inputs, make_inputs  # noqa: E402
 from perfmodel.kernels.verify import verify  # noqa: E402
+from perfmodel.measure.benchmark import presets  # noqa: E402
+from perfmodel.operators.listing import operator_names  # noqa: E402
+from perfmodel.operators.parse import parse_operators  # noqa: E402
+from perfmodel.prediction.latency.families import served_operators  # noqa: E402
 
 CPU = open_device("cpu")
 DTYPES = ("fp64", "bf16")
@@ -56,6 +60,8 @@ def _operators(dtype):
     yield pm.LinearAttention(heads=2, seq=32, head_dim=8, chunk=8, dtype=dtype)
     yield pm.LinearAttention(heads=2, seq=17, head_dim=8, value_dim=4, algorithm="recurrent", dtype=dtype)
     yield pm.SsmScan(batch=2, seq=20, channels=6, state=4, dtype=dtype)
+    yield pm.Transpose(rows=9, cols=7, batch=3, dtype=dtype)
+    yield pm.OptimizerAdamw(parameters=100, dtype=dtype)
 
 
 def _runs():
@@ -80,6 +86,51 @@ def test_every_operator_with_kernels_has_a_case_of_each_dtype_here_or_in_its_own
     own = {"gemm", "attention", "layer_norm", "rms_norm", "softmax", "reduction", "elementwise"}
     assert own <= set(registry.operators_with_kernels())
     assert tested <= set(registry.operators_with_kernels())
+
+
+#: operators that no kernel of `bench` runs, and what measures them instead
+WITHOUT_KERNEL = {
+    **dict.fromkeys(
+        ("all_gather", "all_reduce", "alltoall", "broadcast", "reduce_scatter", "send_recv"),
+        "they run among ranks: bench --num-gpus",
+    ),
+    "memcpy": "a copy between memories is no operator of one device",
+    "sampling": "its result is random: bench --algorithms compares it with chi-square",
+}
+
+
+def test_every_operator_and_every_latency_family_has_a_kernel_or_a_reason():
+    with_kernels = set(registry.operators_with_kernels())
+    assert set(operator_names()) - with_kernels == set(WITHOUT_KERNEL)
+    for family, operators in served_operators().items():
+        assert any(op in with_kernels or op in WITHOUT_KERNEL for op in operators), family
+    full = {op.op for kind in ("cpu", "cuda") for op in _cases(kind)}
+    assert full == with_kernels
+
+
+def _cases(kind):
+    return parse_operators(presets.preset("full", kind).tokens(2**25))
+
+
+@pytest.mark.parametrize(
+    "name", ["fp8_block", "int4_wo", "int8_wo", "nvfp4", "mxfp4", "w4a16_mxfp4", "w4a8_mxfp4_mxfp8", "sq"]
+)
+def test_products_and_experts_with_scales_run_on_a_cpu_by_widening(name):
+    shape = {"tokens": 6, "hidden": 256, "inter": 128, "experts": 4, "top_k": 2}
+    for op in (pm.Gemm(m=5, n=128, k=256, dtype=name), pm.Moe(**shape, dtype=name)):
+        inputs = make_inputs(op, "cpu", seed=2)
+        kernel = next(k for k in registry.find_kernels(op.op) if k.name == "widened")
+        assert kernel.computes(op)
+        assert kernel.refuses(op, CPU) == ""
+        with CPU.precision(op.dtype):
+            verdict = verify(op, kernel.prepare(op, inputs), inputs, seed=2)
+        assert verdict.correct, (op.op, verdict)
+        assert all(pm.predict(part, "b200").predicted_time_s > 0 for part in kernel.composition(op))
+
+
+def test_numbers_of_4_bits_are_those_of_e2m1():
+    b = make_inputs(pm.Gemm(m=2, n=64, k=64, dtype="nvfp4"), "cpu", 0)["b"]
+    assert sorted(set(b.abs().flatten().tolist())) == [0, 1, 2, 3, 4, 6, 8, 12]
 
 
 def test_a_result_that_is_off_is_wrong():
@@ -123,10 +174,7 @@ def test_indices_are_spread_as_asked():
     assert sorted(slots.tolist()) == list(range(50))
 
 
-def test_gradients_and_dtypes_without_kernels_are_refused():
-    softmax = registry.find_kernels("softmax")[0]
-    assert "not its gradient" in softmax.refuses(pm.Softmax(rows=2, cols=3, backward=True), CPU)
-    assert softmax.refuses(pm.Softmax(rows=2, cols=3), CPU) == ""
+def test_dtypes_without_kernels_are_refused():
     for op, part in (
         (pm.Quantize(rows=2, cols=4, dtype="int8"), "int8"),
         (pm.Optimizer(parameters=4, kind="adam8bit"), "adam8bit"),

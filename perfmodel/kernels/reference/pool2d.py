@@ -26,3 +26,13 @@ def reference(op: Pool2d, inputs: Mapping[str, torch.Tensor], selection: Selecti
         return Reference(value, value.abs(), value.abs(), 1)
     value = windows.mean(-1)
     return Reference(value, value.abs(), windows.abs().mean(-1), side * side)
+
+
+def pooled(op: Pool2d, x: torch.Tensor) -> torch.Tensor:
+    """Return torch's pool, which is the one that knows to which of several equal elements a maximum's gradient goes."""
+    window = (int(op.k), int(op.stride), int(op.padding))
+    if op.kind == "mean":
+        return F.avg_pool2d(x, *window)
+    if op.indices:
+        return F.max_pool2d(x, *window, ceil_mode=op.ceil_mode, return_indices=True)[0]
+    return F.max_pool2d(x, *window, ceil_mode=op.ceil_mode)

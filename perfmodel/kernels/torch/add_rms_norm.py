@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.rms_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
@@ -54,7 +55,12 @@ def _compiled(op: AddRmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: function(x, residual, gamma)[0]
 
 
-KERNELS = (
+def _gradient_passes(op: AddRmsNorm) -> tuple[Operator, ...]:
+    """The gradient of the norm; that of the sum is passed on."""
+    return (RmsNorm(rows=op.rows, cols=op.cols, dtype=op.dtype, backward=True),)
+
+
+_FORWARD = (
     Kernel(
         "torch.add_rms_norm",
         "add_rms_norm",
@@ -74,12 +80,17 @@ KERNELS = (
         compiles=True,
     ),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
     cpu_full="""
         rows=64..4096 cols=1024
         rows=2048 cols=1024 dtype=bf16
+        rows=2048 cols=1024 backward=true
     """,
-    cuda_more="rows=65536 cols=4096 dtype=bf16",
+    cuda_more="""
+        rows=65536 cols=4096 dtype=bf16
+        rows=16384 cols=4096 dtype=bf16 backward=true
+    """,
 )

@@ -11,6 +11,7 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.attention import hidden
 from perfmodel.kernels.registry import Call, Kernel
@@ -94,7 +95,7 @@ def _library(name: str, backend: str) -> Kernel:
     return dataclasses.replace(kernel, workspace_bytes=_workspace_bytes) if backend == "MATH" else kernel
 
 
-KERNELS = (
+_FORWARD = (
     _library("torch.sdpa", ""),
     *(_library(f"torch.sdpa.{name}", backend) for name, backend in _sdpa.BACKENDS.items()),
     Kernel(
@@ -119,6 +120,11 @@ KERNELS = (
         compiles=True,
     ),
 )
+KERNELS = (
+    *_FORWARD,
+    *(gradient_kernel(kernel) for kernel in _FORWARD if kernel.name.startswith("torch.sdpa")),
+    gradient_kernel(next(kernel for kernel in _FORWARD if kernel.name == "naive"), _fused_passes),
+)
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -133,6 +139,7 @@ CASES = BenchmarkCases(
         heads=8 kv_heads=2 seq_q=256 seq_kv=1024 head_dim=64 causal=true
         heads=8 seq_q=1024 head_dim=64 causal=true window=128
         heads=16 kv_heads=4 seq_q=1 seq_kv=4096 head_dim=64 causal=true
+        heads=8 seq_q=256/512 head_dim=64 causal=true backward=true
     """,
     cuda_quick="""
         heads=32 seq_q=2048 head_dim=128 causal=true dtype=bf16
@@ -150,5 +157,6 @@ CASES = BenchmarkCases(
         heads=32 seq_q=2048 head_dim=64 dtype=fp32
         heads=32 kv_heads=8 seq_q=512 seq_kv=4096 head_dim=128 causal=true dtype=bf16
         batch=16 heads=32 kv_heads=8 seq_q=1 seq_kv=8192 head_dim=128 causal=true dtype=bf16
+        batch=4 heads=32 seq_q=4096 head_dim=128 causal=true dtype=bf16 backward=true
     """,
 )

@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.batch_norm import EPS, MEAN, VARIANCE
 from perfmodel.kernels.registry import Call, Kernel
@@ -28,7 +29,8 @@ def _library(op: BatchNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: F.batch_norm(x, mean, variance, training=False, eps=EPS)
 
 
-KERNELS = (Kernel("F.batch_norm", "batch_norm", "torch", _library, _supports),)
+_FORWARD = Kernel("F.batch_norm", "batch_norm", "torch", _library, _supports)
+KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -36,9 +38,11 @@ CASES = BenchmarkCases(
         n=8 c=64 hw=3136
         n=8 c=512 hw=49
         n=8 c=64 hw=3136 training=false
+        n=8 c=64 hw=3136 backward=true
     """,
     cuda_more="""
         n=256 c=64 hw=3136 dtype=bf16
         n=256 c=512 hw=49 dtype=bf16
+        n=256 c=64 hw=3136 dtype=bf16 backward=true
     """,
 )

@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.conv2d import Conv2d
@@ -54,10 +55,11 @@ def _workspace_bytes(op: Conv2d) -> float:
     return next((float(t.size_bytes) for t in op.tensors() if t.name == "unfolded"), 0.0)
 
 
-KERNELS = (
+_FORWARD = (
     Kernel("F.conv2d", "conv2d", "torch", _library, _supports, _is_library),
     Kernel("im2col", "conv2d", "torch", _unfolded, _supports_unfolded, _is_unfolded, workspace_bytes=_workspace_bytes),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], Conv2d.composition))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -65,9 +67,12 @@ CASES = BenchmarkCases(
         n=4 c=64 h=56 w=56 k=64 r=3 s=3 padding=1
         n=4 c=64 h=56 w=56 k=64 r=3 s=3 padding=1 algorithm=im2col
         n=4 c=256 h=14 w=14 k=1024 r=1 s=1
+        n=2 c=64 h=28 w=28 k=64 r=3 s=3 padding=1 backward=true
     """,
     cuda_more="""
         n=64 c=256 h=56 w=56 k=256 r=3 s=3 padding=1 dtype=bf16
         n=64 c=64 h=56 w=56 k=64 r=3 s=3 padding=1 dtype=fp32
+        n=64 c=256 h=56 w=56 k=256 r=3 s=3 padding=1 dtype=bf16 backward=true
+        n=64 c=64 h=56 w=56 k=64 r=3 s=3 padding=1 dtype=fp32 backward=true gradient=weight
     """,
 )

@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
@@ -65,7 +66,7 @@ def _workspace_bytes(op: CrossEntropy) -> float:
     return float(op.tensors()[0].size_bytes)
 
 
-KERNELS = (
+_FORWARD = (
     Kernel(
         "F.cross_entropy",
         "cross_entropy",
@@ -88,6 +89,7 @@ KERNELS = (
         compiles=True,
     ),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -95,9 +97,11 @@ CASES = BenchmarkCases(
         rows=512 vocab=50257
         rows=512 vocab=50257 algorithm=loss
         rows=512 vocab=50257 algorithm=fused
+        rows=64 vocab=50257 backward=true
     """,
     cuda_more="""
         rows=8192 vocab=50257 dtype=bf16
         rows=8192 vocab=128256 dtype=bf16
+        rows=8192 vocab=128256 dtype=bf16 backward=true
     """,
 )

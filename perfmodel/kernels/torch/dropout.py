@@ -8,6 +8,7 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.dropout import DROPPED
 from perfmodel.kernels.registry import Call, Kernel
@@ -27,10 +28,17 @@ def _workspace_bytes(op: Dropout) -> float:
     return float(op.numel)
 
 
-KERNELS = (Kernel("torch.native_dropout", "dropout", "torch", _library, _supports, workspace_bytes=_workspace_bytes),)
+_FORWARD = Kernel("torch.native_dropout", "dropout", "torch", _library, _supports, workspace_bytes=_workspace_bytes)
+KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
-    cpu_full="numel=1048576/{beyond}",
-    cuda_more="numel=67108864 dtype=bf16",
+    cpu_full="""
+        numel=1048576/{beyond}
+        numel=1048576 backward=true
+    """,
+    cuda_more="""
+        numel=67108864 dtype=bf16
+        numel=67108864 dtype=bf16 backward=true
+    """,
 )

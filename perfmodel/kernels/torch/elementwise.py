@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.elementwise import FUNCTIONS, TWO_OPERANDS, operands
 from perfmodel.kernels.registry import Call, Kernel
@@ -74,7 +75,7 @@ def _prepare(function: Function, op: Elementwise, inputs: Mapping[str, torch.Ten
     if op.kind == "cast":
         x = inputs["x"][0]
         return lambda: x.to(out, copy=True)
-    if out == inputs["x"].dtype:
+    if out == inputs["x"][0].dtype:
         return lambda: function(*values)
     return lambda: function(*values).to(out)
 
@@ -132,7 +133,17 @@ def _workspace_bytes(op: Elementwise) -> float:
     return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
 
 
-KERNELS = (
+def _passes_on(op: Elementwise, device: Device) -> str:
+    same = op.kind == "copy" or (op.kind == "cast" and op.out_dtype == op.dtype)
+    return "autograd hands the gradient of a copy on, without a kernel" if same else ""
+
+
+def _gradient_passes(op: Elementwise) -> tuple[Operator, ...]:
+    """The gradients of the product and of silu, each a pass."""
+    return tuple(Elementwise(numel=op.numel, kind=kind, dtype=op.dtype, backward=True) for kind in ("mul", "silu"))
+
+
+_FORWARD = (
     Kernel("torch.elementwise", "elementwise", "torch", _library, _supports, applies=_has_call),
     Kernel(
         "torch.silu_mul",
@@ -164,6 +175,11 @@ KERNELS = (
         compiles=True,
     ),
 )
+KERNELS = (
+    *_FORWARD,
+    gradient_kernel(_FORWARD[0], supports=_passes_on),
+    gradient_kernel(_FORWARD[1], _gradient_passes),
+)
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -183,6 +199,9 @@ CASES = BenchmarkCases(
         kind=silu_mul numel=1048576/{beyond}
         kind=silu_mul numel=1048576/{beyond} dtype=bf16
         kind=chain4 numel=1048576/{beyond}
+        kind=gelu numel=1048576 backward=true
+        kind=mul numel=1048576 backward=true
+        kind=silu_mul numel=1048576 backward=true
     """,
     cuda_quick="""
         kind=add numel=1048576/16777216/{beyond} dtype=bf16
@@ -206,5 +225,6 @@ CASES = BenchmarkCases(
     cuda_more="""
         kind=add numel=1048576/{beyond} dtype=fp32
         kind=silu_mul numel=4194304 dtype=bf16
+        kind=gelu numel=67108864 dtype=bf16 backward=true
     """,
 )

@@ -8,6 +8,7 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.gather import Gather
@@ -22,7 +23,8 @@ def _library(op: Gather, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: torch.gather(x, 0, index)
 
 
-KERNELS = (Kernel("torch.gather", "gather", "torch", _library, _supports),)
+_FORWARD = Kernel("torch.gather", "gather", "torch", _library, _supports)
+KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -30,10 +32,12 @@ CASES = BenchmarkCases(
         numel=1048576 table=16777216
         numel=1048576 table=16777216 distribution=zipf
         numel=1048576 table=16777216 distribution=same
+        numel=1048576 table=4194304 backward=true
     """,
     cuda_more="""
         numel=16777216 table=268435456 dtype=fp32
         numel=16777216 table=268435456 distribution=zipf dtype=fp32
         numel=16777216 table=268435456 distribution=same dtype=fp32
+        numel=16777216 table=268435456 dtype=fp32 backward=true
     """,
 )

@@ -9,12 +9,14 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.geglu import FORMS
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
+from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.geglu import Geglu
 
 
@@ -46,19 +48,28 @@ def _compiled(op: Geglu, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: function(gate, up, form)
 
 
-KERNELS = (
+def _gradient_passes(op: Geglu) -> tuple[Operator, ...]:
+    """The gradients of the product and of the activation, each a pass."""
+    numel = op.rows * op.cols
+    return tuple(Elementwise(numel=numel, kind=kind, dtype=op.dtype, backward=True) for kind in ("mul", "gelu"))
+
+
+_FORWARD = (
     Kernel("torch.geglu", "geglu", "torch", _library, _supports, composition=_composition),
     Kernel("compiled", "geglu", "torch", _compiled, _supports_compiled, compiles=True),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
     cpu_full="""
         rows=2048 cols=2048
         rows=2048 cols=2048 gelu=tanh
+        rows=1024 cols=2048 backward=true
     """,
     cuda_more="""
         rows=8192 cols=11008 dtype=bf16
         rows=8192 cols=11008 gelu=tanh dtype=bf16
+        rows=8192 cols=11008 dtype=bf16 backward=true
     """,
 )

@@ -187,6 +187,9 @@ CASES = BenchmarkCases(
         m=1 n=4096 k=4096 dtype=bf16 weight_dtype=int4 scale=group:128
         m=64 n=1024 k=1024 dtype=bf16 weight_dtype=int8 scale=column
         m=64 n=1024 k=1024 dtype=sq
+        m=16 n=512 k=512 dtype=fp8_block
+        m=16 n=512 k=512 dtype=nvfp4
+        m=16 n=512 k=512 dtype=mxfp4
     """,
     cuda_quick="""
         m=512 n=512 k=512 dtype=bf16

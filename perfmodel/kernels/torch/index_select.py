@@ -8,6 +8,7 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.index_select import IndexSelect
@@ -22,7 +23,8 @@ def _library(op: IndexSelect, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: torch.index_select(table, 0, index)
 
 
-KERNELS = (Kernel("torch.index_select", "index_select", "torch", _library, _supports),)
+_FORWARD = Kernel("torch.index_select", "index_select", "torch", _library, _supports)
+KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -30,9 +32,11 @@ CASES = BenchmarkCases(
         rows=16384 cols=512 table=65536
         rows=16384 cols=512 table=65536 distribution=zipf
         rows=16384 cols=512 table=65536 distribution=same
+        rows=16384 cols=128 table=16384 backward=true
     """,
     cuda_more="""
         rows=65536 cols=1024 table=131072 dtype=fp32
         rows=65536 cols=1024 table=131072 distribution=zipf dtype=fp32
+        rows=65536 cols=1024 table=131072 dtype=fp32 backward=true
     """,
 )

@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.layer_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
@@ -58,7 +59,7 @@ def _workspace_bytes(op: LayerNorm) -> float:
     return 3.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
 
 
-KERNELS = (
+_FORWARD = (
     Kernel("F.layer_norm", "layer_norm", "torch", _library, _supports),
     Kernel(
         "naive",
@@ -79,6 +80,7 @@ KERNELS = (
         compiles=True,
     ),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0]))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -91,6 +93,7 @@ CASES = BenchmarkCases(
         rows=8192 cols=4096
         rows=2048 cols=1024 dtype=bf16
         rows=2048 cols=1024 dtype=fp64
+        rows=2048 cols=1024 backward=true
     """,
     cuda_quick="""
         rows=4096 cols=4096 dtype=bf16
@@ -98,5 +101,8 @@ CASES = BenchmarkCases(
     """,
     cuda_targets="rows=32768 cols=8192 dtype=bf16",
     cuda_sweep="rows=256..16384 cols=1024/4096/8192 dtype=bf16",
-    cuda_more="rows=4096 cols=4096 dtype=fp32",
+    cuda_more="""
+        rows=4096 cols=4096 dtype=fp32
+        rows=16384 cols=4096 dtype=bf16 backward=true
+    """,
 )

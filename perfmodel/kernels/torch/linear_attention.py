@@ -9,6 +9,7 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.linear_attention import LinearAttention
@@ -77,7 +78,7 @@ def _workspace_bytes(op: LinearAttention) -> float:
     return 16.0 * float(op.batch * op.heads * op.seq) * (size + 4.0 * float(op.head_dim))
 
 
-KERNELS = (
+_FORWARD = (
     Kernel(
         "chunked",
         "linear_attention",
@@ -89,15 +90,18 @@ KERNELS = (
     ),
     Kernel("recurrent", "linear_attention", "torch", _recurrent, _supports, _is("recurrent")),
 )
+KERNELS = (*_FORWARD, *map(gradient_kernel, _FORWARD))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
     cpu_full="""
         heads=4 seq=1024 head_dim=64
         heads=4 seq=256 head_dim=64 algorithm=recurrent
+        heads=4 seq=512 head_dim=64 backward=true
     """,
     cuda_more="""
         batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16
         batch=4 heads=16 seq=4096 head_dim=128 chunk=128 dtype=bf16
+        batch=4 heads=16 seq=4096 head_dim=128 dtype=bf16 backward=true
     """,
 )

@@ -8,8 +8,8 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
-from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
-from perfmodel.kernels.reference.moe import choose
+from perfmodel.kernels.precision import COMPUTED, TORCH_DTYPES, unsupported_dtype
+from perfmodel.kernels.reference.moe import choose, weights_of
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
@@ -22,12 +22,25 @@ _GROUPED_CAPABILITY = (8, 0)
 _GROUPED_BYTES = 16
 
 
+def _is_ordinary(op: Moe) -> bool:
+    """Return whether the experts are of one dtype that torch computes in, without scales."""
+    return op.number_format == op.dtype in COMPUTED
+
+
+def _is_narrow(op: Moe) -> bool:
+    return not _is_ordinary(op)
+
+
 def _supports(op: Moe, device: Device) -> str:
-    if op.number_format != op.dtype:
-        return f"the kernel computes experts of one dtype without scales, not {op.number_format}"
+    return unsupported_dtype(device.kind, op.dtype, op.out_dtype) or _supports_widening(op, device)
+
+
+def _supports_widening(op: Moe, device: Device) -> str:
+    if op.weight_dtype not in TORCH_DTYPES:
+        return f"torch has no tensors in {op.weight_dtype}"
     if op.ep != 1 or op.skew or op.slots:
         return "the kernel computes all experts on one rank, with even loads"
-    return unsupported_dtype(device.kind, op.dtype, op.out_dtype)
+    return unsupported_dtype(device.kind, op.out_dtype)
 
 
 def _supports_grouped(op: Moe, device: Device) -> str:
@@ -65,6 +78,32 @@ def _loop(op: Moe, inputs: Mapping[str, torch.Tensor]) -> Call:
         return y.to(TORCH_DTYPES[op.out_dtype])
 
     return call
+
+
+def _widened(op: Moe, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """All weights times their scales in the dtype of the tokens, which stay as they are; then expert by expert."""
+
+    def call() -> torch.Tensor:
+        up, down = weights_of(op, inputs, inputs["x"].dtype)
+        wide: torch.Tensor = _loop(op, {**inputs, "w_up": up, "w_down": down})()
+        return wide
+
+    return call
+
+
+def _widening_parts(op: Moe) -> tuple[Operator, ...]:
+    """A cast and a product of all weights of the experts that are touched, and the layer in the tokens' dtype."""
+    numbers = round(float(op.touched * op.hidden * op.inter_of_rank * (2.0 + op.gated)))
+    plain = op.changed(dtype=op.out_dtype, weight_dtype=op.out_dtype, scale="none")
+    return (
+        Elementwise(numel=numbers, kind="cast", dtype="int8", out_dtype=op.out_dtype),
+        *([Elementwise(numel=numbers, kind="mul", dtype=op.out_dtype)] if op.scale != "none" else []),
+        plain,
+    )
+
+
+def _widened_bytes(op: Moe) -> float:
+    return _slots_bytes(op) + 8.0 * float(op.touched * op.hidden * op.inter_of_rank * (2.0 + op.gated))
 
 
 def _dense(op: Moe, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -122,9 +161,19 @@ def _dense_bytes(op: Moe) -> float:
 
 
 KERNELS = (
-    Kernel("experts one by one", "moe", "torch", _loop, _supports, workspace_bytes=_slots_bytes),
-    Kernel("torch._grouped_mm", "moe", "torch", _grouped, _supports_grouped, workspace_bytes=_slots_bytes),
-    Kernel("dense", "moe", "torch", _dense, _supports, workspace_bytes=_dense_bytes, composition=_dense_parts),
+    Kernel("experts one by one", "moe", "torch", _loop, _supports, _is_ordinary, _slots_bytes),
+    Kernel("torch._grouped_mm", "moe", "torch", _grouped, _supports_grouped, _is_ordinary, _slots_bytes),
+    Kernel("dense", "moe", "torch", _dense, _supports, _is_ordinary, _dense_bytes, composition=_dense_parts),
+    Kernel(
+        "widened",
+        "moe",
+        "torch",
+        _widened,
+        _supports_widening,
+        _is_narrow,
+        _widened_bytes,
+        composition=_widening_parts,
+    ),
 )
 
 #: sizes for the presets of `perfmodel bench`
@@ -135,6 +184,9 @@ CASES = BenchmarkCases(
         tokens=64 hidden=512 inter=1024 experts=8 top_k=2
         tokens=256 hidden=256 inter=512 experts=32 top_k=4
         tokens=64 hidden=512 inter=1024 experts=8 top_k=2 router=false routing=balanced
+        tokens=16 hidden=256 inter=256 experts=8 top_k=2 dtype=fp8_block
+        tokens=16 hidden=256 inter=256 experts=8 top_k=2 dtype=int4_wo
+        tokens=16 hidden=256 inter=256 experts=8 top_k=2 dtype=nvfp4
     """,
     cuda_quick="tokens=512 hidden=2048 inter=768 experts=64 top_k=8 dtype=bf16",
     cuda_more="""

@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.rms_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
@@ -56,7 +57,7 @@ def _workspace_bytes(op: RmsNorm) -> float:
     return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
 
 
-KERNELS = (
+_FORWARD = (
     Kernel("F.rms_norm", "rms_norm", "torch", _library, _supports, workspace_bytes=_workspace_bytes),
     Kernel("naive", "rms_norm", "torch", _naive, _supports, workspace_bytes=_workspace_bytes, composition=_composition),
     Kernel(
@@ -69,6 +70,7 @@ KERNELS = (
         compiles=True,
     ),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0]))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -76,9 +78,13 @@ CASES = BenchmarkCases(
     cpu_full="""
         rows=64..16384 cols=1024
         rows=2048 cols=1024 dtype=bf16
+        rows=2048 cols=1024 backward=true
     """,
     cuda_quick="rows=65536 cols=4096 dtype=bf16",
     cuda_targets="rows=32768 cols=8192 dtype=bf16",
     cuda_sweep="rows=256..16384 cols=1024/4096/8192 dtype=bf16",
-    cuda_more="rows=4096 cols=4096 dtype=bf16",
+    cuda_more="""
+        rows=4096 cols=4096 dtype=bf16
+        rows=16384 cols=4096 dtype=bf16 backward=true
+    """,
 )

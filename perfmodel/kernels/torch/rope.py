@@ -8,6 +8,7 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.rope import width
 from perfmodel.kernels.registry import Call, Kernel
@@ -68,7 +69,7 @@ def _compiled(op: Rope, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: function(qk, table, positions)
 
 
-KERNELS = (
+_FORWARD = (
     Kernel("naive", "rope", "torch", _naive, _supports, workspace_bytes=_workspace_bytes, composition=_composition),
     Kernel(
         "compiled",
@@ -80,13 +81,18 @@ KERNELS = (
         compiles=True,
     ),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
     cpu_full="""
         tokens=64..4096 heads=8 kv_heads=2 head_dim=64
         tokens=2048 heads=8 head_dim=128 rotary=64 dtype=bf16
+        tokens=2048 heads=8 kv_heads=2 head_dim=64 backward=true
     """,
     cuda_sweep="tokens=128..65536 heads=32 kv_heads=8 dtype=bf16",
-    cuda_more="tokens=8192 heads=32 kv_heads=8 dtype=bf16",
+    cuda_more="""
+        tokens=8192 heads=32 kv_heads=8 dtype=bf16
+        tokens=8192 heads=32 kv_heads=8 dtype=bf16 backward=true
+    """,
 )

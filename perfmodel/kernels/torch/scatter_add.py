@@ -8,6 +8,7 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators import Operator
@@ -39,10 +40,11 @@ def _composition(op: ScatterAdd) -> tuple[Operator, ...]:
     return (Elementwise(numel=op.table * op.cols, kind="fill", dtype=op.dtype), op)
 
 
-KERNELS = (
+_FORWARD = (
     Kernel("torch.index_add", "scatter_add", "torch", _rows, _supports, composition=_composition),
     Kernel("torch.scatter_add", "scatter_add", "torch", _elements, _supports, composition=_composition),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0]))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -50,10 +52,12 @@ CASES = BenchmarkCases(
         rows=65536 cols=64 table=16384
         rows=65536 cols=64 table=16384 distribution=zipf
         rows=65536 cols=64 table=16384 distribution=same
+        rows=65536 cols=64 table=16384 backward=true
     """,
     cuda_more="""
         rows=1048576 cols=64 table=65536 dtype=fp32
         rows=1048576 cols=64 table=65536 distribution=zipf dtype=fp32
         rows=1048576 cols=64 table=65536 distribution=same dtype=fp32
+        rows=1048576 cols=64 table=65536 dtype=fp32 backward=true
     """,
 )

@@ -8,6 +8,7 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
@@ -54,7 +55,7 @@ def _workspace_bytes(op: Softmax) -> float:
     return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
 
 
-KERNELS = (
+_FORWARD = (
     Kernel("torch.softmax", "softmax", "torch", _library, _supports),
     Kernel("naive", "softmax", "torch", _naive, _supports, workspace_bytes=_workspace_bytes, composition=_composition),
     Kernel(
@@ -67,6 +68,7 @@ KERNELS = (
         compiles=True,
     ),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0]))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
@@ -74,9 +76,13 @@ CASES = BenchmarkCases(
     cpu_full="""
         rows=64..16384 cols=1024
         rows=2048 cols=1024 dtype=bf16
+        rows=2048 cols=1024 backward=true
     """,
     cuda_quick="rows=65536 cols=4096 dtype=bf16",
     cuda_targets="rows=32768 cols=8192 dtype=bf16",
     cuda_sweep="rows=256..16384 cols=1024/4096/8192 dtype=bf16",
-    cuda_more="rows=4096 cols=4096 dtype=bf16",
+    cuda_more="""
+        rows=4096 cols=4096 dtype=bf16
+        rows=32768 cols=2048 dtype=bf16 backward=true
+    """,
 )

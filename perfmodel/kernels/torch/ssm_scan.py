@@ -8,6 +8,7 @@ import torch
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators.ssm_scan import SsmScan
@@ -33,13 +34,18 @@ def _loop(op: SsmScan, inputs: Mapping[str, torch.Tensor]) -> Call:
     return run
 
 
-KERNELS = (Kernel("loop", "ssm_scan", "torch", _loop, _supports),)
+_FORWARD = Kernel("loop", "ssm_scan", "torch", _loop, _supports)
+KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
-    cpu_full="seq=256 channels=512",
+    cpu_full="""
+        seq=256 channels=512
+        seq=64 channels=256 backward=true
+    """,
     cuda_more="""
         seq=256 channels=4096 dtype=bf16
         batch=8 seq=512 channels=4096 dtype=bf16
+        seq=256 channels=4096 dtype=bf16 backward=true
     """,
 )

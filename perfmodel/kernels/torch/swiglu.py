@@ -9,11 +9,13 @@ import torch.nn.functional as F  # noqa: N812 -- torch's own convention
 
 from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
+from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
+from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.swiglu import Swiglu
 
 
@@ -45,17 +47,28 @@ def _compiled(op: Swiglu, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: function(gate, up)
 
 
-KERNELS = (
+def _gradient_passes(op: Swiglu) -> tuple[Operator, ...]:
+    """The gradients of the product and of the activation, each a pass."""
+    numel = op.rows * op.cols
+    return tuple(Elementwise(numel=numel, kind=kind, dtype=op.dtype, backward=True) for kind in ("mul", "silu"))
+
+
+_FORWARD = (
     Kernel("torch.swiglu", "swiglu", "torch", _library, _supports, composition=_composition),
     Kernel("compiled", "swiglu", "torch", _compiled, _supports_compiled, compiles=True),
 )
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
     cpu_full="""
         rows=64..4096 cols=2048
         rows=2048 cols=2048 dtype=bf16
+        rows=1024 cols=2048 backward=true
     """,
     cuda_sweep="rows=256..16384 cols=4096/11008 dtype=bf16",
-    cuda_more="rows=8192 cols=11008 dtype=bf16",
+    cuda_more="""
+        rows=8192 cols=11008 dtype=bf16
+        rows=8192 cols=11008 dtype=bf16 backward=true
+    """,
 )

@@ -84,8 +84,8 @@ def plan(
         names |= {kernel.name for kernel in known}
         chosen = [*(load_kernel(spec, op.op) for spec in own), *_chosen(known, patterns, bool(own))]
         for point in points(op):
-            jobs.extend(_job(point, kernel, hardware, cache) for kernel in chosen if kernel.applies(point))
-            if not known and not own:
+            jobs.extend(_job(point, kernel, hardware, cache) for kernel in chosen if kernel.computes(point))
+            if not own and not any(kernel.computes(point) for kernel in known):
                 jobs.append(_job(point, None, hardware, cache))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):

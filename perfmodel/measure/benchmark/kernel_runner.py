@@ -54,7 +54,7 @@ class KernelRunner:
         if job.kernel is None:
             if isinstance(job.op, Collective):
                 return Outcome(Status.SKIPPED, f"{job.op.op} runs among ranks: add --num-gpus {job.op.num_gpus}")
-            return Outcome(Status.SKIPPED, f"there is no kernel for {job.op.op} yet")
+            return Outcome(Status.SKIPPED, _no_kernel(job.op))
         reason = job.kernel.refuses(job.op, self._device)
         if reason:
             return Outcome(Status.SKIPPED, reason)
@@ -154,6 +154,13 @@ class _Inputs:
         if self._op is not None:
             self._op, self._tensors = None, {}
             self._device.release_memory()
+
+
+def _no_kernel(op: Operator) -> str:
+    """Return why nothing runs: the operator has no kernels, or none for its dtype and algorithm."""
+    what = f"the gradient of {op.op}" if getattr(op, "backward", False) else op.op
+    given = [f"{name}={op.params()[name]}" for name in op.given() if isinstance(op.params()[name], str)]
+    return f"there is no kernel for {what} with {' '.join([f'dtype={op.dtype}', *given])}"
 
 
 def _shortage(op: Operator, kernel: Kernel, device: Device) -> str:

@@ -1,0 +1,185 @@
+"""Checks gradients against autograd in float64 of the operator's float64 reference.
+
+Where the whole would cost too much, a part is checked of the inputs that are independent of each other, as rows of a
+softmax: the gradients that sum over all of them, as those of a norm's weights, are then left out.
+
+The tolerance of one element is 4 a (u_dtype + sqrt(L) u_acc) R with R its size plus the median size of those that are
+not zero, since terms that cancel are about as large as the results elsewhere, and a 1 for most operators. The other
+symbols are those of `perfmodel.kernels.check`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+
+from perfmodel.kernels.check import UNIT_ROUNDOFF, Verdict, declared_output
+from perfmodel.kernels.gradients import OUTPUT_GRADIENT, differentiated, forward_of, leaves
+from perfmodel.kernels.reference import find_reference
+from perfmodel.kernels.reference.pool2d import pooled
+from perfmodel.operators import Operator
+
+_SAFETY = 4.0
+#: elements of inputs, output and, in attention, scores that are checked at once, by kind of device: about 1 GB in
+#: float64 with what autograd keeps on a CPU
+_MOST_ELEMENTS = MappingProxyType({"cpu": 2**23, "cuda": 2**27})
+#: FLOP of a check, by kind of device: seconds of a CPU core, and of a GPU with an eighth of a TFLOP/s in float64
+_MOST_FLOP = MappingProxyType({"cpu": 1e10, "cuda": 5e11})
+
+
+#: operator -> how many times more a rounding changes its gradients, beyond what their sizes say: probabilities whose
+#: logarithms are rounded, and the two products and the softmax between the inputs of attention and its output
+_AMPLIFIED: Mapping[str, Callable[[Any], float]] = MappingProxyType(
+    {"cross_entropy": lambda op: 1.0 + math.log(float(op.vocab)) / 2, "attention": lambda op: 4.0}
+)
+
+
+class Part(NamedTuple):
+    """What is cut to check a part: a dimension, the axis that it is of some inputs and of dy, and these inputs."""
+
+    dimension: str
+    axis: int
+    inputs: tuple[str, ...]
+
+
+#: operator -> the part of it that can be checked alone; the whole is checked of others
+PARTS: Mapping[str, Part] = MappingProxyType(
+    {
+        "add_rms_norm": Part("rows", 0, ("x", "residual")),
+        "layer_norm": Part("rows", 0, ("x",)),
+        "rms_norm": Part("rows", 0, ("x",)),
+        "softmax": Part("rows", 0, ("x",)),
+        "reduction": Part("rows", 0, ("x",)),
+        "swiglu": Part("rows", 0, ("gate", "up")),
+        "geglu": Part("rows", 0, ("gate", "up")),
+        "cross_entropy": Part("rows", 0, ("logits", "target")),
+        "rope": Part("tokens", 0, ("qk", "positions")),
+        "dropout": Part("numel", -1, ("x",)),
+        "elementwise": Part("numel", -1, ("x",)),
+        "pool2d": Part("n", 0, ("x",)),
+        "conv2d": Part("n", 0, ("x",)),
+        "group_norm": Part("n", 0, ("x",)),
+        "batch_norm": Part("c", 1, ("x",)),
+        "embedding": Part("dim", -1, ("table",)),
+        "index_select": Part("cols", -1, ("table",)),
+        "scatter_add": Part("cols", -1, ("x",)),
+        "attention": Part("batch", 0, ("q", "k", "v")),
+        "linear_attention": Part("batch", 0, ("q", "k", "v", "decay")),
+        "ssm_scan": Part("batch", 0, ("x", "dt", "b", "c")),
+    }
+)
+
+
+def check_gradients(op: Operator, inputs: Mapping[str, torch.Tensor], outputs: Any, seed: int = 0) -> Verdict:
+    """Compare the gradients that a kernel returned with those of float64.
+
+    Parameters
+    ----------
+    op : the backward pass.
+    inputs : those of `perfmodel.kernels.gradients.gradient_inputs`, as they were when it ran.
+    outputs : a gradient, or several, in the order of the inputs that they belong to.
+    seed : chooses the part that is checked.
+    """
+    results = _tensors(op, outputs)
+    wanted = leaves(op, inputs)[1]
+    shapes = [tuple(result.shape) for result in results]
+    expected_shapes = [tuple(leaf.shape) for leaf in wanted]
+    if shapes != expected_shapes:
+        return Verdict(False, math.inf, "", f"the gradients have shapes {shapes} instead of {expected_shapes}")
+    part, chosen = PARTS.get(op.op), _chosen(op, inputs, seed)
+    checked_op, checked_inputs = op, inputs
+    if part is not None and chosen is not None:
+        checked_op = op.changed(**{part.dimension: chosen.numel()})
+        cut = (*part.inputs, OUTPUT_GRADIENT)
+        checked_inputs = {n: x.index_select(part.axis, chosen) if n in cut else x for n, x in inputs.items()}
+        kept = [op.op == "elementwise" or name in cut for name in _names(op, len(results))]
+        results = [x.index_select(part.axis, chosen) for x, keep in zip(results, kept, strict=True) if keep]
+    else:
+        kept = [True] * len(results)
+    exact = [x for x, keep in zip(_exact(checked_op, checked_inputs), kept, strict=True) if keep]
+    checked = (
+        "all gradients"
+        if part is None or chosen is None
+        else f"the gradients of {chosen.numel()} of {getattr(op, part.dimension)} {part.dimension}"
+    )
+    return _compared(checked_op, results, exact, checked)
+
+
+def _tensors(op: Operator, outputs: Any) -> list[torch.Tensor]:
+    """Return the gradients one by one; a user's function may return a stack of an elementwise operator's."""
+    if isinstance(outputs, torch.Tensor):
+        return list(outputs) if op.op == "elementwise" and outputs.dim() > 1 else [outputs]
+    return [x for x in outputs if isinstance(x, torch.Tensor)] if isinstance(outputs, (tuple, list)) else []
+
+
+def _names(op: Operator, count: int) -> tuple[str, ...]:
+    return ("x",) * count if op.op == "elementwise" else differentiated(op)
+
+
+def _chosen(op: Operator, inputs: Mapping[str, torch.Tensor], seed: int) -> torch.Tensor | None:
+    """Return what of the operator's part is checked, with both ends, or None for the whole."""
+    part = PARTS.get(op.op)
+    if part is None:
+        return None
+    dy = inputs[OUTPUT_GRADIENT]
+    elements = sum(x.numel() for x in inputs.values()) + dy.numel()
+    if op.op == "attention":
+        scores: Any = op
+        elements += int(scores.batch * scores.heads * scores.seq_q * scores.keys())
+    share = min(_MOST_ELEMENTS[dy.device.type] / elements, _MOST_FLOP[dy.device.type] / max(float(op.flop()), 1.0))
+    size = int(getattr(op, part.dimension))
+    count = max(2, int(share * size))
+    if share >= 1 or count >= size:
+        return None
+    random = torch.randint(size, (count - 2,), generator=torch.Generator().manual_seed(seed))
+    both_ends = torch.tensor([0, size - 1])
+    chosen: torch.Tensor = torch.unique(torch.cat([random, both_ends])).to(dy.device)
+    return chosen
+
+
+def _exact(op: Operator, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Return the gradients in float64."""
+    with torch.inference_mode(False), torch.enable_grad():
+        wide = {name: x.to(torch.float64) if x.is_floating_point() else x.clone() for name, x in inputs.items()}
+        forward = forward_of(op)
+        prepared, wanted = leaves(op, wide)
+        if op.op == "elementwise":
+            prepared = {"x": torch.stack(list(prepared["x"]))}
+        exact: tuple[torch.Tensor, ...] = torch.autograd.grad(
+            _forward(forward, prepared), wanted, wide[OUTPUT_GRADIENT]
+        )
+        return exact
+
+
+def _forward(op: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Return the whole output in float64: that of the reference, but of pools with torch's choice among equals."""
+    if op.op == "pool2d":
+        return pooled(op, inputs["x"])
+    device = next(iter(inputs.values())).device
+    everything = tuple(torch.arange(size, device=device) for size in declared_output(op)[0])
+    return find_reference(op.op)(op, inputs, everything).value
+
+
+def _compared(op: Operator, results: list[torch.Tensor], exact: list[torch.Tensor], checked: str) -> Verdict:
+    """Return the verdict on some gradients."""
+    wrong, count, relative = 0, 0, 0.0
+    safety = _SAFETY * _AMPLIFIED.get(op.op, lambda _: 1.0)(op)
+    roundoff, sums = UNIT_ROUNDOFF[op.dtype], min(UNIT_ROUNDOFF[op.dtype], UNIT_ROUNDOFF["fp32"])
+    outputs = sum(x.numel() for x in exact)
+    for result, expected in zip(results, exact, strict=True):
+        size = expected.abs()
+        nonzero = size[size > 0]
+        terms = max(float(op.flop()) / (2 * outputs), *map(float, expected.shape), 1.0)
+        scale = size + (nonzero.median() if nonzero.numel() else 0.0)
+        tolerance = safety * (roundoff + math.sqrt(terms) * sums) * scale
+        error = (result.to(torch.float64) - expected).abs()
+        wrong += int((~(error <= tolerance)).sum())  # a comparison with NaN is false
+        count += error.numel()
+        largest = float(size.max())
+        relative = max(relative, float(error.max()) / largest if largest else float(error.max()))
+    message = f"{wrong} of {count} elements of gradients are beyond the tolerance" if wrong else ""
+    return Verdict(not wrong, relative, checked, message)

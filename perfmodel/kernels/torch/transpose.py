@@ -1,0 +1,31 @@
+"""Transposition in memory: a contiguous copy of the transposed view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from perfmodel.kernels.cases import BenchmarkCases
+from perfmodel.kernels.device import Device
+from perfmodel.kernels.precision import unsupported_dtype
+from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators.transpose import Transpose
+
+
+def _supports(op: Transpose, device: Device) -> str:
+    return unsupported_dtype(device.kind, op.dtype)
+
+
+def _library(op: Transpose, inputs: Mapping[str, torch.Tensor]) -> Call:
+    x = inputs["x"]
+    return lambda: x.mT.contiguous()
+
+
+KERNELS = (Kernel("torch.contiguous", "transpose", "torch", _library, _supports),)
+
+#: sizes for the presets of `perfmodel bench`
+CASES = BenchmarkCases(
+    cpu_full="rows=1024 cols=1024/1000",
+    cuda_more="rows=8192 cols=8192 dtype=bf16",
+)
