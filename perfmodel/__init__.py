@@ -50,7 +50,7 @@ _PUBLIC = {
     "open_loop": "perfmodel.serving.requests",
     "closed_loop": "perfmodel.serving.requests",
     "read_requests": "perfmodel.serving.arrivals",
-    "html_report": "perfmodel.render.html.inputs",
+    "html_report": "perfmodel.api",
     "capture": "perfmodel.module_capture.capture",
     "monitor": "perfmodel.measure.monitor.session",
     "read_model_config": "perfmodel.workloads.config",
@@ -107,6 +107,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.api import diagnose as diagnose
     from perfmodel.api import fuse_operators as fuse_operators
     from perfmodel.api import headroom as headroom
+    from perfmodel.api import html_report as html_report
     from perfmodel.api import predict as predict
     from perfmodel.api import predict_model as predict_model
     from perfmodel.api import profile_limits as profile_limits
@@ -167,7 +168,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; operators that are not 
     from perfmodel.profile.candidate import Candidate as Candidate
     from perfmodel.profile.profile import Profile as Profile
     from perfmodel.profile.profile import ProfileEntry as ProfileEntry
-    from perfmodel.render.html.inputs import html_report as html_report
     from perfmodel.render.plots.diagnosis.breakdown import breakdown_plot as breakdown_plot
     from perfmodel.render.plots.diagnosis.timeline import timeline_plot as timeline_plot
     from perfmodel.serving.arrivals import read_requests as read_requests

@@ -5,6 +5,7 @@ The rooms below take a `Hardware`; they know no catalog. Here a name, an alias o
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
@@ -58,6 +59,30 @@ def find_machine(machine: Machine) -> Hardware:
     from perfmodel.hardware_catalog import hardware
 
     return hardware(os.fspath(machine))
+
+
+def known_machines(names: Iterable[str]) -> list[Hardware]:
+    """Return the machines with some names, without those that neither the catalog nor a file has."""
+    from perfmodel.errors import PerfModelError
+
+    found = []
+    for name in names:
+        with contextlib.suppress(PerfModelError):
+            found.append(find_machine(name))
+    return found
+
+
+def html_report(*results: Any, title: str = "") -> str:
+    """Return one self-contained HTML page of one result, or of two side by side: before and after.
+
+    Parameters
+    ----------
+    results : what perfmodel's functions return (a diagnosis, predictions, a ranking, a training step, ...), or reports.
+    title : of the page.
+    """
+    from perfmodel.render.html.inputs import html_report as page_of
+
+    return page_of(*results, title=title, find=known_machines)
 
 
 def predict(

@@ -69,18 +69,23 @@ class Destination:
             When the file cannot be written, or the format cannot hold the report.
         """
         if self.path is None:
-            sys.stdout.write(self.renderer.render(report, width=_width(), color=_wants_color(), wide=self.wide))
+            sys.stdout.write(self._text(report, color=_wants_color()))
             sys.stdout.flush()
             return
         import gzip
 
         from perfmodel.files import write_atomic
 
-        text = self.renderer.render(report, width=_width(), color=False, wide=self.wide)
+        text = self._text(report, color=False)
         packed = self.path.name.lower().endswith(_PACKED)
         write_atomic(self.path, gzip.compress(text.encode(), mtime=0) if packed else text)
         if not quiet:
             wrote(self.path)
+
+    def _text(self, report: Report, *, color: bool) -> str:
+        from perfmodel.api import known_machines
+
+        return self.renderer.render(report, width=_width(), color=color, wide=self.wide, find=known_machines)
 
 
 def _check_no_measurements(output: Path) -> None:

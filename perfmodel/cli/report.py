@@ -40,8 +40,8 @@ def command(
 
     Example: perfmodel report before.json after.json -o compare.html
     """
+    from perfmodel.api import html_report
     from perfmodel.files import write_atomic
-    from perfmodel.render.html.inputs import html_report
 
     check_writable(output, ".html", ".htm")
     if len(inputs) > _MOST:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from perfmodel.core.panel import Panel
 from perfmodel.core.units import format_binary, format_si
 
 #: version of the JSON output: 2 uses the words of `perfmodel.core.vocabulary` throughout
@@ -122,6 +123,7 @@ class Report:
     title : heading for people.
     more : further tables, by the key under which JSON keeps their rows; CSV has the first table only.
     csv_table : key of the further table that CSV has instead; empty for the first one.
+    panels : lines that renderers which draw show beside the rows; others leave them out.
     only_wide : whether text for people leaves out this table, as one of ``more``, unless every column is asked for.
     decision : the decision that the rows lead to, in one sentence for people; JSON keeps it in ``context`` if at all.
     assumptions : what the decision rests on, for a page that others read: Markdown lists it above the table.
@@ -142,6 +144,7 @@ class Report:
     unlisted: str = ""
     csv_table: str = ""
     only_wide: bool = False
+    panels: tuple[Panel, ...] = ()
 
     @property
     def shown_rows(self) -> Sequence[Mapping[str, Any]]:

@@ -41,6 +41,7 @@ def predicted_step(
     items: float,
     basis: str,
     claimed_speedup: float | None = None,
+    interval_s: tuple[float, float] | None = None,
 ) -> StepResult:
     """Return what one step of a scenario makes of a run.
 
@@ -53,7 +54,9 @@ def predicted_step(
     items : what a run makes, for its throughput.
     basis : where the new time comes from.
     claimed_speedup : what somebody claims for this step.
+    interval_s : 80 % interval of the run's time after this step [s].
     """
+    low_s, high_s = interval_s or (None, None)
     targets, new_s = changed_terms(before, after)
     before_s, after_s = sum(before.values()), sum(after.values())
     targets_s = sum(before[term] for term in targets)
@@ -80,4 +83,6 @@ def predicted_step(
         max_overall_speedup=begin_s / untouched_s if untouched_s else math.inf,
         basis=basis,
         flags=claim_flags(step, targets_s, before_s, after_s, speedup),
+        total_low_s=low_s,
+        total_high_s=high_s,
     )

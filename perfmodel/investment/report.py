@@ -177,6 +177,8 @@ def _(result: WhatIf, *, context: Mapping[str, Any] | None = None) -> Report:
         Column("time_before_s", "targets before", "s", drop=4),
         Column("time_after_s", "targets after", "s", drop=4),
         Column("total_time_s", "total", "s"),
+        Column("total_low_s", shown=False, unit="s"),
+        Column("total_high_s", shown=False, unit="s"),
         Column("time_saved_s", "saved", "s", drop=5),
         Column("step_speedup", "step", "x", drop=3),
         Column("speedup", "cumulative", "x"),

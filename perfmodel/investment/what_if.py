@@ -36,6 +36,8 @@ class StepResult:
     max_overall_speedup : if everything that a step has touched so far took no time.
     flags : what contradicts the profile or the machine's limit.
     basis : where the new time comes from.
+    total_low_s, total_high_s : 80 % interval of the run's time after this step [s]; None where it is measured time that
+        a ratio changes.
     """
 
     step: int
@@ -55,6 +57,8 @@ class StepResult:
     max_overall_speedup: float
     basis: str
     flags: tuple[str, ...] = ()
+    total_low_s: float | None = None
+    total_high_s: float | None = None
 
 
 @dataclass(frozen=True)

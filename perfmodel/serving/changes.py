@@ -290,6 +290,7 @@ def path_of(case: Case, changes: Sequence[Change]) -> WhatIf:
                 items=TOKENS,
                 basis=f"predicted on {gpus}: {TOKENS / after.high_s:.4g} to {TOKENS / after.low_s:.4g} tokens/s (80 %)",
                 claimed_speedup=change.claimed_speedup,
+                interval_s=(after.low_s, after.high_s),
             )
         )
         state = after

@@ -198,6 +198,7 @@ def path_of_plan(case: TrainingCase, changes: Sequence[PlanChange]) -> WhatIf:
                 touched,
                 items=TOKENS,
                 basis=basis,
+                interval_s=(share * step.low_s, share * step.high_s),
                 claimed_speedup=change.claimed_speedup,
             )
         )

@@ -17,6 +17,7 @@ from perfmodel.training.result import TrainingStep
 from perfmodel.training.scaling import Scaling
 from perfmodel.training.search import Search
 from perfmodel.training.study import Study
+from perfmodel.training.timeline import pipeline_facts
 
 #: what each part of memory is, for people
 MEANING = {
@@ -154,17 +155,23 @@ def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = ""
     name = f"{first.model} on {first.cluster.name}, {first.plan.dtype}, {first.framework}"
     heading = title or (name if several else f"{name}: {plan_text(first.plan, first.dp)}")
     more = {} if several else _details(study, first)
+    facts = {} if several else {"pipeline": _pipeline(first)}
     if study.mixed:
         more["mixed"] = report(study.mixed)
     return Report(
         "train",
         _columns(plans=several),
         [row_of(step, study) for step in steps],
-        context or {},
+        {**(context or {}), **facts},
         (*_notes(study), *dict.fromkeys(note for step in steps for note in step.notes)),
         heading,
         more,
     )
+
+
+def _pipeline(step: TrainingStep) -> dict[str, Any]:
+    """Return what the passes of the micro batches follow from."""
+    return pipeline_facts(step.plan, step.micro_batches, step.stage_forward_s, step.stage_backward_s)
 
 
 @report.register

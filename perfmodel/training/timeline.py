@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.errors import UsageError
 from perfmodel.training.plan import Schedule, TrainingPlan
@@ -135,3 +139,74 @@ def alive(passes: Iterable[Pass], gpu: int) -> list[tuple[float, int]]:
         held += change
         steps.append((time, held))
     return steps
+
+
+def held_over_time(
+    parts: Mapping[str, float], gpu: int, passes: Sequence[Pass], end_s: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return times and what a GPU holds from each on [s, B].
+
+    That is its state, the activations of the micro batches that wait, and in backward passes what these need beside.
+
+    Parameters
+    ----------
+    parts : part of its memory at the peak -> bytes.
+    gpu : its place in the pipeline.
+    passes : of all GPUs.
+    end_s : end of the step [s].
+    """
+    fixed = sum(
+        parts.get(name, 0.0) for name in ("weights", "gradients", "optimizer", "gathered", "communication", "pools")
+    )
+    steps = alive(passes, gpu)
+    most = max(held for _, held in steps)
+    unit = parts.get("activations", 0.0) / most if most else 0.0
+    beside = max(parts.get("logits", 0.0), parts.get("temporary", 0.0))
+    own = [one for one in passes if one.gpu == gpu and one.backward]
+    changes = [(time, unit * (held - before)) for (time, held), (_, before) in zip(steps[1:], steps, strict=False)]
+    changes += [(one.start_s, beside) for one in own] + [(one.end_s, -beside) for one in own]
+    changes.sort(key=lambda change: change[0])
+    times = np.array([0.0, *(time for time, _ in changes), end_s])
+    held = fixed + np.concatenate(([0.0], np.cumsum([change for _, change in changes]), [0.0]))
+    held[-1] = held[-2]
+    return times, held
+
+
+def pipeline_facts(
+    plan: TrainingPlan, micro_batches: int, forward_s: Iterable[float], backward_s: Iterable[float]
+) -> dict[str, Any]:
+    """Return what the passes of a step follow from, for JSON; `passes_of` reads it.
+
+    Parameters
+    ----------
+    plan, micro_batches, forward_s, backward_s : as of `pipeline_timeline`.
+    """
+    return {
+        "schedule": str(plan.schedule),
+        "pp": plan.pp,
+        "vp": plan.vp,
+        "micro_batches": micro_batches,
+        "forward_s": list(forward_s),
+        "backward_s": list(backward_s),
+    }
+
+
+def passes_of(facts: Mapping[str, Any], most: int = MOST_PASSES) -> tuple[Pass, ...]:
+    """Return the passes of a step from its facts; none where there are more than ``most``, or facts are missing.
+
+    Parameters
+    ----------
+    facts : of `pipeline_facts`, perhaps from a file.
+    """
+    try:
+        pp, vp, micro_batches = (int(facts[key]) for key in ("pp", "vp", "micro_batches"))
+        forward_s, backward_s = ([float(time) for time in facts[key]] for key in ("forward_s", "backward_s"))
+        schedule = Schedule(str(facts["schedule"]))
+        if min(pp, vp, micro_batches) < 1 or not len(forward_s) == len(backward_s) == pp:
+            return ()
+        if 2 * pp * vp * micro_batches > most:
+            return ()
+        plan = TrainingPlan(batch=micro_batches, seq=1, pp=pp, vp=vp, schedule=schedule)
+        return pipeline_timeline(plan, micro_batches, forward_s, backward_s)
+    except (KeyError, TypeError, ValueError, UsageError):
+        return ()

@@ -2,42 +2,63 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from perfmodel.core.report import Column, Report, report
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.report import Report, report
+from perfmodel.render.html.layouts import columns_of
+from perfmodel.render.html.machines import machine_figures, names_in
+from perfmodel.render.html.packing import View
 from perfmodel.render.html.page import page
-from perfmodel.render.html.views import View, report_views, timeline_view
+from perfmodel.render.html.pair import pair_view
+from perfmodel.render.html.tables import TITLES
+from perfmodel.render.html.timeline import timeline_view
+from perfmodel.render.html.views import report_views
 
-#: endings of keys in perfmodel's JSON -> unit
-_UNITS = {
-    "_flop_per_s": "FLOP/s", "_bytes_per_s": "B/s", "_time_s": "s", "_s": "s", "_bytes": "B", "_flop": "FLOP",
-    "_fraction": "fraction", "_share": "fraction",
-}  # fmt: skip
+#: returns the machines with some names, without those that nobody knows
+FindMachines = Callable[[Iterable[str]], Sequence[Hardware]]
 
 
-def html_report(*results: Any, title: str = "") -> str:
+def html_report(*results: Any, title: str = "", find: FindMachines | None = None) -> str:
     """Return one self-contained HTML page of one result, or of two side by side: before and after.
 
     Parameters
     ----------
     results : what perfmodel's functions return (a diagnosis, predictions, a ranking, a training step, ...), or reports.
     title : of the page.
+    find : returns the machines that the results name, whose figures and sources the page shows beside the numbers.
     """
     reports = [result if isinstance(result, Report) else report(result) for result in results]
     views = [_views(result, made) for result, made in zip(results, reports, strict=True)]
     heading = title or " | ".join(filter(None, (made.title for made in reports))) or "perfmodel"
-    return page(views, title=heading)
+    pair = pair_view(*reports) if len(reports) == 2 else None
+    return page(views, title=heading, machines=_machines(reports, find), pair=pair)
+
+
+def _machines(reports: Sequence[Report], find: FindMachines | None) -> dict[str, Any]:
+    """Return the figures of the machines that reports name."""
+    names: dict[str, None] = {}
+    families: dict[str, None] = {}
+    for made in reports:
+        rows = [row for table in (made, *made.more.values()) for row in table.rows]
+        machines, used = names_in(rows, made.context)
+        names |= dict.fromkeys(machines)
+        families |= dict.fromkeys(used)
+    return machine_figures(find(names) if find is not None else (), families)
 
 
 def _views(result: Any, made: Report) -> list[View]:
-    """Return the views of a report; a diagnosis of a trace has its time line, and its operators as a table."""
+    """Return the views of a report; a diagnosis of a trace has its time line after what takes the time."""
     views = report_views(made)
     profile = getattr(result, "profile", None)
     timeline = getattr(profile, "timeline", None)
     if profile is None or timeline is None:
         return views
     drawn = timeline_view(timeline, [entry.name for entry in profile.entries])
-    return [*views[:1], *([drawn] if drawn else []), *views[1:]]
+    place = next((at for at, view in enumerate(views) if view["kind"] == "bars"), 0) + 1
+    return [*views[:place], *([drawn] if drawn else []), *views[place:]]
 
 
 def json_report(document: dict[str, Any], place: str) -> Report:
@@ -51,20 +72,13 @@ def json_report(document: dict[str, Any], place: str) -> Report:
     rows = [row for row in document.get("rows", []) if isinstance(row, dict)]
     command = str(document.get("command", ""))
     more = {
-        key: Report(command, _columns(value), value, title=key.replace("_", " "))
+        key: Report(command, columns_of(command, value, key), value, title=key.replace("_", " ").capitalize())
         for key, value in document.items()
         if key != "rows" and isinstance(value, list) and value and all(isinstance(item, dict) for item in value)
     }
     notes = tuple(str(note) for note in document.get("notes", []))
     context = document.get("context")
     facts = context if isinstance(context, dict) else {}
-    return Report(command, _columns(rows), rows, facts, notes, f"{command}: {place}", more)
-
-
-def _columns(rows: list[dict[str, Any]]) -> tuple[Column, ...]:
-    keys = dict.fromkeys(key for row in rows for key in row)
-    return tuple(Column(key, unit=_unit(key)) for key in keys)
-
-
-def _unit(key: str) -> str:
-    return next((unit for ending, unit in _UNITS.items() if key.endswith(ending)), "")
+    subject = facts.get("model") or os.path.basename(str(facts.get("profile") or ""))
+    title = f"{TITLES.get(command, command)}{f': {subject}' if subject else ''}"
+    return Report(command, columns_of(command, rows), rows, {"file": place, **facts}, notes, title, more)

@@ -18,10 +18,21 @@ from perfmodel.core.report import finite
 
 #: views of one input, in the order in which they are shown
 Views = Sequence[Mapping[str, Any]]
-_FORMAT = 1
+_FORMAT = 2
+#: the parts of the page's own script, in the order in which they need each other
+_SCRIPTS = (
+    "base", "origin", "heading", "table", "bars", "path", "roofline", "lines", "front", "candidates", "timeline",
+    "pipeline", "start",
+)  # fmt: skip
 
 
-def page(inputs: Sequence[Views], *, title: str) -> str:
+def page(
+    inputs: Sequence[Views],
+    *,
+    title: str,
+    machines: Mapping[str, Any] | None = None,
+    pair: Mapping[str, Any] | None = None,
+) -> str:
     """Return the page of one input, or of two side by side (before, after).
 
     Equal inputs give equal pages.
@@ -30,20 +41,32 @@ def page(inputs: Sequence[Views], *, title: str) -> str:
     ----------
     inputs : the views of each input, from `perfmodel.render.html.views`.
     title : of the page.
+    machines : the figures of the machines that the numbers rest on, from `perfmodel.render.html.machines`.
+    pair : what changed from the first input to the second, from `perfmodel.render.html.pair`.
     """
-    data = json.dumps(
-        {"format": _FORMAT, "title": title, "inputs": [[finite(view) for view in views] for views in inputs]},
-        ensure_ascii=False, allow_nan=False, separators=(",", ":"),
-    )  # fmt: skip
+    content = {
+        "format": _FORMAT,
+        "title": title,
+        "inputs": [[finite(view) for view in views] for views in inputs],
+        "machines": finite(machines or {"machines": {}, "sources": []}),
+        "pair": finite(pair) if pair else None,
+    }
+    data = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     parts = {
         "title": html.escape(title),
-        "style": asset("page.css"),
+        "style": asset("vendor/uPlot.min.css") + asset("page.css"),
         "data": data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
-        "d3": asset("vendor/d3.min.js"),
-        "script": asset("page.js"),
+        "libraries": f"{asset('vendor/d3.min.js')}\n{asset('vendor/uPlot.iife.min.js')}",
+        "script": script(),
     }
     head, *rest = asset("page.html").split("@@")
     return head + "".join(parts.get(piece, piece) for piece in rest)
+
+
+@functools.cache
+def script() -> str:
+    """Return the page's own script: its parts in one scope of their own."""
+    return "\n".join(['"use strict";', "(() => {", *(asset(f"js/{name}.js") for name in _SCRIPTS), "})();"])
 
 
 @functools.cache

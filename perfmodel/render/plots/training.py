@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -13,12 +12,11 @@ from matplotlib.patches import Patch
 from perfmodel.core.units import format_si
 from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
-from perfmodel.training.memory_result import StageMemory
 from perfmodel.training.report import plan_text
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search import Search
 from perfmodel.training.study import Study
-from perfmodel.training.timeline import MOST_PASSES, Pass, alive, pipeline_timeline
+from perfmodel.training.timeline import MOST_PASSES, Pass, held_over_time, pipeline_timeline
 
 #: colour of each term: blue for products and attention, orange for memory, green for exchanges, grey for waiting
 COLORS = {
@@ -217,7 +215,7 @@ def _memory(axes: Axes, step: TrainingStep, passes: Sequence[Pass]) -> None:
     if len(memory.stages) == 1:
         shown = {"each GPU": memory.stages[0]}
     for (name, stage), color in zip(shown.items(), ("#0072B2", "#D55E00"), strict=False):
-        times, held = held_over_time(step, stage, passes)
+        times, held = held_over_time(stage.parts, stage.stage, passes, step.time_s)
         axes.step(times, held / _GIB, where="post", color=color, linewidth=1.1, label=name)
     axes.axhline(memory.capacity_bytes / _GIB, color="black", linewidth=1.0, linestyle="--", label="memory of a GPU")
     axes.set_ylim(0.0, 1.12 * max(memory.capacity_bytes, memory.high_bytes) / _GIB)
@@ -226,24 +224,3 @@ def _memory(axes: Axes, step: TrainingStep, passes: Sequence[Pass]) -> None:
     axes.tick_params(labelsize=8)
     axes.legend(fontsize=8, loc="lower right", ncol=3, frameon=True)
     axes.set_title("Memory over the step", fontsize=9, loc="left")
-
-
-def held_over_time(step: TrainingStep, stage: StageMemory, passes: Sequence[Pass]) -> tuple[np.ndarray, np.ndarray]:
-    """Return times and what a GPU holds from each on [s, B].
-
-    That is its state, the activations of the micro batches that wait, and in backward passes what these need beside.
-    """
-    parts = stage.parts
-    fixed = sum(parts[name] for name in ("weights", "gradients", "optimizer", "gathered", "communication", "pools"))
-    steps = alive(passes, stage.stage)
-    most = max(held for _, held in steps)
-    unit = parts["activations"] / most if most else 0.0
-    beside = max(parts["logits"], parts["temporary"])
-    own = [one for one in passes if one.gpu == stage.stage and one.backward]
-    changes = [(time, unit * (held - before)) for (time, held), (_, before) in zip(steps[1:], steps, strict=False)]
-    changes += [(one.start_s, beside) for one in own] + [(one.end_s, -beside) for one in own]
-    changes.sort(key=lambda change: change[0])
-    times = np.array([0.0, *(time for time, _ in changes), step.time_s])
-    held = fixed + np.concatenate(([0.0], np.cumsum([change for _, change in changes]), [0.0]))
-    held[-1] = held[-2]
-    return times, held

@@ -15,7 +15,8 @@ from perfmodel.core.vocabulary import EventKind
 from perfmodel.investment.amdahl import amdahl_speedup
 from perfmodel.profile.timeline import GpuEvents, Timeline
 from perfmodel.render.html.page import page
-from perfmodel.render.html.views import report_views, timeline_view
+from perfmodel.render.html.timeline import timeline_view
+from perfmodel.render.html.views import report_views
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: make browser-test installs it")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -115,15 +116,15 @@ def test_a_table_of_5000_rows_is_sorted_and_filtered(tab: Any) -> None:
 
 def test_the_joint_gain_is_that_of_amdahls_law(tab: Any) -> None:
     section = tab.locator("section[data-kind=candidates]")
-    assert f"Together {amdahl_speedup(0.4, 2.0):.3f} x" in section.locator("[data-result]").inner_text()
+    assert f"Together {amdahl_speedup(0.4, 2.0):.3f} x" in section.locator("[data-result=joint]").inner_text()
     section.get_by_label("use tune").check()
     both = 1 / (1 - 0.4 * (1 - 1 / 2.0) - 0.3 * (1 - 1 / 1.5))
-    assert f"Together {both:.3f} x" in section.locator("[data-result]").inner_text()
+    assert f"Together {both:.3f} x" in section.locator("[data-result=joint]").inner_text()
     slider = section.get_by_label("speedup of fuse")
-    before = section.locator("[data-result]").inner_text()
+    before = section.locator("[data-result=joint]").inner_text()
     slider.focus()
     slider.press("ArrowRight")
-    assert section.locator("[data-result]").inner_text() != before
+    assert section.locator("[data-result=joint]").inner_text() != before
 
 
 def test_the_time_line_zooms_and_finds(tab: Any) -> None:

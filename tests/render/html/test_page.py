@@ -21,7 +21,9 @@ from perfmodel.core.vocabulary import EventKind
 from perfmodel.profile.timeline import GpuEvents, Timeline
 from perfmodel.render.html import render
 from perfmodel.render.html.inputs import html_report, json_report
-from perfmodel.render.html.views import MOST_ROWS, report_views, timeline_view
+from perfmodel.render.html.tables import MOST_ROWS
+from perfmodel.render.html.timeline import timeline_view
+from perfmodel.render.html.views import report_views
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&amp;<b>\u2028"
 
@@ -49,7 +51,9 @@ def test_every_row_and_column_is_in_the_page() -> None:
 def test_what_is_too_much_is_counted() -> None:
     rows = [{"a": number} for number in range(MOST_ROWS + 5)]
     table = report_views(Report("x", (Column("a"),), rows))[-1]
-    assert (len(table["rows"]), table["left_out"]) == (MOST_ROWS, 5)
+    assert (table["count"], table["left_out"]) == (MOST_ROWS, 5)
+    unpacked = json.loads(gzip.decompress(base64.b64decode(table["packed"])))
+    assert unpacked == [[number] for number in range(MOST_ROWS)]
 
 
 def test_foreign_names_stay_text() -> None:
@@ -84,7 +88,7 @@ def test_a_time_line_reads_back() -> None:
     )  # fmt: skip
     line = timeline_view(Timeline(names=("a", HOSTILE), gpu=events, window_s=(0.0, 6e-6)), ["entry"])
     assert line is not None
-    assert line["lanes"] == ["GPU 0 stream 7", "GPU 0 stream 20"]
+    assert line["lanes"] == ["stream 7", "stream 20"]
     columns = {
         key: np.frombuffer(gzip.decompress(base64.b64decode(text)), dtype=line["types"][key])
         for key, text in line["columns"].items()
@@ -113,7 +117,11 @@ def test_json_of_any_command_has_units() -> None:
     made = json_report(
         {"command": "train", "rows": [{"time_s": 1.0, "memory_bytes": 5, "mfu": 0.4}], "steps": [{"a_s": 1}]}, "x.json"
     )
-    assert [column.unit for column in made.columns] == ["s", "B", ""]
+    assert {column.key: column.unit for column in made.columns} == {
+        "time_s": "s",
+        "mfu": "fraction",
+        "memory_bytes": "iB",
+    }
     assert set(made.more) == {"steps"}
 
 
