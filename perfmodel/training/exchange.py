@@ -20,13 +20,27 @@ def exposed(exchange_s: float, compute_s: float, contention: float) -> float:
     return max(0.0, exchange_s - compute_s) + contention * min(exchange_s, compute_s)
 
 
-def overlapped_with_product(exchange_s: float, product_s: float, ranks: int, contention: float) -> float:
-    """Return what a tensor parallel exchange adds to the product that it is cut into pieces with [s].
+#: pieces that Transformer Engine cuts a product into beside which it scatters the sum: ``num_splits`` of
+#: ``initialize_ub``, NVIDIA/TransformerEngine @ 0004dbd0 transformer_engine/pytorch/module/base.py
+SCATTER_PIECES = 4
 
-    max(e / t, e - (1 - 1 / t) g) + contention min(e, g): the first of t pieces has nothing to hide behind.
+
+def beside_ring(gather_s: float, product_s: float, ranks: int, contention: float) -> float:
+    """Return what an all-gather adds to the product of what it gathers, which starts with the rank's own piece [s].
+
+    max(0, e - (1 - 1 / t) g) + contention min(e, g): t - 1 pieces of t come in while another is multiplied.
     """
-    left = max(exchange_s / ranks, exchange_s - (1.0 - 1.0 / ranks) * product_s)
-    return left + contention * min(exchange_s, product_s)
+    left = max(0.0, gather_s - (1.0 - 1.0 / ranks) * product_s)
+    return left + contention * min(gather_s, product_s)
+
+
+def beside_pieces(scatter_s: float, product_s: float, contention: float) -> float:
+    """Return what a reduce-scatter adds to the product whose pieces it sums: nothing hides that of the last one [s].
+
+    max(e / n, e - (1 - 1 / n) g) + contention min(e, g) with n = `SCATTER_PIECES`.
+    """
+    share = 1.0 / SCATTER_PIECES
+    return max(share * scatter_s, scatter_s - (1.0 - share) * product_s) + contention * min(scatter_s, product_s)
 
 
 @dataclass(frozen=True)
@@ -92,12 +106,17 @@ def tensor_exchange(
 
     Without sequence parallelism an all-reduce follows each of the two row-parallel products forward, and as many come
     backward. With it an all-gather and a reduce-scatter stand in for each, and backward gathers the inputs of both
-    column-parallel products again for the weights' gradients, behind the products of the inputs' gradients.
+    column-parallel products again for the weights' gradients, behind the products of the inputs' gradients. What 8-bit
+    products read is gathered in 8 bits; sums are in 16.
+
+    With overlap gathers run beside their products in a ring, forward scatters beside the pieces of theirs, and the
+    scatter of an input's gradient beside the product of the weight's (``initialize_ub`` of Transformer Engine: methods
+    ring_exchange, pipeline and bulk; its buffers of gathers are in 8 bits).
 
     Parameters
     ----------
     overlap : whether exchanges run beside products, in pieces.
-    beside_weights : whether an all-reduce runs beside the product of the weights' gradient.
+    beside_weights : whether without overlap the sum of an input's gradient runs beside the product of the weight's.
     """
     if shard.tp == 1:
         return 0.0, 0.0
@@ -111,20 +130,20 @@ def tensor_exchange(
             return reduce * len(pairs), reduce * len(pairs)
         hidden_s = [work.products[column].weight_s for column, _ in pairs]
         return reduce * len(pairs), sum(exposed(reduce, product_s, contention) for product_s in hidden_s)
-    gather = exchange_time(groups.tensor, "all_gather", message)
+    gather = exchange_time(groups.tensor, "all_gather", message * (0.5 if shard.narrow else 1.0))
     scatter = exchange_time(groups.tensor, "reduce_scatter", message)
     forward = backward = 0.0
     for column, row in pairs:
         into, out = work.products[column], work.products[row]
-        beside = (
-            (gather, into.forward_s), (scatter, out.forward_s), (gather, out.input_s), (scatter, into.input_s),
-        )  # fmt: skip
-        costs = [
-            overlapped_with_product(time, product, shard.tp, contention) if overlap else time
-            for time, product in beside
-        ]
-        forward += costs[0] + costs[1]
-        backward += costs[2] + costs[3] + contention * min(gather, into.input_s)
+        if overlap:
+            forward += beside_ring(gather, into.forward_s, shard.tp, contention)
+            forward += beside_pieces(scatter, out.forward_s, contention)
+            backward += beside_ring(gather, out.input_s, shard.tp, contention)
+        else:
+            forward, backward = forward + gather + scatter, backward + gather
+        bulk = overlap or beside_weights
+        backward += exposed(scatter, into.weight_s, contention) if bulk else scatter
+        backward += exposed(gather, into.input_s, contention)
     return forward, backward
 
 

@@ -18,6 +18,11 @@ from perfmodel.errors import InputFileError, nearest, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.training.memory_facts import MemoryFacts
 
+#: bytes that a cast of its own moves for a 16-bit element. fp8 with a scale from earlier steps: 2 read and 1 written,
+#: and 2 more where the tensor at hand is searched for its largest element first; mxfp8: copies along both axes, 2 + 1 +
+#: 1; nvfp4: both copies, and the search, 2 + 2 + 1/2 + 1/2 (NVIDIA/TransformerEngine, docs on low precision training)
+CASTS = {"fp8": 3.0, "mxfp8": 4.0, "nvfp4": 5.0}
+
 
 class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One training framework, as its file says.
@@ -52,7 +57,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlaps_pipeline : whether sends of the pipeline run beside the micro batches.
     scatter_gather : whether a send of the pipeline is split over the tensor parallel ranks.
     gathers_once : whether weights shared out stay gathered over the micro batches of a pipeline.
-    fp8_passes : bytes that the cast of one 16-bit element to fp8 reads and writes, without a transposed copy.
+    cast_passes : dtype of 8 bits or fewer -> bytes that the cast of one 16-bit element reads and writes, see `CASTS`.
     unfused_sinks : whether attention without a window and with a learned logit in its softmax (gpt-oss) has no fused
         kernel.
     host_share : architecture of GPUs -> share of ``host_s`` of the constants that a pass of a layer with experts waits
@@ -87,10 +92,19 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlaps_pipeline: bool = True
     scatter_gather: bool = False
     gathers_once: bool = False
-    fp8_passes: float = 3.0
+    cast_passes: dict[str, float] = {}
     unfused_sinks: bool = False
     host_share: dict[str, float] = {}
     memory: MemoryFacts = MemoryFacts()
+
+    def __post_init__(self) -> None:
+        for dtype in self.cast_passes:
+            if dtype not in CASTS:
+                raise unknown_name("dtype", dtype, CASTS, place=f"{self.name}: cast_passes", kind=InputFileError)
+
+    def cast_bytes(self, dtype: str) -> float:
+        """Return the bytes that the cast of one 16-bit element to a dtype of 8 bits or fewer moves; 0 for others."""
+        return self.cast_passes.get(dtype, CASTS.get(dtype, 0.0))
 
 
 class Interval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

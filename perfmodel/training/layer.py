@@ -6,7 +6,7 @@ model, the machine and the shard only, and is kept for all plans that share them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
@@ -82,7 +82,7 @@ class _Matrix(NamedTuple):
 def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool, windowed: bool) -> LayerWork:
     """Return the work of one layer; ``moe`` for a layer with experts, ``windowed`` for one with the model's window."""
     matrices = {**_attention_matrices(config, shard), **_mlp_matrices(config, shard, moe)}
-    core = core_time(hardware, _core(config, shard, windowed), shard.dropout, shard.softmax_passes)
+    core = _shared_core(core_time(hardware, _core(config, shard, windowed), shard.dropout, shard.softmax_passes), shard)
     forward, backward = stream_bytes(hardware, config, shard, moe)
     products = _passes(hardware, matrices, shard)
     expert = {name for name in matrices if name.startswith("expert")}
@@ -150,6 +150,12 @@ def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Ma
         found["shared_up"] = _Matrix(tokens, gates * shared, hidden)
         found["shared_down"] = _Matrix(tokens, hidden, shared)
     return found
+
+
+def _shared_core(core: CoreTime, shard: Shard) -> CoreTime:
+    """Return a core of attention whose softmax context parallel ranks share out, as they do its rows."""
+    moved = core.softmax_bytes / shard.cp, core.softmax_backward_bytes / shard.cp
+    return replace(core, softmax_bytes=moved[0], softmax_backward_bytes=moved[1])
 
 
 #: rows of a tile of a grouped product: the rows of each expert are padded to it

@@ -203,7 +203,8 @@ class _Holder:
         facts, plan = self.facts, self.plan
         e = self.part.element_bytes
         if not self.setup.sharded or self.shards == 1:  # one rank has all weights and gathers none
-            return (facts.cast_bytes * held.total if e == _HALF else 0.0), 0.0, 0.0
+            cast = facts.cast_bytes * held.total if e == _HALF else 0.0
+            return cast + self._narrow_copy * (held.dense + held.experts), 0.0, 0.0
         gradient = e + (_SINGLE if self.framework.gradient_dtype == "fp32" else 0.0)
         if self.framework.gathers_once and plan.pp > 1:
             # unsharded gradients add up in fp32 until the last micro batch
@@ -214,6 +215,15 @@ class _Holder:
         shards = facts.gradient_bytes * held.total / self.shards * self.setup.trained
         pools = held.outer * (e + _SINGLE * self.setup.trained) + shards if facts.stream_pools else 0.0
         return gathered, layer, pools
+
+    @property
+    def _narrow_copy(self) -> float:
+        """Return the copies of a weight in 8 bits or fewer beside it: along both axes but for fp8 on Blackwell [B]."""
+        if not (self.facts.narrow_weights and self.setup.shard.narrow):
+            return 0.0
+        one = 0.5 if self.plan.dtype == "nvfp4" else 1.0
+        same = self.plan.dtype == "fp8" and self.setup.hardware.architecture != "Hopper"
+        return one if same else 2.0 * one
 
     def _alive(self, index: int, counts: Mapping[Kind, int]) -> float:
         """Return the activations of all micro batches that wait for their backward on one GPU [B].

@@ -15,7 +15,8 @@ class MemoryFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gradient_bytes : of a gradient between the micro batches.
     master_bytes : of the copy of a parameter that the optimizer updates, 0 if it updates the weight itself.
     moment_bytes : of one moment of Adam, SGD or Muon a parameter.
-    cast_bytes : of a copy of each weight in the dtype of the products, kept through the step (autocast, 8 bits).
+    cast_bytes : of a copy of each weight in the dtype of the products, kept through the step (autocast).
+    narrow_weights : copies of the weights of 8-bit products are kept beside the weights, through all micro batches.
     loss_bytes : of logits and their gradients a logit, at the most.
     parallel_loss_bytes : the same where tensor parallel ranks share out the logits.
     norm_copies : an RMSNorm in separate kernels keeps a copy of its input in fp32.
@@ -39,6 +40,7 @@ class MemoryFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     master_bytes: float = 4.0
     moment_bytes: float = 4.0
     cast_bytes: float = 0.0
+    narrow_weights: bool = False
     loss_bytes: float = 14.0
     parallel_loss_bytes: float = 14.0
     norm_copies: bool = False

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.training.adapters import adapter_bytes
 from perfmodel.training.exchange import context_exchange, expert_exchange, tensor_exchange
-from perfmodel.training.kernels import arithmetic, stream_time
+from perfmodel.training.kernels import stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
 from perfmodel.training.plan import ContextAlgorithm, Recompute
 from perfmodel.training.setup import Setup
@@ -116,13 +116,14 @@ def _adapters(setup: Setup, moe: bool) -> tuple[float, float]:
 
 
 def _cast_bytes(setup: Setup) -> float:
-    """Return the bytes that the cast of one element to 8 bits moves: 2 read and 1 written, and 1 for Hopper's copy.
+    """Return the bytes that the cast of one element to 8 bits or fewer moves, with Hopper's second copy.
 
     Hopper's 8-bit products need both factors with the summed axis innermost, so that the gradients' products read a
-    transposed copy (cuBLAS documentation, "FP8 Data Types": TN only); Blackwell's do not.
+    transposed copy (cuBLAS documentation, "FP8 Data Types": TN only); Blackwell's do not, but for blocks that share a
+    scale, which lie along the summed axis: their casts write both copies on any machine.
     """
-    transposed = setup.hardware.architecture == "Hopper" and arithmetic(setup.plan.dtype) == "fp8"
-    return setup.framework.fp8_passes + float(transposed)
+    moved = setup.framework.cast_bytes(setup.plan.dtype)
+    return moved + float(setup.plan.dtype == "fp8" and setup.hardware.architecture == "Hopper")
 
 
 def _attention(setup: Setup, work: LayerWork) -> tuple[float, float]:
