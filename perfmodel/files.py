@@ -16,6 +16,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -53,10 +54,10 @@ def read_text(path: str | os.PathLike[str]) -> str:
     place = os.fspath(path)
     check_regular(path)
     try:
-        with open(path, "rb") as stream:
+        with open(storage.local(path), "rb") as stream:
             data = stream.read(LARGEST_TEXT_BYTES + 1)
     except FileNotFoundError:
-        raise InputFileError("no such file.", place=place, remedy="Check the path.") from None
+        raise InputFileError(storage.NO_FILE, place=place, remedy="Check the path.") from None
     except IsADirectoryError:
         raise InputFileError(
             "this is a directory; a file is needed.", place=place, remedy="Name a file in it."
@@ -86,8 +87,10 @@ def check_regular(path: str | os.PathLike[str]) -> None:
     InputFileError
         When the file is there, and neither a regular file nor a directory.
     """
+    if storage.is_remote(path):
+        return
     try:
-        mode = os.stat(path).st_mode
+        mode = os.stat(storage.local(path)).st_mode
     except (OSError, ValueError):
         return  # reading the file raises a better message
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -175,7 +178,7 @@ def read_document(path: str | os.PathLike[str]) -> Any:
     """
     place = os.fspath(path)
     text = read_text(path)
-    suffix = Path(place.removesuffix(".gz")).suffix.lower()
+    suffix = storage.suffix_of(storage.name_of(path).removesuffix(".gz"))
     if suffix not in DOCUMENT_SUFFIXES:
         allowed = ", ".join(DOCUMENT_SUFFIXES)
         what = f"has the unknown suffix {suffix!r}" if suffix else "has no suffix"
@@ -215,7 +218,8 @@ _PARSERS = {".toml": _parse_toml, ".yaml": _parse_yaml, ".yml": _parse_yaml, ".j
 def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a file so that a killed process leaves the old file or the new one, never a part of one.
 
-    ``-`` writes to standard output. A pipe or a device is written in place, since it cannot be replaced.
+    ``-`` writes to standard output. A pipe or a device is written in place, since it cannot be replaced. A file of a
+    remote store is put there in one step.
 
     Raises
     ------
@@ -230,7 +234,10 @@ def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
         return
     if not os.fspath(path):
         raise UsageError("the name of the file is empty.", place="output")
-    target = Path(path)
+    if storage.is_remote(path):
+        storage.write(path, data)
+        return
+    target = Path(storage.local(path))
     try:
         if target.exists() and not target.is_file() and not target.is_dir():
             target.write_bytes(data)

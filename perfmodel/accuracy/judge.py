@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel import storage
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skipped, Skips, reason_of
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UsageError
@@ -84,7 +84,7 @@ GROUPINGS: dict[str, Callable[[JudgedCalls], Any]] = {
     "library": lambda judged: judged.calls.library,
     "timing": lambda judged: str(judged.calls.timing),
     "cache": lambda judged: str(judged.calls.cache),
-    "table": lambda judged: os.path.basename(judged.calls.place),
+    "table": lambda judged: storage.name_of(judged.calls.place),
 }
 
 

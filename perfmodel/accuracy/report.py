@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from perfmodel import storage
 from perfmodel.accuracy.calibration import FamilyCalibration, MachineCalibration
 from perfmodel.accuracy.fit import Fit
 from perfmodel.accuracy.judge import JudgedCalls
@@ -115,7 +115,7 @@ def _worst_row(judged: JudgedCalls, index: int) -> dict[str, Any]:
     measured = float(calls.time_s[index])
     return {
         "place": f"{calls.place}:{calls.line[index]}",
-        "row": f"{os.path.basename(calls.place)}:{calls.line[index]}",
+        "row": f"{storage.name_of(calls.place)}:{calls.line[index]}",
         **{key: point.row[key] for key in ("op", "dtype", "hardware", "timing", "cache")},
         "dimensions": f"{point.row['op']} {point.row['dimensions']}",
         "implementation": calls.implementation,

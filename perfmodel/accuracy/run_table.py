@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
 
@@ -99,7 +100,7 @@ def read_run_table(path: str | os.PathLike[str]) -> RunTable:
     """
     place = os.fspath(path)
     reader = csv.DictReader(io.StringIO(read_text(path), newline=""), skipinitialspace=True)
-    table = os.path.basename(place).removesuffix(".gz").removesuffix(".csv")
+    table = storage.name_of(place).removesuffix(".gz").removesuffix(".csv")
     runs = []
     try:
         for cells in reader:

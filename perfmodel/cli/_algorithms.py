@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.cli._output import Destination, context, save_plot
@@ -26,7 +25,7 @@ def refuse(options: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} does not go with it.", place="--algorithms", remedy="Remove one of them.")
 
 
-def run(ops: Sequence[str], machines: Sequence[Hardware], destination: Destination, plot: Path | None) -> None:
+def run(ops: Sequence[str], machines: Sequence[Hardware], destination: Destination, plot: str | None) -> None:
     """Write the algorithms of each problem on each machine; with ``plot`` draw their times over size."""
     from perfmodel.core.report import report
     from perfmodel.prediction.algorithms.choice import choose_for

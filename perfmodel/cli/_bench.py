@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.cli._bench_files import progress
@@ -266,7 +265,7 @@ def open_session(
     selection: Selection,
     kernels: Sequence[str],
     settings: BenchSettings,
-    resumed: Path | None,
+    resumed: str | None,
 ) -> Session:
     """Return a run that is ready to start, or that continues the record in the file ``resumed``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfmodel.cli._device import base_machine, measured_machine, warn_if_busy
@@ -23,7 +22,7 @@ def run(
     on: Sequence[str] | None,
     settings: BenchSettings,
     destination: Destination,
-    plot: Path | None,
+    plot: str | None,
     *,
     long: bool,
 ) -> int:

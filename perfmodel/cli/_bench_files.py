@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.cli._output import Destination, save_plot
@@ -57,7 +56,7 @@ def progress(total: int) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         yield lambda row: bar.update(task, advance=1, description=f"{row['name']} {row['kernel'] or ''}")
 
 
-def draw(machine: Hardware, rows: Rows, path: Path, *, sustained: bool) -> None:
+def draw(machine: Hardware, rows: Rows, path: str, *, sustained: bool) -> None:
     """Write a plot of the roofline, or of the time series of a sustained run."""
     if sustained:
         from perfmodel.render.plots.records.sustain import sustain_plot

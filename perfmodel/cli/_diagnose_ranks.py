@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfmodel import storage
 from perfmodel.cli._output import Destination, context, save_plot, status
 from perfmodel.cli._progress import counted
 from perfmodel.errors import InputFileError
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def diagnose_ranks(
-    paths: Sequence[Path],
+    paths: Sequence[str],
     on: Sequence[str] | None,
     whole_trace: bool,
     workers: tuple[int, str],
-    plot: Path | None,
+    plot: str | None,
     destination: Destination,
 ) -> None:
     """Read the traces of a job's ranks, report where their time goes and who waits for whom.
@@ -37,11 +38,12 @@ def diagnose_ranks(
     from perfmodel.diagnosis.ranks.job import join
     from perfmodel.workers import executor, mapped
 
-    tasks = [(path.resolve() if path.exists() else path, whole_trace) for path in paths]
+    tasks = [(_for_workers(path), whole_trace) for path in paths]
     with executor(*workers) as pool, counted(len(tasks)) as advance:
         results = list(mapped(read_rank, tasks, pool, advance))
     summaries = [result for result in results if not isinstance(result, str)]
     failed = [result for result in results if isinstance(result, str)]
+    _check_visible(paths, results, workers[1])
     if len(summaries) < 2:
         raise InputFileError(
             f"{len(summaries)} of {len(paths)} traces can be read; the ranks of a job need two.",
@@ -62,7 +64,7 @@ def diagnose_ranks(
     )
 
 
-def read_rank(task: tuple[Path, bool]) -> RankSummary | str:
+def read_rank(task: tuple[str, bool]) -> RankSummary | str:
     """Return the summary of one trace, or why it cannot be read; a function of a worker process."""
     from perfmodel.diagnosis.ranks.summary import summarise
     from perfmodel.formats import read_profile
@@ -72,6 +74,27 @@ def read_rank(task: tuple[Path, bool]) -> RankSummary | str:
         return summarise(read_profile(path, all_steps=whole_trace))
     except InputFileError as error:
         return str(error)
+
+
+def _check_visible(paths: Sequence[str], results: Sequence[RankSummary | str], scheduler: str) -> None:
+    """Raise an InputFileError where the workers of a cluster lack a file that this machine has."""
+    if not scheduler:
+        return
+    pairs = zip(paths, results, strict=True)
+    unseen = [
+        path for path, result in pairs if isinstance(result, str) and storage.NO_FILE in result and storage.exists(path)
+    ]
+    if unseen:
+        raise InputFileError(
+            f"{len(unseen)} of {len(paths)} traces are on this machine, but a worker of {scheduler} does not see them.",
+            place=unseen[0],
+            remedy="Put them into a folder that all machines share, or into s3:// or gs://.",
+        )
+
+
+def _for_workers(path: str) -> str:
+    """Return a path that holds in another process's folder; an address holds everywhere."""
+    return path if storage.is_remote(path) or not storage.exists(path) else os.path.abspath(storage.local(path))
 
 
 def _machine(job: Job, on: Sequence[str] | None) -> Hardware | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -56,7 +55,7 @@ def only_machine(on: Sequence[str] | None) -> str | None:
 
 FormatOption = Annotated[str | None, format_option()]
 OutputOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--output", "-o", metavar="FILE", help="Write the result to FILE instead of stdout.", show_default=False
     ),
@@ -72,7 +71,7 @@ AlgorithmsOption = Annotated[
 ]
 WideOption = Annotated[bool, typer.Option("--wide", help="Show every column of the table, in lines of any length.")]
 PlotOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option("--plot", metavar="FILE", help="Draw a plot into FILE (.png, .svg or .pdf).", show_default=False),
 ]
 #: ``--on`` of commands for several machines, for measured rows, for one machine, and for a profile
@@ -126,7 +125,7 @@ AssumeOption = Annotated[
     typer.Option("--assume", help="Take the named machine although the profile names another device."),
 ]
 ProfileArgument = Annotated[
-    Path,
+    str,
     typer.Argument(
         metavar="PROFILE",
         help="A trace, an export of nsys, ncu or nvprof, key_averages, or a table with a name, a time with its "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perfmodel import __version__
+from perfmodel import __version__, storage
 from perfmodel.errors import UsageError
 from perfmodel.render import DEFAULT, Renderer, format_of_suffix, known_suffixes, renderer
 
@@ -36,11 +36,11 @@ class Destination:
     """
 
     renderer: Renderer
-    path: Path | None = None
+    path: str | None = None
     wide: bool = False
 
     @classmethod
-    def of(cls, command: str, format_: str | None, output: Path | None, *, wide: bool = False) -> Destination:
+    def of(cls, command: str, format_: str | None, output: str | None, *, wide: bool = False) -> Destination:
         """Return the destination for the options of a command.
 
         Raises
@@ -49,14 +49,14 @@ class Destination:
             When the format is unknown, the suffix belongs to no format and there is no --format, or the file cannot be
             written.
         """
-        if output is None or str(output) == _STDOUT:
+        if output is None or output == _STDOUT:
             return cls(renderer(format_ or DEFAULT, command), None, wide)
         check_writable(output)
         if command != "bench":  # which has --resume and --overwrite
             _check_no_measurements(output)
         of_suffix = format_of_suffix(output, command)
         chosen = renderer(format_ or of_suffix or _no_format(output, command), command)
-        if of_suffix not in (None, chosen.name) and output.suffix:
+        if of_suffix not in (None, chosen.name) and storage.suffix_of(output):
             status(f"warning: {output} is written as {chosen.name} because of --format; its suffix means {of_suffix}.")
         return cls(chosen, output, wide)
 
@@ -77,7 +77,7 @@ class Destination:
         from perfmodel.files import write_atomic
 
         text = self._text(report, color=False)
-        packed = self.path.name.lower().endswith(_PACKED)
+        packed = storage.suffix_of(self.path) == _PACKED
         write_atomic(self.path, gzip.compress(text.encode(), mtime=0) if packed else text)
         if not quiet:
             wrote(self.path)
@@ -88,18 +88,18 @@ class Destination:
         return self.renderer.render(report, width=_width(), color=color, wide=self.wide, find=known_machines)
 
 
-def _check_no_measurements(output: Path) -> None:
+def _check_no_measurements(output: str) -> None:
     """Refuse to replace a record of `bench`, whose measurements cannot be reproduced exactly."""
     from perfmodel.records.output_file import holds_measurements
 
-    if output.is_file() and holds_measurements(output):
-        raise UsageError("holds measurements of perfmodel bench.", place=str(output), remedy="Choose another file.")
+    if storage.is_file(output) and holds_measurements(output):
+        raise UsageError("holds measurements of perfmodel bench.", place=output, remedy="Choose another file.")
 
 
-def _no_format(output: Path, command: str) -> str:
+def _no_format(output: str, command: str) -> str:
     raise UsageError(
-        f"the suffix {output.suffix!r} names no format.",
-        place=str(output),
+        f"the suffix {storage.suffix_of(output)!r} names no format.",
+        place=output,
         remedy=f"Use {', '.join(known_suffixes(command))}, or give --format.",
     )
 
@@ -124,12 +124,12 @@ def status(message: str) -> None:
     print(message, file=sys.stderr)  # noqa: T201 -- all messages pass here
 
 
-def wrote(path: Path) -> None:
+def wrote(path: str) -> None:
     """Report on stderr that a file was written."""
     status(f"wrote {path}")
 
 
-def save_plot(figure: Any, path: Path) -> None:
+def save_plot(figure: Any, path: str) -> None:
     """Write a figure and report its file on stderr."""
     from perfmodel.render.plots.figure import save_figure
 
@@ -137,7 +137,7 @@ def save_plot(figure: Any, path: Path) -> None:
     wrote(path)
 
 
-def check_plot(path: Path | None) -> None:
+def check_plot(path: str | None) -> None:
     """Check before the work starts that a plot can be written; None means no plot.
 
     Raises
@@ -149,19 +149,25 @@ def check_plot(path: Path | None) -> None:
         check_writable(path, *PLOT_SUFFIXES)
 
 
-def check_writable(path: Path, *suffixes: str) -> None:
+def check_writable(path: str, *suffixes: str) -> None:
     """Check before the work starts that a file can be written.
 
     Raises
     ------
     UsageError
-        When ``suffixes`` are not empty and lack the file's suffix, the folder does not exist, or the path is a folder.
+        When ``suffixes`` are not empty and lack the file's suffix, the folder does not exist, the path is a folder, or
+        a remote store cannot be written.
     """
-    if suffixes and path.suffix.lower() not in suffixes and str(path) != _STDOUT:
-        raise UsageError(
-            f"the suffix {path.suffix!r} is not supported.", place=str(path), remedy=f"Use {', '.join(suffixes)}."
-        )
-    if path.is_dir():
-        raise UsageError("is a directory.", place=str(path), remedy="Name a file in it.")
-    if not path.parent.is_dir():
-        raise UsageError("its folder does not exist.", place=str(path), remedy=f"Create {path.parent} first.")
+    if not path:
+        raise UsageError("the name of the file is empty.", place="output", remedy="Name a file.")
+    suffix = storage.suffix_of(path)
+    if suffixes and suffix not in suffixes and path != _STDOUT:
+        raise UsageError(f"the suffix {suffix!r} is not supported.", place=path, remedy=f"Use {', '.join(suffixes)}.")
+    if storage.is_remote(path):
+        storage.check_writable(path)
+        return
+    local = Path(storage.local(path))
+    if local.is_dir():
+        raise UsageError("is a directory.", place=path, remedy="Name a file in it.")
+    if not local.parent.is_dir():
+        raise UsageError("its folder does not exist.", place=path, remedy=f"Create {local.parent} first.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfmodel.cli._options import only_machine
@@ -50,7 +49,7 @@ def profiled_machine(
     return match.hardware, f"the profile's device, {profile.device!r}"
 
 
-def check_names_machine(path: Path, on: object, to: object = None) -> None:
+def check_names_machine(path: str, on: object, to: object = None) -> None:
     """Refuse options that name a machine beside a deployment, which names its own.
 
     Raises
@@ -67,7 +66,7 @@ def check_names_machine(path: Path, on: object, to: object = None) -> None:
         )
 
 
-def deployment_and_plan(path: Path, plan: Path | None, effort: Mapping[str, Effort]) -> tuple[Profile, Plan, Hardware]:
+def deployment_and_plan(path: str, plan: str | None, effort: Mapping[str, Effort]) -> tuple[Profile, Plan, Hardware]:
     """Return the profile of a deployment file, its changes as candidates or a plan on its terms, and its machine.
 
     Raises
@@ -89,7 +88,7 @@ def deployment_and_plan(path: Path, plan: Path | None, effort: Mapping[str, Effo
     return profile_of(case), planned, case.deployment.hardware
 
 
-def _training_and_plan(path: Path, plan: Path | None) -> tuple[Profile, Plan, Hardware]:
+def _training_and_plan(path: str, plan: str | None) -> tuple[Profile, Plan, Hardware]:
     """Return the profile of a training plan, its changes as candidates or a plan on its terms, and its machine."""
     from perfmodel.hardware_catalog import hardware
     from perfmodel.investment.plan import read_plan
@@ -102,7 +101,7 @@ def _training_and_plan(path: Path, plan: Path | None) -> tuple[Profile, Plan, Ha
     return profile_of_plan(case), planned, case.cluster.hardware
 
 
-def deployment_path(path: Path, scenario: Path) -> WhatIf:
+def deployment_path(path: str, scenario: str) -> WhatIf:
     """Return what the steps of a scenario file make of a deployment file.
 
     Raises

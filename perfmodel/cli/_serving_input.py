@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from perfmodel.errors import UsageError
@@ -197,7 +196,7 @@ def percentiles_of(text: str) -> tuple[float, ...]:
     return tuple(values)
 
 
-def workload_of(workload: Workload, requests: Path | None, load: str) -> tuple[Workload, tuple[str, ...]]:
+def workload_of(workload: Workload, requests: str | None, load: str) -> tuple[Workload, tuple[str, ...]]:
     """Return the workload with the requests of a file, if one is given, and what its reader noted.
 
     Raises
@@ -214,7 +213,7 @@ def workload_of(workload: Workload, requests: Path | None, load: str) -> tuple[W
     return replace(workload, trace=read.requests, isl=isl, osl=osl), read.notes
 
 
-def load_of(concurrency: str | None, qps: str | None, requests: Path | None) -> tuple[str, tuple[float, ...]]:
+def load_of(concurrency: str | None, qps: str | None, requests: str | None) -> tuple[str, tuple[float, ...]]:
     """Return the kind of load and its values from the options; clients if none is given.
 
     Raises

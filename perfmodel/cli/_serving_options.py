@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -99,7 +98,7 @@ DraftOption = Annotated[
     str, _option("--draft", "Model that drafts, as CONFIG. Default: a draft without a model (n-grams).", "CONFIG")
 ]
 RequestsOption = Annotated[
-    Path | None,
+    str | None,
     _option(
         "--requests",
         "Requests of a CSV or JSON lines file: arrival_s, prompt, output. With --qps or --concurrency only their "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -145,7 +144,7 @@ def _judge(
     destination.write(report(judged, context=context(measured=measured, **conditions), title=title))
 
 
-def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: Path) -> None:
+def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: str) -> None:
     """Draw the terms of the predictions, or the predictions under the machines' rooflines."""
     if explain:
         from perfmodel.render.plots.prediction import terms_plot

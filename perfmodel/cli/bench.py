@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -192,7 +191,7 @@ def command(
     return 0
 
 
-def _refuse_beside_ranks(what: Any, check: bool, sustain: float, plot: Path | None, algorithms: bool) -> None:
+def _refuse_beside_ranks(what: Any, check: bool, sustain: float, plot: str | None, algorithms: bool) -> None:
     """Raise a UsageError for options that a measurement of collectives would ignore."""
     options = {"--preset or --kernel": what, "--check": check, "--sustain": sustain, "--plot": plot}
     options["--algorithms"] = algorithms
@@ -201,7 +200,7 @@ def _refuse_beside_ranks(what: Any, check: bool, sustain: float, plot: Path | No
             raise UsageError(f"{name} does not apply to collectives.", place="--num-gpus", remedy="Remove one of them.")
 
 
-def _refuse_beside_check(what: Any, resume: bool, plot: Path | None) -> None:
+def _refuse_beside_check(what: Any, resume: bool, plot: str | None) -> None:
     """Raise a UsageError for options that a check of the device would ignore."""
     options = {"operators, kernels or a preset": what, "--resume or --overwrite": resume, "--plot": plot}
     for name, value in options.items():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._device import DeviceOption, ThreadsOption, base_machine, measured_machine, warn_if_busy
 from perfmodel.cli._options import FormatOption, MachineOption, WideOption, only_machine
 from perfmodel.cli._output import Destination, check_writable, context, status
@@ -35,7 +36,7 @@ _DTYPES = {
 
 def command(
     from_: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--from",
             metavar="FILE",
@@ -72,7 +73,7 @@ def command(
     format_: FormatOption = None,
     wide: WideOption = False,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write a specification of the machine to FILE (.toml)."),
     ] = None,
 ) -> None:
@@ -112,12 +113,12 @@ def command(
         _deliver(table, destination, calibrated_links.machine, output)
         return
     if engine is not None:
-        _from_runs(engine, from_ or [], destination, output)
+        _from_runs(engine, storage.expand(from_ or []), destination, output)
         return
     if from_:
         if device is not None or threads is not None:
             raise UsageError("does not measure, so that --device and --threads do not apply.", place="--from")
-        _from_measurements(from_, on, destination, output)
+        _from_measurements(storage.expand(from_), on, destination, output)
         return
     opened = open_device(device, threads=threads)
     base = base_machine(opened, on)
@@ -127,7 +128,7 @@ def command(
     _deliver(report(calibrated, context=context(hardware=[machine.name])), destination, machine, output)
 
 
-def _from_runs(engine: str, paths: list[Path], destination: Destination, output: Path | None) -> None:
+def _from_runs(engine: str, paths: list[str], destination: Destination, output: str | None) -> None:
     """Fit the constants of a serving engine to published or own runs, and write its profile."""
     from perfmodel.accuracy.run_table import read_run_table
     from perfmodel.core.report import report
@@ -159,7 +160,7 @@ def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> 
     from perfmodel.records.record import read_record
 
     with tempfile.TemporaryDirectory() as folder:
-        record = Path(folder) / "links.json"
+        record = os.path.join(folder, "links.json")
         destination = Destination.of("bench", "json", record)
         limits = (_LINK_LIMIT_S, None, None)
         request = RanksRequest(
@@ -183,7 +184,7 @@ def _measured_links(num_gpus: int, device: str | None, on: list[str] | None) -> 
         return calibrate_link(measured, machine)
 
 
-def _deliver(table: Report, destination: Destination, machine: Hardware, output: Path | None) -> None:
+def _deliver(table: Report, destination: Destination, machine: Hardware, output: str | None) -> None:
     """Print the table, then write the specification; it is also written where the table cannot be printed."""
     from perfmodel.hardware_catalog.write import write_spec
 
@@ -195,7 +196,7 @@ def _deliver(table: Report, destination: Destination, machine: Hardware, output:
             status(f"wrote {output}; use it with --on {output}")
 
 
-def _from_measurements(paths: list[Path], on: list[str] | None, destination: Destination, output: Path | None) -> None:
+def _from_measurements(paths: list[str], on: list[str] | None, destination: Destination, output: str | None) -> None:
     """Fit the constants of the latency model to the rows of some files, and write the machine with these constants."""
     import datetime
 
@@ -209,7 +210,7 @@ def _from_measurements(paths: list[Path], on: list[str] | None, destination: Des
     machine = hardware(named)
     calls, notes = _calls(paths, machine)
     status(f"fitting {sum(map(len, calls))} rows")
-    source = ", ".join(path.name for path in paths)
+    source = ", ".join(storage.name_of(path) for path in paths)
     today = datetime.date.today().isoformat()
     calibration = calibrate_calls(calls, machine, source, today)
     if not calibration.families:
@@ -220,7 +221,7 @@ def _from_measurements(paths: list[Path], on: list[str] | None, destination: Des
     _deliver(report(calibration, context=context(), notes=notes), destination, calibration.hardware, output)
 
 
-def _calls(paths: list[Path], machine: Hardware) -> tuple[list[MeasuredCalls], list[str]]:
+def _calls(paths: list[str], machine: Hardware) -> tuple[list[MeasuredCalls], list[str]]:
     """Return the rows that were measured on a machine, and notes about the other rows.
 
     Raises

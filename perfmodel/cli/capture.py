@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,7 +46,7 @@ def command(
         bool, typer.Option("--run", help="Also run the module on this machine, and set measured beside expected times.")
     ] = False,
     operators: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--operators",
             metavar="FILE",
@@ -110,7 +109,7 @@ def _with_times(captured: Any, target: Any, inputs: Any, backward: bool) -> Any:
     )
 
 
-def _write_operators(captured: Any, path: Path) -> None:
+def _write_operators(captured: Any, path: str) -> None:
     """Write the operators as a file that analyze reads."""
     import json
 

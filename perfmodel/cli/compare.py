@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption, fraction_option
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.errors import unknown_name
@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 
 def command(
     before: Annotated[
-        Path, typer.Argument(metavar="A", help="Record before the change: JSON of bench, nvbench and others.")
+        str,
+        typer.Argument(
+            metavar="A",
+            help="Record before the change: JSON of bench, nvbench and others. Of a pattern "
+            "('before*.json') the first is A, the others are its repeats.",
+        ),
     ],
-    after: Annotated[Path, typer.Argument(metavar="B", help="Record after the change.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Record after the change.")],
     fail_on: Annotated[
         float | None,
         fraction_option(
@@ -32,7 +37,7 @@ def command(
         fraction_option("--threshold", "Smallest change that matters. Default: 2%, or --fail-on if that is smaller."),
     ] = None,
     repeat_before: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--repeat-before",
             metavar="FILE",
@@ -41,7 +46,7 @@ def command(
         ),
     ] = None,
     repeat_after: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             "--repeat-after", metavar="FILE", help="Another run of the code of B. May be repeated.", show_default=False
         ),
@@ -87,8 +92,8 @@ def command(
     chosen = _across(across or [])
     destination = Destination.of("compare", format_, output, wide=wide)
     check_plot(plot)
-    first = [read_bench_run(path) for path in (before, *(repeat_before or ()))]
-    second = [read_bench_run(path) for path in (after, *(repeat_after or ()))]
+    first = [read_bench_run(path) for path in storage.expand([before, *(repeat_before or ())])]
+    second = [read_bench_run(path) for path in storage.expand([after, *(repeat_after or ())])]
     comparison = compare(first, second, rules, chosen)
     facts = context(fail_on=fail_on, across=chosen)
     destination.write(report(comparison, context=facts, everything=everything))
@@ -111,7 +116,7 @@ def _across(settings: list[str]) -> tuple[str, ...]:
     return ACROSS if "all" in names else tuple(dict.fromkeys(names))
 
 
-def _draw(comparison: Comparison, plot: Path) -> None:
+def _draw(comparison: Comparison, plot: str) -> None:
     from perfmodel.render.plots.comparison import comparison_plot
 
     save_plot(comparison_plot(comparison), plot)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import (
     AssumeOption,
     EffortOption,
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 def command(
     profiles: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="PROFILE...",
             help="A trace, an export of nsys, ncu or nvprof, key_averages, or a table with a name, a time with its "
             "unit (time_ms, 'Time (ns)', or cells like '12 ms') and optionally calls. Several traces are the ranks of "
-            "one job.",
+            "one job. Also addresses (s3://, gs://, https://) and patterns ('s3://bucket/run/rank*.json.gz').",
         ),
     ],
     on: ProfiledMachineOption = None,
@@ -53,7 +53,7 @@ def command(
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
     plan_output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--plan-output",
             metavar="FILE",
@@ -63,7 +63,7 @@ def command(
     ] = None,
     effort: EffortOption = None,
     against: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--against",
             metavar="FILE",
@@ -72,7 +72,7 @@ def command(
         ),
     ] = None,
     annotate: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--annotate",
             metavar="FILE",
@@ -113,6 +113,7 @@ def command(
             place="--plan-output",
             remedy="Write the plan of the later profile in a run without --against.",
         )
+    profiles = storage.expand(profiles)
     if len(profiles) > 1:
         _refuse_beside_ranks(
             {"--plan-output": plan_output, "--effort": effort, "--against": against, "--annotate": annotate}
@@ -146,13 +147,13 @@ def _refuse_beside_ranks(options: dict[str, object]) -> None:
             raise UsageError("belongs to one profile.", place=name, remedy="Diagnose the slowest rank alone with it.")
 
 
-def _read(path: Path, by: str, all_steps: bool) -> Profile:
+def _read(path: str, by: str, all_steps: bool) -> Profile:
     from perfmodel.formats import read_profile
 
     return read_profile(path, by=by, all_steps=all_steps)
 
 
-def _facts(diagnosis: Diagnosis, path: Path, machine_source: str) -> dict[str, object]:
+def _facts(diagnosis: Diagnosis, path: str, machine_source: str) -> dict[str, object]:
     """Return the context of the report."""
     machine = {"hardware": [diagnosis.hardware.name], "hardware_from": machine_source} if diagnosis.hardware else {}
     return dict(
@@ -171,7 +172,7 @@ def _facts(diagnosis: Diagnosis, path: Path, machine_source: str) -> dict[str, o
     )
 
 
-def _annotate(diagnosis: Diagnosis, source: Path, target: Path) -> None:
+def _annotate(diagnosis: Diagnosis, source: str, target: str) -> None:
     """Write the trace with what the diagnosis says about its kernels."""
     from perfmodel.diagnosis.annotation import event_notes
     from perfmodel.formats.torch_trace.annotate import annotate
@@ -187,7 +188,7 @@ def _annotate(diagnosis: Diagnosis, source: Path, target: Path) -> None:
     status(f"wrote {target}: {noted} GPU events with notes; open it in Perfetto (ui.perfetto.dev).")
 
 
-def _write_plan(diagnosis: Diagnosis, path: Path) -> bool:
+def _write_plan(diagnosis: Diagnosis, path: str) -> bool:
     """Write the candidates as a plan; return False if there are none."""
     from perfmodel.files import write_atomic
     from perfmodel.investment.plan import plan_toml
@@ -203,8 +204,8 @@ def _write_plan(diagnosis: Diagnosis, path: Path) -> bool:
 def _compare(
     before: Diagnosis,
     after: Diagnosis,
-    paths: tuple[Path, Path],
-    plot: Path | None,
+    paths: tuple[str, str],
+    plot: str | None,
     destination: Destination,
 ) -> None:
     """Report the changes from one diagnosis to another, and draw them."""
@@ -221,7 +222,7 @@ def _compare(
     destination.write(report(comparison, context=facts))
 
 
-def _draw(diagnosis: Diagnosis, path: Path) -> None:
+def _draw(diagnosis: Diagnosis, path: str) -> None:
     from perfmodel.render.plots.diagnosis.breakdown import breakdown_plot
 
     save_plot(breakdown_plot(diagnosis), path)

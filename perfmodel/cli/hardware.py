@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import FormatOption, OutputOption, WideOption
 from perfmodel.cli._output import BAD_FINDING, Destination, context, status
 from perfmodel.errors import UsageError, unknown_name
@@ -85,7 +85,8 @@ def show(
     from perfmodel.hardware_catalog import hardware
     from perfmodel.hardware_catalog.figures import machine_figures
 
-    if format_ == _TEMPLATE or (format_ is None and output is not None and output.suffix == f".{_TEMPLATE}"):
+    by_suffix = format_ is None and output is not None and storage.suffix_of(output) == f".{_TEMPLATE}"
+    if by_suffix or format_ == _TEMPLATE:
         from perfmodel.files import write_atomic
         from perfmodel.hardware_catalog.write import template_text
 
@@ -98,7 +99,7 @@ def show(
 @app.command()
 def lint(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE...", help="Spec files. Default: the whole catalog.")
+        list[str] | None, typer.Argument(metavar="FILE...", help="Spec files. Default: the whole catalog.")
     ] = None,
     format_: FormatOption = None,
     output: OutputOption = None,
@@ -113,7 +114,7 @@ def lint(
     from perfmodel.hardware_catalog.lint import lint_files
 
     destination = Destination.of("hardware lint", format_, output, wide=wide)
-    result = lint_files(files or [path for _, path in sorted(spec_files().items())])
+    result = lint_files(storage.expand(files) if files else [path for _, path in sorted(spec_files().items())])
     destination.write(report(result, context=context()))
     if result.num_errors:
         raise typer.Exit(BAD_FINDING)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,7 +39,7 @@ def command(
         typer.Option("--duration", metavar="SECONDS", help="Stop after this long [s].", show_default=False),
     ] = None,
     record: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--record", metavar="FILE", help="Append the readings to FILE (.jsonl); it is rotated.", show_default=False
         ),
@@ -50,12 +49,12 @@ def command(
         typer.Option("--prometheus", metavar="ADDRESS", help="Serve the readings: 127.0.0.1:9400.", show_default=False),
     ] = None,
     read: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--read", metavar="FILE", help="Report a record instead of watching.", show_default=False),
     ] = None,
     format_: FormatOption = None,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write the summary to FILE.", show_default=False),
     ] = None,
     wide: WideOption = False,
@@ -87,7 +86,7 @@ def _watch(
     program: list[str],
     pid: int | None,
     times: tuple[float, float | None],
-    record: Path | None,
+    record: str | None,
     prometheus: str | None,
     destination: Destination,
 ) -> int:
@@ -188,7 +187,7 @@ def _screen() -> Iterator[Callable[[Session], None]]:
         yield show
 
 
-def _read(path: Path) -> Any:
+def _read(path: str) -> Any:
     """Return the session of a record."""
     from perfmodel.measure.monitor.record import read_series
     from perfmodel.measure.monitor.session import Session

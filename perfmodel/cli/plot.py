@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import MeasuredMachinesOption
 from perfmodel.cli._output import status
 from perfmodel.errors import InputFileError, UsageError, nearest, unknown_name
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def command(
     records: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(metavar="RECORD...", help="JSON records of `analyze` or `bench`, all drawn into one plot."),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Write the plot to FILE (.png, .svg or .pdf).")
+        str, typer.Option("--output", "-o", metavar="FILE", help="Write the plot to FILE (.png, .svg or .pdf).")
     ],
     kind: Annotated[
         str,
@@ -62,7 +62,7 @@ def command(
     from perfmodel.render.plots.records import record_plot
 
     figure_format(output)
-    read = {path: read_record(path) for path in records}
+    read = {path: read_record(path) for path in storage.expand(records)}
     pairs = pair_with_machines(read, on or [])
     if dtype is not None:
         _check_dtype(dtype, pairs)
@@ -80,7 +80,7 @@ def _check_dtype(dtype: str, pairs: Pairs) -> None:
         raise UsageError(f"no row has dtype {dtype}.", place="--dtype", remedy=f"Allowed: {', '.join(dtypes)}.")
 
 
-def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pairs:
+def pair_with_machines(records: Mapping[str, Record], on: Sequence[str]) -> Pairs:
     """Return each machine of the records with its rows, in order of appearance; with ``on`` only those machines.
 
     If several records have measurements, the names of kernels get the name of their record.
@@ -110,7 +110,7 @@ def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pai
                 machines[key] = chosen.get(row.hardware) or machine_of(row.hardware, record, path)
             point = row.point()
             if measured > 1 and row.kernel:
-                point["kernel"] = f"{row.kernel} ({path.stem})"
+                point["kernel"] = f"{row.kernel} ({storage.stem_of(path)})"
             points.setdefault(key, []).append(point)
     for name in chosen:
         if name not in names:
@@ -118,7 +118,7 @@ def pair_with_machines(records: Mapping[Path, Record], on: Sequence[str]) -> Pai
     return [(machines[key], points[key]) for key in machines]
 
 
-def machine_of(name: str, record: Record, path: Path) -> Hardware:
+def machine_of(name: str, record: Record, path: str) -> Hardware:
     """Return the machine of a row, from the specification in the record's context or from the catalog.
 
     Raises
@@ -139,6 +139,6 @@ def machine_of(name: str, record: Record, path: Path) -> Hardware:
         known = nearest(name, hardware_names())
         raise InputFileError(
             f"holds no specification of its machine {name!r}, and the catalog has none.",
-            place=str(path),
+            place=path,
             remedy=f"{known} Pass the machine's file to --on.".strip(),
         ) from None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import AssumeOption, ProfiledMachineOption
 from perfmodel.cli._output import check_writable, context, wrote
 from perfmodel.errors import UsageError
@@ -20,14 +20,14 @@ _MOST = 2
 
 def command(
     inputs: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="FILE...",
             help="A trace or another profile, a record of analyze or bench, or JSON of any command. Two files are "
-            "shown side by side: before and after.",
+            "shown side by side: before and after. Also addresses and patterns.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the page to FILE (.html).")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write the page to FILE (.html).")],
     on: ProfiledMachineOption = None,
     assume: AssumeOption = False,
     title: Annotated[
@@ -44,6 +44,7 @@ def command(
     from perfmodel.files import write_atomic
 
     check_writable(output, ".html", ".htm")
+    inputs = storage.expand(inputs)
     if len(inputs) > _MOST:
         raise UsageError(f"{len(inputs)} files are given.", place="FILE", remedy="Give one file, or two to compare.")
     results = [_result(path, on, assume) for path in inputs]
@@ -51,7 +52,7 @@ def command(
     wrote(output)
 
 
-def _result(path: Path, on: Sequence[str] | None, assume: bool) -> Any:
+def _result(path: str, on: Sequence[str] | None, assume: bool) -> Any:
     """Return a diagnosis of a profile, or the report of a result in JSON."""
     from perfmodel.cli._profile import profiled_machine
     from perfmodel.diagnosis.diagnose import diagnose
@@ -65,18 +66,18 @@ def _result(path: Path, on: Sequence[str] | None, assume: bool) -> Any:
     return diagnose(profile, machine)
 
 
-def _own_json(path: Path) -> dict[str, Any] | None:
+def _own_json(path: str) -> dict[str, Any] | None:
     """Return a document of perfmodel's JSON output, None for any other file."""
     from perfmodel.files import read_document
 
-    if path.suffix.lower() != ".json" or not path.is_file():
+    if storage.suffix_of(path) != ".json" or not storage.is_file(path):
         return None
     document = read_document(path)
     own = isinstance(document, dict) and {"schema_version", "command", "rows"} <= document.keys()
     return document if own else None
 
 
-def _document_report(document: dict[str, Any], path: Path) -> Any:
+def _document_report(document: dict[str, Any], path: str) -> Any:
     import dataclasses
 
     from perfmodel.core.report import report
@@ -84,7 +85,7 @@ def _document_report(document: dict[str, Any], path: Path) -> Any:
     from perfmodel.render.html.inputs import json_report
 
     if document["command"] in COMMANDS:
-        record = parse_record(document, str(path))
-        return report(dataclasses.replace(record, title=f"{record.command}: {path.name}"))
-    made = json_report(document, path.name)
+        record = parse_record(document, path)
+        return report(dataclasses.replace(record, title=f"{record.command}: {storage.name_of(path)}"))
+    made = json_report(document, storage.name_of(path))
     return dataclasses.replace(made, context={**context(), **made.context})

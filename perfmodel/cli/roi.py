@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 def command(
     profile: ProfileArgument,
     plan: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--plan",
             metavar="PLAN",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -169,7 +168,7 @@ def command(
                      "against load; steps: terms of a step against batch. Default: by the load.", show_default=False),
     ] = None,
     timeline: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--timeline", metavar="FILE", help="Draw KV use, running and queued over time of the last load.",
                      show_default=False),
     ] = None,
@@ -288,7 +287,7 @@ def _report(
     )
 
 
-def _draw(points: list[Point], outcomes: list[Outcome], study: Study, path: Path, kind: str | None) -> None:
+def _draw(points: list[Point], outcomes: list[Outcome], study: Study, path: str, kind: str | None) -> None:
     from perfmodel.render.plots import plot
 
     chosen = tuple(outcome.largest for outcome in outcomes if outcome.largest)
@@ -296,7 +295,7 @@ def _draw(points: list[Point], outcomes: list[Outcome], study: Study, path: Path
     save_plot(plot(points, kind=drawn, slo=study.slo, chosen=chosen), path)
 
 
-def _draw_timeline(point: Point, path: Path) -> None:
+def _draw_timeline(point: Point, path: str) -> None:
     from perfmodel.render.plots import plot
     from perfmodel.serving.load_report import load_name
 

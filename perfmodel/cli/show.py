@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import FormatOption, OutputOption, WideOption
 from perfmodel.cli._output import Destination
 
 
 def command(
-    record: Annotated[Path, typer.Argument(metavar="RECORD", help="JSON record of analyze or bench.")],
+    record: Annotated[str, typer.Argument(metavar="RECORD", help="JSON record of analyze or bench.")],
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
@@ -28,4 +28,4 @@ def command(
 
     destination = Destination.of("show", format_, output, wide=wide)
     content = read_record(record)
-    destination.write(report(dataclasses.replace(content, title=f"{content.command} record {record.name}")))
+    destination.write(report(dataclasses.replace(content, title=f"{content.command} record {storage.name_of(record)}")))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import FormatOption, MeasuredMachinesOption, OutputOption, PlotOption, WideOption
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
 from perfmodel.errors import InputFileError, UsageError, unknown_name
@@ -27,11 +27,12 @@ _ROOMS = ("perfmodel.training.published", "perfmodel.serving.published")
 
 def command(
     tables: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="TABLE...",
             help="Measurements: CSV, plain or gzip, with hardware, op, dtype, the operator's dimensions, time_s [s], "
-            "timing, cache, implementation; JSON records of bench; or tables of published runs of training or serving.",
+            "timing, cache, implementation; JSON records of bench; or tables of published runs of training or serving. "
+            "Also addresses and patterns.",
         ),
     ],
     on: MeasuredMachinesOption = None,
@@ -79,7 +80,7 @@ def command(
     if worst < 0:
         raise UsageError(f"{worst} is below 0.", place="--worst", remedy="Give the number of rows to list.")
     gates = [Gate.parse(text) for text in fail_on or []]
-    given = list(dict.fromkeys(tables))
+    given = list(dict.fromkeys(storage.expand(tables)))
     keys = None if by is None else _keys(by)
     room = _room_of(given)
     table = (
@@ -95,7 +96,7 @@ def command(
 
 
 def _judge_calls(
-    paths: list[Path], on: list[str], keys: tuple[str, ...] | None, worst: int, plot: Path | None, flagged: bool
+    paths: list[str], on: list[str], keys: tuple[str, ...] | None, worst: int, plot: str | None, flagged: bool
 ) -> Report:
     """Judge measured calls of single operators."""
     from perfmodel.accuracy.validate import ALWAYS, judge
@@ -119,7 +120,7 @@ def _judge_calls(
 
 
 def _judge_runs(
-    room: ModuleType, paths: list[Path], on: list[str], keys: tuple[str, ...] | None, worst: int, plot: Path | None
+    room: ModuleType, paths: list[str], on: list[str], keys: tuple[str, ...] | None, worst: int, plot: str | None
 ) -> Report:
     """Judge published runs of whole models by the room that predicts them."""
     from perfmodel.accuracy.published import PUBLISHED_BY, combined
@@ -132,8 +133,8 @@ def _judge_runs(
     chosen = [hardware(name) for name in on]
     keys = PUBLISHED_BY if keys is None else keys
     runs = combined([room.judge(read_run_table(path), _among(chosen)) for path in paths])
-    _check_rows(runs, [str(path) for path in paths])
-    return report(runs, by=keys, worst=worst, context=context(tables=[str(path) for path in paths], by=list(keys)))
+    _check_rows(runs, paths)
+    return report(runs, by=keys, worst=worst, context=context(tables=paths, by=list(keys)))
 
 
 def _check_rows(judged: Accuracy | PublishedRuns, places: list[str]) -> None:
@@ -141,7 +142,7 @@ def _check_rows(judged: Accuracy | PublishedRuns, places: list[str]) -> None:
         raise InputFileError(f"holds no row that can be judged: {judged.main_reasons}.", place=", ".join(places))
 
 
-def _room_of(paths: list[Path]) -> ModuleType | None:
+def _room_of(paths: list[str]) -> ModuleType | None:
     """Return the module that predicts the runs of some tables; None for measured calls of operators.
 
     Raises
@@ -155,10 +156,10 @@ def _room_of(paths: list[Path]) -> ModuleType | None:
     return rooms[0]
 
 
-def _published_room(path: Path) -> ModuleType | None:
+def _published_room(path: str) -> ModuleType | None:
     from perfmodel.accuracy.run_table import run_columns
 
-    if path.name.removesuffix(".gz").endswith((".json", ".parquet")) or not path.is_file():
+    if storage.name_of(path).removesuffix(".gz").endswith((".json", ".parquet")) or not storage.is_file(path):
         return None  # a record of bench, or what the reader of measurements explains
     columns = frozenset(run_columns(path))
     found = (module for module in map(import_module, _ROOMS) if module.recognises(columns))
@@ -205,7 +206,7 @@ def _among(chosen: list[Hardware]) -> Callable[[str], Hardware]:
     return find if chosen else hardware
 
 
-def _draw(accuracy: Accuracy, plot: Path) -> None:
+def _draw(accuracy: Accuracy, plot: str) -> None:
     from perfmodel.render.plots.accuracy import accuracy_plot
 
     save_plot(accuracy_plot(accuracy), plot)

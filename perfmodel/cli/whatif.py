@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 def command(
     profile: ProfileArgument,
     scenario: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="SCENARIO",
             help="Steps as TOML, YAML or JSON: name, kind (scale, dtype, algorithm, hardware, batch, checkpoint, "
@@ -71,7 +70,7 @@ def command(
     _write(what_if(measured, steps, machine, find=hardware), profile, scenario, destination)
 
 
-def _write(result: WhatIf, profile: Path, scenario: Path, destination: Destination) -> None:
+def _write(result: WhatIf, profile: str, scenario: str, destination: Destination) -> None:
     """Write the steps, and end with an exit code for doubtful claims."""
     from perfmodel.core.report import report
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Protocol, cast
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
 from perfmodel.files import LARGEST_TEXT_BYTES, check_regular, check_text_size, read_text
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
@@ -122,7 +123,8 @@ class Format:
         if not getattr(self.reader, "ANY_SIZE", False):
             _check_size(path)
         try:
-            return self.reader.read(path, options)
+            # a plugin opens what it gets
+            return self.reader.read(storage.local(path) if self.plugin else path, options)
         except PerfModelError:
             raise
         except Exception as error:
@@ -169,7 +171,7 @@ def read_profile(
 
     Parameters
     ----------
-    path : the file, plain or gzip.
+    path : the file, plain or gzip; also ``s3://``, ``gs://``, ``https://`` and other addresses.
     by : what an entry of a trace is: a framework's operator with its "shape", an "op" by name, or a "kernel".
     all_steps : in a trace with profiler steps, also count what ran outside them.
     stream_above_bytes : unpacked size above which a trace is read piece by piece [B].
@@ -246,9 +248,10 @@ def _check_size(path: str | os.PathLike[str]) -> None:
 
 def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
     """Open a file for reading, unpacked if it is gzip."""
-    with Path(path).open("rb") as stream:
+    file = Path(storage.local(path))
+    with file.open("rb") as stream:
         packed = stream.read(2) == b"\x1f\x8b"
-    return cast(IO[bytes], gzip.open(path)) if packed else Path(path).open("rb")
+    return cast(IO[bytes], gzip.open(file)) if packed else file.open("rb")
 
 
 def read_head(path: str | os.PathLike[str]) -> bytes:

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError, UsageError, unknown_name
@@ -129,7 +130,7 @@ def hardware(name: str | os.PathLike[str]) -> Hardware:
     108
     """
     text = os.fspath(name)
-    if Path(text).suffix.lower() in DOCUMENT_SUFFIXES:
+    if storage.suffix_of(text) in DOCUMENT_SUFFIXES:
         return read_hardware(text)
     files = spec_files()
     if text in files:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_count, format_si
@@ -165,7 +165,7 @@ def check_ranking(by: str, economics: Economics | None) -> None:
 
 def profile_summary(profile: Profile, hardware: Hardware | None = None) -> str:
     """Return a profile's file, machine, time and number of entries, for a heading."""
-    name = os.path.basename(profile.source) or "the profile"
+    name = storage.name_of(profile.source) or "the profile"
     machine = f" on {hardware.name}" if hardware else ""
     entries = format_count(len(profile.entries), "entry", "entries")
     return f"{name}{machine}: {format_si(profile.total_time_s, 's')} in {entries}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Mapping
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.core.report import Column, Report, report, short_name
 from perfmodel.core.units import format_count, format_si
 from perfmodel.investment.decision import Decision
@@ -62,8 +62,7 @@ def _assumptions(ranking: Ranking) -> tuple[str, ...]:
     kind = f" ({profile.format}{device})" if profile.format or device else ""
     machine = hardware.title or hardware.name if hardware else "none named, so nothing is bounded"
     lines = [
-        f"Profile: {os.path.basename(profile.source) or 'made in Python'}{kind}, "
-        f"{format_si(profile.total_time_s, 's')}",
+        f"Profile: {storage.name_of(profile.source) or 'made in Python'}{kind}, {format_si(profile.total_time_s, 's')}",
         f"Machine for the bounds: {machine}",
         f"Ranked by: {_RANKED_BY[ranking.ranked_by]}",
     ]

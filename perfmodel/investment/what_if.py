@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
@@ -176,7 +176,7 @@ def claim_flags(step: Step, targets_s: float, before_s: float, after_s: float, s
 
 
 def _notes(scenario: Scenario, hardware: Hardware | None, profile: Profile) -> tuple[str, ...]:
-    source = os.path.basename(profile.source) or "the profile"
+    source = storage.name_of(profile.source) or "the profile"
     notes = [
         f"Each step acts on what the steps before it left of {source} ({format_si(profile.total_time_s, 's')}).",
         "Overall ceiling: the speedup if everything that the steps so far touch took no time (Amdahl).",

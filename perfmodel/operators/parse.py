@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel import storage
 from perfmodel.core.units import parse_quantity, try_quantity
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
@@ -270,4 +271,4 @@ def _operator_name(word: str) -> str:
 
 
 def _is_file(token: str) -> bool:
-    return token.lower().endswith(DOCUMENT_SUFFIXES) or os.sep in token
+    return storage.suffix_of(token) in DOCUMENT_SUFFIXES or os.sep in token

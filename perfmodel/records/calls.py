@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel import storage
 from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
@@ -30,7 +31,8 @@ def read_calls(path: str | os.PathLike[str]) -> Measurements:
         When the file cannot be read as what its first character says.
     """
     check_regular(path)
-    with contextlib.suppress(OSError), open(path, "rb") as stream:  # the readers explain what cannot be opened
+    # the readers explain what cannot be opened
+    with contextlib.suppress(OSError), open(storage.local(path), "rb") as stream:
         if stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
             return measured_calls(read_record(path, ("bench",)))
     return read_measurements(path)

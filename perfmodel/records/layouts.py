@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError, UnavailableError
 from perfmodel.files import check_regular
 from perfmodel.operators.base import Operator
@@ -109,7 +110,7 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, list[str]]:
             remedy="Install it (pip install 'perfmodel[parquet]'), or convert the table to CSV.",
         ) from None
     try:
-        table = parquet.read_table(path).to_pydict()
+        table = parquet.read_table(storage.local(path)).to_pydict()
     except (OSError, ValueError) as error:  # pyarrow's errors are of these
         reason = str(error).splitlines()[0][:120]
         raise InputFileError(

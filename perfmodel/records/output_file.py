@@ -11,6 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from perfmodel import storage
 from perfmodel.errors import UsageError
 
 #: bytes of a file that show whether it holds measurements
@@ -23,7 +24,9 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
     """Lock a file against other writers until the end of the block; check first that nothing in it is lost.
 
     The lock is a file ``.NAME.lock`` beside it, which the operating system releases when the process ends, however it
-    ends. Pipes and devices are neither locked nor checked.
+    ends. Pipes and devices are neither locked nor checked. For a file in a remote store a local working copy is locked
+    and written, which goes into the store at intervals and at the end (`perfmodel.storage.held`); processes of other
+    machines are not kept out.
 
     Parameters
     ----------
@@ -37,11 +40,11 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
         When another process writes the file, its folder is missing or read-only, or it exists with some content and
         neither ``keep`` nor ``replace`` is set.
     """
-    target = Path(os.path.realpath(path))
+    place = os.fspath(path)
+    target = storage.working_path(path) if storage.is_remote(path) else Path(os.path.realpath(storage.local(path)))
     if target.exists() and not target.is_file():
         yield
         return
-    place = os.fspath(path)
     if not target.parent.is_dir():  # the lock would create it
         raise UsageError("its folder does not exist.", place=place, remedy=f"Make {target.parent} first.")
     lock_path = target.with_name(f".{target.name[:200]}.lock")
@@ -57,24 +60,32 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
     except OSError as error:
         raise UsageError(f"cannot be locked: {error.strerror or error}.", place=place) from None
     try:
-        if not (keep or replace) and target.is_file() and target.stat().st_size:
-            raise UsageError(
-                "exists already.",
-                place=place,
-                remedy="Use --resume to measure only what is missing in it, or --overwrite to replace it.",
-            )
+        if not (keep or replace):
+            _check_new(path, target)
         _write_owner(lock_path, f"process {os.getpid()}, since {datetime.datetime.now():%Y-%m-%d %H:%M:%S}")
-        yield
+        with storage.held(path, keep=keep) if storage.is_remote(path) else contextlib.nullcontext():
+            yield
     finally:
         with contextlib.suppress(OSError):
             lock_path.unlink()  # before the release: a process that waits in between finds no link and starts anew
         lock.release()
 
 
+def _check_new(path: str | os.PathLike[str], target: Path) -> None:
+    """Refuse a file that has content: in its store, or in a working copy that a killed process left."""
+    has_content = target.is_file() and target.stat().st_size
+    if has_content or (storage.is_remote(path) and storage.is_file(path)):
+        raise UsageError(
+            "exists already.",
+            place=os.fspath(path),
+            remedy="Use --resume to measure only what is missing in it, or --overwrite to replace it.",
+        )
+
+
 def holds_measurements(path: str | os.PathLike[str]) -> bool:
     """Whether an existing file is a record of ``perfmodel bench``, told from its beginning."""
     try:
-        with open(path, "rb") as stream:
+        with open(storage.local(path), "rb") as stream:
             return bool(_RECORD.match(stream.read(_HEAD_BYTES)))
     except (OSError, ValueError):
         return False

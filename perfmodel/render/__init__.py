@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfmodel import storage
 from perfmodel.errors import unknown_name
 from perfmodel.plugins import load_attribute, load_module, module_names
 
@@ -111,13 +112,13 @@ def renderer(name: str, command: str = "") -> Renderer:
     return format_
 
 
-def format_of_suffix(path: Path, command: str = "") -> str | None:
+def format_of_suffix(path: str | os.PathLike[str], command: str = "") -> str | None:
     """Return the format for the suffix of a file, or None if no format has it; a final ``.gz`` is ignored.
 
     The longest suffix decides: ``.csv.gz`` may belong to another format than ``.csv``. Plugins are imported only if
     none of perfmodel's own formats has the suffix.
     """
-    name = path.name.lower()
+    name = storage.name_of(path).lower()
     for plugins in (False, True):
         formats = _loaded(command, plugins=plugins)
         suffixes = {suffix: format_.name for format_ in formats for suffix in format_.suffixes}
@@ -125,7 +126,7 @@ def format_of_suffix(path: Path, command: str = "") -> str | None:
             for suffix in sorted(suffixes, key=len, reverse=True):
                 if candidate.endswith(suffix):
                     return suffixes[suffix]
-        if "." not in path.name:
+        if "." not in name:
             return DEFAULT
     return None
 

@@ -6,11 +6,11 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
@@ -90,9 +90,9 @@ class Case:
 
 def is_deployment_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a document with a model and a hardware: a deployment, not a profile."""
-    if Path(path).suffix.lower() not in DOCUMENT_SUFFIXES or not Path(path).is_file():
+    if storage.suffix_of(path) not in DOCUMENT_SUFFIXES or not storage.is_file(path):
         return False
-    if Path(path).suffix.lower() == ".json" and Path(path).stat().st_size > 100_000:  # a trace
+    if storage.suffix_of(path) == ".json" and storage.size(path) > 100_000:  # a trace
         return False
     try:
         document = read_document(path)

@@ -6,9 +6,9 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
@@ -81,9 +81,9 @@ class TrainingCase:
 
 def is_training_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a document with a model, a hardware and a plan: training, not a profile."""
-    if Path(path).suffix.lower() not in DOCUMENT_SUFFIXES or not Path(path).is_file():
+    if storage.suffix_of(path) not in DOCUMENT_SUFFIXES or not storage.is_file(path):
         return False
-    if Path(path).suffix.lower() == ".json" and Path(path).stat().st_size > 100_000:  # a trace
+    if storage.suffix_of(path) == ".json" and storage.size(path) > 100_000:  # a trace
         return False
     try:
         document = read_document(path)

@@ -7,10 +7,10 @@ import functools
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.workloads.config import read_model_config
@@ -41,22 +41,25 @@ def find_model(text: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
         return text
     words = os.fspath(text).strip()
     if _is_path(words):
-        path = Path(words) / "config.json" if Path(words).is_dir() else Path(words)
+        path = os.path.join(words, "config.json") if os.path.isdir(words) else words
         return dataclasses.replace(read_model_config(path), name=_file_name(path))
     if "=" in words:
         return model_from_shape(words)
     return named_model(words)
 
 
-def _file_name(path: Path) -> str:
+def _file_name(path: str) -> str:
     """Return what a model is called after its file: the folder's name for a ``config.json``."""
-    stem = path.name.removesuffix(".gz").rpartition(".")[0]
-    return path.absolute().parent.name if stem == "config" else stem
+    stem = storage.name_of(path).removesuffix(".gz").rpartition(".")[0]
+    folder = path.rpartition("/")[0] if storage.is_remote(path) else os.path.dirname(os.path.abspath(path))
+    return os.path.basename(folder) if stem == "config" else stem
 
 
 def _is_path(words: str) -> bool:
     """Return whether a text names a file: by its suffix, or because something is there."""
-    suffix = Path(words.removesuffix(".gz")).suffix.lower()
+    if storage.is_remote(words):
+        return True
+    suffix = storage.suffix_of(words.removesuffix(".gz"))
     return bool(words) and "=" not in words and (suffix in DOCUMENT_SUFFIXES or os.path.exists(words))
 
 

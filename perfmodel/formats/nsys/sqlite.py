@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from perfmodel import storage
 from perfmodel.core.units import format_si
 from perfmodel.errors import InputFileError
 from perfmodel.formats.detect import DEFAULTS, ReadOptions
@@ -80,14 +81,15 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     """
     place = os.fspath(path)
     try:
-        with open(path, "rb") as stream:
+        file = storage.local(path)
+        with open(file, "rb") as stream:
             head = stream.read(len(_MAGIC))
         if head.startswith(b"\x1f\x8b"):
             raise InputFileError("is packed with gzip.", place=place, remedy="Unpack it first: gunzip FILE.")
         if head != _MAGIC:
             raise InputFileError("is not an SQLite file.", place=place, remedy="Export it: nsys export --type sqlite.")
         # immutable: reads without locks, also in a folder that is not writable
-        with closing(sqlite3.connect(f"file:{quote(str(Path(path).resolve()))}?mode=ro&immutable=1", uri=True)) as base:
+        with closing(sqlite3.connect(f"file:{quote(str(Path(file).resolve()))}?mode=ro&immutable=1", uri=True)) as base:
             base.text_factory = lambda text: text.decode("utf-8", "replace")
             return _Reader(base, place).profile(options.by)
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.files import unpacked, write_atomic
 from perfmodel.formats.torch_trace.events import no_events, not_json, without_nan
@@ -28,7 +29,7 @@ _LATEST_US = 1e300
 Notes = Sequence[Mapping[str, Any] | None]
 
 
-def annotate(source: str | os.PathLike[str], target: Path, notes: Notes, names: Sequence[str]) -> int:
+def annotate(source: str | os.PathLike[str], target: str | os.PathLike[str], notes: Notes, names: Sequence[str]) -> int:
     """Write a trace with notes on its GPU events, and return the number of events that got one.
 
     Everything else in the trace stays. Each noted event has the key "perfmodel" in its arguments; a counter track for
@@ -48,8 +49,8 @@ def annotate(source: str | os.PathLike[str], target: Path, notes: Notes, names: 
     UsageError
         When the target is the source.
     """
-    if target.exists() and os.path.samefile(source, target):
-        raise UsageError("is the trace itself.", place=str(target), remedy="Write to another file.")
+    if _is_same(source, target):
+        raise UsageError("is the trace itself.", place=os.fspath(target), remedy="Write to another file.")
     document = _document(source)
     events = document if isinstance(document, list) else document.get("traceEvents")
     if not isinstance(events, list):
@@ -66,13 +67,20 @@ def annotate(source: str | os.PathLike[str], target: Path, notes: Notes, names: 
             counters += _counters(event, note)
     events.extend(counters)
     data = msgspec.json.encode(document)
-    write_atomic(target, gzip.compress(data, mtime=0) if target.name.lower().endswith(".gz") else data)
+    write_atomic(target, gzip.compress(data, mtime=0) if storage.suffix_of(target) == ".gz" else data)
     return sum(note is not None for note in notes)
+
+
+def _is_same(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> bool:
+    """Whether two paths name one file."""
+    if storage.is_remote(source) or storage.is_remote(target):
+        return storage.place_of(source) == storage.place_of(target)
+    return os.path.exists(target) and os.path.samefile(source, target)
 
 
 def _document(source: str | os.PathLike[str]) -> Any:
     """Return the whole trace as Python objects."""
-    data = Path(source).read_bytes()
+    data = Path(storage.local(source)).read_bytes()
     packed = data[:2] == _GZIP
     plain = unpacked(data, LARGEST_BYTES) if packed else data
     if plain is None or len(plain) > LARGEST_BYTES:

@@ -16,6 +16,7 @@ from typing import IO, cast
 
 import msgspec
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text, unpacked
 from perfmodel.formats.torch_trace.events import (
@@ -55,7 +56,7 @@ class Source:
     """
 
     def __init__(self, path: str | os.PathLike[str], stream_above_bytes: int) -> None:
-        self.path, self.place = Path(path), os.fspath(path)
+        self.path, self.place = Path(storage.local(path)), os.fspath(path)
         self.limit = stream_above_bytes
         self.header = Header()
         # most bytes that the file may unpack to, or infinity if it is not packed

@@ -12,8 +12,8 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
+from perfmodel import storage
 from perfmodel.core.report import Reportable
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_document, read_text, shipped_folder
@@ -81,7 +81,7 @@ def lint_file(path: str | os.PathLike[str]) -> list[Finding]:
         When the file does not exist, or is a directory.
     """
     file = os.fspath(path)
-    if not Path(file).is_file():
+    if not storage.is_file(file):
         read_text(file)
     try:
         document = read_document(file)

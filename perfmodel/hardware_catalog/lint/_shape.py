@@ -12,12 +12,12 @@ import copy
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
 import msgspec
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError, PerfModelError, nearest
 from perfmodel.hardware_catalog import schema
 from perfmodel.hardware_catalog.lint._draft import Finding, line_of, quantities, values_of
@@ -192,7 +192,7 @@ class _Mending:
 
     def _stand_in(self, key: str) -> bool:
         """Put something in the place of a required key of the file; return whether there is something to put."""
-        stand_ins = {**_STAND_INS, "name": Path(self.file).stem}
+        stand_ins = {**_STAND_INS, "name": storage.stem_of(self.file)}
         if not isinstance(self.document, dict) or key not in stand_ins or key in self.shape.doubtful:
             return False
         given, stand_in = self.document.get(key), copy.deepcopy(stand_ins[key])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.hardware_catalog.find import name_key
 from perfmodel.hardware_catalog.lint._draft import Draft, Finding, names_of
 from perfmodel.hardware_catalog.schema import KernelsSpec, RateSpec
@@ -78,7 +78,7 @@ def _rates(table: Any) -> list[RateSpec]:
 
 def check_names(draft: Draft) -> Iterator[Finding]:
     """Find names of other products, and a file name that is not the machine's name."""
-    stem = Path(draft.file).stem
+    stem = storage.stem_of(draft.file)
     if draft.file.endswith(".toml") and stem != draft.spec.name:
         message = f"the machine is {draft.spec.name!r}, the file {stem!r}; the catalog uses the name of the file."
         yield draft.finding("name", "warning", "name-differs-from-file", message)

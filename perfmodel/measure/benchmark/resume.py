@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.measure.benchmark.jobs import Job, key_of_row
 from perfmodel.records.record import read_record
@@ -94,7 +95,7 @@ def read_earlier(path: str | os.PathLike[str]) -> EarlierRun | None:
         When the file is not a record of ``perfmodel bench`` whose rows can be recognised.
     """
     place = os.fspath(path)
-    if not os.path.exists(place):
+    if not storage.exists(place):
         return None
     record = read_record(path, ("bench",))
     for number, row in enumerate(record.rows, start=1):

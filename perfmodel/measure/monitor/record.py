@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
+from perfmodel import storage
 from perfmodel.errors import InputFileError
-from perfmodel.files import read_text
+from perfmodel.files import read_text, write_atomic
 from perfmodel.measure.monitor.findings import Finding
 from perfmodel.measure.monitor.series import Series
 from perfmodel.measure.monitor.sources import Sample
+
+if TYPE_CHECKING:
+    from perfmodel.storage.held import WorkingCopy
 
 #: size from which a record continues in a new file [B], and how many older ones are kept
 ROTATE_BYTES, KEPT = 100_000_000, 3
@@ -24,14 +29,20 @@ _LARGEST = 1e100
 class Recorder:
     """Appends readings and findings to a file.
 
-    A file that exists is continued. From `ROTATE_BYTES` on it becomes FILE.1, and FILE.1 becomes FILE.2.
+    A file that exists is continued. From `ROTATE_BYTES` on it becomes FILE.1, and FILE.1 becomes FILE.2. A file in a
+    remote store is written on this machine first, and put into the store at intervals and at the end.
     """
 
-    def __init__(self, path: Path, rotate_bytes: int = ROTATE_BYTES) -> None:
-        self._path, self._rotate_bytes = path, rotate_bytes
+    def __init__(self, path: str | os.PathLike[str], rotate_bytes: int = ROTATE_BYTES) -> None:
+        self._place, self._rotate_bytes = os.fspath(path), rotate_bytes
         self._file: IO[str] | None = None
+        self._held = contextlib.ExitStack()
+        self._copy: WorkingCopy | None = None
 
     def __enter__(self) -> Recorder:
+        if storage.is_remote(self._place):
+            self._copy = self._held.enter_context(storage.held(self._place, keep=True))
+        self._path = self._copy.path if self._copy else Path(storage.local(self._place))
         _drop_cut_line(self._path)
         self._file = open(self._path, "a", encoding="utf-8")
         return self
@@ -42,6 +53,7 @@ class Recorder:
         if self._file is not None:
             self._file.close()
             self._file = None
+        self._held.close()
 
     def write(self, time_s: float, samples: Iterable[Sample], findings: Iterable[Finding] = ()) -> None:
         """Append the readings of one moment, and findings that are new; they are in the file when this returns."""
@@ -52,6 +64,8 @@ class Recorder:
         ]
         self._file.write("".join(f"{json.dumps(line)}\n" for line in lines))
         self._file.flush()
+        if self._copy is not None:
+            self._copy.changed()
         if self._file.tell() > self._rotate_bytes:
             self._rotate()
 
@@ -63,7 +77,16 @@ class Recorder:
             if older.exists():
                 os.replace(older, f"{self._path}.{number + 1}")
         os.replace(self._path, f"{self._path}.1")
+        if self._copy is not None:
+            self._put_older()
         self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 -- closed by __exit__
+
+    def _put_older(self) -> None:
+        """Put the files that are finished into the store, beside the one that is written."""
+        for number in range(1, KEPT + 1):
+            older = Path(f"{self._path}.{number}")
+            if older.exists():
+                write_atomic(f"{self._place}.{number}", older.read_bytes())
 
 
 def _drop_cut_line(path: Path) -> None:

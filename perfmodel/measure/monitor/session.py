@@ -163,5 +163,5 @@ def monitor(
     """
     if not interval_s > 0:
         raise UsageError(f"{interval_s} s is no interval.", place="interval_s", remedy="Give 1, say.")
-    recorder = Recorder(Path(record)) if record is not None else None
+    recorder = Recorder(record) if record is not None else None
     return Monitor(Session(Readings(sources_of(pid), clock), recorder), interval_s, recorder, expected)

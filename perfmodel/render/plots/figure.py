@@ -9,7 +9,6 @@ import io
 import os
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -20,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from numpy.typing import ArrayLike, NDArray
 
+from perfmodel import storage
 from perfmodel.errors import UsageError
 from perfmodel.files import write_atomic
 
@@ -48,7 +48,7 @@ def figure_format(path: str | os.PathLike[str]) -> str:
     UsageError
         When the suffix is another one.
     """
-    suffix = Path(path).suffix.lower().removeprefix(".")
+    suffix = storage.suffix_of(path).removeprefix(".")
     if suffix not in _FORMATS:
         raise UsageError(
             f"cannot draw a plot as {suffix or 'a file without suffix'!r}.",

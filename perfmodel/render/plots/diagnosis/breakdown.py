@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from perfmodel import storage
 from perfmodel.core.vocabulary import Dimension
 from perfmodel.diagnosis.against import BOTH, STEP, Change, DiagnosisComparison
 from perfmodel.diagnosis.decompose import dimension_of
@@ -69,7 +69,7 @@ def breakdown_plot(diagnosis: Diagnosis, *, with_timeline: bool = True) -> Figur
     own = _TITLE + _ABOVE + _BAR + 0.12 + _ROW * len(rows) + _BELOW
     figure = new_figure(WIDTH, own + (block.height_inches + 0.1 if block else 0.1))
     whole = "wall time" if diagnosis.decomposition else "time of the rows listed"
-    title = f"{whole} {styles.time_text(total_s)}, {printable(Path(diagnosis.profile.source).name, 80)}"
+    title = f"{whole} {styles.time_text(total_s)}, {printable(storage.name_of(diagnosis.profile.source), 80)}"
     _title(figure, title.removesuffix(", "))
     axes = _axes(figure, _TITLE, _ABOVE + _BAR + 0.12 + _ROW * len(rows))
     bar_at = _ABOVE + _BAR / 2
