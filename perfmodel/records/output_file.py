@@ -25,7 +25,7 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
 
     The lock is a file ``.NAME.lock`` beside it, which the operating system releases when the process ends, however it
     ends. Pipes and devices are neither locked nor checked. For a file in a remote store a local working copy is locked
-    and written, which goes into the store at intervals and at the end (`perfmodel.storage.held`); processes of other
+    and written, which goes into the store at intervals and at the end (`perfmodel.storage.growing`); processes of other
     machines are not kept out.
 
     Parameters

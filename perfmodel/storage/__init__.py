@@ -25,7 +25,7 @@ from perfmodel.storage.place import (
 )
 
 if TYPE_CHECKING:
-    from perfmodel.storage.held import WorkingCopy
+    from perfmodel.storage.growing import WorkingCopy
 
 __all__ = [
     "NO_FILE",
@@ -63,7 +63,7 @@ def local(path: AnyPath) -> str:
     if url is None:
         return place_of(path)
     from perfmodel.storage.cache import copy_of
-    from perfmodel.storage.held import working_copy
+    from perfmodel.storage.growing import working_copy
 
     copy = working_copy(path)
     return str(copy.path) if copy else copy_of(url)
@@ -85,7 +85,7 @@ def is_file(path: AnyPath) -> bool:
     url = url_of(path)
     if url is None:
         return os.path.isfile(place_of(path))
-    from perfmodel.storage.held import working_copy
+    from perfmodel.storage.growing import working_copy
     from perfmodel.storage.remote import is_there
 
     copy = working_copy(path)
@@ -112,7 +112,7 @@ def write(path: AnyPath, data: bytes) -> None:
         When the store cannot be written.
     """
     from perfmodel.storage import cache, remote
-    from perfmodel.storage.held import working_copy
+    from perfmodel.storage.growing import working_copy
 
     url = url_of(path)
     assert url is not None
@@ -151,7 +151,7 @@ def check_writable(path: AnyPath) -> None:
 
 def working_path(path: AnyPath) -> Path:
     """Return the local file that stands for a remote one while `held` holds it, or that a killed process left."""
-    from perfmodel.storage.held import unsaved
+    from perfmodel.storage.growing import unsaved
 
     url = url_of(path)
     assert url is not None
@@ -159,10 +159,10 @@ def working_path(path: AnyPath) -> Path:
 
 
 def held(path: AnyPath, *, keep: bool) -> AbstractContextManager[WorkingCopy]:
-    """Let a local working copy stand for a remote file until the end of the block; see `perfmodel.storage.held`."""
-    from perfmodel.storage import held as module
+    """Let a local working copy stand for a remote file until the end of the block; see `perfmodel.storage.growing`."""
+    from perfmodel.storage import growing
 
-    return module.held(path, keep=keep)
+    return growing.held(path, keep=keep)
 
 
 def expand(paths: Sequence[AnyPath]) -> list[str]:

@@ -18,7 +18,7 @@ from perfmodel.measure.monitor.series import Series
 from perfmodel.measure.monitor.sources import Sample
 
 if TYPE_CHECKING:
-    from perfmodel.storage.held import WorkingCopy
+    from perfmodel.storage.growing import WorkingCopy
 
 #: size from which a record continues in a new file [B], and how many older ones are kept
 ROTATE_BYTES, KEPT = 100_000_000, 3
