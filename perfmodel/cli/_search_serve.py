@@ -40,6 +40,7 @@ _RANKINGS = (THROUGHPUT, COST, GPUS)
 
 
 def command(
+    ctx: typer.Context,
     config: ModelArgument,
     on: ServingMachinesOption = None,
     tp: Annotated[str, typer.Option("--tp", metavar="LIST", help="Tensor parallel GPUs to try.")] = "1..8",
@@ -108,6 +109,7 @@ def command(
     Example: perfmodel search serve llama-3.1-8b --on h100,h200 --isl 1024 --osl 256 --slo ttft=500ms,tpot=20ms
     """
     from perfmodel.cli._serving import Study, evaluate_all
+    from perfmodel.cli._serving_checks import check_search
     from perfmodel.cli._serving_input import check_rate, specs_of, whole_numbers
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import CONCURRENCY, Workload
@@ -126,6 +128,8 @@ def command(
     specs = [spec for spec in specs if gpus is None or spec.tp * spec.pp * spec.dp <= gpus]
     if not specs:
         raise UsageError(f"every deployment needs more than {gpus} GPUs.", place="--gpus", remedy="Lower --tp or --pp.")
+    names = dict.fromkeys(_machine_name(spec.machine) for spec in specs)
+    check_search(ctx, simulated=slo is not None, machines=tuple(names), priced=costs)
     users = tuple(map(float, whole_numbers(batch, "--batch")))
     workload = Workload(isl, osl, spread, prefix, num_requests or 0, seed=seed)
     objectives = None if slo is None else parse_slo(slo)

@@ -46,6 +46,7 @@ _PLOTS = ("pareto", "load", "steps")
 
 
 def command(
+    ctx: typer.Context,
     config: ModelArgument,
     on: ServingMachinesOption = None,
     tp: Annotated[str, typer.Option("--tp", metavar="LIST", help="Tensor parallel GPUs: 2, 1/2/4 or 1..8.")] = "1",
@@ -181,6 +182,7 @@ def command(
     Example: perfmodel serve llama-3.1-8b --on h100 --weights fp8 --kv fp8 --isl 1024 --osl 256 --concurrency 1..64
     """
     from perfmodel.cli._serving import Study, evaluate_all
+    from perfmodel.cli._serving_checks import check_serve
     from perfmodel.cli._serving_input import check_rate, load_of, percentiles_of, specs_of, speculation_of, workload_of
     from perfmodel.core.units import parse_quantity
     from perfmodel.serving.load import Fleet
@@ -199,6 +201,9 @@ def command(
     if steady and (load != "concurrency" or requests or timeline):
         raise UsageError("the steady state has users, but neither arrivals nor a time line.", place="--steady",
                          remedy="Use --concurrency, without --requests and --timeline.")  # fmt: skip
+    check_serve(
+        ctx, load, of_file=requests is not None, steady=steady, replicas=replicas, prefill_replicas=prefill_replicas
+    )
     workload = Workload(isl, osl, spread, prefix, num_requests or 0, spacing, burstiness, seed)
     workload, notes = workload_of(workload, requests, load)
     specs = specs_of(

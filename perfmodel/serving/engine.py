@@ -202,6 +202,8 @@ def find_engine(name: str, version: str = "") -> Engine:
         When no profile has the name, or the file is wrong.
     """
     if name.endswith((".toml", ".yaml", ".yml", ".json")):
+        if version:
+            raise UsageError("a file describes one version.", place="engine_version", remedy="Leave the version out.")
         return read_engine(name)
     lower = name.strip().lower()
     if lower not in _shipped():

@@ -10,7 +10,7 @@ from perfmodel.serving.shard import Parallel, Shard
 
 #: standard deviation of ln(measured / predicted) of the closed form, with which the intervals of TPOT by concurrency of
 #: gpt-oss, Qwen3 and DeepSeek cover 80 %
-DEVIATION = 0.35
+DEVIATION = 0.24
 #: share of the datasheet's bandwidth that the kernels reach
 BANDWIDTH_SHARE = 0.85
 #: products of the experts reach (8 / experts)^0.2 of the rate of one large product: routers load experts unequally, and

@@ -111,6 +111,10 @@ class Fleet:
             raise UsageError("only dynamic batches have a longest wait.", remedy="Add --policy dynamic.")
         if rules.get("batch") is not None and not policy.batch:
             raise UsageError(f"the policy {policy.name} has no batches.", remedy="Add --policy static or dynamic.")
+        if rules.get("preemption") is not None and policy.reserve:
+            raise UsageError(f"the policy {policy.name} preempts nothing.", remedy="Add --policy chunked-prefill.")
+        if rules.get("watermark") is not None and policy.batch:
+            raise UsageError(f"the policy {policy.name} admits whole batches.", remedy="Leave out --watermark.")
         return policy.changed(
             max_num_seqs=deployment.sequence_limit,
             max_tokens=deployment.token_budget * deployment.dp,

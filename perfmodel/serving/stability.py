@@ -64,4 +64,8 @@ def _measured(replay: Replay) -> Growth | None:
     grown = came - (stop - start)
     if grown < _DEVIATIONS * math.sqrt(came):
         return None
-    return Growth(grown / span_s, replay.requests.rate_per_s, (stop - start) / span_s)
+    # arrivals that last less than a latency see no end: the whole run tells how many requests end a second
+    ending = max((stop - start) / span_s, len(arrivals) / replay.duration_s)
+    if came / span_s <= ending:
+        return None
+    return Growth(came / span_s - ending, replay.requests.rate_per_s, ending)

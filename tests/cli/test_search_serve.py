@@ -53,6 +53,8 @@ def test_objectives_choose_the_load_of_each_deployment(perfmodel):
         (("--price-per-gpu-hour", "h100=cheap"), "'h100=cheap' is no price"),
         (("--price-per-gpu-hour", "h1000=2"), "h1000"),
         (("--tp", "8", "--gpus", "4"), "needs more than 4 GPUs"),
+        (("--price-per-gpu-hour", "l40s=2"), "l40s has a price and is not searched"),
+        (("--policy", "no-evict"), "--policy has no effect: without objectives the steady state is used"),
         (("--tp", "3"), "does not divide"),
         (("--tp", "1..64+0.001"), "tp"),
     ],

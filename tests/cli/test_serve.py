@@ -29,8 +29,9 @@ def test_json_has_the_keys_of_the_contract(perfmodel):
 
 
 def test_the_steady_state_is_that_of_the_simulation(perfmodel):
-    arguments = (*SMALL, "--concurrency", "8", "--length-spread", "0.3", "--num-requests", "400", "--format", "json")
-    simulated, steady = (perfmodel(*arguments, *more).json["rows"][0] for more in ((), ("--steady",)))
+    arguments, spread = (*SMALL, "--concurrency", "8", "--format", "json"), ("--length-spread", "0.3")
+    loads = (*spread, "--num-requests", "400"), ("--steady",)
+    simulated, steady = (perfmodel(*arguments, *more).json["rows"][0] for more in loads)
     assert steady["tpot_s"]["mean"] == pytest.approx(simulated["tpot_s"]["mean"], rel=0.1)
     assert steady["output_tokens_per_s"] == pytest.approx(simulated["output_tokens_per_s"], rel=0.1)
 
@@ -86,11 +87,12 @@ def test_a_load_above_capacity_is_said(perfmodel):
 def test_a_file_of_requests_is_replayed(perfmodel, tmp_path: Path):
     trace = tmp_path / "trace.csv"
     trace.write_text("arrival_s,prompt,output,user\n0.2,100,5,a\n0,200,9,b\n")
-    ran = perfmodel(*SMALL, "--requests", trace, "--format", "json")
+    of_file = ("serve", MODEL, "--on", "h100", "--requests", trace)
+    ran = perfmodel(*of_file, "--format", "json")
     (row,) = ran.json["rows"]
     assert (row["isl"], row["osl"]) == (150, 7)
     assert any("sorted by arrival" in note for note in ran.json["notes"])
-    lengths = perfmodel(*SMALL, "--requests", trace, "--concurrency", "2", "--num-requests", "20", "--format", "json")
+    lengths = perfmodel(*of_file, "--concurrency", "2", "--num-requests", "20", "--format", "json")
     assert lengths.json["rows"][0]["osl"] == 7
 
 
@@ -134,7 +136,7 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--engine", "vlm"), "Did you mean 'vllm'"),
         (("--policy", "dynamics"), "Did you mean 'dynamic'"),
         (("--max-wait", "1s", "--concurrency", "1"), "only dynamic batches"),
-        (("--routing", "random", "--concurrency", "1"), "unknown routing"),
+        (("--routing", "random", "--replicas", "2", "--concurrency", "1"), "unknown routing"),
         (("--slo", "tftt=1s"), "Did you mean 'ttft'"),
         (("--percentiles", "50,101"), "'101' is no percentile"),
         (("--length-spread", "2", "--concurrency", "1"), "not within 0 to 1"),
@@ -150,6 +152,15 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--sampling", "multi", "--concurrency", "1"), "unknown sampling"),
         (("--steady", "--concurrency", "1", "--slo", "tpot=1s"), "has means only"),
         (("--steady", "--qps", "1"), "neither arrivals nor a time line"),
+        (("--steady", "--num-requests", "9"), "--num-requests has no effect: the steady state has means"),
+        (("--spacing", "uniform", "--concurrency", "1"), "only requests at a rate have gaps. Add --qps."),
+        (("--spread-start", "--qps", "1"), "--spread-start has no effect"),
+        (("--kv-link", "50 GB/s"), "computed by the same GPUs. Add --prefill-replicas 1"),
+        (("--routing", "least-loaded"), "there is one deployment"),
+        (("--kv-tokens", "4096", "--memory-utilization", "0.9"), "--kv-tokens says what the cache holds"),
+        (("--requests", "a.csv"), "--isl and --osl have no effect: the lengths stand in --requests"),
+        (("--policy", "no-evict", "--preemption", "swap"), "preempts nothing"),
+        (("--policy", "static", "--watermark", "0.1"), "admits whole batches"),
     ],
 )
 def test_wrong_input_has_one_message(perfmodel, options, message):

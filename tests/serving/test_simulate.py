@@ -85,6 +85,12 @@ def test_a_load_above_capacity_is_reported_with_the_growth_of_the_queue() -> Non
     assert replay.growth.per_s == pytest.approx(30, rel=0.1)
 
 
+def test_arrivals_faster_than_any_answer_still_say_the_capacity() -> None:
+    replay = simulate_server(server(max_num_seqs=1), open_loop(1e9, 300, 8, 5, seed=2))
+    assert replay.growth is not None
+    assert replay.growth.capacity_per_s == pytest.approx(20, rel=0.1)
+
+
 @pytest.mark.parametrize("rate", [5.0, 17.0])
 def test_a_load_below_capacity_has_no_growing_queue(rate: float) -> None:
     assert simulate_server(server(max_num_seqs=1), open_loop(rate, 2000, 8, 5, seed=2)).growth is None
