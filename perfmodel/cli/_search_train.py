@@ -22,6 +22,7 @@ from perfmodel.cli._training_options import (
     CpAlgorithmOption,
     CpOption,
     DtypeOption,
+    EncoderSeqOption,
     EpOption,
     EtpOption,
     FrameworkOption,
@@ -62,6 +63,7 @@ def command(
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
     seq: SeqOption = None,
+    encoder_seq: EncoderSeqOption = None,
     dtype: DtypeOption = "bf16",
     zero: ZeroOption = None,
     hsdp: HsdpOption = False,
@@ -125,6 +127,7 @@ def command(
         "optimizer": optimizer,
         "lora": lora,
         "grad_dtype": grad_dtype,
+        "encoder_seq": encoder_seq or 0,
     }
     lengths = ranges_of({"seq": seq}).get("seq", ())
     if len(lengths) > 1:

@@ -44,6 +44,10 @@ BatchOption = Annotated[
 SeqOption = Annotated[
     str | None, option("--seq", "Tokens of a sequence. Default: the model's positions, at most 8192.", "N")
 ]
+EncoderSeqOption = Annotated[
+    int | None,
+    option("--encoder-seq", "Tokens of the encoder's sequence (T5, BART). Default: as many as --seq.", min=1),
+]
 DtypeOption = Annotated[
     str, typer.Option("--dtype", metavar="DTYPE", help="Of the products: bf16, fp16, tf32, fp32, fp8, mxfp8, nvfp4.")
 ]

@@ -17,6 +17,7 @@ from perfmodel.cli._training_options import (
     CpAlgorithmOption,
     CpOption,
     DtypeOption,
+    EncoderSeqOption,
     EpOption,
     EtpOption,
     FrameworkOption,
@@ -68,6 +69,7 @@ def command(
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
     seq: SeqOption = None,
+    encoder_seq: EncoderSeqOption = None,
     dtype: DtypeOption = "bf16",
     zero: ZeroOption = None,
     hsdp: HsdpOption = False,
@@ -153,6 +155,7 @@ def command(
         "optimizer": optimizer,
         "lora": lora,
         "grad_dtype": grad_dtype,
+        "encoder_seq": encoder_seq or 0,
     }
     find_framework(framework)
     steps, refused = _steps(model, clusters, ranges_of(texts), recomputes_of(recompute) or ("none",), fixed)

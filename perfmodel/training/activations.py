@@ -34,6 +34,7 @@ class Slice(NamedTuple):
     gathered_inputs : inputs of products are kept as a whole where tensor parallel ranks gather them.
     narrow_inputs : inputs of products in 8 bits are kept in 8 bits.
     last_output : recomputation of every second product keeps the output of the layer's last one.
+    cross_tokens, cross_keys : of the encoder, in a micro batch and in a sequence, that a decoder's layers attend to.
     """
 
     tokens: float
@@ -50,6 +51,8 @@ class Slice(NamedTuple):
     gathered_inputs: bool
     narrow_inputs: bool
     last_output: bool
+    cross_tokens: float = 0.0
+    cross_keys: float = 0.0
 
     @property
     def outer(self) -> float:
@@ -87,6 +90,7 @@ class Kept(NamedTuple):
     values : output of attention.
     mlp : inside the MLP or the experts.
     masks : of dropout outside attention.
+    cross : attention to the encoder: its normed input and residual, queries, keys, values, scores, output and mask.
     """
 
     block_input: float
@@ -96,6 +100,7 @@ class Kept(NamedTuple):
     values: float
     mlp: float
     masks: float
+    cross: float = 0.0
 
     @property
     def total(self) -> float:
@@ -126,7 +131,18 @@ def kept_by_layer(config: ModelConfig, part: Slice, moe: bool) -> Kept:
         values=part.input_bytes * part.tokens * config.heads * config.value_dim / part.tp,
         mlp=_experts(config, part) if moe else _mlp(config, part, part.tokens * config.ffn / part.tp),
         masks=2.0 * hidden if part.dropout else 0.0,
+        cross=_cross(config, part) if part.cross_tokens else 0.0,
     )
+
+
+def _cross(config: ModelConfig, part: Slice) -> float:
+    """Return what attention to the encoder keeps: e T (2 h / x + 2 q / t), keys and values of the encoder's tokens."""
+    e, hidden = part.element_bytes, part.outer * config.hidden
+    keys = max(config.kv_heads / part.tp, 1.0) * (config.head_dim + config.value_dim)
+    normed = part.input_bytes * hidden + e * hidden + (hidden if part.dropout else 0.0)
+    queries = e * (part.tokens * config.query_width / part.tp + part.cross_tokens * keys)
+    values = part.input_bytes * part.tokens * config.heads * config.value_dim / part.tp
+    return normed + queries + values + _scores(config, part._replace(keys=part.cross_keys))
 
 
 def _queries(config: ModelConfig, part: Slice) -> float:

@@ -75,8 +75,7 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
         When sizes do not divide, the sequence is longer than the model's table of positions, or the batch is too small
         for the ranks or the pipeline.
     """
-    if config.encoder_layers:
-        raise _refused("an encoder with a decoder is not modelled in training", "Models of one stack are")
+    _check_encoder(config, plan)
     plan.micro_batches(cluster.gpus)
     _divides("tp", plan.tp, "heads", config.heads)
     _divides("tp", plan.tp, "ffn", config.ffn or config.expert_ffn)
@@ -94,6 +93,26 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
         raise _refused(f"attention fa3 runs on Hopper, not on {cluster.hardware.name}", "Use fa2 or cudnn")
     if plan.cp_algorithm == "ulysses":
         _divides("cp", plan.cp * plan.tp, "heads", config.heads)
+
+
+def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
+    """Check what an encoder with a decoder allows."""
+    if not config.encoder_layers:
+        if plan.encoder_seq:
+            raise _refused(f"encoder_seq = {plan.encoder_seq}, and the model has no encoder", "Leave encoder_seq out")
+        return
+    for name in ("pp", "cp"):
+        if getattr(plan, name) > 1:
+            raise _refused(
+                f"{name} = {getattr(plan, name)}: an encoder with a decoder has tensor and data parallel ranks only",
+                f"Use {name}=1",
+            )
+    if plan.lora:
+        raise _refused("adapters (lora) of an encoder with a decoder are not modelled", "Use lora=0")
+    _divides("tp", plan.tp, "encoder_ffn", config.encoder_ffn)
+    seq = plan.encoder_seq or plan.seq
+    if config.learned_positions and seq > config.positions:
+        raise _refused(f"encoder_seq = {seq} is beyond the model's {config.positions} positions", "Use a shorter one")
 
 
 def _divides(name: str, value: int, of: str, total: int) -> None:

@@ -120,31 +120,41 @@ def tensor_exchange(
     """
     if shard.tp == 1:
         return 0.0, 0.0
-    message = shard.tokens * hidden * shard.element_bytes
-    pairs = [("qkv", "out")] + ([("up", "down")] if "up" in work.products else [])
-    if "shared_up" in work.products:
-        pairs.append(("shared_up", "shared_down"))
+    element = shard.element_bytes * hidden
+    columns = [(name, _entering(shard, name)) for name in _COLUMNS if name in work.products]
+    rows = [name for name in _ROWS if name in work.products]
     if not shard.sp:
-        reduce = exchange_time(groups.tensor, "all_reduce", message)
+        sums = [(exchange_time(groups.tensor, "all_reduce", element * tokens), name) for name, tokens in columns]
+        forward = len(rows) * exchange_time(groups.tensor, "all_reduce", element * shard.tokens)
         if not beside_weights:
-            return reduce * len(pairs), reduce * len(pairs)
-        hidden_s = [work.products[column].weight_s for column, _ in pairs]
-        return reduce * len(pairs), sum(exposed(reduce, product_s, contention) for product_s in hidden_s)
-    gather = exchange_time(groups.tensor, "all_gather", message * (0.5 if shard.narrow else 1.0))
-    scatter = exchange_time(groups.tensor, "reduce_scatter", message)
+            return forward, sum(time for time, _ in sums)
+        return forward, sum(exposed(time, work.products[name].weight_s, contention) for time, name in sums)
+    narrow = 0.5 if shard.narrow else 1.0
+    scatter = exchange_time(groups.tensor, "reduce_scatter", element * shard.tokens)
+    back = exchange_time(groups.tensor, "all_gather", element * narrow * shard.tokens)
     forward = backward = 0.0
-    for column, row in pairs:
-        into, out = work.products[column], work.products[row]
-        if overlap:
-            forward += beside_ring(gather, into.forward_s, shard.tp, contention)
-            forward += beside_pieces(scatter, out.forward_s, contention)
-            backward += beside_ring(gather, out.input_s, shard.tp, contention)
-        else:
-            forward, backward = forward + gather + scatter, backward + gather
-        bulk = overlap or beside_weights
-        backward += exposed(scatter, into.weight_s, contention) if bulk else scatter
+    for name, tokens in columns:
+        into = work.products[name]
+        gather = exchange_time(groups.tensor, "all_gather", element * narrow * tokens)
+        summed = exchange_time(groups.tensor, "reduce_scatter", element * tokens)
+        forward += beside_ring(gather, into.forward_s, shard.tp, contention) if overlap else gather
+        backward += exposed(summed, into.weight_s, contention) if overlap or beside_weights else summed
         backward += exposed(gather, into.input_s, contention)
+    for name in rows:
+        out = work.products[name]
+        forward += beside_pieces(scatter, out.forward_s, contention) if overlap else scatter
+        backward += beside_ring(back, out.input_s, shard.tp, contention) if overlap else back
     return forward, backward
+
+
+#: products whose input tensor parallel ranks gather, and those whose outputs they sum
+_COLUMNS = ("qkv", "cross_q", "cross_kv", "up", "shared_up")
+_ROWS = ("out", "cross_out", "down", "shared_down")
+
+
+def _entering(shard: Shard, name: str) -> float:
+    """Return the tokens that a product reads: the encoder's for keys and values of a decoder's attention to it."""
+    return shard.cross_tokens if name == "cross_kv" else shard.tokens
 
 
 def context_exchange(

@@ -6,6 +6,7 @@ import functools
 
 from perfmodel.operators.attention import Attention
 from perfmodel.training.plan import Recompute, TrainingPlan
+from perfmodel.training.setup import encoder_tokens
 from perfmodel.workloads.model_config import ModelConfig
 
 #: share of the forward pass of the layers that is computed again; selective recomputes the core of attention only
@@ -18,11 +19,13 @@ def step_flop(config: ModelConfig, plan: TrainingPlan) -> tuple[float, float, fl
 
     Model: 6 N a token, N the parameters that multiply it (no embedding, logits included, experts that it visits), and
     three times the forward products of attention; 4 N with frozen weights (LoRA). Executed: with what backward
-    recomputes; attention under its mask.
+    recomputes; attention under its mask. An encoder, and a decoder's keys and values of it, multiply its own tokens.
     """
     tokens = float(plan.batch * plan.seq)
-    weights = 2.0 * config.multiplied_parameters * tokens
-    half, whole = core_flop(config, plan.seq)
+    longer = float(plan.batch * (encoder_tokens(config, plan) - plan.seq))
+    encoding = config.encoder_parameters + config.cross_key_parameters
+    weights = 2.0 * (config.multiplied_parameters * tokens + encoding * longer)
+    half, whole = core_flop(config, plan.seq, encoder_tokens(config, plan))
     half, whole = half * plan.batch, whole * plan.batch
     layers = weights - 2.0 * config.vocab * config.hidden * tokens
     share = _AGAIN[Recompute(plan.recompute)]
@@ -34,12 +37,17 @@ def step_flop(config: ModelConfig, plan: TrainingPlan) -> tuple[float, float, fl
 
 
 @functools.lru_cache(maxsize=4096)
-def core_flop(config: ModelConfig, seq: int) -> tuple[float, float]:
-    """Return the forward FLOP of attention of one sequence in all layers: under its mask, and of the whole square."""
+def core_flop(config: ModelConfig, seq: int, encoder_seq: int = 0) -> tuple[float, float]:
+    """Return the forward FLOP of attention of one sequence in all layers: under its mask, and of the whole square.
+
+    With an encoder of ``encoder_seq`` tokens, its own attention and that of the decoder to it count in both.
+    """
     width = config.heads * (config.head_dim + config.value_dim) / 2.0
     windowed = min(config.window_layers, config.layers) if config.window else 0
     causal = config.architecture.causal
     whole = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal)
     narrow = Attention(heads=1, seq_q=seq, head_dim=1, causal=causal, window=config.window if causal else 0)
     masked = (config.layers - windowed) * float(whole.flop()) + windowed * float(narrow.flop())
-    return masked * width, 4.0 * config.layers * width * float(seq) ** 2
+    full = 4.0 * config.layers * width * float(seq) ** 2
+    others = 4.0 * width * encoder_seq * (config.encoder_layers * float(encoder_seq) + config.layers * float(seq))
+    return masked * width + others, full + others

@@ -113,6 +113,12 @@ class Core(NamedTuple):
     window: int
     kernel: str
     dtype: str
+    keys: float = 0.0
+
+    @property
+    def seq_kv(self) -> float:
+        """Keys that a query attends to: the sequence, or that of an encoder."""
+        return self.keys or self.seq
 
 
 @dataclass(frozen=True)
@@ -153,13 +159,14 @@ def core_time(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int
         return _unfused(hardware, core, dropout, softmax_passes)
     op = Attention(
         batch=max(1, round(core.batch)), heads=max(1, round(core.heads)), kv_heads=max(1, round(core.kv_heads)),
-        seq_q=round(core.seq), head_dim=round(core.head_dim), causal=core.causal, window=core.window,
-        dtype="bf16" if "bf16" in hardware.dtypes() else "fp16",
+        seq_q=round(core.seq), seq_kv=round(core.seq_kv), head_dim=round(core.head_dim), causal=core.causal,
+        window=core.window, dtype="bf16" if "bf16" in hardware.dtypes() else "fp16",
     )  # fmt: skip
     # a head of values narrower than the keys' saves part of the second product
     wide = (core.head_dim + core.value_dim) / (2.0 * core.head_dim)
     flop = float(op.flop()) * wide
-    rate = flash_rate(hardware, core.kernel, core.seq if not core.window else min(core.seq, core.window), core.head_dim)
+    seen = min(core.seq_kv, core.window or core.seq_kv)
+    rate = flash_rate(hardware, core.kernel, seen, core.head_dim)
     if rate is not None:
         forward = flop / (FORWARD_OVER_BOTH * rate)
         return CoreTime(forward, flop * (3.5 - 1.0 / FORWARD_OVER_BOTH) / rate, 0.0, 0.0, flop, True)
@@ -175,15 +182,15 @@ FORWARD_OVER_BOTH = 1.1
 
 def _unfused(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int) -> CoreTime:
     """Two batched products around the scores, whose softmax and dropout read and write all of them."""
-    heads, seq, width = math.ceil(core.batch * core.heads), core.seq, core.head_dim
+    heads, seq, keys, width = math.ceil(core.batch * core.heads), core.seq, core.seq_kv, core.head_dim
     size: dict[str, Any] = {"dtype": core.dtype, "out_dtype": core.dtype, "batch": heads}
-    scores, values = Product(seq, seq, width, **size), Product(seq, width, seq, **size)
-    backward = (values, scores, Product(seq, width, seq, **size), Product(seq, width, seq, **size))
+    scores, values = Product(seq, keys, width, **size), Product(seq, width, keys, **size)
+    backward = (values, scores, *[Product(keys, width, seq, **size)] * 2)
     times = product_times(hardware, (scores, values, *backward))
-    element, numel = dtype_bytes(core.dtype), heads * seq * seq
+    element, numel = dtype_bytes(core.dtype), heads * seq * keys
     pass_bytes = 2.0 * element
     masked = (pass_bytes + 1.0) * dropout
-    slow = row_slowness(hardware, "softmax", round(heads * seq), round(seq), core.dtype)
+    slow = row_slowness(hardware, "softmax", round(heads * seq), round(keys), core.dtype)
     return CoreTime(
         forward_s=times[scores] + times[values],
         backward_s=sum(times[product] for product in backward),

@@ -6,7 +6,7 @@ model, the machine and the shard only, and is kept for all plans that share them
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
@@ -82,7 +82,7 @@ class _Matrix(NamedTuple):
 def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool, windowed: bool) -> LayerWork:
     """Return the work of one layer; ``moe`` for a layer with experts, ``windowed`` for one with the model's window."""
     matrices = {**_attention_matrices(config, shard), **_mlp_matrices(config, shard, moe)}
-    core = _shared_core(core_time(hardware, _core(config, shard, windowed), shard.dropout, shard.softmax_passes), shard)
+    core = _shared_core(_core_times(hardware, config, shard, windowed), shard)
     forward, backward = stream_bytes(hardware, config, shard, moe)
     products = _passes(hardware, matrices, shard)
     expert = {name for name in matrices if name.startswith("expert")}
@@ -98,7 +98,8 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool,
         cast_backward_elements=outputs if shard.narrow else 0.0,
         flop=sum(2.0 * matrix.rows * weights[name] for name, matrix in matrices.items()),
         accumulate_s=_accumulation(hardware, sum(weights.values()), shard),
-        parameters=sum(weights[name] for name in matrices if name not in expert) + 2 * config.norm_parameters,
+        parameters=sum(weights[name] for name in matrices if name not in expert)
+        + (3 if shard.cross_seq else 2) * config.norm_parameters,
         expert_parameters=sum(weights[name] for name in expert),
         routed_bytes=shard.imbalance * shard.outer_tokens * config.top_k * config.hidden * 2.0 if moe else 0.0,
         kernels=(1 + shard.narrow) * len(matrices) + len(forward) + chains(config, shard, 0) + 1,
@@ -130,7 +131,12 @@ def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]
             "out": out,
         }
     keys = key_width(config, tp)
-    return {"qkv": _Matrix(tokens, config.query_width / tp + 2 * keys, hidden), "out": out}
+    found = {"qkv": _Matrix(tokens, config.query_width / tp + 2 * keys, hidden), "out": out}
+    if shard.cross_seq:
+        found["cross_q"] = _Matrix(tokens, config.query_width / tp, hidden)
+        found["cross_kv"] = _Matrix(shard.cross_tokens, 2 * keys, hidden)
+        found["cross_out"] = out
+    return found
 
 
 def _mlp_matrices(config: ModelConfig, shard: Shard, moe: bool) -> dict[str, _Matrix]:
@@ -181,6 +187,18 @@ def _passes(hardware: Hardware, matrices: dict[str, _Matrix], shard: Shard) -> d
         )
     times = product_times(hardware, (product for three in listed.values() for product in three))
     return {name: Passes(*(times[product] for product in three)) for name, three in listed.items()}
+
+
+def _core_times(hardware: Hardware, config: ModelConfig, shard: Shard, windowed: bool) -> CoreTime:
+    """Return the time of the core of attention of one layer, with that to the encoder's tokens in a decoder."""
+    own = _core(config, shard, windowed)
+    time = core_time(hardware, own, shard.dropout, shard.softmax_passes)
+    if not shard.cross_seq:
+        return time
+    cross = own._replace(keys=float(shard.cross_seq), causal=False, window=0)
+    other = core_time(hardware, cross, shard.dropout, shard.softmax_passes)
+    both = {item.name: getattr(time, item.name) + getattr(other, item.name) for item in fields(CoreTime)}
+    return CoreTime(**{**both, "charted": time.charted})
 
 
 def _core(config: ModelConfig, shard: Shard, windowed: bool) -> Core:

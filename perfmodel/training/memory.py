@@ -72,6 +72,8 @@ def slice_of(setup: Setup) -> Slice:
         gathered_inputs=facts.gathered_inputs and shard.sp,
         narrow_inputs=facts.narrow_inputs and shard.narrow,
         last_output=facts.last_output,
+        cross_tokens=shard.cross_tokens,
+        cross_keys=float(shard.cross_seq),
     )
 
 
@@ -115,8 +117,12 @@ class _Holder:
         self.layers = {kind: self._layer(kind) for gpu in self.placed for kind in gpu}
 
     def _layer(self, kind: Kind) -> LayerActivations:
-        keys = min(self.part.keys, float(self.config.window)) if kind[1] else self.part.keys
-        return layer_activations(self.config, self.part._replace(keys=keys), kind[0], self.plan.recompute)
+        if kind.encoder and self.config.encoder:
+            tokens, keys = self.setup.encoder_shard.tokens, float(self.setup.encoder_seq)
+            part = self.part._replace(tokens=tokens, keys=keys, cross_tokens=0.0, cross_keys=0.0)
+            return layer_activations(self.config.encoder, part, False, self.plan.recompute)
+        keys = min(self.part.keys, float(self.config.window)) if kind.windowed else self.part.keys
+        return layer_activations(self.config, self.part._replace(keys=keys), kind.moe, self.plan.recompute)
 
     @property
     def shards(self) -> int:
@@ -129,25 +135,27 @@ class _Holder:
         """Return the parameters of one GPU of the pipeline."""
         config, plan = self.config, self.plan
         expert = config.experts * config.expert_parameters / (plan.ep * plan.etp)
-        frames = {kind: self._frame(kind[0]) for kind in counts}
+        frames = {kind: self._frame(kind) for kind in counts}
         outer = config.embedding_parameters / plan.tp if index == 0 else 0.0
         if index == plan.pp - 1:
             copied = config.tied and plan.pp > 1
             outer += (config.vocab * config.embedding_dim if copied else config.head_parameters) / plan.tp
             outer += config.outer_norm_parameters
-        largest = max((frames[kind] + (expert if kind[0] else 0.0) for kind in counts), default=0.0)
+        largest = max((frames[kind] + (expert if kind.moe else 0.0) for kind in counts), default=0.0)
         return Held(
             dense=sum(frames[kind] * count for kind, count in counts.items()),
-            experts=sum(expert * count for kind, count in counts.items() if kind[0]),
-            outer=outer + (config.encoder_parameters / plan.tp / plan.pp),
+            experts=sum(expert * count for kind, count in counts.items() if kind.moe),
+            outer=outer,
             largest_layer=largest,
         )
 
-    def _frame(self, moe: bool) -> float:
+    def _frame(self, kind: Kind) -> float:
         """Return the parameters of a layer on a GPU, without routed experts."""
         config = self.config
-        whole = config.moe_layer_parameters - config.experts * config.expert_parameters if moe else 0
-        return (whole if moe else config.dense_layer_parameters) / self.plan.tp
+        if kind.encoder:
+            return config.encoder_parameters / config.encoder_layers / self.plan.tp
+        whole = config.moe_layer_parameters - config.experts * config.expert_parameters if kind.moe else 0
+        return (whole if kind.moe else config.dense_layer_parameters) / self.plan.tp
 
     def stage(self, index: int, counts: Mapping[Kind, int]) -> StageMemory:
         """Return the memory of one GPU of the pipeline at its peak."""
@@ -233,6 +241,13 @@ class _Holder:
         """
         plan, m = self.plan, self.micro_batches
         one = sum(self.layers[kind].kept * count for kind, count in counts.items())
+        # what the encoder gives stays for all layers of the decoder
+        one += (
+            self.part.element_bytes
+            * self.part.cross_tokens
+            * self.config.hidden
+            / (self.plan.tp if self.part.sp else 1)
+        )
         if plan.schedule == Schedule.GPIPE:
             return m * one
         if plan.vp > 1:

@@ -54,15 +54,17 @@ class Passes:
 def layer_passes(setup: Setup, kind: Kind) -> Passes:
     """Return one layer of one micro batch, with the constants of training and its exchanges."""
     shard, config, fixed = setup.shard, setup.config, setup.constants
-    if config.architecture.sinks and setup.framework.unfused_sinks and not kind[1]:
+    if kind.encoder and config.encoder:
+        shard, config = setup.encoder_shard, config.encoder
+    if config.architecture.sinks and setup.framework.unfused_sinks and not kind.windowed:
         shard = shard._replace(kernel="unfused")
-    work = layer_work(setup.hardware, config, shard, *kind)
+    work = layer_work(setup.hardware, config, shard, kind.moe, kind.windowed)
     slow = fixed.memory_bound[setup.framework.streams]
     frozen = setup.plan.lora > 0
     weights_s = 0.0 if frozen else sum(passes.weight_s for passes in work.products.values())
     attention = _attention(setup, work)
     exchanges = _exchanges(setup, shard, work, kind, attention)
-    adapters = _adapters(setup, kind[0])
+    adapters = _adapters(setup, kind.moe)
     forward = _vector(
         products=sum(passes.forward_s for passes in work.products.values()),
         attention=attention[0],
@@ -100,7 +102,7 @@ def _exchanges(
     )
     context = context_exchange(setup.groups, shard, setup.config, *attention, share)
     both = {"expert": 0.0, "host": 0.0}
-    if kind[0]:
+    if kind.moe:
         routing = setup.constants.routing * expert_exchange(setup.groups, work, setup.config.top_k)
         both = {"expert": routing, "host": setup.host_s}
     return {"tensor": tensor[0], "context": context[0], **both}, {"tensor": tensor[1], "context": context[1], **both}
@@ -168,10 +170,13 @@ def head_passes(setup: Setup) -> Passes:
 
 
 def embedding_passes(setup: Setup) -> Passes:
-    """Return the look-up of the embedding, and the addition of its gradients, as copies of the hidden state."""
+    """Return the look-up of the embedding, and the addition of its gradients, as copies of the hidden state.
+
+    An encoder looks its tokens up in the same table.
+    """
     shard, config = setup.shard, setup.config
     slow = setup.constants.memory_bound[setup.framework.streams]
-    moved = 2.0 * shard.element_bytes * shard.tokens * config.hidden
+    moved = 2.0 * shard.element_bytes * (shard.tokens + shard.cross_tokens) * config.hidden
     time = slow * stream_time(setup.hardware, moved)
     own = 0.0 if config.tied and setup.plan.pp == 1 else config.vocab * config.embedding_dim / shard.tp
     return Passes(_vector(head=time), _vector(head=0.0 if setup.plan.lora else 2.0 * time), 0.0, own)

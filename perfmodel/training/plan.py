@@ -52,7 +52,8 @@ class TrainingPlan:
     Attributes
     ----------
     batch : sequences of a step over all GPUs.
-    seq : tokens of a sequence.
+    seq : tokens of a sequence; of an encoder with a decoder, those of the decoder.
+    encoder_seq : tokens of the encoder's sequence in such a model; 0 for as many as the decoder's.
     micro_batch : sequences of a GPU that run together.
     tp, cp, pp, ep : tensor, context, pipeline and expert parallel ranks. The rest of the GPUs is data parallel; the
         expert parallel ranks are among the data, context and tensor parallel ones.
@@ -101,13 +102,15 @@ class TrainingPlan:
     dropout: bool | None = None
     expert_imbalance: float = 1.0
     lora: int = 0
+    encoder_seq: int = 0
 
     def __post_init__(self) -> None:
         self._check_types()
         for name in ("batch", "seq", "micro_batch", "tp", "cp", "pp", "ep", "etp", "vp"):
             _check_count(name, getattr(self, name))
-        if self.lora != 0:
-            _check_count("lora", self.lora)
+        for name in ("lora", "encoder_seq"):
+            if getattr(self, name) != 0:
+                _check_count(name, getattr(self, name))
         object.__setattr__(self, "recompute", Recompute.parse(self.recompute, place="recompute"))
         object.__setattr__(self, "cp_algorithm", ContextAlgorithm.parse(self.cp_algorithm, place="cp_algorithm"))
         schedule = self.schedule or (Schedule.INTERLEAVED if self.vp > 1 else Schedule.ONE_F_ONE_B)

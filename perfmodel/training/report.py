@@ -31,7 +31,10 @@ MEANING = {
     "communication": "staged by exchanges",
     "pools": "reserved for other streams",
 }
-_PLAN_KEYS = ("tp", "pp", "vp", "cp", "ep", "zero", "micro_batch", "batch", "seq", "dtype", "recompute", "schedule")
+_PLAN_KEYS = (
+    "tp", "pp", "vp", "cp", "ep", "zero", "micro_batch", "batch", "seq", "encoder_seq", "dtype", "recompute",
+    "schedule",
+)  # fmt: skip
 _DAY_S = 86400.0
 
 
@@ -41,6 +44,7 @@ def plan_text(plan: TrainingPlan, dp: int) -> str:
     words = [f"{name}{size}" for name, size in sizes.items() if size > 1 or name == "dp"]
     words += [f"zero{plan.zero}"] if plan.zero else []
     words += [f"mbs{plan.micro_batch}"]
+    words += [f"encoder {plan.encoder_seq}"] if plan.encoder_seq else []
     words += [plan.recompute] if plan.recompute != "none" else []
     return " ".join(words)
 

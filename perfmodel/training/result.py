@@ -31,6 +31,7 @@ class TrainingStep(Reportable):
     peak_flop_per_s : dense datasheet peak of one GPU in the dtype of the products [FLOP/s].
     parameters : of the model.
     notes : what was assumed.
+    encoder_seq : tokens of the encoder's sequence; 0 for a model of one stack.
     memory : what each GPU of the pipeline holds; None where it was not asked for.
     """
 
@@ -52,6 +53,7 @@ class TrainingStep(Reportable):
     peak_flop_per_s: float
     parameters: int
     notes: tuple[str, ...] = ()
+    encoder_seq: int = 0
     memory: Memory | None = None
 
     @property
@@ -66,8 +68,8 @@ class TrainingStep(Reportable):
 
     @property
     def tokens(self) -> int:
-        """Tokens of the step."""
-        return self.plan.batch * self.plan.seq
+        """Tokens of the step, those of an encoder and its decoder together."""
+        return self.plan.batch * (self.plan.seq + self.encoder_seq)
 
     @property
     def tokens_per_s(self) -> float:

@@ -15,6 +15,23 @@ from perfmodel.training.shard import Shard
 from perfmodel.workloads.model_config import ModelConfig
 
 
+def encoder_tokens(config: ModelConfig, plan: TrainingPlan) -> int:
+    """Return the tokens of the encoder's sequence; 0 for a model of one stack."""
+    return (plan.encoder_seq or plan.seq) if config.encoder_layers else 0
+
+
+def attention_kernel(config: ModelConfig, plan: TrainingPlan, framework: Framework) -> str:
+    """Return the kernel of attention.
+
+    Relative positions (T5) are a bias of the scores, which flash kernels do not add: their attention is unfused
+    (``T5Attention`` of Hugging Face's transformers) unless the plan names a kernel.
+    """
+    kernel = plan.attention or ("unfused" if config.position_buckets else framework.attention)
+    if plan.dtype in ("fp32", "tf32") and kernel != "unfused":
+        return "eager-unfused"
+    return kernel
+
+
 @dataclass(frozen=True)
 class Setup:
     """A model, a cluster and a plan, with the framework and the constants that they are predicted with."""
@@ -59,11 +76,8 @@ class Setup:
 
     @property
     def kernel(self) -> str:
-        """The kernel of attention; a kernel of Hopper and later stands for FlashAttention 2 on older machines."""
-        kernel = self.plan.attention or self.framework.attention
-        if self.plan.dtype in ("fp32", "tf32") and kernel != "unfused":
-            return "eager-unfused"
-        return kernel
+        """The kernel of attention."""
+        return attention_kernel(self.config, self.plan, self.framework)
 
     @functools.cached_property
     def shard(self) -> Shard:
@@ -91,7 +105,19 @@ class Setup:
             split_bytes=framework.split_bytes,
             ulysses=plan.cp_algorithm == ContextAlgorithm.ULYSSES,
             imbalance=plan.expert_imbalance if plan.ep > 1 else 1.0,
+            cross_seq=self.encoder_seq,
         )
+
+    @property
+    def encoder_seq(self) -> int:
+        """Tokens of the encoder's sequence; 0 for a model of one stack."""
+        return encoder_tokens(self.config, self.plan)
+
+    @property
+    def encoder_shard(self) -> Shard:
+        """What one GPU runs of a layer of the encoder."""
+        seq = self.encoder_seq
+        return self.shard._replace(tokens=float(self.plan.micro_batch * seq), seq=seq, cross_seq=0)
 
     @property
     def dropout(self) -> bool:

@@ -23,6 +23,7 @@ class Shard(NamedTuple):
         framework.
     ulysses : whether attention has whole sequences and a share of the heads.
     imbalance : tokens of the busiest expert parallel rank over the mean.
+    cross_seq : tokens of the encoder's sequence that a decoder's layers attend to as well; 0 without an encoder.
     """
 
     tokens: float
@@ -45,6 +46,12 @@ class Shard(NamedTuple):
     split_bytes: float = 0.0
     ulysses: bool = False
     imbalance: float = 1.0
+    cross_seq: int = 0
+
+    @property
+    def cross_tokens(self) -> float:
+        """Tokens of the encoder in a micro batch that the layers of a decoder attend to."""
+        return self.sequences * self.cross_seq
 
     @property
     def outer_tokens(self) -> float:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError, unknown_name
+from perfmodel.training.activations import UNFUSED
+from perfmodel.training.framework import find_framework
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
+from perfmodel.training.setup import attention_kernel
 from perfmodel.workloads.model_config import ModelConfig
 
 #: sizes of a plan over which a search may range
@@ -63,9 +66,9 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     """Return the space of a search: what is given, and for the rest what may be useful.
 
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, context parallel from 32768 tokens
-    on, pipelines up to 16 stages, 1 to 8 sequences in a micro batch, virtual stages that divide the layers, expert
-    parallel ranks that divide the experts; zero 1 and 3; recomputation none, selective where the kernel has scores, and
-    full.
+    on, pipelines up to 16 stages (none of either with an encoder and a decoder), 1 to 8 sequences in a micro batch,
+    virtual stages that divide the layers, expert parallel ranks that divide the experts; zero 1 and 3; recomputation
+    none, selective where the kernel has scores, and full.
 
     Parameters
     ----------
@@ -80,15 +83,16 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
         if name not in AXES:
             raise unknown_name("axis of the search", name, AXES, place="search")
     heads = [size for size in _powers(min(cluster.nvlink_domain, cluster.gpus, 64)) if config.heads % size == 0]
-    long = plan.seq >= 32768
-    unfused = plan.attention == "unfused"
+    stacked = bool(config.encoder_layers)
+    long = plan.seq >= 32768 and not stacked
+    unfused = attention_kernel(config, plan, find_framework(plan.framework)) in UNFUSED
     useful: dict[str, Sequence[object]] = {
         "batch": (plan.batch,),
         "micro_batch": _powers(min(8, plan.batch)),
         "tp": heads,
         "cp": _powers(min(16, cluster.gpus)) if long else (1,),
-        "pp": _powers(min(16, cluster.gpus, config.layers)),
-        "vp": [size for size in divisors(config.layers) if size <= 8],
+        "pp": (1,) if stacked else _powers(min(16, cluster.gpus, config.layers)),
+        "vp": (1,) if stacked else [size for size in divisors(config.layers) if size <= 8],
         "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
         if config.experts
         else (1,),

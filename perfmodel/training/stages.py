@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.workloads.model_config import ModelConfig
 
-#: kind of a layer: whether it has experts, and whether its attention has the model's window
-Kind = tuple[bool, bool]
+
+class Kind(NamedTuple):
+    """Kind of a layer: whether it has experts, its attention has the model's window, and it is one of an encoder."""
+
+    moe: bool = False
+    windowed: bool = False
+    encoder: bool = False
 
 
 @functools.lru_cache(maxsize=1024)
@@ -20,7 +26,7 @@ def layer_kinds(config: ModelConfig) -> tuple[Kind, ...]:
     for index in range(config.layers):
         windowed = bool(every) and int((index + 1) / every + 1e-9) > taken
         taken += windowed
-        kinds.append((bool(config.experts) and index >= config.dense_layers, windowed))
+        kinds.append(Kind(bool(config.experts) and index >= config.dense_layers, windowed))
     return tuple(kinds)
 
 
@@ -41,7 +47,10 @@ def chunk_sizes(layers: int, chunks: int) -> list[int]:
 
 
 def gpu_layers(config: ModelConfig, plan: TrainingPlan) -> list[dict[Kind, int]]:
-    """Return how many layers of each kind each GPU of the pipeline has, over all its virtual stages."""
+    """Return how many layers of each kind each GPU of the pipeline has, over all its virtual stages.
+
+    The layers of an encoder with a decoder are those of the first GPU: such models have no pipeline here.
+    """
     return _gpu_layers(config, plan.pp, tuple(plan.stages) or tuple(chunk_sizes(config.layers, plan.pp * plan.vp)))
 
 
@@ -54,4 +63,6 @@ def _gpu_layers(config: ModelConfig, pp: int, chunks: tuple[int, ...]) -> list[d
         for kind in kinds[start : start + size]:
             gpu[kind] = gpu.get(kind, 0) + 1
         start += size
+    if config.encoder_layers:
+        found[0][Kind(encoder=True)] = config.encoder_layers
     return found

@@ -89,6 +89,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
         peak_flop_per_s=setup.hardware.native_peak(arithmetic(plan.dtype)).flop_per_s,
         parameters=config.parameters,
         notes=_notes(setup, known),
+        encoder_seq=setup.encoder_seq,
     )
 
 

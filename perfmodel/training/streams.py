@@ -23,6 +23,7 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: boo
     are not fused move what their framework's file says. The additions of residuals move 2 in and 1 out, a dropout of
     the hidden state one byte an element more; a bias has its gradient summed from one read of the output. T is divided
     by t for norms, residuals and dropouts under sequence parallelism. Experts also sort tokens there and back.
+    Attention to an encoder has a norm, an addition and a dropout of its own.
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
     wide = e / 2.0
@@ -32,10 +33,11 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: boo
     if shard.norm_bytes[0] <= 2 * FUSED_NORM_BYTES:
         slow = row_slowness(hardware, "norm", round(shard.outer_tokens), config.hidden, dtype)
     norms, turns = (slow * shard.norm_bytes[0], slow * shard.norm_bytes[1]), shard.rotary_bytes
-    forward = [wide * norms[0] * hidden] * 2 + [3 * e * hidden] * 2
-    backward = [wide * norms[1] * hidden] * 2 + [3 * e * hidden] * 2
+    blocks = 3 if shard.cross_seq else 2
+    forward = [wide * norms[0] * hidden, 3 * e * hidden] * blocks
+    backward = [wide * norms[1] * hidden, 3 * e * hidden] * blocks
     if shard.dropout:
-        forward, backward = [*forward, hidden, hidden], [*backward, *[(2 * e + 1) * hidden] * 2]
+        forward, backward = [*forward, *[hidden] * blocks], [*backward, *[(2 * e + 1) * hidden] * blocks]
     if config.rotary:
         forward, backward = [*forward, wide * turns[0] * heads], [*backward, wide * turns[1] * heads]
     if shard.split_bytes:
@@ -59,7 +61,7 @@ def chains(config: ModelConfig, shard: Shard, backward: int) -> int:
 
     Each kernel of such a chain moves about 7 B an element: 16-bit and fp32 reads and writes.
     """
-    counted = [shard.norm_bytes[backward]] * 2
+    counted = [shard.norm_bytes[backward]] * (3 if shard.cross_seq else 2)
     counted += [shard.rotary_bytes[backward]] * config.rotary + [shard.gate_bytes[backward]] * config.gated
     return sum(max(0, round(moved / CHAIN_BYTES) - 1) for moved in counted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -281,6 +282,21 @@ class ModelConfig:
         mlp = _count(self.mlp_linears(self.encoder_ffn))
         norms = self.architecture.norms * self.norm_parameters
         return self.encoder_layers * (self.attention_parameters + mlp + norms)
+
+    @cached_property
+    def encoder(self) -> ModelConfig | None:
+        """The layers of the encoder as a model of one stack whose tokens attend to all others; None without one."""
+        if not self.encoder_layers:
+            return None
+        facts = dataclasses.replace(self.architecture, causal=False)
+        width = self.encoder_ffn or self.ffn
+        return dataclasses.replace(self, layers=self.encoder_layers, ffn=width, encoder_layers=0, facts=facts)
+
+    @property
+    def cross_key_parameters(self) -> int:
+        """Parameters of a decoder's layers that multiply the encoder's tokens: keys and values of its attention."""
+        pair = 2 * (self.kv_width * self.hidden + self.kv_width * self.qkv_bias)
+        return self.layers * pair if self.encoder_layers else 0
 
     @cached_property
     def embedding_parameters(self) -> int:
