@@ -161,6 +161,8 @@ class Kernels:
     widens_fp8_keys : whether attention converts 8-bit keys and values to 16 bits in software.
     translation_cost : time that single fp32 products take longer by where address translation reaches none of a wave's
         rows, over the arithmetic's.
+    channel_cost : time that single fp32 products take longer by where their rows lie multiples of 256 KiB apart, and so
+        meet in one channel of memory, over the arithmetic's.
     """
 
     gemm_tiles: Tiles = ()
@@ -170,6 +172,7 @@ class Kernels:
     softmax_threads: int | None = None
     widens_fp8_keys: bool = False
     translation_cost: float = 0.0
+    channel_cost: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)

@@ -159,8 +159,9 @@ def _kernels(machine: Hardware) -> Iterator[Figure]:
     if machine.kernels.softmax_threads:
         threads = float(machine.kernels.softmax_threads)
         yield Figure("kernels", "softmax_threads", threads, "", source=machine.sources.get("kernels", ""))
-    if cost := machine.kernels.translation_cost:
-        yield Figure("kernels", "translation_cost", cost, "", source=machine.sources.get("kernels", ""))
+    for name in ("translation_cost", "channel_cost"):
+        if cost := getattr(machine.kernels, name):
+            yield Figure("kernels", name, cost, "", source=machine.sources.get("kernels", ""))
 
 
 def _cluster(machine: Hardware) -> Iterator[Figure]:

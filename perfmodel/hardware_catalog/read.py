@@ -241,6 +241,7 @@ def _kernels(kernels: KernelsSpec, place: str) -> Kernels:
         softmax_threads=kernels.softmax_threads,
         widens_fp8_keys=kernels.widens_fp8_keys,
         translation_cost=kernels.translation_cost,
+        channel_cost=kernels.channel_cost,
     )
 
 

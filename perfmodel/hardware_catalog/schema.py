@@ -147,6 +147,8 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     widens_fp8_keys : whether attention converts 8-bit keys to 16 bits in software (default false).
     translation_cost : time that fp32 products take longer by where address translation reaches none of a wave's rows,
         over the arithmetic's (default 0).
+    channel_cost : time that single fp32 products take longer by where their rows lie multiples of 256 KiB apart, and so
+        meet in one channel of memory, over the arithmetic's (default 0).
     """
 
     gemm_tiles: list[tuple[Count, Count]] = []
@@ -156,6 +158,7 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     softmax_threads: Count | None = None
     widens_fp8_keys: bool = False
     translation_cost: float = 0.0
+    channel_cost: float = 0.0
     source: str = ""
     note: str = ""
 

@@ -202,6 +202,7 @@ def _kernels(hardware: Hardware) -> KernelsSpec:
         softmax_threads=kernels.softmax_threads,
         widens_fp8_keys=kernels.widens_fp8_keys,
         translation_cost=kernels.translation_cost,
+        channel_cost=kernels.channel_cost,
         source=hardware.sources.get("kernels", ""),
         note=hardware.notes.get("kernels", ""),
     )

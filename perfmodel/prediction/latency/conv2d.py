@@ -158,6 +158,7 @@ def _engine(machine: Machine, c: Values, conditions: Conditions, *, batched: boo
     if gemm.is_fp32(machine):
         # The sum is never split, and the rows of the unfolded matrix are gathered anyway.
         values |= {"math": c["product" if batched else "math"], "linear": 1.0, "split": 1.0, "stride": 1.0}
+        values["ragged"] = 1.0
         values |= {name: c[name] for name in ("eta", "launch", "energy", "fill")}
         tiles = PRODUCT_TILES if batched else IMPLICIT_TILES
         kernels = replace(machine.kernels, gemm_tiles=tiles, gemm_batched_tiles=tiles)
@@ -177,8 +178,8 @@ def _engine(machine: Machine, c: Values, conditions: Conditions, *, batched: boo
 def _implicit(conv: Conv2d, sizes: _Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     machine, values = _engine(machine, c, conditions, batched=False)
     if conv.backward and conv.gradient == "weight":  # few filters and many pixels: the sum over these is split
-        split = next(constant.default for constant in gemm.family_of(machine).constants if constant.name == "split")
-        values["split"] = min(values["split"], split)
+        usual = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
+        values["split"] = min(values["split"], usual.get("split", gemm.VECTOR_SPLIT))
     vector = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
     product = gemm.Product(*_product_sizes(conv, sizes, vector), conv.groups, sizes.size, sizes.size)
     speed = values["eta"] * machine.bandwidth_bytes_per_s

@@ -171,6 +171,28 @@ def test_rows_of_a_wave_far_apart_by_hand() -> None:
     assert ratio(2560, 2560, 4687) == ratio(1, 1, 18750) == ratio(2560, 2560, 18750, batch=2) == 1.0
 
 
+def test_rows_in_one_channel_and_sizes_off_cache_lines_by_hand() -> None:
+    # rows 65,536 x 4 B = 256 KiB apart take the whole cost, half of it at 128 KiB, none at 64 KiB or off powers of two
+    crowded = replace(VECTOR_GPU, kernels=replace(VECTOR_GPU.kernels, channel_cost=2.0))
+
+    def ratio(k: int, batch: int = 1) -> float:
+        product = Product(2560, 2560, k, batch, 4.0, 4.0)
+        spread, met = (product_terms(product, machine, FP32, COLD).alone["math"] for machine in (VECTOR_GPU, crowded))
+        return float(met / spread)
+
+    assert ratio(65536) == ratio(131072) == pytest.approx(3.0)
+    assert ratio(32768) == pytest.approx(2.0)
+    assert ratio(16384) == ratio(65500) == ratio(65536, batch=2) == 1.0
+
+    def slower(m: int, n: int, k: int, batch: int = 1) -> float:
+        product = Product(m, n, k, batch, 4.0, 4.0)
+        whole, off = (product_terms(product, VECTOR_GPU, {**FP32, "ragged": r}, COLD).alone["math"] for r in (1.0, 1.5))
+        return float(off / whole)
+
+    assert slower(2561, 2560, 1024) == slower(2560, 2560, 1023) == pytest.approx(1.5)
+    assert slower(2560, 2560, 1024) == slower(2561, 2560, 1024, batch=2) == 1.0
+
+
 def test_few_long_blocks_are_split() -> None:
     long = Product(64.0, 64.0, 65536.0, 1.0, 2.0, 2.0)
     got = product_terms(long, TENSOR_GPU, BF16, COLD)

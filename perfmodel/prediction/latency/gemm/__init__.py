@@ -22,6 +22,7 @@ from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.gemm.product import (
     POWER,
     PRODUCT_TERMS,
+    VECTOR_SPLIT,
     Product,
     is_fp32,
     product_terms,
@@ -42,6 +43,7 @@ __all__ = [
     "QUANTISATION",
     "SERVES",
     "TENSOR_CONSTANTS",
+    "VECTOR_SPLIT",
     "Product",
     "constants_of",
     "family_of",
@@ -64,13 +66,14 @@ FEWER_KERNELS = {("trtllm", 0.5): 0.6}
 #: constant -> unit, lower and upper limit, spread between machines, meaning
 _SHARED = {
     "math": ("", 0.2, 1.0, 0.1, "share of the peak that the largest tile reaches"),
-    "linear": ("", 0.5, 1.2, 0.1, "the same for a single product, over that of a batch"),
+    "linear": ("", 0.5, 1.5, 0.1, "the same for a single product, over that of a batch"),
     "eta": ("", 0.3, 1.0, 0.1, "share of the datasheet bandwidth"),
     "launch": ("s", 0.5e-6, 30e-6, 0.2, "start and drain of the kernel, and of those that must run before it"),
     "fill": ("", 1.0, 1000.0, 0.4, "length of k that filling and draining a block's pipeline takes"),
     "split": ("s", 0.1e-6, 30e-6, 0.4, "start of the reduction of the parts of k"),
     "tile": ("", 0.01, 5.0, 0.6, "loss of small tiles: 64 tile (1/tm + 1/tn) of the arithmetic's time"),
     "stride": ("", 1.0, 10.0, 0.4, "time of reading a matrix in pieces along k, over reading it whole"),
+    "ragged": ("", 1.0, 1.5, 0.15, "arithmetic where a size is no multiple of 32, over that where all are"),
     "linear_call": ("", 0.8, 3.0, 0.2, "dispatch of a linear layer, over that of a product"),
     "energy": ("J/FLOP", 1e-13, 1e-10, 0.15, "energy of a FLOP at the lowest voltage, in TSMC 4N"),
 }
@@ -174,8 +177,8 @@ GEMM_FP32 = Family(
     "gemm_fp32",
     constants_of(
         _SHARED, ("launch",),
-        math=0.93, linear=0.93, eta=0.75, launch=2.7e-6, fill=12.0, split=4e-6, tile=0.15, stride=1.6, energy=4.8e-12,
-        linear_call=1.65,
+        math=0.93, linear=0.93, eta=0.75, launch=2.7e-6, fill=12.0, tile=0.15, stride=1.6, energy=4.8e-12,
+        ragged=1.05, linear_call=1.65,
     ),
     formula,
     PRODUCT_TERMS,

@@ -8,7 +8,8 @@ an SM, the resources take
   where outputs are wider than inputs), e the best tile's share of the peak P, g the loss of smaller tiles, d how many
   blocks of the tile keep an SM busy, q the share of the last wave's idle SMs that is lost, lambda the latency of a step
   that no other block hides; it is longer where address translation does not reach a wave's operands
-  (``translation_cost`` of the machine's kernels);
+  (``translation_cost`` of the machine's kernels), where rows lie in one channel (``channel_cost``), and where a size
+  is no multiple of a cache line (``ragged``);
 - t_hbm = traffic / (eta W): A, B and C once; the panels of A and B again for each wave-sized super-tile of the
   output as far as they exceed L2; the part that L2 holds is faster, or free;
 - t_l2 = blocks (k / S) (tm a + tn b) / B2, a and b the sizes of an element of A and B, with B2 = l SMs 64 B f on the
@@ -36,7 +37,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Tiles
 from perfmodel.core.vocabulary import CacheState, Limiter, Load
-from perfmodel.core.work import Number, maximum, minimum
+from perfmodel.core.work import Number, maximum, minimum, where
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.tiles import tiles_by_rows, tiles_of
@@ -78,17 +79,25 @@ WAVE_OUTPUTS = 128.0 * 128.0
 #: lanes of an SM that convert integers: a LOP3 and a PRMT turn several packed weights at a time (CUDA C++ programming
 #: guide, throughput of native arithmetic instructions, integer operations: 64 a clock)
 INTEGER_LANES = 64.0
+#: elements of a cache line of 128 B in fp32: where all sizes are multiples of it, rows start at cache lines and no tile
+#: has to check its bounds
+WHOLE_LINES = 32.0
 #: elements of k that fill a page of DRAM (2 KiB of fp32)
 PAGE_OF_K = 512.0
 #: bytes from the first to the last row of a wave's operands that address translation reaches: P100's linear layers keep
 #: their rate up to about 48 MB, and take 1.5 times as long at 90 MB, 2.1 times at 180 MB (NeuSight @ 6945927d9afc)
 REACH_BYTES = 48e6
+#: bytes between rows from which on multiples of them meet in few channels: MI100 and MI210 keep their rate at 64 KiB
+#: and take 1.3 to 1.8 times as long at 128 KiB, 2.4 to 2.9 times at 256 KiB (NeuSight @ 6945927d9afc)
+CHANNEL_BYTES = 65536.0
 #: fp32 lanes of an SM above which shared memory (128 B a clock) does not feed them: an 8 x 8 outer product in registers
 #: loads 16 numbers for 64 fused multiply-adds, and with 128 lanes that takes as long as the arithmetic
 FED_LANES, FEED = 64.0, 0.88
 #: rates kept for one machine; a fit tries many constants
 _MOST_RATES = 64
 
+#: start of the reduction of the parts of k on fp32 lanes [s]: assumed; all machines but two keep it in a fit
+VECTOR_SPLIT = 4e-6
 #: constants that all machines share; those of a family override them
 _VECTOR: Values = {
     "step": 8.0,  # k of one stage of shared memory
@@ -96,6 +105,8 @@ _VECTOR: Values = {
     "quantum": 0.9,
     "latency": 0.0,
     "parts": MOST_PARTS,
+    "split": VECTOR_SPLIT,
+    "ragged": 1.0,
     "l2": 0.8,
     "resident_speed": np.inf,
 }
@@ -108,6 +119,7 @@ _TENSOR: Values = {
     "tile": 0.25,
     "linear": 1.0,
     "stride": 1.0,
+    "ragged": 1.0,
     "math": 1.0,  # where a family has none: 8-bit products reach the peak as far as the power limit lets them
 }
 #: kernels with one tile for a product: no other tile evens out the last wave, and the deep pipeline of CUTLASS hides
@@ -274,6 +286,10 @@ def _fastest(sizes: Sizes, r: Rates, split: bool) -> ProductTime:
     math_s = np.maximum(busy * block, block + k * (c["latency"] / 64.0))
     if r.walk:
         math_s *= sizes.walks
+    if r.channel:
+        math_s *= sizes.crowd
+    if r.ragged_math:
+        math_s *= sizes.ragged
     l2_s = blocks * r.sides
     l2_s *= k * (r.product.input_bytes / r.l2_bandwidth)
     if isinstance(parts, np.ndarray):
@@ -398,6 +414,9 @@ class Rates:
     widening_s : the part of ``block_s`` that widens weights [s]; None where none are widened.
     least : blocks that keep an SM busy.
     walk : time that addresses out of reach add, over that of the arithmetic.
+    channel : time that rows in one channel of memory add, over that of the arithmetic.
+    ragged : energy of the arithmetic where a size is no multiple of a cache line, over that where all are.
+    ragged_math : whether its time grows as much: not in batches, whose kernels check their bounds anyway.
     whole_wave : outputs that the largest tiles compute in ``1 / SPLIT_WAVES`` waves: larger products are not split.
     """
 
@@ -435,6 +454,9 @@ class Rates:
         self.least = np.maximum(1.0, c["depth"] / area)
         # Not seen in batches, whose measured operands are within reach.
         self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
+        self.channel = 0.0 if batched or not fp32 else machine.kernels.channel_cost
+        self.ragged = c["ragged"]
+        self.ragged_math = not batched and self.ragged != 1.0
         split = not by_rows and not (batched and fp32) and c["parts"] > 1.0
         self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * area.max() if split else 0.0
 
@@ -473,6 +495,12 @@ class Sizes:
         self.hbm = self._traffic(rates) / rates.bandwidth
         self.power = rates.s_per_flop * self.flop
         self.walks: Number = self._walks(rates) if rates.walk else 1.0
+        self.crowd: Number = self._crowd(rates) if rates.channel else 1.0
+        self.ragged: Number = 1.0
+        if rates.ragged != 1.0:
+            off = m % WHOLE_LINES + n % WHOLE_LINES + k % WHOLE_LINES
+            self.ragged = where(off > 0.0, rates.ragged, 1.0)
+            self.power = self.power * self.ragged
 
     def _super_tile(self, r: Rates) -> tuple[Number, Number]:
         """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""
@@ -489,6 +517,17 @@ class Sizes:
         rows, columns = self._super_tile(r)
         spread = r.product.input_bytes * self.k * (rows + columns)
         return 1.0 + r.walk * maximum(0.0, 1.0 - REACH_BYTES / spread)
+
+    def _crowd(self, r: Rates) -> Number:
+        """Return the time with rows that lie in few channels of memory, over that with rows in all of them.
+
+        Channels take turns by addresses, so that rows which a large power of two of bytes separates share one: from
+        `CHANNEL_BYTES` on the time grows with each doubling, to its whole at four times as much.
+        """
+        stride = np.asarray(self.k * r.product.input_bytes, dtype=np.int64)
+        power = np.log2((stride & -stride) / CHANNEL_BYTES)
+        crowd = 1.0 + r.channel * np.clip(power / 2.0, 0.0, 1.0)
+        return crowd if crowd.ndim else float(crowd)
 
     def _traffic(self, r: Rates) -> Number:
         """Return the bytes that cross device memory; data in L2 count as the bytes that would take as long [B]."""
