@@ -26,4 +26,4 @@ class Interned(dict[_Value, int], Generic[_Value]):
 
     def numbers(self, values: Iterable[_Value]) -> Ints:
         """Return the number of each value."""
-        return np.array([self[value] for value in values], dtype=np.int64)
+        return np.fromiter(map(self.__getitem__, values), np.int64)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from perfmodel.profile.timeline import Floats, Ints
+
+#: ranges that are Python numbers at a time, which take four times the memory of arrays
+_AT_A_TIME = 65536
+#: steps up that the moments climb together; deeper ones are rare, and walked through
+_STEPS_UP = 64
 
 
 def parents(start: Floats, end: Floats, thread: Ints) -> Ints:
@@ -13,38 +20,90 @@ def parents(start: Floats, end: Floats, thread: Ints) -> Ints:
     A range is inside another one that started earlier, or at the same time and ends later, and that is still running.
     It counts as inside even if it ends later than the outer one, since times are rounded.
     """
-    order = np.lexsort((-end, start, thread))
-    return _sweep(order, start, end, thread, start.size)
+    return _parents(_in_order(start, end, thread), start, end, thread)
 
 
-def innermost(start: Floats, end: Floats, thread: Ints, at: Floats, at_thread: Ints) -> Ints:
-    """Return for each moment ``at`` on a thread the index of the innermost range around it, or -1."""
-    count = start.size
-    starts, threads = np.concatenate([start, at]), np.concatenate([thread, at_thread])
-    ends = np.concatenate([end, at])
-    is_moment = np.arange(starts.size) >= count
-    order = np.lexsort((-ends, is_moment, starts, threads))
-    return _sweep(order, starts, ends, threads, count)[count:]
+def innermost(
+    start: Floats, end: Floats, thread: Ints, at: Floats, at_thread: Ints, parent: Ints | None = None
+) -> Ints:
+    """Return for each moment ``at`` on a thread the index of the innermost range around it, or -1.
+
+    Of the ranges that run at a moment, it is the last to start; ranges that started later have ended, and so have those
+    between a range that has ended and its parent. So the search begins at the last range that started, and climbs from
+    parent to parent.
+
+    Parameters
+    ----------
+    start, end, thread : of the ranges.
+    at, at_thread : the moments.
+    parent : of the ranges, as `parents` returns it; worked out if it is not given.
+    """
+    if not start.size or not at.size:
+        return np.full(at.size, -1, dtype=np.int64)
+    order = _in_order(start, end, thread)
+    if parent is None:
+        parent = _parents(order, start, end, thread)
+    inner = _last_started(order, start, thread, at, at_thread)
+    climbing = np.flatnonzero(inner >= 0)
+    for _ in range(_STEPS_UP):
+        climbing = climbing[end[inner[climbing]] <= at[climbing]]
+        inner[climbing] = parent[inner[climbing]]
+        climbing = climbing[inner[climbing] >= 0]
+    if climbing.size:
+        # a moment is a range without length, which is around nothing
+        moment, on = at[climbing], at_thread[climbing]
+        start, end, thread = (
+            np.concatenate([start, moment]),
+            np.concatenate([end, moment]),
+            np.concatenate([thread, on]),
+        )
+        inner[climbing] = parents(start, end, thread)[-climbing.size :]
+    return inner
 
 
-def _sweep(order: Ints, start: Floats, end: Floats, thread: Ints, ranges: int) -> Ints:
-    """Walk through time thread by thread with a stack of running ranges; indices below ``ranges`` are ranges."""
-    around = [-1] * start.size
-    starts, ends, threads = start.tolist(), end.tolist(), thread.tolist()
-    stack: list[int] = []
+def _in_order(start: Floats, end: Floats, thread: Ints) -> Ints:
+    """Return the ranges thread by thread by their starts, outer ones before inner ones."""
+    return np.lexsort((-end, start, thread))
+
+
+def _last_started(order: Ints, start: Floats, thread: Ints, at: Floats, at_thread: Ints) -> Ints:
+    """Return for each moment the last range of its thread, in order, that started by then, or -1."""
+    threads, first = np.unique(thread[order], return_index=True)
+    last = np.append(first[1:], order.size)
+    begin = start[order]
+    by_thread = np.argsort(at_thread, kind="stable")
+    bounds = np.searchsorted(at_thread[by_thread], threads, side="left")
+    ends = np.searchsorted(at_thread[by_thread], threads, side="right")
+    found = np.full(at.size, -1, dtype=np.int64)
+    for low, high, one, other in zip(first.tolist(), last.tolist(), bounds.tolist(), ends.tolist(), strict=True):
+        moments = by_thread[one:other]
+        place = low + np.searchsorted(begin[low:high], at[moments], side="right") - 1
+        found[moments] = np.where(place >= low, order[np.maximum(place, 0)], -1)
+    return found
+
+
+def _parents(order: Ints, start: Floats, end: Floats, thread: Ints) -> Ints:
+    """Walk through time thread by thread with a stack of running ranges."""
+    parent = np.empty(order.size, dtype=np.int64)
+    stack: list[tuple[float, int]] = []
     current = None
-    for index in order.tolist():
-        if threads[index] != current:
-            current = threads[index]
-            stack.clear()
-        moment = starts[index]
-        while stack and ends[stack[-1]] <= moment:
-            stack.pop()
-        if stack:
-            around[index] = stack[-1]
-        if index < ranges:
-            stack.append(index)
-    return np.array(around, dtype=np.int64)
+    for rows in _chunks(order):
+        around = []
+        columns = zip(rows.tolist(), thread[rows].tolist(), start[rows].tolist(), end[rows].tolist(), strict=True)
+        for index, number, begin_s, end_s in columns:
+            if number != current:
+                current = number
+                stack.clear()
+            while stack and stack[-1][0] <= begin_s:
+                stack.pop()
+            around.append(stack[-1][1] if stack else -1)
+            stack.append((end_s, index))
+        parent[rows] = around
+    return parent
+
+
+def _chunks(order: Ints) -> Iterator[Ints]:
+    return (order[begin : begin + _AT_A_TIME] for begin in range(0, order.size, _AT_A_TIME))
 
 
 def self_time(duration: Floats, parent: Ints) -> Floats:

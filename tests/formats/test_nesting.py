@@ -1,9 +1,11 @@
 """Nesting of ranges, by hand and against the definition."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.formats import nesting
 from perfmodel.formats.nesting import innermost, parents, self_time
 
 
@@ -42,6 +44,9 @@ def test_the_innermost_range_is_the_last_to_start_of_those_that_run(ranges, mome
     end = start + length
     at, at_thread = (np.array(column, dtype=np.int64) for column in zip(*moments, strict=True))
     found = innermost(start * 1.0, end * 1.0, thread, at * 1.0, at_thread)
+    with pytest.MonkeyPatch.context() as patch:  # moments that are not there after the first steps up
+        patch.setattr(nesting, "_STEPS_UP", 1)
+        assert (innermost(start * 1.0, end * 1.0, thread, at * 1.0, at_thread) == found).all()
     for moment, on, index in zip(at, at_thread, found, strict=True):
         running = (thread == on) & (start <= moment) & (end > moment)
         assert (index >= 0) == running.any()

@@ -115,7 +115,7 @@ def _api_calls(names: Interned[str], events: NDArray[Any], ops: HostRanges) -> t
     rank[order] = np.arange(events.size)
     columns = _columns(events[order])
     categories = np.array([call_kind(name) for name in names], dtype=np.int64)
-    op = innermost(ops.start_s, ops.end_s, ops.thread, columns["start_s"], columns["thread"])
+    op = innermost(ops.start_s, ops.end_s, ops.thread, columns["start_s"], columns["thread"], ops.parent)
     return ApiCalls(**columns, category=categories[columns["name"]], op=op), rank
 
 

@@ -43,7 +43,10 @@ class EventColumns:
         columns = {
             column.name: np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)
         }
-        return cls(**columns).take(np.argsort(columns["start_us"], kind="stable"))
+        joined, start_us = cls(**columns), columns["start_us"]
+        if bool(np.all(start_us[1:] >= start_us[:-1])):
+            return joined
+        return joined.take(np.argsort(start_us, kind="stable"))
 
 
 @dataclass(frozen=True)

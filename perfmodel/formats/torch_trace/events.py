@@ -74,6 +74,8 @@ class _RawDocument(Header):
     traceEvents: list[msgspec.Raw] | None = None  # noqa: N815
 
 
+#: what the decoder raises for text that is not JSON
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _DOCUMENT, _EVENTS = msgspec.json.Decoder(_Document), msgspec.json.Decoder(list[Event])
 _RAW_DOCUMENT, _RAW_EVENTS = msgspec.json.Decoder(_RawDocument), msgspec.json.Decoder(list[msgspec.Raw])
 _EVENT = msgspec.json.Decoder(Event)
@@ -92,13 +94,13 @@ def decode_document(data: bytes, skipped: Counter[str], place: str) -> tuple[Hea
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         return _decode_document(data, skipped, place)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         cleaned = without_nan(data)
         if cleaned is None:
             raise not_json(error, place) from None
     try:
         return _decode_document(cleaned, skipped, place)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise not_json(error, place) from None
 
 
@@ -125,7 +127,7 @@ def _decode_leniently(data: bytes, skipped: Counter[str], place: str) -> tuple[H
     return document, _one_by_one(document.traceEvents, skipped)
 
 
-def decode_events(data: bytes, skipped: Counter[str]) -> list[Event]:
+def decode_events(data: bytes | memoryview, skipped: Counter[str]) -> list[Event]:
     """Decode a list of events; one with a field of a wrong type is skipped and counted.
 
     Raises

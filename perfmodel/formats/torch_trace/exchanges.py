@@ -50,12 +50,11 @@ class ExchangeFacts(NamedTuple):
     on_gpu: int
 
 
-def is_exchange(event: Event) -> bool:
-    """Return whether an event is work that ranks do together."""
-    name = event.name or ""
-    if (event.cat or "").lower() == "user_annotation":
-        return _ON_CPU.match(name) is not None
-    return _ON_GPU.search(name) is not None
+def is_exchange(category: str | None, name: str | None) -> bool:
+    """Return whether events of a category and name are work that ranks do together."""
+    if (category or "").lower() == "user_annotation":
+        return _ON_CPU.match(name or "") is not None
+    return _ON_GPU.search(name or "") is not None
 
 
 def exchange_facts(event: Event) -> ExchangeFacts:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.vocabulary import EventKind
+from perfmodel.formats.interned import Interned
 from perfmodel.formats.torch_trace.links import Traced, operator_number
 from perfmodel.profile.timeline import Ints
 
@@ -88,15 +89,14 @@ _WORK = np.dtype([(field, "i8") for field in _Work._fields])
 def grouped(traced: Traced, grouping: str) -> dict[Group, Ints]:
     """Return the indices of the counted GPU events of each group, for a grouping of `ReadOptions`."""
     group_of = {"kernel": _by_kernel, "op": _by_op, "shape": _by_shape}[grouping]
-    groups: dict[Group, list[int]] = {}
-    # most events repeat the numbers of others
-    group_of_row: dict[tuple[int, ...], Group] = {}
     counted = np.flatnonzero(traced.counted)
-    for index, row in zip(counted.tolist(), _rows(traced, counted), strict=True):
-        if (group := group_of_row.get(row)) is None:
-            group = group_of_row[row] = group_of(_Work(*row))
-        groups.setdefault(group, []).append(index)
-    return {group: np.array(events, dtype=np.int64) for group, events in groups.items()}
+    # most events repeat the numbers of others
+    rows, groups = Interned[tuple[int, ...]](), Interned[Group]()
+    row = rows.numbers(_rows(traced, counted))
+    group = groups.numbers([group_of(_Work(*one)) for one in rows])[row]
+    order = np.argsort(group, kind="stable")
+    events = np.split(counted[order], np.searchsorted(group[order], np.arange(1, len(groups))))
+    return dict(zip(groups, events, strict=False))
 
 
 def _rows(traced: Traced, counted: Ints) -> Iterator[tuple[int, ...]]:

@@ -180,7 +180,7 @@ def _ranges(columns: RangeColumns, zero_us: float) -> HostRanges:
 def _api_calls(columns: ApiColumns, op_columns: OpColumns, ops: HostRanges, zero_us: float) -> ApiCalls:
     """Return the calls with the operator around each by time on the thread, else by external id."""
     spans = _spans(columns, zero_us)
-    op = innermost(ops.start_s, ops.end_s, ops.thread, spans.start_s, columns.thread)
+    op = innermost(ops.start_s, ops.end_s, ops.thread, spans.start_s, columns.thread, ops.parent)
     op = np.where(op >= 0, op, _look_up(_first_of_each(op_columns.external), columns.external))
     return ApiCalls(spans.start_s, spans.duration_s, spans.name, columns.thread, category=columns.category, op=op)
 
@@ -324,7 +324,8 @@ def _stacks(columns: RangeColumns, timeline: Timeline, zero_us: float) -> tuple[
     if not waiting.size or not len(columns):
         return {}, {}
     python = _ranges(columns, zero_us)
-    around = innermost(python.start_s, python.end_s, python.thread, api.start_s[waiting], api.thread[waiting]).tolist()
+    begin_s, thread = api.start_s[waiting], api.thread[waiting]
+    around = innermost(python.start_s, python.end_s, python.thread, begin_s, thread, python.parent).tolist()
     parent, name = python.parent.tolist(), python.name.tolist()
     stacks: dict[int, tuple[str, ...]] = {-1: ()}
     api_stacks = {

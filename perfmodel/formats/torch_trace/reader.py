@@ -56,11 +56,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
     InputFileError
         When the file cannot be read, is cut off or not a trace, or has neither GPU work nor operators.
     """
-    source = Source(path, options.stream_above_bytes)
-    gathered = Gathered(source.skipped)
-    for events in source.events():
-        gathered.add(events)
-        events.clear()
+    source, gathered = _gathered(path, options.stream_above_bytes)
     recorded = with_results(gathered.recorded())
     traced = build(recorded, source.skipped, all_steps=options.all_steps)
     timeline = traced.timeline
@@ -87,6 +83,27 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
         rank=_of_job(source.header, "rank", 0),
     )
     return replace(profile, world_size=_of_job(source.header, "world_size", 1))
+
+
+def _gathered(path: str | os.PathLike[str], limit: int) -> tuple[Source, Gathered]:
+    """Return the events of a file, in columns.
+
+    Block by block takes half the time and a tenth of the memory, and tells less about what is wrong with a file. So a
+    file that cannot be read like that is read again, at once, unless it is larger than ``limit``.
+    """
+    source = Source(path, limit)
+    gathered = Gathered(source.skipped)
+    try:
+        for events in source.blocks():
+            gathered.add(events)
+    except InputFileError:
+        again = Source(path, limit)
+        whole = again.whole()
+        if whole is None:
+            raise
+        source, gathered = again, Gathered(again.skipped)
+        gathered.add(whole)
+    return source, gathered
 
 
 def _nothing(source: Source) -> InputFileError:

@@ -35,10 +35,10 @@ def with_results(recorded: Recorded) -> Recorded:
         return recorded
     calls, numbers = list(recorded.calls), dict[tuple[int, str], int]()
     images = [_first_image(texts) for texts in calls]
-    call = ops.call.copy()
+    call, end_us = ops.call.copy(), ops.end_us
     for index in chosen.tolist():
         own = int(call[index])
-        result = _result(recorded, index, own, images)
+        result = _result(recorded, index, own, images, float(end_us[index]))
         if result:
             key = (own, str(result))
             if key not in numbers:
@@ -48,12 +48,11 @@ def with_results(recorded: Recorded) -> Recorded:
     return replace(recorded, ops=replace(ops, call=call), calls=tuple(calls))
 
 
-def _result(recorded: Recorded, index: int, own: int, images: list[list[int]]) -> list[int]:
+def _result(recorded: Recorded, index: int, own: int, images: list[list[int]], end_us: float) -> list[int]:
     """Return the sizes of what a convolution returns, or an empty list."""
     ops = recorded.ops
     is_pool = recorded.names[ops.name[index]] in POOLS
     channels = images[own][1:2] if is_pool else _filters(recorded.calls[own])
-    end_us = float(ops.end_us[index])
     for later in range(index + 1, min(index + 1 + MOST_BETWEEN, len(ops))):
         if ops.thread[later] != ops.thread[index] or ops.start_us[later] < end_us:
             continue

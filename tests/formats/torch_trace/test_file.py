@@ -1,14 +1,16 @@
-"""Traces in pieces: pieces end between events, stay small, and an endless event is refused."""
+"""Traces in blocks: blocks end between events, stay small, and an endless event is refused."""
 
 import gzip
 import itertools
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError
 from perfmodel.formats.detect import STREAM_ABOVE_BYTES, read_profile
-from perfmodel.formats.torch_trace import file
+from perfmodel.formats.torch_trace import blocks, file
 from perfmodel.formats.torch_trace.file import Source
 
 
@@ -21,10 +23,11 @@ def pieces(tmp_path, monkeypatch):
     """Return the number of events in each piece of a trace: ``pieces(events, block_bytes)``."""
 
     def call(events, block_bytes):
-        monkeypatch.setattr(file, "BLOCK_BYTES", block_bytes)
+        monkeypatch.setattr(blocks, "BLOCK_BYTES", block_bytes)
+        monkeypatch.setattr(file, "_HEAD_BYTES", 64)
         path = tmp_path / "trace.json"
         path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": list(events)}))
-        return [len(piece) for piece in Source(path, 0).events()]
+        return [len(piece) for piece in Source(path, 0).blocks()]
 
     return call
 
@@ -74,15 +77,20 @@ class Endless:
         self.read_bytes += size
         return start + b"x" * (size - len(start))
 
+    def readinto(self, buffer):
+        buffer[:] = b"x" * len(buffer)
+        self.read_bytes += len(buffer)
+        return len(buffer)
+
 
 def test_an_event_that_never_ends_is_refused(tmp_path, monkeypatch):
     (tmp_path / "x.json").write_text("{}")
     stream = Endless()
     monkeypatch.setattr(Source, "_open", lambda self: stream)
     with pytest.raises(InputFileError, match="has an event that does not end"):
-        list(Source(tmp_path / "x.json", 0).events())
-    # events have a few kB; a name of ten blocks is damage
-    assert stream.read_bytes <= 12 * file.BLOCK_BYTES
+        list(Source(tmp_path / "x.json", 0).blocks())
+    # events have a few kB; a name of 160 MB is damage
+    assert stream.read_bytes <= 300e6
 
 
 def test_a_trace_of_over_a_gigabyte_is_read_in_pieces(tmp_path):
@@ -96,16 +104,14 @@ def test_a_trace_of_over_a_gigabyte_is_read_in_pieces(tmp_path):
         read_profile(path)
 
 
-def test_the_limit_is_that_of_the_unpacked_size(tmp_path, monkeypatch):
+def test_the_limit_is_that_of_the_unpacked_size(tmp_path):
     text = json.dumps({"traceEvents": [kernel(i) for i in range(500)]}).encode()
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(text[:20_000]) + gzip.compress(text[20_000:]))
-    monkeypatch.setattr(file, "BLOCK_BYTES", 5000)
     assert path.stat().st_size < 10_000 < len(text)
     for limit, is_whole in ((len(text), True), (len(text) - 1, False), (10_000, False)):
-        counts = [len(piece) for piece in Source(path, limit).events()]
-        assert sum(counts) == 500
-        assert (len(counts) == 1) == is_whole
+        events = Source(path, limit).whole()
+        assert (events is not None and len(events) == 500) == is_whole
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(("schemaVersion", "traceEvents", "distributedInfo"))))
@@ -124,7 +130,7 @@ def test_keys_may_stand_before_or_after_the_events(tmp_path, order):
 
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
     # 20,000 equal events shrink to a 300th; events of real traces differ, and shrink to a tenth or a twentieth
-    monkeypatch.setattr(file, "BLOCK_BYTES", 100_000)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 100_000)
     event = json.dumps(kernel(1))
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(f'{{"traceEvents": [{",".join([event] * 20_000)}]}}'.encode()))
@@ -136,7 +142,48 @@ def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_trace_that_shrinks_to_a_fiftieth_is_read_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(file, "BLOCK_BYTES", 100_000)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 100_000)
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": [kernel(i) for i in range(5000)]}).encode()))
     assert read_profile(path, stream_above_bytes=1000).entries[0].calls == 5000
+
+
+def test_what_stands_in_the_buffer_is_valid_until_the_next_block(tmp_path, monkeypatch):
+    # the sizes are not decoded: they stand in the bytes that the next block is read into
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(file, "_HEAD_BYTES", 64)
+    events = [kernel(i, **{"Input Dims": [[i]]}) for i in range(200)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    sizes = []
+    for block in Source(path, 0).blocks():
+        sizes += [bytes(event.args.dims) for event in block]
+    assert sizes == [b"[[%d]]" % i for i in range(200)]
+
+
+def test_a_file_that_cannot_be_read_in_blocks_is_read_at_once(tmp_path):
+    # a nested key of the same name: the blocks begin at the wrong place
+    document = {"metadata": {"traceEvents": [kernel(0)]}, "traceEvents": [kernel(i) for i in range(7)]}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(document))
+    assert read_profile(path).entries[0].calls == 7
+    with pytest.raises(InputFileError):
+        read_profile(path, stream_above_bytes=10)
+
+
+@given(
+    texts=st.lists(st.text(alphabet='{}[],":\\ x\n', max_size=40), min_size=1, max_size=30),
+    block=st.integers(50, 900),
+    indent=st.sampled_from([None, 1, 2]),
+)
+def test_any_text_in_blocks_is_what_it_is_at_once(tmp_path_factory, texts, block, indent):
+    path = tmp_path_factory.mktemp("blocks") / "trace.json"
+    events = [kernel(i, note=text, rows=[{"a": text}, {"b": i}]) | {"name": text} for i, text in enumerate(texts)]
+    path.write_text(json.dumps({"traceEvents": events, "distributedInfo": {"rank": 1}}, indent=indent))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "BLOCK_BYTES", block)
+        patch.setattr(file, "_HEAD_BYTES", 32)
+        source = Source(path, 0)
+        names = [event.name for piece in source.blocks() for event in list(piece)]
+    assert names == texts
+    assert source.header.distributedInfo == {"rank": 1}

@@ -12,7 +12,7 @@ import pytest
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats import read_profile
-from perfmodel.formats.torch_trace import file as _trace_source
+from perfmodel.formats.torch_trace import blocks as _trace_blocks
 from perfmodel.formats.torch_trace import reader as torch_trace
 
 MIB = 2**20
@@ -233,7 +233,7 @@ def test_overlapping_streams_graph_launches_and_rocm(trace):
 
 
 def test_piece_by_piece_is_the_same_profile(data_dir, monkeypatch, tmp_path):
-    monkeypatch.setattr(_trace_source, "BLOCK_BYTES", 70_000)
+    monkeypatch.setattr(_trace_blocks, "BLOCK_BYTES", 70_000)
     packed = data_dir / "traces" / f"{BERT[0]}.json.gz"
     plain = tmp_path / "bert.json"
     plain.write_bytes(gzip.decompress(packed.read_bytes()))
