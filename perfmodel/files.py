@@ -21,6 +21,8 @@ from perfmodel.errors import InputFileError, UsageError
 
 _PACKAGE = Path(__file__).resolve().parent
 DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
+#: JSON above this size is a trace, no deployment or plan
+_LARGEST_PLAN_BYTES = 100_000
 #: larger texts are refused: their readers hold them in memory several times over, and tables of profilers have a few MB
 LARGEST_TEXT_BYTES = 1_000_000_000
 #: first bytes of every gzip file (RFC 1952)
@@ -191,6 +193,20 @@ def read_document(path: str | os.PathLike[str]) -> Any:
         reason = " ".join(str(error).split())
         name = suffix[1:].upper().replace("YML", "YAML")
         raise InputFileError(f"is not valid {name}: {reason}.", place=place) from None
+
+
+def holds_keys(path: str | os.PathLike[str], keys: frozenset[str]) -> bool:
+    """Return whether a file is a small document whose top level has some keys; a broken or missing one has none."""
+    suffix = storage.suffix_of(path)
+    if suffix not in DOCUMENT_SUFFIXES or not storage.is_file(path):
+        return False
+    if suffix == ".json" and storage.size(path) > _LARGEST_PLAN_BYTES:
+        return False
+    try:
+        document = read_document(path)
+    except InputFileError:
+        return False
+    return isinstance(document, dict) and keys <= set(document)
 
 
 def _parse_toml(text: str) -> Any:

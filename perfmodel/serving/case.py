@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
-from perfmodel.files import DOCUMENT_SUFFIXES, read_document
+from perfmodel.files import holds_keys, read_document
 from perfmodel.investment import fields as checked
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.steady import steady
@@ -90,15 +89,7 @@ class Case:
 
 def is_deployment_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a document with a model and a hardware: a deployment, not a profile."""
-    if storage.suffix_of(path) not in DOCUMENT_SUFFIXES or not storage.is_file(path):
-        return False
-    if storage.suffix_of(path) == ".json" and storage.size(path) > 100_000:  # a trace
-        return False
-    try:
-        document = read_document(path)
-    except InputFileError:
-        return False
-    return isinstance(document, dict) and {"model", "hardware"} <= set(document)
+    return holds_keys(path, frozenset({"model", "hardware"}))
 
 
 def read_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> tuple[Case, list[Any]]:

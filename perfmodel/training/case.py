@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfmodel import storage
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
-from perfmodel.files import DOCUMENT_SUFFIXES, read_document
+from perfmodel.files import holds_keys, read_document
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search import full_step
@@ -81,15 +80,7 @@ class TrainingCase:
 
 def is_training_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file is a document with a model, a hardware and a plan: training, not a profile."""
-    if storage.suffix_of(path) not in DOCUMENT_SUFFIXES or not storage.is_file(path):
-        return False
-    if storage.suffix_of(path) == ".json" and storage.size(path) > 100_000:  # a trace
-        return False
-    try:
-        document = read_document(path)
-    except InputFileError:
-        return False
-    return isinstance(document, dict) and {"model", "hardware", "plan"} <= set(document)
+    return holds_keys(path, frozenset({"model", "hardware", "plan"}))
 
 
 def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> tuple[TrainingCase, list[Any]]:
