@@ -92,8 +92,8 @@ def _watch(
 ) -> int:
     from perfmodel.measure.monitor.prometheus import Exporter
     from perfmodel.measure.monitor.record import Recorder
-    from perfmodel.measure.monitor.session import Session
-    from perfmodel.measure.monitor.sources import ProcessSource, Readings, sources_of
+    from perfmodel.measure.monitor.session import Session, sources_of
+    from perfmodel.measure.monitor.sources import ProcessSource, Readings
 
     exporter = Exporter(prometheus) if prometheus else None
     child = _started(program) if program else None
@@ -181,7 +181,7 @@ def _screen() -> Iterator[Callable[[Session], None]]:
     with Live(console=console, refresh_per_second=2, transient=True) as live:
 
         def show(session: Session) -> None:
-            table = monitor_report(session.series, session.findings)
+            table = monitor_report(session.series, session.findings, drawn=False)
             live.update(Text.from_ansi(renderer("table", "monitor").render(table, width=console.width, color=True)))
 
         yield show

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 def command(
     records: Annotated[
         list[str],
-        typer.Argument(metavar="RECORD...", help="JSON records of `analyze` or `bench`, all drawn into one plot."),
+        typer.Argument(
+            metavar="RECORD...",
+            help="JSON records of `analyze` or `bench`, all drawn into one plot; or a record of `monitor`.",
+        ),
     ],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Write the plot to FILE (.png, .svg or .pdf).")
@@ -53,22 +56,43 @@ def command(
 ) -> None:
     """Draw records of analyze and bench: roofline [FLOP/s over FLOP/B], bandwidth over size, or rate over time.
 
+    Of a record of monitor, the course of its readings is drawn.
+
     A machine's ceilings come from --on, else from the specification in the record, else from the catalog.
 
     Example: perfmodel plot record.json -o roofline.png
     """
+    from perfmodel.measure.monitor.record import is_monitored
     from perfmodel.records.record import read_record
     from perfmodel.render.plots.figure import figure_format, save_figure
     from perfmodel.render.plots.records import record_plot
 
     figure_format(output)
-    read = {path: read_record(path) for path in storage.expand(records)}
+    records = storage.expand(records)
+    if any(map(is_monitored, records)):
+        _draw_monitored(records, output, title)
+        return
+    read = {path: read_record(path) for path in records}
     pairs = pair_with_machines(read, on or [])
     if dtype is not None:
         _check_dtype(dtype, pairs)
     save_figure(record_plot(kind, pairs, dtype=dtype, title=title), output)
     rows = sum(len(points) for _, points in pairs)
     status(f"wrote {output} (rows: {rows}, machines: {len(pairs)})")
+
+
+def _draw_monitored(records: Sequence[str], output: str, title: str | None) -> None:
+    """Draw the course of what a monitor recorded."""
+    from perfmodel.core.report import report
+    from perfmodel.measure.monitor.record import read_recorded
+    from perfmodel.render.plots.figure import save_figure
+    from perfmodel.render.plots.panels import panels_plot
+
+    if len(records) > 1:
+        raise UsageError("a record of monitor is drawn alone.", place="RECORD", remedy="Give one file.")
+    made = report(read_recorded(records[0]))
+    save_figure(panels_plot(made.panels, title or made.title, made.notes), output)
+    status(f"wrote {output} (readings: {len(made.rows)})")
 
 
 def _check_dtype(dtype: str, pairs: Pairs) -> None:

@@ -23,8 +23,8 @@ def command(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="A trace or another profile, a record of analyze or bench, or JSON of any command. Two files are "
-            "shown side by side: before and after. Also addresses and patterns.",
+            help="A trace or another profile, a record of analyze, bench or monitor, or JSON of any command. Two files "
+            "are shown side by side: before and after. Also addresses and patterns.",
         ),
     ],
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write the page to FILE (.html).")],
@@ -57,7 +57,10 @@ def _result(path: str, on: Sequence[str] | None, assume: bool) -> Any:
     from perfmodel.cli._profile import profiled_machine
     from perfmodel.diagnosis.diagnose import diagnose
     from perfmodel.formats import read_profile
+    from perfmodel.measure.monitor.record import is_monitored, read_recorded
 
+    if is_monitored(path):
+        return read_recorded(path)
     document = _own_json(path)
     if document is not None:
         return _document_report(document, path)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.measure.algorithms import Contests
@@ -16,6 +17,8 @@ from perfmodel.measure.calibration.sustained import CalibratedMachine, sustained
 from perfmodel.measure.collectives.links import LinkCalibration
 from perfmodel.measure.health.verdict import DeviceHealth, Verdict
 from perfmodel.measure.machine_facts import now_utc
+from perfmodel.measure.monitor.record import Recorded
+from perfmodel.measure.monitor.report import monitor_report
 
 
 def _quantity(row: Mapping[str, Any], key: str) -> str:
@@ -24,6 +27,13 @@ def _quantity(row: Mapping[str, Any], key: str) -> str:
 
 
 report.register(Contests)(contests_report)
+
+
+@report.register
+def _(recorded: Recorded, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return what a monitor recorded, one row for each metric."""
+    made = monitor_report(recorded.series, recorded.findings, context=context)
+    return dataclasses.replace(made, title=f"Readings of {storage.name_of(recorded.place)}")
 
 
 # --- a calibrated machine

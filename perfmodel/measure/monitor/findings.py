@@ -27,6 +27,8 @@ LOW_USE, LOW_USE_S = 0.30, 60.0
 BUSY_CORE, HOST_BOUND_USE, HOST_BOUND_S = 0.95, 0.60, 10.0
 SWAPPING_BYTES_PER_S, IMBALANCE = 1e6, 0.20
 STALL_S, STALLED_CPUS, STALLED_USE = 30.0, 0.02, 0.02
+#: training steps before the first that is judged (compilation, the allocator's growth), and how many are judged at once
+WARM_UP_STEPS, FEWEST_STEPS, JUDGED_STEPS = 5, 3, 10
 #: samples in a row for which a reason for throttling has to hold
 _HELD = 4
 
@@ -37,7 +39,8 @@ class Finding:
 
     Attributes
     ----------
-    kind : "memory leak", "low use", "throttled", "host-bound", "swapping", "imbalance" or "stalled".
+    kind : "memory leak", "low use", "throttled", "host-bound", "swapping", "imbalance", "stalled", "GPU error" or
+        "slow steps".
     of : what it concerns ("gpu 0", "process 123").
     evidence : the figures, a sentence.
     advice : what to do next, a sentence.
@@ -62,6 +65,8 @@ def find(series: Series) -> list[Finding]:
         *_swapping(series),
         *_imbalance(series),
         *_stalled(series),
+        *_gpu_errors(series),
+        *slow_steps(series),
     ]
 
 
@@ -133,7 +138,7 @@ def _leaks(series: Series) -> Iterator[Finding]:
             if rate <= 0:
                 continue
             _, total = series.get(limit_metric, of if metric.startswith("gpu") else "host")
-            left = f"; full in {format_si((total[-1] - values[-1]) / rate, 's', 2)}" if total.size else ""
+            left = f"; full in {_span((total[-1] - values[-1]) / rate)}" if total.size else ""
             yield Finding(
                 "memory leak",
                 of,
@@ -231,6 +236,52 @@ def _stalled(series: Series) -> Iterator[Finding]:
             f"it has used no CPU and no GPU for {STALL_S:.0f} s, after it had worked.",
             "py-spy dump --pid shows where it waits: a lock, the network, a rank that died.",
         )
+
+
+def _gpu_errors(series: Series) -> Iterator[Finding]:
+    for of, _, values in series.of("gpu_xid"):
+        if values.size and values[-1] > 0:
+            yield Finding(
+                "GPU error",
+                of,
+                f"the driver reported XID {values[-1]:.0f}.",
+                "Look it up in NVIDIA's XID catalog: 13, 31 and 43 are faults of the program; 48, 63, 64, 74, 79, 94 "
+                "and 95 of memory, links or the board: take the GPU out of use.",
+            )
+    for of, _, values in series.of("gpu_uncorrected_memory_errors"):
+        if values.size and values[-1] > values[0]:
+            yield Finding(
+                "GPU error",
+                of,
+                f"{values[-1] - values[0]:.0f} memory errors since the start could not be corrected.",
+                "Results may be wrong: end the job, and reset the GPU or take it out of use.",
+            )
+
+
+def slow_steps(series: Series) -> Iterator[Finding]:
+    """Yield a finding if the latest training steps are slower than the interval of the expected one."""
+    _, steps = series.get("training_step_seconds", "training")
+    _, limits = series.get("training_expected_high_seconds", "training")
+    judged = steps[WARM_UP_STEPS:][-JUDGED_STEPS:]
+    if not limits.size or judged.size < FEWEST_STEPS or float(np.median(judged)) <= limits[-1]:
+        return
+    _, expected = series.get("training_expected_seconds", "training")
+    wanted = f", {format_si(float(expected[-1]), 's', 3)} are expected" if expected.size else ""
+    yield Finding(
+        "slow steps",
+        "training",
+        f"the last {judged.size} steps took {format_si(float(np.median(judged)), 's', 3)} in the middle{wanted}, and "
+        f"{format_si(float(limits[-1]), 's', 3)} is the slow end of the interval.",
+        "Trace a few steps: `perfmodel diagnose trace.json.gz` says where the time goes.",
+    )
+
+
+def _span(time_s: float) -> str:
+    """Return a time in the largest of days, hours, minutes and seconds of which it has two."""
+    for unit, size_s in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if time_s >= 2 * size_s:
+            return f"{time_s / size_s:.0f} {unit}"
+    return f"{max(time_s, 0.0):.0f} s"
 
 
 def _recent(times: Floats, values: Floats, span_s: float) -> Floats | None:

@@ -6,24 +6,30 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from perfmodel import storage
-from perfmodel.errors import InputFileError
+from perfmodel.core.report import Reportable
+from perfmodel.errors import InputFileError, PerfModelError
 from perfmodel.files import read_text, write_atomic
-from perfmodel.measure.monitor.findings import Finding
+from perfmodel.measure.monitor.findings import Finding, find
 from perfmodel.measure.monitor.series import Series
 from perfmodel.measure.monitor.sources import Sample
 
 if TYPE_CHECKING:
     from perfmodel.storage.growing import WorkingCopy
 
+#: longest line of a record [characters]
+_LONGEST_LINE = 100_000
 #: size from which a record continues in a new file [B], and how many older ones are kept
 ROTATE_BYTES, KEPT = 100_000_000, 3
 #: beyond this no reading is believed; differences and squares of such numbers overflow
 _LARGEST = 1e100
+#: the end of the calendar, the year 9999 [s since 1970]
+_LAST_S = 253_402_300_000.0
 
 
 class Recorder:
@@ -99,21 +105,35 @@ def _drop_cut_line(path: Path) -> None:
 
 
 def read_series(path: str | os.PathLike[str]) -> Series:
-    """Return the readings of a record; a last line that was cut off is left out.
+    """Return the readings of a record, with those of the files that it was rotated into.
+
+    A last line that was cut off is left out.
 
     Raises
     ------
     InputFileError
-        When the file cannot be read, or a line is no reading.
+        When a file cannot be read, or a line is no reading.
     """
     series, place = Series(), os.fspath(path)
-    lines = read_text(path).splitlines()
+    older = [f"{place}.{number}" for number in range(KEPT, 0, -1)]
+    for part in (*filter(storage.is_file, older), place):
+        _read_into(series, part)
+    if not series.names():
+        raise InputFileError(
+            "holds no reading.", place=place, remedy="Write it with perfmodel monitor --record FILE.jsonl."
+        )
+    return series
+
+
+def _read_into(series: Series, place: str) -> None:
+    """Add the readings of one file."""
+    lines = read_text(place).splitlines()
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
             if row["metric"] != "finding":
                 sample = Sample(str(row["metric"]), str(row["of"]), _number(row["value"]))
-                series.add(_number(row["time"]), [sample])
+                series.add(_time(row["time"]), [sample])
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             if number == len(lines):
                 break
@@ -122,11 +142,6 @@ def read_series(path: str | os.PathLike[str]) -> Series:
                 place=f"{place}:{number}",
                 remedy="Write it with perfmodel monitor.",
             ) from None
-    if not series.names():
-        raise InputFileError(
-            "holds no reading.", place=place, remedy="Write it with perfmodel monitor --record FILE.jsonl."
-        )
-    return series
 
 
 def _number(value: float | str) -> float:
@@ -134,3 +149,44 @@ def _number(value: float | str) -> float:
     if not abs(number) <= _LARGEST:
         raise ValueError(f"{number:g} is no reading")
     return number
+
+
+def _time(value: float | str) -> float:
+    time_s = float(value)
+    if not 0 <= time_s <= _LAST_S:
+        raise ValueError(f"{time_s:g} s is no time since 1970")
+    return time_s
+
+
+@dataclass(frozen=True)
+class Recorded(Reportable):
+    """What a monitor recorded.
+
+    Attributes
+    ----------
+    series : the readings.
+    findings : what is wrong in them.
+    place : the record.
+    """
+
+    series: Series
+    findings: tuple[Finding, ...]
+    place: str
+
+
+def read_recorded(path: str | os.PathLike[str]) -> Recorded:
+    """Return the readings of a record and what is wrong in them; see `read_series`."""
+    series = read_series(path)
+    return Recorded(series, tuple(find(series)), os.fspath(path))
+
+
+def is_monitored(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is a record of a monitor, by its first line; what cannot be read is none."""
+    try:
+        if not storage.is_file(path):
+            return False  # a pipe can be read once only
+        with open(storage.local(path), encoding="utf-8") as file:
+            first = json.loads(file.readline(_LONGEST_LINE))
+    except (OSError, ValueError, RecursionError, PerfModelError):
+        return False
+    return isinstance(first, dict) and {"time", "metric", "of", "value"} <= first.keys()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from perfmodel.core.report import Column, Report
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.measure.monitor.findings import Finding
+from perfmodel.measure.monitor.panels import monitor_panels
 from perfmodel.measure.monitor.series import Floats, Series
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -16,8 +18,17 @@ WIDTH = 24
 _UNITS = {"_watts": "W", "_hertz": "Hz", "_seconds": "s", "_bytes_per_second": "B/s"}
 
 
-def monitor_report(series: Series, findings: Sequence[Finding], *, context: dict[str, object] | None = None) -> Report:
-    """Return one row for each metric, with its latest, smallest and largest value."""
+def monitor_report(
+    series: Series, findings: Sequence[Finding], *, context: Mapping[str, Any] | None = None, drawn: bool = True
+) -> Report:
+    """Return one row for each metric, with its latest, smallest and largest value.
+
+    Parameters
+    ----------
+    series, findings : of a session.
+    context : facts for JSON.
+    drawn : whether the report has the course of the readings as lines.
+    """
     columns = (
         Column("of", merge=True),
         Column("metric"),
@@ -42,7 +53,7 @@ def monitor_report(series: Series, findings: Sequence[Finding], *, context: dict
         )  # fmt: skip
     facts = {**(context or {}), "findings": [vars(one) for one in findings]}
     notes = tuple(str(one) for one in findings) or ("Nothing stands out.",)
-    return Report("monitor", columns, rows, facts, notes, "Readings")
+    return Report("monitor", columns, rows, facts, notes, "Readings", panels=monitor_panels(series) if drawn else ())
 
 
 def sparkline(values: Floats) -> str:

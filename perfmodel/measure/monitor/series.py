@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -21,14 +22,14 @@ class Series:
     """
 
     def __init__(self) -> None:
-        self._times: dict[tuple[str, str], list[float]] = {}
-        self._values: dict[tuple[str, str], list[float]] = {}
+        self._times: dict[tuple[str, str], array[float]] = {}
+        self._values: dict[tuple[str, str], array[float]] = {}
 
     def add(self, time_s: float, samples: Iterable[Sample]) -> None:
         """Add the readings of one moment."""
         for metric, of, value in samples:
-            times = self._times.setdefault((metric, of), [])
-            values = self._values.setdefault((metric, of), [])
+            times = self._times.setdefault((metric, of), array("d"))
+            values = self._values.setdefault((metric, of), array("d"))
             times.append(time_s)
             values.append(value)
             if len(times) > MOST_SAMPLES:
@@ -40,11 +41,16 @@ class Series:
 
     def of(self, metric: str) -> Iterator[tuple[str, Floats, Floats]]:
         """Yield owner, times [s] and values of each series of a metric."""
-        for name, owner in self._values:
+        for name, owner in self.names():
             if name == metric:
                 yield owner, *self.get(name, owner)
 
     def get(self, metric: str, owner: str) -> tuple[Floats, Floats]:
         """Return times [s] and values of a series, empty ones where there is none."""
         key = (metric, owner)
-        return np.array(self._times.get(key, [])), np.array(self._values.get(key, []))
+        return _copied(self._times.get(key)), _copied(self._values.get(key))
+
+
+def _copied(values: array[float] | None) -> Floats:
+    """Return values as an array of numpy that may outlive changes of them."""
+    return np.empty(0) if values is None else np.frombuffer(values, dtype=np.float64).copy()

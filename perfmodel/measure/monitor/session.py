@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from perfmodel.errors import UsageError
-from perfmodel.measure.monitor.findings import Finding, find
+from perfmodel.measure.monitor.expectation import Expectation
+from perfmodel.measure.monitor.findings import Finding, find, slow_steps
+from perfmodel.measure.monitor.gpu import gpu_source
 from perfmodel.measure.monitor.record import Recorder
 from perfmodel.measure.monitor.series import Series
-from perfmodel.measure.monitor.sources import Readings, Sample, sources_of
+from perfmodel.measure.monitor.sources import HostSource, ProcessSource, Readings, Sample, Source
 
 #: findings are looked for this often [s]: it takes longer than a reading
 FIND_EVERY_S = 10.0
-#: steps before the first that is judged: compilation and the allocator's growth
-_WARM_UP_STEPS = 5
 
 
 class Session:
@@ -36,24 +37,32 @@ class Session:
         self.findings: list[Finding] = []
         self.latest: list[Sample] = []
         self._readings, self._record = readings, record
+        self._lock = threading.Lock()  # a training loop adds its steps while a thread takes readings
         self._found_at_s = 0.0
 
     def take(self) -> list[Finding]:
         """Take the readings of now; return the findings that are new."""
         now, samples = self._readings.read()
         self.latest = samples
-        self.series.add(now, samples)
-        fresh = self._look(now)
-        if self._record is not None:
-            self._record.write(now, samples, fresh)
+        with self._lock:
+            self.series.add(now, samples)
+            fresh = self._look(now)
+            if self._record is not None:
+                self._record.write(now, samples, fresh)
         return fresh
 
     def add(self, samples: list[Sample]) -> None:
         """Add readings of the caller, as tokens a second."""
         now = time.time()
-        self.series.add(now, samples)
-        if self._record is not None:
-            self._record.write(now, samples)
+        with self._lock:
+            self.series.add(now, samples)
+            if self._record is not None:
+                self._record.write(now, samples)
+
+    def found(self, look: Callable[[Series], Iterable[Finding]] = find) -> list[Finding]:
+        """Return what is wrong in the readings so far, while no other thread adds any."""
+        with self._lock:
+            return list(look(self.series))
 
     def _look(self, now: float) -> list[Finding]:
         """Return what is wrong now and was not before; a finding may come back after it was gone."""
@@ -75,11 +84,11 @@ class Monitor:
 
     def __init__(self, session: Session, interval_s: float, recorder: Recorder | None, expected: Any = None) -> None:
         self.session = session
-        self._interval_s, self._recorder, self._expected = interval_s, recorder, expected
+        self._interval_s, self._recorder, self._expected = interval_s, recorder, Expectation.of(expected)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="perfmodel monitor", daemon=True)
-        self._steps = 0
         self._last_s: float | None = None
+        self._is_slow = False
 
     def __enter__(self) -> Monitor:
         if self._recorder is not None:
@@ -98,42 +107,45 @@ class Monitor:
     @property
     def findings(self) -> list[Finding]:
         """What is wrong now."""
-        return find(self.session.series)
+        return self.session.found()
 
-    def step(self, tokens: float = 0.0, flop: float = 0.0, peak_flop_per_s: float = 0.0) -> dict[str, float]:
-        """Log the end of a training step; return its time, tokens a second and MFU, each where it is known.
+    def step(
+        self, tokens: float | None = None, flop: float | None = None, peak_flop_per_s: float | None = None
+    ) -> dict[str, float]:
+        """Log the end of a training step; return what is known of it, by metric.
 
-        A step that is slower than the interval of the expected one gives a warning, from the sixth step on.
+        That is its time, tokens a second and MFU, and with an expected step what these should be, and how fast it is
+        against that (1 is as expected). A warning comes when the median of the last ten steps, the first five left
+        out, is above the slow end of the expected interval; and again after it was below.
 
         Parameters
         ----------
-        tokens : of the whole step.
-        flop : of the model in this step, and ``peak_flop_per_s`` of all GPUs, for the MFU.
+        tokens : of the whole step; those of the expected step by default.
+        flop : of the model in this step, and ``peak_flop_per_s`` of all GPUs, for the MFU; by default likewise.
         """
         now = time.perf_counter()
         before, self._last_s = self._last_s, now
-        self._steps += 1
         if before is None:
             return {}
-        time_s = now - before
-        values = {"training_step_seconds": time_s}
-        if tokens:
-            values["training_tokens_per_second"] = tokens / time_s
-        if flop and peak_flop_per_s:
-            values["training_mfu_ratio"] = flop / time_s / peak_flop_per_s
+        values = self._expected.judged(now - before, tokens, flop, peak_flop_per_s)
         self.session.add([Sample(name, "training", value) for name, value in values.items()])
-        high = getattr(self._expected, "high_s", None)
-        if high is not None and self._steps > _WARM_UP_STEPS and time_s > float(high):
-            warnings.warn(
-                f"a step took {time_s:.3g} s, more than the {float(high):.3g} s at the slow end of what is expected.",
-                stacklevel=2,
-            )
+        slow = self.session.found(slow_steps) if self._expected.high_s else []
+        if slow and not self._is_slow:
+            warnings.warn(f"{slow[0].evidence} {slow[0].advice}", stacklevel=2)
+        self._is_slow = bool(slow)
         return values
 
     def _work(self) -> None:
         while not self._stop.is_set():
             self.session.take()
             self._stop.wait(self._interval_s)
+
+
+def sources_of(pid: int | None) -> list[Source]:
+    """Return the sources of this machine: its GPUs if any, the host, and a process tree (this one's by default)."""
+    gpus = gpu_source()
+    first: list[Source] = [gpus] if gpus is not None else []
+    return [*first, HostSource(), ProcessSource(os.getpid() if pid is None else pid)]
 
 
 def monitor(
@@ -151,7 +163,7 @@ def monitor(
     interval_s : time between two readings [s].
     pid : the process; this one by default.
     record : a JSON lines file that the readings are appended to.
-    expected : a result with ``high_s``, as of `perfmodel.train`, against which `Monitor.step` judges steps.
+    expected : a result of `perfmodel.train`, or anything with ``high_s``, against which `Monitor.step` judges steps.
     clock : of the readings [s since 1970].
 
     Raises

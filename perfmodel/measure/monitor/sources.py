@@ -1,4 +1,4 @@
-"""Where live readings come from: NVML for GPUs, psutil for the host and a process tree.
+"""Where live readings come from: psutil for the host and a process tree; `perfmodel.measure.monitor.gpu` for GPUs.
 
 A metric is named with its unit as Prometheus has it: ``gpu_power_watts``, ``host_memory_used_bytes``; ``_ratio`` is a
 share from 0 to 1, ``_bytes_per_second`` a rate between two samples.
@@ -7,17 +7,12 @@ share from 0 to 1, ``_bytes_per_second`` a rate between two samples.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from perfmodel.errors import UnavailableError, UsageError
-from perfmodel.measure.telemetry.nvml import IDLE, THROTTLE_REASONS, NvmlTelemetry
-
-#: throttle reasons that say nothing about a fault
-_HARMLESS = (IDLE, THROTTLE_REASONS[0x002], THROTTLE_REASONS[0x100])
 
 
 class Sample(NamedTuple):
@@ -160,63 +155,6 @@ class ProcessSource:
         return []
 
 
-class GpuSource:
-    """The GPUs that NVML sees."""
-
-    def __init__(self, nvml: Any, handles: list[Any]) -> None:
-        self._nvml = nvml
-        self._gpus = [(f"gpu {index}", NvmlTelemetry(nvml, handle), handle) for index, handle in enumerate(handles)]
-
-    def read(self, elapsed_s: float) -> Iterator[Sample]:
-        """Yield the readings of each GPU; what a driver refuses is left out."""
-        for label, telemetry, handle in self._gpus:
-            moment = telemetry.moment()
-            names = {
-                "utilization": "gpu_utilization_ratio",
-                "sm_clock_hz": "gpu_sm_clock_hertz",
-                "memory_clock_hz": "gpu_memory_clock_hertz",
-                "power_w": "gpu_power_watts",
-                "temperature_c": "gpu_temperature_celsius",
-            }
-            for key, name in names.items():
-                if key in moment:
-                    yield Sample(name, label, float(moment[key]))
-            for reason in THROTTLE_REASONS.values():
-                if reason not in _HARMLESS and "throttle_reasons" in moment:
-                    held = float(reason in moment["throttle_reasons"])
-                    yield Sample(f"gpu_throttled_{reason.replace(' ', '_')}", label, held)
-            yield from self._memory(label, handle)
-
-    def _memory(self, label: str, handle: Any) -> Iterator[Sample]:
-        nvml = self._nvml
-        with contextlib.suppress(nvml.NVMLError, AttributeError):
-            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-            yield Sample("gpu_memory_used_bytes", label, float(memory.used))
-            yield Sample("gpu_memory_total_bytes", label, float(memory.total))
-        for name, counter in (("sent", "NVML_PCIE_UTIL_TX_BYTES"), ("received", "NVML_PCIE_UTIL_RX_BYTES")):
-            with contextlib.suppress(nvml.NVMLError, AttributeError):
-                # NVML states KB/s
-                rate = nvml.nvmlDeviceGetPcieThroughput(handle, getattr(nvml, counter)) * 1e3
-                yield Sample(f"gpu_pcie_{name}_bytes_per_second", label, float(rate))
-        with contextlib.suppress(nvml.NVMLError, AttributeError):
-            count = len(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-            yield Sample("gpu_processes", label, float(count))
-
-
-def gpu_source() -> GpuSource | None:
-    """Return the GPUs of this machine, None where NVML or a GPU is missing."""
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError:
-        return None
-    return GpuSource(pynvml, handles) if handles else None
-
-
 class Readings:
     """All sources together, read at once."""
 
@@ -231,10 +169,3 @@ class Readings:
         elapsed = 0.0 if self._last_s is None else now - self._last_s
         self._last_s = now
         return now, [sample for source in self._sources for sample in source.read(elapsed)]
-
-
-def sources_of(pid: int | None) -> list[Source]:
-    """Return the sources of this machine: its GPUs if any, the host, and a process tree (this one's by default)."""
-    gpus = gpu_source()
-    first: list[Source] = [gpus] if gpus is not None else []
-    return [*first, HostSource(), ProcessSource(os.getpid() if pid is None else pid)]

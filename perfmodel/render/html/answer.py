@@ -230,6 +230,6 @@ def _watched(report: Report) -> Answer:
     if findings:
         first = findings[0]
         sentence = (
-            f"{str(first.get('of')).capitalize()}: {first.get('kind')}. {first.get('evidence')} {first.get('advice')}"
+            f"{str(first.get('of')).capitalize()}: {first.get('kind')}: {first.get('evidence')} {first.get('advice')}"
         )
     return sentence, [_figure("findings", len(findings), "", tone="bad" if findings else "")]

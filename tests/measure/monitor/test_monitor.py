@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 import urllib.request
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import perfmodel as pm
 from perfmodel.errors import InputFileError, UsageError
-from perfmodel.measure.monitor.findings import Finding
+from perfmodel.measure.monitor.expectation import Expectation
+from perfmodel.measure.monitor.findings import Finding, slow_steps
+from perfmodel.measure.monitor.gpu import GpuSource, gpu_source
 from perfmodel.measure.monitor.record import Recorder, read_series
 from perfmodel.measure.monitor.series import Series
-from perfmodel.measure.monitor.sources import GpuSource, Readings, Sample, gpu_source
+from perfmodel.measure.monitor.session import Session
+from perfmodel.measure.monitor.sources import Readings, Sample
 
 pytest.importorskip("psutil")
 
@@ -32,14 +37,24 @@ def test_a_record_reads_back_and_is_rotated(tmp_path) -> None:
     assert path.stat().st_size <= 2200
     with path.open("a") as file:
         file.write('{"time": 1.0, "metr')  # a killed process
-    series = read_series(tmp_path / "run.jsonl.1")
-    times, values = series.get("host_cpu_ratio", "host")
+    times, values = read_series(path).get("host_cpu_ratio", "host")
     assert (values == times / 60).all()
+    assert (np.diff(times) == 1).all(), "the files that it was rotated into are read, oldest first"
+    assert times.size > read_series(f"{path}.1").get("host_cpu_ratio", "host")[0].size
     with Recorder(path) as record:
         record.write(99.0, [Sample("host_cpu_ratio", "host", 0.5)])
     assert read_series(path).get("host_cpu_ratio", "host")[0][-1] == 99.0, "continued after the last whole line"
     path.write_text(path.read_text() + "damage\n" + path.read_text())
     with pytest.raises(InputFileError, match="no reading of a monitor"):
+        read_series(path)
+
+
+@pytest.mark.parametrize("time_s", ["-1", "1e12", "NaN"])
+def test_a_time_outside_the_calendar_is_named_with_its_line(tmp_path, time_s):
+    path = tmp_path / "run.jsonl"
+    line = '{"time": %s, "metric": "host_cpu_ratio", "of": "host", "value": 0.5}\n'
+    path.write_text(line % 1 + line % time_s + line % 1)
+    with pytest.raises(InputFileError, match=r"run\.jsonl:2: is no reading of a monitor"):
         read_series(path)
 
 
@@ -65,9 +80,9 @@ def test_wrong_records_are_one_message(perfmodel, tmp_path) -> None:
 
 
 def trained(path, expected):
-    """Watch eight steps and return what the last one logged."""
+    """Watch ten steps and return what the last one logged."""
     with pm.monitor(interval_s=0.05, record=path, expected=expected) as watched:
-        for _ in range(8):
+        for _ in range(10):
             time.sleep(0.01)
             values = watched.step(tokens=1000, flop=1e9, peak_flop_per_s=1e12)
     return values
@@ -118,6 +133,36 @@ def test_prometheus_reads_the_latest_values() -> None:
         exporter.close()
 
 
+def test_a_loop_is_judged_by_what_the_model_expects() -> None:
+    step = SimpleNamespace(
+        time_s=0.5, high_s=0.6, tokens=1000, flop=1e12, peak_flop_per_s=1e12, cluster=SimpleNamespace(gpus=8)
+    )
+    values = Expectation.of(step).judged(1.0, None, None, None)
+    assert values["training_tokens_per_second"] == 1000
+    assert values["training_expected_tokens_per_second"] == 2000
+    assert values["training_mfu_ratio"] == 1 / 8, "of the peak of all GPUs"
+    assert values["training_speed_ratio"] == 0.5
+    assert Expectation.of(None).judged(1.0, None, None, None) == {"training_step_seconds": 1.0}
+    made = Series()
+    for number, time_s in enumerate([9.0] * 5 + [0.5] * 20 + [0.7] * 6):
+        made.add(float(number), [Sample("training_step_seconds", "training", time_s)])
+        made.add(float(number), [Sample("training_expected_high_seconds", "training", 0.6)])
+        slow = bool(list(slow_steps(made)))
+        assert slow == (number == 30), "the first five are warm-up; six of the last ten are slow at the end"
+
+
+def test_a_loop_adds_steps_while_a_thread_reads_and_another_looks() -> None:
+    session = Session(Readings([]))
+    adding = threading.Thread(
+        target=lambda: [session.add([Sample("training_step_seconds", "training", 1.0)]) for _ in range(3000)]
+    )
+    adding.start()
+    while adding.is_alive():
+        assert session.found() == []
+        session.take()
+    assert session.series.get("training_step_seconds", "training")[1].size == 3000
+
+
 class RefusedError(Exception):
     """What NVML raises for what a driver refuses."""
 
@@ -137,7 +182,25 @@ def nvml() -> SimpleNamespace:
         nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0x8,
         nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(used=10, total=80),
         nvmlDeviceGetPcieThroughput=lambda handle, counter: 5,
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [SimpleNamespace(pid=7, usedGpuMemory=10)],
+        NVML_SUCCESS=0,
+        NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX=138,
+        NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX=139,
+        nvmlDeviceGetFieldValues=NvLinks(),
     )
+
+
+class NvLinks:
+    """Counters of all links in KiB: 1000 more are sent in each call, and nothing is known of what is received."""
+
+    sent_kib = 5000
+
+    def __call__(self, handle, fields):
+        ((field, links),) = fields
+        assert links == 0xFFFFFFFF, "all links"
+        self.sent_kib += 1000 * (field == 138)
+        value = SimpleNamespace(ullVal=self.sent_kib)
+        return [SimpleNamespace(nvmlReturn=0 if field == 138 else 3, value=value)]
 
 
 def test_a_gpu_has_readings_with_units(monkeypatch) -> None:
@@ -152,6 +215,12 @@ def test_a_gpu_has_readings_with_units(monkeypatch) -> None:
     assert values["gpu_throttled_software_power_cap"] == 0.0
     assert values["gpu_pcie_sent_bytes_per_second"] == 5000
     assert "gpu_temperature_celsius" not in values, "refused"
+    assert "gpu_nvlink_sent_bytes_per_second" not in values, "a rate has two readings"
+    samples = list(source.read(0.5))
+    values = {sample.metric: sample.value for sample in samples}
+    assert values["gpu_nvlink_sent_bytes_per_second"] == 1000 * 1024 / 0.5
+    assert "gpu_nvlink_received_bytes_per_second" not in values, "refused"
+    assert ("gpu_process_memory_bytes", "gpu 0 process 7", 10.0) in samples
 
 
 def test_rates_begin_with_the_second_reading() -> None:

@@ -1,6 +1,17 @@
 // Lines over an axis, by uPlot: readings of the monitor, latency over the load, time over size, memory over a step.
 const MOST_SERIES = 16;
 
+// Times of the viewer's zone in 24 hours, with the day below the first of each day.
+function clockTexts(_, places, axis, space, step) {
+  const time = d3.timeFormat(step < 60 ? "%H:%M:%S" : step < 86400 ? "%H:%M" : "%d %b"), day = d3.timeFormat("%b %d");
+  let last = "";
+  return places.map(value => {
+    const at = new Date(value * 1000), own = day(at), text = own === last ? time(at) : `${time(at)}\n${own}`;
+    last = own;
+    return text;
+  });
+}
+
 function lines(parent, view) {
   const node = section(parent, view), clock = view.x_label === "time", shown = view.series.slice(0, MOST_SERIES);
   const holder = make("div", node, null, { class: "chart" });
@@ -25,7 +36,7 @@ function lines(parent, view) {
       width, height: width < 520 ? 210 : 260, ms: 1e-3, padding: [10, 14, 0, 0],
       scales: { x: { time: clock, distr: log ? 3 : 1 }, y: { range: (_, min, max) => (most > 0 && min >= 0 ? [0, max * 1.08 || 1] : uPlot.rangeNum(min, max, .1, true)) } },
       axes: [
-        { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, font, label: clock ? undefined : view.x_label, labelFont: font, labelSize: 16, size: 34, ...(clock ? {} : { values: (_, list) => list.map(value => (value === null ? "" : digits(value))) }) },
+        { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, font, label: clock ? undefined : view.x_label, labelFont: font, labelSize: 16, size: clock ? 46 : 34, ...(clock ? { space: 60, values: clockTexts } : { values: (_, list) => list.map(value => (value === null ? "" : digits(value))) }) },
         { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, font, size, ...(view.unit === "iB" ? { incrs: d3.range(50).map(power => 2 ** power) } : {}), values: (_, list) => list.map(value => (value === null ? "" : ticks(view.unit)(value))) },
       ],
       series: series.map((one, at) => (at ? { ...one, stroke: one.width ? colour(one.pen) : "transparent" } : one)),
