@@ -72,12 +72,13 @@ def figures() -> list[Figure]:
     groups: dict[Setup, list[Case]] = {}
     for name in TABLES:
         table = read_run_table(DATA / f"{name}.csv")
-        for case in _cases(table.runs, reader_of(table.columns)):
+        for case in cases_of(table.runs, reader_of(table.columns)):
             groups.setdefault(case.setup, []).append(case)
     return [figure for setup, cases in groups.items() for figure in _figures(setup, cases)]
 
 
-def _cases(runs: Iterable[object], reader: Callable[..., Case] | None) -> Iterator[Case]:
+def cases_of(runs: Iterable[object], reader: Callable[..., Case] | None) -> Iterator[Case]:
+    """Yield the runs of a table that can be predicted."""
     for run in runs:
         try:
             if reader:

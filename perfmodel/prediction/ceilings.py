@@ -143,7 +143,7 @@ def _check_reach(op: Collective, hardware: Hardware) -> None:
         raise UsageError(
             f"{asked} GPUs are more than the {most} that links inside a node of {hardware.name} join.",
             place=op.op,
-            remedy=f"Use num_gpus up to {most}; exchanges over a network need a cluster: "
+            remedy=f"Let up to {most} exchange (num_gpus, tp x dp); exchanges over a network need a cluster: "
             "pm.Cluster and perfmodel.cluster.collectives, or the commands train and search.",
         )
 

@@ -34,7 +34,9 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "responsetokens", "completiontokens",
     ),
 }  # fmt: skip
-#: suffix of an arrival column -> seconds; without one it is in seconds
+#: suffix of an arrival column -> seconds; without one it is in seconds, but in Mooncake's traces, which have the
+#: hashes of blocks of the prompts (github.com/kvcache-ai/Mooncake, "timestamp" in ms)
+_MOONCAKE, _MOONCAKE_NOTE = "hash_ids", "Times are milliseconds: hash_ids tell a trace of Mooncake."
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _UNIT = re.compile(r"[ _(\[]+(s|ms|us|ns)[)\]]?$")
 _SHOWN = 6
@@ -69,7 +71,8 @@ def read_requests(path: str | os.PathLike[str], *, need_times: bool = True) -> R
     """Return the requests of a CSV file, or of a file with a JSON object a line (.jsonl, .ndjson); gzip is unpacked.
 
     Columns are recognised by many names (arrival_s, timestamp, input, prompt_tokens, isl, output_tokens, ...). Times
-    are seconds unless the column's name ends in ms, us or ns, or dates. The first request arrives at 0 s.
+    are seconds, or dates, unless the column's name ends in ms, us or ns, or the trace is Mooncake's (ms). The first
+    request arrives at 0 s.
 
     Parameters
     ----------
@@ -96,6 +99,8 @@ def read_requests(path: str | os.PathLike[str], *, need_times: bool = True) -> R
     order = np.argsort(times, kind="stable")
     unused = [column for column in table.columns if column not in columns.values()]
     notes = (*_order_notes(times, order), *_unused_notes(unused))
+    if columns["arrival"] and _of_mooncake(table, columns["arrival"]):
+        notes = (_MOONCAKE_NOTE, *notes)
     times = times[order]
     return RequestFile(
         Requests(times - times[0], prompt[order], output[order]), bool(columns["arrival"]), notes
@@ -228,12 +233,16 @@ def _times(table: _Table, column: str) -> NDArray[np.float64]:
     cells = table.columns[column]
     if isinstance(cells[0], str) and _number(cells[0]) != _number(cells[0]) and cells[0].strip():
         return _dates(table, column)
-    values = _numbers(table, column) * _plain(column)[1]
+    values = _numbers(table, column) * (_UNITS["ms"] if _of_mooncake(table, column) else _plain(column)[1])
     bad = np.flatnonzero(values < 0)
     if len(bad):
         first = int(bad[0])
         raise _wrong(table, column, first, f"= {cells[first]} is a time before the start", "Times count from 0 on.")
     return values
+
+
+def _of_mooncake(table: _Table, column: str) -> bool:
+    return column == "timestamp" and _MOONCAKE in table.columns
 
 
 def _dates(table: _Table, column: str) -> NDArray[np.float64]:

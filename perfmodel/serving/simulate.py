@@ -18,7 +18,7 @@ from perfmodel.serving.requests import Requests
 from perfmodel.serving.stability import growth_of
 
 #: most requests that are simulated again with steps of the low and of the high end of their interval
-INTERVAL_REQUESTS = 20_000
+INTERVAL_REQUESTS = 10_000
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ def write(folder: Path, text: str, name: str = "trace.csv") -> Path:
          "2024-05-10 00:00:01.0099990,30,40\n"),
         ("burst.csv", "Timestamp,Model,Request tokens,Response tokens,Total tokens\n5,x,10,20,30\n6,x,30,40,70\n"),
         ("vidur.csv", "arrived_at,num_prefill_tokens,num_decode_tokens\n0,10,20\n1,30,40\n"),
+        ("mooncake.jsonl", '{"timestamp": 0, "input_length": 10, "output_length": 20, "hash_ids": [1]}\n'
+         '{"timestamp": 1000, "input_length": 30, "output_length": 40, "hash_ids": [1, 2]}\n'),
         ("lines.jsonl", '{"timestamp_ms": 0, "input_length": 10, "output_length": 20}\n\n'
          '{"timestamp_ms": 1000, "input_length": 30, "output_length": 40}\n'),
     ],
