@@ -96,7 +96,15 @@ def command(
 
     Example: perfmodel search train llama-3.1-70b --on h100 --gpus 64 --batch 256 --seq 8192 --dtype fp8 --tp 1..8
     """
-    from perfmodel.cli._training import clusters_of, count_of, default_sizes, plan_of, ranges_of, recomputes_of
+    from perfmodel.cli._training import (
+        clusters_of,
+        count_of,
+        default_sizes,
+        plan_of,
+        ranges_of,
+        recomputes_of,
+        virtual_stages,
+    )
     from perfmodel.core.report import report
     from perfmodel.training.framework import find_framework
     from perfmodel.training.search import search
@@ -110,6 +118,8 @@ def command(
     clusters = clusters_of(on, gpus, nic, gpus_per_node)
     texts = {"tp": tp, "cp": cp, "pp": pp, "vp": vp, "ep": ep, "micro_batch": micro_batch, "batch": batch, "zero": zero}
     ranges: dict[str, tuple[Any, ...]] = dict(ranges_of(texts))
+    if stages := virtual_stages(model, schedule, ranges.get("vp")):
+        ranges["vp"] = stages
     if recompute is not None:
         ranges["recompute"] = recomputes_of(recompute)
     if len({cluster.gpus for cluster in clusters}) > 1 and batch is None:

@@ -131,3 +131,26 @@ def plan_of(sizes: Mapping[str, int], fixed: Mapping[str, Any]) -> TrainingPlan:
     from perfmodel.training.plan import TrainingPlan
 
     return TrainingPlan(**{**fixed, **sizes})
+
+
+def virtual_stages(config: ModelConfig, schedule: str, given: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the virtual stages of a GPU that a search tries under a schedule; () for all that may be useful.
+
+    Raises
+    ------
+    UsageError
+        When none of those given suits the schedule.
+    """
+    from perfmodel.training.plan import Schedule, divisors
+
+    if not schedule:
+        return given or ()
+    several = Schedule.parse(schedule.replace("-", "_"), place="--schedule") == Schedule.INTERLEAVED
+    usual = [size for size in divisors(config.layers) if size <= 8] if several else [1]
+    stages = tuple(size for size in given or usual if (size > 1) == several)
+    if not stages:
+        need = "several stages a GPU" if several else "one stage a GPU"
+        raise UsageError(
+            f"schedule {schedule} has {need}.", place="--vp", remedy="Change --vp, or leave one of them out."
+        )
+    return stages

@@ -159,6 +159,12 @@ def command(
     }
     find_framework(framework)
     steps, refused = _steps(model, clusters, ranges_of(texts), recomputes_of(recompute) or ("none",), fixed)
+    if mixed and not (jitter is None and compress is None and loaders is None and checkpoint_rate is None):
+        raise UsageError(
+            "--mixed compares rates of machines alone.",
+            place="train",
+            remedy="Leave --jitter, --compress, --loaders and --checkpoint-rate out.",
+        )
     changed = tuple(_with_whatifs(model, step, jitter, loaders, load_rate, compress) for step in steps)
     single = changed[0] if len(changed) == 1 else None
     run = _run(model, single, checkpoint_rate, checkpoint_async, restart, gpu_mtbf_hours)

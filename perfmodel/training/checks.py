@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
+from perfmodel.training.idle import idle_options
 from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, divisors, nearest_divisor
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -20,8 +22,9 @@ def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Non
     Raises
     ------
     UsageError
-        As `check_sizes`.
+        As `check_sizes`, and for an option that nothing uses.
     """
+    check_idle(plan)
     try:
         check_sizes(config, cluster, plan)
     except UsageError as problem:
@@ -30,6 +33,22 @@ def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Non
             raise
         changed = [f"{name}={getattr(near, name)}" for name in _SIZES if getattr(near, name) != getattr(plan, name)]
         raise UsageError(problem.message, place=problem.place, remedy=f"Nearest: {' '.join(changed)}.") from None
+
+
+def check_idle(plan: TrainingPlan, largest: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Raise for an option that nothing uses; see `idle_options`.
+
+    Raises
+    ------
+    UsageError
+        For the first of them; the message says what would use it.
+    """
+    for idle in idle_options(plan, largest):
+        found = largest.get(idle.size, getattr(plan, idle.size))
+        raise _refused(
+            f"{idle.why.format(getattr(plan, idle.name))}, and {idle.size} = {found}",
+            f"Use {idle.size} = {idle.least} or more, or leave {idle.name} out",
+        )
 
 
 def nearest_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> TrainingPlan | None:

@@ -96,11 +96,12 @@ def _changed(plan: TrainingPlan, **values: object) -> TrainingPlan | None:
 
 def _other_plans(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> list[Change]:
     """Return the fastest plan that fits on the same GPUs, or on the smallest multiple of them that has one."""
+    base = plan.changed(cp=1)
     for power in range(7):
         try:
             larger = cluster.resized(cluster.gpus * 2**power)
             batch = max(plan.batch, larger.gpus)
-            found = search(config, [larger], plan, default_space(config, larger, plan, batch=(batch,)), top=1)
+            found = search(config, [larger], base, default_space(config, larger, base, batch=(batch,)), top=1)
         except PerfModelError:
             continue
         best = found.best[0].step

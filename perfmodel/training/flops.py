@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from perfmodel.operators.attention import Attention
+from perfmodel.training.activations import UNFUSED
 from perfmodel.training.plan import Recompute, TrainingPlan
 from perfmodel.training.setup import encoder_tokens
 from perfmodel.workloads.model_config import ModelConfig
@@ -14,12 +15,13 @@ _AGAIN = {Recompute.NONE: 0.0, Recompute.SELECTIVE: 0.0, Recompute.SELECTIVE_OP:
           Recompute.FULL: 1.0}  # fmt: skip
 
 
-def step_flop(config: ModelConfig, plan: TrainingPlan) -> tuple[float, float, float]:
+def step_flop(config: ModelConfig, plan: TrainingPlan, kernel: str = "unfused") -> tuple[float, float, float]:
     """Return the model's FLOP of a step, with the causal half and the whole square of attention, and those executed.
 
     Model: 6 N a token, N the parameters that multiply it (no embedding, logits included, experts that it visits), and
     three times the forward products of attention; 4 N with frozen weights (LoRA). Executed: with what backward
-    recomputes; attention under its mask. An encoder, and a decoder's keys and values of it, multiply its own tokens.
+    recomputes (selective: attention where its ``kernel`` is unfused); attention under its mask. An encoder, and a
+    decoder's keys and values of it, multiply its own tokens.
     """
     tokens = float(plan.batch * plan.seq)
     longer = float(plan.batch * (encoder_tokens(config, plan) - plan.seq))
@@ -30,7 +32,7 @@ def step_flop(config: ModelConfig, plan: TrainingPlan) -> tuple[float, float, fl
     layers = weights - 2.0 * config.vocab * config.hidden * tokens
     share = _AGAIN[Recompute(plan.recompute)]
     again = share * (layers + (half if plan.recompute != Recompute.SELECTIVE_OP else 0.0))
-    again += half if plan.recompute == Recompute.SELECTIVE else 0.0
+    again += half if plan.recompute == Recompute.SELECTIVE and kernel in UNFUSED else 0.0
     passes = 2.0 if plan.lora else 3.0  # frozen weights have no gradients
     model = passes * weights + 3.0 * half
     return model, passes * weights + 3.0 * whole, model + again

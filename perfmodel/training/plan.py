@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from perfmodel.core.vocabulary import Vocabulary
 from perfmodel.errors import UsageError, unknown_name
+from perfmodel.training.idle import idle_options
 
 PLACE = "training plan"
 #: what the arithmetic of the layers may be in; "mxfp8" is fp8 with a scale for 32 elements, "nvfp4" fp4 for 16
@@ -113,8 +115,9 @@ class TrainingPlan:
                 _check_count(name, getattr(self, name))
         object.__setattr__(self, "recompute", Recompute.parse(self.recompute, place="recompute"))
         object.__setattr__(self, "cp_algorithm", ContextAlgorithm.parse(self.cp_algorithm, place="cp_algorithm"))
-        schedule = self.schedule or (Schedule.INTERLEAVED if self.vp > 1 else Schedule.ONE_F_ONE_B)
-        object.__setattr__(self, "schedule", Schedule.parse(schedule, place="schedule"))
+        object.__setattr__(
+            self, "schedule", Schedule.parse(self.schedule or _usual_schedule(self.vp), place="schedule")
+        )
         object.__setattr__(self, "stages", tuple(self.stages))
         for name, allowed in (("dtype", DTYPES), ("attention", ATTENTION), ("optimizer", OPTIMIZERS)):
             if getattr(self, name) not in allowed:
@@ -203,10 +206,18 @@ class TrainingPlan:
         return math.ceil(self.batch // ranks / self.micro_batch)
 
     def changed(self, **values: object) -> TrainingPlan:
-        """Return the plan with some values changed; a default schedule follows ``vp``."""
-        if "vp" in values and "schedule" not in values:
+        """Return the plan with some values changed, or without what has no effect.
+
+        A default schedule follows ``vp``, and options that the new sizes leave without effect go back to their defaults
+        unless they are among the values: without a pipeline no schedule, with whole weights no hsdp.
+        """
+        if "vp" in values and "schedule" not in values and self.schedule == _usual_schedule(self.vp):
             values["schedule"] = ""
-        return dataclasses.replace(self, **values)  # type: ignore[arg-type]
+        plan = dataclasses.replace(self, **values)  # type: ignore[arg-type]
+        idle: dict[str, Any] = {
+            option.name: option.default for option in idle_options(plan) if option.name not in values
+        }
+        return dataclasses.replace(plan, **idle) if idle else plan
 
 
 def divisors(number: int) -> list[int]:
@@ -231,6 +242,10 @@ def nearest_divisor(number: int, wanted: int) -> int:
 def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
         raise UsageError(f"{name} = {value!r} is not a whole number from 1 to 10^9.", place=PLACE)
+
+
+def _usual_schedule(vp: int) -> Schedule:
+    return Schedule.INTERLEAVED if vp > 1 else Schedule.ONE_F_ONE_B
 
 
 def _refused(problem: str, remedy: str) -> UsageError:

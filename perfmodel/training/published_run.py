@@ -221,7 +221,7 @@ def run_plan(run: Run) -> TrainingPlan:
         grad_dtype={2: "bf16", 4: "fp32"}.get(run.whole("grad_bytes"), ""),
         optimizer="none" if "no optimizer" in run.text("notes") else "adam",
         lora=_adapter_rank(run),
-    )
+    ).changed()
 
 
 def _hybrid(run: Run) -> bool:

@@ -43,6 +43,8 @@ def plan_text(plan: TrainingPlan, dp: int) -> str:
     sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "vp": plan.vp, "ep": plan.ep, "dp": dp}
     words = [f"{name}{size}" for name, size in sizes.items() if size > 1 or name == "dp"]
     words += [f"zero{plan.zero}"] if plan.zero else []
+    words += ["hsdp"] if plan.hsdp else []
+    words += [plan.schedule] if plan.schedule in ("gpipe", "zero_bubble") else []
     words += [f"mbs{plan.micro_batch}"]
     words += [f"encoder {plan.encoder_seq}"] if plan.encoder_seq else []
     words += [plan.recompute] if plan.recompute != "none" else []

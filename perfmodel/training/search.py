@@ -16,7 +16,7 @@ import numpy as np
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import Reportable
 from perfmodel.errors import PerfModelError, UsageError
-from perfmodel.training.checks import check_plan, check_sizes
+from perfmodel.training.checks import check_idle, check_plan, check_sizes
 from perfmodel.training.memory import training_memory
 from perfmodel.training.memory_result import Memory
 from perfmodel.training.plan import TrainingPlan
@@ -103,8 +103,9 @@ def search(
     Raises
     ------
     UsageError
-        When no combination can run; the message has the reason of most.
+        When no combination can run; the message has the reason of most. For an option that none of them uses.
     """
+    check_idle(plan, {axis: max(getattr(space, axis)) for axis in ("tp", "cp", "pp", "vp", "ep", "zero")})
     tasks = _chunks(len(clusters), space.points)
     found: list[_Timed] = []
     left_out = {INDIVISIBLE: 0, TOO_LARGE: 0}

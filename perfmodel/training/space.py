@@ -107,11 +107,17 @@ def _powers(most: int) -> list[int]:
 
 
 def divides(config: ModelConfig, gpus: int, sizes: Mapping[str, object]) -> bool:
-    """Return whether the sizes of a combination divide GPUs, heads and batch: a fast test before the plan is built."""
+    """Return whether the sizes of a combination divide GPUs, heads, layers and batch: before the plan is built.
+
+    Virtual stages are equal ones, if need be with the embedding and the head as a layer each: Megatron-LM refuses other
+    interleaved pipelines (megatron/training/arguments.py, ``account_for_embedding_in_pipeline_split``).
+    """
     tp, cp, pp, vp = (int(str(sizes[name])) for name in ("tp", "cp", "pp", "vp"))
     batch, micro = int(str(sizes["batch"])), int(str(sizes["micro_batch"]))
     model = tp * cp * pp
     if gpus % model or config.heads % tp or pp * vp > config.layers + 2 or (vp > 1 and pp == 1):
+        return False
+    if vp > 1 and config.layers % (pp * vp) and (config.layers + 2) % (pp * vp):
         return False
     ranks = gpus // model
     return batch % (ranks * micro) == 0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import send_time
+from perfmodel.training.activations import UNFUSED
 from perfmodel.training.checks import check_plan
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import Constants, constants, nearest_framework
 from perfmodel.training.kernels import arithmetic
 from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes
-from perfmodel.training.plan import Schedule, TrainingPlan
+from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind, gpu_layers
@@ -69,7 +70,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
     terms["optimizer"] = update_time(setup, slowest)
     total = sum(terms.values())
     interval = setup.constants.intervals[_knowledge(setup, known)]
-    flop, full, executed = step_flop(config, plan)
+    flop, full, executed = step_flop(config, plan, setup.kernel)
     return TrainingStep(
         cluster=setup.cluster,
         plan=plan,
@@ -103,13 +104,27 @@ def _knowledge(setup: Setup, known: bool) -> str:
 
 def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
     """Return what was assumed of an unknown framework, and which ranks exchange over the network."""
-    notes = []
+    notes = _without_effect(setup)
     if not known:
         notes.append(f"Framework {setup.plan.framework!r} is not described; {setup.framework.title} stands for it.")
     if crossing := setup.groups.crossing:
         listed = ", ".join(f"{name} ({inside} a node)" for name, inside in crossing.items())
         notes.append(f"Ranks that exchange over the network: {listed}.")
     return tuple(notes)
+
+
+def _without_effect(setup: Setup) -> list[str]:
+    """Return which options change nothing on these GPUs or with these kernels."""
+    plan, notes = setup.plan, []
+    if plan.hsdp and not setup.sharded:
+        notes.append(f"hsdp changes nothing: zero = {plan.zero} of {setup.framework.name} keeps weights whole.")
+    elif plan.hsdp and setup.groups.data.domains == 1:
+        notes.append("hsdp changes nothing: all data parallel ranks share one domain of NVLink.")
+    if plan.recompute == Recompute.SELECTIVE and setup.kernel not in UNFUSED:
+        notes.append(f"Selective recomputation changes nothing: attention {setup.kernel} keeps no scores.")
+    if plan.grad_dtype and setup.groups.data.ranks == 1:
+        notes.append("grad_dtype changes nothing: one data parallel rank exchanges no gradients.")
+    return notes
 
 
 def _bubble(setup: Setup, gpus: list[StageGpu], head: Passes) -> float:

@@ -124,8 +124,11 @@ def update_time(setup: Setup, gpu: StageGpu) -> float:
     ranks = _sharding_group(setup).ranks if plan.zero == 3 else setup.groups.data.ranks
     share = ranks if plan.zero else 1
     experts = setup.groups.expert_data.ranks if plan.zero else 1
+    # fp16: fp32 or 16-bit gradients are read, checked for overflow and written without the scale of the loss
+    # (torch._amp_foreach_non_finite_check_and_unscale_)
+    unscaled = 2.0 * setup.gradient_bytes if plan.dtype == "fp16" else 0.0
     held = setup.trained * (gpu.parameters / share + gpu.expert_parameters / experts)
-    return stream_time(setup.hardware, held * setup.framework.optimizer_bytes * OPTIMIZER[plan.optimizer])
+    return stream_time(setup.hardware, held * (setup.framework.optimizer_bytes * OPTIMIZER[plan.optimizer] + unscaled))
 
 
 #: bytes that an optimizer moves for a parameter over those of Adam: clip and zero 8, gradient and moments 24, weight 2.

@@ -107,7 +107,8 @@ def test_experts_cost_what_a_token_visits() -> None:
     assert found.terms_s["expert"] > 0
     skewed = step(8, sparse, ep=8, expert_imbalance=1.5)
     assert found.time_s < skewed.time_s < 1.5 * found.time_s
-    assert step(8, sparse, ep=1, expert_imbalance=1.5).time_s == step(8, sparse, ep=1).time_s
+    with pytest.raises(UsageError, match=r"ep = 1\. Use ep = 2 or more"):
+        step(8, sparse, ep=1, expert_imbalance=1.5)
 
 
 @pytest.mark.parametrize(
