@@ -89,7 +89,8 @@ OPTIONS = [
     ("cp_algorithm", "ulysses"), ("schedule", "gpipe"), ("schedule", "zero_bubble"), ("optimizer", "adam-8bit"),
     ("optimizer", "muon"), ("optimizer", "none"), ("lora", 16), ("grad_dtype", "bf16"), ("etp", 2), ("ep", 4),
     ("vp", 2), ("tp", 2), ("pp", 2), ("cp", 2), ("recompute", "selective"), ("recompute", "full"), ("zero", 0),
-    ("zero", 3), ("dropout", True), ("dtype", "fp8"), ("dtype", "fp16"), ("framework", "fsdp2-compile"), ("micro_batch", 2),
+    ("zero", 3), ("dropout", True), ("dtype", "fp8"), ("dtype", "fp16"), ("framework", "fsdp2-compile"),
+    ("micro_batch", 2),
 ]  # fmt: skip
 
 
