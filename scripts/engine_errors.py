@@ -4,9 +4,9 @@
 
 One constant at a time is changed, the others held, and the value with the least mean of |ln(predicted / measured)| is
 found for 400 draws with replacement from an engine's configurations (a model, a machine, its GPUs and formats; all
-loads of a configuration stay together). The error is half the width of the middle 68 % of those values. Where many draws
-end at an edge of what was tried, the runs do not tell the constant. Times of steps judge the constants of steps, times
-to the first token those of prompts.
+loads of a configuration stay together). The error is half the width of the middle 68 % of those values. Where many
+draws end at an edge of what was tried, the runs do not tell the constant. Times of steps judge the
+constants of steps, times to the first token those of prompts.
 """
 
 from __future__ import annotations
