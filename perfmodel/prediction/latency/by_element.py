@@ -9,21 +9,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
+
 from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
 from perfmodel.operators.rope import Rope
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Family, Values, forward_only
+from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
     FEED,
     FILL,
     ISSUE,
+    LEFT,
     START,
     STREAM_TERMS,
     beside_math,
     issue_s,
+    left_share,
     stream_times,
 )
 from perfmodel.prediction.latency.terms import Terms
@@ -33,31 +37,61 @@ SERVES = {"embedding": ("embedding",), "rope": ("rope",)}
 #: elements whose instructions take as long as the fixed part of a token's block; set on A100 and H100 together, where
 #: 1152 elements of a token take 6.3 ps each and 16,384 take 4.6, as RMSNorm's `ROW`
 BLOCK = 400.0
-#: constants of both; the cycles of an element differ
-_STREAM = (ETA, replace(START, library=True), FEED, FILL)
+#: up to so many indices PyTorch looks up in one pass over them (indexSelectSmallIndex, aten/native/cuda/Indexing.cu)
+FEW = 16.0
+#: the tables of A100 and H100 have no rows below 15 us, which do not tell a start: it stays within what short kernels
+#: take on other machines. A look-up is a kernel of PyTorch's, whose elementwise kernels take 2.4 us on NVIDIA
+_ROPE_START = replace(START, low=1.5e-6, high=2.0e-6, spread=0.1, library=True)
+_LOOK_UP_START = replace(START, low=1.5e-6, high=2.6e-6, spread=0.1, library=True, unmeasured=2.4e-6)
+#: all of their data come from device memory; the mean of elementwise kernels on other machines
+_FEED = replace(FEED, default=0.24, spread=0.2)
+INDEX = Constant(
+    "index", "s", 0.2e-6, 0.01e-6, 2e-6, 0.3, "latency of each of up to 16 indices, looked up one after another"
+)
 
 
-def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = launch + ||issue tokens (dim + fixed) / (SM f), hbm + l2|| [s].
+def rotation(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = launch + ||issue waves SM (dim + fixed) / (SM f), hbm + l2|| [s].
 
-    A block turns the heads of one token, which takes it a fixed time besides.
+    A block turns the heads of one token, which takes it a fixed time besides; an SM that has one block more than the
+    others ends last, so that blocks count in whole rounds of all SMs. Of the traffic `left_share` stays in L2.
     """
-    op = cast(Embedding | Rope, op)
+    op = cast(Rope, op)
     work = op.work()
-    fixed = BLOCK if isinstance(op, Rope) else 0.0
-    issued = issue_s(op.tokens * (op.dim + fixed), machine, c)
+    rounds = np.ceil(op.tokens / machine.sm_count) * machine.sm_count
+    held = left_share(work.bytes, machine, c, conditions)
+    issued = issue_s(rounds * (op.dim + BLOCK), machine, c, held)
+    return beside_math(issued, *stream_times(work.bytes, work.bytes, machine, c, conditions, held), c)
+
+
+def look_up(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of t = launch + ||issue tokens dim / (SM f) + index tokens, hbm + l2|| [s].
+
+    The latency of ``index`` counts up to `FEW` tokens, whose kernel walks through the indices.
+    """
+    op = cast(Embedding, op)
+    work = op.work()
+    walked = np.where(np.asarray(op.tokens) <= FEW, c["index"] * op.tokens, 0.0)
+    issued = issue_s(op.tokens * op.dim, machine, c) + walked
     return beside_math(issued, *stream_times(work.bytes, work.working_set_bytes, machine, c, conditions), c)
 
 
 FAMILIES = (
     Family(
         "embedding",
-        (*_STREAM, replace(ISSUE, default=1.8)),
-        formula,
+        (ETA, _LOOK_UP_START, _FEED, FILL, replace(ISSUE, default=1.8), INDEX),
+        look_up,
         STREAM_TERMS,
         forward_only,
         by_library=True,
         of_framework=True,
     ),
-    Family("rope", (*_STREAM, replace(ISSUE, default=0.6)), formula, STREAM_TERMS, forward_only, by_library=True),
+    Family(
+        "rope",
+        (replace(ETA, high=0.93), _ROPE_START, _FEED, LEFT, replace(ISSUE, default=0.6)),
+        rotation,
+        STREAM_TERMS,
+        forward_only,
+        by_library=True,
+    ),
 )

@@ -160,25 +160,34 @@ def _carried(family: Family, tables: Sequence[LatencyTable], place: int, library
     """Return the constants of a library that a table lacks, from what a wider table says about the library.
 
     The ratio of the library's constant to those of the libraries that both tables have carries over, to the power
-    s^2 / (s^2 + s_here^2), with the deviation s of a library and what is left of it on another machine, s_here.
+    s^2 / (s^2 + s_here^2), with the deviation s of a library and what is left of it on another machine, s_here; to the
+    power 1 where the kernel alone sets the constant.
     """
     table = tables[place]
     if not library or library in table.known_libraries:
         return {}
     wider = next((other for other in tables[place + 1 :] if library in other.libraries), None)
-    whole, here = _deviation(tables, "library"), _deviation(tables, "library_here")
-    if wider is None or whole is None or here is None:
+    whole, left = _deviation(tables, "library"), _deviation(tables, "library_here")
+    if wider is None or whole is None or left is None:
         return {}
-    weight = sum(s**2 for s in whole) / sum(s**2 for s in (*whole, *here))
+    weight = sum(s**2 for s in whole) / sum(s**2 for s in (*whole, *left))
     limits = {constant.name: constant for constant in family.all_constants}
     carried = {}
     for name, value in wider.libraries[library].items():
-        others = [own[name] for key, own in wider.libraries.items() if key in table.known_libraries and name in own]
-        if others and name in table.without_library:
-            ratio = value / math.exp(sum(map(math.log, others)) / len(others))
-            estimate = table.without_library[name] * ratio**weight
-            carried[name] = min(limits[name].high, max(limits[name].low, estimate))
+        keys = [key for key, own in wider.libraries.items() if key in table.known_libraries and name in own]
+        here = [table.libraries.get(key, {}).get(name, table.without_library.get(name)) for key in keys]
+        around = [own for own in here if own is not None]
+        if around:
+            ratio = value / _mean([wider.libraries[key][name] for key in keys])
+            limit = limits[name]
+            estimate = _mean(around) * ratio ** (1.0 if limit.of_kernel else weight)
+            carried[name] = min(limit.high, max(limit.low, estimate))
     return carried
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def _effects(

@@ -37,6 +37,7 @@ class Constant:
     library : whether it is a property of the software (launch path, kernel choice), so that each library may have its
         own value.
     unmeasured : the value for the kernels of a library that no table has rows of, where it is not that of the others.
+    of_kernel : whether the kernel alone sets it, so that the ratio of two libraries' is the same on all machines.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Constant:
     meaning: str
     library: bool = False
     unmeasured: float | None = None
+    of_kernel: bool = False
 
 
 #: exponent of the smooth maximum of dispatch and kernel: measured corners are within 3 % of the larger one

@@ -31,6 +31,10 @@ ISSUE = Constant(
     True,
     # kernels that load vectors of 16 B, as those of compilers and of libraries since 2025
     unmeasured=0.02,
+    of_kernel=True,
+)
+LEFT = Constant(
+    "left", "", 0.33, 0.02, 1.0, 0.05, "share of L2 that a serving kernel finds filled by the kernel before it", True
 )
 THRASH = Constant("thrash", "", 0.4, 0.01, 3.0, 1.0, "bytes read again for each byte that the call before left in L2")
 #: terms of `beside_math`
@@ -42,6 +46,9 @@ L2_BYTES_PER_CLOCK = 64.0
 SURVIVING_END = 1.1
 #: shares of L2 up to which data that are used again all fit, and from which on none of them is found there
 ALL_FIT, NONE_FIT = 0.95, 1.15
+#: latency of L2 over that of device memory: chosen on the rows of an RTX 4090, whose data lie in L2 (rope 0.34 cycles
+#: an element, SwiGLU 0.39), against those of A100 and H100, whose do not (0.6, 0.84)
+NEAR = 0.5
 #: exponent of the smooth maximum of memory and arithmetic; 3 to 20 fit the measured rows about as well
 POWER = 6.0
 #: bytes that the resident rows read and write between the two reads of a row, over the size of the rows
@@ -63,6 +70,19 @@ def surviving_share(footprint_bytes: Number, machine: Machine, c: Values, condit
     filled = footprint_bytes / machine.l2_bytes
     share: Number = np.clip((SURVIVING_END - filled) / (SURVIVING_END - c["fill"]), 0.0, 1.0)
     return share
+
+
+def left_share(traffic_bytes: Number, machine: Machine, c: Values, conditions: Conditions) -> Number:
+    """Return the share of a serving kernel's traffic that stays in L2; 0 unless the caches are warm.
+
+    min(1, left C / bytes), with the capacity C of one copy: the kernel before it wrote its input last, after it had
+    read its weights through L2, which evicts all but the latest ``left`` C bytes. On an RTX 4090 with 72 MB, SwiGLU and
+    rope run at L2's speed up to 20 MB and save 10 to 15 MB of traffic beyond, at any size (LLMServingSim
+    @ 5daddb21a545).
+    """
+    if conditions.cache != CacheState.WARM or not machine.l2_bytes:
+        return 0.0 * traffic_bytes
+    return minimum(1.0, c["left"] * machine.l2_bytes / machine.l2_copies / maximum(traffic_bytes, 1.0))
 
 
 def fitting_share(used_bytes: Number, l2_bytes: float) -> Number:
@@ -93,27 +113,37 @@ def warm_bandwidth(
 
 
 def stream_times(
-    traffic_bytes: Number, footprint_bytes: Number, machine: Machine, c: Values, conditions: Conditions
+    traffic_bytes: Number,
+    footprint_bytes: Number,
+    machine: Machine,
+    c: Values,
+    conditions: Conditions,
+    held: Number | None = None,
 ) -> tuple[Number, Number]:
     """Return the times of streamed bytes [s]: of those from device memory, and of those from L2.
 
-    hbm = bytes (1 - h) / (eta W) and l2 = bytes h / (feed 64 B SM f), with the `surviving_share` h. L2 is not slower
-    than device memory.
+    hbm = bytes (1 - h) / (eta W) and l2 = bytes h / (feed 64 B SM f), with h ``held``, or else the `surviving_share`.
+    L2 is not slower than device memory.
     """
     device = c["eta"] * machine.bandwidth_bytes_per_s
     cache = max(device, c["feed"] * L2_BYTES_PER_CLOCK * machine.sm_count * machine.clock_hz)
-    held = surviving_share(footprint_bytes, machine, c, conditions)
+    if held is None:
+        held = surviving_share(footprint_bytes, machine, c, conditions)
     return traffic_bytes * (1.0 - held) / device, traffic_bytes * held / cache
 
 
-def issue_s(elements: Number, machine: Machine, c: Values) -> Number:
+def issue_s(elements: Number, machine: Machine, c: Values, held: Number = 0.0) -> Number:
     """Return the time to issue the instructions for some elements [s]: ``issue`` SM cycles each.
+
+    They are cycles of waiting, for as many loads as the threads have under way; the share ``held`` of data in L2 takes
+    `NEAR` of them.
 
     Kernels that load 2 bytes at a time (serving libraries of 2024, torch's index_select) take 0.6 to 1.9 cycles an
     element on A100 and H100 alike, which neither a share of the bandwidth nor a number of passes is; those that load
     16 bytes take none worth counting (rows of Vidur @ 7d47513363ec).
     """
-    return c["issue"] * elements / (machine.sm_count * machine.clock_hz)
+    waited = 1.0 - (1.0 - NEAR) * held
+    return c["issue"] * waited * elements / (machine.sm_count * machine.clock_hz)
 
 
 def beside_math(math_s: Number, hbm_s: Number, l2_s: Number, c: Values, power: float = POWER) -> Terms:

@@ -73,8 +73,12 @@ def test_a_vendor_without_any_table_adds_its_variance() -> None:
 
 
 def test_a_library_that_was_measured_elsewhere_carries_its_ratio() -> None:
-    # beta takes 4 times alpha's cycles there; here alpha takes 1: 1 x 4^w, w = 0.4^2 / (0.4^2 + 0.2^2) = 0.8
+    # beta takes 4 times alpha's cycles there; here alpha takes 1, and the kernel alone sets the cycles: 4
     got = combined(pm_family(), [(OWN, MACHINE), (NEVER, WIDE)], "beta", "fp32")
+    assert got.values["issue"] == pytest.approx(4.0)
+    # a constant that machines set too: 1 x 4^w, w = 0.4^2 / (0.4^2 + 0.2^2) = 0.8
+    shared = tuple(replace(constant, of_kernel=False) for constant in pm_family().constants)
+    got = combined(replace(pm_family(), constants=shared), [(OWN, MACHINE), (NEVER, WIDE)], "beta", "fp32")
     assert got.values["issue"] == pytest.approx(4**0.8)
     assert combined(pm_family(), [(OWN, MACHINE), (NEVER, WIDE)], "alpha", "fp32").values["issue"] == 1.0
 

@@ -10,7 +10,14 @@ import pytest
 from perfmodel.core.vocabulary import CacheState
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.streams import beside_math, fitting_share, surviving_share, warm_bandwidth
+from perfmodel.prediction.latency.streams import (
+    beside_math,
+    fitting_share,
+    issue_s,
+    left_share,
+    surviving_share,
+    warm_bandwidth,
+)
 
 #: L2 of 10 MB
 ROUND = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
@@ -27,6 +34,23 @@ def test_a_stream_survives_less_than_what_fits() -> None:
     shares = surviving_share(np.array([5e6, 8e6, 11e6]), ROUND, {"fill": 0.5}, WARM)
     assert shares.tolist() == pytest.approx([1.0, 0.5, 0.0])
     assert surviving_share(8e6, ROUND, {"fill": 0.5}, COLD) == 0.0
+
+
+def test_a_serving_kernel_finds_the_last_part_of_what_the_one_before_wrote() -> None:
+    # a third of 12 MB: all of 4 MB, half of 8 MB; half as much where L2 has two copies
+    machine = replace(ROUND, l2_bytes=12e6)
+    sizes = np.array([1.0, 4e6, 8e6, 40e6])
+    assert left_share(sizes, machine, {"left": 1 / 3}, WARM).tolist() == pytest.approx([1.0, 1.0, 0.5, 0.1])
+    assert left_share(8e6, replace(machine, l2_copies=2.0), {"left": 1 / 3}, WARM) == pytest.approx(0.25)
+    assert left_share(8e6, machine, {"left": 1 / 3}, COLD) == 0.0
+    assert left_share(8e6, replace(machine, l2_bytes=0.0), {"left": 1 / 3}, WARM) == 0.0
+
+
+def test_loads_wait_half_as_long_for_what_lies_in_l2() -> None:
+    # 2 cycles of each of 1e5 elements on 100 SMs of 1 GHz: 2 us, and 1 us where all of them lie in L2
+    assert issue_s(1e5, ROUND, {"issue": 2.0}) == pytest.approx(2e-6)
+    assert issue_s(1e5, ROUND, {"issue": 2.0}, 1.0) == pytest.approx(1e-6)
+    assert issue_s(1e5, ROUND, {"issue": 2.0}, 0.5) == pytest.approx(1.5e-6)
 
 
 def test_warm_data_are_as_fast_as_the_part_in_l2() -> None:
