@@ -131,7 +131,7 @@ def sweep(
     load: str = "burst",
 ) -> Iterator[Prediction]:
     """Yield the predictions of an operator whose dimensions are arrays, in chunks; see `perfmodel.prediction.sweep`."""
-    from perfmodel.prediction.sweep import CHUNK
+    from perfmodel.prediction.predict import CHUNK
     from perfmodel.prediction.sweep import sweep as sweep_on
 
     size = CHUNK if chunk is None else chunk

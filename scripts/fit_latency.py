@@ -58,10 +58,10 @@ from perfmodel.hardware_catalog.write import latency_text
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency import roofline
 from perfmodel.prediction.latency.constants import WIDEST, Constants
+from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.families import family_names
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine, generation, product_line, vendor
-from perfmodel.prediction.latency.model import regime_code
 from perfmodel.prediction.latency.tables import LatencySpec, latency_specs
 from perfmodel.prediction.uncertainty import Z80
 

@@ -18,10 +18,10 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import Constants, constants, measured_constants
+from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.model import regime_code
 from perfmodel.prediction.predict import floor_time
 from perfmodel.prediction.uncertainty import half_width
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from perfmodel import storage
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements, Skipped, Skips, reason_of
 from perfmodel.core.hardware import Hardware
+from perfmodel.core.work import Text
 from perfmodel.errors import UsageError
 from perfmodel.prediction.predict import predict
-from perfmodel.prediction.result import Prediction, Text
+from perfmodel.prediction.result import Prediction
 
 Floats = NDArray[np.float64]
 #: rows that are predicted at once, which bounds the memory of a sweep

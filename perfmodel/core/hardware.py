@@ -7,9 +7,10 @@ capacities say what fits.
 
 from __future__ import annotations
 
+import copyreg
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -28,6 +29,14 @@ USUAL_THREADS_PER_SM = 2048.0
 REGISTER_BYTES = 4.0
 #: stands in for a level's name where no level holds the data
 NOWHERE = "nothing"
+
+
+def _read_only(items: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    return MappingProxyType(items)
+
+
+# Machines go to other processes, and `pickle` does not know read-only mappings.
+copyreg.pickle(MappingProxyType, lambda items: (_read_only, (dict(items),)))
 
 
 @dataclass(frozen=True)
@@ -224,6 +233,10 @@ class Hardware(Reportable):
     sources: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notes: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
     path: str = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: the specification, without what has been computed from it."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def __repr__(self) -> str:
         """Return a short text: all figures would fill a page."""

@@ -71,7 +71,7 @@ class Bound:
     """
 
     time_s: Number
-    limiter_code: int | NDArray[np.intp]
+    limiter_code: int | NDArray[np.int8]
     names: tuple[str, ...]
 
     @property
@@ -103,9 +103,9 @@ def bound(terms: Mapping[Name, Number]) -> Bound:
         return Bound(float(largest), times.index(largest), names)
     values = [np.asarray(value, dtype=np.float64) for value in terms.values()]
     time: NDArray[np.float64] = values[0]
-    code: NDArray[np.intp] = np.zeros((), dtype=np.intp)
+    code = np.zeros((), dtype=np.int8)
     for index, value in enumerate(values[1:], start=1):
         larger = value > time
         time = np.maximum(time, value)
-        code = np.where(larger, index, code)
+        code = np.maximum(code, larger * np.int8(index))  # a later term has the higher index
     return Bound(plain(time), np.broadcast_to(code, time.shape), names)

@@ -17,6 +17,8 @@ from perfmodel.core.dtypes import dtype_bytes
 
 #: a count or a size: a number, or a float64 array of numbers in a sweep
 Number = float | NDArray[np.float64]
+#: a name, or an array of names in a sweep
+Text = str | NDArray[np.str_]
 
 
 # numpy takes ten times as long as Python for one point. A formula written with the functions below runs on scalars and

@@ -6,11 +6,12 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.hardware import ENGINES
@@ -121,6 +122,46 @@ class Operator(abc.ABC):
 
     def check(self) -> None:  # noqa: B027 -- most operators have nothing to add
         """Derive defaults and check the dimensions against each other; for subclasses."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the dimensions that are arrays have together; () for a single call."""
+        return np.broadcast_shapes(*(array.shape for array in self._arrays().values()))
+
+    @property
+    def points(self) -> int:
+        """Number of points of a sweep; 1 for a single call."""
+        arrays = self._arrays()
+        return math.prod(self.shape) if arrays else 1
+
+    def parts(self, most: int) -> Iterator[Self]:
+        """Yield the operator of up to ``most`` points of a sweep at a time, in row-major order.
+
+        They are not checked again, and arrays are copied a part at a time, so that arrays that broadcast, as ``m`` of
+        shape [M, 1] and ``n`` of shape [N], never take the memory of all points.
+        """
+        arrays = self._arrays()
+        if not arrays:
+            yield self
+            return
+        shape = self.shape
+        flat = {name: np.broadcast_to(value, shape).flat for name, value in arrays.items() if value.shape != shape}
+        whole = {name: value.reshape(-1) for name, value in arrays.items() if value.shape == shape}
+        for start in range(0, math.prod(shape), most):
+            places = slice(start, start + most)
+            yield self._with({name: column[places] for name, column in (flat | whole).items()})
+
+    def _arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Return the dimensions that are arrays."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray) and value.ndim}
+
+    def _with(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
+        """Return the operator with the arrays of some of its points."""
+        part = object.__new__(type(self))
+        names = [item.name for item in dataclasses.fields(self)]
+        vars(part).update({name: vars(self)[name] for name in (*names, "_derived") if name in vars(self)})
+        vars(part).update(arrays)
+        return part
 
     @abc.abstractmethod
     def flop(self) -> Number:

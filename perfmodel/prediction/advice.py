@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, where
-from perfmodel.prediction.result import Text
+from perfmodel.core.work import Number, Text, where
 
 #: from this share of the bandwidth on, a memory-bound kernel has nothing left to tune
 MEMORY_WELL_USED = 0.75

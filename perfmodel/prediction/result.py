@@ -2,109 +2,286 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfmodel.core import roofline
+from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.report import Reportable
-from perfmodel.core.vocabulary import CacheState, ErrorSource, Load, Timing
-from perfmodel.core.work import Number
+from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Load, Timing
+from perfmodel.core.work import Number, Text, Work, plain
+from perfmodel.operators.base import Operator
+from perfmodel.prediction.advice import advise
+from perfmodel.prediction.bounds import bounding_times, resident, ridge_point, slowest_s, times_beyond_caches
+from perfmodel.prediction.ceilings import launch_time
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.estimate import Estimate
 from perfmodel.prediction.uncertainty import Uncertainty
-
-Text = str | NDArray[np.str_]
 
 
 @dataclass(frozen=True)
 class Prediction(Reportable):
     """Bound and expected time of one operator on one machine. Numbers are floats, or arrays in a sweep.
 
-    The attributes are the keys of the JSON rows. Five kinds of figure are never mixed: peak (datasheet) > sustained
-    (best microbenchmark) >= attainable (bound for this work) >= achieved (measured, in bench records only), and
-    predicted, which is the time to expect.
+    What it holds took some work to find out. Everything else follows from that by a short formula when it is asked for,
+    so that a sweep of 10^7 points holds its times, and not a page for each point.
+
+    The keys of the JSON rows (`ROW_KEYS`) are properties. Five kinds of figure are never mixed: peak (datasheet) >
+    sustained (best microbenchmark) >= attainable (bound for this work) >= achieved (measured, in bench records only),
+    and predicted, which is the time to expect.
 
     Attributes
     ----------
-    op, name, params, dtype, engine, count, hardware : the operator and the machine; ``given`` names the params that
-        are not defaults, which tables for people show.
-    flop : floating-point operations of one call [FLOP].
-    bytes_read, bytes_written : traffic to device memory with nothing cached [B].
-    working_set_bytes : size of all tensors [B].
-    arithmetic_intensity_flop_per_byte, ridge_point_flop_per_byte : [FLOP/B].
-    limiter : the ceiling that sets the bound (`perfmodel.core.vocabulary.Limiter`).
-    bound_time_s : no honest measurement of a cold call is faster [s].
-    fits_in : the smallest level that holds the working set: a cache, the main memory, or "nothing".
-    resident_bound_time_s : the bound when the data already lies in that cache [s]; NaN where it fits none,
-        or the bandwidth of that cache is not known.
-    resident_limiter : the ceiling that sets the resident bound, or "".
-    timing, cache, library, load : the interval that is predicted, the state of the caches, whose kernels run, and for
-        how long the device has been at work.
-    predicted_time_s : the time to expect [s]; ``prediction_basis`` says from which constants.
-    predicted_time_low_s, predicted_time_high_s : 80 % interval [s].
-    predicted_limiter : what most of the predicted time is spent on: the limiter whose terms add up to the most.
-    largest_term : the largest of ``predicted_terms_s``.
-    predicted_terms_s : the parts that add up to the predicted time [s], by name.
-    alone_s : the time that each resource alone would take [s]; resources overlap, so these do not add up.
-    family, calibration, regime : the formula; how well its constants know this machine
-        (`perfmodel.core.vocabulary.Calibration`); and which residuals the interval comes from ("launch", "mid",
-        "large").
-    uncertainty : what the interval is made of; the rows list the shares of its sources (``interval_shares``), and
-        what the constants have not seen (``not_seen``: machine, library, dtype or vendor).
-    attainable_flop_per_s, attainable_bytes_per_s : rates at the bound.
-    predicted_flop_per_s, predicted_bytes_per_s : rates at the predicted time.
-    predicted_utilization : the expected share of the peak of the resource that is used most: FLOP/s of the engine,
-        bytes/s of a memory or link.
-    advice : the next step, in a sentence.
+    operator, machine, conditions : what was asked for.
+    peak : the peak that the operator's arithmetic runs on; None where it computes nothing.
+    bound : no honest measurement of a cold call is faster, and the ceiling that sets this.
+    estimate : the time to expect, its interval and its terms.
     """
 
-    op: str
-    name: str
-    params: Mapping[str, Any]
-    given: tuple[str, ...]
-    dtype: str
-    engine: str
-    count: int
-    hardware: str
-    flop: Number
-    bytes_read: Number
-    bytes_written: Number
-    working_set_bytes: Number
-    arithmetic_intensity_flop_per_byte: Number
-    ridge_point_flop_per_byte: float
-    limiter: Text
-    bound_time_s: Number
-    fits_in: Text
-    resident_bound_time_s: Number
-    resident_limiter: Text
-    timing: Timing
-    cache: CacheState
-    library: str
-    load: Load
-    predicted_time_s: Number
-    predicted_time_low_s: Number
-    predicted_time_high_s: Number
-    predicted_limiter: Text
-    largest_term: Text
-    predicted_terms_s: Mapping[Any, Number]
-    alone_s: Mapping[Any, Number]
-    family: Text
-    calibration: Text
-    regime: Text
-    prediction_basis: str
-    uncertainty: Uncertainty
-    attainable_flop_per_s: Number
-    attainable_bytes_per_s: Number
-    predicted_flop_per_s: Number
-    predicted_bytes_per_s: Number
-    predicted_utilization: Number
-    advice: Text
+    operator: Operator
+    machine: Hardware
+    conditions: Conditions
+    peak: Peak | None
+    bound: roofline.Bound
+    estimate: Estimate
+
+    @functools.cached_property
+    def work(self) -> Work:
+        """Counted FLOP, traffic and working set."""
+        return self.operator.work()
+
+    @property
+    def op(self) -> str:
+        """The operator's name."""
+        return self.operator.op
+
+    @property
+    def name(self) -> str:
+        """The label that the operator was given, or ""."""
+        return self.operator.name
 
     @property
     def label(self) -> str:
         """The name to show: the given one, or the operator's."""
         return self.name or self.op
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The operator's dimensions by name."""
+        return self.operator.params()
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of the params that are not defaults, which tables for people show."""
+        return self.operator.given()
+
+    @property
+    def dtype(self) -> str:
+        """The operator's dtype."""
+        return self.operator.dtype
+
+    @property
+    def engine(self) -> str:
+        """The engine and dtype of the peak, as "tensor bf16"; "" where nothing is computed."""
+        return f"{self.peak.engine} {self.peak.dtype}" if self.peak else ""
+
+    @property
+    def count(self) -> int:
+        """Number of such calls."""
+        return self.operator.count
+
+    @property
+    def hardware(self) -> str:
+        """The machine's name."""
+        return self.machine.name
+
+    @property
+    def flop(self) -> Number:
+        """Floating-point operations of one call [FLOP]."""
+        return self.work.flop
+
+    @property
+    def bytes_read(self) -> Number:
+        """Bytes read from device memory with nothing cached [B]."""
+        return self.work.bytes_read
+
+    @property
+    def bytes_written(self) -> Number:
+        """Bytes written to device memory [B]."""
+        return self.work.bytes_written
+
+    @property
+    def working_set_bytes(self) -> Number:
+        """Size of all tensors [B]."""
+        return self.work.working_set_bytes
+
+    @property
+    def arithmetic_intensity_flop_per_byte(self) -> Number:
+        """FLOP per byte that crosses device memory [FLOP/B]."""
+        return roofline.arithmetic_intensity(self.work.flop, self.work.bytes)
+
+    @property
+    def ridge_point_flop_per_byte(self) -> float:
+        """Intensity from which a kernel is compute-bound on this machine [FLOP/B]."""
+        return ridge_point(self.machine, self.peak)
+
+    @property
+    def limiter(self) -> Text:
+        """The ceiling that sets the bound (`perfmodel.core.vocabulary.Limiter`)."""
+        return self.bound.limiter
+
+    @property
+    def bound_time_s(self) -> Number:
+        """No honest measurement of a cold call is faster [s]."""
+        return self.bound.time_s
+
+    @property
+    def fits_in(self) -> Text:
+        """The smallest level that holds the working set: a cache, the main memory, or "nothing"."""
+        return self._resident()[0]
+
+    @property
+    def resident_bound_time_s(self) -> Number:
+        """The bound for data in that cache [s]; NaN where they fit none, or its bandwidth is unknown."""
+        return self._resident()[1]
+
+    @property
+    def resident_limiter(self) -> Text:
+        """The ceiling that sets the resident bound, or ""."""
+        return self._resident()[2]
+
+    @property
+    def timing(self) -> Timing:
+        """The interval that is predicted."""
+        return self.conditions.timing
+
+    @property
+    def cache(self) -> CacheState:
+        """The state of the caches."""
+        return self.conditions.cache
+
+    @property
+    def library(self) -> str:
+        """Whose kernels run; "" for any."""
+        return self.conditions.library
+
+    @property
+    def load(self) -> Load:
+        """For how long the device has been at work."""
+        return self.conditions.load
+
+    @property
+    def predicted_time_s(self) -> Number:
+        """The time to expect [s]; ``prediction_basis`` says from which constants."""
+        return self.estimate.time_s
+
+    @property
+    def predicted_time_low_s(self) -> Number:
+        """Lower end of the 80 % interval [s]."""
+        return self.estimate.low_s
+
+    @property
+    def predicted_time_high_s(self) -> Number:
+        """Upper end of the 80 % interval [s]."""
+        return self.estimate.high_s
+
+    @property
+    def predicted_limiter(self) -> Text:
+        """What most of the predicted time is spent on: the limiter whose terms add up to the most."""
+        return self.estimate.limiter
+
+    @property
+    def largest_term(self) -> Text:
+        """The largest of ``predicted_terms_s``."""
+        return self.estimate.largest_term
+
+    @property
+    def predicted_terms_s(self) -> Mapping[Any, Number]:
+        """The parts that add up to the predicted time [s], by name."""
+        return self.estimate.terms.adds
+
+    @property
+    def alone_s(self) -> Mapping[Any, Number]:
+        """The time that each resource alone would take [s]; resources overlap, so these do not add up."""
+        return self.estimate.terms.alone
+
+    @property
+    def family(self) -> Text:
+        """The formula."""
+        return self.estimate.family
+
+    @property
+    def calibration(self) -> Text:
+        """How well the formula's constants know this machine (`perfmodel.core.vocabulary.Calibration`)."""
+        return self.estimate.calibration
+
+    @property
+    def regime(self) -> Text:
+        """Which residuals the interval comes from: "launch", "mid", "large"."""
+        return self.estimate.regime
+
+    @property
+    def prediction_basis(self) -> str:
+        """The source of the constants, for people."""
+        return self.estimate.basis
+
+    @property
+    def uncertainty(self) -> Uncertainty:
+        """What the interval is made of.
+
+        The rows list the shares of its sources (``interval_shares``), and what the constants have not seen
+        (``not_seen``: machine, library, dtype or vendor).
+        """
+        return self.estimate.uncertainty
+
+    @property
+    def attainable_flop_per_s(self) -> Number:
+        """FLOP/s at the bound."""
+        return plain(np.divide(self.work.flop, self.bound.time_s))
+
+    @property
+    def attainable_bytes_per_s(self) -> Number:
+        """Bytes/s at the bound."""
+        return plain(np.divide(self.work.bytes, self.bound.time_s))
+
+    @property
+    def predicted_flop_per_s(self) -> Number:
+        """FLOP/s at the predicted time."""
+        return plain(np.divide(self.work.flop, self.estimate.time_s))
+
+    @property
+    def predicted_bytes_per_s(self) -> Number:
+        """Bytes/s at the predicted time."""
+        return plain(np.divide(self.work.bytes, self.estimate.time_s))
+
+    @property
+    def predicted_utilization(self) -> Number:
+        """Expected share of the peak (FLOP/s of the engine, bytes/s of a level) of the resource that is used most."""
+        times = times_beyond_caches(self.work, self.machine, self._times(), self.conditions.cache)
+        return plain(np.divide(slowest_s(times), self.estimate.time_s))
+
+    @property
+    def advice(self) -> Text:
+        """The next step, in a sentence."""
+        return advise(
+            self.bound.limiter,
+            self.bound.time_s,
+            self.estimate.time_s,
+            launch_time(self.machine),
+            self.resident_bound_time_s,
+            measured=False,
+            pageable=getattr(self.operator, "pinned", True) is False,
+        )
+
+    def _times(self) -> Mapping[Limiter, Number]:
+        return bounding_times(self.operator, self.machine, self.work, self.peak)
+
+    def _resident(self) -> tuple[Text, Number, Text]:
+        return resident(self.work, self.machine, self._times())
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one mapping for each point, with plain values; a scalar prediction gives one row."""
@@ -132,9 +309,14 @@ class Prediction(Reportable):
 
 #: keys of the rows in their order
 ROW_KEYS = (
-    *("op", "name", "dimensions"),
-    *(item.name for item in fields(Prediction) if item.name not in ("op", "name", "given", "alone_s", "uncertainty")),
-    *("not_seen", "interval_shares"),
+    *("op", "name", "dimensions", "params", "dtype", "engine", "count", "hardware"),
+    *("flop", "bytes_read", "bytes_written", "working_set_bytes"),
+    *("arithmetic_intensity_flop_per_byte", "ridge_point_flop_per_byte", "limiter", "bound_time_s"),
+    *("fits_in", "resident_bound_time_s", "resident_limiter", "timing", "cache", "library", "load"),
+    *("predicted_time_s", "predicted_time_low_s", "predicted_time_high_s", "predicted_limiter", "largest_term"),
+    *("predicted_terms_s", "family", "calibration", "regime", "prediction_basis"),
+    *("attainable_flop_per_s", "attainable_bytes_per_s", "predicted_flop_per_s", "predicted_bytes_per_s"),
+    *("predicted_utilization", "advice", "not_seen", "interval_shares"),
 )
 _MADE_KEYS = ("dimensions", "params", "predicted_terms_s", "not_seen", "interval_shares")
 _PLAIN_KEYS = tuple(key for key in ROW_KEYS if key not in _MADE_KEYS)

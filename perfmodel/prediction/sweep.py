@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
-from perfmodel.prediction.predict import predict
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.predict import CHUNK, pieces
 from perfmodel.prediction.result import Prediction
-
-#: points predicted at a time: their arrays fit a processor's L2 cache
-CHUNK = 65536
 
 
 def sweep(
@@ -48,15 +42,4 @@ def sweep(
     """
     if chunk < 1:
         raise UsageError(f"chunk={chunk} is below 1.", place="sweep")
-    arrays = {name: value for name, value in op.params().items() if np.ndim(value)}
-    if not arrays:
-        yield predict(op, hardware, timing=timing, cache=cache, library=library, load=load)
-        return
-    shape = np.broadcast_shapes(*(value.shape for value in arrays.values()))
-    views = {name: np.broadcast_to(value, shape) for name, value in arrays.items()}
-    points = int(np.prod(shape))
-    for start in range(0, points, chunk):
-        place = np.unravel_index(np.arange(start, min(points, start + chunk)), shape)
-        sizes: dict[str, Any] = {name: view[place] for name, view in views.items()}
-        part = replace(op, **sizes)
-        yield predict(part, hardware, timing=timing, cache=cache, library=library, load=load)
+    yield from pieces(op, hardware, Conditions.parse(timing, cache, library, load), chunk)

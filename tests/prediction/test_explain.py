@@ -9,8 +9,10 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.core.report import report
+from perfmodel.core.vocabulary import Limiter
 from perfmodel.prediction.explain import NEGLIGIBLE, explain
 from perfmodel.prediction.latency.families import known_terms
+from perfmodel.prediction.latency.terms import Term, Terms
 from perfmodel.render import csv as csv_format
 from perfmodel.render import markdown as markdown_format
 from perfmodel.render import table as table_format
@@ -34,9 +36,11 @@ def a100():
 
 def with_terms(prediction, terms, alone=None):
     """The prediction with other terms, of the sum that they have."""
-    return dataclasses.replace(
-        prediction, predicted_terms_s=terms, alone_s=alone or {}, predicted_time_s=sum(terms.values())
+    terms = {known_terms().get(name) or Term(name, Limiter.UNKNOWN, ""): time for name, time in terms.items()}
+    estimate = dataclasses.replace(
+        prediction.estimate, kept_terms=Terms(terms, alone or {}), time_s=sum(terms.values())
     )
+    return dataclasses.replace(prediction, estimate=estimate)
 
 
 @pytest.mark.parametrize("timing", ["kernel", "event"])

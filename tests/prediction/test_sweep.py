@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
+from perfmodel.prediction.predict import CHUNK
 
 
 def test_chunks_together_are_the_whole() -> None:
@@ -41,6 +43,63 @@ def test_memory_does_not_grow_with_the_sweep() -> None:
 
     # 16 times the points; the given sizes themselves grow by 8 B a point
     assert peak_bytes(400) < 1.5 * peak_bytes(100) + 8 * 400**2 * 3
+
+
+def test_a_long_prediction_is_its_parts() -> None:
+    machine, points = pm.hardware("a100-sxm4-80gb"), 3 * CHUNK + 5
+    # rows of 8-bit products end in the regimes of their own families, and quantise their input first
+    m, n = np.random.default_rng(1).integers(1, 5000, (2, points)).astype(np.float64)
+    for op in (pm.Gemm(m=m, n=n, k=512, dtype="int8"), pm.Softmax(rows=m, cols=n), pm.Transpose(rows=m, cols=n)):
+        whole, parts = pm.predict(op, machine), list(pm.sweep(op, machine))
+        for key in ("predicted_time_s", "predicted_time_low_s", "bound_time_s", "limiter", "regime", "largest_term",
+                    "predicted_limiter", "fits_in", "predicted_utilization", "advice"):  # fmt: skip
+            joined = np.concatenate([np.broadcast_to(getattr(part, key), part.operator.shape) for part in parts])
+            assert np.array_equal(getattr(whole, key), joined), key
+        assert sum(whole.predicted_terms_s.values()) == pytest.approx(whole.predicted_time_s, rel=1e-12)
+        one = pm.predict(_one(op, -1), machine)
+        assert one.predicted_time_s == pytest.approx(whole.predicted_time_s[-1], rel=1e-12)
+        assert one.largest_term == whole.largest_term[-1]
+        assert one.regime == whole.regime[-1]
+
+
+def _one(op: pm.Operator, index: int) -> pm.Operator:
+    """Return one point of a sweep."""
+    return op.changed(**{name: value[index] for name, value in op.params().items() if np.ndim(value)})
+
+
+def test_families_that_share_a_sweep_are_joined_by_point() -> None:
+    machine, points = pm.hardware("a100-sxm4-80gb"), 2 * CHUNK
+    seq = np.where(np.arange(points) % 3 == 0, 1.0, 256.0)  # decoding and prefill
+    op = pm.Attention(batch=1, heads=8, seq_q=seq, seq_kv=512, head_dim=64, dtype="bf16")
+    whole = pm.predict(op, machine)
+    assert len(set(np.ravel(whole.family))) == 2
+    for index in (0, 1, points - 1):
+        one = pm.predict(_one(op, index), machine)
+        assert one.family == whole.family[index]
+        assert one.predicted_time_s == pytest.approx(whole.predicted_time_s[index], rel=1e-12)
+        of_one = one.uncertainty.variances(one.regime)
+        of_all = whole.uncertainty.variances(whole.regime)
+        assert all(of_all[source][index] == variance for source, variance in of_one.items())
+
+
+def test_one_call_with_many_points_holds_times_and_no_terms() -> None:
+    machine, points = pm.hardware("a100-sxm4-80gb"), 20 * CHUNK
+    m = np.arange(1.0, points + 1.0)
+    tracemalloc.start()
+    whole = pm.predict(pm.Gemm(m=m, n=64, k=64, dtype="bf16"), machine)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.size(whole.predicted_time_s) == points
+    assert held < 6 * m.nbytes  # time, interval, bound and two codes; the terms alone would be 13
+    assert peak < held + 100 * 8 * CHUNK
+
+
+def test_predictions_go_to_other_processes() -> None:
+    for op in (pm.Gemm(m=64, n=64, k=64), pm.Gemm(m=np.arange(1.0, CHUNK + 9.0), n=64, k=64)):
+        one = pm.predict(op, "a100-sxm4-80gb")
+        other = pickle.loads(pickle.dumps(one))
+        assert np.array_equal(other.predicted_time_s, one.predicted_time_s)
+        assert np.array_equal(other.largest_term, one.largest_term)
 
 
 def test_a_chunk_has_points() -> None:

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.latency_table import REGIMES
-from perfmodel.core.vocabulary import Calibration, ErrorSource, Limiter, Load, Timing
-from perfmodel.core.work import Number, anywhere, maximum, plain, where
+from perfmodel.core.vocabulary import Calibration, ErrorSource, Load, Timing
+from perfmodel.core.work import Number, Text, anywhere, maximum, plain
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants, constants, widest_interval
+from perfmodel.prediction.latency.estimate import Codes, Estimate, regime_code
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import BOUND, HOST, LAUNCH, Term, Terms
-from perfmodel.prediction.result import Text
+from perfmodel.prediction.latency.terms import BOUND, Term, Terms
 from perfmodel.prediction.uncertainty import Uncertainty, Variances
 
-#: above this predicted time an operator is large [s]
-LARGE_S = 1e-4
-#: terms that are not the kernel's own work
-_STARTING = (LAUNCH, HOST)
 _ORIGINS = {
     Calibration.CALIBRATED: "constants of this machine",
     Calibration.SAME_GENERATION: "defaults of its generation",
@@ -38,35 +32,6 @@ _ORIGINS = {
 
 #: what the basis says of the load
 _LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, as fitted to training steps"}
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The time to expect, and why.
-
-    Attributes
-    ----------
-    time_s : expected time of one call [s].
-    low_s, high_s : 80 % interval [s].
-    terms : the parts of the time, and the time that each resource alone would take.
-    family, calibration, regime : where the formula, the constants and the interval come from.
-    limiter : what most of the time is spent on: the limiter whose terms add up to the most.
-    largest_term : the largest of the terms.
-    basis : the source of the constants, for people.
-    uncertainty : what the interval is made of.
-    """
-
-    time_s: Number
-    low_s: Number
-    high_s: Number
-    terms: Terms
-    family: Text
-    calibration: Text
-    regime: Text
-    limiter: Text
-    largest_term: Text
-    basis: str
-    uncertainty: Uncertainty
 
 
 def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number) -> Estimate:
@@ -147,20 +112,17 @@ def _estimate(
         adds[BOUND] = plain(short)
         time = time + short
     code = regime_code(adds, time)
-    limiter, largest_term = limiter_and_term(adds)
     low, high = _interval(known.intervals, code)
     return Estimate(
         time_s=plain(time),
         low_s=plain(maximum(time * low, floor_s)),
         high_s=plain(time * high),
-        terms=Terms(adds, terms.alone),
+        regime_code=code,
         family=family.name,
         calibration=known.calibration,
-        regime=_named(REGIMES, code),
-        limiter=limiter,
-        largest_term=largest_term,
         basis=(basis or _basis(family, op, machine, known, terms)) + _LOADS[conditions.load],
         uncertainty=Uncertainty(((True, known.variances),)),
+        kept_terms=Terms(adds, terms.alone),
     )
 
 
@@ -170,43 +132,12 @@ def _basis(family: Family, op: Operator, machine: Machine, known: Constants, ter
     return f"{family.name}, {_ORIGINS[known.nearest]}: {known.source}"
 
 
-def limiter_and_term(adds: Mapping[Term, Number]) -> tuple[Text, Text]:
-    """Return the limiter whose terms add up to the most, and the largest term; of equal ones the first.
-
-    Terms of no single resource count for no limiter.
-
-    >>> from perfmodel.prediction.latency.terms import CONTENTION, HBM, MATH, TILE_WASTE
-    >>> limiter_and_term({MATH: 2.0, TILE_WASTE: 2.0, HBM: 3.0, CONTENTION: 1.0})
-    ('compute', 'hbm')
-    """
-    sums: dict[Limiter, Number] = {}
-    for term, time in adds.items():
-        limiter = term.limiter
-        if limiter is not Limiter.UNKNOWN:
-            sums[limiter] = sums[limiter] + time if limiter in sums else time
-    return roofline.bound(sums).limiter if sums else Limiter.UNKNOWN, roofline.bound(adds).limiter
-
-
-def regime_code(adds: Mapping[Term, Number], time_s: Number) -> NDArray[np.intp] | int:
-    """Return the regime of each point as an index into `REGIMES`.
-
-    Launch-bound if starting the kernel, or the host, takes over half of the time; otherwise large from 0.1 ms.
-    """
-    starting = sum((adds[name] for name in _STARTING if name in adds), start=0.0)
-    code: NDArray[np.intp] | int = where(starting > 0.5 * time_s, 0, where(time_s < LARGE_S, 1, 2))
-    return code
-
-
-def _interval(intervals: Mapping[str, tuple[float, float]], code: NDArray[np.intp] | int) -> tuple[Number, Number]:
+def _interval(intervals: Mapping[str, tuple[float, float]], code: Codes) -> tuple[Number, Number]:
     """Return the interval of each point, by its regime."""
     if isinstance(code, int):
         return intervals[REGIMES[code]]
     low, high = np.array([intervals[regime] for regime in REGIMES]).T
     return low[code], high[code]
-
-
-def _named(names: tuple[str, ...], code: NDArray[np.intp] | int) -> Text:
-    return names[code] if isinstance(code, int) else np.asarray(names)[code]
 
 
 def _masked(mask: np.ndarray, uncertainty: Uncertainty) -> Iterator[tuple[np.ndarray, Variances]]:
@@ -219,7 +150,7 @@ def _merged(first: tuple[np.ndarray, Estimate], second: tuple[np.ndarray, Estima
     mask, one = first
     other_mask, other = second
 
-    def pick(a: Number | Text, b: Number | Text) -> np.ndarray:
+    def pick(a: Number | Text | Codes, b: Number | Text | Codes) -> np.ndarray:
         return np.where(mask, a, b)
 
     def terms(a: Mapping[Term, Number], b: Mapping[Term, Number]) -> dict[Term, Number]:
@@ -229,12 +160,10 @@ def _merged(first: tuple[np.ndarray, Estimate], second: tuple[np.ndarray, Estima
         time_s=pick(one.time_s, other.time_s),
         low_s=pick(one.low_s, other.low_s),
         high_s=pick(one.high_s, other.high_s),
-        terms=Terms(terms(one.terms.adds, other.terms.adds), terms(one.terms.alone, other.terms.alone)),
+        regime_code=pick(one.regime_code, other.regime_code),
         family=pick(one.family, other.family),
         calibration=pick(one.calibration, other.calibration),
-        regime=pick(one.regime, other.regime),
-        limiter=pick(one.limiter, other.limiter),
-        largest_term=pick(one.largest_term, other.largest_term),
         basis="; ".join((one.basis, other.basis)),
         uncertainty=Uncertainty((*_masked(mask, one.uncertainty), *_masked(other_mask, other.uncertainty))),
+        kept_terms=Terms(terms(one.terms.adds, other.terms.adds), terms(one.terms.alone, other.terms.alone)),
     )

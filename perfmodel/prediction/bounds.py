@@ -1,0 +1,92 @@
+"""The times that the datasheet's ceilings allow for counted work: in a cold call, in a cache, and at the least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from perfmodel.core import roofline
+from perfmodel.core.hardware import NOWHERE, Hardware, Peak
+from perfmodel.core.vocabulary import CacheState, Limiter
+from perfmodel.core.work import Number, Text, Work, anywhere, maximum, plain, where
+from perfmodel.operators.base import Operator
+from perfmodel.prediction.ceilings import (
+    ceiling_limiter,
+    ceiling_times,
+    datasheet_ceilings,
+    link_traffic,
+    resolve_peak,
+    smallest_fit,
+)
+
+
+def slowest_s(times: Mapping[Limiter, Number]) -> Number:
+    """Return the longest of the times that each datasheet rate alone would take [s]; starting a kernel is no rate."""
+    slowest_s: Number = 0.0
+    for limiter, time_s in times.items():
+        slowest_s = slowest_s if limiter is Limiter.LAUNCH else maximum(slowest_s, time_s)
+    return slowest_s
+
+
+def peak_of(op: Operator, hardware: Hardware, work: Work) -> Peak | None:
+    """Return the peak that the operator's arithmetic runs on, None where it computes nothing."""
+    return resolve_peak(op, hardware) if anywhere(work.flop > 0) else None
+
+
+def bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | None) -> dict[Limiter, Number]:
+    """Return the time that each datasheet ceiling alone would take [s], the launch floor among them."""
+    links = link_traffic(op, hardware)
+    ceilings = datasheet_ceilings(hardware, peak, links)
+    times: dict[Limiter, Number] = {}
+    for name, time in ceiling_times(work, ceilings, links).items():
+        limiter = ceiling_limiter(name)
+        times[limiter] = maximum(times[limiter], time) if limiter in times else time
+    return times if ceilings.launch_s is None else {**times, Limiter.LAUNCH: ceilings.launch_s}
+
+
+def resident(work: Work, hardware: Hardware, times: Mapping[Limiter, Number]) -> tuple[Text, Number, Text]:
+    """Return the smallest level that holds the working set, the bound inside it, and the limiter of that bound.
+
+    Inside a cache the levels outside it see no traffic, so that their terms drop out of the maximum. A cache of unknown
+    bandwidth gives no bound: the rest of the maximum would be too low.
+    """
+    index, levels = smallest_fit(work, hardware)
+    names = (NOWHERE, *(level.name for level in levels))
+    time: Number = np.nan
+    limiter: Text = ""
+    for position, cache in enumerate(levels[1:], start=1):
+        outside = {level.name for level in levels[:position]}
+        here = index == position
+        if cache.name in times and anywhere(here):
+            bound = roofline.bound({name: value for name, value in times.items() if name not in outside})
+            time = where(here, bound.time_s, time)
+            limiter = where(here, bound.limiter, limiter)
+    if isinstance(index, int):
+        return names[index + 1], plain(time), limiter
+    if np.ndim(limiter) == 0:  # no cache of a known bandwidth holds any point
+        time, limiter = np.full(index.shape, time), np.full(index.shape, limiter)
+    return np.asarray(names)[index + 1], time, limiter
+
+
+def floor_of(work: Work, hardware: Hardware, times: Mapping[Limiter, Number], cache: CacheState) -> Number:
+    """Return the time that no call is below [s]; warm, the bytes that the caches cannot hold cross device memory."""
+    return roofline.bound(times_beyond_caches(work, hardware, times, cache)).time_s
+
+
+def times_beyond_caches(
+    work: Work, hardware: Hardware, times: Mapping[Limiter, Number], cache: CacheState
+) -> Mapping[Limiter, Number]:
+    """Return the times of the ceilings [s]; warm, main memory moves only the bytes that the caches cannot hold."""
+    if cache == CacheState.COLD:
+        return times
+    held = sum(cache.capacity_bytes or 0.0 for cache in hardware.caches)
+    outer = ceiling_limiter(hardware.main_memory.name)
+    beyond = times[outer] * maximum(0.0, 1.0 - held / maximum(work.least_bytes, 1.0)) if outer in times else 0.0
+    return {**{name: time for name, time in times.items() if name != outer}, outer: beyond}
+
+
+def ridge_point(hardware: Hardware, peak: Peak | None) -> float:
+    """Return the intensity from which a kernel is compute-bound [FLOP/B]; NaN where one of the two rates is unknown."""
+    bandwidth = hardware.main_memory.bandwidth_bytes_per_s
+    return float(roofline.ridge_point(peak.flop_per_s, bandwidth)) if peak and bandwidth else np.nan

@@ -1,0 +1,197 @@
+"""What the latency model expects of one call, or of each call of a sweep: the time, its interval, and its terms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core import roofline
+from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.work import Number, Text
+from perfmodel.prediction.latency.terms import HOST, LAUNCH, Term, Terms
+from perfmodel.prediction.uncertainty import Uncertainty
+
+#: regime of each point as an index into `REGIMES`
+Codes = NDArray[np.int8] | int
+#: above this predicted time an operator is large [s]
+LARGE_S = 1e-4
+#: terms that are not the kernel's own work
+_STARTING = (LAUNCH, HOST)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The time to expect, and why.
+
+    Attributes
+    ----------
+    time_s : expected time of one call [s].
+    low_s, high_s : 80 % interval [s].
+    regime_code : where the interval comes from, as an index into `REGIMES`.
+    family, calibration : where the formula and the constants come from.
+    basis : the source of the constants, for people.
+    uncertainty : what the interval is made of.
+    kept_terms : the parts of the time, and the time that each resource alone would take; None where ``again`` finds
+        them: they take ten times the memory of the time.
+    again : works the estimate of each part of a long sweep out once more, in order.
+    """
+
+    time_s: Number
+    low_s: Number
+    high_s: Number
+    regime_code: Codes
+    family: Text
+    calibration: Text
+    basis: str
+    uncertainty: Uncertainty
+    kept_terms: Terms | None
+    again: Callable[[], Iterable[Estimate]] = field(default=tuple, repr=False, compare=False)
+
+    @property
+    def regime(self) -> Text:
+        """The name of the regime of each point."""
+        return _named(REGIMES, self.regime_code)
+
+    @property
+    def terms(self) -> Terms:
+        """The parts of the time, and the time that each resource alone would take."""
+        if self.kept_terms is not None:
+            return self.kept_terms
+        shape, start = np.shape(self.time_s), 0
+        adds: dict[Term, NDArray[np.float64]] = {}
+        alone: dict[Term, NDArray[np.float64]] = {}
+        for part in self.again():
+            places = slice(start, start := start + np.size(part.time_s))
+            _fill(adds, part.terms.adds, places, np.size(self.time_s))
+            _fill(alone, part.terms.alone, places, np.size(self.time_s))
+        return Terms(_shaped(adds, shape), _shaped(alone, shape))
+
+    @property
+    def limiter(self) -> Text:
+        """What most of the time is spent on: the limiter whose terms add up to the most."""
+        return self._from_terms(limiter_of)
+
+    @property
+    def largest_term(self) -> Text:
+        """The largest of the terms."""
+        return self._from_terms(largest_of)
+
+    def _from_terms(self, name: Callable[[Mapping[Term, Number]], Text]) -> Text:
+        if self.kept_terms is not None:
+            return name(self.kept_terms.adds)
+        pieces = [np.broadcast_to(name(part.terms.adds), np.shape(part.time_s)) for part in self.again()]
+        return np.concatenate(pieces).reshape(np.shape(self.time_s))
+
+
+def largest_of(adds: Mapping[Term, Number]) -> Text:
+    """Return the largest term; of equal ones the first."""
+    return roofline.bound(adds).limiter
+
+
+def limiter_of(adds: Mapping[Term, Number]) -> Text:
+    """Return the limiter whose terms add up to the most; of equal ones the first.
+
+    Terms of no single resource count for no limiter.
+
+    >>> from perfmodel.prediction.latency.terms import CONTENTION, HBM, MATH, TILE_WASTE
+    >>> limiter_of({MATH: 2.0, TILE_WASTE: 2.0, HBM: 3.0, CONTENTION: 1.0})
+    'compute'
+    """
+    sums: dict[Limiter, Number] = {}
+    for term, time in adds.items():
+        limiter = term.limiter
+        if limiter is not Limiter.UNKNOWN:
+            sums[limiter] = sums[limiter] + time if limiter in sums else time
+    return roofline.bound(sums).limiter if sums else Limiter.UNKNOWN
+
+
+def regime_code(adds: Mapping[Term, Number], time_s: Number) -> Codes:
+    """Return the regime of each point as an index into `REGIMES`.
+
+    Launch-bound if starting the kernel, or the host, takes over half of the time; otherwise large from 0.1 ms.
+    """
+    starting = sum((adds[name] for name in _STARTING if name in adds), start=0.0)
+    started: Any = starting > 0.5 * time_s
+    small: Any = time_s < LARGE_S
+    if isinstance(started, np.ndarray):
+        code: NDArray[np.int8] = (np.int8(2) - small) * ~started  # numpy chooses by a mask ten times slower
+        return code
+    return 0 if started else 1 if small else 2
+
+
+def _named(names: tuple[str, ...], code: Codes) -> Text:
+    return names[code] if isinstance(code, int) else np.asarray(names)[code]
+
+
+def _fill(columns: dict[Term, NDArray[np.float64]], values: Mapping[Term, Number], places: slice, points: int) -> None:
+    """Write the values of some points into columns; 0 where a point lacks a term."""
+    for name, value in values.items():
+        if name not in columns:
+            columns[name] = np.zeros(points)
+        columns[name][places] = value
+
+
+def _shaped(columns: Mapping[Term, NDArray[np.float64]], shape: tuple[int, ...]) -> dict[Term, Number]:
+    return {name: column.reshape(shape) for name, column in columns.items()}
+
+
+def joined(parts: Iterable[Estimate], shape: tuple[int, ...], again: Callable[[], Iterable[Estimate]]) -> Estimate:
+    """Return the estimates of the parts of a long sweep as one of some shape, without their terms, which ``again`` has.
+
+    The columns are filled as the parts come, so that memory holds one part beside them.
+    """
+    points, start = math.prod(shape), 0
+    time_s, low_s, high_s = (np.empty(points) for _ in range(3))
+    code = np.empty(points, np.int8)
+    texts: dict[str, list[tuple[Text, int]]] = {"family": [], "calibration": []}
+    bases: dict[str, None] = {}
+    sources: list[tuple[slice, Uncertainty]] = []
+    for part in parts:
+        size = np.size(part.time_s)
+        places = slice(start, start := start + size)
+        time_s[places], low_s[places], high_s[places] = part.time_s, part.low_s, part.high_s
+        code[places] = part.regime_code
+        for name, pieces in texts.items():
+            pieces.append((getattr(part, name), size))
+        bases[part.basis] = None
+        sources.append((places, part.uncertainty))
+    return Estimate(
+        time_s=time_s.reshape(shape),
+        low_s=low_s.reshape(shape),
+        high_s=high_s.reshape(shape),
+        regime_code=code.reshape(shape),
+        family=_joined_text(texts["family"], shape),
+        calibration=_joined_text(texts["calibration"], shape),
+        basis="; ".join(bases),
+        uncertainty=_joined_uncertainty(sources, shape),
+        kept_terms=None,
+        again=again,
+    )
+
+
+def _joined_text(pieces: Sequence[tuple[Text, int]], shape: tuple[int, ...]) -> Text:
+    """Return the names of the parts as one: a single name where all of them have it."""
+    names = {text if isinstance(text, str) else None for text, _ in pieces}
+    if len(names) == 1 and None not in names:
+        return pieces[0][0]
+    return np.concatenate([np.broadcast_to(text, size) for text, size in pieces]).reshape(shape)
+
+
+def _joined_uncertainty(pieces: Sequence[tuple[slice, Uncertainty]], shape: tuple[int, ...]) -> Uncertainty:
+    """Return the sources of error of the parts as one; parts of one family share its variances."""
+    variances = {id(found): found for _, piece in pieces for _, found in piece.parts}
+    if len(variances) == 1:
+        return pieces[0][1]
+    masks = {key: np.zeros(math.prod(shape), dtype=bool) for key in variances}
+    for places, piece in pieces:
+        free: Any = True
+        for mask, found in piece.parts:
+            masks[id(found)][places] |= mask & free
+            free = free & np.logical_not(mask)
+    return Uncertainty(tuple((masks[key].reshape(shape), found) for key, found in variances.items()))
