@@ -6,6 +6,7 @@ and the same tensors build the inputs of a benchmark, so that no count is writte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,16 @@ def minimum(a: Number, b: Number) -> Number:
     if isinstance(a, float) and isinstance(b, float):
         return a if a <= b or a != a else b  # only NaN differs from itself
     return np.minimum(a, b)
+
+
+def ceil(value: Number) -> Any:
+    """Return the least whole number that is not below a value, element by element, as `numpy.ceil`."""
+    return float(math.ceil(value)) if isinstance(value, float) and math.isfinite(value) else np.ceil(value)
+
+
+def floor(value: Number) -> Any:
+    """Return the largest whole number that is not above a value, element by element, as `numpy.floor`."""
+    return float(math.floor(value)) if isinstance(value, float) and math.isfinite(value) else np.floor(value)
 
 
 def where(mask: Any, a: Any, b: Any) -> Any:

@@ -29,15 +29,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Tiles
 from perfmodel.core.vocabulary import CacheState, Limiter, Load
-from perfmodel.core.work import Number, maximum, minimum, where
+from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum, where
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.tiles import tiles_by_rows, tiles_of
@@ -57,8 +56,6 @@ from perfmodel.prediction.latency.terms import (
     Terms,
 )
 
-Floats = NDArray[np.float64]
-
 PIPELINE = Term("pipeline", Limiter.COMPUTE, "filling and draining the pipeline of each block, and its latency")
 DEQUANTISATION = Term("dequantisation", Limiter.COMPUTE, "widening of the weights to the engine's dtype")
 POWER_LIMIT = Term("power", Limiter.COMPUTE, "clock held down by the power limit")
@@ -66,7 +63,7 @@ PRODUCT_TERMS = (MATH, TILE_WASTE, PIPELINE, WAVES, POWER_LIMIT, HBM, L2, CONTEN
 
 #: resources overlap as the POWER-norm of their times; 4 is a square of a square, so that no logarithm is taken
 POWER = 4
-#: elements of the arrays that are worked on at once, candidates x products: they stay in a core's cache
+#: products that are worked on at once: their arrays stay in a core's cache
 CHUNK = 16384
 #: a split of k makes at most so many parts
 MOST_PARTS = 32.0
@@ -224,126 +221,176 @@ def product_terms(product: Product, machine: Machine, c: Values, conditions: Con
     sizes = (product.m, product.n, product.k, product.batch)
     if all(isinstance(size, (int, float)) for size in sizes):
         m, n, k, batch = map(float, sizes)
-        rates = rates_of(product, machine, c, conditions, batch > 1.0)
-        time = _fastest(Sizes(m, n, k, batch, rates), rates, split=m * n * batch <= rates.whole_wave)
+        time = _fastest(m, n, k, batch, rates_of(product, machine, c, conditions, batch > 1.0))
     else:
         shape = np.broadcast_shapes(*(np.shape(size) for size in sizes))
-        time = ProductTime.gathered(_chunks(sizes, shape, product, machine, c, conditions), shape)
+        pieces = _pieces(sizes, shape, lambda batched: rates_of(product, machine, c, conditions, batched))
+        time = ProductTime.gathered(pieces, shape)
     return time.terms(launch_s(machine, c))
 
 
-def _chunks(
-    sizes: tuple[Number, ...],
-    shape: tuple[int, ...],
-    product: Product,
-    machine: Machine,
-    c: Values,
-    conditions: Conditions,
+def _pieces(
+    sizes: tuple[Number, ...], shape: tuple[int, ...], rates: Callable[[bool], Rates]
 ) -> Iterator[tuple[slice | NDArray[np.intp], ProductTime]]:
-    """Yield places and times, a cache-sized number of products at a time."""
-    flat = np.empty((len(sizes), math.prod(shape)))
-    for row, size in zip(flat, sizes, strict=True):
-        row[:] = size if np.ndim(size) == 0 else np.broadcast_to(size, shape).reshape(-1)
-    m, n, k, batch = flat
-    inside = batch > 1.0
-    kinds = (False,) if not inside.any() else (True,) if inside.all() else (False, True)
-    for batched in kinds:
-        rates = rates_of(product, machine, c, conditions, batched)
-        splits = m * n * batch <= rates.whole_wave
-        for split in (False, True):
-            wanted = splits == split if len(kinds) == 1 else (splits == split) & (inside == batched)
-            for places in _places(wanted, max(1, CHUNK // rates.speed.size)):
-                part = Sizes(m[places], n[places], k[places], batch[places], rates)
-                yield places, _fastest(part, rates, split)
+    """Yield places and times, a cache-sized number of products at a time, single products apart from batches."""
+    flat = [np.broadcast_to(np.asarray(size, np.float64), shape).reshape(-1) for size in sizes]
+    for start in range(0, math.prod(shape), CHUNK):
+        places = slice(start, min(start + CHUNK, math.prod(shape)))
+        m, n, k, batch = (size[places] for size in flat)
+        batched = batch > 1.0
+        if not batched.any() or batched.all():
+            yield places, _fastest(m, n, k, batch, rates(bool(batched[0])))
+            continue
+        for kind in (False, True):
+            (index,) = np.nonzero(batched == kind)
+            yield start + index, _fastest(m[index], n[index], k[index], batch[index], rates(kind))
 
 
-def _places(wanted: NDArray[np.bool_], count: int) -> Iterator[slice | NDArray[np.intp]]:
-    """Yield the places where a mask holds, so many at a time; slices where it holds everywhere."""
-    index = np.flatnonzero(wanted)
-    for start in range(0, index.size, count):
-        chunk = slice(start, start + count)
-        yield chunk if index.size == wanted.size else index[chunk]
-
-
-def _fastest(sizes: Sizes, r: Rates, split: bool) -> ProductTime:
+def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> ProductTime:
     """Return the time of each product with its fastest tile and split."""
-    # Arrays of tiles x products, or of (whole, in parts) x tiles x products; worked on in place where their content is
-    # of no more use, so that they stay in a cache.
-    c, k = r.c, sizes.k
-    blocks = sizes.batch * np.ceil(sizes.m * r.per_row)
-    blocks *= np.ceil(sizes.n * r.per_column)
-    parts: Floats | float = 1.0
-    if split:
-        parts = np.ones((2, *blocks.shape))
-        np.clip(np.floor(SPLIT_WAVES * r.sm_count / blocks), 1.0, c["parts"], out=parts[1])
-        blocks, k = blocks * parts, sizes.k / parts
-    waves = blocks * (1.0 / r.sm_count)
-    busy = np.ceil(waves)
-    busy *= c["quantum"]
-    busy += (1.0 - c["quantum"]) * waves
-    np.maximum(busy, r.least, out=busy)
-    block = r.block_s * (np.ceil(k * (1.0 / c["step"])) * c["step"]) + r.fill_s
-    math_s = np.maximum(busy * block, block + k * (c["latency"] / 64.0))
-    if r.walk:
-        math_s *= sizes.walks
-    if r.channel:
-        math_s *= sizes.crowd
-    if r.ragged_math:
-        math_s *= sizes.ragged
-    l2_s = blocks * r.sides
-    l2_s *= k * (r.product.input_bytes / r.l2_bandwidth)
-    if isinstance(parts, np.ndarray):
-        # The parts are written and read again in fp32. A product in one part that pays for it, too, is never chosen.
-        l2_s[1] += parts[1] * (sizes.outputs * (8.0 / r.l2_bandwidth))
-    time = np.maximum(math_s, sizes.power)
-    time **= 2
-    time **= 2
-    time += (sizes.hbm**2) ** 2
-    time += (l2_s**2) ** 2
-    if split:
-        time = np.sqrt(np.sqrt(time))
-        time[1] += c["split"]
-    if r.up_to.size:
-        time[(sizes.m <= r.above) | (sizes.m > r.up_to)] = np.inf
-    best, pick = _least(time, sizes.k)
-    chosen_parts = pick(parts) if isinstance(parts, np.ndarray) else 1.0
-    return _time_of(sizes, r, best % r.speed.size, chosen_parts, *map(pick, (waves, busy, math_s, l2_s)))
+    sizes = Sizes(m, n, k, batch, r)
+    index, split = _choice(sizes, r)
+    tile = r.tiles[index] if isinstance(index, int) else Tile(*(column[index] for column in r.columns))
+    blocks = sizes.blocks(tile)
+    if anywhere(split):
+        parts = 1.0 + split * (_most_parts(blocks, r) - 1.0)
+        loads = _loads(sizes, r, tile, blocks * parts, Depth.of(sizes.k / parts, r), split * parts)
+    else:
+        loads = _loads(sizes, r, tile, blocks, Depth.of(sizes.k, r))
+    return _time_of(sizes, r, tile, split, loads)
 
 
-def _least(time: Floats, like: Number) -> tuple[Any, Callable[[Floats], Any]]:
-    """Return the index of the least time among the candidates of each product, and a function that picks values there.
+def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
+    """Return the index of the fastest tile of each product, and whether it is split."""
+    small: Any = sizes.m * sizes.n * sizes.batch <= r.whole_wave
+    if not anywhere(small):
+        return _cheapest(r, _whole_time(sizes, r))[0], False
+    if not isinstance(small, np.ndarray) or small.all():
+        return _choice_of_small(sizes, r)
+    index, split = np.empty(small.shape, np.int8), np.zeros(small.shape, bool)
+    large, few = np.flatnonzero(~small), np.flatnonzero(small)
+    index[large] = _choice(sizes.at(large), r)[0]
+    index[few], split[few] = _choice_of_small(sizes.at(few), r)
+    return index, split
 
-    Plain numbers if ``like`` is one: arrays of one element are as slow as those of a thousand.
+
+def _choice_of_small(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
+    """Return the fastest tile, and whether it is split, of products that may be; whole ones come first."""
+    whole, parted = _whole_time(sizes, r), _parted_time(sizes, r)
+    index, least = _cheapest(r, lambda tile: (whole(tile) ** 0.5) ** 0.5)
+    other, least_in_parts = _cheapest(r, lambda tile: (parted(tile) ** 0.5) ** 0.5 + r.c["split"])
+    split = least_in_parts < least
+    return index + split * (other - index), split
+
+
+def _whole_time(sizes: Sizes, r: Rates) -> Callable[[Tile], Any]:
+    """Return the function of a tile that gives the fourth power of the time of whole products."""
+    depth, hbm = Depth.of(sizes.k, r), (sizes.hbm**2) ** 2
+    return lambda tile: _fourth_power(sizes, r, tile, _loads(sizes, r, tile, sizes.blocks(tile), depth), hbm)
+
+
+def _parted_time(sizes: Sizes, r: Rates) -> Callable[[Tile], Any]:
+    """Return the function of a tile that gives the fourth power of the time of products that are split along k."""
+    hbm = (sizes.hbm**2) ** 2
+
+    def time(tile: Tile) -> Any:
+        blocks = sizes.blocks(tile)
+        parts = _most_parts(blocks, r)
+        loads = _loads(sizes, r, tile, blocks * parts, Depth.of(sizes.k / parts, r), parts)
+        return _fourth_power(sizes, r, tile, loads, hbm)
+
+    return time
+
+
+def _most_parts(blocks: Number, r: Rates) -> Number:
+    """Return how many parts of k make at most ``SPLIT_WAVES`` blocks an SM."""
+    return minimum(maximum(floor(SPLIT_WAVES * r.sm_count / blocks), 1.0), r.c["parts"])
+
+
+def _cheapest(r: Rates, time: Callable[[Tile], Any]) -> tuple[Any, Any]:
+    """Return the index of the first tile of the least time for each product, and that time.
+
+    One tile is timed after the other, so that the arrays of many products stay in a core's cache.
     """
-    if not isinstance(like, np.ndarray):
-        first = int(time.argmin())
-        return first, lambda values: values.item(first)
-    best = np.argmin(time.reshape(-1, like.size), axis=0)
-    place = best, np.arange(best.size)
-    return best, lambda values: values.reshape(-1, best.size)[place]
+    least = time(r.tiles[0])
+    best: Any = np.zeros(least.shape, np.int8) if isinstance(least, np.ndarray) else 0
+    for index, tile in enumerate(r.tiles[1:], start=1):
+        other = time(tile)
+        if isinstance(other, np.ndarray):
+            np.maximum(best, (other < least) * np.int8(index), out=best)  # a later tile has the higher index
+            np.minimum(least, other, out=least)
+        elif other < least:
+            least, best = other, index
+    return best, least
 
 
-def _time_of(
-    sizes: Sizes, r: Rates, tile: Any, parts: Number, waves: Number, busy: Number, math_s: Number, l2_s: Number
-) -> ProductTime:
+class Loads(NamedTuple):
+    """What one tile asks of the resources.
+
+    Attributes
+    ----------
+    waves, busy : blocks an SM, and those that an SM has time for, with idle SMs in the last wave.
+    block_s : the arithmetic of one block without filling and draining it [s].
+    math_s, l2_s : what arithmetic and L2 alone would take [s].
+    """
+
+    waves: Any
+    busy: Any
+    block_s: Any
+    math_s: Any
+    l2_s: Any
+
+
+def _loads(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, gathered: Number | None = None) -> Loads:
+    """Return what a tile asks of the resources: numbers for one product and tile, else arrays of products or tiles.
+
+    The parts of k that are ``gathered`` are written and read again in fp32.
+    """
+    waves = blocks * (1.0 / r.sm_count)
+    busy = ceil(waves)
+    busy *= r.c["quantum"]
+    busy += (1.0 - r.c["quantum"]) * waves
+    busy = maximum(busy, tile.least)
+    block_s = tile.block_s * depth.steps
+    filled_s = block_s + tile.fill_s
+    math_s = maximum(busy * filled_s, filled_s + depth.waiting_s)
+    if sizes.slowed is not None:
+        math_s = math_s * sizes.slowed
+    l2_s = blocks * tile.sides * depth.fed_s
+    if gathered is not None:
+        l2_s += gathered * (sizes.outputs * (8.0 / r.l2_bandwidth))
+    return Loads(waves, busy, block_s, math_s, l2_s)
+
+
+def _fourth_power(sizes: Sizes, r: Rates, tile: Tile, loads: Loads, hbm: Number) -> Any:
+    """Return the fourth power of the time, which orders tiles as the time does; infinite where a tile is not for m."""
+    time = maximum(loads.math_s, sizes.power)
+    time **= 2
+    time **= 2
+    time += hbm
+    time += (loads.l2_s**2) ** 2
+    return where((sizes.m > tile.above) & (sizes.m <= tile.up_to), time, np.inf) if r.by_rows else time
+
+
+def _time_of(sizes: Sizes, r: Rates, tile: Tile, split: Any, loads: Loads) -> ProductTime:
     """Return the time of one tile and split for each product, taken apart."""
+    math_s, l2_s = loads.math_s, loads.l2_s
     limited = maximum(math_s, sizes.power)
     outside = maximum(sizes.hbm, l2_s)
     body = (limited**2) ** 2 + (sizes.hbm**2) ** 2 + (l2_s**2) ** 2
     on_math: Any = limited >= outside
     on_hbm: Any = (sizes.hbm >= l2_s) & (on_math ^ True)
-    split: Any = parts > 1.0
-    ideal = sizes.flop / (r.speed[tile, 0] * r.sm_count)
-    block = r.block_s[tile, 0] * (np.ceil(sizes.k / parts * (1.0 / r.c["step"])) * r.c["step"])
-    full = waves * block
+    ideal = sizes.flop / (tile.speed * r.sm_count)
+    full = loads.waves * loads.block_s
+    busy_s = loads.busy * loads.block_s
     widening: Number = 0.0
-    if r.widening_s is not None:
-        widening = full * (r.widening_s[tile, 0] / r.block_s[tile, 0]) * on_math
+    if r.widens:
+        widening = full * (tile.widening_s / tile.block_s) * on_math
     return ProductTime(
         math=ideal * on_math,
         tile_waste=(full - ideal) * on_math - widening,
-        pipeline=(math_s - busy * block) * on_math,
-        waves=(busy * block - full) * on_math,
+        pipeline=(math_s - busy_s) * on_math,
+        waves=(busy_s - full) * on_math,
         power=(limited - math_s) * on_math,
         hbm=sizes.hbm * on_hbm,
         l2=l2_s * ((on_math | on_hbm) ^ True),
@@ -396,7 +443,7 @@ def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditio
 
 
 class Rates:
-    """One machine and one set of constants as the formula needs them; what depends on the tile is a column.
+    """One machine and one set of constants as the formula needs them.
 
     Attributes
     ----------
@@ -406,13 +453,9 @@ class Rates:
     copies : sets of weights that take turns; 0 where the caches are cold.
     resident_speed : speed of data in L2 over that of device memory.
     s_per_flop : time of a FLOP at the power limit [s].
-    per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn of each tile; a column counts as many rows as it has bytes.
-    above, up_to : rows of the product that each tile is for: more than ``above``, at most ``up_to``; empty where every
-        tile is for all rows.
-    speed : rate of one SM [FLOP/s].
-    block_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
-    widening_s : the part of ``block_s`` that widens weights [s]; None where none are widened.
-    least : blocks that keep an SM busy.
+    columns, tiles : what the formula needs of the tiles, as arrays and tile by tile.
+    by_rows : whether each tile is for some rows of the product only.
+    widens : whether weights are widened.
     walk : time that addresses out of reach add, over that of the arithmetic.
     channel : time that rows in one channel of memory add, over that of the arithmetic.
     ragged : energy of the arithmetic where a size is no multiple of a cache line, over that where all are.
@@ -430,28 +473,36 @@ class Rates:
         self.l2_bytes = machine.l2_bytes
         self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
         (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
+        self.by_rows = bool(by_rows)
         tiles = product.tiles or tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
-        self.per_row, self.per_column, rows, columns, area, edge = _columns(tiles)
-        self.sides = rows + columns * (product.b_bytes / product.input_bytes)
-        self.up_to: Floats = np.array([[most] for *_, most in by_rows])
-        self.above: Floats = np.array([[0.0], *self.up_to[:-1]]) if by_rows else self.up_to
+        rows, columns = np.array(tiles, np.float64).T
+        area, edge = rows * columns, 64.0 * (1.0 / rows + 1.0 / columns)
         share = c["math"] * (1.0 if batched else c["linear"])
         if machine.engine == "vector" and machine.flop_per_clock_per_sm > 3.0 * FED_LANES:
             share *= FEED
         loss = (1.0 + c["tile"] * edge) / (1.0 + c["tile"] * edge.min())
         # What tiles lose is the feeding of the engine: one that computes at half rate is fed in time.
         fed = machine.slack * share / loss
-        self.speed = np.minimum(1.0, fed) * machine.peak_flop_per_s / machine.sm_count
-        self.block_s = 2.0 * area / self.speed
-        self.widening_s: Floats | None = None
-        if "dequant" in c:
-            # Each block widens the weights of its columns, on the lanes for integers beside the tensor engine.
-            self.widening_s = c["dequant"] * columns / (INTEGER_LANES * machine.clock_hz)
-            self.block_s = self.block_s + self.widening_s
-        self.fill_s = (
-            self.block_s * (np.minimum(1.0, fed) / fed * c["fill"]) * product.output_bytes / product.input_bytes
+        speed = np.minimum(1.0, fed) * machine.peak_flop_per_s / machine.sm_count
+        block_s = 2.0 * area / speed
+        self.widens = "dequant" in c
+        # Each block widens the weights of its columns, on the lanes for integers beside the tensor engine.
+        widening_s = (c["dequant"] if self.widens else 0.0) * columns / (INTEGER_LANES * machine.clock_hz)
+        block_s = block_s + widening_s
+        up_to = np.array([most for *_, most in by_rows] or [np.inf] * len(tiles))
+        self.columns = Tile(
+            per_row=1.0 / rows,
+            per_column=1.0 / columns,
+            sides=rows + columns * (product.b_bytes / product.input_bytes),
+            speed=speed,
+            block_s=block_s,
+            fill_s=block_s * (np.minimum(1.0, fed) / fed * c["fill"]) * product.output_bytes / product.input_bytes,
+            widening_s=widening_s,
+            least=np.maximum(1.0, c["depth"] / area),
+            above=np.array([0.0, *up_to[:-1]]),
+            up_to=up_to,
         )
-        self.least = np.maximum(1.0, c["depth"] / area)
+        self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in self.columns), strict=True)]
         # Not seen in batches, whose measured operands are within reach.
         self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
         self.channel = 0.0 if batched or not fp32 else machine.kernels.channel_cost
@@ -478,11 +529,51 @@ class Rates:
         self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size, load)
 
 
-@lru_cache(maxsize=64)
-def _columns(tiles: Tiles) -> tuple[Floats, ...]:
-    """Return what the formula needs of some tiles, as columns: 1 / tm, 1 / tn, tm, tn, tm tn, 64 (1 / tm + 1 / tn)."""
-    tm, tn = np.array(tiles, np.float64).T[:, :, None]
-    return 1.0 / tm, 1.0 / tn, tm, tn, tm * tn, 64.0 * (1.0 / tm + 1.0 / tn)
+class Tile(NamedTuple):
+    """What the formula needs of a tile: numbers, or arrays of all tiles, or of the tile that each product has.
+
+    Attributes
+    ----------
+    per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn; a column counts as many rows as it has bytes.
+    speed : rate of one SM [FLOP/s].
+    block_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
+    widening_s : the part of ``block_s`` that widens weights [s].
+    least : blocks that keep an SM busy.
+    above, up_to : rows of the product that it is for, in libraries that choose by them: more than ``above``, at most
+        ``up_to``.
+    """
+
+    per_row: Any
+    per_column: Any
+    sides: Any
+    speed: Any
+    block_s: Any
+    fill_s: Any
+    widening_s: Any
+    least: Any
+    above: Any
+    up_to: Any
+
+
+class Depth(NamedTuple):
+    """What follows from the length of k that a block works through.
+
+    Attributes
+    ----------
+    steps : the length in whole steps.
+    waiting_s : latency of the steps that no other block hides [s].
+    fed_s : time in which L2 delivers one row of it [s].
+    """
+
+    steps: Any
+    waiting_s: Any
+    fed_s: Any
+
+    @classmethod
+    def of(cls, k: Number, r: Rates) -> Depth:
+        """Return what follows from a length."""
+        steps = ceil(k * (1.0 / r.c["step"])) * r.c["step"]
+        return cls(steps, k * (r.c["latency"] / 64.0), k * (r.product.input_bytes / r.l2_bandwidth))
 
 
 class Sizes:
@@ -494,13 +585,37 @@ class Sizes:
         self.flop = 2.0 * self.outputs * k
         self.hbm = self._traffic(rates) / rates.bandwidth
         self.power = rates.s_per_flop * self.flop
-        self.walks: Number = self._walks(rates) if rates.walk else 1.0
-        self.crowd: Number = self._crowd(rates) if rates.channel else 1.0
-        self.ragged: Number = 1.0
+        self.slowed: Number | None = None
+        if rates.walk:
+            self._slow(self._walks(rates))
+        if rates.channel:
+            self._slow(self._crowd(rates))
         if rates.ragged != 1.0:
-            off = m % WHOLE_LINES + n % WHOLE_LINES + k % WHOLE_LINES
-            self.ragged = where(off > 0.0, rates.ragged, 1.0)
-            self.power = self.power * self.ragged
+            ragged = where(self._off_lines(), rates.ragged, 1.0)
+            self.power = self.power * ragged
+            if rates.ragged_math:
+                self._slow(ragged)
+
+    def _slow(self, factor: Number) -> None:
+        """Let the arithmetic take longer by a factor."""
+        self.slowed = factor if self.slowed is None else self.slowed * factor
+
+    def _off_lines(self) -> Any:
+        """Return whether a size is no multiple of a cache line; a remainder takes numpy five times as long."""
+        m, n, k = (size * (1.0 / WHOLE_LINES) for size in (self.m, self.n, self.k))
+        return (ceil(m) != m) | (ceil(n) != n) | (ceil(k) != k)
+
+    def at(self, places: NDArray[np.intp]) -> Sizes:
+        """Return the sizes of some of the products."""
+        part = object.__new__(type(self))
+        for name, value in vars(self).items():
+            setattr(part, name, value[places] if isinstance(value, np.ndarray) else value)
+        return part
+
+    def blocks(self, tile: Tile) -> Number:
+        """Return the blocks that a tile makes of whole products."""
+        blocks: Number = self.batch * ceil(self.m * tile.per_row) * ceil(self.n * tile.per_column)
+        return blocks
 
     def _super_tile(self, r: Rates) -> tuple[Number, Number]:
         """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""
