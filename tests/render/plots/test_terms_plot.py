@@ -13,23 +13,22 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 import perfmodel as pm
+from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError
 from perfmodel.prediction.latency.families import known_terms
+from perfmodel.prediction.latency.terms import Term, Terms
 from perfmodel.render.plots.prediction import MOST_BARS, color, terms_plot
 
 
-def made(terms, name="", low=0.8, high=1.3, **more):
+def made(terms, name="", low=0.8, high=1.3):
     """A prediction that is the sum of some terms, with a bound at half of it."""
     total = sum(terms.values())
+    terms = {known_terms().get(term) or Term(term, Limiter.UNKNOWN, ""): time for term, time in terms.items()}
     real = pm.predict(pm.Gemm(m=64, n=64, k=64, dtype="fp16", name=name), pm.hardware("a100-sxm4-80gb"))
-    values = {
-        "predicted_terms_s": terms,
-        "predicted_time_s": total,
-        "predicted_time_low_s": low * total,
-        "predicted_time_high_s": high * total,
-        "bound_time_s": total / 2,
-    }
-    return dataclasses.replace(real, **values | more)
+    estimate = dataclasses.replace(
+        real.estimate, kept_terms=Terms(terms), time_s=total, low_s=low * total, high_s=high * total
+    )
+    return dataclasses.replace(real, bound=dataclasses.replace(real.bound, time_s=total / 2), estimate=estimate)
 
 
 def bars(figure):
