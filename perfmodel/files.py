@@ -53,10 +53,10 @@ def read_text(path: str | os.PathLike[str]) -> str:
         When the file is missing, a directory, a pipe or a device, unreadable, empty, a damaged gzip file, larger than
         `LARGEST_TEXT_BYTES`, or not UTF-8 text.
     """
-    place = os.fspath(path)
-    check_regular(path)
+    place = storage.one(path)
+    check_regular(place)
     try:
-        with open(storage.local(path), "rb") as stream:
+        with open(storage.local(place), "rb") as stream:
             data = stream.read(LARGEST_TEXT_BYTES + 1)
     except FileNotFoundError:
         raise InputFileError(storage.NO_FILE, place=place, remedy="Check the path.") from None
@@ -178,9 +178,9 @@ def read_document(path: str | os.PathLike[str]) -> Any:
     InputFileError
         When the file cannot be read, or its syntax is wrong (with the line).
     """
-    place = os.fspath(path)
-    text = read_text(path)
-    suffix = storage.suffix_of(storage.name_of(path).removesuffix(".gz"))
+    place = storage.one(path)
+    text = read_text(place)
+    suffix = storage.suffix_of(storage.name_of(place).removesuffix(".gz"))
     if suffix not in DOCUMENT_SUFFIXES:
         allowed = ", ".join(DOCUMENT_SUFFIXES)
         what = f"has the unknown suffix {suffix!r}" if suffix else "has no suffix"
@@ -196,7 +196,14 @@ def read_document(path: str | os.PathLike[str]) -> Any:
 
 
 def holds_keys(path: str | os.PathLike[str], keys: frozenset[str]) -> bool:
-    """Return whether a file is a small document whose top level has some keys; a broken or missing one has none."""
+    """Return whether a file is a small document whose top level has some keys; a broken or missing one has none.
+
+    Raises
+    ------
+    InputFileError
+        When a pattern matches no file, or more than one.
+    """
+    path = storage.one(path)
     suffix = storage.suffix_of(path)
     if suffix not in DOCUMENT_SUFFIXES or not storage.is_file(path):
         return False
@@ -253,7 +260,7 @@ def write_atomic(path: str | os.PathLike[str], content: str | bytes) -> None:
     if storage.is_remote(path):
         storage.write(path, data)
         return
-    target = Path(storage.local(path))
+    target = Path(storage.place_of(path))
     try:
         if target.exists() and not target.is_file() and not target.is_dir():
             target.write_bytes(data)

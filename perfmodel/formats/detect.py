@@ -171,7 +171,7 @@ def read_profile(
 
     Parameters
     ----------
-    path : the file, plain or gzip; also ``s3://``, ``gs://``, ``https://`` and other addresses.
+    path : the file, plain or gzip, or a pattern that matches one; also ``s3://``, ``gs://``, ``https://`` and others.
     by : what an entry of a trace is: a framework's operator with its "shape", an "op" by name, or a "kernel".
     all_steps : in a trace with profiler steps, also count what ran outside them.
     stream_above_bytes : unpacked size above which a trace is read piece by piece [B].
@@ -184,7 +184,8 @@ def read_profile(
         For an unknown grouping.
     """
     options = ReadOptions(by, all_steps, stream_above_bytes=stream_above_bytes)
-    return find_format(path).read(path, options)
+    file = storage.one(path)
+    return find_format(file).read(file, options)
 
 
 def read_profiles(

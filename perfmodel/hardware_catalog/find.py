@@ -46,7 +46,14 @@ def search_folders() -> list[Path]:
 
 def _user_folders() -> list[Path]:
     folders = []
-    for text in filter(None, os.environ.get("PERFMODEL_HARDWARE", "").split(os.pathsep)):
+    named = os.environ.get("PERFMODEL_HARDWARE", "")
+    if "://" in named:
+        raise InputFileError(
+            "only folders of this machine are searched.",
+            place=f"PERFMODEL_HARDWARE={named}",
+            remedy="Name the file of one machine: --on s3://BUCKET/FILE.toml.",
+        )
+    for text in filter(None, named.split(os.pathsep)):
         if not Path(text).is_dir():
             raise InputFileError("no such folder.", place=f"PERFMODEL_HARDWARE={text}", remedy="Unset or correct it.")
         folders.append(Path(text))

@@ -41,7 +41,7 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
         neither ``keep`` nor ``replace`` is set.
     """
     place = os.fspath(path)
-    target = storage.working_path(path) if storage.is_remote(path) else Path(os.path.realpath(storage.local(path)))
+    target = storage.working_path(path) if storage.is_remote(path) else Path(os.path.realpath(storage.place_of(path)))
     if target.exists() and not target.is_file():
         yield
         return
@@ -74,7 +74,7 @@ def output_file(path: str | os.PathLike[str], *, keep: bool = False, replace: bo
 def _check_new(path: str | os.PathLike[str], target: Path) -> None:
     """Refuse a file that has content: in its store, or in a working copy that a killed process left."""
     has_content = target.is_file() and target.stat().st_size
-    if has_content or (storage.is_remote(path) and storage.is_file(path)):
+    if has_content or (storage.is_remote(path) and storage.is_file(path, UsageError)):
         raise UsageError(
             "exists already.",
             place=os.fspath(path),

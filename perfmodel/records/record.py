@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from perfmodel import storage
 from perfmodel.core.report import SCHEMA_VERSION, report
 from perfmodel.core.vocabulary import CacheState, Limiter, Timing
 from perfmodel.errors import InputFileError
@@ -44,7 +45,8 @@ def read_record(path: str | os.PathLike[str], commands: Sequence[str] = COMMANDS
         When the file cannot be read, is not a record of one of ``commands`` or of a version that is known, or has no
         rows.
     """
-    return parse_record(read_document(path), os.fspath(path), commands)
+    place = storage.one(path)
+    return parse_record(read_document(place), place, commands)
 
 
 def parse_record(document: Any, place: str, commands: Sequence[str] = COMMANDS) -> Record:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
 from perfmodel.files import holds_keys, read_document
@@ -109,7 +110,7 @@ def read_case(path: str | os.PathLike[str], find: Callable[[str], Hardware]) -> 
     InputFileError
         When the file cannot be read, or a key or value is wrong.
     """
-    place = os.fspath(path)
+    place = storage.one(path)
     document = read_document(path)
     if not isinstance(document, Mapping) or not {"model", "hardware"} <= set(document):
         raise InputFileError("has no model and hardware.", place=place, remedy='Write model = "...", hardware = "...".')

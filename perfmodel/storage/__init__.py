@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfmodel.errors import UsageError
+from perfmodel.errors import InputFileError, PerfModelError, UsageError
 from perfmodel.storage.place import (
     NO_FILE,
     AnyPath,
@@ -38,6 +38,7 @@ __all__ = [
     "is_remote",
     "local",
     "name_of",
+    "one",
     "place_of",
     "size",
     "stem_of",
@@ -48,24 +49,25 @@ __all__ = [
 
 
 def local(path: AnyPath) -> str:
-    """Return a path of this machine under which a file can be opened.
+    """Return a path of this machine under which a file can be read; a pattern stands for the one file that it matches.
 
     Raises
     ------
     InputFileError
-        When a remote file is not there or cannot be fetched.
+        When a remote file is not there or cannot be fetched, or a pattern matches none or several.
     UsageError
         When the store is of an unknown kind.
     UnavailableError
         When the driver of the store is not installed.
     """
-    url = url_of(path)
+    place = one(path)
+    url = url_of(place)
     if url is None:
-        return place_of(path)
+        return place
     from perfmodel.storage.cache import copy_of
     from perfmodel.storage.growing import working_copy
 
-    copy = working_copy(path)
+    copy = working_copy(place)
     return str(copy.path) if copy else copy_of(url)
 
 
@@ -74,13 +76,13 @@ def exists(path: AnyPath) -> bool:
     return is_file(path) if is_remote(path) else os.path.exists(place_of(path))
 
 
-def is_file(path: AnyPath) -> bool:
+def is_file(path: AnyPath, kind: type[PerfModelError] = InputFileError) -> bool:
     """Whether there is a regular file.
 
     Raises
     ------
     InputFileError
-        When the remote store cannot be asked.
+        Or an error of class ``kind``: when the remote store cannot be asked.
     """
     url = url_of(path)
     if url is None:
@@ -89,7 +91,7 @@ def is_file(path: AnyPath) -> bool:
     from perfmodel.storage.remote import is_there
 
     copy = working_copy(path)
-    return copy.path.is_file() if copy else is_there(url)
+    return copy.path.is_file() if copy else is_there(url, kind)
 
 
 def size(path: AnyPath) -> int:
@@ -137,13 +139,14 @@ def check_writable(path: AnyPath) -> None:
     UnavailableError
         When the driver of the store is not installed.
     """
-    from perfmodel.storage.remote import check_scheme, is_there
+    from perfmodel.storage.remote import check_bucket, check_scheme, is_there
 
     url = url_of(path)
     assert url is not None
     check_scheme(url)
     try:
-        is_there(url, UsageError)
+        if not is_there(url, UsageError):
+            check_bucket(url)
     except UsageError as error:
         if "denied" not in error.message:  # who may write need not be allowed to look
             raise
@@ -163,6 +166,19 @@ def held(path: AnyPath, *, keep: bool) -> AbstractContextManager[WorkingCopy]:
     from perfmodel.storage import growing
 
     return growing.held(path, keep=keep)
+
+
+def one(path: AnyPath) -> str:
+    """Return the file that a path names, or that a pattern matches.
+
+    Raises
+    ------
+    InputFileError
+        When no file matches the pattern, or more than one.
+    """
+    from perfmodel.storage import globs
+
+    return globs.one(path) if globs.is_pattern(path) else place_of(path)
 
 
 def expand(paths: Sequence[AnyPath]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -29,14 +30,40 @@ def expand(paths: Sequence[AnyPath]) -> list[str]:
     return [name for path in paths for name in _matches(place_of(path))]
 
 
+def one(path: AnyPath) -> str:
+    """Return the file that a path names, or that a pattern matches.
+
+    Raises
+    ------
+    InputFileError
+        When no file matches the pattern, or more than one.
+    """
+    place = place_of(path)
+    found = _matches(place)
+    if len(found) > 1:
+        raise InputFileError(
+            f"{len(found)} files match the pattern; one is needed.", place=place, remedy=f"Name one, as {found[0]}."
+        )
+    return found[0]
+
+
 def _matches(place: str) -> list[str]:
     url = url_of(place)
     if not is_pattern(place):
         return [place]
-    found = remote.matches(url) if url else sorted(glob.glob(place, recursive=True))
+    found = remote.matches(url) if url else _here(place)
+    if not found and url and remote.is_there(url):
+        return [place]
     if not found:
         raise InputFileError("no file matches the pattern.", place=place, remedy=_remedy(url))
     return found
+
+
+def _here(place: str) -> list[str]:
+    """Return the files of this machine that match a pattern, sorted; none for a name that no file can have."""
+    with contextlib.suppress(OSError, ValueError):
+        return sorted(glob.glob(place, recursive=True))
+    return []
 
 
 def is_pattern(path: AnyPath) -> bool:

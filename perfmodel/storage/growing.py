@@ -108,7 +108,7 @@ def held(path: AnyPath, *, keep: bool) -> Iterator[WorkingCopy]:
     url = url_of(path)
     assert url is not None
     remote.check_scheme(url)
-    there = remote.is_there(url, UsageError)
+    there = keep and remote.is_there(url, UsageError)
     copy = WorkingCopy(url)
     left = copy.path.exists()
     if not keep:

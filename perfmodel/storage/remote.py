@@ -146,6 +146,25 @@ def check_scheme(url: Url) -> None:
         )
 
 
+def check_bucket(url: Url) -> None:
+    """Refuse to write where an object store has no bucket, or the address has no name behind it.
+
+    Raises
+    ------
+    UsageError
+        When the bucket is not there or cannot be listed, or no file in it is named.
+    """
+    if EXTRAS.get(url.scheme) not in ("s3", "gcs"):
+        return
+    bucket, _, key = url.text.partition("://")[2].partition("/")
+    if not bucket or not key.strip("/"):
+        raise UsageError("names no file in a bucket.", place=url.text, remedy=f"Use {url.scheme}://BUCKET/FILE.")
+    with explained(url, UsageError):
+        system, _ = _opened(url)
+        if not system.exists(bucket):
+            raise UsageError("no such bucket.", place=url.text, remedy="Check its name.")
+
+
 def matches(url: Url) -> list[str]:
     """Return the addresses that match a pattern, sorted.
 

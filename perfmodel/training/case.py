@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
@@ -98,7 +99,7 @@ def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardw
     InputFileError
         When the file cannot be read, a key or value is wrong, or the plan cannot run or does not fit.
     """
-    place = os.fspath(path)
+    place = storage.one(path)
     document = read_document(path)
     for key in document:
         if key not in _KEYS:

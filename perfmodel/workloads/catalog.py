@@ -41,7 +41,7 @@ def find_model(text: str | os.PathLike[str] | ModelConfig) -> ModelConfig:
         return text
     words = os.fspath(text).strip()
     if _is_path(words):
-        path = os.path.join(words, "config.json") if os.path.isdir(words) else words
+        path = os.path.join(words, "config.json") if os.path.isdir(words) else storage.one(words)
         return dataclasses.replace(read_model_config(path), name=_file_name(path))
     if "=" in words:
         return model_from_shape(words)

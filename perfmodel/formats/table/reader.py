@@ -14,9 +14,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.core.units import format_si
 from perfmodel.errors import InputFileError
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, read_text
@@ -94,7 +94,7 @@ def read(path: str | os.PathLike[str], options: ReadOptions = DEFAULTS) -> Profi
 
 def _load(path: str | os.PathLike[str], place: str) -> _Table:
     """Read the file as a document or as delimited text."""
-    if Path(path).suffix.lower() in DOCUMENT_SUFFIXES:
+    if storage.suffix_of(path) in DOCUMENT_SUFFIXES:
         return _from_document(read_document(path), place)
     return _from_text(read_text(path), place)
 

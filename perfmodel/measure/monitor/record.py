@@ -48,7 +48,7 @@ class Recorder:
     def __enter__(self) -> Recorder:
         if storage.is_remote(self._place):
             self._copy = self._held.enter_context(storage.held(self._place, keep=True))
-        self._path = self._copy.path if self._copy else Path(storage.local(self._place))
+        self._path = self._copy.path if self._copy else Path(storage.place_of(self._place))
         _drop_cut_line(self._path)
         self._file = open(self._path, "a", encoding="utf-8")
         return self

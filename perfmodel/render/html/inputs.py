@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from perfmodel import storage
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Report, report
 from perfmodel.render.html.layouts import columns_of
@@ -79,6 +79,6 @@ def json_report(document: dict[str, Any], place: str) -> Report:
     notes = tuple(str(note) for note in document.get("notes", []))
     context = document.get("context")
     facts = context if isinstance(context, dict) else {}
-    subject = facts.get("model") or os.path.basename(str(facts.get("profile") or ""))
+    subject = facts.get("model") or storage.name_of(str(facts.get("profile") or ""))
     title = f"{TITLES.get(command, command)}{f': {subject}' if subject else ''}"
     return Report(command, columns_of(command, rows), rows, {"file": place, **facts}, notes, title, more)
