@@ -404,8 +404,8 @@ def long_sequences(fixed: Constants) -> str:
         f"The {len(ratio['full'])} runs of nemo_longseq_h100 (4,096 to 1,048,576 tokens) say neither what they "
         "recompute nor how their FLOP/s count attention. Without recomputation and by attention's causal half the "
         f"predictions are off by {np.abs(found['causal']).mean():.1f} % in the mean ({spans['causal']}, the slower the "
-        f"longer); by the whole square by {np.abs(found['full']).mean():.1f} % ({spans['full']}), which would mean that attention runs "
-        "the slower the longer the sequence. They fit nothing and are in no other figure."
+        f"longer); by the whole square by {np.abs(found['full']).mean():.1f} % ({spans['full']}), which would mean "
+        "that attention runs the slower the longer the sequence. They fit nothing and are in no other figure."
     )
 
 
