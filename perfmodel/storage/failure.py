@@ -22,6 +22,8 @@ _UNREACHABLE = {
     "TransportError",
     "gaierror",
 }
+#: what gcsfs says for status 403, as a plain OSError (gcsfs 2026.10.1, retry.validate_response)
+_FORBIDDEN = "Forbidden: "
 _LOGIN = {
     "s3": "Check AWS_PROFILE or AWS_ACCESS_KEY_ID; for a public bucket set FSSPEC_S3_ANON=true.",
     "gcs": "Run gcloud auth application-default login; for a public bucket set FSSPEC_GS_TOKEN=anon.",
@@ -70,7 +72,7 @@ def _cause(url: Url, error: Exception) -> _Cause:
         missing = missing or isinstance(link, FileNotFoundError) or status == 404
         if names & _NO_CREDENTIALS or status == 401:
             return _Cause("no credentials are found, or they are refused.", _LOGIN.get(extra, ""))
-        if isinstance(link, PermissionError) or status == 403:
+        if isinstance(link, PermissionError) or status == 403 or str(link).startswith(_FORBIDDEN):
             return _Cause("access is denied.", _LOGIN.get(extra, ""))
         if status and status != 404:
             return _Cause(f"the server answers with status {status}.", "Try again later, or download the file.")

@@ -15,6 +15,7 @@ from perfmodel import storage
 from perfmodel.errors import InputFileError, UnavailableError, UsageError
 from perfmodel.files import read_document, read_text, write_atomic
 from perfmodel.storage import cache, growing, remote
+from perfmodel.storage.failure import explained
 from perfmodel.storage.place import Url, url_of
 
 
@@ -132,6 +133,20 @@ def test_a_driver_that_is_not_installed_names_its_extra(monkeypatch: pytest.Monk
         read_text("s3://bucket/a.json")
 
 
+def test_drivers_say_the_same_thing_in_different_ways() -> None:
+    class ClientError(Exception):
+        response = {"ResponseMetadata": {"HTTPStatusCode": 403}}  # noqa: RUF012 -- as botocore has it
+
+    for error in (PermissionError("AccessDenied"), OSError("Forbidden: b/runs/o"), ClientError()):
+        with pytest.raises(InputFileError, match="access is denied"), explained(url("gs://runs/a.json")):
+            raise error
+    with (
+        pytest.raises(UsageError, match="the driver of the store reports: disk on fire"),
+        explained(url("gs://runs/a.json"), UsageError),
+    ):
+        raise RuntimeError("disk on fire")
+
+
 def test_web_addresses_are_not_written(web: str) -> None:
     with pytest.raises(UsageError, match="can be read, not written"):
         write_atomic(f"{web}/a.json", "x")
@@ -234,6 +249,26 @@ def test_exit_codes_are_those_of_local_files(perfmodel: Run, memory: str) -> Non
     assert perfmodel("analyze", "gemm", "m=8", "n=8", "k=8", "--on", "h100", "-o", "https://a/b.json").code == 2
     ran = perfmodel("analyze", "gemm", "m=8", "n=8", "k=8", "--on", "h100", "-o", "az://a/b.json")
     assert (ran.code, "driver" in ran.err) == (4, True)
+
+
+def test_files_that_a_worker_does_not_see_are_named(
+    perfmodel: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers of a cluster answer as they would on a machine without the folder."""
+    import contextlib
+
+    from perfmodel import workers
+
+    monkeypatch.setattr(workers, "executor", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(
+        workers, "mapped", lambda _, tasks, *__: (f"{path}: {storage.NO_FILE} Check the path." for path, _ in tasks)
+    )
+    (tmp_path / "rank0.json").write_text("{}")
+    command = ("diagnose", tmp_path / "rank0.json", tmp_path / "rank1.json")
+    ran = perfmodel(*command, "--scheduler", "tcp://head:8786")
+    assert ran.code == 3
+    assert "1 of 2 traces are on this machine, but a worker of tcp://head:8786 does not see them. Put them" in ran.err
+    assert "a worker" not in perfmodel(*command).err
 
 
 def test_a_folder_of_specs_has_to_be_here(perfmodel: Run, monkeypatch: pytest.MonkeyPatch) -> None:
