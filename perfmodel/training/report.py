@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
@@ -129,12 +129,14 @@ _HIDDEN = {
 }
 
 
-def _columns(*, plans: bool, ranked: bool = False) -> tuple[Column, ...]:
-    """Return the columns of steps; ``plans`` shows in which way each is trained."""
+def _columns(steps: Sequence[TrainingStep], *, plans: bool, clusters: bool, ranked: bool = False) -> tuple[Column, ...]:
+    """Return the columns of steps; ``plans`` shows in which way each is trained, ``clusters`` on which GPUs."""
+    sizes = [key for key in ("batch", "seq") if len({getattr(step.plan, key) for step in steps}) > 1]
     return (
         *((Column("rank", "#"),) if ranked else ()),
-        Column("hardware", drop=6, merge=True, shown=plans),
+        Column("hardware", "cluster", shown=clusters, show_row=lambda row: f"{row['gpus']} x {row['hardware']}"),
         *((Column("plan"),) if plans else ()),
+        *(Column(key) for key in sizes),
         Column("time_s", "step", "s"),
         Column("time_low_s", "80 % interval", show_row=_range, drop=4),
         Column("tokens_per_s_per_gpu", "tokens/s/GPU", digits=4),
@@ -142,7 +144,11 @@ def _columns(*, plans: bool, ranked: bool = False) -> tuple[Column, ...]:
         Column("mfu_full_attention", "MFU, full", "fraction", drop=5),
         Column("hfu", "HFU", "fraction", drop=3),
         Column("memory_total_bytes", "memory", show_row=_memory_text, drop=1),
-        *(Column(key, unit=unit, shown=False) for key, unit in _HIDDEN.items() if not (plans and key == "plan")),
+        *(
+            Column(key, unit=unit, shown=False)
+            for key, unit in _HIDDEN.items()
+            if not (plans and key == "plan") and key not in sizes
+        ),
     )
 
 
@@ -158,7 +164,9 @@ def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = ""
     steps = study.steps
     several = len(steps) > 1
     first = steps[0]
-    name = f"{first.model} on {first.cluster.name}, {first.plan.dtype}, {first.framework}"
+    clusters = len({step.cluster.name for step in steps}) > 1
+    where = "" if clusters else f" on {first.cluster.name}"
+    name = f"{first.model}{where}, {first.plan.dtype}, {first.framework}"
     heading = title or (name if several else f"{name}: {plan_text(first.plan, first.dp)}")
     more = {} if several else _details(study, first)
     facts = {} if several else {"pipeline": _pipeline(first)}
@@ -166,7 +174,7 @@ def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = ""
         more["mixed"] = report(study.mixed)
     return Report(
         "train",
-        _columns(plans=several),
+        _columns(steps, plans=several, clusters=clusters),
         [row_of(step, study) for step in steps],
         {**(context or {}), **facts},
         (*_notes(study), *dict.fromkeys(note for step in steps for note in step.notes)),
@@ -300,11 +308,9 @@ def _(
     facts = {"considered": found.considered, "fit": found.fit, "left_out": dict(found.left_out),
              "equal_to_best": found.equal_to_best}  # fmt: skip
     where = found.clusters[0].name if not several else f"{len(found.clusters)} clusters"
-    columns = _columns(plans=True, ranked=True)
+    columns = _columns(study.steps, plans=True, clusters=several, ranked=True)
     if study.priced:
         columns = tuple(dataclasses.replace(one, shown=one.shown or one.key == "run_cost") for one in columns)
-    if not several:
-        columns = tuple(dataclasses.replace(one, shown=one.key != "hardware" and one.shown) for one in columns)
     return Report(
         "search", columns, rows, {**(context or {}), **facts}, tuple(notes), f"Best set-ups of {found.model} on {where}"
     )

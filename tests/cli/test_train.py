@@ -198,3 +198,56 @@ def test_a_file_that_is_no_model_says_so(perfmodel):
     ran = perfmodel("train", "examples/training_plan.toml", "--on", "h100")
     assert ran.code == 3
     assert "has no model_type: it is no config.json of a model" in ran.err
+
+
+def test_rows_say_in_what_they_differ(perfmodel):
+    two = perfmodel(
+        "train", "gpt2", "--on", "h100", "--on", "a100-sxm4-80gb", "--gpus", "8", "--batch", "64/128", "--seq", "1024"
+    )
+    heading, columns, *rows = two.out.splitlines()[:6]
+    assert heading.startswith("gpt2, bf16")
+    assert {"cluster", "batch"} <= set(columns.split())
+    assert "seq" not in columns.split()
+    assert any("8 x a100-sxm4-80gb" in row and " 128 " in row for row in rows)
+
+
+def test_unequal_gpus_have_no_what_ifs(perfmodel):
+    ran = perfmodel("train", "gpt2", "--on", "h100", "--on", "a100-sxm4-80gb", "--mixed", "--jitter", "2%")
+    assert ran.code == 2
+    assert "Leave --jitter" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--schedule", "zero-bubble", "--vp", "2"), "Change --vp"),
+        (("--schedule", "interleaved", "--vp", "1"), "several stages a GPU"),
+        (("--hsdp", "--zero", "1"), "Use zero = 2 or more"),
+        (("--cp-algorithm", "ulysses"), "Use cp = 2 or more"),
+    ],
+)
+def test_a_search_refuses_options_that_nothing_uses(perfmodel, words, said):
+    ran = perfmodel("search", "train", "gpt2", "--on", "h100", "--gpus", "8", "--batch", "8", *words)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_search_keeps_its_schedule(perfmodel):
+    words = (
+        "search",
+        "train",
+        "gpt2",
+        "--on",
+        "h100",
+        "--gpus",
+        "8",
+        "--batch",
+        "32",
+        "--pp",
+        "2/4",
+        "--format",
+        "json",
+    )
+    for schedule, found in (("gpipe", "gpipe"), ("zero-bubble", "zero_bubble"), ("interleaved", "interleaved")):
+        rows = json.loads(perfmodel(*words, "--schedule", schedule).out)["rows"]
+        assert {row["schedule"] for row in rows} == {found}

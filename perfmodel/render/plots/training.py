@@ -133,7 +133,8 @@ def _bars(axes: Axes, steps: Sequence[TrainingStep]) -> None:
         axes.spines[side].set_visible(False)
     first = steps[0]
     own = "" if several else f": {plan_text(first.plan, first.dp)}"
-    title = f"{first.model} on {first.cluster.name}, {first.plan.dtype}{own}"
+    where = f" on {first.cluster.name}" if len({step.cluster.name for step in steps}) == 1 else ""
+    title = f"{first.model}{where}, {first.plan.dtype}{own}"
     axes.set_title(printable(title, 100), fontsize=10, loc="left")
 
 
