@@ -22,4 +22,18 @@ say "What is worth optimising first" \
     "perfmodel roi examples/profile_gpt2.csv --plan examples/plan_gpt2.toml"
 perfmodel roi examples/profile_gpt2.csv --plan examples/plan_gpt2.toml
 
-printf '\nThe plots are %s/transformer_block.png and %s/bench.png.\n' "$out" "$out"
+say "A training step on 64 GPUs" \
+    "perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 8 --pp 4 --batch 128 --output $out/train.html"
+perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 8 --pp 4 --batch 128
+perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 8 --pp 4 --batch 128 --output "$out/train.html"
+
+say "A command watched while it runs" \
+    "perfmodel monitor --interval 0.2 --record $out/run.jsonl -- sleep 2"
+rm -f "$out/run.jsonl"
+perfmodel monitor --interval 0.2 --record "$out/run.jsonl" -- sleep 2
+
+say "What was measured, as one page that opens offline" \
+    "perfmodel report $out/bench.json -o $out/report.html"
+perfmodel report "$out/bench.json" -o "$out/report.html"
+
+printf '\nThe plots are %s/transformer_block.png and %s/bench.png; open %s/report.html and\n%s/train.html in a browser.\n' "$out" "$out" "$out" "$out"

@@ -61,8 +61,10 @@ class Destination:
             status(f"warning: {output} is written as {chosen.name} because of --format; its suffix means {of_suffix}.")
         return cls(chosen, output, wide)
 
-    def write(self, report: Report, *, quiet: bool = False) -> None:
+    def write(self, report: Report, *, quiet: bool = False, result: object = None) -> None:
         """Print a report, or write its file and report that on stderr unless ``quiet``.
+
+        A format that draws may take more from the ``result`` that the report was made of.
 
         Raises
         ------
@@ -70,23 +72,25 @@ class Destination:
             When the file cannot be written, or the format cannot hold the report.
         """
         if self.path is None:
-            sys.stdout.write(self._text(report, color=_wants_color()))
+            sys.stdout.write(self._text(report, result, color=_wants_color()))
             sys.stdout.flush()
             return
         import gzip
 
         from perfmodel.files import write_atomic
 
-        text = self._text(report, color=False)
+        text = self._text(report, result, color=False)
         packed = storage.suffix_of(self.path) == _PACKED
         write_atomic(self.path, gzip.compress(text.encode(), mtime=0) if packed else text)
         if not quiet:
             wrote(self.path)
 
-    def _text(self, report: Report, *, color: bool) -> str:
+    def _text(self, report: Report, result: object, *, color: bool) -> str:
         from perfmodel.api import known_machines
 
-        return self.renderer.render(report, width=_width(), color=color, wide=self.wide, find=known_machines)
+        return self.renderer.render(
+            report, width=_width(), color=color, wide=self.wide, find=known_machines, result=result
+        )
 
 
 def _check_no_measurements(output: str) -> None:

@@ -135,7 +135,7 @@ def command(
         _draw(diagnosis, plot)
     if annotate is not None:
         _annotate(diagnosis, profile, annotate)
-    destination.write(report(diagnosis, context=_facts(diagnosis, profile, machine_source)))
+    destination.write(report(diagnosis, context=_facts(diagnosis, profile, machine_source)), result=diagnosis)
     if plan_output is not None and not _write_plan(diagnosis, plan_output):
         raise typer.Exit(BAD_FINDING)
 

@@ -13,7 +13,7 @@ from perfmodel.measure.monitor.series import Floats, Series
 
 _BARS = "▁▂▃▄▅▆▇█"
 #: samples that a sparkline shows
-WIDTH = 24
+WIDTH = 16
 #: endings of metrics -> unit in SI
 _UNITS = {"_watts": "W", "_hertz": "Hz", "_seconds": "s", "_bytes_per_second": "B/s"}
 
@@ -33,11 +33,11 @@ def monitor_report(
         Column("of", merge=True),
         Column("metric"),
         Column("value", show_row=lambda row: shown(row["metric"], row["value"])),
-        Column("minimum", drop=2, show_row=lambda row: shown(row["metric"], row["minimum"])),
-        Column("maximum", drop=1, show_row=lambda row: shown(row["metric"], row["maximum"])),
+        Column("minimum", drop=3, show_row=lambda row: shown(row["metric"], row["minimum"])),
+        Column("maximum", drop=2, show_row=lambda row: shown(row["metric"], row["maximum"])),
         Column("samples", shown=False),
         Column("time", shown=False),
-        Column("course", drop=3),
+        Column("course", drop=1),
         Column("finding", shown=False),
     )
     rows = []

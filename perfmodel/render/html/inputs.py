@@ -30,8 +30,15 @@ def html_report(*results: Any, title: str = "", find: FindMachines | None = None
     title : of the page.
     find : returns the machines that the results name, whose figures and sources the page shows beside the numbers.
     """
-    reports = [result if isinstance(result, Report) else report(result) for result in results]
-    views = [_views(result, made) for result, made in zip(results, reports, strict=True)]
+    return page_of_reports(
+        [(result, result if isinstance(result, Report) else report(result)) for result in results], title, find
+    )
+
+
+def page_of_reports(results: Sequence[tuple[Any, Report]], title: str = "", find: FindMachines | None = None) -> str:
+    """Return the page of results with their reports, which may have more context than those made by `report`."""
+    reports = [made for _, made in results]
+    views = [_views(result, made) for result, made in results]
     heading = title or " | ".join(filter(None, (made.title for made in reports))) or "perfmodel"
     pair = pair_view(*reports) if len(reports) == 2 else None
     return page(views, title=heading, machines=_machines(reports, find), pair=pair)

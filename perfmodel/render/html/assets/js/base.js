@@ -7,7 +7,8 @@ const tip = document.getElementById("tip");
 const SLOTS = 8;
 const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colour = number => style(`--c${number % SLOTS}`);
-const scale = names => { const places = new Map(names.map((name, at) => [name, at])); return name => colour(places.get(name) || 0); };
+const MOST_SLOTS = 14;
+const scale = names => { const places = new Map(names.map((name, at) => [name, at])); return name => style(`--c${(places.get(name) || 0) % (names.length > SLOTS ? MOST_SLOTS : SLOTS)}`); };
 const PREFIXES = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
 
@@ -64,7 +65,7 @@ const hinted = (selection, text) => selection
 
 function section(parent, view) {
   const node = make("section", parent, null, { "data-kind": view.kind, "aria-label": view.title });
-  make("h2", node, view.title);
+  if (view.title) make("h2", node, view.title);
   return node;
 }
 
