@@ -10,6 +10,7 @@ from perfmodel.cluster.collectives import Group, exchange_time
 from perfmodel.training.exchange import exposed, gradient_exchange
 from perfmodel.training.kernels import stream_time
 from perfmodel.training.micro_batch import PARTS, Passes, Vector
+from perfmodel.training.newton_schulz import orthogonal_s
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind
 
@@ -128,12 +129,13 @@ def update_time(setup: Setup, gpu: StageGpu) -> float:
     # (torch._amp_foreach_non_finite_check_and_unscale_)
     unscaled = 2.0 * setup.gradient_bytes if plan.dtype == "fp16" else 0.0
     held = setup.trained * (gpu.parameters / share + gpu.expert_parameters / experts)
-    return stream_time(setup.hardware, held * (setup.framework.optimizer_bytes * OPTIMIZER[plan.optimizer] + unscaled))
+    moved = stream_time(setup.hardware, held * (setup.framework.optimizer_bytes * OPTIMIZER[plan.optimizer] + unscaled))
+    return moved + (orthogonal_s(setup) if plan.optimizer == "muon" else 0.0)
 
 
 #: bytes that an optimizer moves for a parameter over those of Adam: clip and zero 8, gradient and moments 24, weight 2.
-#: 16-bit gradients, moments and weights move 18 B; 8-bit moments 4 B instead of 16; SGD has one moment; Muon one, and
-#: its products are not counted
+#: 16-bit gradients, moments and weights move 18 B; 8-bit moments 4 B instead of 16; SGD has one moment; Muon one,
+#: and products beside (`orthogonal_s`)
 OPTIMIZER = {
     "adam": 1.0,
     "adam-bf16": 18.0 / 34.0,

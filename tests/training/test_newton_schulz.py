@@ -1,0 +1,35 @@
+"""Muon by hand: FLOP of Newton and Schulz's iterations, and who shares them."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.newton_schulz import ITERATIONS, orthogonal_products
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.step import train
+from perfmodel.workloads.catalog import named_model
+
+H100 = hardware("h100-sxm5-80gb")
+
+
+def test_the_flop_of_a_square_matrix_are_5_m_over_b_of_the_step():
+    """Jordan et al. 2024: T m / B, with T iterations, width m and B tokens of a step."""
+    m, tokens = 4096.0, 2.0**19
+    own = ITERATIONS * sum(2.0 * one.m * one.n * one.k for one in orthogonal_products(m, m))
+    assert own / (6.0 * m * m * tokens) == pytest.approx(ITERATIONS * m / tokens)
+    assert orthogonal_products(64.0, 512.0) == orthogonal_products(512.0, 64.0)
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "mixtral-8x7b", "t5-large", "deepseek-v2"])
+def test_ranks_that_share_the_optimizer_share_its_products(name):
+    config, cluster = named_model(name), Cluster.of(H100, 16)
+    plans = {zero: TrainingPlan(batch=16, seq=512, zero=zero, optimizer="muon") for zero in (0, 1)}
+    whole, shared = (
+        train(config, cluster, plan).terms_s["optimizer"]
+        - train(config, cluster, plan.changed(optimizer="sgd")).terms_s["optimizer"]
+        for plan in plans.values()
+    )
+    assert whole > 0
+    assert shared == pytest.approx(whole / 16)
