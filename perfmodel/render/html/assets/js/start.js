@@ -28,6 +28,8 @@ async function start() {
   document.documentElement.dataset.readyMs = performance.now().toFixed(0);
   openAddress();
 }
+// what is computed here and not in Python, for scripts beside the page and for its tests
+window.perfmodel = { amdahl, payback, walk, best, clockTexts };
 start().catch(error => {
   make("p", main, `The page could not be drawn: ${error.message}`, { role: "alert" });
   document.documentElement.dataset.ready = "failed";
