@@ -129,6 +129,6 @@ class Cycle:
         users = np.maximum(1.0, self.running / deployment.dp)
         service = mixed_s * self.chunks / self.prompts
         start = service * (users - 1.0) / 2.0 * np.clip(1.0 / self.waves, 0.0, 1.0)
-        steps = WAITED_STEPS + (deployment.profile.balance_steps if deployment.copies_share else 0.0)
+        steps = WAITED_STEPS + deployment.held_back_steps
         wait = steps * decode_s * (1.0 - 1.0 / users)
         return np.asarray(deployment.front_end_s + wait + mixed_s * self.chunks + start)

@@ -246,6 +246,12 @@ class Deployment:
         return cost
 
     @property
+    def held_back_steps(self) -> float:
+        """Steps for which the engine holds a request back: until each copy has a prompt, and until it looks for one."""
+        profile = self.profile
+        return (profile.balance_steps if self.copies_share else 0.0) + max(0.0, profile.receive_steps - 1.0) / 2.0
+
+    @property
     def front_end_s(self) -> float:
         """Time to the first token beside the steps [s]: the server's, and launches of a prompt's kernels."""
         kernels = self.part.layers * self.pp * self.table.prompt_kernels_per_layer

@@ -54,6 +54,8 @@ class Engine:
     imbalance : time of a step of several copies of the attention that share experts, over that of the mean copy: all
         wait for the slowest.
     balance_steps : steps for which copies of the attention that share experts hold a prompt back, until all have one.
+    receive_steps : steps from one look for new requests to the next: a request waits for half of them
+        (SGLang's ``--scheduler-recv-interval``).
     kernels : kernels of a layer without exchanges; ``passes`` : traffic of norms, rotary positions and activation over
         that of fused kernels.
     scheduler : "chunked" (prompts in chunks beside decode), "prefill_first" or "static".
@@ -65,6 +67,7 @@ class Engine:
     deviation : standard deviation of ln(measured / predicted) of a step that kernels do not explain.
     first_deviation : the same of the time to the first token, which front ends and arrivals add to.
     sources : where the constants come from, by name.
+    errors : how far a fitted constant may be off, by name; or that nobody knows.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Engine:
     slower: float = 1.0
     imbalance: float = 1.0
     balance_steps: float = 0.0
+    receive_steps: float = 1.0
     kernels: int = 9
     passes: float = 1.0
     scheduler: str = "chunked"
@@ -102,6 +106,7 @@ class Engine:
     deviation: float = 0.25
     first_deviation: float = 0.4
     sources: Mapping[str, str] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
 
     def attention_on(self, instruction: str) -> str:
         """Return the library whose attention kernels run on machines with a matrix instruction."""
@@ -158,7 +163,7 @@ def _checked(key: str, value: Any, place: str) -> Any:
     """Return a value of the type that the attribute has."""
     default = _PLAIN[key].default
     if isinstance(value, dict):
-        if key not in ("attention", "hot", "experts_start_s", "sources"):
+        if key not in ("attention", "hot", "experts_start_s", "sources", "errors"):
             raise InputFileError("is a table.", place=place, remedy="Write one value.")
         return MappingProxyType(dict(value))
     if key == "scheduler" and value not in SCHEDULERS:

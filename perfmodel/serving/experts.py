@@ -17,10 +17,22 @@ BANDWIDTH_SHARE = 0.85
 #: the tiles of the busiest end last. Fitted to the time to the first token by concurrency of gpt-oss, Qwen3 and
 #: DeepSeek (half of the runs); 8 experts are Mixtral's, whose offline throughput shows no such loss
 FEW_EXPERTS, SKEW = 8.0, 0.2
+#: products of experts whose narrow weights a kernel widens to 16 bits in registers use mma.sync, which on machines with
+#: wgmma reaches this share of its rate, in tiles of as few rows (Frantar et al. 2024, "MARLIN"). The share is that of
+#: TPOT and of the time to the first token of gpt-oss on Hopper, half of the runs, among 0.4, 0.5, 0.65, 0.8 and 1
+WIDENED_SHARE, WIDENED_ROWS = 0.65, 8
 
 
 def experts_time(
-    shard: Shard, parallel: Parallel, tokens: Array, weight_bytes: float, rate: float, peak: float, start_s: float
+    shard: Shard,
+    parallel: Parallel,
+    tokens: Array,
+    weight_bytes: float,
+    rate: float,
+    peak: float,
+    start_s: float,
+    *,
+    widened: bool = False,
 ) -> Array:
     """Return the time of the experts of one layer on one GPU [s].
 
@@ -37,11 +49,11 @@ def experts_time(
     visited = np.asarray(expected_touched(gathered, float(shard.experts), shard.top_k)) / parallel.ep
     rows = gathered * shard.top_k / parallel.ep
     each = rows / np.maximum(visited, 1e-9)
-    tile = np.where(each <= 16, 16, np.where(each <= 64, 64, 128))
+    tile = np.where(each <= 16, WIDENED_ROWS if widened else 16, np.where(each <= 64, 64, 128))
     padded = visited * np.ceil(each / tile) * tile
     matrix = 3.0 * shard.hidden * shard.expert_ffn
     sustained = BANDWIDTH_SHARE * rate
-    rate_share = (FEW_EXPERTS / np.maximum(shard.experts, FEW_EXPERTS)) ** SKEW
+    rate_share = (FEW_EXPERTS / np.maximum(shard.experts, FEW_EXPERTS)) ** SKEW * (WIDENED_SHARE if widened else 1.0)
     reads, products = matrix * visited * weight_bytes / sustained, 2.0 * matrix * padded / (peak * rate_share)
     glue = (4.0 * rows * shard.hidden + 3.0 * rows * shard.expert_ffn) * 2.0 / sustained
     return np.asarray(start_s + np.cbrt(reads**3 + products**3) + glue)

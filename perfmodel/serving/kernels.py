@@ -163,8 +163,11 @@ class Kernels:
         down, _ = self._gemm(size, shard.hidden, shard.expert_ffn, self.weights, quantises=False)
         flop = 2.0 * LARGE * (gates + 1) * shard.expert_ffn * shard.hidden
         peak = float((flop / (up + down) / self._hot(size)).item())
+        widened = (
+            self.weights.weight_only and self.weights.compute in SIXTEEN and hardware.matrix_instruction == "wgmma"
+        )
         start = self.engine.experts_start_on(hardware.matrix_instruction)
-        time = experts_time(shard, self.parallel, tokens, self.weights.bytes, rate, peak, start)
+        time = experts_time(shard, self.parallel, tokens, self.weights.bytes, rate, peak, start, widened=widened)
         return time, np.full(time.shape, DEVIATION)
 
     def stream(self, cost: Cost, term: str, numel: Array, inputs: int, kind: str, layers: float) -> None:

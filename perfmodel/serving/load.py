@@ -171,7 +171,22 @@ def simulate_fleet(
         step = deployment.step(decode=batch, context=context)
         return float(step.low_s / step.time_s), float(step.high_s / step.time_s)
 
-    return simulate_server(server, requests, spread=spread if interval else None, progress=progress)
+    replay = simulate_server(server, requests, spread=spread if interval else None, progress=progress)
+    return _held_back(replay, deployment)
+
+
+def _held_back(replay: Replay, deployment: Deployment) -> Replay:
+    """Return a replay with the steps for which the engine holds requests back, in the time to the first token."""
+    if not (deployment.held_back_steps and replay.count):
+        return replay
+    batch = max(replay.mean_batch, 1.0)
+    step_s = float(deployment.step(decode=batch, context=max(replay.mean_context, 1.0)).time_s)
+    added = replay.front_end_s + deployment.held_back_steps * step_s * (1.0 - 1.0 / batch)
+    ends = None
+    if replay.ends:
+        low, expected, high = (replace(end, front_end_s=added) for end in replay.ends)
+        ends = (low, expected, high)
+    return replace(replay, front_end_s=added, ends=ends)
 
 
 def server_of(deployment: Deployment, fleet: Fleet, requests: Requests) -> Server:

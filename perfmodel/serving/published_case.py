@@ -55,6 +55,7 @@ class Setup:
     max_batched_tokens: int | None = None
     kv_tokens: int | None = None
     speculation: Speculation | None = None
+    receive_steps: float = 1.0
 
     @property
     def gpus(self) -> int:
@@ -69,6 +70,9 @@ class Setup:
         SkipRun
             For an unknown model or machine, a parallelism that does not divide it, and a model that does not fit.
         """
+        if self.receive_steps != 1:
+            known = profile or find_engine(self.engine, self.version)
+            profile = replace(known, receive_steps=self.receive_steps)
         try:
             config = find_model(self.model)
             made = Deployment(

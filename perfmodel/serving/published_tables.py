@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from perfmodel.accuracy.run_table import Run
 from perfmodel.serving.published_case import (
@@ -31,6 +32,10 @@ WAVES = 10.0
 GUESSING = frozenset({("trtllm", "1.1.0rc2.post2"), ("trtllm", "1.2.0rc6.post3")})
 #: three tokens of the model's own heads; the acceptance is that of these runs, on a grid of 0.5 to 0.7
 MULTI_TOKEN = Speculation(3, 0.55)
+#: SGLang in runs of InferenceX on Blackwell looks for new requests every 10 steps below 16 users, and every 30 from
+#: there: their times to the first token double between 8 and 16 users, by half of 30 steps, and those on Hopper, and of
+#: other engines, do not. Half of the runs chose 25 to 30 among 10 to 40, and 1 to 10 among 1 to 20
+RECEIVING, FEW_USERS, RECEIVE_STEPS = ("b200", "b300", "gb200", "gb300"), 16, (10.0, 30.0)
 #: GPUs of the largest engine that is not spread over servers
 _LARGEST = 16
 
@@ -95,6 +100,8 @@ def by_concurrency(run: Run) -> Case:
     engine, version = engine_of(run.text("engine"))[0], version_of(run.text("engine_version"))
     random = lengths.startswith("uniform")
     setup = _shared(run, engine, version, random)
+    if engine == "sglang" and random and setup.hardware.startswith(RECEIVING):
+        setup = replace(setup, receive_steps=RECEIVE_STEPS[int(users >= FEW_USERS)])
     share = _UNIFORM if random else 1.0
     measured = {
         name: run.number(column) / 1e3

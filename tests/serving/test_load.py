@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,15 @@ def test_a_replay_shows_the_share_of_the_cache_over_time(deployment) -> None:
     assert share.max() <= 1
     assert {line.get_label() for line in counts.lines} == {"running", "waiting in the queue"}
     assert replay.states.queued[-1] == 0
+
+
+def test_a_request_waits_for_half_of_the_steps_between_two_looks(deployment) -> None:
+    polled = replace(deployment, engine=replace(deployment.profile, receive_steps=21.0))
+    users = 8.0
+    first, second = (pm.steady(made, 512, 128, concurrency=users) for made in (deployment, polled))
+    step = float(deployment.step(decode=users, context=512 + 64).time_s)
+    assert second.ttft_s - first.ttft_s == pytest.approx(10 * step * (1 - 1 / users), rel=0.02)
+    assert second.tpot_s == first.tpot_s
+    load = pm.closed_loop(8, 80, 512, 128)
+    plain, late = (np.mean(pm.simulate(made, load).ttft_s) for made in (deployment, polled))
+    assert late - plain == pytest.approx(second.ttft_s - first.ttft_s, rel=0.1)

@@ -11,6 +11,7 @@ import pytest
 
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.errors import InputFileError
+from perfmodel.files import read_document
 from perfmodel.hardware_catalog import hardware
 from perfmodel.serving.engine import QUANTITIES, Engine, engine_names, find_engine, read_engine
 from perfmodel.serving.engine_file import write_engine
@@ -76,6 +77,23 @@ def test_profiles_are_read_and_written(name: str, tmp_path: Path) -> None:
         other = getattr(again, key)
         assert other == pytest.approx(value) if isinstance(value, float) else other == value
     assert profile.sources, "each profile says where its constants come from"
+
+
+#: keys that describe a profile, and constants that are fitted or assumed, not read
+_LABELS = {"name", "title", "family", "since", "until", "sources", "errors"}
+_FITTED = {
+    *("host", "host_sequence", "launch", "prompt_launch", "gap", "front_end", "hot", "experts_start_s"),
+    *("exchange_slower", "slower", "imbalance", "balance_steps"),
+}
+
+
+@pytest.mark.parametrize("name", engine_names())
+def test_each_constant_has_its_source_and_each_fitted_one_its_error(name: str) -> None:
+    path = Path(__file__).resolve().parents[2] / "engine_specs" / "serving" / f"{name}.toml"
+    document = read_document(path)
+    given = set(document) - _LABELS
+    assert not given - set(document["sources"])
+    assert given & _FITTED == set(document["errors"])
 
 
 def test_versions_choose_among_profiles() -> None:

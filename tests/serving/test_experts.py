@@ -1,0 +1,36 @@
+"""The layer of experts in closed form: what is read, computed and padded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfmodel.serving.experts import WIDENED_SHARE, experts_time
+from perfmodel.serving.shard import Parallel, shard
+from perfmodel.workloads.catalog import find_model
+
+RATE, PEAK = 4e12, 700e12
+
+
+def layer(tokens: float, *, widened: bool, weight_bytes: float = 0.53) -> float:
+    part = shard(find_model("gpt-oss-120b"), Parallel(1, 1, 1, 1))
+    return float(
+        experts_time(part, Parallel(1, 1, 1, 1), np.array([tokens]), weight_bytes, RATE, PEAK, 0.0, widened=widened)[0]
+    )
+
+
+def test_one_token_reads_the_experts_it_visits() -> None:
+    part = shard(find_model("gpt-oss-120b"), Parallel(1, 1, 1, 1))
+    read = part.top_k * 3 * part.hidden * part.expert_ffn * 2.0 / RATE
+    assert read < layer(1.0, widened=False, weight_bytes=2.0) < 1.6 * read
+
+
+def test_widened_weights_slow_prompts_and_not_the_steps_of_few() -> None:
+    prompt, step = (layer(n, widened=True) / layer(n, widened=False) for n in (16384.0, 4.0))
+    assert 1.2 < prompt < 1.0 / WIDENED_SHARE
+    assert step <= 1.0
+
+
+def test_more_tokens_never_take_less() -> None:
+    times = [layer(float(n), widened=widened) for widened in (False, True) for n in (1, 8, 64, 512, 4096)]
+    assert times[:5] == sorted(times[:5])
+    assert times[5:] == sorted(times[5:])
