@@ -15,6 +15,8 @@ from perfmodel.formats.torch_trace.events import NOT_JSON, Event, decode_events,
 
 #: unpacked bytes that are decoded at a time; of 0.5 to 16 MB, 2 and 4 MB took the least time (traces of 50 MB and 1 GB)
 BLOCK_BYTES = 4_000_000
+#: the first block; each further one is twice as large, so that a small trace does not fill memory that it does not need
+_FIRST_BYTES = 250_000
 _BETWEEN = re.compile(rb"\}\s*(,)\s*\{")
 #: how far from the end of a block a boundary between two events is searched, and how many commas are tried
 _TAIL_BYTES, _ATTEMPTS = 65536, 64
@@ -36,8 +38,7 @@ class Blocks:
 
     def __init__(self, stream: BufferedIOBase, begun: bytes, skipped: Counter[str]) -> None:
         self._stream, self._skipped = stream, skipped
-        # a bracket, the text, and room for a block
-        self._buffer = bytearray(b"[" + begun) + bytes(BLOCK_BYTES)
+        self._buffer, self._block_bytes = bytearray(b"[" + begun), min(_FIRST_BYTES, BLOCK_BYTES)
         # the text that is not decoded yet begins after a bracket, or after the comma that was one for the last block
         self._begin, self._end = 1, 1 + len(begun)
         self.read_bytes = len(begun)
@@ -56,7 +57,8 @@ class Blocks:
         self._buffer[1 : 1 + len(self)] = self._buffer[self._begin : self._end]
         self._begin, self._end = 1, 1 + len(self)
         # twice as much where no event ended in what there is
-        wanted = max(BLOCK_BYTES, 2 * len(self)) + 1
+        wanted = max(self._block_bytes, 2 * len(self)) + 1
+        self._block_bytes = min(2 * self._block_bytes, BLOCK_BYTES)
         if len(self._buffer) < wanted:
             self._buffer = self._buffer + bytes(wanted - len(self._buffer))
         view = memoryview(self._buffer)
