@@ -132,6 +132,15 @@ ProfileArgument = Annotated[
         "unit (time_ms, 'Time (ns)', or cells like '12 ms') and optionally calls.",
     ),
 ]
+JobArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PROFILE...",
+        help="A trace, an export of nsys, ncu or nvprof, key_averages, or a table with a name, a time with its "
+        "unit (time_ms, 'Time (ns)', or cells like '12 ms') and optionally calls. Several traces are the ranks of "
+        "one job. Also addresses (s3://, gs://, https://) and patterns ('s3://bucket/run/rank*.json.gz').",
+    ),
+]
 GroupEntriesOption = Annotated[
     str, typer.Option("--by", metavar="KEY", help="Group the entries of a trace by shape, op or kernel.")
 ]

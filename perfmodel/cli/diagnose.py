@@ -12,6 +12,7 @@ from perfmodel.cli._options import (
     EffortOption,
     FormatOption,
     GroupEntriesOption,
+    JobArgument,
     OutputOption,
     PlotOption,
     ProfiledMachineOption,
@@ -31,6 +32,7 @@ from perfmodel.cli._output import (
     wrote,
 )
 from perfmodel.cli._profile import profiled_machine
+from perfmodel.cli._ranks import Reading, job_machine, read_job, refuse_workers
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,15 +41,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    profiles: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PROFILE...",
-            help="A trace, an export of nsys, ncu or nvprof, key_averages, or a table with a name, a time with its "
-            "unit (time_ms, 'Time (ns)', or cells like '12 ms') and optionally calls. Several traces are the ranks of "
-            "one job. Also addresses (s3://, gs://, https://) and patterns ('s3://bucket/run/rank*.json.gz').",
-        ),
-    ],
+    profiles: JobArgument,
     on: ProfiledMachineOption = None,
     assume: AssumeOption = False,
     by: GroupEntriesOption = "shape",
@@ -116,12 +110,18 @@ def command(
     profiles = storage.expand(profiles)
     if len(profiles) > 1:
         _refuse_beside_ranks(
-            {"--plan-output": plan_output, "--effort": effort, "--against": against, "--annotate": annotate}
+            {
+                "--plan-output": plan_output,
+                "--effort": effort,
+                "--against": against,
+                "--annotate": annotate,
+                "--by": by != "shape",
+            }
         )
-        from perfmodel.cli._diagnose_ranks import diagnose_ranks
-
-        diagnose_ranks(profiles, on, whole_trace, (workers, scheduler), plot, destination)
+        reading = Reading(by, whole_trace, workers, scheduler)
+        _diagnose_ranks(profiles, reading, (on, assume), plot, destination)
         return
+    refuse_workers(workers, scheduler)
     (profile,) = profiles
     measured = _read(profile, by, whole_trace)
     machine, machine_source = profiled_machine(measured, on, assume=assume)
@@ -145,6 +145,26 @@ def _refuse_beside_ranks(options: dict[str, object]) -> None:
     for name, value in options.items():
         if value:
             raise UsageError("belongs to one profile.", place=name, remedy="Diagnose the slowest rank alone with it.")
+
+
+def _diagnose_ranks(
+    paths: list[str],
+    reading: Reading,
+    machine: tuple[list[str] | None, bool],
+    plot: str | None,
+    destination: Destination,
+) -> None:
+    """Report where the time of a job's ranks goes and who waits for whom; ``machine`` is --on and --assume."""
+    from perfmodel.core.report import report
+
+    job = read_job(paths, reading)
+    hardware = job_machine(job, machine[0], assume=machine[1])
+    if plot is not None:
+        from perfmodel.render.plots.diagnosis.ranks import ranks_plot
+
+        save_plot(ranks_plot(job), plot)
+    facts = context(profiles=paths, hardware=[hardware.name] if hardware else [])
+    destination.write(report(job, hardware=hardware, context=facts))
 
 
 def _read(path: str, by: str, all_steps: bool) -> Profile:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import (
     AssumeOption,
     FormatOption,
     GroupEntriesOption,
     HostOption,
+    JobArgument,
     OutputOption,
-    ProfileArgument,
+    SchedulerOption,
     TargetMachineOption,
     WholeTraceOption,
     WideOption,
+    WorkersOption,
 )
 from perfmodel.cli._output import Destination, context
 from perfmodel.cli._profile import profiled_machine
+from perfmodel.cli._ranks import Reading, job_machine, project_ranks, read_job, refuse_workers
 from perfmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.core.hardware import Hardware
 
 
 def command(
-    profile: ProfileArgument,
+    profiles: JobArgument,
     source: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,6 +45,8 @@ def command(
     host: HostOption = None,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
@@ -46,6 +55,8 @@ def command(
 
     Kernels with known operators follow the ratio of the predictions on both machines, others the ratio of what limits
     them. The time line of a trace is replayed, so that a run that waits for its host does not become faster.
+
+    Several traces are the ranks of one job, which takes as long as its slowest rank.
 
     Example: perfmodel project trace.json.gz --from a100-sxm4-80gb --to h100-sxm5-80gb
     """
@@ -58,12 +69,17 @@ def command(
     if not target:
         raise UsageError("--to is missing.", remedy="Add --to h100-sxm5-80gb; `perfmodel hardware list` has the names.")
     there = hardware(target)
-    measured = read_profile(profile, by=by, all_steps=whole_trace)
+    profiles = storage.expand(profiles)
+    if len(profiles) > 1:
+        _project_job(profiles, Reading(by, whole_trace, workers, scheduler), (source, assume), there, host, destination)
+        return
+    refuse_workers(workers, scheduler)
+    measured = read_profile(profiles[0], by=by, all_steps=whole_trace)
     here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]
     assert here is not None  # as it is needed
     projection = project(measured, here, there, host=host)
     facts = context(
-        profile=str(profile),
+        profile=profiles[0],
         hardware=[here.name, there.name],
         host=host,
         total_time_s=projection.whole.time_s,
@@ -72,3 +88,32 @@ def command(
         high=projection.whole.high,
     )
     destination.write(report(projection, context=facts))
+
+
+def _project_job(
+    paths: list[str],
+    reading: Reading,
+    machine: tuple[list[str] | None, bool],
+    there: Hardware,
+    host: float | None,
+    destination: Destination,
+) -> None:
+    """Project the ranks of a job; ``machine`` is --from and --assume."""
+    from perfmodel.core.report import report
+    from perfmodel.diagnosis.ranks.projection import project_job
+
+    job = read_job(paths, reading)
+    here = job_machine(job, machine[0], option="--from", assume=machine[1], needed=True)
+    assert here is not None  # as it is needed
+    projected = project_job(job, project_ranks(job, reading, (here, there), host), here, there)
+    facts = context(
+        profiles=paths,
+        hardware=[here.name, there.name],
+        host=host,
+        total_time_s=projected.whole.time_s,
+        projected_time_s=projected.whole.projected_time_s,
+        low=projected.whole.low,
+        high=projected.whole.high,
+        missing_ranks=list(job.missing),
+    )
+    destination.write(report(projected, context=facts))

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import (
     AssumeOption,
     EffortOption,
     FormatOption,
     GroupEntriesOption,
     HostOption,
+    JobArgument,
     OutputOption,
-    ProfileArgument,
     ProfiledMachineOption,
+    SchedulerOption,
     TargetMachineOption,
     WholeTraceOption,
     WideOption,
+    WorkersOption,
     fraction_option,
 )
 from perfmodel.cli._output import Destination, context, status
 from perfmodel.cli._profile import check_names_machine, deployment_and_plan, profiled_machine
+from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_workers
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
     from perfmodel.investment.economics import Economics
     from perfmodel.investment.plan import Plan
+    from perfmodel.profile.effort import Effort
     from perfmodel.profile.profile import Profile
 
 
 def command(
-    profile: ProfileArgument,
+    profiles: JobArgument,
     plan: Annotated[
         str | None,
         typer.Option(
@@ -125,6 +131,8 @@ def command(
     ] = False,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
     top: Annotated[
         int | None, typer.Option("--top", metavar="N", help="List only the first N rows.", min=1, show_default=False)
     ] = None,
@@ -137,16 +145,16 @@ def command(
     Without --plan, the candidates are the advice of a diagnosis for a trace. For other profiles, each entry is a
     candidate that reaches its physical bound (or a speedup of 2x if the machine is unknown).
 
+    Several traces are the ranks of one job: what shortens the rank that the others wait for shortens the job.
+
     Example: perfmodel roi profile.csv --plan plan.toml
     """
     from perfmodel.core.report import report
-    from perfmodel.formats import read_profile
     from perfmodel.investment.budget import check_days
     from perfmodel.investment.decision import decide
     from perfmodel.investment.plan import read_plan
     from perfmodel.investment.ranking import check_ranking
     from perfmodel.profile.effort import parse_effort
-    from perfmodel.serving.case import is_deployment_file
 
     economics = _economics(gpus, price_per_gpu_hour, dev_day_cost, hours_per_year, horizon_years, discount_rate)
     diagnosed, efforts = _diagnosed(candidates), parse_effort(effort or ())
@@ -154,14 +162,17 @@ def command(
     check_ranking(rank_by, economics)
     check_days(days)
     destination = Destination.of("roi", format_, output, wide=wide)
-    machine: Hardware | None
-    planned: Plan | None
-    if is_deployment_file(profile):
-        check_names_machine(profile, on, to)
-        measured, planned, machine = deployment_and_plan(profile, plan, efforts)
+    profiles = storage.expand(profiles)
+    _check_beside(profiles, to, host)
+    job = None
+    if len(profiles) > 1:
+        reading = Reading(by, whole_trace, workers, scheduler)
+        job = read_job(profiles, reading)
+        planned, machine = read_plan(plan) if plan else None, job_machine(job, on, assume=assume)
+        measured = pace_profile(job, reading)
     else:
-        measured = read_profile(profile, by=by, all_steps=whole_trace)
-        planned, machine = read_plan(plan) if plan else None, profiled_machine(measured, on, assume=assume)[0]
+        refuse_workers(workers, scheduler)
+        measured, planned, machine = _alone(profiles[0], plan, (on, assume, to), (by, whole_trace), efforts)
     if to is not None:
         measured, machine = _projected(measured, machine, to, host)
     decision = decide(
@@ -174,15 +185,51 @@ def command(
         cap=not as_claimed,
         by=rank_by,
         days=days,
+        job=job,
     )
     facts = context(
-        profile=str(profile),
+        **({"profiles": profiles} if job else {"profile": profiles[0]}),
         **({"plan": str(plan)} if plan else {}),
         **({"hardware": [machine.name]} if machine else {}),
         total_time_s=decision.ranking.profile.total_time_s,
         skipped_rows=dict(measured.skipped),
     )
     destination.write(report(decision, context=facts, top=top, flips=sensitivity))
+
+
+def _check_beside(profiles: list[str], to: str | None, host: float | None) -> None:
+    """Raise a UsageError for a projection of a job, and for a host without a projection."""
+    if to is not None and len(profiles) > 1:
+        raise UsageError(
+            "the candidates of a job are ranked on the machine that it ran on.",
+            place="--to",
+            remedy="Use `perfmodel project` for the job, or rank one rank alone with --to.",
+        )
+    if host is not None and to is None:
+        raise UsageError("belongs to a projection.", place="--host", remedy="Add --to HW, or leave it out.")
+
+
+def _alone(
+    path: str,
+    plan: str | None,
+    machines: tuple[list[str] | None, bool, str | None],
+    entries: tuple[str, bool],
+    efforts: Mapping[str, Effort],
+) -> tuple[Profile, Plan | None, Hardware | None]:
+    """Return one profile or deployment, its plan and its machine.
+
+    ``machines`` are --on, --assume and --to, ``entries`` --by and --whole-trace.
+    """
+    from perfmodel.formats import read_profile
+    from perfmodel.investment.plan import read_plan
+    from perfmodel.serving.case import is_deployment_file
+
+    on, assume, to = machines
+    if is_deployment_file(path):
+        check_names_machine(path, on, to)
+        return deployment_and_plan(path, plan, efforts)
+    measured = read_profile(path, by=entries[0], all_steps=entries[1])
+    return measured, read_plan(plan) if plan else None, profiled_machine(measured, on, assume=assume)[0]
 
 
 def _projected(measured: Profile, machine: Hardware | None, to: str, host: float | None) -> tuple[Profile, Hardware]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
+from perfmodel.diagnosis.ranks.job import Job
 from perfmodel.errors import UsageError
 from perfmodel.investment.economics import Economics
 from perfmodel.investment.headroom import headroom
@@ -43,6 +44,7 @@ def decide(
     cap: bool = True,
     by: str = ROI,
     days: float | None = None,
+    job: Job | None = None,
 ) -> Decision:
     """Rank what could be done about a profile.
 
@@ -59,6 +61,8 @@ def decide(
     economics : fleet and prices, or None.
     effort : kind of change -> days and risk, for candidates without days.
     cap, by, days : as in `perfmodel.investment.ranking.rank_candidates`.
+    job : the ranks of which the profile is the one that sets the pace (`perfmodel.diagnosis.ranks.pace`): a change of
+        that rank is one of the job. That it stops being late is a candidate, too.
 
     Raises
     ------
@@ -66,7 +70,7 @@ def decide(
         As `rank_candidates`; and if days or a ranking are requested and there is no candidate.
     """
     traced = profile.timeline is not None and len(profile.timeline.gpu) > 0
-    wanted = plan is None and traced if diagnosed is None else diagnosed
+    wanted = plan is None and (traced or job is not None) if diagnosed is None else diagnosed
     advised: tuple[Candidate, ...] = ()
     notes: tuple[str, ...] = ()
     wall = profile
@@ -78,6 +82,12 @@ def decide(
         advised = tuple(advice.candidate for advice in diagnosis.advice) if wanted else ()
         if wall is not profile:
             notes = ("Shares are of the wall time: gaps of the GPU are entries, and overlapping work counts once.",)
+    if job is not None:
+        from perfmodel.diagnosis.ranks.pace import lateness, pace_notes
+
+        wall, late = lateness(job, wall)
+        advised = (late, *advised) if late is not None and wanted else advised
+        notes = (*pace_notes(job), *notes)
     plan = plan_with_advice(plan, advised)
     parts = headroom(wall, economics=economics, hardware=hardware)
     if plan is None:

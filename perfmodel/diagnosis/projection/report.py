@@ -12,7 +12,7 @@ from perfmodel.diagnosis.projection.project import ProjectedPart, Projection
 #: parts that people see, JSON and CSV have all; and their longest names [characters]
 _MOST_PARTS, _LONGEST = 20, 32
 
-_COLUMNS = (
+COLUMNS = (
     Column("name", "part", show=lambda name: short_name(name, _LONGEST)),
     Column("calls", shown=False),
     Column("time_s", "here", "s"),
@@ -32,25 +32,26 @@ def _projection_report(result: Projection, *, context: Mapping[str, Any] | None 
     Row keys: name, calls, time_s, projected_time_s, low, high (80 % interval) [s], speedup, limiter, basis. ``whole``
     has one row with the same keys: the run.
     """
-    rows = [_row(part) for part in result.parts]
+    rows = [part_row(part) for part in result.parts]
     hidden = len(rows) - _MOST_PARTS
     whole = result.whole
     ends = f"{format_si(whole.low, 's', 3)} to {format_si(whole.high, 's', 3)}"
     times = f"{format_si(whole.time_s, 's')} -> {format_si(whole.projected_time_s, 's')}"
     return Report(
         "project",
-        _COLUMNS,
+        COLUMNS,
         rows,
         context or {},
         (*result.notes, *result.profile.notes),
         f"From {result.source.name} to {result.target.name}: {times} ({ends}), {whole.speedup:.3g}x as fast",
-        more={"whole": Report("project", _COLUMNS, [_row(whole)])},
+        more={"whole": Report("project", COLUMNS, [part_row(whole)])},
         people_rows=rows[:_MOST_PARTS],
         unlisted=f"Shorter parts: {hidden}; JSON and CSV have them." if hidden > 0 else "",
     )
 
 
-def _row(part: ProjectedPart) -> dict[str, Any]:
+def part_row(part: ProjectedPart) -> dict[str, Any]:
+    """Return the row of a part."""
     return {
         "name": part.name,
         "time_s": part.time_s,

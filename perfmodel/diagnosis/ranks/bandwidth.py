@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.diagnosis.ranks.job import Job, Matched
+from perfmodel.diagnosis.ranks.job import Job
+from perfmodel.diagnosis.ranks.matching import Matched
 from perfmodel.errors import PerfModelError
 from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.collective import Collective

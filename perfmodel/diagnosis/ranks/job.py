@@ -1,11 +1,4 @@
-"""The ranks of a job together: exchanges matched over the ranks, clocks aligned, and who waits for whom.
-
-An exchange is matched by its process group and sequence number; where the trace has no sequence number, by its count
-among the exchanges of the same operation, group and message. Matching by time would pair a late rank's exchange with
-the next one of the others.
-
-The clocks of hosts differ. All ranks leave an exchange at nearly the same time, so the median over the exchanges of the
-differences of their ends is the difference of the clocks.
+"""The ranks of a job together: who waits for whom at the exchanges that they share.
 
 Other tools compute, from the same matches: TraceLens (NcclAnalyser/nccl_analyser.py) wait_r = max(start) - start_r,
 latency = min(duration), and calls the rank with the least total wait the straggler; HTA (hta/analyzers/straggler.py)
@@ -20,13 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
 from perfmodel.diagnosis.intervals import union
+from perfmodel.diagnosis.ranks.matching import Matched, clock_offsets, match
 from perfmodel.diagnosis.ranks.summary import RankSummary
 from perfmodel.errors import InputFileError
 from perfmodel.profile.timeline import Floats
@@ -37,48 +30,6 @@ STRAGGLER_SHARE = 0.03
 STRAGGLER_LAST = 0.6
 #: share of the step below which a wait at one exchange is no wait: ranks never arrive at the same instant
 _NOTHING = 0.002
-
-
-class Key(NamedTuple):
-    """What the same exchange has in common on all ranks."""
-
-    operation: str
-    group: str
-    bytes: float
-    number: int
-    counted: bool
-
-
-@dataclass(frozen=True)
-class Matched:
-    """One exchange on the ranks that took part, on the clock of the first rank.
-
-    Attributes
-    ----------
-    key : what identifies it.
-    ranks : indices into `Job.ranks`.
-    start_s, end_s : of each of these ranks [s].
-    """
-
-    key: Key
-    ranks: NDArray[np.int64]
-    start_s: Floats
-    end_s: Floats
-
-    @property
-    def last(self) -> int:
-        """Index into `Job.ranks` of the rank that came last."""
-        return int(self.ranks[int(np.argmax(self.start_s))])
-
-    @property
-    def skew_s(self) -> float:
-        """How long the first rank waited for the last one [s]."""
-        return float(self.start_s.max() - self.start_s.min())
-
-    @property
-    def time_s(self) -> float:
-        """From the last start to the last end: the exchange itself, without waiting [s]."""
-        return float(max(self.end_s.max() - self.start_s.max(), 0.0))
 
 
 @dataclass(frozen=True)
@@ -134,6 +85,20 @@ class Job(Reportable):
         return self.numbers[int(np.argmax([rank.compute_s for rank in self.ranks]))]
 
     @property
+    def pace(self) -> int:
+        """Index into ``ranks`` of the rank that sets the pace: a straggler, else the one that waits least."""
+        if self.stragglers:
+            return self.numbers.index(self.stragglers[0].rank)
+        return int(np.argmin(self.waits_s.sum(axis=1)))
+
+    def waits_of(self, index: int) -> tuple[Floats, Floats]:
+        """Return start and wait of each exchange of a rank, in any order, the start on the clock of its host [s]."""
+        mine = [one for one in self.exchanges if index in one.ranks]
+        start_s = np.array([float(one.start_s[one.ranks == index][0]) for one in mine])
+        arrived_s = np.array([float(one.start_s.max()) for one in mine])
+        return start_s + self.offset_s[index], arrived_s - start_s
+
+    @property
     def step_s(self) -> float:
         """Median length of a step over all ranks [s]."""
         return float(np.median([step.wall_s for rank in self.ranks for step in rank.steps]))
@@ -148,9 +113,9 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
         When a rank occurs twice, the files are of jobs of several sizes, or the ranks have no exchange in common.
     """
     ranks, numbers = _ordered(summaries)
-    matched = _matched(ranks)
+    matched = match(ranks)
     if not matched:
-        places = ", ".join(rank.source for rank in ranks)
+        places = ", ".join(rank.place for rank in ranks)
         raise InputFileError(
             "the ranks have no exchange in common.",
             place=places,
@@ -182,7 +147,7 @@ def _ordered(summaries: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...],
     if len(sizes) > 1:
         raise InputFileError(
             f"the traces are of jobs with {' and '.join(map(str, sorted(sizes)))} ranks.",
-            place=", ".join(rank.source for rank in summaries),
+            place=", ".join(rank.place for rank in summaries),
             remedy="Give the traces of one job.",
         )
     taken = {rank.rank for rank in summaries if rank.rank is not None}
@@ -190,55 +155,10 @@ def _ordered(summaries: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...],
     numbered = [(next(free) if rank.rank is None else rank.rank, rank) for rank in summaries]
     for number, count in Counter(number for number, _ in numbered).items():
         if count > 1:
-            places = ", ".join(rank.source for other, rank in numbered if other == number)
+            places = ", ".join(rank.place for other, rank in numbered if other == number)
             raise InputFileError(f"rank {number} is given {count} times.", place=places, remedy="Give each rank once.")
     numbered.sort(key=lambda pair: pair[0])
     return tuple(rank for _, rank in numbered), tuple(number for number, _ in numbered)
-
-
-def _matched(ranks: Sequence[RankSummary]) -> list[Matched]:
-    """Return the exchanges that several ranks have, ordered by their first start."""
-    members: dict[Key, list[tuple[int, float, float]]] = {}
-    for index, rank in enumerate(ranks):
-        for key, start_s, end_s in zip(_keys(rank), rank.start_s.tolist(), rank.end_s.tolist(), strict=True):
-            members.setdefault(key, []).append((index, start_s, end_s))
-    matched = [
-        Matched(key, np.array([row[0] for row in rows]), np.array([row[1] for row in rows]),
-                np.array([row[2] for row in rows]))
-        for key, rows in members.items()
-        if len(rows) > 1
-    ]  # fmt: skip
-    return sorted(matched, key=lambda one: float(one.start_s.min()))
-
-
-def _keys(rank: RankSummary) -> list[Key]:
-    """Return the key of each exchange of a rank."""
-    seen: Counter[tuple[str, str, float]] = Counter()
-    keys = []
-    columns = zip(rank.operation, rank.group, rank.bytes.tolist(), rank.sequence.tolist(), strict=True)
-    for operation, group, size, sequence in columns:
-        kind = (operation, group, size if np.isfinite(size) else 0.0)
-        number = sequence if sequence >= 0 else seen[kind]
-        seen[kind] += 1
-        keys.append(Key(*kind, number, sequence < 0))
-    return keys
-
-
-def clock_offsets(matched: Sequence[Matched], count: int) -> Floats:
-    """Return the clock of each rank minus that of the first one, from the ends of their exchanges [s].
-
-    Each rank is compared with the mean over the ranks of the same exchange, so that one that shares no exchange with
-    the first is aligned, too.
-    """
-    offsets = np.zeros(count)
-    for _ in range(2):  # the second pass compares with clocks that are nearly right
-        differences: list[list[float]] = [[] for _ in range(count)]
-        for one in matched:
-            ends = one.end_s - offsets[one.ranks]
-            for rank, difference in zip(one.ranks.tolist(), (ends - ends.mean()).tolist(), strict=True):
-                differences[rank].append(difference)
-        offsets = offsets + np.array([np.median(values) if values else 0.0 for values in differences])
-    return np.asarray(offsets - offsets[0])
 
 
 def _step_of(matched: Sequence[Matched], first: RankSummary, offset_s: float) -> NDArray[np.int64]:
@@ -288,4 +208,22 @@ def _imbalance(ranks: Sequence[RankSummary]) -> float:
     computed = np.array([[step.compute_s for step in rank.steps[:steps]] for rank in ranks])
     mean = computed.mean(axis=0)
     ratio = np.divide(computed.max(axis=0), mean, out=np.ones(steps), where=mean > 0)
-    return float(np.median(ratio) - 1.0)
+    return max(float(np.median(ratio) - 1.0), 0.0)
+
+
+def incomplete_notes(job: Job) -> tuple[str, ...]:
+    """Return sentences about the ranks that are missing, and the files that were left out."""
+    size = max((rank.world_size or 0 for rank in job.ranks), default=0)
+    missing = (f"Missing: rank {_spans(job.missing)} of {size}.",) if job.missing else ()
+    return (*missing, *(f"Left out: {reason}" for reason in job.left_out))
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """Return numbers as "3, 5-9, 12": hundreds of ranks fit into a line."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)

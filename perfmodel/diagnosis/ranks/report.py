@@ -1,7 +1,8 @@
-"""The ranks of a job as a report: dimensions by rank, steps, exchanges, and who waits for whom."""
+"""The ranks of a job as a report: dimensions by rank, steps, exchanges, who waits for whom; and on another machine."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -11,12 +12,19 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
+from perfmodel.diagnosis.projection.report import COLUMNS as PART_COLUMNS
+from perfmodel.diagnosis.projection.report import part_row
 from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
-from perfmodel.diagnosis.ranks.job import Job
+from perfmodel.diagnosis.ranks.job import Job, incomplete_notes
+from perfmodel.diagnosis.ranks.projection import ProjectedJob
 from perfmodel.diagnosis.ranks.summary import DIMENSIONS, EXPOSED
 
 #: rows of the further tables that people see
 _LISTED = 12
+#: ranks whose dimensions people see
+_RANKS_SHOWN = 8
+#: ranks and parts of a projected job that people see
+_MOST_RANKS = 20
 #: clocks that differ by less are called equal [s]
 _SAME_CLOCK_S = 20e-6
 
@@ -57,7 +65,7 @@ _WAITS = (
 
 
 @report.register
-def _(job: Job, *, hardware: Hardware | None = None, context: Mapping[str, Any] | None = None) -> Report:
+def _job(job: Job, *, hardware: Hardware | None = None, context: Mapping[str, Any] | None = None) -> Report:
     """Return where the time of each rank goes, with the steps, the exchanges and the waits as further tables.
 
     Parameters
@@ -72,17 +80,25 @@ def _(job: Job, *, hardware: Hardware | None = None, context: Mapping[str, Any] 
         "exchanges": _listed(_EXCHANGES, kinds, "Exchanges"),
         "waits": _listed(_WAITS, sorted(_waits(job), key=lambda row: -row["time_s"]), "Who waits for whom"),
     }
-    count = len(job.ranks)
+    count, rows, shown = len(job.ranks), list(_dimensions(job)), _shown(job)
     return Report(
         "diagnose",
         COLUMNS,
-        list(_dimensions(job)),
+        rows,
         {**(context or {}), **_facts(job)},
         tuple(_notes(job)),
         f"{count} ranks of one job, a step of {format_si(job.step_s, 's')}",
         {key: table for key, table in more.items() if table.rows},
         decision=_decision(job),
+        people_rows=[row for row in rows if row["rank"] in shown],
+        unlisted=f"{count - len(shown)} more ranks in JSON and CSV." if count > len(shown) else "",
     )
+
+
+def _shown(job: Job) -> list[int]:
+    """Return the numbers of the ranks that people see: those that stand out, and the first others."""
+    standing_out = [*(one.rank for one in job.stragglers), job.numbers[job.pace], job.slowest]
+    return list(dict.fromkeys([*standing_out, *job.numbers]))[:_RANKS_SHOWN]
 
 
 def _listed(columns: tuple[Column, ...], rows: list[dict[str, Any]], title: str) -> Report:
@@ -160,12 +176,50 @@ def _notes(job: Job) -> Iterator[str]:
         yield f"Clocks differ by up to {format_si(apart, 's', 3)}; they are aligned on the ends of the exchanges."
     else:
         yield "The clocks agree; the ends of the exchanges show it."
-    if job.missing:
-        yield f"Missing: rank {', '.join(map(str, job.missing))} of {job.ranks[0].world_size}."
-    yield from (f"Left out: {reason}" for reason in job.left_out)
+    yield from incomplete_notes(job)
     without = sum(one.key.counted for one in job.exchanges)
     if without:
         yield (
             f"{without} of {len(job.exchanges)} exchanges have no sequence number and are matched by their count among "
             "those of the same operation and message."
         )
+
+
+@report.register
+def _projected_job(result: ProjectedJob, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return the report of a job on another machine.
+
+    Rows are the ranks, with the keys of a projection's parts; ``parts`` has those of the rank that sets the pace there,
+    and ``whole`` one row: the job.
+    """
+    rows = [part_row(rank.whole) for rank in result.ranks]
+    slowest = result.ranks[result.pace]
+    parts = [part_row(part) for part in slowest.parts]
+    whole = result.whole
+    times = f"{format_si(whole.time_s, 's')} -> {format_si(whole.projected_time_s, 's')}"
+    ends = f"{format_si(whole.low, 's', 3)} to {format_si(whole.high, 's', 3)}"
+    speedup = f"{whole.speedup:.3g}x as fast" if math.isfinite(whole.speedup) else "no time there"
+    return Report(
+        "project",
+        PART_COLUMNS,
+        rows,
+        context or {},
+        (_pace_note(result), *slowest.notes, *incomplete_notes(result.job)),
+        f"{len(rows)} ranks from {result.source.name} to {result.target.name}: {times} ({ends}), {speedup}",
+        more={
+            "parts": Report(
+                "project", PART_COLUMNS, parts, title=f"Parts of {slowest.whole.name}", people_rows=parts[:_MOST_RANKS]
+            ),
+            "whole": Report("project", PART_COLUMNS, [part_row(whole)]),
+        },
+        people_rows=sorted(rows, key=lambda row: -row["projected_time_s"])[:_MOST_RANKS],
+        unlisted=f"Faster ranks: {len(rows) - _MOST_RANKS}; JSON and CSV have them." if len(rows) > _MOST_RANKS else "",
+    )
+
+
+def _pace_note(result: ProjectedJob) -> str:
+    here, there = result.job.numbers[result.job.pace], result.ranks[result.pace].whole.name
+    return (
+        f"Times are of each rank without its waits for others, so that the job takes as long as its slowest one: rank "
+        f"{here} sets the pace here, {there} there."
+    )

@@ -58,6 +58,7 @@ class RankSummary:
     rank : its number; None where the trace does not say.
     world_size : how many ranks the job has; None where the trace does not say.
     source, device : the file, and the GPU's name.
+    gpu : number of the GPU in the file, where the file has several.
     times_s : dimension -> time of the window [s]; they add up to the wall time.
     communication_s, compute_s : union of the exchanges, and of the computation, in the window [s].
     steps : the profiler's steps, on the clock of the rank's host.
@@ -85,6 +86,12 @@ class RankSummary:
     end_s: Floats
     window_s: tuple[float, float]
     notes: tuple[str, ...] = ()
+    gpu: int | None = None
+
+    @property
+    def place(self) -> str:
+        """The file, with the number of the GPU where the file has several."""
+        return self.source if self.gpu is None else f"{self.source} (GPU {self.gpu})"
 
     @property
     def wall_s(self) -> float:

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import EventKind
+from perfmodel.formats.exchange_names import kernel_operation
 from perfmodel.formats.interned import Interned
 from perfmodel.formats.kernel_names import NO_SHAPES, call_kind, event_kind
 from perfmodel.formats.nesting import innermost, parents
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.profile.profile import ProfileEntry
-from perfmodel.profile.timeline import ApiCalls, CopyDirection, GpuEvents, HostRanges, Ints, Timeline
+from perfmodel.profile.timeline import ApiCalls, CopyDirection, Exchanges, GpuEvents, HostRanges, Ints, Timeline
 
 _MEMORY = {1: " pinned", 0: " pageable"}
 #: above this a float64 no longer holds every whole number of bytes
@@ -83,6 +84,7 @@ def build_timeline(
     calls, rank = _api_calls(names, np.array(list(api), dtype=_HOST_EVENT), operators)
     events = _gpu_events(names, np.array(list(gpu), dtype=_GPU_EVENT), calls, rank)
     parts = [part for part in (events, calls, operators, ranges) if len(part)]
+    exchanges = _exchanges(names, events)
     zero = min((float(part.start_s.min()) for part in parts), default=0.0)
     last = max((float(part.end_s.max()) for part in parts), default=0.0)
     return Timeline(
@@ -92,6 +94,24 @@ def build_timeline(
         replace(operators, start_s=operators.start_s - zero),
         replace(ranges, start_s=ranges.start_s - zero),
         window_s=(0.0, last - zero),
+        exchanges=replace(exchanges, start_s=exchanges.start_s - zero),
+    )
+
+
+def _exchanges(names: Interned[str], events: GpuEvents) -> Exchanges:
+    """Return what the GPUs exchange, by the names of the kernels, which say neither message nor process group."""
+    chosen = events.are(EventKind.COMMUNICATION)
+    count = int(np.count_nonzero(chosen))
+    kernels = list(names)
+    number = {name: names[kernel_operation(kernels[name])] for name in np.unique(events.name[chosen]).tolist()}
+    return Exchanges(
+        events.start_s[chosen],
+        events.duration_s[chosen],
+        np.array([number[name] for name in events.name[chosen].tolist()], dtype=np.int64),
+        group=np.full(count, -1, dtype=np.int64),
+        sequence=np.full(count, -1, dtype=np.int64),
+        bytes=np.full(count, np.nan),
+        ranks=np.zeros(count, dtype=np.int64),
     )
 
 

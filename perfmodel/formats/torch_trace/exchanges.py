@@ -15,21 +15,13 @@ import msgspec
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.errors import PerfModelError
+from perfmodel.formats.exchange_names import ON_GPU, operation
 from perfmodel.formats.torch_trace.events import Arguments, Event
 
 #: kinds of `perfmodel.formats.torch_trace.gather` that may be exchanges
 EXCHANGE_KINDS = ("gpu", "annotations")
 #: ranges of backends that exchange on the CPU
 _ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
-_ON_GPU = re.compile(r"nccl(?:Dev)?Kernel_?(\w*?)_|rccl", re.IGNORECASE)
-#: a name as c10d, NCCL and gloo write it, in lower case without separators -> the operator
-_OPERATIONS = {
-    "allreduce": "all_reduce", "allreducecoalesced": "all_reduce", "allgather": "all_gather",
-    "allgatherbase": "all_gather", "allgatherintotensorcoalesced": "all_gather", "reducescatter": "reduce_scatter",
-    "reducescatterbase": "reduce_scatter", "alltoall": "alltoall", "alltoallv": "alltoall",
-    "alltoallbase": "alltoall", "broadcast": "broadcast", "send": "send_recv", "recv": "send_recv",
-    "sendrecv": "send_recv", "reduce": "reduce", "barrier": "barrier",
-}  # fmt: skip
 _TYPES = {
     "float": "fp32", "double": "fp64", "bfloat16": "bf16", "c10::bfloat16": "bf16", "half": "fp16",
     "c10::half": "fp16", "char": "int8", "byte": "int8", "signed char": "int8", "unsigned char": "int8",
@@ -54,14 +46,14 @@ def is_exchange(category: str | None, name: str | None) -> bool:
     """Return whether events of a category and name are work that ranks do together."""
     if (category or "").lower() == "user_annotation":
         return _ON_CPU.match(name or "") is not None
-    return _ON_GPU.search(name or "") is not None
+    return ON_GPU.search(name or "") is not None
 
 
 def exchange_facts(event: Event) -> ExchangeFacts:
     """Return what an exchange says about itself."""
     arguments = event.args or Arguments()
     on_cpu = _ON_CPU.match(event.name or "")
-    on_gpu = _ON_GPU.search(event.name or "")
+    on_gpu = ON_GPU.search(event.name or "")
     written = on_cpu[1] if on_cpu else arguments.collective or (on_gpu and on_gpu[1]) or event.name or ""
     group = arguments.group if isinstance(arguments.group, str) else ""
     sequence = arguments.sequence if isinstance(arguments.sequence, int) else -1
@@ -71,16 +63,6 @@ def exchange_facts(event: Event) -> ExchangeFacts:
     return ExchangeFacts(
         operation(written), group, sequence, size, int(ranks) if known and ranks else 0, int(not on_cpu)
     )
-
-
-def operation(name: str) -> str:
-    """Return the operator's name for a collective as c10d, NCCL or gloo writes it; other names stay.
-
-    >>> operation("_allgather_base"), operation("AllReduce"), operation("all_reduce"), operation("gather")
-    ('all_gather', 'all_reduce', 'all_reduce', 'gather')
-    """
-    key = re.sub(r"[^a-z]", "", name.lower())
-    return _OPERATIONS.get(key, name)
 
 
 def _from_elements(arguments: Arguments) -> float:

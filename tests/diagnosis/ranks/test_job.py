@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.diagnosis.ranks.bandwidth import exchange_kinds
-from perfmodel.diagnosis.ranks.job import join
+from perfmodel.diagnosis.ranks.job import incomplete_notes, join
+from perfmodel.diagnosis.ranks.pace import LATE, lateness
 from perfmodel.diagnosis.ranks.summary import COMPUTE, DIMENSIONS, EXPOSED, RankSummary, Step
 from perfmodel.errors import InputFileError
+from perfmodel.profile.profile import Profile, ProfileEntry
 
 STEP_S = 0.1
 
@@ -126,3 +128,43 @@ def test_bandwidths_are_those_of_nccl_tests_and_a_machine_says_what_to_expect() 
     assert kind.low_s < kind.predicted_s < kind.high_s < 0.01
     (unknown,) = exchange_kinds(join(late([0.0])))
     assert np.isnan(unknown.predicted_s)
+
+
+def test_lateness_of_the_host_saves_what_the_others_wait() -> None:
+    job = join(late([0.02] * 5))
+    wall, candidate = lateness(job, Profile((ProfileEntry("matmul", 0.25),)))
+    assert (job.numbers[job.pace], candidate.name, candidate.targets) == (1, "even out rank 1", (LATE,))
+    assert wall.total_time_s == pytest.approx(0.25 + 5 * 0.02)
+    assert candidate.new_time_s == 0.0
+
+
+def test_a_rank_that_computes_longer_gives_work_to_the_others() -> None:
+    waits = [rank(0, [0.02], [0.09], compute_s=0.02), rank(1, [0.08], [0.09], compute_s=0.08)]
+    wall, candidate = lateness(join(waits), Profile((ProfileEntry("matmul", 0.08),)))
+    assert wall.total_time_s == 0.08
+    assert candidate.new_time_s == pytest.approx(0.05), "the mean of 20 and 80 ms"
+    assert lateness(join(late([0.0] * 3)), wall) == (wall, None)
+
+
+def test_the_wait_of_the_second_rank_is_the_most_that_can_be_saved() -> None:
+    # rank 2 waits 20 ms, rank 1 only 5 ms: after that it sets the pace
+    ends = [0.08]
+    job = join([rank(number, [start], ends, world=3) for number, start in ((0, 0.07), (1, 0.065), (2, 0.05))])
+    assert job.numbers[job.pace] == 0
+    wall, candidate = lateness(job, Profile((ProfileEntry("matmul", 0.1),)))
+    assert candidate is not None
+    assert wall.total_time_s == pytest.approx(0.105)
+
+
+def test_hundreds_of_ranks_are_joined_and_missing_ones_are_named_in_spans() -> None:
+    meets = [n * STEP_S + 0.05 for n in range(20)]
+    ends = [meet + 0.03 for meet in meets]
+    starts = [[meet + (0.02 if number == 77 else 0.0) for meet in meets] for number in range(256)]
+    ranks = [rank(number, starts[number], ends, world=300, clock_s=number) for number in range(256) if number != 9]
+    job = join(ranks)
+    assert [one.rank for one in job.stragglers] == [77]
+    assert job.stragglers[0].waited_per_step_s == pytest.approx(0.02)
+    assert incomplete_notes(job) == ("Missing: rank 9, 256-299 of 300.",)
+    shown = {row["rank"] for row in job.report().people_rows}
+    assert len(shown) == 8
+    assert 77 in shown

@@ -11,7 +11,7 @@ import pytest
 from perfmodel.diagnosis.ranks.job import Job, join
 from perfmodel.diagnosis.ranks.summary import COMPUTE, DIMENSIONS, EXPOSED, summarise
 from perfmodel.formats import read_profile
-from perfmodel.formats.torch_trace.exchanges import operation
+from perfmodel.formats.exchange_names import operation
 
 TRACES = Path(__file__).parent / "traces"
 SLEEP_S = 0.020

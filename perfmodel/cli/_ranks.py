@@ -1,0 +1,178 @@
+"""The ranks of a job, from the traces that a command names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from perfmodel import storage
+from perfmodel.cli._output import status
+from perfmodel.cli._profile import profiled_machine
+from perfmodel.cli._progress import counted
+from perfmodel.errors import InputFileError, UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.core.hardware import Hardware
+    from perfmodel.diagnosis.ranks.job import Job
+    from perfmodel.diagnosis.ranks.projection import ProjectedRank
+    from perfmodel.diagnosis.ranks.summary import RankSummary
+    from perfmodel.profile.profile import Profile
+    from perfmodel.profile.timeline import Floats
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class Reading(NamedTuple):
+    """How the traces of a job are read: the grouping of entries, also outside of steps, processes, and scheduler."""
+
+    by: str
+    whole_trace: bool
+    workers: int
+    scheduler: str
+
+    def mapped(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """Return the results of a function of a module, in the order of the items, worked out by the workers."""
+        from perfmodel.workers import executor, mapped
+
+        with executor(self.workers, self.scheduler) as pool, counted(len(items)) as advance:
+            return list(mapped(function, items, pool, advance))
+
+
+def refuse_workers(workers: int, scheduler: str) -> None:
+    """Raise a UsageError for workers beside one profile: one process reads it."""
+    option = "--scheduler" if scheduler else "--workers" if workers != 1 else ""
+    if option:
+        raise UsageError(
+            "one profile is read by one process.", place=option, remedy="Leave it out, or give the traces of a job."
+        )
+
+
+def read_job(paths: Sequence[str], reading: Reading) -> Job:
+    """Return the ranks of the job of which some files are the traces; files that cannot be read are named and left out.
+
+    Raises
+    ------
+    InputFileError
+        When fewer than two of them can be read, or they are no ranks of one job.
+    """
+    from perfmodel.diagnosis.ranks.job import join
+
+    results = reading.mapped(read_ranks, [(_for_workers(path), reading.whole_trace) for path in paths])
+    summaries = [summary for result in results if not isinstance(result, str) for summary in result]
+    failed = [result for result in results if isinstance(result, str)]
+    _check_visible(paths, results, reading.scheduler)
+    if len(summaries) < 2:
+        raise InputFileError(
+            f"{len(paths) - len(failed)} of {len(paths)} traces can be read; the ranks of a job need two.",
+            place=str(paths[0]),
+            remedy=failed[0] if failed else "Give the trace of each rank.",
+        )
+    for reason in failed:
+        status(f"warning: left out: {reason}")
+    return join(summaries, failed)
+
+
+def read_ranks(task: tuple[str, bool]) -> tuple[RankSummary, ...] | str:
+    """Return the ranks in one file, or why it cannot be read; a function of a worker process."""
+    from dataclasses import replace
+
+    from perfmodel.diagnosis.ranks.devices import devices, of_device
+    from perfmodel.diagnosis.ranks.summary import summarise
+    from perfmodel.formats import read_profile
+
+    path, whole_trace = task
+    try:
+        profile = read_profile(path, all_steps=whole_trace)
+        several = devices(profile)
+        if len(several) < 2:
+            return (summarise(profile),)
+        return tuple(replace(summarise(of_device(profile, gpu)), gpu=gpu) for gpu in several)
+    except InputFileError as error:
+        return str(error)
+
+
+def read_rank(rank: RankSummary, by: str, whole_trace: bool) -> Profile:
+    """Return the profile of a rank: its file, or the part of its GPU in it."""
+    from perfmodel.diagnosis.ranks.devices import of_device
+    from perfmodel.formats import read_profile
+
+    profile = read_profile(rank.source, by=by, all_steps=whole_trace)
+    return profile if rank.gpu is None else of_device(profile, rank.gpu)
+
+
+def job_machine(
+    job: Job, on: Sequence[str] | None, *, option: str = "--on", assume: bool = False, needed: bool = False
+) -> Hardware | None:
+    """Return the machine of the ranks: the one that is named, else the one with the name of their device.
+
+    Raises
+    ------
+    UsageError
+        As `perfmodel.cli._profile.profiled_machine`.
+    InputFileError
+        When the ranks ran on several kinds of devices.
+    """
+    from perfmodel.profile.profile import Profile
+
+    found = {rank.device: rank.place for rank in job.ranks if rank.device}
+    if len(found) > 1:
+        ran = ", ".join(f"{place} on {device}" for device, place in found.items())
+        raise InputFileError(
+            f"the ranks ran on {len(found)} kinds of devices ({ran}).",
+            place=job.ranks[0].place,
+            remedy="Give the traces of one job on one kind of machine.",
+        )
+    device = next(iter(found), "")
+    return profiled_machine(Profile((), device=device), on, option=option, assume=assume, needed=needed)[0]
+
+
+def _check_visible(paths: Sequence[str], results: Sequence[Any], scheduler: str) -> None:
+    """Raise an InputFileError where the workers of a cluster lack a file that this machine has."""
+    if not scheduler:
+        return
+    pairs = zip(paths, results, strict=True)
+    unseen = [
+        path for path, result in pairs if isinstance(result, str) and storage.NO_FILE in result and storage.exists(path)
+    ]
+    if unseen:
+        raise InputFileError(
+            f"{len(unseen)} of {len(paths)} traces are on this machine, but a worker of {scheduler} does not see them.",
+            place=unseen[0],
+            remedy="Put them into a folder that all machines share, or into s3:// or gs://.",
+        )
+
+
+def _for_workers(path: str) -> str:
+    """Return a path that holds in another process's folder; an address holds everywhere."""
+    return path if storage.is_remote(path) or not storage.exists(path) else os.path.abspath(storage.local(path))
+
+
+def project_ranks(
+    job: Job, reading: Reading, machines: tuple[Hardware, Hardware], host: float | None
+) -> list[ProjectedRank]:
+    """Return each rank of a job on another machine; ``machines`` are the one that it ran on and the other one."""
+    tasks = [
+        (rank, job.waits_of(index), reading.by, reading.whole_trace, machines, host)
+        for index, rank in enumerate(job.ranks)
+    ]
+    return reading.mapped(project_one, tasks)
+
+
+def project_one(
+    task: tuple[RankSummary, tuple[Floats, Floats], str, bool, tuple[Hardware, Hardware], float | None],
+) -> ProjectedRank:
+    """Return one rank on another machine; a function of a worker process."""
+    from perfmodel.diagnosis.ranks.projection import project_rank
+
+    rank, waits, by, whole_trace, (source, target), host = task
+    return project_rank(read_rank(rank, by, whole_trace), waits, source, target, host=host)
+
+
+def pace_profile(job: Job, reading: Reading) -> Profile:
+    """Return the profile of the rank that sets the pace of a job, without its waits for others."""
+    from perfmodel.diagnosis.ranks.pace import without_waits
+
+    profile = read_rank(job.ranks[job.pace], reading.by, reading.whole_trace)
+    return without_waits(profile, *job.waits_of(job.pace))

@@ -1,0 +1,81 @@
+"""The GPUs of one file as ranks of a job: a profiler that follows all processes of a node writes one file for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.vocabulary import EventKind
+from perfmodel.profile.profile import Profile, ProfileEntry
+from perfmodel.profile.timeline import Exchanges, GpuEvents, Timeline
+
+
+def devices(profile: Profile) -> tuple[int, ...]:
+    """Return the numbers of the GPUs of a profile that exchange with others; none without a time line."""
+    timeline = profile.timeline
+    if timeline is None:
+        return ()
+    inside = timeline.overlaps_window() & timeline.gpu.are(EventKind.COMMUNICATION)
+    return tuple(np.unique(timeline.gpu.device[inside]).tolist())
+
+
+def of_device(profile: Profile, device: int) -> Profile:
+    """Return what one GPU of a profile did; calls and operators of the host stay whole.
+
+    Parameters
+    ----------
+    profile : with a time line.
+    device : number of the GPU.
+    """
+    timeline = profile.timeline
+    assert timeline is not None
+    chosen = timeline.gpu.device == device
+    gpu = _events(timeline.gpu, chosen)
+    own = replace(timeline, gpu=gpu, exchanges=_exchanges(timeline, gpu))
+    return replace(profile, entries=tuple(_entries(profile, timeline.gpu, chosen)), timeline=_numbered(own, profile))
+
+
+def _events(gpu: GpuEvents, chosen: NDArray[np.bool_]) -> GpuEvents:
+    columns = {name: getattr(gpu, name) for name in GpuEvents.__dataclass_fields__}
+    return GpuEvents(**{name: values[chosen] if values.size else values for name, values in columns.items()})
+
+
+def _exchanges(timeline: Timeline, gpu: GpuEvents) -> Exchanges:
+    """Return the exchanges that run on the GPU: those that start and last as one of its kernels does."""
+    every = timeline.exchanges
+    own = set(zip(gpu.start_s.tolist(), gpu.duration_s.tolist(), strict=True))
+    spans = zip(every.start_s.tolist(), every.duration_s.tolist(), strict=True)
+    chosen = np.array([span in own for span in spans], dtype=bool)
+    return Exchanges(**{name: getattr(every, name)[chosen] for name in Exchanges.__dataclass_fields__})
+
+
+def _entries(profile: Profile, gpu: GpuEvents, chosen: NDArray[np.bool_]) -> list[ProfileEntry]:
+    """Return the entries that the GPU has a part in, with its time and calls; counters belong to all GPUs."""
+    count = len(profile.entries)
+    counted = chosen & (gpu.entry >= 0) if gpu.entry.size else np.zeros(len(gpu), dtype=bool)
+    calls = np.bincount(gpu.entry[counted], minlength=count)
+    every = np.bincount(gpu.entry[gpu.entry >= 0], minlength=count)
+    time_s = np.bincount(gpu.entry[counted], weights=gpu.duration_s[counted], minlength=count)
+    return [
+        replace(
+            entry,
+            time_s=float(time_s[index]),
+            # an operator may launch several kernels
+            calls=None if entry.calls is None else max(1, round(entry.calls * int(calls[index]) / int(every[index]))),
+            flop=None,
+            bytes=None,
+        )
+        for index, entry in enumerate(profile.entries)
+        if calls[index]
+    ]
+
+
+def _numbered(own: Timeline, profile: Profile) -> Timeline:
+    """Return the time line with the positions of the entries that are left."""
+    entry = own.gpu.entry
+    left = np.unique(entry[entry >= 0])
+    position = np.full(len(profile.entries) + 1, -1, dtype=np.int64)
+    position[left] = np.arange(left.size)
+    return replace(own, gpu=replace(own.gpu, entry=position[entry]))

@@ -1,0 +1,87 @@
+"""`diagnose`, `roi` and `project` on the ranks of a job: options, missing, mixed, duplicate and damaged ranks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+TRACES = Path(__file__).parents[1] / "diagnosis" / "ranks" / "traces"
+SLOW = sorted((TRACES / "ddp_4_slow_rank").glob("*.gz"))
+
+
+def test_roi_of_a_job_begins_with_its_straggler(perfmodel) -> None:
+    ran = perfmodel("roi", *SLOW, "--format", "json", "--effort", "host-work=4")
+    assert ran.code == 0, ran.err
+    row = ran.json["rows"][0]
+    assert (row["name"], row["dev_days"]) == ("even out rank 1", 4)
+    # five or six steps, in which it sleeps 20 ms
+    assert 0.05 < row["time_saved_s"] < 0.2
+    assert ran.json["context"]["profiles"] == [str(path) for path in SLOW]
+    none = perfmodel("roi", *SLOW, "--candidates", "none", "--format", "json").json
+    assert all(row["name"] != "even out rank 1" for row in none["rows"])
+
+
+def test_a_projected_job_lists_its_ranks(perfmodel) -> None:
+    command = ("project", *SLOW[:2], "--from", "a100-sxm4-40gb", "--to", "h100-sxm5-80gb")
+    ran = perfmodel(*command, "--format", "json")
+    assert ran.code == 0, ran.err
+    assert [row["name"] for row in ran.json["rows"]] == ["rank 0", "rank 1"]
+    (whole,) = ran.json["whole"]
+    assert whole["projected_time_s"] == max(row["projected_time_s"] for row in ran.json["rows"])
+    assert ran.json["context"]["missing_ranks"] == [2, 3]
+    assert "Missing: rank 2-3 of 4" in perfmodel(*command).out
+    assert max(map(len, perfmodel(*command).out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("diagnose", *SLOW, "--by", "op"), "--by: belongs to one profile"),
+        (("diagnose", *SLOW, "--effort", "fuse=3"), "--effort: belongs to one profile"),
+        (("diagnose", SLOW[0], "--workers", "2"), "--workers: one profile is read by one process"),
+        (("roi", SLOW[0], "--workers", "2"), "--workers: one profile is read by one process"),
+        (("roi", SLOW[0], "--host", "2"), "--host: belongs to a projection"),
+        (("roi", *SLOW, "--on", "a100-sxm4-40gb", "--to", "h100"), "--to: the candidates of a job"),
+        (("project", SLOW[0], "--scheduler", "tcp://h:1", "--from", "a100", "--to", "h100"), "--scheduler"),
+        (("project", *SLOW, "--to", "h100"), "--from: the profile names no device"),
+    ],
+)
+def test_options_without_an_effect_are_refused(perfmodel, command, said) -> None:
+    ran = perfmodel(*command)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def changed(path: Path, target: Path, **header: object) -> Path:
+    """Write a trace with other keys in its header."""
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    document.update(header)
+    target.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return target
+
+
+@pytest.mark.parametrize("command", [("diagnose",), ("roi",), ("project", "--from", "a100-sxm4-40gb", "--to", "h100")])
+def test_what_is_no_job_is_one_message(perfmodel, tmp_path, command) -> None:
+    verb, *options = command
+    twice = perfmodel(verb, SLOW[0], SLOW[0], *options)
+    assert (twice.code, twice.out) == (3, "")
+    assert "rank 0 is given 2 times" in twice.err
+    other = changed(SLOW[1], tmp_path / "other.json.gz", distributedInfo={"rank": 1, "world_size": 8})
+    mixed = perfmodel(verb, SLOW[0], other, *options)
+    assert (mixed.code, mixed.out) == (3, "")
+    assert "jobs with 4 and 8 ranks" in mixed.err
+    nothing = perfmodel(verb, SLOW[0], tmp_path / "none.json.gz", *options)
+    assert (nothing.code, nothing.out) == (3, "")
+    assert "none.json.gz" in nothing.err
+
+
+def test_a_truncated_rank_is_named_once(perfmodel, tmp_path) -> None:
+    cut = tmp_path / "rank3.json.gz"
+    cut.write_bytes(SLOW[3].read_bytes()[:9000])
+    ran = perfmodel("roi", *SLOW[:3], cut, "--format", "json")
+    assert ran.code == 0
+    assert ran.err.count("rank3.json.gz") == 1
+    assert sum("rank3.json.gz" in note for note in ran.json["notes"]) == 1
