@@ -21,6 +21,8 @@ from perfmodel.prediction.result import Prediction
 
 #: points that are predicted at a time: their arrays fit a processor's L2 cache
 CHUNK = 16384
+#: more than the arrays of one piece of a sweep take together
+KEPT_BYTES = 2**23
 
 
 def bound_time(op: Operator, hardware: Hardware) -> roofline.Bound:
@@ -94,8 +96,20 @@ def predict(
 
 def pieces(op: Operator, hardware: Hardware, conditions: Conditions, chunk: int = CHUNK) -> Iterator[Prediction]:
     """Yield the predictions of a sweep, some points at a time, in row-major order."""
+    if op.points > chunk:
+        _keep_freed_memory()
     for part in op.parts(chunk):
         yield _predict(part, hardware, conditions)
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library keep the memory of freed arrays for the next ones.
+
+    Once glibc has freed a large block, it keeps up to twice its size; before that it returns the memory of each array
+    to the kernel, and faulting it in again took 40 % of a sweep's time (man mallopt, M_MMAP_THRESHOLD). The block is
+    never written to, so that it takes no memory.
+    """
+    np.empty(KEPT_BYTES, np.uint8)
 
 
 def _estimates(op: Operator, hardware: Hardware, conditions: Conditions) -> Iterator[Estimate]:

@@ -179,11 +179,16 @@ class ProductTime:
     @classmethod
     def gathered(cls, parts: Iterable[tuple[Any, ProductTime]], shape: tuple[int, ...]) -> ProductTime:
         """Return the times of all products from those of chunks, each with the places of its products."""
-        columns = {item.name: np.empty(math.prod(shape)) for item in fields(cls)}
+        points, names = math.prod(shape), [item.name for item in fields(cls)]
+        columns: dict[str, Any] = {name: np.empty(points) for name in names}
         for places, part in parts:
-            for name, column in columns.items():
-                column[places] = getattr(part, name)
-        return cls(**{name: column.reshape(shape) for name, column in columns.items()})
+            values = {name: getattr(part, name) for name in names}
+            if isinstance(places, slice) and places == slice(0, points):
+                columns = values  # one piece is all of them, and needs no copy
+                break
+            for name, value in values.items():
+                columns[name][places] = value
+        return cls(**{name: np.reshape(value, shape) if np.ndim(value) else value for name, value in columns.items()})
 
     def terms(self, launch_s: float) -> Terms:
         """Return the times as terms."""
@@ -250,7 +255,7 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     """Return the time of each product with its fastest tile and split."""
     sizes = Sizes(m, n, k, batch, r)
     index, split = _choice(sizes, r)
-    tile = r.tiles[index] if isinstance(index, int) else Tile(*(column[index] for column in r.columns))
+    tile = r.tiles[index] if isinstance(index, int) else Tile(*(column.take(index) for column in r.columns))
     blocks = sizes.blocks(tile)
     if anywhere(split):
         parts = 1.0 + split * (_most_parts(blocks, r) - 1.0)
@@ -261,26 +266,30 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
 
 
 def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
-    """Return the index of the fastest tile of each product, and whether it is split."""
-    small: Any = sizes.m * sizes.n * sizes.batch <= r.whole_wave
+    """Return the index of the fastest tile of each product, and whether it is split along k."""
+    small: Any = sizes.outputs <= r.whole_wave
     if not anywhere(small):
         return _cheapest(r, _whole_time(sizes, r))[0], False
     if not isinstance(small, np.ndarray) or small.all():
         return _choice_of_small(sizes, r)
     index, split = np.empty(small.shape, np.int8), np.zeros(small.shape, bool)
-    large, few = np.flatnonzero(~small), np.flatnonzero(small)
-    index[large] = _choice(sizes.at(large), r)[0]
+    (large,), (few,) = np.nonzero(~small), np.nonzero(small)
+    index[large] = _cheapest(r, _whole_time(sizes.at(large), r))[0]
     index[few], split[few] = _choice_of_small(sizes.at(few), r)
     return index, split
 
 
 def _choice_of_small(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
-    """Return the fastest tile, and whether it is split, of products that may be; whole ones come first."""
+    """Return the fastest tile, and whether it is split, of products that are split where that is faster."""
     whole, parted = _whole_time(sizes, r), _parted_time(sizes, r)
-    index, least = _cheapest(r, lambda tile: (whole(tile) ** 0.5) ** 0.5)
-    other, least_in_parts = _cheapest(r, lambda tile: (parted(tile) ** 0.5) ** 0.5 + r.c["split"])
+    index, least = _cheapest(r, lambda tile: _fourth_root(whole(tile)))
+    other, least_in_parts = _cheapest(r, lambda tile: _fourth_root(parted(tile)) + r.c["split"])
     split = least_in_parts < least
     return index + split * (other - index), split
+
+
+def _fourth_root(value: Any) -> Any:
+    return (value**0.5) ** 0.5
 
 
 def _whole_time(sizes: Sizes, r: Rates) -> Callable[[Tile], Any]:
@@ -317,7 +326,8 @@ def _cheapest(r: Rates, time: Callable[[Tile], Any]) -> tuple[Any, Any]:
     for index, tile in enumerate(r.tiles[1:], start=1):
         other = time(tile)
         if isinstance(other, np.ndarray):
-            np.maximum(best, (other < least) * np.int8(index), out=best)  # a later tile has the higher index
+            better = (other < least).view(np.int8) * np.int8(index)
+            np.maximum(best, better, out=best)  # a later tile has the higher index
             np.minimum(least, other, out=least)
         elif other < least:
             least, best = other, index
@@ -394,7 +404,7 @@ def _time_of(sizes: Sizes, r: Rates, tile: Tile, split: Any, loads: Loads) -> Pr
         power=(limited - math_s) * on_math,
         hbm=sizes.hbm * on_hbm,
         l2=l2_s * ((on_math | on_hbm) ^ True),
-        contention=(body**0.5) ** 0.5 - maximum(limited, outside),
+        contention=_fourth_root(body) - maximum(limited, outside),
         split_k=split * r.c["split"],
         math_alone=limited,
         hbm_alone=sizes.hbm,
