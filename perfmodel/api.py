@@ -129,13 +129,25 @@ def sweep(
     cache: str = "cold",
     library: str = "",
     load: str = "burst",
+    workers: int = 1,
+    scheduler: str = "",
 ) -> Iterator[Prediction]:
     """Yield the predictions of an operator whose dimensions are arrays, in chunks; see `perfmodel.prediction.sweep`."""
     from perfmodel.prediction.predict import CHUNK
     from perfmodel.prediction.sweep import sweep as sweep_on
 
     size = CHUNK if chunk is None else chunk
-    return sweep_on(op, find_machine(hardware), chunk=size, timing=timing, cache=cache, library=library, load=load)
+    return sweep_on(
+        op,
+        find_machine(hardware),
+        chunk=size,
+        timing=timing,
+        cache=cache,
+        library=library,
+        load=load,
+        workers=workers,
+        scheduler=scheduler,
+    )
 
 
 def Cluster(  # noqa: N802 -- reads as the class that it returns

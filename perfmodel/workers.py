@@ -7,9 +7,11 @@ Results come in the order of the input and are the same with any number of worke
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any, TypeVar
@@ -139,11 +141,44 @@ def mapped(
         try:
             result = next(iterator)
         except BrokenProcessPool:
-            raise UnavailableError(
-                f"a worker died: {done - 1} of {len(given)} pieces of work were done.",
-                place="--workers",
-                remedy="It may have run out of memory: use fewer workers.",
-            ) from None
+            raise _died(f"{done - 1} of {len(given)}") from None
         if advance is not None:
             advance(done)
         yield result
+
+
+def streamed(
+    function: Callable[[_Item], _Result], items: Iterable[_Item], pool: Executor | None, ahead: int
+) -> Iterator[_Result]:
+    """Yield ``function(item)`` for each item, in the order of the items, of which there may be more than fit in memory.
+
+    Parameters
+    ----------
+    function, pool : as in `mapped`, which also says what is raised.
+    items : are taken one by one as results are asked for.
+    ahead : items that are worked on, or wait with their results, at a time.
+    """
+    if pool is None:
+        yield from map(function, items)
+        return
+    waiting: deque[Future[_Result]] = deque()
+    taken, left = 0, iter(items)
+    while True:
+        for item in itertools.islice(left, ahead - len(waiting)):
+            waiting.append(pool.submit(function, item))
+            taken += 1
+        if not waiting:
+            return
+        try:
+            result = waiting.popleft().result()
+        except BrokenProcessPool:
+            raise _died(str(taken - len(waiting) - 1)) from None
+        yield result
+
+
+def _died(done: str) -> UnavailableError:
+    return UnavailableError(
+        f"a worker died: {done} pieces of work were done.",
+        place="--workers",
+        remedy="It may have run out of memory: use fewer workers.",
+    )

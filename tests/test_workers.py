@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from perfmodel.errors import UnavailableError, UsageError
-from perfmodel.workers import executor, mapped
+from perfmodel.workers import executor, mapped, streamed
 
 ITEMS = [9, 1, 16, 4]
 
@@ -43,6 +44,25 @@ def test_results_are_the_same_in_the_same_order_with_any_number_of_workers() -> 
             assert (pool is None) == (workers == 1)
             assert list(mapped(slow_root, ITEMS, pool, done.append)) == expected
     assert done == [1, 2, 3, 4] * 2
+
+
+@pytest.mark.slow
+def test_a_stream_takes_items_as_results_are_asked_for() -> None:
+    taken: list[int] = []
+
+    def items() -> Iterator[int]:
+        for value in ITEMS * 5:
+            taken.append(value)
+            yield value
+
+    with executor(2) as pool:
+        results = streamed(slow_root, items(), pool, ahead=3)
+        assert next(results) == 3.0
+        assert len(taken) == 3
+        assert [3.0, *results] == [3.0, 1.0, 4.0, 2.0] * 5
+        with pytest.raises(UnavailableError, match="a worker died: 2 pieces"):
+            list(streamed(die, ITEMS, pool, ahead=1))
+    assert list(streamed(slow_root, iter(ITEMS), None, ahead=1)) == [3.0, 1.0, 4.0, 2.0]
 
 
 @pytest.mark.slow

@@ -90,19 +90,19 @@ def predict(
     """
     conditions = Conditions.parse(timing, cache, library, load)
     if op.points <= CHUNK:
-        return _predict(op, hardware, conditions)
+        return predict_piece(op, hardware, conditions)
     return _predict_long(op, hardware, conditions)
 
 
 def pieces(op: Operator, hardware: Hardware, conditions: Conditions, chunk: int = CHUNK) -> Iterator[Prediction]:
     """Yield the predictions of a sweep, some points at a time, in row-major order."""
     if op.points > chunk:
-        _keep_freed_memory()
+        keep_freed_memory()
     for part in op.parts(chunk):
-        yield _predict(part, hardware, conditions)
+        yield predict_piece(part, hardware, conditions)
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Let the C library keep the memory of freed arrays for the next ones.
 
     Once glibc has freed a large block, it keeps up to twice its size; before that it returns the memory of each array
@@ -112,11 +112,12 @@ def _keep_freed_memory() -> None:
     np.empty(KEPT_BYTES, np.uint8)
 
 
-def _estimates(op: Operator, hardware: Hardware, conditions: Conditions) -> Iterator[Estimate]:
+def estimates(op: Operator, hardware: Hardware, conditions: Conditions) -> Iterator[Estimate]:
+    """Yield the estimates of a sweep, some points at a time, with their terms."""
     return (piece.estimate for piece in pieces(op, hardware, conditions))
 
 
-def _predict(op: Operator, hardware: Hardware, conditions: Conditions) -> Prediction:
+def predict_piece(op: Operator, hardware: Hardware, conditions: Conditions) -> Prediction:
     """Return the prediction of one call, or of a sweep whose arrays fit a processor's cache."""
     work = op.work()
     peak = peak_of(op, hardware, work)
@@ -146,7 +147,7 @@ def _predict_long(op: Operator, hardware: Hardware, conditions: Conditions) -> P
             peaks.append(piece.peak)
             yield piece.estimate
 
-    again = functools.partial(_estimates, op, hardware, conditions)
+    again = functools.partial(estimates, op, hardware, conditions)
     expected = joined(kept(), op.shape, again)
     bound = roofline.Bound(time_s.reshape(op.shape), code.reshape(op.shape), names)
     peak = next((peak for peak in peaks if peak is not None), None)

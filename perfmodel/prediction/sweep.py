@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 
-from perfmodel.core.hardware import Hardware
+from perfmodel.core.hardware import Hardware, Peak
+from perfmodel.core.roofline import Bound
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.predict import CHUNK, pieces
+from perfmodel.prediction.latency.estimate import Estimate
+from perfmodel.prediction.predict import CHUNK, estimates, keep_freed_memory, pieces, predict_piece
 from perfmodel.prediction.result import Prediction
+from perfmodel.workers import executor, streamed
+
+#: pieces that a worker has before it, so that it never waits; on a cluster, whose workers nobody counts, all of them
+_AHEAD, _AHEAD_ON_A_CLUSTER = 4, 256
 
 
 def sweep(
@@ -22,17 +32,28 @@ def sweep(
     cache: str = CacheState.COLD,
     library: str = "",
     load: str = Load.BURST,
+    workers: int = 1,
+    scheduler: str = "",
 ) -> Iterator[Prediction]:
     """Yield the predictions of an operator whose dimensions are arrays, ``chunk`` points at a time.
 
     The dimensions broadcast with each other, so that ``m`` of shape [M, 1] and ``n`` of shape [N] span M x N points.
     The points come in row-major order. Only one chunk is in memory at a time, so that 10^8 points need no more of it
-    than 10^5. The other parameters are those of `predict`.
+    than 10^5. The predictions are the same with any number of workers.
+
+    Parameters
+    ----------
+    op, hardware, timing, cache, library, load : as in `predict`.
+    chunk : points of one prediction.
+    workers, scheduler : processes that share the work, or the address of a Dask scheduler; see `perfmodel.workers`. A
+        script that asks for processes needs ``if __name__ == "__main__":``.
 
     Raises
     ------
     UsageError
-        As `predict`, and when ``chunk`` is below 1.
+        As `predict`, and when ``chunk`` or ``workers`` is impossible.
+    UnavailableError
+        When a worker dies, or no scheduler answers.
 
     >>> from perfmodel import Gemm, hardware
     >>> sizes = np.arange(64.0, 8192.0, 64.0)
@@ -42,4 +63,33 @@ def sweep(
     """
     if chunk < 1:
         raise UsageError(f"chunk={chunk} is below 1.", place="sweep")
-    yield from pieces(op, hardware, Conditions.parse(timing, cache, library, load), chunk)
+    conditions = Conditions.parse(timing, cache, library, load)
+    if workers == 1 and not scheduler:
+        yield from pieces(op, hardware, conditions, chunk)
+        return
+    packed = pickle.dumps((hardware, conditions))
+    with executor(workers, scheduler) as pool:
+        parts, asked_for = itertools.tee(op.parts(chunk))
+        tasks = ((packed, part) for part in asked_for)
+        found = streamed(_work, tasks, pool, _AHEAD_ON_A_CLUSTER if scheduler else _AHEAD * workers)
+        for part, (peak, bound, expected) in zip(parts, found, strict=True):
+            again = functools.partial(estimates, part, hardware, conditions)
+            yield Prediction(part, hardware, conditions, peak, bound, replace(expected, again=again))
+
+
+@functools.lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> tuple[Hardware, Conditions]:
+    """Return what all pieces share; a worker keeps the machine, with what it has computed from its figures."""
+    keep_freed_memory()
+    shared: tuple[Hardware, Conditions] = pickle.loads(packed)  # noqa: S301 -- made by the process that asks
+    return shared
+
+
+def _work(task: tuple[bytes, Operator]) -> tuple[Peak | None, Bound, Estimate]:
+    """Return what a piece of a sweep took work to find; a function of a worker.
+
+    The terms stay there: to send them takes as long as to compute them again.
+    """
+    packed, part = task
+    made = predict_piece(part, *_unpacked(packed))
+    return made.peak, made.bound, replace(made.estimate, kept_terms=None)

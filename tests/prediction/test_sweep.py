@@ -7,6 +7,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
@@ -21,6 +23,32 @@ def test_chunks_together_are_the_whole() -> None:
     joined = np.concatenate([part.predicted_time_s for part in parts])
     assert np.array_equal(joined, np.ravel(whole.predicted_time_s))
     assert np.array_equal(np.concatenate([part.params["n"] for part in parts]), np.tile(n, m.size))
+
+
+@pytest.mark.slow
+def test_workers_predict_the_same_to_the_last_bit() -> None:
+    machine, m, n = pm.hardware("h100-sxm5-80gb"), np.arange(1.0, 60.0), np.arange(64.0, 1024.0, 96.0)
+    op = pm.Gemm(m=m[:, None], n=n, k=512, dtype="fp8")
+    alone, shared = list(pm.sweep(op, machine, chunk=97)), list(pm.sweep(op, machine, chunk=97, workers=2))
+    for one, other in zip(alone, shared, strict=True):
+        for key in ("predicted_time_s", "predicted_time_high_s", "bound_time_s", "limiter", "predicted_limiter"):
+            assert np.array_equal(getattr(one, key), getattr(other, key)), key
+        assert repr(other.rows()) == repr(one.rows())  # NaN is not equal to itself
+
+
+@given(
+    shapes=st.sampled_from([((7,),), ((3, 1), (5,)), ((4, 1, 1), (3, 1), (2,)), ((2, 3), (3,)), ((2, 1, 3), (4, 1))]),
+    most=st.integers(1, 30),
+)
+def test_parts_are_the_points_in_row_major_order(shapes: tuple[tuple[int, ...], ...], most: int) -> None:
+    sizes = [1.0 + np.arange(np.prod(shape)).reshape(shape) for shape in shapes]
+    op = pm.Gemm(**dict(zip("mnk", [*sizes, 8.0, 8.0][:3], strict=True)))
+    parts = list(op.parts(most))
+    assert sum(part.points for part in parts) == op.points
+    assert max(part.points for part in parts) <= most
+    for name, size in zip("mnk", sizes, strict=False):
+        joined = np.concatenate([np.atleast_1d(getattr(part, name)) for part in parts])
+        assert np.array_equal(joined, np.broadcast_to(size, op.shape).ravel())
 
 
 def test_a_scalar_is_a_sweep_of_one_point() -> None:
