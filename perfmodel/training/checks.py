@@ -108,6 +108,8 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
             f"micro_batch = {plan.micro_batch} is more than the {share} sequences of a data parallel rank",
             f"Use micro_batch={share}",
         )
+    if plan.lora > config.hidden:
+        raise _refused(f"lora = {plan.lora} is more than the {config.hidden} of the matrices", "Use lora=16")
     if plan.attention == "fa3" and cluster.hardware.matrix_instruction != "wgmma":
         raise _refused(f"attention fa3 runs on Hopper, not on {cluster.hardware.name}", "Use fa2 or cudnn")
     if plan.cp_algorithm == "ulysses":

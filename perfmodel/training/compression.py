@@ -117,7 +117,7 @@ def compressed_data_s(config: ModelConfig, step: TrainingStep, method: Compressi
     Raises
     ------
     UsageError
-        For a plan that shares out gradients or weights, which are reduced and scattered.
+        For a plan that shares out gradients or weights, which are reduced and scattered, and for one rank.
     """
     plan = step.plan
     if plan.zero >= 2:
@@ -127,6 +127,12 @@ def compressed_data_s(config: ModelConfig, step: TrainingStep, method: Compressi
             remedy="Use --zero 0 or 1.",
         )
     groups = Groups(step.cluster, plan, step.dp)
+    if groups.data.ranks == 1:
+        raise UsageError(
+            "one data parallel rank exchanges no gradients.",
+            place="--compress",
+            remedy="Use more GPUs, or leave it out.",
+        )
     framework, _ = nearest_framework(plan.framework)
     held = max(part.total for part in held_parameters(config, step.cluster, plan))
     rows, cols = float(config.hidden), float(config.ffn or config.expert_ffn) / plan.tp
@@ -145,5 +151,5 @@ def compressed_data_s(config: ModelConfig, step: TrainingStep, method: Compressi
     left = max(exchange / layers, exchange - hidden) + constants().sm_share * min(exchange, hidden)
     decoded = held * share * n if gathered else 0.0
     kernels = stream_time(step.cluster.hardware, known.passes * _SINGLE * held + decoded)
-    kernels += known.kernels * HOST_S * layers if n > 1 else 0.0
-    return CompressedExchange(left, kernels if n > 1 else 0.0, wide / share)
+    kernels += known.kernels * HOST_S * layers
+    return CompressedExchange(left, kernels, wide / share)

@@ -101,6 +101,11 @@ def model_from_sizes(
     name = str(sizes.get("type", "llama"))
     if name not in ARCHITECTURES:
         raise unknown_name("model type", name, ARCHITECTURES, place=place, kind=kind)
+    hidden, heads = int(sizes["hidden"]), int(sizes["heads"])
+    if hidden % heads and hidden > heads and not {"head_dim", "rope_head_dim", "nope_head_dim"} & set(sizes):
+        near = min((size for size in range(1, 2 * heads) if hidden % size == 0), key=lambda size: abs(size - heads))
+        raise kind(f"{heads} heads do not divide hidden = {hidden}.", place=place,
+                   remedy=f"Use heads={near}, or give head_dim.")  # fmt: skip
     facts = _facts(sizes, name)
     config = _config(sizes, name, facts)
     problem = _problem(config)

@@ -57,3 +57,8 @@ def test_16_bit_adam_needs_8_bytes_a_parameter():
 def test_a_rank_below_0_is_refused():
     with pytest.raises(UsageError, match="lora"):
         PLAN.changed(lora=-1)
+
+
+def test_a_rank_beyond_the_matrices_is_refused():
+    with pytest.raises(UsageError, match="lora = 5000 is more than"):
+        train(LLAMA, CLUSTER, PLAN.changed(lora=5000))

@@ -195,3 +195,9 @@ def test_more_of_anything_has_more_parameters(heads, width, layers, experts, gat
     assert model_from_sizes(sizes | {"layers": layers + 1}).parameters - config.parameters == config.layer_parameters
     assert config.active_parameters <= config.parameters
     assert model_from_sizes(sizes | {"vocab": 1001}).parameters > config.parameters
+
+
+def test_heads_that_do_not_divide_need_their_size():
+    with pytest.raises(UsageError, match=r"33 heads do not divide hidden = 4096\. Use heads=32, or give head_dim"):
+        model_from_shape("layers=32 hidden=4096 heads=33 vocab=32000")
+    assert model_from_shape("layers=32 hidden=4096 heads=33 vocab=32000 head_dim=128").query_width == 33 * 128
