@@ -1,11 +1,12 @@
 """Fit the constants of the latency model on public measurement tables, and write them where they belong.
 
-    python scripts/fit_latency.py [FAMILY ...]
+    python scripts/fit_latency.py [--deviations] [FAMILY ...]
 
 For each family: the defaults for any GPU (``hardware_specs/defaults/generic.toml``), for those of one vendor
 (``nvidia.toml``), of one vendor and kind of memory (``nvidia-hbm.toml``), of each generation (``hopper.toml``), and the
 ``[latency]`` tables of each machine that was measured. All from the fitting half of the shapes (`open_tables.FITTED`);
 the other half judges, in docs/accuracy.md. Families that are not named keep their tables.
+``--deviations`` renews only what machines and libraries differ by (`fit_deviations`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,18 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import open_tables
+from fit_deviations import (
+    ASSUMED_SIBLING,
+    FEWEST,
+    GENERATIONS,
+    LINES,
+    SIBLINGS,
+    LeftOut,
+    LibraryOffset,
+    LibraryOffsets,
+    machine_deviation,
+    usual_deviation,
+)
 from fit_kernels import (
     ROWS_OF_KERNEL,
     Fits,
@@ -36,7 +49,6 @@ from fit_kernels import (
     own_constants,
     today,
 )
-from numpy.typing import NDArray
 
 from perfmodel.accuracy.calibration import (
     MOST_ROWS,
@@ -49,10 +61,11 @@ from perfmodel.accuracy.calibration import (
     residuals,
     sample,
 )
-from perfmodel.accuracy.fit import Floats, Group
+from perfmodel.accuracy.fit import Fit, Group
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.files import shipped_folder, write_atomic
 from perfmodel.hardware_catalog.write import latency_text
 from perfmodel.prediction.ceilings import resolve_peak
@@ -62,8 +75,7 @@ from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.families import family_names
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine, generation, product_line, vendor
-from perfmodel.prediction.latency.tables import LatencySpec, latency_specs
-from perfmodel.prediction.uncertainty import Z80
+from perfmodel.prediction.latency.tables import LatencySpec, default_tables, latency_specs
 
 #: rows of one machine in a fit that several machines share
 ROWS_OF_MACHINE = 300
@@ -77,13 +89,6 @@ HEAD = """# Constants of the latency model for {whom}.
 Groups = Mapping[str, list[Group]]
 #: machine -> whose measurements
 Origins = Mapping[str, Collection[str]]
-#: machines whose offset counts, in addition to those that were left out, as the one that is typical of the family
-PRIOR_MACHINES = 3.0
-#: fewer rows of a machine in a regime than this give no offset
-FEWEST = 10
-#: standard deviation of a library's offset in each regime where no machine was measured with two: assumed, about the
-#: middle of what products, attention and collectives show
-ASSUMED_LIBRARY = {"library": (0.35, 0.20, 0.15), "library_here": (0.15, 0.12, 0.08)}
 #: of a dtype that no machine of the vendor was measured in, and of one that only others were: assumed
 ASSUMED_DTYPE = {"dtype": (0.25, 0.25, 0.25), "dtype_here": (0.08, 0.08, 0.08)}
 #: the same of families whose rows are all in one dtype, and whose kernels in others are different ones: MIOpen's bf16
@@ -91,8 +96,6 @@ ASSUMED_DTYPE = {"dtype": (0.25, 0.25, 0.25), "dtype_here": (0.08, 0.08, 0.08)}
 OTHER_KERNELS = {"conv2d": {"dtype": (0.6, 0.6, 0.6)}}
 #: of a vendor of which nothing was measured: assumed
 ASSUMED_VENDOR = {"vendor": (0.30, 0.30, 0.30)}
-#: of a machine, in families of which no two machines were measured: assumed, the middle of the others
-ASSUMED_MACHINE = 0.15
 #: of the host, for exchanges through it: two hosts with L40S differ by a factor of 1.2, 2 and 6.5 in the median of each
 #: regime, and the deviation of two values is their difference over the root of 2
 HOST_DEVIATION = {"collective_host": {"host": (0.13, 0.50, 1.30)}}
@@ -106,31 +109,6 @@ ALIKE = (
 )
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Residuals ln(measured / predicted) of one machine under constants that were fitted without it.
-
-    Attributes
-    ----------
-    machine : its name.
-    ratio, regime : of each row.
-    """
-
-    machine: str
-    ratio: Floats
-    regime: NDArray[np.intp]
-
-    def offset(self, regime: int) -> float | None:
-        """Return the median of a regime: what the machine differs by; None where rows are few."""
-        rows = self.ratio[self.regime == regime]
-        return float(np.median(rows)) if rows.size >= FEWEST else None
-
-    def within(self, regime: int) -> Floats:
-        """Return what is left of a regime's rows without the machine's offset."""
-        rows = self.ratio[self.regime == regime]
-        return rows - np.median(rows) if rows.size else rows
-
-
 def left_out(
     family: Family, groups: Groups, start: Constants, judged: Sequence[Groups], near: FittedConstants, *, host: bool
 ) -> list[LeftOut]:
@@ -140,46 +118,15 @@ def left_out(
         others = {name: rows for name, rows in groups.items() if name not in part}
         fitted = fit_libraries(family, _sampled(others), start.values, host=host, near=near)
         libraries = {g.conditions.library for rows in others.values() for g in rows}
+        together = " ".join(part)
         for name, rows in part.items():
             # What a library that nobody else measured differs by is not the machine's.
             rows = [group for group in rows if group.conditions.library in libraries]
             if not rows:
                 continue
             ratio, regime = residuals(family, sample(rows, ROWS_OF_MACHINE), fitted)
-            found.append(LeftOut(name, -ratio, regime))
+            found.append(LeftOut(name, -ratio, regime, together))
     return found
-
-
-def machine_deviation(machines: Sequence[LeftOut], usual: Sequence[float]) -> tuple[float, ...]:
-    """Return the standard deviation between machines in each regime.
-
-    s^2 = (n0 s0^2 + n s_n^2) / (n0 + n), with s_n the deviation of the n machines that were left out, and s0 what is
-    usual among such families, worth n0 machines.
-    """
-    made = []
-    for regime, expected in enumerate(usual):
-        offsets = [u for machine in machines if (u := machine.offset(regime)) is not None]
-        squares = PRIOR_MACHINES * expected**2 + len(offsets) * (_deviation(offsets) ** 2 if offsets else 0.0)
-        made.append(math.sqrt(squares / (PRIOR_MACHINES + len(offsets))))
-    return tuple(made)
-
-
-def _deviation(offsets: Sequence[float]) -> float:
-    """Return the standard deviation of the normal distribution that holds as many offsets as the interval has to.
-
-    Offsets have heavy tails: one machine in ten differs by half. Their root mean square would widen the intervals of
-    all others, and still not contain it.
-    """
-    return float(np.quantile(np.abs(offsets), 0.8)) / Z80
-
-
-def typical_deviation(found: Sequence[LeftOut]) -> tuple[float, ...]:
-    """Return the deviation between all machines of some families, in each regime."""
-    made = []
-    for regime in range(len(REGIMES)):
-        offsets = [u for machine in found if (u := machine.offset(regime)) is not None]
-        made.append(_deviation(offsets) if offsets else ASSUMED_MACHINE)
-    return tuple(made)
 
 
 def _in_sample(family: Family, groups: Groups, fitted: FittedConstants) -> list[LeftOut]:
@@ -205,53 +152,35 @@ def shape_intervals(
     return intervals(-np.concatenate(ratio), np.concatenate(code), default)
 
 
-def library_deviations(
-    family: Family, groups: Groups, start: Constants, near: FittedConstants
-) -> dict[str, tuple[float, ...]]:
-    """Return what a library that was not measured differs by, and one that was measured on other machines only.
-
-    Each library is left out of the fit, and each library of each machine. Both offsets are over those of the other
-    libraries on the machine; the spread within the library that grows where it is not known adds to them.
-    """
+def library_offsets(family: Family, groups: Groups, start: Constants, near: FittedConstants) -> LibraryOffsets:
+    """Leave each library out of the fit, and each library of each machine, and return what they differ by."""
     machines = {name: sample(rows, ROWS_OF_MACHINE) for name, rows in groups.items()}
     of = {name: {g.conditions.library for g in rows} for name, rows in machines.items()}
     pairs = [(library, name) for name, libraries in of.items() if len(libraries) > 1 for library in sorted(libraries)]
     if not pairs:
-        return dict(ASSUMED_LIBRARY)
-    known = _deviation_of(family, machines, near, pairs, unknown=False)
+        return LibraryOffsets()
+    known = _offsets_of(family, machines, near, pairs, unknown=False)
     whole, here = [], []
     for library in sorted({library for library, _ in pairs}):
         rest = [g for rows in machines.values() for g in rows if g.conditions.library != library]
         fitted = fit_libraries(family, rest, start.values, near=near)
-        whole += _deviation_of(family, machines, fitted, [p for p in pairs if p[0] == library], unknown=True)
+        whole += _offsets_of(family, machines, fitted, [p for p in pairs if p[0] == library], unknown=True)
     for pair in pairs:
         rest = [g for name, rows in machines.items() for g in rows if (g.conditions.library, name) != pair]
         if any(g.conditions.library == pair[0] for g in rest):
-            here += _deviation_of(family, machines, fit_libraries(family, rest, start.values, near=near), [pair])
-    made = {}
-    for key, found in (("library", whole), ("library_here", here)):
-        deviation = []
-        for regime in range(len(REGIMES)):
-            offsets = [u for u, _, code in found if code == regime]
-            grown = np.mean([w for _, w, code in found if code == regime] or [0.0]) - np.mean(
-                [w for _, w, code in known if code == regime] or [0.0]
-            )
-            usual = ASSUMED_LIBRARY[key][regime]
-            square = (usual**2 + sum(u**2 for u in offsets)) / (1 + len(offsets))
-            deviation.append(float(np.sqrt(square + max(0.0, float(grown)))))
-        made[key] = tuple(deviation)
-    return made
+            here += _offsets_of(family, machines, fit_libraries(family, rest, start.values, near=near), [pair])
+    return LibraryOffsets(tuple(known), tuple(whole), tuple(here))
 
 
-def _deviation_of(
+def _offsets_of(
     family: Family,
     machines: Groups,
     fitted: FittedConstants,
     pairs: Sequence[tuple[str, str]],
     *,
     unknown: bool = False,
-) -> list[tuple[float, float, int]]:
-    """Return the offset of each library over the others of a machine, its variance, and the regime."""
+) -> list[LibraryOffset]:
+    """Return the offset of each library over the others of a machine in each regime."""
     found = []
     for library, name in pairs:
         own = [g for g in machines[name] if g.conditions.library == library]
@@ -262,7 +191,8 @@ def _deviation_of(
             mine, theirs = ratio[code == regime], other[other_code == regime]
             if mine.size >= FEWEST and theirs.size >= FEWEST:
                 spread = float(np.median(np.abs(mine - np.median(mine))) * 1.4826) ** 2
-                found.append((float(np.median(mine) - np.median(theirs)), spread, regime))
+                offset = float(np.median(mine) - np.median(theirs))
+                found.append(LibraryOffset(library, name, regime, offset, spread))
     return found
 
 
@@ -275,6 +205,8 @@ class Shared:
     machines: tuple[LeftOut, ...]
     parts: int
     weight: float = 1.0
+    libraries: LibraryOffsets | None = None
+    between: str = GENERATIONS
 
     def next_machine(self, wider_parts: int) -> float:
         """Return the deviation of the next machine from this table, over that between machines.
@@ -287,8 +219,8 @@ class Shared:
 
 def shared(
     family: Family, groups: Groups, start: Constants, origins: Origins, judged: Sequence[Groups], *,
-    host: bool = False, shrunk: bool = True, wider: LatencyTable | None = None, near: Shared | None = None,
-    anew: bool = True,
+    host: bool = False, shrunk: bool = True, between: str = GENERATIONS, wider: LatencyTable | None = None,
+    near: Shared | None = None, anew: bool = True,
 ) -> Shared:  # fmt: skip
     """Return constants that several machines share, with the residuals of machines that were left out.
 
@@ -302,6 +234,8 @@ def shared(
         of one generation do not share it, and those of a vendor do.
     shrunk : whether the constants of n machines are drawn to those of ``start`` by 1 / (n + 1): few machines do not
         tell what they share from what they have each.
+    between : what the parts are (`fit_deviations.BETWEEN`). Siblings have one die, so that they share all but what
+        their specifications say.
     wider : the table around this one, to whose constants of each library its own are drawn; None for the widest, which
         has the deviations of libraries, dtypes and vendors.
     near : constants that were fitted to nearly the same rows.
@@ -310,7 +244,7 @@ def shared(
     fitted = fit_libraries(family, _sampled(groups), start.values, host=host, near=near.fitted if near else None)
     machines = left_out(family, groups, start, judged, fitted, host=host) if len(judged) > 1 else []
     rows = sum(map(len, _sampled(groups)))
-    weight = len(groups) / (len(groups) + 1.0) if shrunk else 1.0
+    weight = len(groups) / (len(groups) + 1.0) if shrunk and between != SIBLINGS else 1.0
     known = libraries_of(_sampled(groups))
 
     def drawn(values: Values, libraries: Sequence[str]) -> dict[str, float]:
@@ -319,11 +253,13 @@ def shared(
         around = {name: math.exp(sum(math.log(own[name]) for own in of) / len(of)) for name in values}
         return {name: float(v**weight * around[name] ** (1.0 - weight)) for name, v in values.items()}
 
-    deviations = {}
+    deviations: dict[str, tuple[float, ...]] = {}
+    offsets = None
     if wider is None and near and not anew:
-        deviations = dict(near.table.deviations)
+        deviations = {key: value for key, value in near.table.deviations.items() if key != ErrorSource.MACHINE}
     elif wider is None:
-        deviations = {**library_deviations(family, groups, start, fitted), **ASSUMED_DTYPE, **ASSUMED_VENDOR}
+        offsets = library_offsets(family, groups, start, fitted)
+        deviations = {**offsets.deviations(), **ASSUMED_DTYPE, **ASSUMED_VENDOR}
         deviations |= OTHER_KERNELS.get(family.name, {})
         deviations |= HOST_DEVIATION.get(family.name, {})
     table = LatencyTable(
@@ -336,7 +272,7 @@ def shared(
         source=f"fitted on {_joined(origins, groups)}, {rows} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
     )
-    return Shared(table, fitted, tuple(machines), max(1, len(judged)), weight)
+    return Shared(table, fitted, tuple(machines), max(1, len(judged)), weight, offsets, between)
 
 
 def _joined(origins: Origins, machines: Iterable[str]) -> str:
@@ -365,18 +301,22 @@ class FittedFamily:
     shared: dict[str, Shared]
     machines: dict[str, LatencyTable]
 
-    def tables(self, usual: Sequence[float]) -> dict[str, LatencyTable]:
+    def apart(self, between: str) -> list[LeftOut]:
+        """Return the machines that were left out of the widest tables with parts of a kind."""
+        if between == GENERATIONS:
+            return list(self.shared["generic"].machines)
+        return [machine for found in self.shared.values() if found.between == between for machine in found.machines]
+
+    def tables(self, usual: Mapping[str, Sequence[float]]) -> dict[str, LatencyTable]:
         """Return all tables, with the deviation of a machine that is none of theirs; see `Shared.next_machine`.
 
         Parameters
         ----------
-        usual : the deviation between machines in each regime that is usual among such families.
+        usual : the deviation in each regime that is usual among such families, between machines of each kind.
         """
         made = {}
         for name, found in self.shared.items():
-            deviation = machine_deviation(found.machines, usual)
-            if name == "generic":
-                usual = deviation
+            deviation = machine_deviation(found.machines, usual[found.between])
             factor = found.next_machine(self.shared["generic"].parts)
             next_one = tuple(s * factor for s in deviation)
             made[name] = dataclasses.replace(found.table, deviations={"machine": next_one, **found.table.deviations})
@@ -416,7 +356,7 @@ def fit_family(
     wider = dict.fromkeys(groups, tables["generic"].table)
     for level in (vendor, product_line, generation):
         for name, members in _parted(groups, machines, level).items():
-            by = generation if level is not generation else lambda machine: machine.name
+            between, by = _parts_of(level, members, machines)
             parts = list(_parted(members, machines, by).values())
             base = around[next(iter(members))]
             tables[name] = shared(
@@ -427,7 +367,7 @@ def fit_family(
                 parts,
                 host=level is vendor,
                 wider=wider[next(iter(members))],
-                shrunk=not (level is generation and all(_one_die(machines[member]) for member in members)),
+                between=between,
                 near=known.get(name),
             )
             around |= dict.fromkeys(members, under(tables[name].table, base))
@@ -450,13 +390,18 @@ def _fit_kernels(
     family: Family, groups: Groups, origins: Origins, machines: Mapping[str, Hardware], *, own: bool
 ) -> FittedFamily:
     """Return the tables of a family whose constants are all those of a library's kernels (`fit_kernels`)."""
-    fits = {name: kernel_fits(family, name, rows) for name, rows in groups.items()}
+    # Each library on each machine is fitted alone, so that nothing changes them when others are left out.
+    fits = {
+        name: kernel_fits(family, name, rows) if own else _shipped_fits(family, machines[name], rows)
+        for name, rows in groups.items()
+    }
     found = {}
     for level in (lambda machine: "generic", vendor, product_line, generation):
         for name, members in _parted(groups, machines, level).items():
-            by = (lambda machine: machine.name) if level is generation else generation
+            between, by = _parts_of(level, members, machines)
             parts = [list(part) for part in _parted(members, machines, by).values()]
-            found[name] = _mean_table(family, members, fits, parts, origins, widest=name == "generic")
+            mean = _mean_table(family, members, fits, parts, origins, widest=name == "generic")
+            found[name] = dataclasses.replace(mean, between=between)
     made = {}
     for name, rows in groups.items() if own else ():
         count = sum(len(group) for kept in by_library(rows).values() for group in sample(kept, ROWS_OF_KERNEL))
@@ -473,6 +418,16 @@ def _fit_kernels(
     return FittedFamily(found, made)
 
 
+def _shipped_fits(family: Family, machine: Hardware, rows: Sequence[Group]) -> Fits:
+    """Return the constants of each library that some rows are of, as the specification has them."""
+    table = machine.latency[family.name]
+    base = {constant.name: constant.default for constant in family.all_constants}
+    base |= table.without_library
+    names = sorted({group.conditions.library for group in rows} & set(table.known_libraries))
+    values = {name: {**base, **table.libraries.get(name, {})} for name in names}
+    return {name: Fit(own, (), dict.fromkeys(base, 0.0), 0.0, 0) for name, own in values.items()}
+
+
 def _mean_table(
     family: Family, groups: Groups, fits: Mapping[str, Fits], parts: Sequence[Sequence[str]], origins: Origins,
     *, widest: bool,
@@ -486,19 +441,53 @@ def _mean_table(
             rows = [group for group in groups[name] if group.conditions.library in others.libraries]
             if rows:
                 ratio, regime = residuals(family, sample(rows, ROWS_OF_MACHINE), others)
-                apart.append(LeftOut(name, -ratio, regime))
+                apart.append(LeftOut(name, -ratio, regime, " ".join(part)))
     rows = [group for own in groups.values() for group in own]
+    offsets = _kernel_offsets(family, groups, fits) if widest else LibraryOffsets()
     table = LatencyTable(
         constants={},
         libraries=own_constants(family, found.libraries),
         intervals=shape_intervals(apart or _in_sample(family, groups, found), dict.fromkeys(REGIMES, WIDEST)),
-        deviations={**ASSUMED_LIBRARY, **ASSUMED_DTYPE, **ASSUMED_VENDOR} if widest else {},
+        deviations={**offsets.deviations(), **ASSUMED_DTYPE, **ASSUMED_VENDOR} if widest else {},
         known_libraries=libraries_of(rows),
         dtypes=dtypes(family, rows),
         source=f"means of fits on {_joined(origins, groups)}, {', '.join(sorted(groups))}",
         date=today(),
     )
     return Shared(table, found, tuple(apart), max(1, len(parts)))
+
+
+def _kernel_offsets(family: Family, groups: Groups, fits: Mapping[str, Fits]) -> LibraryOffsets:
+    """Return what each library differs by from the mean of the others, and on a machine from the means elsewhere."""
+    pairs = [(library, name) for name in groups if len(fits[name]) > 1 for library in fits[name]]
+    sampled = {name: sample(rows, ROWS_OF_MACHINE) for name, rows in groups.items()}
+    known, whole, here = [], [], []
+    for library, name in pairs:
+        known += _offsets_of(family, sampled, FittedConstants(fits[name][library], fits[name]), [(library, name)])
+        others = [{key: one for key, one in fits[machine].items() if key != library} for machine in groups]
+        mean = mean_fits(family, [own for own in others if own])
+        whole += _offsets_of(family, sampled, mean, [(library, name)], unknown=True)
+        elsewhere = [fits[machine] for machine in groups if machine != name and library in fits[machine]]
+        if elsewhere:
+            found = mean_fits(family, elsewhere).libraries[library]
+            own = FittedConstants(found, {**fits[name], library: found})
+            here += _offsets_of(family, sampled, own, [(library, name)])
+    return LibraryOffsets(tuple(known), tuple(whole), tuple(here))
+
+
+def _parts_of(
+    level: Callable[[Hardware], str], members: Iterable[str], machines: Mapping[str, Hardware]
+) -> tuple[str, Callable[[Hardware], str]]:
+    """Return what differs between machines that have no nearer table than one of a level, and names the part of each.
+
+    That of a vendor is for machines of a line without any table, that of a line for those of another generation.
+    """
+    if level is vendor:
+        return LINES, product_line
+    if level is not generation:
+        return GENERATIONS, generation
+    one_die = all(_one_die(machines[member]) for member in members)
+    return SIBLINGS if one_die else GENERATIONS, lambda machine: machine.name
 
 
 def _one_die(machine: Hardware) -> bool:
@@ -531,6 +520,27 @@ def roofline_table(calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardwa
     found = intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))
     source = f"measured over predicted of {sum(map(len, ratios))} products, {open_tables.ORIGINS['aic']}"
     return LatencyTable({}, intervals=found, source=source, date=datetime.date.today().isoformat())
+
+
+def shipped(family: Family, groups: Groups, machines: Mapping[str, Hardware]) -> FittedFamily:
+    """Return a family's shipped tables as the fit that gave them, for others to start near it."""
+    names = {constant.name for constant in family.all_constants}
+    base = typical(family).values
+    made: dict[str, Shared] = {}
+    levels = {level(machines[machine]) for level in (vendor, product_line, generation) for machine in groups}
+    for level in ("generic", *sorted(levels)):
+        if family.name not in default_tables(level):
+            continue
+        table = default_tables(level)[family.name]
+        own = {name for values in table.libraries.values() for name in values}
+        values = {**base, **table.without_library}
+        fit = Fit(values, tuple(names - set(table.constants) - own), {}, 0.0, 0)
+        libraries = {
+            library: Fit({**values, **own_values}, tuple(names - set(own_values)), {}, 0.0, 0)
+            for library, own_values in table.libraries.items()
+        }
+        made[level] = Shared(table, FittedConstants(fit, libraries), (), 1)
+    return FittedFamily(made, {})
 
 
 def _parted(
@@ -578,19 +588,57 @@ def _fit(name: str) -> FittedFamily:
     return fit_family(families[name], data[name], origins[name], opened.machines)
 
 
+def usual_in(name: str, found: Mapping[str, FittedFamily]) -> dict[str, tuple[float, ...]]:
+    """Return the deviations between machines that are usual in families like one, given all that were fitted."""
+    alike = alike_families(name)
+    usual = {SIBLINGS: (ASSUMED_SIBLING,) * len(REGIMES)}
+    for between in (GENERATIONS, LINES):
+        every = {other: fitted.apart(between) for other, fitted in found.items()}
+        usual[between] = usual_deviation([every[other] for other in alike if other in every], list(every.values()))
+    # Machines of another line are of another generation, too.
+    usual[LINES] = tuple(map(max, usual[LINES], usual[GENERATIONS]))
+    return usual
+
+
+def _renewed(name: str) -> FittedFamily:
+    """Leave machines and libraries out of one family again, near its shipped constants, in a process of its own."""
+    opened = open_tables.load()
+    data, families, origins = open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)
+    family, groups = families[name], data[name]
+    near = shipped(family, groups, opened.machines)
+    return fit_family(family, groups, origins[name], opened.machines, near=near)
+
+
+def _measured_families() -> list[str]:
+    opened = open_tables.load()
+    return sorted(open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)[1])
+
+
+def renew_deviations(chosen: Sequence[str]) -> None:
+    """Write the deviations of some families' shared tables anew; constants and intervals stay."""
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+        found = dict(zip(chosen, pool.map(_renewed, chosen), strict=True))
+    for name, made in found.items():
+        for key, table in made.tables(usual_in(name, found)).items():
+            path = shipped_folder() / "defaults" / f"{key}.toml"
+            kept = dataclasses.replace(default_tables(key)[name], deviations=table.deviations)
+            replace_tables(path, head_of(key, path), latency_specs({name: kept}))
+
+
 def write(found: Mapping[str, FittedFamily], opened: open_tables.OpenTables) -> None:
     """Write the tables of some families into the files; those of other families stay."""
     for name, made in found.items():
-        alike = [found[other] for other in alike_families(name) if other in found]
-        usual = typical_deviation([machine for fitted in alike for machine in fitted.shared["generic"].machines])
-        for key, table in made.tables(usual).items():
+        for key, table in made.tables(usual_in(name, found)).items():
             folder = shipped_folder() if key in opened.machines else shipped_folder() / "defaults"
             path = folder / f"{key}.toml"
             replace_tables(path, head_of(key, path), latency_specs({name: table}))
 
 
 def main(chosen: Sequence[str]) -> None:
-    """Fit the chosen families, all by default."""
+    """Fit the chosen families, all by default; with ``--deviations``, only what machines and libraries differ by."""
+    if "--deviations" in chosen:
+        renew_deviations([name for name in chosen if name != "--deviations"] or _measured_families())
+        return
     chosen = chosen or family_names()
     for name, path in files().items():
         # A constant that the family has no more would make the file unreadable.

@@ -19,10 +19,9 @@ from types import MappingProxyType
 
 import numpy as np
 import open_tables
-from fit_latency import FittedFamily, Groups, Origins, Shared, alike_families, fit_family, typical, typical_deviation
+from fit_latency import FittedFamily, Groups, Origins, fit_family, shipped, usual_in
 
-from perfmodel.accuracy.calibration import FittedConstants, calibrate_family
-from perfmodel.accuracy.fit import Fit
+from perfmodel.accuracy.calibration import calibrate_family
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements
 from perfmodel.accuracy.validate import Accuracy, judge
 from perfmodel.core.hardware import Hardware
@@ -54,11 +53,8 @@ class Without:
 
     def tables(self, others: Sequence[Without]) -> Mapping[str, LatencyTable]:
         """Return the tables by file; ``others`` are all fits without the same machine or library."""
-        alike = alike_families(self.family)
-        machines = [
-            machine for other in others if other.family in alike for machine in other.fitted.shared["generic"].machines
-        ]
-        return {**self.fitted.tables(typical_deviation(machines)), **self.own}
+        usual = usual_in(self.family, {other.family: other.fitted for other in others})
+        return {**self.fitted.tables(usual), **self.own}
 
 
 @contextlib.contextmanager
@@ -169,24 +165,3 @@ def _own(
         source = f"fitted on {', '.join(sorted(origins[name]))}"
         found[name] = calibrate_family(family, rows, start, source, "").table
     return found
-
-
-def shipped(family: Family, groups: Groups, machines: Mapping[str, Hardware]) -> FittedFamily:
-    """Return a family's shipped tables as the fit that gave them, for others to start near it."""
-    names = {constant.name for constant in family.all_constants}
-    base = typical(family).values
-    made: dict[str, Shared] = {}
-    levels = {level(machines[machine]) for level in (vendor, product_line, generation) for machine in groups}
-    for level in ("generic", *sorted(levels)):
-        if family.name not in default_tables(level):
-            continue
-        table = default_tables(level)[family.name]
-        own = {name for values in table.libraries.values() for name in values}
-        values = {**base, **table.without_library}
-        fit = Fit(values, tuple(names - set(table.constants) - own), {}, 0.0, 0)
-        libraries = {
-            library: Fit({**values, **own_values}, tuple(names - set(own_values)), {}, 0.0, 0)
-            for library, own_values in table.libraries.items()
-        }
-        made[level] = Shared(table, FittedConstants(fit, libraries), (), 1)
-    return FittedFamily(made, {})

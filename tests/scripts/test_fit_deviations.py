@@ -1,0 +1,74 @@
+"""Deviations of machines and libraries that were left out: limiting cases, and Student's t."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+from fit_deviations import (
+    ASSUMED_LIBRARY,
+    PRIOR_MACHINES,
+    LeftOut,
+    LibraryOffset,
+    LibraryOffsets,
+    machine_deviation,
+    offsets_of,
+    student_quantile,
+    usual_deviation,
+)
+
+from perfmodel.prediction.uncertainty import Z80
+
+
+def machine(name: str, offset: float, part: str = "", rows: int = 20) -> LeftOut:
+    """Return a machine whose rows of the first regime all lie at one offset."""
+    return LeftOut(name, np.full(rows, offset), np.zeros(rows, dtype=np.intp), part)
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [(2, 1.886), (3, 1.638), (5, 1.476), (10, 1.372), (30, 1.310)])
+def test_quantiles_of_students_t_are_those_of_the_tables(freedom: int, quantile: float) -> None:
+    assert student_quantile(freedom) == pytest.approx(quantile, rel=0.03 if freedom < 3 else 0.01)
+
+
+def test_without_offsets_the_usual_deviation_holds_with_a_wider_tail() -> None:
+    expected = 0.2 * student_quantile(PRIOR_MACHINES) / Z80
+    assert machine_deviation([], [0.2])[0] == pytest.approx(expected)
+    assert expected > 0.2
+
+
+def test_many_offsets_determine_the_deviation() -> None:
+    drawn = np.random.default_rng(0).normal(0.0, 0.3, 2000)
+    found = machine_deviation([machine(str(index), u) for index, u in enumerate(drawn)], [0.05])
+    assert found[0] == pytest.approx(0.3, rel=0.05)
+
+
+def test_machines_of_one_part_are_one_offset() -> None:
+    pair = [machine("h100", 0.1, "hopper"), machine("h200", 0.3, "hopper")]
+    assert offsets_of(pair, 0) == [pytest.approx((0.05) ** 0.5)]
+    assert offsets_of([machine("a100", 0.1, rows=3)], 0) == []  # too few rows for an offset
+
+
+def test_two_parts_differ_from_each_other_by_twice_the_variance_between_parts() -> None:
+    both = [machine("hbm", 0.2), machine("gddr", -0.2)]
+    assert offsets_of(both, 0) == [pytest.approx(0.2 / 2**0.5)] * 2
+    # of many parts, the mean of the others is what they have in common
+    assert offsets_of([machine(str(part), 0.2) for part in range(100)], 0)[0] == pytest.approx(0.2, rel=0.01)
+
+
+def test_families_without_machines_take_what_is_usual_in_all() -> None:
+    every = [[machine("a", 0.2), machine("b", -0.2)]]
+    assert usual_deviation([], every)[0] == pytest.approx(0.2 / 2**0.5 / Z80)
+
+
+def test_libraries_that_are_alike_differ_by_less_than_is_assumed_and_others_by_more() -> None:
+    def offsets(size: float) -> LibraryOffsets:
+        rows = [LibraryOffset(name, "h100", 2, size, 0.01) for name in ("a", "b", "c")]
+        return LibraryOffsets(tuple(rows), tuple(rows), ())
+
+    near, nothing, far = (one.deviations()["library"][2] for one in (offsets(0.0), LibraryOffsets(), offsets(1.0)))
+    assert near < nothing < far
+    assert nothing > ASSUMED_LIBRARY["library"][2]
