@@ -5,7 +5,8 @@ With S slots, E_r experts of the rank and tiles of tm x tn, each of the two prod
 
 - blocks = sum over experts of ceil(rows / tm), times ceil(N / tn), and w = blocks / SMs;
 - math = ((1 - q) w + q ceil(w)) b, b = 2 tm tn (K' + k0) / (e g P / SMs): K' is K in whole steps of 64, k0 the fill of
-  the pipeline, e the best tile's share of the peak, g the loss of smaller tiles, q as in a plain product;
+  the pipeline, e the best tile's share of the peak (of mma.sync's for int4), g the loss of smaller tiles, q as in a
+  plain product;
 - hbm = (touched N K w + S (K a + N 2 B)) / (eta W), with w the bytes of a weight and a those of an activation; weights
   that L2 holds from call to call are read at its speed;
 - l2 = blocks K (tm a + tn w) / B2.
@@ -67,6 +68,10 @@ TRITON, ALIGNED = ("sglang",), 16.0
 ENERGY = 0.58e-12
 #: most rows of a tile of kernels that widen weights: Marlin's blocks of sorted slots have 8 to 64
 WIDENING_ROWS = 64.0
+#: FLOP of an SM in a clock by mma.sync on chips whose tensor engine has an instruction of its own: 62.9 % of wgmma's
+#: 4096 on H100 (arXiv:2402.13499). Kernels that widen int4 use it: they reach 0.40 of 4096 on H100 and H200, 0.20 of
+#: 8192 on B200 and 0.63 of A100's 2048 (aiconfigurator @ 095f58a51c4c, 1,400 rows), all 0.63 of what mma.sync allows.
+MMA_SYNC, OTHER_INSTRUCTIONS = 0.629 * 4096.0, ("wgmma", "tcgen05")
 #: step of k, and share of the last wave's idle SMs that is lost: those of plain products
 STEP, QUANTUM = 64.0, 0.4
 
@@ -105,7 +110,10 @@ class _Layer:
         self.activation_bytes, self.weight_bytes = dtype_bytes(moe.dtype), moe.weight_bytes
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
         loss = (1.0 + c["tile"] * _EDGE) / (1.0 + c["tile"] * _EDGE.min())
-        speed = np.minimum(1.0, machine.slack * c["math"] / loss) * machine.peak_flop_per_s / machine.sm_count
+        peak = machine.peak_flop_per_s / machine.sm_count
+        if moe.weight_dtype == "int4" and machine.matrix_instruction in OTHER_INSTRUCTIONS:
+            peak = min(peak, MMA_SYNC * machine.clock_hz)
+        speed = np.minimum(1.0, machine.slack * c["math"] / loss) * peak
         self.block_s = 2.0 * _AREA / speed
         self.ideal_s = machine.sm_count * speed.max()
         self.too_tall = (_ROWS > WIDENING_ROWS).ravel() & (moe.weight_dtype != moe.dtype)

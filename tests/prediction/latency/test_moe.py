@@ -64,6 +64,20 @@ def test_slots_of_other_ranks_cost_their_arithmetic() -> None:
     assert pm.predict(all_slots, H100).predicted_time_s > 3 * pm.predict(own, H100).predicted_time_s
 
 
+def test_widened_int4_is_multiplied_at_the_rate_of_mma_sync() -> None:
+    """mma.sync has 62.9 % of the FLOP of an SM and clock that wgmma has on H100, and 31.5 % of tcgen05's on B200."""
+    b200 = hardware("b200-sxm-180gb")
+    shares = []
+    for machine in (A100, H100, b200):
+        moe = pm.Moe(tokens=65_536, **QWEN, dtype="int4_wo")
+        found = pm.predict(moe, machine, library="sglang")
+        assert found.predicted_limiter == "compute"
+        shares.append(found.bound_time_s / found.predicted_time_s)
+    native, wgmma, tcgen05 = shares
+    assert wgmma / native == pytest.approx(0.629, rel=0.15)
+    assert tcgen05 / native == pytest.approx(0.315, rel=0.15)
+
+
 def test_rows_without_alignment_are_slow_in_fp8() -> None:
     """2688 / 32 = 84 columns are no multiple of 16: Triton's kernels load them piecemeal; 2560 / 32 = 80 are one."""
     sizes: dict[str, Any] = {"tokens": 64, "hidden": 4096, "experts": 512, "top_k": 22, "tp": 32, "dtype": "fp8_block"}
