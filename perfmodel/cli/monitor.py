@@ -174,15 +174,15 @@ def _screen() -> Iterator[Callable[[Session], None]]:
     from rich.live import Live
     from rich.text import Text
 
-    from perfmodel.measure.monitor.report import monitor_report
-    from perfmodel.render import renderer
+    from perfmodel.measure.monitor.report import live_text
 
     console = Console(stderr=True)
-    with Live(console=console, refresh_per_second=2, transient=True) as live:
+    # drawn when there is something new, not at a rate of its own, which would cost more than the readings
+    with Live(console=console, auto_refresh=False, transient=True) as live:
 
         def show(session: Session) -> None:
-            table = monitor_report(session.series, session.findings, drawn=False)
-            live.update(Text.from_ansi(renderer("table", "monitor").render(table, width=console.width, color=True)))
+            text = live_text(session.series, session.findings, console.width)
+            live.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)
 
         yield show
 

@@ -11,6 +11,8 @@ import numpy as np
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.measure.monitor.series import Floats, Series
 
+#: kind of finding
+LEAK = "memory leak"
 #: share of a series that counts as its warm-up: caches and allocators fill
 WARM_UP = 0.2
 #: blocks into which the rest is cut: the smallest value of a block is memory that no phase of a cycle returned
@@ -20,6 +22,8 @@ FEWEST = 27
 #: Mann-Kendall z above which a trend is one, and growth over the spread around the trend: chosen on the synthetic
 #: series of tests/measure/monitor/test_findings.py so that at most 2 % of series without a leak alarm
 _TREND_Z, _SIGNAL = 3.0, 8.0
+#: growth in the second half over that in the first below which memory still warms up; chosen likewise
+_STEADY = 0.6
 #: growth in a minute, as a share of the memory in use, below which it is no leak worth a message
 LEAST_GROWTH = 5e-4
 #: how long something has to last [s], and the shares that it is judged by
@@ -103,7 +107,8 @@ def leak_rate(times: Floats, values: Floats) -> float:
 
     The warm-up is left out. The rest is cut into blocks, and the smallest value of each block is kept, so that
     memory which a cycle returns is none. It grows if Mann and Kendall's test says so, the growth is large against the
-    scatter about the line of Theil and Sen, and it is not over: the second half grows, too.
+    scatter about the line of Theil and Sen, and it is not over: the second half grows, too, and not much slower than
+    the first. A rise that ends later, as one in a cycle longer than the record, looks like a leak until then.
     """
     start = int(WARM_UP * values.size)
     times, values = times[start:], values[start:]
@@ -120,10 +125,14 @@ def leak_rate(times: Floats, values: Floats) -> float:
     line = np.median(lows - slope * at) + slope * at
     scatter = 1.4826 * float(np.median(np.abs(lows - line)))
     half = count // 2
-    later = theil_sen(at[half:], lows[half:])
+    earlier, later = theil_sen(at[: count - half], lows[: count - half]), theil_sen(at[half:], lows[half:])
     grown = slope * float(at[-1] - at[0])
     per_minute = 60.0 * slope
-    if grown < _SIGNAL * scatter or later < 0.3 * slope or per_minute < LEAST_GROWTH * float(lows[-1]):
+    if (
+        grown < _SIGNAL * scatter
+        or later < max(0.3 * slope, _STEADY * earlier)
+        or per_minute < LEAST_GROWTH * float(lows[-1])
+    ):
         return 0.0
     return slope
 
@@ -140,7 +149,7 @@ def _leaks(series: Series) -> Iterator[Finding]:
             _, total = series.get(limit_metric, of if metric.startswith("gpu") else "host")
             left = f"; full in {_span((total[-1] - values[-1]) / rate)}" if total.size else ""
             yield Finding(
-                "memory leak",
+                LEAK,
                 of,
                 f"its memory grows by {format_binary(60 * rate)} a minute and is {format_binary(values[-1])}{left}.",
                 "Compare two snapshots of the allocations (tracemalloc, torch.cuda.memory._snapshot), minutes apart.",

@@ -13,7 +13,7 @@ from typing import Any
 
 from perfmodel.errors import UsageError
 from perfmodel.measure.monitor.expectation import Expectation
-from perfmodel.measure.monitor.findings import Finding, find, slow_steps
+from perfmodel.measure.monitor.findings import LEAK, Finding, find, slow_steps
 from perfmodel.measure.monitor.gpu import gpu_source
 from perfmodel.measure.monitor.record import Recorder
 from perfmodel.measure.monitor.series import Series
@@ -39,6 +39,7 @@ class Session:
         self._readings, self._record = readings, record
         self._lock = threading.Lock()  # a training loop adds its steps while a thread takes readings
         self._found_at_s = 0.0
+        self._seen: set[tuple[str, str]] = set()
 
     def take(self) -> list[Finding]:
         """Take the readings of now; return the findings that are new."""
@@ -65,12 +66,17 @@ class Session:
             return list(look(self.series))
 
     def _look(self, now: float) -> list[Finding]:
-        """Return what is wrong now and was not before; a finding may come back after it was gone."""
+        """Return what is wrong now and was not before; a finding may come back after it was gone.
+
+        A leak counts from the second look in a row on: one look of many finds a trend in noise.
+        """
         if now - self._found_at_s < FIND_EVERY_S:
             return []
         self._found_at_s = now
         before = {(one.kind, one.of) for one in self.findings}
-        self.findings = find(self.series)
+        found = find(self.series)
+        self.findings = [one for one in found if one.kind != LEAK or (one.kind, one.of) in self._seen]
+        self._seen = {(one.kind, one.of) for one in found}
         return [one for one in self.findings if (one.kind, one.of) not in before]
 
 

@@ -59,6 +59,31 @@ def test_rates_of_false_alarms_and_of_leaks_found(capsys: pytest.CaptureFixture[
     assert min(found.values()) >= 0.98
 
 
+#: looks at a live series: every 10 samples from the 40th on
+LOOKS = range(40, 301, 10)
+
+
+def alarms_live(values: np.ndarray) -> int:
+    """Return after how many samples two looks in a row have found a leak, 0 for never."""
+    times = np.arange(values.size) * 1.0
+    found = [leak_rate(times[:length], values[:length]) > 0 for length in LOOKS]
+    return next((LOOKS[at + 1] for at in range(len(LOOKS) - 1) if found[at] and found[at + 1]), 0)
+
+
+def test_rates_of_a_session_that_looks_again_and_again(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(2)
+    harmless = {**HARMLESS, "cycle": lambda rng, n: MEMORY + 5e6 * (np.arange(n) % rng.integers(4, 10))}
+    alarms = {name: np.mean([alarms_live(make(rng, 300)) > 0 for _ in range(50)]) for name, make in harmless.items()}
+    minutes = np.arange(300) / 60
+    found = {name: np.median([alarms_live(make(rng, minutes)) for _ in range(10)]) for name, make in LEAKS.items()}
+    with capsys.disabled():
+        alarmed = ", ".join(f"{name} {rate:.1%}" for name, rate in alarms.items())
+        caught = ", ".join(f"{name} {samples:.0f}" for name, samples in found.items())
+        print(f"\nmonitor, {len(LOOKS)} looks: false alarms: {alarmed}; samples until a leak: {caught}")  # noqa: T201 -- as above
+    assert max(alarms.values()) <= 0.02
+    assert 0 < min(found.values()) <= max(found.values()) <= 60
+
+
 def test_the_rate_of_a_leak_is_its_slope() -> None:
     times = np.arange(300.0)
     assert leak_rate(times, MEMORY + 1e6 * times) == pytest.approx(1e6, rel=1e-3)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from perfmodel.measure.monitor.findings import Finding
 from perfmodel.measure.monitor.panels import MOST_POINTS, monitor_panels
 from perfmodel.measure.monitor.record import Recorder, is_monitored
+from perfmodel.measure.monitor.report import live_text
 from perfmodel.measure.monitor.series import Series
 from perfmodel.measure.monitor.sources import Sample
 
@@ -66,3 +68,16 @@ def test_plot_and_report_read_a_record(perfmodel, tmp_path) -> None:
     path.write_text(path.read_text().splitlines()[0] + "\n")
     ran = perfmodel("plot", path, "-o", tmp_path / "run.png")
     assert (ran.code, "Record for longer" in ran.err) == (2, True)
+
+
+def test_the_live_lines_have_findings_first_and_fit_the_terminal() -> None:
+    made = filled(30, "gpu_power_watts")
+    made.add(1.79e9 + 40, [Sample("host_cpu_ratio", "ho\x1b[2Jst", 0.5)])
+    lines = live_text(made, [Finding("swapping", "host", "it swaps.", "Stop. " * 30)], 60).splitlines()
+    assert lines[0].startswith("host: swapping: it swaps. Stop.")
+    assert max(map(len, lines)) <= 60
+    assert "gpu 0" in lines[-3]
+    assert "29 W" in lines[-3]
+    assert lines[-3].endswith("█")
+    assert "\x1b" not in "".join(lines), "a name does not move the cursor"
+    assert live_text(Series(), [], 5) == ""
