@@ -100,7 +100,17 @@ def fit_engine(cases: Sequence[Case], engine: Engine, find: Callable[[str], Hard
         "hot": worst_hot > error + NOTABLE,
     }
     before = step_error(cases, engine, find)
+    fitted = _with_sources(fitted, identified, cases, len(best.measured))
     return EngineFit(engine, fitted, len(best.measured), before, error, identified)
+
+
+def _with_sources(engine: Engine, identified: dict[str, bool], cases: Sequence[Case], runs: int) -> Engine:
+    """Return the engine with these runs as the source of its fitted constants, and what they tell of each."""
+    tables = ", ".join(dict.fromkeys(case.run.table for case in cases))
+    told = {True: "its runs tell it", False: "not told by its runs"}
+    sources = dict.fromkeys(identified, f"perfmodel calibrate on {runs} runs of {tables}")
+    errors = {name: told[known] for name, known in identified.items()}
+    return replace(engine, sources={**engine.sources, **sources}, errors={**engine.errors, **errors})
 
 
 def step_error(cases: Sequence[Case], engine: Engine, find: Callable[[str], Hardware]) -> float:

@@ -140,6 +140,8 @@ def test_the_fit_finds_the_host_of_a_run_that_was_made_with_it(tmp_path: Path) -
     fit = fit_engine(engine_cases([slower], profile), profile, hardware)
     assert fit.error < 0.02 < fit.error_before
     assert fit.engine.host_s == pytest.approx(profile.host_s + 2e-3, abs=5e-4)
+    assert fit.engine.sources["host"] == "perfmodel calibrate on 7 runs of users"
+    assert fit.engine.sources["scheduler"] == profile.sources["scheduler"]
 
 
 def test_too_few_runs_are_not_fitted(tmp_path: Path) -> None:
