@@ -274,7 +274,10 @@ def model_targets(data: Path | None, folder: Path) -> list[Target]:
         (("monitor", "--read", "INPUT"), ".jsonl", (READINGS,)),
         (("report", "INPUT", "-o", page), ".json", tuple(results)),
         (("report", str(folder / "record.json"), "INPUT", "-o", page), ".json", (SAMPLED,)),
-        (("diagnose", str(folder / "rank0.json"), "INPUT"), ".json", (_rank(1),)),
+        *(
+            ((command[0], str(folder / "rank0.json"), "INPUT", *command[1:]), ".json", (_rank(1),))
+            for command in (("diagnose",), ("roi",), ("project", "--from", "a100", "--to", "h100"))
+        ),
     ]
     return _targets(lines)
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
+from perfmodel.core.units import format_si
 from perfmodel.diagnosis.intervals import union
 from perfmodel.diagnosis.ranks.matching import Matched, clock_offsets, match
 from perfmodel.diagnosis.ranks.summary import RankSummary
@@ -28,6 +29,9 @@ from perfmodel.profile.timeline import Floats
 STRAGGLER_SHARE = 0.03
 #: ... and it is the last to arrive at this share of the exchanges at which anybody waits
 STRAGGLER_LAST = 0.6
+#: ranks of one job leave an exchange together; recorded ones within 0.03 of a step in the median, and two ranks of
+#: different jobs at least 0.2 from their mean, with clocks aligned (recorded gloo trainings, tests/diagnosis/ranks)
+APART = 0.1
 #: share of the step below which a wait at one exchange is no wait: ranks never arrive at the same instant
 _NOTHING = 0.002
 
@@ -110,7 +114,8 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
     Raises
     ------
     InputFileError
-        When a rank occurs twice, the files are of jobs of several sizes, or the ranks have no exchange in common.
+        When a rank occurs twice, the files are of jobs of several sizes, the ranks have no exchange in common, or they
+        do not leave their exchanges together.
     """
     ranks, numbers = _ordered(summaries)
     matched = match(ranks)
@@ -125,6 +130,7 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
     aligned = tuple(
         Matched(one.key, one.ranks, one.start_s - offset[one.ranks], one.end_s - offset[one.ranks]) for one in matched
     )
+    _check_ends(ranks, aligned)
     world = max((rank.world_size or 0 for rank in ranks), default=0)
     steps = _step_of(aligned, ranks[0], offset[0])
     waits = _waits(aligned, steps, len(ranks))
@@ -159,6 +165,25 @@ def _ordered(summaries: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...],
             raise InputFileError(f"rank {number} is given {count} times.", place=places, remedy="Give each rank once.")
     numbered.sort(key=lambda pair: pair[0])
     return tuple(rank for _, rank in numbered), tuple(number for number, _ in numbered)
+
+
+def _check_ends(ranks: Sequence[RankSummary], matched: Sequence[Matched]) -> None:
+    """Raise an InputFileError for traces of several jobs, or of other steps: their exchanges do not end together."""
+    step_s = float(np.median([step.wall_s for rank in ranks for step in rank.steps]))
+    apart_s: list[list[float]] = [[] for _ in ranks]
+    for one in matched:
+        late_s = one.end_s - np.median(one.end_s)
+        for rank, value in zip(one.ranks.tolist(), np.abs(late_s).tolist(), strict=True):
+            apart_s[rank].append(value)
+    typical_s = [float(np.median(values)) if values else 0.0 for values in apart_s]
+    worst = int(np.argmax(typical_s))
+    if typical_s[worst] > APART * step_s:
+        raise InputFileError(
+            f"leaves the exchanges {format_si(typical_s[worst], 's')} before or after the other ranks, in steps of "
+            f"{format_si(step_s, 's')}: it is of another job, or of other steps.",
+            place=ranks[worst].place,
+            remedy="Give the traces of one job, of the same steps.",
+        )
 
 
 def _step_of(matched: Sequence[Matched], first: RankSummary, offset_s: float) -> NDArray[np.int64]:

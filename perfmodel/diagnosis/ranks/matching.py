@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 from perfmodel.diagnosis.ranks.summary import RankSummary
 from perfmodel.profile.timeline import Floats
 
+#: operation of messages between two ranks
+P2P = "send_recv"
+
 
 class Key(NamedTuple):
     """What the same exchange has in common on all ranks."""
@@ -70,13 +73,26 @@ def match(ranks: Sequence[RankSummary]) -> list[Matched]:
     for index, rank in enumerate(ranks):
         for key, start_s, end_s in zip(_keys(rank), rank.start_s.tolist(), rank.end_s.tolist(), strict=True):
             members.setdefault(key, []).append((index, start_s, end_s))
+    odd = _uneven_messages(ranks)
     matched = [
         Matched(key, np.array([row[0] for row in rows]), np.array([row[1] for row in rows]),
                 np.array([row[2] for row in rows]))
         for key, rows in members.items()
-        if len(rows) > 1
+        if len(rows) > 1 and not (key.counted and (key.operation, key.group) in odd)
     ]  # fmt: skip
     return sorted(matched, key=lambda one: float(one.start_s.min()))
+
+
+def _uneven_messages(ranks: Sequence[RankSummary]) -> set[tuple[str, str]]:
+    """Return the operation and group of messages between two ranks of which some ranks have more than others.
+
+    In a ring all ranks send as often as the others, and their count says which messages belong together. The stages of
+    a pipeline do not: the first and the last one have one neighbour only.
+    """
+    counts = [
+        Counter(pair for pair in zip(rank.operation, rank.group, strict=True) if pair[0] == P2P) for rank in ranks
+    ]
+    return {pair for pair in set().union(*counts) if len({count[pair] for count in counts}) > 1}
 
 
 def _keys(rank: RankSummary) -> list[Key]:

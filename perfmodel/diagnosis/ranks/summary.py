@@ -122,7 +122,7 @@ def summarise(profile: Profile) -> RankSummary:
         raise InputFileError(
             "has no time line, so that its ranks cannot be compared.",
             place=profile.source,
-            remedy="Export traces of torch.profiler.",
+            remedy="Give traces of torch.profiler, or exports of nsys (--type sqlite).",
         )
     exchanges = _in_window(_exchanges(timeline), timeline.window_s)
     if not len(exchanges):

@@ -168,3 +168,22 @@ def test_hundreds_of_ranks_are_joined_and_missing_ones_are_named_in_spans() -> N
     shown = {row["rank"] for row in job.report().people_rows}
     assert len(shown) == 8
     assert 77 in shown
+
+
+def test_ranks_that_do_not_leave_their_exchanges_together_are_of_several_jobs() -> None:
+    meets = [n * STEP_S + 0.05 for n in range(6)]
+    other = [n * 1.7 * STEP_S + 0.05 for n in range(6)]
+    ranks = [rank(0, meets, meets), rank(1, meets, meets), rank(2, other, other)]
+    with pytest.raises(InputFileError, match=r"rank2\.json: leaves the exchanges .* another job, or of other steps"):
+        join(ranks)
+
+
+def test_messages_without_numbers_are_matched_only_where_all_ranks_have_as_many() -> None:
+    times = [0.01, 0.02]
+    sends = ("send_recv", "send_recv")
+    ring = [rank(number, times, times, operation=sends) for number in range(2)]
+    assert len(join(ring).exchanges) == 2
+    first = rank(0, [0.01, 0.05], [0.02, 0.06], operation=("send_recv", "all_reduce"))
+    middle = rank(1, [0.01, 0.03, 0.05], [0.02, 0.04, 0.06], operation=(*sends, "all_reduce"))
+    (left,) = join([first, middle]).exchanges
+    assert left.key.operation == "all_reduce"
