@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
+from perfmodel.training.adapters import adapter_parameters
+from perfmodel.training.framework import nearest_framework
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.step import train
 from perfmodel.workloads.model_config import ModelConfig
@@ -26,6 +28,7 @@ class MixedStep(Reportable):
     equal_s : the same with equal shares: the slowest GPU sets the step [s].
     bound_s : with shares that need not be whole: all samples over all rates [s].
     names : of the GPUs, or of the clusters that train together.
+    exchange_s : of these, the exchange of gradients between the clusters; 0 where a network is unknown [s].
     """
 
     samples: tuple[int, ...]
@@ -33,6 +36,7 @@ class MixedStep(Reportable):
     equal_s: float
     bound_s: float
     names: tuple[str, ...] = ()
+    exchange_s: float = 0.0
 
     @property
     def speedup(self) -> float:
@@ -81,7 +85,8 @@ def mixed_training(config: ModelConfig, clusters: Sequence[Cluster], plan: Train
     """Return the step of several clusters that train one model together, data parallel between them.
 
     Each cluster runs the plan on its own GPUs; its rate is that of its share of the batch by GPUs. Sequences are given
-    in proportion to the rates; the exchange of gradients between the clusters is left out.
+    in proportion to the rates. Gradients that are summed in each cluster are then summed between them, which nothing
+    hides (`between_time`).
 
     Parameters
     ----------
@@ -103,4 +108,29 @@ def mixed_training(config: ModelConfig, clusters: Sequence[Cluster], plan: Train
         share = max(1, round(plan.batch * cluster.gpus / total / unit)) * unit
         step = train(config, cluster, plan.changed(batch=share))
         rates.append(share / step.time_s)
-    return dataclasses.replace(mixed_step(plan.batch, rates), names=tuple(cluster.name for cluster in clusters))
+    shared, between = mixed_step(plan.batch, rates), between_time(config, clusters, plan)
+    return dataclasses.replace(
+        shared,
+        time_s=shared.time_s + between,
+        equal_s=shared.equal_s + between,
+        bound_s=shared.bound_s + between,
+        names=tuple(cluster.name for cluster in clusters),
+        exchange_s=between,
+    )
+
+
+def between_time(config: ModelConfig, clusters: Sequence[Cluster], plan: TrainingPlan) -> float:
+    """Return the time of a ring all-reduce between clusters, each with the networks of all its GPUs [s].
+
+    2 (k - 1) / k G / W + 2 (k - 1) alpha: k clusters, gradients of G bytes, and W the least bandwidth of one; 0 where
+    the network of one is unknown.
+    """
+    rate = min(cluster.gpus * cluster.network_bytes_per_s for cluster in clusters)
+    if any(math.isnan(cluster.network_bytes_per_s) for cluster in clusters):
+        return 0.0
+    framework, _ = nearest_framework(plan.framework, shards=plan.zero == 3)
+    wide = 4.0 if (plan.grad_dtype or framework.gradient_dtype) == "fp32" else 2.0
+    trained = adapter_parameters(config, plan.lora) if plan.lora else config.parameters
+    k = len(clusters)
+    alpha = max(cluster.alpha_s for cluster in clusters)
+    return 2.0 * (k - 1) * (trained * wide / k / rate + alpha)

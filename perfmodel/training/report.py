@@ -376,8 +376,12 @@ def _(step: MixedStep, *, context: Mapping[str, Any] | None = None) -> Report:
     notes = (
         f"The step takes {format_si(step.time_s, 's')}; with equal shares {format_si(step.equal_s, 's')}, "
         f"{step.speedup:.3g} times as long.",
+        f"{format_si(step.exchange_s, 's')} of each are the exchange of gradients between the clusters."
+        if step.exchange_s
+        else "The exchange of gradients between the clusters is left out: --nic gives the network of a GPU.",
     )
-    facts = {"time_s": step.time_s, "equal_s": step.equal_s, "bound_s": step.bound_s}
+    facts = {"time_s": step.time_s, "equal_s": step.equal_s, "bound_s": step.bound_s,
+             "exchange_s": step.exchange_s}  # fmt: skip
     return Report(
         "train",
         columns,

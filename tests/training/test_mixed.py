@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
-from perfmodel.training.mixed import mixed_step
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.mixed import between_time, mixed_step, mixed_training
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.workloads.catalog import named_model
 
 
 def test_v100_beside_a100_by_hand():
@@ -39,3 +43,17 @@ def test_all_samples_are_given_and_no_share_is_better(samples, rates):
 def test_what_is_none_is_refused(samples, rates):
     with pytest.raises(UsageError):
         mixed_step(samples, rates)
+
+
+def test_clusters_sum_their_gradients_over_the_slower_network():
+    config, plan = named_model("gpt2"), TrainingPlan(batch=64, seq=1024, dtype="fp16", grad_dtype="fp16")
+    clusters = [
+        Cluster.of(hardware("a100-sxm4-80gb"), 8, nic=25e9),
+        Cluster.of(hardware("v100-sxm2-32gb"), 8, nic=12.5e9),
+    ]
+    by_hand = 2 * 1 / 2 * 2.0 * config.parameters / (8 * 12.5e9 * 0.85) + 2 * 14e-6
+    assert between_time(config, clusters, plan) == pytest.approx(by_hand)
+    step = mixed_training(config, clusters, plan)
+    assert step.exchange_s == pytest.approx(by_hand)
+    assert step.bound_s < step.time_s < step.equal_s
+    assert between_time(config, [clusters[0], Cluster.of(hardware("v100-sxm2-32gb"), 8)], plan) == 0
