@@ -144,5 +144,6 @@ def test_paper_has_every_row_and_no_controls(tab: Any) -> None:
     tab.emulate_media(media="print")
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert tab.locator(".bar").first.is_hidden()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= tab.viewport_size["width"]
     assert tab.locator("section[data-kind=table] tbody tr").count() > 300
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -19,7 +19,7 @@ function candidates(parent, view) {
   const rows = view.rows.map(row => ({ ...row, used: false }));
   rows.forEach((row, at) => {
     const line = make("tr", body), use = make("input", make("td", line), null, { type: "checkbox", "aria-label": `use ${row.name}` });
-    make("td", line, row.name, { title: row.name, style: "max-width:24rem" });
+    make("td", line, row.name, { title: row.name, class: "what" });
     make("td", line, show(row.target_time_s, "s"), { class: "number" });
     const cell = make("td", line), slider = make("input", cell, null, { type: "range", min: 0, max: 1000, value: 1000 * Math.log(Math.min(Math.max(row.speedup, 1), LARGEST)) / Math.log(LARGEST), "aria-label": `speedup of ${row.name}` }), text = make("span", cell, "");
     const days = make("input", make("td", line), null, { type: "number", min: .1, step: .5, value: row.days, class: "short", "aria-label": `days of ${row.name}` });
