@@ -25,6 +25,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -150,6 +151,17 @@ def outcome(target: Target, path: Path, patience: float) -> tuple[bool, str]:
     return True, ""
 
 
+@contextlib.contextmanager
+def commands_built_once() -> Iterator[None]:
+    """Keep the command line that is built first: building takes longer than most inputs."""
+    build, find = app.build_app, typer.main.get_command
+    app.build_app, typer.main.get_command = functools.cache(build), functools.cache(find)
+    try:
+        yield
+    finally:
+        app.build_app, typer.main.get_command = build, find
+
+
 def fuzz(options: argparse.Namespace, every: list[Target]) -> Counter[str]:
     """Read damaged files until the count or the time is used up, or Ctrl-C; return the number of inputs and escapes."""
     random_, counts, known = random.Random(options.seed), Counter[str](), set[tuple[str, ...]]()
@@ -190,11 +202,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only those whose name matches this pattern")
     parser.add_argument("--save", type=Path, default=Path("fuzz_escapes"), help="folder for inputs that escape")
     options = parser.parse_args()
-    # a command is built once: building takes longer than most inputs
-    app.build_app = functools.cache(app.build_app)
-    typer.main.get_command = functools.cache(typer.main.get_command)
     folder = Path(os.environ["PERFMODEL_DATA"]) if os.environ.get("PERFMODEL_DATA") else None
-    with tempfile.TemporaryDirectory() as made:
+    with commands_built_once(), tempfile.TemporaryDirectory() as made:
         wanted = [target for target in targets(folder, Path(made)) if re.search(options.only, target.name)]
         every = [undamaged(target, options.patience) for target in wanted]
         if not every:

@@ -55,6 +55,7 @@ def sweep(
     UnavailableError
         When a worker dies, or no scheduler answers.
 
+    >>> import numpy as np
     >>> from perfmodel import Gemm, hardware
     >>> sizes = np.arange(64.0, 8192.0, 64.0)
     >>> points = sweep(Gemm(m=sizes[:, None], n=sizes, k=4096, dtype="bf16"), hardware("a100-sxm4-80gb"), chunk=1000)
