@@ -141,6 +141,9 @@ JobArgument = Annotated[
         "one job. Also addresses (s3://, gs://, https://) and patterns ('s3://bucket/run/rank*.json.gz').",
     ),
 ]
+RanksOption = Annotated[
+    bool, typer.Option("--ranks", help="Take the GPUs of one file as the ranks of a job, as several files are.")
+]
 GroupEntriesOption = Annotated[
     str, typer.Option("--by", metavar="KEY", help="Group the entries of a trace by shape, op or kernel.")
 ]

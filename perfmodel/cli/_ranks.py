@@ -64,8 +64,10 @@ def read_job(paths: Sequence[str], reading: Reading) -> Job:
     failed = [result for result in results if isinstance(result, str)]
     _check_visible(paths, results, reading.scheduler)
     if len(summaries) < 2:
+        read = len(paths) - len(failed)
+        found = f"{read} of {len(paths)} traces can be read" if failed else "holds one rank"
         raise InputFileError(
-            f"{len(paths) - len(failed)} of {len(paths)} traces can be read; the ranks of a job need two.",
+            f"{found}; the ranks of a job need two.",
             place=str(paths[0]),
             remedy=failed[0] if failed else "Give the trace of each rank.",
         )

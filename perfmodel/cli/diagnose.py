@@ -16,6 +16,7 @@ from perfmodel.cli._options import (
     OutputOption,
     PlotOption,
     ProfiledMachineOption,
+    RanksOption,
     SchedulerOption,
     WholeTraceOption,
     WideOption,
@@ -75,6 +76,7 @@ def command(
             show_default=False,
         ),
     ] = None,
+    ranks: RanksOption = False,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
     plot: PlotOption = None,
@@ -108,7 +110,7 @@ def command(
             remedy="Write the plan of the later profile in a run without --against.",
         )
     profiles = storage.expand(profiles)
-    if len(profiles) > 1:
+    if ranks or len(profiles) > 1:
         _refuse_beside_ranks(
             {
                 "--plan-output": plan_output,

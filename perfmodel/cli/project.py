@@ -14,6 +14,7 @@ from perfmodel.cli._options import (
     HostOption,
     JobArgument,
     OutputOption,
+    RanksOption,
     SchedulerOption,
     TargetMachineOption,
     WholeTraceOption,
@@ -45,6 +46,7 @@ def command(
     host: HostOption = None,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
+    ranks: RanksOption = False,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
     format_: FormatOption = None,
@@ -70,7 +72,7 @@ def command(
         raise UsageError("--to is missing.", remedy="Add --to h100-sxm5-80gb; `perfmodel hardware list` has the names.")
     there = hardware(target)
     profiles = storage.expand(profiles)
-    if len(profiles) > 1:
+    if ranks or len(profiles) > 1:
         _project_job(profiles, Reading(by, whole_trace, workers, scheduler), (source, assume), there, host, destination)
         return
     refuse_workers(workers, scheduler)

@@ -17,6 +17,7 @@ from perfmodel.cli._options import (
     JobArgument,
     OutputOption,
     ProfiledMachineOption,
+    RanksOption,
     SchedulerOption,
     TargetMachineOption,
     WholeTraceOption,
@@ -131,6 +132,7 @@ def command(
     ] = False,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
+    ranks: RanksOption = False,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = "",
     top: Annotated[
@@ -163,9 +165,9 @@ def command(
     check_days(days)
     destination = Destination.of("roi", format_, output, wide=wide)
     profiles = storage.expand(profiles)
-    _check_beside(profiles, to, host)
+    _check_beside(ranks or len(profiles) > 1, to, host)
     job = None
-    if len(profiles) > 1:
+    if ranks or len(profiles) > 1:
         reading = Reading(by, whole_trace, workers, scheduler)
         job = read_job(profiles, reading)
         planned, machine = read_plan(plan) if plan else None, job_machine(job, on, assume=assume)
@@ -197,9 +199,9 @@ def command(
     destination.write(report(decision, context=facts, top=top, flips=sensitivity))
 
 
-def _check_beside(profiles: list[str], to: str | None, host: float | None) -> None:
+def _check_beside(is_job: bool, to: str | None, host: float | None) -> None:
     """Raise a UsageError for a projection of a job, and for a host without a projection."""
-    if to is not None and len(profiles) > 1:
+    if to is not None and is_job:
         raise UsageError(
             "the candidates of a job are ranked on the machine that it ran on.",
             place="--to",

@@ -85,3 +85,14 @@ def test_a_truncated_rank_is_named_once(perfmodel, tmp_path) -> None:
     assert ran.code == 0
     assert ran.err.count("rank3.json.gz") == 1
     assert sum("rank3.json.gz" in note for note in ran.json["notes"]) == 1
+
+
+def test_the_gpus_of_one_export_are_a_job(perfmodel, data_dir) -> None:
+    export = data_dir / "nsys" / "ginda_h100_2gpu_megatron_before.sqlite"
+    ran = perfmodel("diagnose", export, "--ranks", "--on", "h100-sxm5-80gb", "--format", "json")
+    assert ran.code == 0, ran.err
+    assert ran.json["context"]["ranks"] == [0, 1]
+    assert {row["operation"] for row in ran.json["exchanges"]} == {"send_recv"}
+    ran = perfmodel("diagnose", SLOW[0], "--ranks")
+    assert (ran.code, ran.out) == (3, "")
+    assert "holds one rank; the ranks of a job need two" in ran.err

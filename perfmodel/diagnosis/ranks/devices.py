@@ -34,7 +34,12 @@ def of_device(profile: Profile, device: int) -> Profile:
     chosen = timeline.gpu.device == device
     gpu = _events(timeline.gpu, chosen)
     own = replace(timeline, gpu=gpu, exchanges=_exchanges(timeline, gpu))
-    return replace(profile, entries=tuple(_entries(profile, timeline.gpu, chosen)), timeline=_numbered(own, profile))
+    return replace(
+        profile,
+        entries=tuple(_entries(profile, timeline.gpu, chosen)),
+        timeline=_numbered(own, profile),
+        notes=(f"Only GPU {device} of the file counts.",),  # those of the reader are about all of them
+    )
 
 
 def _events(gpu: GpuEvents, chosen: NDArray[np.bool_]) -> GpuEvents:
