@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,13 +82,10 @@ def module_of(module: Any, *, device: str = "meta") -> torch.nn.Module:
     UsageError
         When there is none.
     """
-    module = getattr(module, "_orig_mod", module)
-    if isinstance(module, torch.export.ExportedProgram):
-        module = module.module()
+    module = _plain(module)
     if not isinstance(module, torch.nn.Module) and callable(module):
         with torch.device(device), _explained(getattr(module, "__name__", "the builder")):
-            module = module()
-        module = getattr(module, "_orig_mod", module)
+            module = _plain(module())
     if not isinstance(module, torch.nn.Module):
         raise UsageError(
             f"{type(module).__name__} is no torch.nn.Module.",
@@ -95,6 +93,15 @@ def module_of(module: Any, *, device: str = "meta") -> torch.nn.Module:
             remedy="Pass a module or what builds one.",
         )
     return module
+
+
+def _plain(module: Any) -> Any:
+    """Return the module of a compiled or exported one, with its modules inside, and anything else as it is."""
+    if isinstance(module, torch.export.ExportedProgram):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what PyTorch's own code uses
+            return torch.export.unflatten(module)
+    return getattr(module, "_orig_mod", module)
 
 
 def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

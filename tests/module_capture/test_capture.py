@@ -80,6 +80,26 @@ def test_any_way_to_give_a_module_is_the_same() -> None:
         assert other.root.parameters == plain.root.parameters
     exported = torch.export.export(modules.Mlp(), (torch.zeros(2, 64),))
     assert pm.capture(exported, x).flop == plain.flop
+    assert pm.capture(lambda: exported, x).flop == plain.flop, "a builder may export, too"
+
+
+def test_an_exported_program_keeps_its_attention() -> None:
+    net, tokens = modules.Decoder(), torch.zeros(2, 16, dtype=torch.int64)
+    exported = torch.export.export(net, (tokens,))
+    plain, captured = pm.capture(net, tokens), pm.capture(exported, tokens)
+    for op in ("gemm", "attention"):
+        assert by_op(captured, op) == by_op(plain, op) > 0
+    assert captured.root.parameters == plain.root.parameters, "the tied head counts once"
+    for path in ("layers.0", "layers.1.up", "head"):
+        assert sum(call.flop for call in captured.within(path)) == sum(call.flop for call in plain.within(path)) > 0
+
+
+def test_a_compiled_module_has_the_gradients_of_the_plain_one() -> None:
+    net, x = modules.Mlp(64), torch.empty(10, 64)
+    plain = pm.capture(net, x, backward=True, optimizer="adamw")
+    compiled = pm.capture(torch.compile(net), x, backward=True, optimizer="adamw")
+    assert compiled.flop == plain.flop
+    assert compiled.root.activation_bytes == plain.root.activation_bytes
 
 
 def test_a_large_model_takes_no_memory() -> None:
