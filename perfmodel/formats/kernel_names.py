@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from perfmodel.core.vocabulary import EventKind
@@ -10,6 +11,8 @@ from perfmodel.profile.timeline import CallKind, CopyDirection
 #: why an entry has no operator where the profiler records kernel names but no shapes
 NO_SHAPES = "the profiler does not record shapes"
 
+#: names whose kind is kept: a trace repeats a few hundred, each of which takes up to 0.1 ms to look at
+_MOST_NAMES = 4096
 #: collectives of NCCL, RCCL, MSCCL, NVSHMEM, DeepEP, vLLM and PyTorch's symmetric memory
 _COLLECTIVE = re.compile(
     r"\b(?:ms)?r?ccl(?:Dev)?Kernel|\bnccl|mscclKernel|nvshmem|symm_mem|cross_device_reduce|(?:one|two)_shot_all_reduce"
@@ -42,6 +45,7 @@ _OPAQUE = re.compile(r"OpaqueType<([1248])u?>")
 _OPAQUE_DTYPES = {"1": "char", "2": "c10::Half", "4": "float", "8": "double"}
 
 
+@functools.lru_cache(_MOST_NAMES)
 def event_kind(name: str, recorded_as: str = "") -> EventKind:
     """Return the kind of a piece of GPU work.
 
@@ -70,6 +74,7 @@ def event_kind(name: str, recorded_as: str = "") -> EventKind:
     return EventKind.KERNEL
 
 
+@functools.lru_cache(_MOST_NAMES)
 def copy_direction(name: str) -> CopyDirection:
     """Return the direction of a copy from its name ("Memcpy HtoD (Pageable -> Device)").
 

@@ -7,6 +7,7 @@ arguments hold the tensors of the message only.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from typing import NamedTuple
@@ -42,6 +43,7 @@ class ExchangeFacts(NamedTuple):
     on_gpu: int
 
 
+@functools.lru_cache(4096)
 def is_exchange(category: str | None, name: str | None) -> bool:
     """Return whether events of a category and name are work that ranks do together."""
     if (category or "").lower() == "user_annotation":
