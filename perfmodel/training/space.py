@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.training.activations import UNFUSED
-from perfmodel.training.framework import find_framework
+from perfmodel.training.framework import nearest_framework
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
 from perfmodel.training.setup import attention_kernel
 from perfmodel.workloads.model_config import ModelConfig
@@ -85,7 +85,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     heads = [size for size in _powers(min(cluster.nvlink_domain, cluster.gpus, 64)) if config.heads % size == 0]
     stacked = bool(config.encoder_layers)
     long = plan.seq >= 32768 and not stacked
-    unfused = attention_kernel(config, plan, find_framework(plan.framework)) in UNFUSED
+    unfused = attention_kernel(config, plan, nearest_framework(plan.framework)[0]) in UNFUSED
     useful: dict[str, Sequence[object]] = {
         "batch": (plan.batch,),
         "micro_batch": _powers(min(8, plan.batch)),
