@@ -237,7 +237,8 @@ class _Holder:
         """Return the activations of all micro batches that wait for their backward on one GPU [B].
 
         1F1B: min(m, p - i) micro batches on stage i; interleaved: (v - 1) p + 2 (p - i - 1) + 1 of its v p parts, which
-        is L (1 + (p - 1) / (p v)) layers on the first; GPipe: all m (Narayanan et al. 2021, Korthikanti et al. 2022).
+        is L (1 + (p - 1) / (p v)) layers on the first; GPipe: all m (Narayanan et al. 2021, Korthikanti et al. 2022);
+        zero bubble: p on every stage, until their weights have gradients (Qi et al. 2023, ZB-H1).
         """
         plan, m = self.plan, self.micro_batches
         one = sum(self.layers[kind].kept * count for kind, count in counts.items())
@@ -250,6 +251,8 @@ class _Holder:
         )
         if plan.schedule == Schedule.GPIPE:
             return m * one
+        if plan.schedule == Schedule.ZERO_BUBBLE:
+            return min(m, plan.pp) * one
         if plan.vp > 1:
             parts = (plan.vp - 1) * plan.pp + 2 * (plan.pp - index - 1) + 1
             return min(m, parts / plan.vp) * one

@@ -185,7 +185,9 @@ def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = ""
 
 def _pipeline(step: TrainingStep) -> dict[str, Any]:
     """Return what the passes of the micro batches follow from."""
-    return pipeline_facts(step.plan, step.micro_batches, step.stage_forward_s, step.stage_backward_s)
+    return pipeline_facts(
+        step.plan, step.micro_batches, step.stage_forward_s, step.stage_backward_s, step.stage_weights_s
+    )
 
 
 @report.register

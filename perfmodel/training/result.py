@@ -24,6 +24,7 @@ class TrainingStep(Reportable):
     time_s, low_s, high_s : expected time and its 80 % interval [s].
     terms_s : the parts that add up to ``time_s``, of the GPU that sets the pace [s].
     stage_forward_s, stage_backward_s : of one micro batch in each GPU of the pipeline, all its stages together [s].
+    stage_weights_s : of the latter, the products of weights' gradients [s].
     flop : model FLOP of the step over all GPUs: 6 a parameter and token without the embedding, and attention's products
         under the causal mask [FLOP].
     flop_full_attention : the same with the whole square of attention, as NeMo until 24.x and llm-foundry count [FLOP].
@@ -47,6 +48,7 @@ class TrainingStep(Reportable):
     terms_s: Mapping[str, float]
     stage_forward_s: tuple[float, ...]
     stage_backward_s: tuple[float, ...]
+    stage_weights_s: tuple[float, ...]
     flop: float
     flop_full_attention: float
     hardware_flop: float

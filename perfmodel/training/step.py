@@ -84,6 +84,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
         terms_s={name: time for name, time in terms.items() if time},
         stage_forward_s=tuple(float(gpu.forward.sum()) for gpu in gpus),
         stage_backward_s=tuple(float(gpu.backward.sum()) for gpu in gpus),
+        stage_weights_s=tuple(gpu.weights_s for gpu in gpus),
         flop=flop,
         flop_full_attention=full,
         hardware_flop=executed,

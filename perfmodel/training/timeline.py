@@ -25,6 +25,8 @@ class Pass:
     gpu, part : place in the pipeline, and which of its virtual stages, from 0.
     micro_batch : from 0.
     backward : forward otherwise.
+    frees : it is the last that needs the activations; a zero-bubble schedule computes the gradients of weights later
+        than those of activations.
     start_s, end_s : from the start of the step [s].
     """
 
@@ -34,35 +36,49 @@ class Pass:
     backward: bool
     start_s: float
     end_s: float
+    frees: bool = False
 
 
-_Key = tuple[int, int, bool]
+#: part, micro batch, and what is done: forward, backward (of activations alone under a zero-bubble schedule), weights
+_Key = tuple[int, int, int]
+_FORWARD, _BACKWARD, _WEIGHTS = range(3)
+
+
+def count_passes(plan: TrainingPlan, micro_batches: int) -> int:
+    """Return the passes of a step over all GPUs of the pipeline."""
+    return (3 if plan.schedule == Schedule.ZERO_BUBBLE else 2) * plan.pp * plan.vp * micro_batches
 
 
 def pipeline_timeline(
-    plan: TrainingPlan, micro_batches: int, forward_s: Iterable[float], backward_s: Iterable[float]
+    plan: TrainingPlan,
+    micro_batches: int,
+    forward_s: Iterable[float],
+    backward_s: Iterable[float],
+    weights_s: Iterable[float] = (),
 ) -> tuple[Pass, ...]:
     """Return every pass of a step in the order of its schedule, each as soon as its GPU and its input are free.
 
     Sends and the exchanges of gradients are left out: the last pass ends after m (F + B) + (p - 1) (F + B) / v for
-    equal stages, as the step's ``bubble`` has it.
+    equal stages, as the step's ``bubble`` has it. A zero-bubble schedule (Qi et al. 2023, ZB-H1) puts the gradients of
+    weights off by as many micro batches as a GPU has before it, and waits (p - 1) (F + B - 2 W).
 
     Parameters
     ----------
     plan : its pipeline.
     micro_batches : of a GPU in the step.
     forward_s, backward_s : of one micro batch through all parts of each GPU [s].
+    weights_s : of it, the gradients of weights, for a zero-bubble schedule; by default half of backward [s].
 
     Raises
     ------
     UsageError
         When there are more than `MOST_PASSES` passes.
     """
-    count = 2 * plan.pp * plan.vp * micro_batches
+    split, count = plan.schedule == Schedule.ZERO_BUBBLE, count_passes(plan, micro_batches)
     if count > MOST_PASSES:
         raise UsageError(f"the time line has {count} passes; at most {MOST_PASSES} are placed.", place="time line")
     orders = [_order(plan, micro_batches, gpu) for gpu in range(plan.pp)]
-    times = list(zip(forward_s, backward_s, strict=True))
+    times = _times(list(forward_s), list(backward_s), list(weights_s), split)
     ends: dict[tuple[int, _Key], float] = {}
     free, position = [0.0] * plan.pp, [0] * plan.pp
     placed: list[Pass] = []
@@ -77,39 +93,66 @@ def pipeline_timeline(
                 start = max(ready, free[gpu])
                 free[gpu] = start + times[gpu][key[2]] / plan.vp
                 ends[gpu, key] = free[gpu]
-                placed.append(Pass(gpu, key[0], key[1], key[2], start, free[gpu]))
+                frees = key[2] == (_WEIGHTS if split else _BACKWARD)
+                placed.append(Pass(gpu, key[0], key[1], key[2] != _FORWARD, start, free[gpu], frees))
                 position[gpu] += 1
         if len(placed) == before:
             raise UsageError("the schedule waits for itself.", place="time line")
     return tuple(placed)
 
 
+def _times(
+    forward_s: list[float], backward_s: list[float], weights_s: list[float], split: bool
+) -> list[tuple[float, float, float]]:
+    """Return the times of a forward and a backward pass, and of the gradients of weights where these stand apart."""
+    weights = [min(one, all_) for one, all_ in zip(weights_s, backward_s, strict=True)] if weights_s else None
+    weights = weights or [0.5 * one for one in backward_s]
+    later = weights if split else [0.0] * len(backward_s)
+    return [(one, both - own, own) for one, both, own in zip(forward_s, backward_s, later, strict=True)]
+
+
 def _ready(plan: TrainingPlan, gpu: int, key: _Key, ends: dict[tuple[int, _Key], float]) -> float | None:
     """Return when the input of a pass is there; None while what makes it is not placed yet."""
-    part, micro_batch, backward = key
+    part, micro_batch, kind = key
     last = gpu == plan.pp - 1 and part == plan.vp - 1
-    if not backward:
+    if kind == _WEIGHTS:
+        return ends.get((gpu, (part, micro_batch, _BACKWARD)))
+    if kind == _FORWARD:
         if gpu == 0 and part == 0:
             return 0.0
         source = (gpu - 1, part) if gpu else (plan.pp - 1, part - 1)
-        return ends.get((source[0], (source[1], micro_batch, False)))
+        return ends.get((source[0], (source[1], micro_batch, _FORWARD)))
     if last:
-        return ends.get((gpu, (part, micro_batch, False)))
+        return ends.get((gpu, (part, micro_batch, _FORWARD)))
     source = (gpu + 1, part) if gpu < plan.pp - 1 else (0, part + 1)
-    return ends.get((source[0], (source[1], micro_batch, True)))
+    return ends.get((source[0], (source[1], micro_batch, _BACKWARD)))
 
 
 def _order(plan: TrainingPlan, m: int, gpu: int) -> list[_Key]:
     """Return the passes of one GPU in the order in which it runs them."""
-    forward = [(*place, False) for place in _parts(plan, m, reverse=False)]
-    backward = [(*place, True) for place in _parts(plan, m, reverse=True)]
+    forward = [(*place, _FORWARD) for place in _parts(plan, m, reverse=False)]
+    backward = [(*place, _BACKWARD) for place in _parts(plan, m, reverse=True)]
     if plan.schedule == Schedule.GPIPE:
         return [*forward, *backward]
     ahead = min(len(forward), _ahead(plan, gpu))
     order: list[_Key] = list(forward[:ahead])
     for one, other in zip(forward[ahead:], backward, strict=False):
         order += [one, other]
-    return [*order, *backward[len(forward) - ahead :]]
+    order += backward[len(forward) - ahead :]
+    return _with_weights(order, gpu) if plan.schedule == Schedule.ZERO_BUBBLE else order
+
+
+def _with_weights(order: list[_Key], late: int) -> list[_Key]:
+    """Return an order with the gradients of weights of each micro batch after the backward pass of a later one."""
+    found: list[_Key] = []
+    waiting: list[_Key] = []
+    for part, micro_batch, kind in order:
+        found.append((part, micro_batch, kind))
+        if kind == _BACKWARD:
+            waiting.append((part, micro_batch, _WEIGHTS))
+        if kind == _BACKWARD and len(waiting) > late:
+            found.append(waiting.pop(0))
+    return found + waiting
 
 
 def _ahead(plan: TrainingPlan, gpu: int) -> int:
@@ -132,7 +175,9 @@ def _parts(plan: TrainingPlan, m: int, *, reverse: bool) -> list[tuple[int, int]
 def alive(passes: Iterable[Pass], gpu: int) -> list[tuple[float, int]]:
     """Return (time [s], parts of micro batches whose activations a GPU holds from then on), by time."""
     changes = sorted(
-        (one.end_s if one.backward else one.start_s, -1 if one.backward else 1) for one in passes if one.gpu == gpu
+        (one.end_s if one.backward else one.start_s, -1 if one.backward else 1)
+        for one in passes
+        if one.gpu == gpu and (one.frees or not one.backward)
     )
     held, steps = 0, [(0.0, 0)]
     for time, change in changes:
@@ -162,24 +207,31 @@ def held_over_time(
     most = max(held for _, held in steps)
     unit = parts.get("activations", 0.0) / most if most else 0.0
     beside = max(parts.get("logits", 0.0), parts.get("temporary", 0.0))
-    own = [one for one in passes if one.gpu == gpu and one.backward]
+    split = any(one.backward and not one.frees for one in passes)
+    own = [one for one in passes if one.gpu == gpu and one.backward and one.frees != split]
     changes = [(time, unit * (held - before)) for (time, held), (_, before) in zip(steps[1:], steps, strict=False)]
     changes += [(one.start_s, beside) for one in own] + [(one.end_s, -beside) for one in own]
-    changes.sort(key=lambda change: change[0])
-    times = np.array([0.0, *(time for time, _ in changes), end_s])
-    held = fixed + np.concatenate(([0.0], np.cumsum([change for _, change in changes]), [0.0]))
+    at: dict[float, float] = {}  # what is freed and taken at the same time is one change
+    for time, change in sorted(changes):
+        at[time] = at.get(time, 0.0) + change
+    times = np.array([0.0, *at, end_s])
+    held = fixed + np.concatenate(([0.0], np.cumsum(list(at.values())), [0.0]))
     held[-1] = held[-2]
     return times, held
 
 
 def pipeline_facts(
-    plan: TrainingPlan, micro_batches: int, forward_s: Iterable[float], backward_s: Iterable[float]
+    plan: TrainingPlan,
+    micro_batches: int,
+    forward_s: Iterable[float],
+    backward_s: Iterable[float],
+    weights_s: Iterable[float] = (),
 ) -> dict[str, Any]:
     """Return what the passes of a step follow from, for JSON; `passes_of` reads it.
 
     Parameters
     ----------
-    plan, micro_batches, forward_s, backward_s : as of `pipeline_timeline`.
+    plan, micro_batches, forward_s, backward_s, weights_s : as of `pipeline_timeline`.
     """
     return {
         "schedule": str(plan.schedule),
@@ -188,6 +240,7 @@ def pipeline_facts(
         "micro_batches": micro_batches,
         "forward_s": list(forward_s),
         "backward_s": list(backward_s),
+        "weights_s": list(weights_s),
     }
 
 
@@ -201,12 +254,13 @@ def passes_of(facts: Mapping[str, Any], most: int = MOST_PASSES) -> tuple[Pass, 
     try:
         pp, vp, micro_batches = (int(facts[key]) for key in ("pp", "vp", "micro_batches"))
         forward_s, backward_s = ([float(time) for time in facts[key]] for key in ("forward_s", "backward_s"))
+        weights_s = [float(time) for time in facts.get("weights_s", ())]
         schedule = Schedule(str(facts["schedule"]))
         if min(pp, vp, micro_batches) < 1 or not len(forward_s) == len(backward_s) == pp:
             return ()
-        if 2 * pp * vp * micro_batches > most:
-            return ()
         plan = TrainingPlan(batch=micro_batches, seq=1, pp=pp, vp=vp, schedule=schedule)
-        return pipeline_timeline(plan, micro_batches, forward_s, backward_s)
+        if count_passes(plan, micro_batches) > most:
+            return ()
+        return pipeline_timeline(plan, micro_batches, forward_s, backward_s, weights_s)
     except (KeyError, TypeError, ValueError, UsageError):
         return ()

@@ -169,3 +169,15 @@ def test_one_data_parallel_rank_shares_out_nothing_whatever_the_stage_of_zero():
     plan = TrainingPlan(batch=8, seq=4096, tp=8)
     totals = {training_memory(LLAMA, Cluster.of(H100, 8), plan.changed(zero=zero)).total_bytes for zero in (0, 1, 2, 3)}
     assert len(totals) == 1
+
+
+def test_a_zero_bubble_schedule_holds_p_micro_batches_on_every_stage():
+    cluster = Cluster.of(H100, 4)
+    plans = {name: small(pp=4, batch=16, schedule=name) for name in ("1f1b", "zero_bubble", "gpipe")}
+    held = {
+        name: [stage.parts["activations"] for stage in training_memory(LLAMA, cluster, plan).stages]
+        for name, plan in plans.items()
+    }
+    assert held["zero_bubble"] == pytest.approx([held["1f1b"][0]] * 4)
+    assert held["1f1b"][3] == pytest.approx(held["1f1b"][0] / 4)
+    assert held["gpipe"] == pytest.approx([4 * size for size in held["zero_bubble"]])

@@ -41,6 +41,15 @@ def test_gpipe_holds_all_of_them():
     assert max(one.end_s for one in passes) == pytest.approx((16 + 3) * 3.0)
 
 
+@pytest.mark.parametrize(("pp", "m"), [(2, 4), (4, 8), (4, 16), (8, 16)])
+def test_a_zero_bubble_schedule_waits_p_minus_1_times_f_plus_b_minus_2_w(pp, m):
+    """ZB-H1 with F = 1, B = 2 of which W = 1: a third of the bubble of 1F1B, and p micro batches on every GPU."""
+    _, passes = timeline(pp, m, schedule="zero_bubble")
+    assert len(passes) == 3 * pp * m
+    assert max(one.end_s for one in passes) == pytest.approx(3.0 * m + (pp - 1) * 1.0)
+    assert {max(held for _, held in alive(passes, gpu)) for gpu in range(pp)} == {pp}
+
+
 def test_interleaving_holds_more_on_the_first_stage():
     # (v - 1) p + 2 (p - 1) + 1 of v p parts: 8 + 6 + 1 = 15 of 12, or L (1 + (p - 1) / (p v)) layers
     _, passes = timeline(4, 16, vp=3)

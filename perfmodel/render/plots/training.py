@@ -16,7 +16,7 @@ from perfmodel.training.report import plan_text
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search import Search
 from perfmodel.training.study import Study
-from perfmodel.training.timeline import MOST_PASSES, Pass, held_over_time, pipeline_timeline
+from perfmodel.training.timeline import MOST_PASSES, Pass, count_passes, held_over_time, pipeline_timeline
 
 #: colour of each term: blue for products and attention, orange for memory, green for exchanges, grey for waiting
 COLORS = {
@@ -41,6 +41,7 @@ COLORS = {
 }
 _OTHER = "#000000"
 _FORWARD, _BACKWARD = "#7FB8DA", "#E8A15B"
+_WEIGHTS = "#8CC9A1"
 _MOST_BARS = 30
 #: widths and heights [inches]
 _WIDTH, _BAR, _LANE, _MEMORY, _TOP, _LEGEND = 10.0, 0.42, 0.3, 2.2, 0.5, 0.75
@@ -170,15 +171,22 @@ def _legend(figure: Figure, steps: Sequence[TrainingStep], bottom: float = 0.0) 
 def _passes(step: TrainingStep) -> tuple[Pass, ...]:
     """Return the passes of a step, or none where there are too many."""
     plan = step.plan
-    if 2 * plan.pp * plan.vp * step.micro_batches > MOST_PASSES:
+    if count_passes(plan, step.micro_batches) > MOST_PASSES:
         return ()
-    return pipeline_timeline(plan, step.micro_batches, step.stage_forward_s, step.stage_backward_s)
+    times = (step.stage_forward_s, step.stage_backward_s, step.stage_weights_s)
+    return pipeline_timeline(plan, step.micro_batches, *times)
 
 
 def _timeline(axes: Axes, step: TrainingStep, passes: Sequence[Pass]) -> None:
     """Draw each pass as a rectangle in the lane of its GPU."""
-    for backward, color in ((False, _FORWARD), (True, _BACKWARD)):
-        boxes = [_box(one) for one in passes if one.backward == backward]
+    split = any(one.backward and not one.frees for one in passes)
+    kinds = [
+        ("forward (blue)", _FORWARD, [one for one in passes if not one.backward]),
+        ("backward (orange)", _BACKWARD, [one for one in passes if one.backward and one.frees != split]),
+        ("gradients of weights (green)", _WEIGHTS, [one for one in passes if one.backward and one.frees and split]),
+    ]
+    for _, color, own in kinds:
+        boxes = [_box(one) for one in own]
         edge = "white" if len(passes) < 100 * step.plan.pp else "none"
         axes.add_collection(PolyCollection(boxes, facecolors=color, edgecolors=edge, linewidths=0.3))
     width = max(one.end_s for one in passes)
@@ -190,7 +198,8 @@ def _timeline(axes: Axes, step: TrainingStep, passes: Sequence[Pass]) -> None:
     axes.tick_params(labelsize=8)
     axes.axvline(step.time_s, color="black", linewidth=1.0, linestyle=":")
     axes.set_title(
-        "Micro batches by stage: forward (blue), backward (orange); dotted: end of the step with exchanges and update",
+        f"Micro batches by stage: {', '.join(name for name, _, own in kinds if own)}; "
+        "dotted: end of the step",
         fontsize=9, loc="left",
     )  # fmt: skip
 
@@ -223,5 +232,5 @@ def _memory(axes: Axes, step: TrainingStep, passes: Sequence[Pass]) -> None:
     axes.set_xlabel("time [s]", fontsize=8)
     axes.set_ylabel("memory [GiB]", fontsize=8)
     axes.tick_params(labelsize=8)
-    axes.legend(fontsize=8, loc="lower right", ncol=3, frameon=True)
+    axes.legend(fontsize=8, loc="best", ncol=3, frameon=True)
     axes.set_title("Memory over the step", fontsize=9, loc="left")
