@@ -342,8 +342,8 @@ def cached_per_machine(
 
     @functools.wraps(function)
     def cached(hardware: Hardware, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        key = (function, *arguments, *options.items()) if options else (function, *arguments)
         results: dict[Any, Result] = vars(hardware).setdefault("_cached", {})
-        key = (function, *arguments, *options.items())
         if key not in results:
             results[key] = function(hardware, *arguments, **options)
         return results[key]

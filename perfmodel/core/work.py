@@ -35,26 +35,26 @@ def plain(value: Number | np.float64) -> Number:
 
 def maximum(a: Number, b: Number) -> Number:
     """Return the larger of two, element by element; NaN where either is NaN, as `numpy.maximum`."""
-    if isinstance(a, float) and isinstance(b, float):
+    if type(a) is float and type(b) is float:
         return a if a >= b or a != a else b  # only NaN differs from itself
     return np.maximum(a, b)
 
 
 def minimum(a: Number, b: Number) -> Number:
     """Return the smaller of two, element by element; NaN where either is NaN, as `numpy.minimum`."""
-    if isinstance(a, float) and isinstance(b, float):
+    if type(a) is float and type(b) is float:
         return a if a <= b or a != a else b  # only NaN differs from itself
     return np.minimum(a, b)
 
 
 def ceil(value: Number) -> Any:
-    """Return the least whole number that is not below a value, element by element, as `numpy.ceil`."""
-    return float(math.ceil(value)) if isinstance(value, float) and math.isfinite(value) else np.ceil(value)
+    """Return the least whole number that is not below a finite value, element by element, as `numpy.ceil`."""
+    return math.ceil(value) if type(value) is float else np.ceil(value)
 
 
 def floor(value: Number) -> Any:
-    """Return the largest whole number that is not above a value, element by element, as `numpy.floor`."""
-    return float(math.floor(value)) if isinstance(value, float) and math.isfinite(value) else np.floor(value)
+    """Return the largest whole number that is not above a finite value, element by element, as `numpy.floor`."""
+    return float(math.floor(value)) if type(value) is float else np.floor(value)
 
 
 def where(mask: Any, a: Any, b: Any) -> Any:
@@ -158,15 +158,17 @@ class Work:
         for tensor in tensors:
             size = tensor.size_bytes
             total = total + size
-            if anywhere(tensor.reads):
-                read = read + _times(tensor.reads, size)
-            if anywhere(tensor.writes):
-                written = written + _times(tensor.writes, size)
-            if anywhere(tensor.repeated):
-                repeated = repeated + tensor.repeated * size
+            read = _added(read, tensor.reads, size)
+            written = _added(written, tensor.writes, size)
+            repeated = _added(repeated, tensor.repeated, size)
         return cls(flop, read, written, total, repeated)
 
 
-def _times(passes: Number, size: Number) -> Number:
-    """Return the bytes of some passes over a tensor; one pass, the usual number, multiplies no array."""
-    return size if isinstance(passes, (int, float)) and passes == 1 else passes * size
+def _added(moved: Number, passes: Number, size: Number) -> Number:
+    """Return bytes with those of some passes over a tensor; the usual numbers, none and one, multiply no array."""
+    if type(passes) is float:
+        if passes == 0.0:
+            return moved
+        if passes == 1.0:
+            return moved + size
+    return moved + passes * size

@@ -90,6 +90,7 @@ CHANNEL_BYTES = 65536.0
 #: fp32 lanes of an SM above which shared memory (128 B a clock) does not feed them: an 8 x 8 outer product in registers
 #: loads 16 numbers for 64 fused multiply-adds, and with 128 lanes that takes as long as the arithmetic
 FED_LANES, FEED = 64.0, 0.88
+_PLAIN = {int, float, np.float64}
 #: rates kept for one machine; a fit tries many constants
 _MOST_RATES = 64
 
@@ -224,7 +225,7 @@ def product_terms(product: Product, machine: Machine, c: Values, conditions: Con
     c : the constants of one of this package's families.
     """
     sizes = (product.m, product.n, product.k, product.batch)
-    if all(isinstance(size, (int, float)) for size in sizes):
+    if {type(size) for size in sizes} <= _PLAIN:
         m, n, k, batch = map(float, sizes)
         time = _fastest(m, n, k, batch, rates_of(product, machine, c, conditions, batch > 1.0))
     else:
@@ -288,25 +289,30 @@ def _choice_of_small(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     return index + split * (other - index), split
 
 
+def _fourth_power(value: Any) -> Any:
+    square = value * value  # Python takes three times as long for a power
+    return square * square
+
+
 def _fourth_root(value: Any) -> Any:
     return (value**0.5) ** 0.5
 
 
 def _whole_time(sizes: Sizes, r: Rates) -> Callable[[Tile], Any]:
     """Return the function of a tile that gives the fourth power of the time of whole products."""
-    depth, hbm = Depth.of(sizes.k, r), (sizes.hbm**2) ** 2
-    return lambda tile: _fourth_power(sizes, r, tile, _loads(sizes, r, tile, sizes.blocks(tile), depth), hbm)
+    depth, hbm = Depth.of(sizes.k, r), _fourth_power(sizes.hbm)
+    return lambda tile: _power_of_time(sizes, r, tile, _loads(sizes, r, tile, sizes.blocks(tile), depth), hbm)
 
 
 def _parted_time(sizes: Sizes, r: Rates) -> Callable[[Tile], Any]:
     """Return the function of a tile that gives the fourth power of the time of products that are split along k."""
-    hbm = (sizes.hbm**2) ** 2
+    hbm = _fourth_power(sizes.hbm)
 
     def time(tile: Tile) -> Any:
         blocks = sizes.blocks(tile)
         parts = _most_parts(blocks, r)
         loads = _loads(sizes, r, tile, blocks * parts, Depth.of(sizes.k / parts, r), parts)
-        return _fourth_power(sizes, r, tile, loads, hbm)
+        return _power_of_time(sizes, r, tile, loads, hbm)
 
     return time
 
@@ -372,13 +378,13 @@ def _loads(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, gat
     return Loads(waves, busy, block_s, math_s, l2_s)
 
 
-def _fourth_power(sizes: Sizes, r: Rates, tile: Tile, loads: Loads, hbm: Number) -> Any:
+def _power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads, hbm: Number) -> Any:
     """Return the fourth power of the time, which orders tiles as the time does; infinite where a tile is not for m."""
     time = maximum(loads.math_s, sizes.power)
-    time **= 2
-    time **= 2
+    time = time * time
+    time *= time
     time += hbm
-    time += (loads.l2_s**2) ** 2
+    time += _fourth_power(loads.l2_s)
     return where((sizes.m > tile.above) & (sizes.m <= tile.up_to), time, np.inf) if r.by_rows else time
 
 
@@ -387,7 +393,7 @@ def _time_of(sizes: Sizes, r: Rates, tile: Tile, split: Any, loads: Loads) -> Pr
     math_s, l2_s = loads.math_s, loads.l2_s
     limited = maximum(math_s, sizes.power)
     outside = maximum(sizes.hbm, l2_s)
-    body = (limited**2) ** 2 + (sizes.hbm**2) ** 2 + (l2_s**2) ** 2
+    body = _fourth_power(limited) + _fourth_power(sizes.hbm) + _fourth_power(l2_s)
     on_math: Any = limited >= outside
     on_hbm: Any = (sizes.hbm >= l2_s) & (on_math ^ True)
     ideal = sizes.flop / (tile.speed * r.sm_count)
