@@ -56,6 +56,11 @@ class Rope(Operator):
                 )
         if self.rotary is not None and np.any(np.greater(self.rotary, self.head_dim)):
             raise UsageError(f"rotary={self.rotary} is above head_dim={self.head_dim}.", place=self.op)
+        name = "head_dim" if self.rotary is None else "rotary"
+        if np.any(np.mod(getattr(self, name), 2)):
+            raise UsageError(
+                f"{name}={getattr(self, name)} is odd.", place=self.op, remedy="The elements of a head turn in pairs."
+            )
 
     @property
     def rotated(self) -> Number:

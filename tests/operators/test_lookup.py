@@ -51,6 +51,8 @@ def test_distinct_rows_are_at_most_draws_and_rows_and_grow_with_draws(draws: int
         ("rope", {"tokens": 1, "kv_heads": 2, "dim": 128}, "heads is missing"),
         ("rope", {"tokens": 1, "heads": 2, "head_dim": 8, "dim": 33}, "is not .* = 32"),
         ("rope", {"tokens": 1, "heads": 2, "head_dim": 8, "rotary": 9}, "above head_dim=8"),
+        ("rope", {"tokens": 1, "heads": 2, "head_dim": 8, "rotary": 5}, "rotary=5 is odd"),
+        ("rope", {"tokens": 1, "heads": 2, "head_dim": 7}, "head_dim=7 is odd"),
         ("group_norm", {"n": 1, "groups": 3, "c": 4, "hw": 1}, "groups=3 does not divide c=4"),
         ("pool2d", {"n": 1, "c": 1, "h": 2, "w": 4, "k": 3}, "the output is empty.*h=2"),
         ("pool2d", {"n": 1, "c": 1, "h": 4, "w": 4, "k": 2, "padding": 2}, "above half of the window"),

@@ -11,10 +11,12 @@ With S slots, E_r experts of the rank and tiles of tm x tn, each of the two prod
   that L2 holds from call to call are read at its speed;
 - l2 = blocks K (tm a + tn w) / B2.
 
-The time is start + expert E_r + both products + glue x (bytes between the kernels) / (eta W). Narrow weights are
-widened as in `mixed_gemm`. Triton's kernels are compiled for sizes that are multiples of 16, or for any: then a weight
-of the second product takes some clocks more, which makes fp8 on Hopper 20 times as slow. Constants are those of one
-library's kernels on one machine (aiconfigurator @ 095f58a51c4c).
+The time is start + expert E_s + both products + glue x (bytes between the kernels) / (eta W); slots are sorted by
+expert, in TensorRT-LLM and Triton by those of all ranks (E_s = E), else by the rank's (E_r). Narrow weights are
+widened as in `mixed_gemm`. Triton's kernels are compiled for sizes that are multiples of 16, or for any: then a
+weight of the second product takes some clocks more, which makes fp8 on Hopper 20 times as slow; their tiles are not
+the best ones, but those of `_Layer._set_aside`. Constants are those of one library's kernels on one machine
+(aiconfigurator @ 095f58a51c4c).
 """
 
 from __future__ import annotations
@@ -64,6 +66,13 @@ _AREA = _ROWS * _COLUMNS
 _EDGE = 64.0 / _ROWS + 64.0 / _COLUMNS
 #: libraries whose kernels are Triton's: compiled for sizes that are multiples of 16, or for any
 TRITON, ALIGNED = ("sglang",), 16.0
+#: tiles of Triton's kernels for sizes that were not tuned: rows for up to as many tokens as the rank has experts, and
+#: beyond; columns in 16 bits (chosen on the fitted rows: 64 x 64 was best of those with up to 256). Kernels for
+#: Blackwell's instruction show no such rule
+FEW_ROWS, USUAL_ROWS, USUAL_COLUMNS, TUNED = 16.0, 64.0, 64.0, "tcgen05"
+#: libraries that sort slots by the experts of all ranks, as Triton's kernels do: chosen on the fitted rows. Those of
+#: sglang that are not Triton's (Marlin, cutedsl) sort them by the rank's
+SORT_ALL = ("trtllm", "trtllm_min_latency")
 #: energy of a 16-bit FLOP at the lowest voltage, in TSMC 4N [J], as for plain products
 ENERGY = 0.58e-12
 #: most rows of a tile of kernels that widen weights: Marlin's blocks of sorted slots have 8 to 64
@@ -84,7 +93,9 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     down = layer.product(1.0 * moe.hidden, 1.0 * moe.inter_of_rank)
     adds = {name: plain(up[name] + down[name]) for name in up}
     adds[GLUE] = plain(c["glue"] * moe.glue_bytes() * layer.row_cost / layer.bandwidth)
-    adds[EXPERTS] = plain(c["expert"] * moe.experts_of_rank)
+    triton = conditions.library in TRITON and moe.dtype == moe.weight_dtype != "fp4"
+    sorted_by = moe.experts if triton or conditions.library in SORT_ALL else moe.experts_of_rank
+    adds[EXPERTS] = plain(c["expert"] * sorted_by)
     adds[LAUNCH] = c["start"] / machine.clock_hz
     return Terms(adds)
 
@@ -116,7 +127,7 @@ class _Layer:
         speed = np.minimum(1.0, machine.slack * c["math"] / loss) * peak
         self.block_s = 2.0 * _AREA / speed
         self.ideal_s = machine.sm_count * speed.max()
-        self.too_tall = (_ROWS > WIDENING_ROWS).ravel() & (moe.weight_dtype != moe.dtype)
+        self.set_aside = self._set_aside(moe, conditions.library)
         self.unaligned_s = self._unaligned_s(conditions.library)
         if moe.weight_dtype != moe.dtype:
             self.block_s = self.block_s + DEQUANT * _COLUMNS / (INTEGER_LANES * machine.clock_hz)
@@ -135,6 +146,19 @@ class _Layer:
             return 1.0
         share = fitting_share(used_bytes, self.machine.l2_bytes)
         return 1.0 - share * (1.0 - 1.0 / resident_speed(self.machine, self.c))
+
+    def _set_aside(self, moe: Moe, library: str) -> NDArray[np.bool_]:
+        """Return which tiles the library's kernels do not have or do not take, as candidates x points."""
+        points = np.less_equal(moe.tokens, moe.experts_of_rank)
+        few = np.broadcast_to(points, self.shape).reshape(1, -1)
+        out: NDArray[np.bool_] = np.zeros_like(few)
+        if moe.weight_dtype != moe.dtype:
+            out = _ROWS > WIDENING_ROWS
+        elif library in TRITON and self.machine.matrix_instruction != TUNED:
+            block = moe.scale.startswith("block")
+            rows = np.where(few & (not block), FEW_ROWS, USUAL_ROWS)
+            out = (rows != _ROWS) | ((_COLUMNS != USUAL_COLUMNS) & (not block))
+        return out
 
     def _unaligned_s(self, library: str) -> Floats | float:
         """Return what a step of k takes more in a block whose rows of weights have no aligned addresses [s]."""
@@ -157,7 +181,7 @@ class _Layer:
         hbm = (weights + slots * (k_ * self.activation_bytes + 2.0 * n_) * row_cost) / self.bandwidth
         l2 = blocks * k_ * (_ROWS * self.activation_bytes + _COLUMNS * self.weight_bytes) / self.l2_bandwidth
         total = (limited**4 + hbm**4 + l2**4) ** 0.25
-        total[self.too_tall] = np.inf
+        total[np.broadcast_to(self.set_aside, total.shape)] = np.inf
         best = total.argmin(axis=0), np.arange(total.shape[1])
         return self._terms(total[best], math[best], limited[best], hbm, l2[best], flop / self.ideal_s)
 
@@ -183,7 +207,7 @@ _MEANINGS: Mapping[str, tuple[str, float, float, float, str]] = {
     "math": ("", 0.05, 1.0, 0.15, "share of the peak that the largest tile reaches"),
     "eta": ("", 0.2, 1.0, 0.1, "share of the datasheet bandwidth"),
     "start": ("", 1000.0, 300e3, 0.4, "clocks to start and drain all kernels of the layer"),
-    "expert": ("s", 1e-10, 1e-6, 1.0, "time for each expert of the rank"),
+    "expert": ("s", 1e-10, 1e-6, 1.0, "time for each expert that slots are sorted by"),
     "glue": ("", 0.01, 20.0, 0.5, "passes between the kernels, over the count"),
     "fill": ("", 1.0, 3000.0, 0.5, "length of k that filling and draining a block takes"),
     "l2": ("", 0.02, 10.0, 0.5, "L2 bandwidth, over what tiles of 64 x 64 need at the peak"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,10 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.core.vocabulary import Calibration
 from perfmodel.hardware_catalog import hardware
+from perfmodel.operators.routing import TILE_ROWS
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.moe import FAMILIES, _Layer
 
 H100, L40S, A100 = (hardware(name) for name in ("h100-sxm5-80gb", "l40s", "a100-sxm4-80gb"))
 QWEN: dict[str, Any] = {"hidden": 4096, "inter": 1536, "experts": 128, "top_k": 8}
@@ -83,6 +88,36 @@ def test_rows_without_alignment_are_slow_in_fp8() -> None:
     sizes: dict[str, Any] = {"tokens": 64, "hidden": 4096, "experts": 512, "top_k": 22, "tp": 32, "dtype": "fp8_block"}
     odd, even = (pm.predict(pm.Moe(**sizes, inter=i), H100, library="sglang").predicted_time_s for i in (2688, 2560))
     assert odd > 5 * even
+
+
+@pytest.mark.parametrize(
+    ("library", "dtype", "machine", "tokens", "tiles"),
+    [
+        ("sglang", "bf16", "h100-sxm5-80gb", 32, {(16, 64)}),  # as many tokens as the rank has experts
+        ("sglang", "bf16", "h100-sxm5-80gb", 33, {(64, 64)}),
+        ("sglang", "fp8_block", "h100-sxm5-80gb", 1, {(64, 64), (64, 128), (64, 256)}),
+        ("sglang", "bf16", "b200-sxm-180gb", 1, set(itertools.product(TILE_ROWS, (64, 128, 256)))),
+        ("trtllm", "bf16", "h100-sxm5-80gb", 1, set(itertools.product(TILE_ROWS, (64, 128, 256)))),
+        ("sglang", "int4_wo", "h100-sxm5-80gb", 1, set(itertools.product((8, 16, 32, 64), (64, 128, 256)))),
+    ],
+)
+def test_kernels_take_the_tiles_that_they_have(
+    library: str, dtype: str, machine: str, tokens: int, tiles: set[tuple[int, int]]
+) -> None:
+    op = pm.Moe(tokens=tokens, **QWEN, ep=4, dtype=dtype)
+    values = {constant.name: constant.default for constant in FAMILIES[0].all_constants}
+    layer = _Layer(op, Machine.of(hardware(machine), None), values, Conditions(library=library))
+    left = np.broadcast_to(~layer.set_aside, (len(TILE_ROWS) * 3, 1)).ravel()
+    candidates = list(itertools.product(TILE_ROWS, (64, 128, 256)))
+    assert {tile for tile, kept in zip(candidates, left, strict=True) if kept} == tiles
+
+
+def test_marlin_sorts_slots_by_the_experts_of_the_rank_and_others_by_all() -> None:
+    for library, dtype, ratio in (("trtllm", "bf16", 1.0), ("sglang", "bf16", 1.0), ("sglang", "int4_wo", 16.0)):
+        alone, spread = (
+            pm.predict(pm.Moe(tokens=64, **QWEN, ep=ep, dtype=dtype), H100, library=library) for ep in (1, 16)
+        )
+        assert alone.predicted_terms_s["experts"] == pytest.approx(ratio * spread.predicted_terms_s["experts"])
 
 
 @pytest.mark.parametrize(
