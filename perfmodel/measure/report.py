@@ -19,6 +19,7 @@ from perfmodel.measure.health.verdict import DeviceHealth, Verdict
 from perfmodel.measure.machine_facts import now_utc
 from perfmodel.measure.monitor.record import Recorded
 from perfmodel.measure.monitor.report import monitor_report
+from perfmodel.measure.monitor.session import Monitor
 
 
 def _quantity(row: Mapping[str, Any], key: str) -> str:
@@ -34,6 +35,12 @@ def _(recorded: Recorded, *, context: Mapping[str, Any] | None = None) -> Report
     """Return what a monitor recorded, one row for each metric."""
     made = monitor_report(recorded.series, recorded.findings, context=context)
     return dataclasses.replace(made, title=f"Readings of {storage.name_of(recorded.place)}")
+
+
+@report.register
+def _(watched: Monitor, *, context: Mapping[str, Any] | None = None) -> Report:
+    """Return what a monitor has seen so far, one row for each metric."""
+    return monitor_report(watched.session.series, watched.findings, context=context)
 
 
 # --- a calibrated machine

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from perfmodel.core.report import Reportable
 from perfmodel.errors import UsageError
 from perfmodel.measure.monitor.expectation import Expectation
 from perfmodel.measure.monitor.findings import LEAK, Finding, find, slow_steps
@@ -80,7 +81,7 @@ class Session:
         return [one for one in self.findings if (one.kind, one.of) not in before]
 
 
-class Monitor:
+class Monitor(Reportable):
     """Watches GPUs, host and this process from a thread: ``with pm.monitor() as m:``.
 
     Attributes

@@ -80,21 +80,23 @@ def test_wrong_records_are_one_message(perfmodel, tmp_path) -> None:
 
 
 def trained(path, expected):
-    """Watch ten steps and return what the last one logged."""
+    """Watch ten steps and return the monitor, and what the last step logged."""
     with pm.monitor(interval_s=0.05, record=path, expected=expected) as watched:
         for _ in range(10):
             time.sleep(0.01)
             values = watched.step(tokens=1000, flop=1e9, peak_flop_per_s=1e12)
-    return values
+    return watched, values
 
 
 def test_this_process_is_watched_from_python(tmp_path) -> None:
     path = tmp_path / "run.jsonl"
     expected = SimpleNamespace(high_s=1e-6)
     with pytest.warns(UserWarning, match="slow end"):
-        values = trained(path, expected)
+        watched, values = trained(path, expected)
     assert values["training_tokens_per_second"] == pytest.approx(1000 / values["training_step_seconds"])
     assert values["training_mfu_ratio"] == pytest.approx(1e-3 / values["training_step_seconds"])
+    assert "training_mfu_ratio" in watched._repr_html_()
+    assert "Training: time of a step" in pm.html_report(watched)
     recorded = read_series(path)
     metrics = {metric for metric, _ in recorded.names()}
     assert {"host_memory_used_bytes", "process_memory_resident_bytes", "training_mfu_ratio"} <= metrics

@@ -112,6 +112,20 @@ def test_the_time_line_zooms_and_finds(tab: Any) -> None:
     tab.keyboard.press("ArrowRight")
 
 
+def test_a_click_on_an_event_marks_its_row(tab: Any) -> None:
+    section = tab.locator("section[data-kind=timeline]")
+    canvas = section.locator("canvas")
+    canvas.hover(position={"x": 500, "y": 10})
+    for _ in range(12):
+        tab.mouse.wheel(0, -500)
+    for x in range(100, 1000, 5):  # until the pointer is on an event and not between two
+        canvas.hover(position={"x": x, "y": 10})
+        if tab.locator("#tip").is_visible():
+            break
+    canvas.click(position={"x": x, "y": 10})
+    assert tab.locator("tr.mark").count() == 1
+
+
 def _back(tab: Any) -> str:
     return str(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
 
