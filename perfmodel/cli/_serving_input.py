@@ -12,6 +12,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.parse import parse_sizes
 from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.points import CONCURRENCY, QPS, REQUESTS, Workload
+from perfmodel.serving.precision import kv_bytes, weight_format
 from perfmodel.serving.speculation import Speculation
 
 #: most deployments of one command
@@ -97,11 +98,13 @@ def specs_of(
     names = [name.strip() for text in machines for name in text.split(",") if name.strip()]
     if not names:
         raise UsageError("--on is missing.", remedy="Add --on h100; `perfmodel hardware list` shows the names.")
-    axes: dict[str, list[Any]] = {"machine": list(dict.fromkeys(names))}
+    axes: dict[str, list[Any]] = {"machine": _machines(names)}
     for key, text in sizes.items():
         axes[key] = [None] if text is None else whole_numbers(text, f"--{key.replace('_', '-')}")
     for key, text in formats.items():
-        axes[key] = [word.strip() for word in text.split("/") if word.strip()] or [""]
+        axes[key] = list(dict.fromkeys(word.strip() for word in text.split("/") if word.strip())) or [""]
+        for word in axes[key]:
+            _ = kv_bytes(word) if key == "kv" else weight_format(word)
     total = math.prod(map(len, axes.values()))
     if total > _MOST_DEPLOYMENTS:
         raise UsageError(f"{total} deployments are too many; at most {_MOST_DEPLOYMENTS}.", remedy="Shorten a range.")
@@ -109,6 +112,13 @@ def specs_of(
         Spec(model, engine=engine, **dict(zip(axes, values, strict=True)), **same)
         for values in itertools.product(*axes.values())
     ]
+
+
+def _machines(names: Sequence[str]) -> list[str]:
+    """Return the first name of each machine; a name that no machine has is no deployment that is left out."""
+    from perfmodel.hardware_catalog import hardware
+
+    return list({hardware(name).name: name for name in reversed(names)}.values())[::-1]
 
 
 def whole_numbers(text: str, place: str) -> list[int]:

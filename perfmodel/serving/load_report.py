@@ -68,7 +68,7 @@ def _interval(key: str) -> Any:
 
     def show(row: Mapping[str, Any]) -> str:
         values = row.get(key) or {}
-        if values.get("mean_low") is None:
+        if not math.isfinite(values.get("mean_low") or math.nan):
             return "-"
         low, high = (format_si(values[f"mean_{end}"], "s", 3) for end in ("low", "high"))
         same = low.split()[-1] == high.split()[-1]

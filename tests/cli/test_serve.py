@@ -78,6 +78,11 @@ def test_a_price_gives_the_cost_of_tokens_and_the_gpus_of_a_load(perfmodel):
     assert "1000 requests/s need" in ran.json["notes"][-1]
 
 
+def test_a_machine_that_is_named_twice_is_one(perfmodel):
+    ran = perfmodel(*SMALL, "--on", "h100-sxm5-80gb,l40s", "--concurrency", "1", "--steady", "--format", "json")
+    assert [row["hardware"] for row in ran.json["rows"]] == ["h100-sxm5-80gb", "l40s"]
+
+
 def test_a_load_above_capacity_is_said(perfmodel):
     ran = perfmodel(*SMALL, "--qps", "100000", "--max-num-seqs", "4", "--num-requests", "200")
     assert ran.code == 0
@@ -160,6 +165,9 @@ def test_plots_are_written(perfmodel, tmp_path: Path, options, kind):
         (("--kv-tokens", "4096", "--memory-utilization", "0.9"), "--kv-tokens says what the cache holds"),
         (("--requests", "a.csv"), "--isl and --osl have no effect: the lengths stand in --requests"),
         (("--policy", "no-evict", "--preemption", "swap"), "preempts nothing"),
+        (("--on", "h1000"), "unknown hardware 'h1000'"),
+        (("--weights", "fp8/fp7"), "unknown weight format 'fp7'. Did you mean 'fp8'"),
+        (("--kv", "fp8/fp4"), "unknown format of keys and values 'fp4'"),
         (("--policy", "static", "--watermark", "0.1"), "admits whole batches"),
     ],
 )
