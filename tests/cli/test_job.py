@@ -68,7 +68,9 @@ def test_what_is_no_job_is_one_message(perfmodel, tmp_path, command) -> None:
     verb, *options = command
     twice = perfmodel(verb, SLOW[0], SLOW[0], *options)
     assert (twice.code, twice.out) == (3, "")
-    assert "rank 0 is given 2 times" in twice.err
+    assert "rank0.json.gz: is given 2 times" in twice.err
+    copy = changed(SLOW[0], tmp_path / "copy.json.gz")
+    assert "rank 0 is given 2 times" in perfmodel(verb, SLOW[0], copy, *options).err
     other = changed(SLOW[1], tmp_path / "other.json.gz", distributedInfo={"rank": 1, "world_size": 8})
     mixed = perfmodel(verb, SLOW[0], other, *options)
     assert (mixed.code, mixed.out) == (3, "")

@@ -149,6 +149,9 @@ def join(summaries: Sequence[RankSummary], left_out: Sequence[str] = ()) -> Job:
 
 def _ordered(summaries: Sequence[RankSummary]) -> tuple[tuple[RankSummary, ...], tuple[int, ...]]:
     """Return the ranks by their numbers; traces without numbers keep the order in which they were given."""
+    for place, count in Counter(rank.place for rank in summaries).items():
+        if count > 1:
+            raise InputFileError(f"is given {count} times.", place=place, remedy="Give each rank once.")
     sizes = {rank.world_size for rank in summaries if rank.world_size}
     if len(sizes) > 1:
         raise InputFileError(
