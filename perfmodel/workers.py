@@ -48,7 +48,7 @@ def executor(workers: int = 1, scheduler: str = "") -> Iterator[Executor | None]
             yield client.get_executor(pure=False)
         return
     most = _MOST_PER_CPU * (os.cpu_count() or 1)
-    if not 1 <= workers <= most:
+    if not isinstance(workers, int) or not 1 <= workers <= most:
         raise UsageError(f"{workers} workers are impossible.", place="--workers", remedy=f"Give 1 to {most}.")
     if workers == 1:
         yield None

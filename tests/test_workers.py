@@ -76,6 +76,8 @@ def test_a_worker_that_dies_and_an_error_of_the_work_are_one_message() -> None:
 def test_impossible_numbers_and_addresses_are_refused() -> None:
     with pytest.raises(UsageError, match="0 workers"), executor(0):
         pass
+    with pytest.raises(UsageError, match=r"1\.5 workers"), executor(1.5):  # type: ignore[arg-type]
+        pass
     with pytest.raises(UsageError, match="no address"), executor(scheduler="localhost"):
         pass
 

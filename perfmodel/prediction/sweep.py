@@ -8,6 +8,8 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.roofline import Bound
 from perfmodel.core.vocabulary import CacheState, Load, Timing
@@ -62,8 +64,8 @@ def sweep(
     >>> sum(part.predicted_time_s.size for part in points)
     16129
     """
-    if chunk < 1:
-        raise UsageError(f"chunk={chunk} is below 1.", place="sweep")
+    if not isinstance(chunk, (int, np.integer)) or chunk < 1:
+        raise UsageError(f"chunk={chunk} is no whole number from 1 on.", place="sweep")
     conditions = Conditions.parse(timing, cache, library, load)
     if workers == 1 and not scheduler:
         yield from pieces(op, hardware, conditions, chunk)

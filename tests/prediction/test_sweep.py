@@ -131,5 +131,6 @@ def test_predictions_go_to_other_processes() -> None:
 
 
 def test_a_chunk_has_points() -> None:
-    with pytest.raises(UsageError, match="chunk=0"):
-        next(iter(pm.sweep(pm.Elementwise(numel=1), pm.hardware("t4"), chunk=0)))
+    for chunk in (0, 1.5, "many"):
+        with pytest.raises(UsageError, match=f"chunk={chunk} is no whole number"):
+            next(iter(pm.sweep(pm.Elementwise(numel=1), pm.hardware("t4"), chunk=chunk)))  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8, GEMM_FP32, Pr
 from perfmodel.prediction.latency.gemm.tiles import TENSOR, VECTOR, tiles_of
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
+from perfmodel.prediction.predict import predict
 
 #: 100 SMs at 1 GHz of 64 lanes: 0.128 TFLOP/s each; 1 TB/s; no L2. Batched products have one tile, 64 x 128.
 VECTOR_GPU = Machine(
@@ -335,3 +336,11 @@ def test_an_engine_at_half_rate_is_fed_in_time() -> None:
         shares.append(float(op.flop() / machine.peak_flop_per_s / time))
     assert shares[1] < values["math"] < shares[0] <= 1.0
     assert Machine.of(card, None).slack == 1.0, "the vector engine runs at its rate"
+
+
+def test_eight_bit_products_on_vector_lanes_have_a_time():
+    # V100 has DP4A and no 8-bit tensor cores, and no table has such products
+    op, machine = Gemm(m=[64, 4096], n=4096, k=4096, dtype="sq"), hardware("v100-sxm2-32gb")
+    made = predict(op, machine)
+    assert np.all(made.predicted_time_s >= made.bound_time_s)
+    assert made.predicted_time_s[1] > 20 * made.predicted_time_s[0]

@@ -107,6 +107,10 @@ _VECTOR: Values = {
     "ragged": 1.0,
     "l2": 0.8,
     "resident_speed": np.inf,
+    # Where a family of 8-bit products runs on vector lanes (V100's DP4A), which no table has: those of tensor engines.
+    "tile": 0.25,
+    "linear": 1.0,
+    "stride": 1.0,
 }
 _TENSOR: Values = {
     "step": 64.0,
