@@ -87,6 +87,8 @@ class Cluster:
         """
         fabric = hardware.fabric or Fabric()
         node = fabric.gpus_per_node if gpus_per_node is None else gpus_per_node
+        if isinstance(nic, bool) or not isinstance(nic, str | int | float | None):
+            raise UsageError(f"nic = {nic!r} is no rate.", place="cluster", remedy="Write it as in '400 Gb/s'.")
         rate = parse_network_rate(nic, place="nic") if isinstance(nic, str) else nic
         return cls(
             hardware=hardware,

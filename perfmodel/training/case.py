@@ -108,6 +108,9 @@ def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardw
     if not isinstance(plan, Mapping) or not isinstance(changes, list):
         raise InputFileError("plan is no table, or changes no list.", place=place, remedy="Write [plan], [[changes]].")
     check_keys(plan, PLAN_KEYS, f"{place}: plan")
+    lacking = [key for key in ("batch", "seq") if key not in plan]
+    if lacking:
+        raise InputFileError(f"the plan has no {' and no '.join(lacking)}.", place=place, remedy="Add batch and seq.")
     try:
         cluster = Cluster.of(
             find(str(document["hardware"])),
@@ -117,8 +120,6 @@ def read_training_case(path: str | os.PathLike[str], find: Callable[[str], Hardw
         )
         case = TrainingCase(find_model(str(document["model"])), cluster, TrainingPlan(**plan), find, place)
         case.step()
-    except TypeError as error:
-        raise InputFileError(f"the plan lacks a value: {error}.", place=place, remedy="Add batch and seq.") from None
     except PerfModelError as error:
         raise InputFileError(error.message, place=place, remedy=error.remedy) from None
     return case, changes

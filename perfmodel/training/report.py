@@ -46,7 +46,7 @@ def plan_text(plan: TrainingPlan, dp: int) -> str:
     words += ["hsdp"] if plan.hsdp else []
     words += [plan.schedule] if plan.schedule in ("gpipe", "zero_bubble") else []
     words += [f"mbs{plan.micro_batch}"]
-    words += [f"encoder {plan.encoder_seq}"] if plan.encoder_seq else []
+    words += [f"enc{plan.encoder_seq}"] if plan.encoder_seq else []
     words += [plan.recompute] if plan.recompute != "none" else []
     return " ".join(words)
 

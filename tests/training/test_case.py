@@ -74,7 +74,9 @@ def test_a_claim_that_is_too_high_is_flagged(case):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('model = "llama-3.1-8b"\nhardware = "h100"\n[plan]\nseq = 8\n', "lacks a value"),
+        ('model = "llama-3.1-8b"\nhardware = "h100"\n[plan]\nseq = 8\n', "the plan has no batch"),
+        ('model = "gpt2"\nhardware = "h100"\nnic = [3]\n[plan]\nbatch = 8\nseq = 8\n', "nic = [3] is no rate"),
+        ('model = "gpt2"\nhardware = "h100"\nnic = true\n[plan]\nbatch = 8\nseq = 8\n', "nic = True is no rate"),
         ('model = "llama-3.1-8b"\nhardware = "h100"\n[plan]\nbatc = 8\n', "Did you mean 'batch'?"),
         ('model = "llama-3.1-8b"\nhardware = "h100"\ngpu = 8\n[plan]\nbatch = 8\nseq = 8\n', "Did you mean 'gpus'?"),
         ('model = "llama-3.1-70b"\nhardware = "h100"\n[plan]\nbatch = 8\nseq = 4096\n', "does not fit"),
