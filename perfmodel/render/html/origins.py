@@ -183,7 +183,38 @@ _CAPTURE = {
     "flop": Origin("Calls x the operator's formula; a fused multiply-add is 2 FLOP.", ("op", "count", "name")),
     "activation_bytes": Origin("Tensors that autograd saves, each storage once, without parameters.", ("kind",)),
 }
+_COMPARISON = {
+    "before_s": Origin("Median of the samples before.", ("before_samples", "noise", "timing", "cache"), context=True),
+    "after_s": Origin("Median of the samples after.", ("after_samples", "noise", "timing", "cache"), context=True),
+    "change": Origin(
+        "After / before - 1. The interval holds for all rows together with 95 %: noise of the samples, and the drift "
+        "of a machine from run to run.",
+        ("before_s", "after_s", "low", "high", "noise", "drift", "smallest", "basis"),
+    ),
+    "ratio": Origin("Geometric mean of after / before over these rows.", ("rows", "low", "high")),
+}
+_PROJECTION = {
+    "projected_time_s": Origin(
+        "Time here x a ratio that the basis names: of the predictions on both machines, or without an operator of the "
+        "ceilings that limit it.",
+        ("time_s", "limiter", "basis", "low", "high"),
+    ),
+    "speedup": Origin("Time here / time there.", ("time_s", "projected_time_s")),
+}
+_VALIDATION = {
+    "mape": Origin("Mean of |predicted / measured - 1| over the rows.", ("rows",)),
+    "median_ape": Origin("Median of |predicted / measured - 1|.", ("rows",)),
+    "p90_ape": Origin("90th percentile of |predicted / measured - 1|.", ("rows",)),
+    "bias": Origin("Mean of predicted / measured - 1.", ("rows",)),
+    "width_80": Origin("Median of the high end / the low end of the 80 % intervals.", ("rows",)),
+    "coverage_80": Origin("Share of the measured times that lie in their 80 % interval.", ("rows", "width_80")),
+    "bound_mape": Origin("Mean of |bound / measured - 1|: the datasheet roofline as a prediction.", ("rows",)),
+    "ratio": Origin("Predicted / measured.", ("predicted_time_s", "measured_time_s")),
+}
 _BY_COMMAND = {
+    "compare": _COMPARISON,
+    "project": _PROJECTION,
+    "validate": {**_OPERATORS, **_VALIDATION},
     "train": _TRAINING,
     "search": {**_SERVING, **_TRAINING},
     "search serve": _SERVING,

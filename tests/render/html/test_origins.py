@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,17 @@ def test_an_operators_number_follows_from_its_inputs(key: str) -> None:
     origin = origins_of("analyze", set(row))[key]
     assert origin["formula"]
     assert set(origin["inputs"]) <= set(row)
+
+
+def test_numbers_of_a_projection_follow_from_their_inputs(perfmodel) -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    line = ("project", examples / "profile_gpt2.csv", "--from", "a100-sxm4-40gb", "--to", "h100", "--format", "json")
+    for row in perfmodel(*line).json["rows"]:
+        assert row["time_s"] / row["projected_time_s"] == pytest.approx(row["speedup"])
+        assert origins_of("project", set(row)).keys() == {"projected_time_s", "speedup"}
+        if row["basis"] == "ratio of the peaks":
+            ratio = pm.hardware("a100-sxm4-40gb").best_peak("fp16").flop_per_s / H100.best_peak("fp16").flop_per_s
+            assert row["projected_time_s"] == pytest.approx(ratio * row["time_s"], rel=0.01)
 
 
 def test_shares_of_an_interval_add_up_to_one() -> None:
