@@ -218,8 +218,8 @@ def _projected_job(result: ProjectedJob, *, context: Mapping[str, Any] | None = 
 
 
 def _pace_note(result: ProjectedJob) -> str:
-    here, there = result.job.numbers[result.job.pace], result.ranks[result.pace].whole.name
+    here = max(result.ranks, key=lambda rank: rank.whole.time_s).whole.name
     return (
-        f"Times are of each rank without its waits for others, so that the job takes as long as its slowest one: rank "
-        f"{here} sets the pace here, {there} there."
+        "Times are of each rank without its waits for others, so that the job takes as long as its slowest one: "
+        f"{here} here, {result.ranks[result.pace].whole.name} there."
     )
