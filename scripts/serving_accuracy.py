@@ -161,6 +161,8 @@ throughput and concurrency are predicted by the steady state, those with random 
 simulation. Few constants were fitted: what sustained load costs products, the waiting of reductions, front ends of
 servers, launches of prompts' kernels. The formulas, and the shipped constants but the front ends, were chosen with all
 of these runs in view: the figures of runs, engines, machines and models left out, further below, are the fairer ones.
+How often SGLang looks for requests in InferenceX's runs on Blackwell is not in the tables: it was seen in them. The
+error of each constant stands in `engine_specs/serving` (`scripts/engine_errors.py`).
 Baseline: {BASELINE}.
 
 {_summary(rows)}
