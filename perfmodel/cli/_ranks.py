@@ -78,8 +78,6 @@ def read_job(paths: Sequence[str], reading: Reading) -> Job:
 
 def read_ranks(task: tuple[str, bool]) -> tuple[RankSummary, ...] | str:
     """Return the ranks in one file, or why it cannot be read; a function of a worker process."""
-    from dataclasses import replace
-
     from perfmodel.diagnosis.ranks.devices import devices, of_device
     from perfmodel.diagnosis.ranks.summary import summarise
     from perfmodel.formats import read_profile
@@ -90,7 +88,7 @@ def read_ranks(task: tuple[str, bool]) -> tuple[RankSummary, ...] | str:
         several = devices(profile)
         if len(several) < 2:
             return (summarise(profile),)
-        return tuple(replace(summarise(of_device(profile, gpu)), gpu=gpu) for gpu in several)
+        return tuple(summarise(of_device(profile, gpu), gpu) for gpu in several)
     except InputFileError as error:
         return str(error)
 

@@ -109,8 +109,13 @@ class RankSummary:
         return 1.0 - self.times_s[EXPOSED] / self.communication_s
 
 
-def summarise(profile: Profile) -> RankSummary:
+def summarise(profile: Profile, gpu: int | None = None) -> RankSummary:
     """Return what the trace of a rank says about its exchanges and its time.
+
+    Parameters
+    ----------
+    profile : of the rank.
+    gpu : its number in the file, where the file has several (`perfmodel.diagnosis.ranks.devices`).
 
     Raises
     ------
@@ -151,6 +156,7 @@ def summarise(profile: Profile) -> RankSummary:
         end_s=exchanges.end_s + origin,
         window_s=(low + origin, high + origin),
         notes=profile.notes,
+        gpu=gpu,
     )
 
 

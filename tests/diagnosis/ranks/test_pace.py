@@ -97,6 +97,6 @@ def test_the_gpus_of_one_file_are_ranks(data_dir: Path) -> None:
         gpu = part.timeline.gpu
         names = {part.entries[entry].name for entry in np.unique(gpu.entry)}
         assert names == {entry.name for entry in part.entries}
-    job = join([summarise(part) for part in parts])
+    job = join([summarise(part, device) for device, part in enumerate(parts)])
     assert len(job.exchanges) == 33
     assert {one.key.operation for one in job.exchanges} == {"send_recv"}
