@@ -12,6 +12,8 @@ from perfmodel.errors import UsageError
 
 #: the largest cluster that is believed
 LARGEST = 10**7
+#: the fastest network of one GPU that is believed [B/s]
+FASTEST = 10**15
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,12 @@ class Cluster:
         """
         fabric = hardware.fabric or Fabric()
         node = fabric.gpus_per_node if gpus_per_node is None else gpus_per_node
-        if isinstance(nic, bool) or not isinstance(nic, str | int | float | None):
-            raise UsageError(f"nic = {nic!r} is no rate.", place="cluster", remedy="Write it as in '400 Gb/s'.")
+        given: object = nic  # from a file, perhaps of another type
+        known = isinstance(given, str | int | float | None) and not isinstance(given, bool)
+        if not known or (isinstance(given, int) and given > FASTEST):
+            raise UsageError(
+                f"nic = {str(given)[:40]} is no rate.", place="cluster", remedy="Write it as in '400 Gb/s'."
+            )
         rate = parse_network_rate(nic, place="nic") if isinstance(nic, str) else nic
         return cls(
             hardware=hardware,
