@@ -179,7 +179,7 @@ def test_dtypes_without_kernels_are_refused():
         (pm.Quantize(rows=2, cols=4, dtype="int8"), "int8"),
         (pm.Optimizer(parameters=4, kind="adam8bit"), "adam8bit"),
         (pm.Muon(rows=4, cols=4), "orthogonal"),
-        (pm.Rope(tokens=2, heads=1, head_dim=3), "do not form pairs"),
+        (pm.Rope(tokens=2, heads=1, head_dim=4, dtype="fp8"), "fp8"),
         (pm.LinearAttention(heads=1, seq=100, head_dim=8), "do not divide"),
     ):
         assert part in registry.find_kernels(op.op)[0].refuses(op, CPU)

@@ -21,8 +21,6 @@ from perfmodel.operators.rope import Rope
 
 
 def _supports(op: Rope, device: Device) -> str:
-    if int(width(op)) % 2:
-        return f"{width(op)} elements of a head do not form pairs"
     return unsupported_dtype(device.kind, op.dtype)
 
 
