@@ -38,16 +38,10 @@ from perfmodel.prediction.latency.gemm import (
     constants_of,
     quantisation_s,
 )
-from perfmodel.prediction.latency.gemm.product import (
-    DEQUANTISATION,
-    INTEGER_LANES,
-    POWER,
-    PRODUCT_TERMS,
-    Product,
-    is_fp32,
-    product_terms,
-)
+from perfmodel.prediction.latency.gemm.product import product_terms
+from perfmodel.prediction.latency.gemm.rates import INTEGER_LANES, Product, is_fp32
 from perfmodel.prediction.latency.gemm.tiles import BLOCK_SCALED, BLOCK_SCALED_MMA, WEIGHT_ONLY
+from perfmodel.prediction.latency.gemm.times import DEQUANTISATION, POWER, PRODUCT_TERMS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, MATH, Term, Terms, overlapped
 

@@ -35,12 +35,8 @@ from perfmodel.operators.moe import Moe
 from perfmodel.operators.routing import TILE_ROWS
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
-from perfmodel.prediction.latency.gemm.product import (
-    INTEGER_LANES,
-    POWER_LIMIT,
-    is_fp32,
-    resident_speed,
-)
+from perfmodel.prediction.latency.gemm.rates import INTEGER_LANES, is_fp32, resident_speed
+from perfmodel.prediction.latency.gemm.times import POWER_LIMIT
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.mixed_gemm import DEQUANT
 from perfmodel.prediction.latency.power import s_per_flop

@@ -19,15 +19,9 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
-from perfmodel.prediction.latency.gemm.product import (
-    POWER,
-    PRODUCT_TERMS,
-    VECTOR_SPLIT,
-    Product,
-    is_fp32,
-    product_terms,
-    resident_speed,
-)
+from perfmodel.prediction.latency.gemm.product import product_terms
+from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, resident_speed
+from perfmodel.prediction.latency.gemm.times import POWER, PRODUCT_TERMS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share
 from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms

@@ -1,0 +1,246 @@
+"""What a machine and its constants mean for matrix products: rates, and what each tile costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from perfmodel.core.hardware import Tiles
+from perfmodel.core.vocabulary import CacheState, Load
+from perfmodel.core.work import Number
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.gemm.tiles import tiles_by_rows, tiles_of
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.power import s_per_flop
+from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK
+
+#: a split of k makes at most so many parts
+MOST_PARTS = 32.0
+#: blocks an SM up to which a product is split along k
+SPLIT_WAVES = 2.0
+#: weights that a benchmark with rotating buffers keeps (aiconfigurator's collector: five copies)
+ROTATING_COPIES = 5.0
+#: lanes of an SM that convert integers: a LOP3 and a PRMT turn several packed weights at a time (CUDA C++ programming
+#: guide, throughput of native arithmetic instructions, integer operations: 64 a clock)
+INTEGER_LANES = 64.0
+#: fp32 lanes of an SM above which shared memory (128 B a clock) does not feed them: an 8 x 8 outer product in registers
+#: loads 16 numbers for 64 fused multiply-adds, and with 128 lanes that takes as long as the arithmetic
+FED_LANES, FEED = 64.0, 0.88
+#: rates kept for one machine; a fit tries many constants
+_MOST_RATES = 64
+
+#: start of the reduction of the parts of k on fp32 lanes [s]: assumed; all machines but two keep it in a fit
+VECTOR_SPLIT = 4e-6
+#: constants that all machines share; those of a family override them
+_VECTOR: Values = {
+    "step": 8.0,  # k of one stage of shared memory
+    "depth": 5760.0,  # outputs in flight that keep an SM busy: 90 for each of 64 lanes
+    "quantum": 0.9,
+    "latency": 0.0,
+    "parts": MOST_PARTS,
+    "split": VECTOR_SPLIT,
+    "ragged": 1.0,
+    "l2": 0.8,
+    "resident_speed": np.inf,
+    # Where a family of 8-bit products runs on vector lanes (V100's DP4A), which no table has: those of tensor engines.
+    "tile": 0.25,
+    "linear": 1.0,
+    "stride": 1.0,
+}
+_TENSOR: Values = {
+    "step": 64.0,
+    "depth": 0.0,
+    "quantum": 0.4,
+    "latency": 40e-9,
+    "parts": MOST_PARTS,
+    "tile": 0.25,
+    "linear": 1.0,
+    "stride": 1.0,
+    "ragged": 1.0,
+    "math": 1.0,  # where a family has none: 8-bit products reach the peak as far as the power limit lets them
+}
+#: kernels with one tile for a product: no other tile evens out the last wave, and the deep pipeline of CUTLASS hides
+#: more of a step. Both chosen on aic_gemm (sglang's fp8 on H100, H200, L40S).
+_ONE_TILE: Values = {"quantum": 1.0, "latency": 15e-9}
+
+
+@dataclass(frozen=True)
+class Product:
+    """``batch`` products C[m, n] = A[m, k] B[k, n].
+
+    Attributes
+    ----------
+    m, n, k, batch : sizes.
+    input_bytes, output_bytes : size of an element of A and of C [B].
+    weight_bytes : size of an element of B with its share of the scales [B]; 0 where it is that of A.
+    tiles : tiles of the kernels, where they are not those of products of one dtype.
+    """
+
+    m: Number
+    n: Number
+    k: Number
+    batch: Number
+    input_bytes: float
+    output_bytes: float
+    weight_bytes: float = 0.0
+    tiles: Tiles = ()
+
+    @property
+    def b_bytes(self) -> float:
+        """Size of an element of B [B]."""
+        return self.weight_bytes or self.input_bytes
+
+
+def is_fp32(machine: Machine) -> bool:
+    """Return whether products run on the vector engine, or on matrix cores that act like one in fp32 and fp64."""
+    return machine.engine == "vector" or machine.dtype in ("fp32", "fp64")
+
+
+def launch_s(machine: Machine, c: Values) -> float:
+    """Return the time to start and drain a kernel [s]: in clocks on the tensor engine, else as it is.
+
+    A convolution brings the launch of its own family.
+    """
+    return c["launch"] if "launch" in c else c["start"] / machine.clock_hz
+
+
+def resident_speed(machine: Machine, c: Values) -> float:
+    """Return how much faster data in L2 are than those of device memory: a share of L2's 64 B a clock adds to it.
+
+    >>> of = Machine(100.0, 1e9, 1e14, "tensor", "bf16", 1e13, 1e12, 5e7, 400.0)
+    >>> round(resident_speed(of, {"resident": 0.05}), 6)  # 0.05 x 64 B x 100 x 1 GHz = 0.32 TB/s beside 1 TB/s
+    1.32
+    """
+    l2 = L2_BYTES_PER_CLOCK * machine.sm_count * machine.clock_hz
+    return 1.0 + c["resident"] * l2 / machine.bandwidth_bytes_per_s
+
+
+def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditions, batched: bool) -> Rates:
+    """Return the rates of a machine and its constants; computing them takes a tenth of a single call, so they are kept.
+
+    The sizes of the product do not matter, only those of its elements.
+    """
+    element = (product.input_bytes, product.output_bytes, product.weight_bytes, product.tiles)
+    key = (Rates, element, tuple(c), tuple(c.values()), conditions.cache, conditions.library, conditions.load, batched)
+    rates: Rates | None = machine.cache.get(key)
+    if rates is None:
+        if len(machine.cache) >= _MOST_RATES:
+            machine.cache.clear()
+        rates = machine.cache[key] = Rates(product, machine, c, conditions, batched)
+    return rates
+
+
+class Rates:
+    """One machine and one set of constants as the formula needs them.
+
+    Attributes
+    ----------
+    c : all constants.
+    product : one with elements of the right size.
+    sm_count, bandwidth, l2_bytes, l2_bandwidth : of the machine; the bandwidths are the reachable ones [B/s].
+    copies : sets of weights that take turns; 0 where the caches are cold.
+    resident_speed : speed of data in L2 over that of device memory.
+    s_per_flop : time of a FLOP at the power limit [s].
+    columns, tiles : what the formula needs of the tiles, as arrays and tile by tile.
+    by_rows : whether each tile is for some rows of the product only.
+    widens : whether weights are widened.
+    walk : time that addresses out of reach add, over that of the arithmetic.
+    channel : time that rows in one channel of memory add, over that of the arithmetic.
+    ragged : energy of the arithmetic where a size is no multiple of a cache line, over that where all are.
+    ragged_math : whether its time grows as much: not in batches, whose kernels check their bounds anyway.
+    whole_wave : outputs that the largest tiles compute in ``1 / SPLIT_WAVES`` waves: larger products are not split.
+    """
+
+    def __init__(self, product: Product, machine: Machine, c: Values, conditions: Conditions, batched: bool):
+        fp32 = is_fp32(machine)
+        by_rows = () if product.tiles else tiles_by_rows(machine, conditions.library)
+        self.c = c = {**(_VECTOR if fp32 else _TENSOR), **(_ONE_TILE if by_rows else {}), **c}
+        self.product = product
+        self.sm_count = machine.sm_count
+        self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
+        self.l2_bytes = machine.l2_bytes
+        self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
+        (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
+        self.by_rows = bool(by_rows)
+        tiles = product.tiles or tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
+        rows, columns = np.array(tiles, np.float64).T
+        area, edge = rows * columns, 64.0 * (1.0 / rows + 1.0 / columns)
+        share = c["math"] * (1.0 if batched else c["linear"])
+        if machine.engine == "vector" and machine.flop_per_clock_per_sm > 3.0 * FED_LANES:
+            share *= FEED
+        loss = (1.0 + c["tile"] * edge) / (1.0 + c["tile"] * edge.min())
+        # What tiles lose is the feeding of the engine: one that computes at half rate is fed in time.
+        fed = machine.slack * share / loss
+        speed = np.minimum(1.0, fed) * machine.peak_flop_per_s / machine.sm_count
+        block_s = 2.0 * area / speed
+        self.widens = "dequant" in c
+        # Each block widens the weights of its columns, on the lanes for integers beside the tensor engine.
+        widening_s = (c["dequant"] if self.widens else 0.0) * columns / (INTEGER_LANES * machine.clock_hz)
+        block_s = block_s + widening_s
+        up_to = np.array([most for *_, most in by_rows] or [np.inf] * len(tiles))
+        self.columns = Tile(
+            per_row=1.0 / rows,
+            per_column=1.0 / columns,
+            sides=rows + columns * (product.b_bytes / product.input_bytes),
+            speed=speed,
+            block_s=block_s,
+            fill_s=block_s * (np.minimum(1.0, fed) / fed * c["fill"]) * product.output_bytes / product.input_bytes,
+            widening_s=widening_s,
+            least=np.maximum(1.0, c["depth"] / area),
+            above=np.array([0.0, *up_to[:-1]]),
+            up_to=up_to,
+        )
+        self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in self.columns), strict=True)]
+        # Not seen in batches, whose measured operands are within reach.
+        self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
+        self.channel = 0.0 if batched or not fp32 else machine.kernels.channel_cost
+        self.ragged = c["ragged"]
+        self.ragged_math = not batched and self.ragged != 1.0
+        split = not by_rows and not (batched and fp32) and c["parts"] > 1.0
+        self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * area.max() if split else 0.0
+
+    def _set_vector(self, machine: Machine, load: Load) -> None:
+        """Set what L2 and power allow on the vector engine."""
+        self.resident_speed = self.c["resident_speed"]
+        self.l2_bandwidth = self.c["l2"] * machine.sm_count * L2_BYTES_PER_CLOCK * machine.clock_hz
+        self.s_per_flop = s_per_flop(machine, self.c["energy"], load)
+
+    def _set_tensor(self, machine: Machine, load: Load) -> None:
+        """Set what L2 and power allow on the tensor engine, in units that machines of all generations share.
+
+        L2 is built for the tensor cores, so that its bandwidth goes with the peak; kernels start in clocks. A FLOP of
+        narrower numbers takes less energy in proportion to their bytes.
+        """
+        c, size = self.c, self.product.input_bytes
+        self.resident_speed = resident_speed(machine, c)
+        self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * size / 64.0
+        self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size, load)
+
+
+class Tile(NamedTuple):
+    """What the formula needs of a tile: numbers, or arrays of all tiles, or of the tile that each product has.
+
+    Attributes
+    ----------
+    per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn; a column counts as many rows as it has bytes.
+    speed : rate of one SM [FLOP/s].
+    block_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
+    widening_s : the part of ``block_s`` that widens weights [s].
+    least : blocks that keep an SM busy.
+    above, up_to : rows of the product that it is for, in libraries that choose by them: more than ``above``, at most
+        ``up_to``.
+    """
+
+    per_row: Any
+    per_column: Any
+    sides: Any
+    speed: Any
+    block_s: Any
+    fill_s: Any
+    widening_s: Any
+    least: Any
+    above: Any
+    up_to: Any

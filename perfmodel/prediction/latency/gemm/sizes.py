@@ -1,0 +1,133 @@
+"""What the sizes of matrix products ask for, whatever their tile: traffic, power, rows out of reach."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.work import Number, ceil, maximum, minimum, where
+from perfmodel.prediction.latency.gemm.rates import Rates, Tile
+from perfmodel.prediction.latency.streams import fitting_share
+
+#: outputs of a block of 128 x 128, of which every SM has one in a wave
+WAVE_OUTPUTS = 128.0 * 128.0
+#: elements of a cache line of 128 B in fp32: where all sizes are multiples of it, rows start at cache lines and no tile
+#: has to check its bounds
+WHOLE_LINES = 32.0
+#: elements of k that fill a page of DRAM (2 KiB of fp32)
+PAGE_OF_K = 512.0
+#: bytes from the first to the last row of a wave's operands that address translation reaches: P100's linear layers keep
+#: their rate up to about 48 MB, and take 1.5 times as long at 90 MB, 2.1 times at 180 MB (NeuSight @ 6945927d9afc)
+REACH_BYTES = 48e6
+#: bytes between rows from which on multiples of them meet in few channels: MI100 and MI210 keep their rate at 64 KiB
+#: and take 1.3 to 1.8 times as long at 128 KiB, 2.4 to 2.9 times at 256 KiB (NeuSight @ 6945927d9afc)
+CHANNEL_BYTES = 65536.0
+
+
+class Depth(NamedTuple):
+    """What follows from the length of k that a block works through.
+
+    Attributes
+    ----------
+    steps : the length in whole steps.
+    waiting_s : latency of the steps that no other block hides [s].
+    fed_s : time in which L2 delivers one row of it [s].
+    """
+
+    steps: Any
+    waiting_s: Any
+    fed_s: Any
+
+    @classmethod
+    def of(cls, k: Number, r: Rates) -> Depth:
+        """Return what follows from a length."""
+        steps = ceil(k * (1.0 / r.c["step"])) * r.c["step"]
+        return cls(steps, k * (r.c["latency"] / 64.0), k * (r.product.input_bytes / r.l2_bandwidth))
+
+
+class Sizes:
+    """The sizes of products, and what follows from them without the tile: arrays of one length, or numbers for one."""
+
+    def __init__(self, m: Number, n: Number, k: Number, batch: Number, rates: Rates):
+        self.m, self.n, self.k, self.batch = m, n, k, batch
+        self.outputs = batch * m * n
+        self.flop = 2.0 * self.outputs * k
+        self.hbm = self._traffic(rates) / rates.bandwidth
+        self.power = rates.s_per_flop * self.flop
+        self.slowed: Number | None = None
+        if rates.walk:
+            self._slow(self._walks(rates))
+        if rates.channel:
+            self._slow(self._crowd(rates))
+        if rates.ragged != 1.0:
+            ragged = where(self._off_lines(), rates.ragged, 1.0)
+            self.power = self.power * ragged
+            if rates.ragged_math:
+                self._slow(ragged)
+
+    def _slow(self, factor: Number) -> None:
+        """Let the arithmetic take longer by a factor."""
+        self.slowed = factor if self.slowed is None else self.slowed * factor
+
+    def _off_lines(self) -> Any:
+        """Return whether a size is no multiple of a cache line; a remainder takes numpy five times as long."""
+        m, n, k = (size * (1.0 / WHOLE_LINES) for size in (self.m, self.n, self.k))
+        return (ceil(m) != m) | (ceil(n) != n) | (ceil(k) != k)
+
+    def at(self, places: NDArray[np.intp]) -> Sizes:
+        """Return the sizes of some of the products."""
+        part = object.__new__(type(self))
+        for name, value in vars(self).items():
+            setattr(part, name, value[places] if isinstance(value, np.ndarray) else value)
+        return part
+
+    def blocks(self, tile: Tile) -> Number:
+        """Return the blocks that a tile makes of whole products."""
+        blocks: Number = self.batch * ceil(self.m * tile.per_row) * ceil(self.n * tile.per_column)
+        return blocks
+
+    def _super_tile(self, r: Rates) -> tuple[Number, Number]:
+        """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""
+        area = r.sm_count * WAVE_OUTPUTS
+        rows = minimum(self.m, area**0.5)
+        return rows, minimum(self.n, area / rows)
+
+    def _walks(self, r: Rates) -> Number:
+        """Return the time with the addresses that translation does not reach, over that without.
+
+        The rows of A and of the weights lie k elements apart, so that the operands of a wave spread over
+        (rows + columns) k size bytes, however little of them it reads in a step.
+        """
+        rows, columns = self._super_tile(r)
+        spread = r.product.input_bytes * self.k * (rows + columns)
+        return 1.0 + r.walk * maximum(0.0, 1.0 - REACH_BYTES / spread)
+
+    def _crowd(self, r: Rates) -> Number:
+        """Return the time with rows that lie in few channels of memory, over that with rows in all of them.
+
+        Channels take turns by addresses, so that rows which a large power of two of bytes separates share one: from
+        `CHANNEL_BYTES` on the time grows with each doubling, to its whole at four times as much.
+        """
+        stride = np.asarray(self.k * r.product.input_bytes, dtype=np.int64)
+        power = np.log2((stride & -stride) / CHANNEL_BYTES)
+        crowd = 1.0 + r.channel * np.clip(power / 2.0, 0.0, 1.0)
+        return crowd if crowd.ndim else float(crowd)
+
+    def _traffic(self, r: Rates) -> Number:
+        """Return the bytes that cross device memory; data in L2 count as the bytes that would take as long [B]."""
+        one_a, one_b = r.product.input_bytes * self.m * self.k, r.product.b_bytes * self.n * self.k
+        written = r.product.output_bytes * self.outputs
+        rows, columns = self._super_tile(r)
+        again = maximum(0.0, 1.0 - r.l2_bytes / (one_a + one_b))
+        a = one_a * (1.0 + again * (maximum(1.0, self.n / columns) - 1.0))
+        b = one_b * (1.0 + again * (maximum(1.0, self.m / rows) - 1.0))
+        if r.c["stride"] != 1.0:
+            # The rows of A are read in short pieces, each from another page of DRAM where k is long.
+            a = a * (1.0 + (r.c["stride"] - 1.0) * minimum(1.0, self.k / PAGE_OF_K))
+        read = self.batch * (a + b)
+        if r.copies and r.l2_bytes:
+            resident = self.batch * (one_a + r.copies * one_b) + written
+            read = read * (1.0 - fitting_share(resident, r.l2_bytes) * (1.0 - 1.0 / r.resident_speed))
+        return read + written

@@ -1,0 +1,184 @@
+"""The time of matrix products with one tile and split: whole, to compare tiles, and taken apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.work import Number, ceil, maximum, where
+from perfmodel.prediction.latency.gemm.rates import Rates, Tile
+from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes
+from perfmodel.prediction.latency.terms import (
+    CONTENTION,
+    HBM,
+    L2,
+    LAUNCH,
+    MATH,
+    SPLIT_K,
+    TILE_WASTE,
+    WAVES,
+    Term,
+    Terms,
+)
+
+PIPELINE = Term("pipeline", Limiter.COMPUTE, "filling and draining the pipeline of each block, and its latency")
+DEQUANTISATION = Term("dequantisation", Limiter.COMPUTE, "widening of the weights to the engine's dtype")
+POWER_LIMIT = Term("power", Limiter.COMPUTE, "clock held down by the power limit")
+PRODUCT_TERMS = (MATH, TILE_WASTE, PIPELINE, WAVES, POWER_LIMIT, HBM, L2, CONTENTION, SPLIT_K, LAUNCH)
+
+#: resources overlap as the POWER-norm of their times; 4 is a square of a square, so that no logarithm is taken
+POWER = 4
+
+
+@dataclass(slots=True)
+class ProductTime:
+    """The time of products with one tile and split each [s], without the launch.
+
+    Attributes
+    ----------
+    math, tile_waste, pipeline, waves, power, hbm, l2, contention, split_k : parts that add up to the time.
+    math_alone, hbm_alone, l2_alone : what each resource alone would take.
+    dequantisation : part of the time that widens narrow weights.
+    """
+
+    math: Number
+    tile_waste: Number
+    pipeline: Number
+    waves: Number
+    power: Number
+    hbm: Number
+    l2: Number
+    contention: Number
+    split_k: Number
+    math_alone: Number
+    hbm_alone: Number
+    l2_alone: Number
+    dequantisation: Number = 0.0
+
+    @classmethod
+    def gathered(cls, parts: Iterable[tuple[Any, ProductTime]], shape: tuple[int, ...]) -> ProductTime:
+        """Return the times of all products from those of chunks, each with the places of its products."""
+        points, names = math.prod(shape), [item.name for item in fields(cls)]
+        columns: dict[str, Any] = {name: np.empty(points) for name in names}
+        for places, part in parts:
+            values = {name: getattr(part, name) for name in names}
+            if isinstance(places, slice) and places == slice(0, points):
+                columns = values  # one piece is all of them, and needs no copy
+                break
+            for name, value in values.items():
+                columns[name][places] = value
+        return cls(**{name: np.reshape(value, shape) if np.ndim(value) else value for name, value in columns.items()})
+
+    def terms(self, launch_s: float) -> Terms:
+        """Return the times as terms."""
+        adds = {
+            MATH: self.math,
+            TILE_WASTE: self.tile_waste,
+            PIPELINE: self.pipeline,
+            WAVES: self.waves,
+            POWER_LIMIT: self.power,
+            HBM: self.hbm,
+            L2: self.l2,
+            CONTENTION: self.contention,
+            SPLIT_K: self.split_k,
+            LAUNCH: launch_s,
+        }
+        widening = self.dequantisation
+        if widening.any() if isinstance(widening, np.ndarray) else widening:
+            adds[DEQUANTISATION] = widening
+        return Terms(adds, {MATH: self.math_alone, HBM: self.hbm_alone, L2: self.l2_alone})
+
+
+class Loads(NamedTuple):
+    """What one tile asks of the resources.
+
+    Attributes
+    ----------
+    waves, busy : blocks an SM, and those that an SM has time for, with idle SMs in the last wave.
+    block_s : the arithmetic of one block without filling and draining it [s].
+    math_s, l2_s : what arithmetic and L2 alone would take [s].
+    """
+
+    waves: Any
+    busy: Any
+    block_s: Any
+    math_s: Any
+    l2_s: Any
+
+
+def loads_of(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, gathered: Number | None = None) -> Loads:
+    """Return what a tile asks of the resources: numbers for one product and tile, else arrays of products or tiles.
+
+    The parts of k that are ``gathered`` are written and read again in fp32.
+    """
+    waves = blocks * (1.0 / r.sm_count)
+    busy = ceil(waves)
+    busy *= r.c["quantum"]
+    busy += (1.0 - r.c["quantum"]) * waves
+    busy = maximum(busy, tile.least)
+    block_s = tile.block_s * depth.steps
+    filled_s = block_s + tile.fill_s
+    math_s = maximum(busy * filled_s, filled_s + depth.waiting_s)
+    if sizes.slowed is not None:
+        math_s = math_s * sizes.slowed
+    l2_s = blocks * tile.sides * depth.fed_s
+    if gathered is not None:
+        l2_s += gathered * (sizes.outputs * (8.0 / r.l2_bandwidth))
+    return Loads(waves, busy, block_s, math_s, l2_s)
+
+
+def fourth_power(value: Any) -> Any:
+    """Return value^4."""
+    square = value * value  # Python takes three times as long for a power
+    return square * square
+
+
+def fourth_root(value: Any) -> Any:
+    """Return value^(1/4)."""
+    return (value**0.5) ** 0.5
+
+
+def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads, hbm: Number) -> Any:
+    """Return the fourth power of the time, which orders tiles as the time does; infinite where a tile is not for m."""
+    time = maximum(loads.math_s, sizes.power)
+    time = time * time
+    time *= time
+    time += hbm
+    time += fourth_power(loads.l2_s)
+    return where((sizes.m > tile.above) & (sizes.m <= tile.up_to), time, np.inf) if r.by_rows else time
+
+
+def time_of(sizes: Sizes, r: Rates, tile: Tile, split: Any, loads: Loads) -> ProductTime:
+    """Return the time of one tile and split for each product, taken apart."""
+    math_s, l2_s = loads.math_s, loads.l2_s
+    limited = maximum(math_s, sizes.power)
+    outside = maximum(sizes.hbm, l2_s)
+    body = fourth_power(limited) + fourth_power(sizes.hbm) + fourth_power(l2_s)
+    on_math: Any = limited >= outside
+    on_hbm: Any = (sizes.hbm >= l2_s) & (on_math ^ True)
+    ideal = sizes.flop / (tile.speed * r.sm_count)
+    full = loads.waves * loads.block_s
+    busy_s = loads.busy * loads.block_s
+    widening: Number = 0.0
+    if r.widens:
+        widening = full * (tile.widening_s / tile.block_s) * on_math
+    return ProductTime(
+        math=ideal * on_math,
+        tile_waste=(full - ideal) * on_math - widening,
+        pipeline=(math_s - busy_s) * on_math,
+        waves=(busy_s - full) * on_math,
+        power=(limited - math_s) * on_math,
+        hbm=sizes.hbm * on_hbm,
+        l2=l2_s * ((on_math | on_hbm) ^ True),
+        contention=fourth_root(body) - maximum(limited, outside),
+        split_k=split * r.c["split"],
+        math_alone=limited,
+        hbm_alone=sizes.hbm,
+        l2_alone=l2_s,
+        dequantisation=widening,
+    )
