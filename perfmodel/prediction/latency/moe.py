@@ -74,8 +74,9 @@ ENERGY = 0.58e-12
 #: most rows of a tile of kernels that widen weights: Marlin's blocks of sorted slots have 8 to 64
 WIDENING_ROWS = 64.0
 #: FLOP of an SM in a clock by mma.sync on chips whose tensor engine has an instruction of its own: 62.9 % of wgmma's
-#: 4096 on H100 (arXiv:2402.13499). Kernels that widen int4 use it: they reach 0.40 of 4096 on H100 and H200, 0.20 of
-#: 8192 on B200 and 0.63 of A100's 2048 (aiconfigurator @ 095f58a51c4c, 1,400 rows), all 0.63 of what mma.sync allows.
+#: 4096 on H100, assumed after microbenchmarks of mma.sync on Hopper; the rows say about the same, as follows. Kernels
+#: that widen int4 reach 0.40 of 4096 on H100 and H200, 0.20 of 8192 on B200 and 0.63 of A100's 2048 (aiconfigurator @
+#: 095f58a51c4c, 1,400 rows): if they reach one share of mma.sync everywhere, that is 0.40 / 0.63 = 63.5 % of wgmma.
 MMA_SYNC, OTHER_INSTRUCTIONS = 0.629 * 4096.0, ("wgmma", "tcgen05")
 #: step of k, and share of the last wave's idle SMs that is lost: those of plain products
 STEP, QUANTUM = 64.0, 0.4
