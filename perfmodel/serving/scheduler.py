@@ -1,0 +1,257 @@
+"""What a simulated engine computes next: its queue, the sequences in it, who enters, and who is preempted.
+
+Nothing is done for single sequences while they decode: their lengths follow from a count of steps, their completions
+stand in a heap, and their blocks in `perfmodel.serving.blocks`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+
+from perfmodel.serving.blocks import Blocks
+from perfmodel.serving.journal import Chunk, Clock, Journal
+from perfmodel.serving.policies import SWAP, Policy
+from perfmodel.serving.tally import Tally
+
+
+class Scheduler:
+    """The queue and the cache of an engine, and the rules by which requests enter and leave it.
+
+    Parameters
+    ----------
+    clock : times of the steps.
+    policy : the rules of the scheduler.
+    kv_tokens : tokens that the cache holds.
+    journal : requests by number, and where their times are written.
+    swap_s_per_token : time to move the keys and values of a token to the host or back, for preemption by swap [s].
+    """
+
+    __slots__ = (
+        "_context",
+        "_decoding",
+        "_ends",
+        "_entered",
+        "_extra_s",
+        "_growing",
+        "_held",
+        "_kept",
+        "_on_demand",
+        "_partial",
+        "_stall_s",
+        "_step",
+        "_swap_s_per_token",
+        "_watermark",
+        "blocks",
+        "clock",
+        "journal",
+        "outstanding",
+        "policy",
+        "tally",
+        "time_s",
+        "waiting",
+    )
+
+    def __init__(
+        self, clock: Clock, policy: Policy, kv_tokens: float, journal: Journal, *, swap_s_per_token: float = 0.0
+    ) -> None:
+        self.clock, self.policy, self.journal = clock, policy, journal
+        self.blocks = Blocks(kv_tokens, policy.block_tokens)
+        self.tally = Tally()
+        self.time_s = 0.0
+        self.waiting: deque[int] = deque()
+        #: requests in the engine and in its queue
+        self.outstanding = 0
+        self._swap_s_per_token = swap_s_per_token
+        self._watermark = int(policy.watermark * self.blocks.total) if math.isfinite(kv_tokens) else 0
+        self._on_demand = not policy.reserve
+        #: decode steps so far, sequences that decode, and the sum of their tokens in the cache
+        self._step, self._decoding, self._context = 0, 0, 0
+        #: (decode step, request) of the ends of answers; entries of preempted requests are stale
+        self._ends: list[tuple[int, int]] = []
+        #: decoding request -> decode step at which it ends
+        self._growing: dict[int, int] = {}
+        #: request -> blocks that it holds, for prompts in progress and reserved requests
+        self._held: dict[int, int] = {}
+        #: preempted request -> blocks that have to be taken before its own are, and its blocks, the last one not full
+        self._kept: dict[int, tuple[int, int, int]] = {}
+        #: prompts in progress, oldest first: [request, tokens computed, tokens to compute]
+        self._partial: list[list[int]] = []
+        #: requests in the order in which they entered; those that have ended are skipped
+        self._entered: list[int] = []
+        #: time of swaps that the next step waits for, and of steps without decoding since the last decode step [s]
+        self._extra_s = self._stall_s = 0.0
+
+    @property
+    def running(self) -> int:
+        """Sequences in the engine."""
+        return self._decoding + len(self._partial)
+
+    def submit(self, request: int, time_s: float) -> None:
+        """Add a request to the queue; an engine that has nothing to do starts at once."""
+        if not self.outstanding and self.time_s < time_s:
+            self.time_s = time_s
+        self.tally.queued_s += self.time_s - time_s
+        self.waiting.append(request)
+        self.outstanding += 1
+
+    # -- what a step computes ------------------------------------------------------------------------------------
+
+    def _schedule(self) -> list[Chunk]:
+        """Make room for the decoding sequences, continue prompts, let requests enter; return the parts of prompts."""
+        # each decoding sequence takes one block at most
+        preempted = self._on_demand and self.blocks.free < self._decoding and self._make_room()
+        policy = self.policy
+        budget = policy.max_tokens - (self._decoding if policy.mixed else 0)
+        chunks: list[Chunk] = []
+        for entry in self._partial:
+            tokens = self._continue(entry, budget, chunks) if budget > 0 else 0
+            if entry[1] < entry[2]:  # no other prompt enters before this one is computed
+                return chunks
+            budget -= tokens
+        waiting = self.waiting
+        while waiting and budget > 0 and not preempted and self.running < policy.max_num_seqs:
+            tokens = self._enter(waiting[0], budget, chunks)
+            if tokens < 0:
+                break
+            waiting.popleft()
+            budget -= tokens
+        return chunks
+
+    def _make_room(self) -> bool:
+        """Preempt the youngest sequences until the others can each take the block of their next token."""
+        preempted = False
+        while self.blocks.free < self.blocks.needed(self._step):
+            self._preempt()
+            preempted = True
+        return preempted
+
+    def _continue(self, entry: list[int], budget: int, chunks: list[Chunk]) -> int:
+        """Compute the next part of a prompt in progress; return its tokens, 0 where no block is left for it."""
+        request, done, target = entry
+        tokens = min(budget, target - done)
+        if self._on_demand:
+            blocks, held = self.blocks, self._held[request]
+            room = blocks.free - blocks.needed(self._step) + held
+            tokens = min(tokens, room * blocks.block_tokens - done)
+            if tokens <= 0:
+                return 0
+            more = max(0, blocks.of(done + tokens) - held)
+            self._held[request] = held + more
+            blocks.free -= more
+        entry[1] = done + tokens
+        chunks.append((tokens, done + tokens + self.journal.cached))
+        return tokens
+
+    def _enter(self, request: int, budget: int, chunks: list[Chunk]) -> int:
+        """Let a request enter; return the tokens that it computes in this step, or -1 where it has to wait."""
+        journal, blocks = self.journal, self.blocks
+        given = journal.given[request]
+        target = journal.prompt[request] + given
+        if given and (self.policy.preemption == SWAP or request not in journal.preempted):
+            return self._return(request, target - 1)
+        found = self._found(request, target) if given else 0
+        tokens = min(target - found, budget)
+        if found + tokens < target and not self.policy.chunked:
+            if chunks:
+                return -1
+            tokens = target - found
+        if self._on_demand:
+            needed, free = blocks.of(found + tokens), blocks.free - blocks.needed(self._step)
+        else:
+            needed, free = blocks.of(journal.prompt[request] + journal.output[request] - 1), blocks.free
+        if needed > free - (self._watermark if self.running else 0):
+            return -1
+        blocks.free -= needed
+        self._held[request] = needed
+        self._partial.append([request, found + tokens, target])
+        chunks.append((tokens, found + tokens + journal.cached))
+        self._note_entry(request)
+        return tokens
+
+    def _found(self, request: int, target: int) -> int:
+        """Return the tokens of a preempted sequence whose blocks nobody has taken since: its first ones are last."""
+        if request not in self._kept:
+            return 0
+        before, count, full = self._kept[request]
+        left = min(full, count - max(0, self.blocks.taken - before))
+        return min(max(0, left) * self.blocks.block_tokens, target - 1)
+
+    def _return(self, request: int, tokens: int) -> int:
+        """Let a request enter whose keys and values exist: they come from the host or from another engine."""
+        blocks = self.blocks
+        needed = blocks.of(tokens)
+        if self._on_demand:
+            least = blocks.of(tokens + 1) + blocks.needed(self._step)
+        else:
+            least = needed = blocks.of(self.journal.prompt[request] + self.journal.output[request] - 1)
+        if least > blocks.free - (self._watermark if self.running else 0):
+            return -1
+        blocks.free -= needed
+        self._held[request] = needed
+        if request in self.journal.preempted:
+            self._extra_s += tokens * self._swap_s_per_token
+        self._note_entry(request)
+        self._join(request, tokens)
+        return 0
+
+    def _note_entry(self, request: int) -> None:
+        self._entered.append(request)
+        started_s = self.journal.started_s
+        if started_s[request] != started_s[request]:  # NaN: the request never ran before
+            started_s[request] = self.time_s
+
+    def _preempt(self) -> None:
+        """Take the youngest sequence out of the engine and put it at the head of the queue."""
+        request = self._entered.pop()
+        while request not in self._growing and request not in self._held:
+            request = self._entered.pop()
+        journal = self.journal
+        if request in self._growing:
+            left = self._growing.pop(request) - self._step
+            journal.given[request] = journal.output[request] - left
+            tokens = journal.prompt[request] + journal.given[request] - 1
+            self.blocks.leave(tokens, self._step)
+            self._keep(request, tokens)
+            self.blocks.release(self.blocks.of(tokens))
+            self._decoding -= 1
+            self._context -= tokens + journal.cached
+            if self.policy.preemption == SWAP:
+                self._extra_s += tokens * self._swap_s_per_token
+        else:
+            self.blocks.release(self._held.pop(request))
+            self._partial = [entry for entry in self._partial if entry[0] != request]
+        journal.preempted[request] = journal.preempted.get(request, 0) + 1
+        self.tally.preemptions += 1
+        self.waiting.appendleft(request)
+
+    def _keep(self, request: int, tokens: int) -> None:
+        """Remember the blocks of a sequence that is preempted: they are taken after those that are free now."""
+        if self.policy.keeps_blocks:
+            blocks = self.blocks
+            self._kept[request] = blocks.taken + blocks.free, blocks.of(tokens), tokens // blocks.block_tokens
+
+    def _join(self, request: int, tokens: int) -> None:
+        """Let a request decode that has some tokens in the cache."""
+        journal = self.journal
+        left = journal.output[request] - journal.given[request]
+        if not left:
+            self.blocks.release(self._held.pop(request))
+            self._leave(request)
+            return
+        if self._on_demand:
+            del self._held[request]
+            self.blocks.join(tokens, self._step)
+        end = self._step + left
+        self._growing[request] = end
+        heapq.heappush(self._ends, (end, request))
+        self._decoding += 1
+        self._context += tokens + journal.cached
+
+    def _leave(self, request: int) -> None:
+        self.outstanding -= 1
+        journal = self.journal
+        journal.given[request] = journal.output[request]
+        journal.last_s[request] = self.time_s
+        journal.done.append(request)
