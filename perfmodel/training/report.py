@@ -1,9 +1,9 @@
-"""Training steps and searches as reports."""
+"""Training steps, searches and what stands below them as reports."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
@@ -12,10 +12,10 @@ from perfmodel.training.data_loading import Loading
 from perfmodel.training.goodput import Goodput
 from perfmodel.training.memory_result import PARTS, Memory, StageMemory
 from perfmodel.training.mixed import MixedStep
-from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.scaling import Scaling
 from perfmodel.training.search import Search
+from perfmodel.training.step_rows import columns_of, plan_text, row_of
 from perfmodel.training.study import Study
 from perfmodel.training.timeline import pipeline_facts
 
@@ -31,125 +31,7 @@ MEANING = {
     "communication": "staged by exchanges",
     "pools": "reserved for other streams",
 }
-_PLAN_KEYS = (
-    "tp", "pp", "vp", "cp", "ep", "zero", "micro_batch", "batch", "seq", "encoder_seq", "dtype", "recompute",
-    "schedule",
-)  # fmt: skip
 _DAY_S = 86400.0
-
-
-def plan_text(plan: TrainingPlan, dp: int) -> str:
-    """Return a plan in a few words: "tp4 pp4 vp5 dp4 zero1 mbs1"."""
-    sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "vp": plan.vp, "ep": plan.ep, "dp": dp}
-    words = [f"{name}{size}" for name, size in sizes.items() if size > 1 or name == "dp"]
-    words += [f"zero{plan.zero}"] if plan.zero else []
-    words += ["hsdp"] if plan.hsdp else []
-    words += [plan.schedule] if plan.schedule in ("gpipe", "zero_bubble") else []
-    words += [f"mbs{plan.micro_batch}"]
-    words += [f"enc{plan.encoder_seq}"] if plan.encoder_seq else []
-    words += [plan.recompute] if plan.recompute != "none" else []
-    return " ".join(words)
-
-
-def row_of(step: TrainingStep, study: Study | None = None) -> dict[str, Any]:
-    """Return the row of a step in JSON and CSV."""
-    plan, memory = step.plan, step.memory
-    row: dict[str, Any] = {
-        "model": step.model,
-        "hardware": step.cluster.hardware.name,
-        "gpus": step.cluster.gpus,
-        "framework": step.framework,
-        "plan": plan_text(plan, step.dp),
-        **{key: getattr(plan, key) for key in _PLAN_KEYS},
-        "dp": step.dp,
-        "micro_batches": step.micro_batches,
-        "time_s": step.time_s,
-        "time_low_s": step.low_s,
-        "time_high_s": step.high_s,
-        "tokens_per_s": step.tokens_per_s,
-        "tokens_per_s_per_gpu": step.tokens_per_s_per_gpu,
-        "mfu": step.mfu,
-        "mfu_full_attention": step.mfu_full_attention,
-        "hfu": step.hfu,
-        "flop": step.flop,
-        "hardware_flop": step.hardware_flop,
-        "parameters": step.parameters,
-        "terms_s": dict(step.terms_s),
-    }
-    if memory:
-        row |= {
-            "memory_bytes": dict(memory.peak.parts),
-            "memory_total_bytes": memory.total_bytes,
-            "memory_low_bytes": memory.low_bytes,
-            "memory_high_bytes": memory.high_bytes,
-            "memory_capacity_bytes": memory.capacity_bytes,
-            "memory_peak": {"stage": memory.peak.stage, "moment": memory.peak.moment},
-            "fits": memory.fits,
-        }
-    return row | (_money(step, study) if study else {})
-
-
-def _money(step: TrainingStep, study: Study) -> dict[str, Any]:
-    """Return time and cost of the run of a step."""
-    money: dict[str, Any] = {}
-    if study.run_tokens(step) is not None:
-        money = {"run_tokens": study.run_tokens(step), "run_time_s": study.run_s(step)}
-    if study.priced:
-        money |= {
-            "cost_per_step": study.cost(step, step.time_s),
-            "run_cost": study.cost(step, study.run_s(step)),
-            "price_per_gpu_hour": study.price_per_gpu_hour,
-        }
-    return money
-
-
-def _range(row: Mapping[str, Any]) -> str:
-    low, high = format_si(row["time_low_s"], "s", 3), format_si(row["time_high_s"], "s", 3)
-    same = low.split()[-1] == high.split()[-1]
-    return f"{low.split()[0] if same else low}..{high}"
-
-
-def _memory_text(row: Mapping[str, Any]) -> str:
-    if "memory_total_bytes" not in row:
-        return "-"
-    return format_binary(row["memory_total_bytes"]) + ("" if row["fits"] else " (!)")
-
-
-#: keys that tables for people leave out -> unit
-_HIDDEN = {
-    **dict.fromkeys(("model", "gpus", "framework", "plan", *_PLAN_KEYS, "dp", "micro_batches"), ""),
-    "tokens_per_s": "",
-    "parameters": "",
-    "memory_high_bytes": "iB",
-    "run_tokens": "",
-    "run_time_s": "s",
-    "cost_per_step": "",
-    "run_cost": "",
-    "price_per_gpu_hour": "",
-}
-
-
-def _columns(steps: Sequence[TrainingStep], *, plans: bool, clusters: bool, ranked: bool = False) -> tuple[Column, ...]:
-    """Return the columns of steps; ``plans`` shows in which way each is trained, ``clusters`` on which GPUs."""
-    sizes = [key for key in ("batch", "seq") if len({getattr(step.plan, key) for step in steps}) > 1]
-    return (
-        *((Column("rank", "#"),) if ranked else ()),
-        Column("hardware", "cluster", shown=clusters, show_row=lambda row: f"{row['gpus']} x {row['hardware']}"),
-        *((Column("plan"),) if plans else ()),
-        *(Column(key) for key in sizes),
-        Column("time_s", "step", "s"),
-        Column("time_low_s", "80 % interval", show_row=_range, drop=4),
-        Column("tokens_per_s_per_gpu", "tokens/s/GPU", digits=4),
-        Column("mfu", "MFU", "fraction"),
-        Column("mfu_full_attention", "MFU, full", "fraction", drop=5),
-        Column("hfu", "HFU", "fraction", drop=3),
-        Column("memory_total_bytes", "memory", show_row=_memory_text, drop=1),
-        *(
-            Column(key, unit=unit, shown=False)
-            for key, unit in _HIDDEN.items()
-            if not (plans and key == "plan") and key not in sizes
-        ),
-    )
 
 
 @report.register
@@ -174,7 +56,7 @@ def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = ""
         more["mixed"] = report(study.mixed)
     return Report(
         "train",
-        _columns(steps, plans=several, clusters=clusters),
+        columns_of(steps, plans=several, clusters=clusters),
         [row_of(step, study) for step in steps],
         {**(context or {}), **facts},
         (*_notes(study), *dict.fromkeys(note for step in steps for note in step.notes)),
@@ -310,7 +192,7 @@ def _(
     facts = {"considered": found.considered, "fit": found.fit, "left_out": dict(found.left_out),
              "equal_to_best": found.equal_to_best}  # fmt: skip
     where = found.clusters[0].name if not several else f"{len(found.clusters)} clusters"
-    columns = _columns(study.steps, plans=True, clusters=several, ranked=True)
+    columns = columns_of(study.steps, plans=True, clusters=several, ranked=True)
     if study.priced:
         columns = tuple(dataclasses.replace(one, shown=one.shown or one.key == "run_cost") for one in columns)
     return Report(

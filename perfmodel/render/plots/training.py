@@ -12,9 +12,9 @@ from matplotlib.patches import Patch
 from perfmodel.core.units import format_si
 from perfmodel.render.plots import plot
 from perfmodel.render.plots.figure import new_figure, printable
-from perfmodel.training.report import plan_text
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search import Search
+from perfmodel.training.step_rows import plan_text
 from perfmodel.training.study import Study
 from perfmodel.training.timeline import MOST_PASSES, Pass, count_passes, held_over_time, pipeline_timeline
 

@@ -13,7 +13,7 @@ from perfmodel.core.report import report
 from perfmodel.investment.amdahl import amdahl_speedup, roi_per_day
 from perfmodel.render.html.origins import origins_of
 from perfmodel.render.html.tables import table_view
-from perfmodel.training.report import row_of
+from perfmodel.training.step_rows import row_of
 
 H100 = pm.hardware("h100")
 

@@ -1,0 +1,133 @@
+"""Training steps as rows of a table, their plan in a few words, and the columns of such a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfmodel.core.report import Column
+from perfmodel.core.units import format_binary, format_si
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.result import TrainingStep
+from perfmodel.training.study import Study
+
+_PLAN_KEYS = (
+    "tp", "pp", "vp", "cp", "ep", "zero", "micro_batch", "batch", "seq", "encoder_seq", "dtype", "recompute",
+    "schedule",
+)  # fmt: skip
+
+
+def plan_text(plan: TrainingPlan, dp: int) -> str:
+    """Return a plan in a few words: "tp4 pp4 vp5 dp4 zero1 mbs1"."""
+    sizes = {"tp": plan.tp, "cp": plan.cp, "pp": plan.pp, "vp": plan.vp, "ep": plan.ep, "dp": dp}
+    words = [f"{name}{size}" for name, size in sizes.items() if size > 1 or name == "dp"]
+    words += [f"zero{plan.zero}"] if plan.zero else []
+    words += ["hsdp"] if plan.hsdp else []
+    words += [plan.schedule] if plan.schedule in ("gpipe", "zero_bubble") else []
+    words += [f"mbs{plan.micro_batch}"]
+    words += [f"enc{plan.encoder_seq}"] if plan.encoder_seq else []
+    words += [plan.recompute] if plan.recompute != "none" else []
+    return " ".join(words)
+
+
+def row_of(step: TrainingStep, study: Study | None = None) -> dict[str, Any]:
+    """Return the row of a step in JSON and CSV."""
+    plan, memory = step.plan, step.memory
+    row: dict[str, Any] = {
+        "model": step.model,
+        "hardware": step.cluster.hardware.name,
+        "gpus": step.cluster.gpus,
+        "framework": step.framework,
+        "plan": plan_text(plan, step.dp),
+        **{key: getattr(plan, key) for key in _PLAN_KEYS},
+        "dp": step.dp,
+        "micro_batches": step.micro_batches,
+        "time_s": step.time_s,
+        "time_low_s": step.low_s,
+        "time_high_s": step.high_s,
+        "tokens_per_s": step.tokens_per_s,
+        "tokens_per_s_per_gpu": step.tokens_per_s_per_gpu,
+        "mfu": step.mfu,
+        "mfu_full_attention": step.mfu_full_attention,
+        "hfu": step.hfu,
+        "flop": step.flop,
+        "hardware_flop": step.hardware_flop,
+        "parameters": step.parameters,
+        "terms_s": dict(step.terms_s),
+    }
+    if memory:
+        row |= {
+            "memory_bytes": dict(memory.peak.parts),
+            "memory_total_bytes": memory.total_bytes,
+            "memory_low_bytes": memory.low_bytes,
+            "memory_high_bytes": memory.high_bytes,
+            "memory_capacity_bytes": memory.capacity_bytes,
+            "memory_peak": {"stage": memory.peak.stage, "moment": memory.peak.moment},
+            "fits": memory.fits,
+        }
+    return row | (_money(step, study) if study else {})
+
+
+def _money(step: TrainingStep, study: Study) -> dict[str, Any]:
+    """Return time and cost of the run of a step."""
+    money: dict[str, Any] = {}
+    if study.run_tokens(step) is not None:
+        money = {"run_tokens": study.run_tokens(step), "run_time_s": study.run_s(step)}
+    if study.priced:
+        money |= {
+            "cost_per_step": study.cost(step, step.time_s),
+            "run_cost": study.cost(step, study.run_s(step)),
+            "price_per_gpu_hour": study.price_per_gpu_hour,
+        }
+    return money
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    low, high = format_si(row["time_low_s"], "s", 3), format_si(row["time_high_s"], "s", 3)
+    same = low.split()[-1] == high.split()[-1]
+    return f"{low.split()[0] if same else low}..{high}"
+
+
+def _memory_text(row: Mapping[str, Any]) -> str:
+    if "memory_total_bytes" not in row:
+        return "-"
+    return format_binary(row["memory_total_bytes"]) + ("" if row["fits"] else " (!)")
+
+
+#: keys that tables for people leave out -> unit
+_HIDDEN = {
+    **dict.fromkeys(("model", "gpus", "framework", "plan", *_PLAN_KEYS, "dp", "micro_batches"), ""),
+    "tokens_per_s": "",
+    "parameters": "",
+    "memory_high_bytes": "iB",
+    "run_tokens": "",
+    "run_time_s": "s",
+    "cost_per_step": "",
+    "run_cost": "",
+    "price_per_gpu_hour": "",
+}
+
+
+def columns_of(
+    steps: Sequence[TrainingStep], *, plans: bool, clusters: bool, ranked: bool = False
+) -> tuple[Column, ...]:
+    """Return the columns of steps; ``plans`` shows in which way each is trained, ``clusters`` on which GPUs."""
+    sizes = [key for key in ("batch", "seq") if len({getattr(step.plan, key) for step in steps}) > 1]
+    return (
+        *((Column("rank", "#"),) if ranked else ()),
+        Column("hardware", "cluster", shown=clusters, show_row=lambda row: f"{row['gpus']} x {row['hardware']}"),
+        *((Column("plan"),) if plans else ()),
+        *(Column(key) for key in sizes),
+        Column("time_s", "step", "s"),
+        Column("time_low_s", "80 % interval", show_row=_range, drop=4),
+        Column("tokens_per_s_per_gpu", "tokens/s/GPU", digits=4),
+        Column("mfu", "MFU", "fraction"),
+        Column("mfu_full_attention", "MFU, full", "fraction", drop=5),
+        Column("hfu", "HFU", "fraction", drop=3),
+        Column("memory_total_bytes", "memory", show_row=_memory_text, drop=1),
+        *(
+            Column(key, unit=unit, shown=False)
+            for key, unit in _HIDDEN.items()
+            if not (plans and key == "plan") and key not in sizes
+        ),
+    )
