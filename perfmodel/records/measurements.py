@@ -15,26 +15,24 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips, library_of, reason_of
-from perfmodel.core.vocabulary import CacheState, Timing, Vocabulary
-from perfmodel.errors import InputFileError, UsageError, unknown_name
-from perfmodel.files import read_text
+from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import LARGEST_SIZE, Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.moe import Moe
 from perfmodel.operators.parse import build_operator
-from perfmodel.records.layouts import PARQUET, Columns, as_computed, moe_words, read_parquet, tidy
+from perfmodel.records.layouts import as_computed, moe_words
 from perfmodel.records.schema import is_measured
+from perfmodel.records.table import Lines, Table, read_table
 
-REQUIRED = ("hardware", "op", "dtype", "time_s")
 #: columns before and after the dimensions in a table that is written
 _BEFORE = ("hardware", "op", "dtype")
 _AFTER = ("time_s", "timing", "cache", "implementation", "kernel", "flags")
@@ -47,52 +45,6 @@ _OTHER = ("time_s", "kernel", "flags")
 _SHAPE = ("rows", "cols")
 #: kinds of dimensions that a table does not set: labels in results, and how often a call is made
 _UNUSED_KINDS = ("label", "count")
-
-Lines = NDArray[np.int64]
-_Word = TypeVar("_Word", bound=Vocabulary)
-
-
-# --- reading
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A file as columns of text, with the line of each row."""
-
-    place: str
-    columns: Mapping[str, NDArray[np.object_]]
-    line: Lines
-
-    def cells(self, name: str, rows: Lines) -> NDArray[np.object_]:
-        """Return the cells of some rows; blank ones for a column that the table lacks."""
-        return self.columns[name][rows] if name in self.columns else np.full(rows.shape, "", dtype=object)
-
-    def numbers(self, name: str, rows: Lines) -> NDArray[np.float64]:
-        """Return the numbers of some rows, NaN where a cell is blank."""
-        cells = self.cells(name, rows)
-        try:
-            return cells.astype(np.float64)
-        except ValueError:
-            return np.array([self._number(name, row, cell) for row, cell in zip(rows, cells, strict=True)])
-
-    def _number(self, name: str, row: int, cell: str) -> float:
-        try:
-            return float(cell) if cell.strip() else np.nan
-        except ValueError:
-            raise self.error(row, name, f"{cell[:40]!r} is not a number.", "Write it as 4096 or 2.4e-06.") from None
-
-    def word(self, name: str, row: int, default: _Word) -> _Word:
-        """Return the word in one cell; the default where it is blank."""
-        cell = str(self.cells(name, np.array([row]))[0])
-        try:
-            return type(default)(cell) if cell else default
-        except ValueError:
-            unknown = unknown_name(name, cell, type(default))
-            raise self.error(row, name, unknown.message, unknown.remedy) from None
-
-    def error(self, row: int, name: str, message: str, remedy: str = "") -> InputFileError:
-        """Return the error for one cell."""
-        return InputFileError(f"line {self.line[row]}, column {name!r}: {message}", place=self.place, remedy=remedy)
 
 
 def read_measurements(path: str | os.PathLike[str]) -> Measurements:
@@ -107,72 +59,13 @@ def read_measurements(path: str | os.PathLike[str]) -> Measurements:
         When the file cannot be read as such a table: not text, half a gzip file, a required column missing, a row
         with more or fewer cells than the header, text where a number is needed, or no rows.
     """
-    table = _read(path)
+    table = read_table(path)
     skips = Skips()
     calls = [group for rows in _groups(table) if (group := _calls(table, rows, skips)) is not None]
     return Measurements(table.place, tuple(calls), skips.all(), _notes(table))
 
 
-def _read(path: str | os.PathLike[str]) -> _Table:
-    place = os.fspath(path)
-    if place.endswith(PARQUET):
-        return _table(place, read_parquet(path))
-    reader = csv.reader(io.StringIO(read_text(path), newline=""))
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    try:
-        header = [name.strip() for name in next(reader, [])]
-        _check_header([*tidy(dict.fromkeys(header, ()))], place, header)
-        for row in reader:
-            if row:
-                rows.append(row)
-                lines.append(reader.line_num)
-    except csv.Error as error:
-        raise InputFileError(f"line {reader.line_num} cannot be read as CSV: {error}.", place=place) from None
-    for row, line in zip(rows, lines, strict=True):
-        if len(row) != len(header):
-            raise InputFileError(
-                f"line {line} has {len(row)} cells where the header has {len(header)}.",
-                place=place,
-                remedy="Was the file cut off, or does a cell hold a comma without quotes?",
-            )
-    if not rows:
-        raise InputFileError("has a header and no rows.", place=place, remedy="Is the path right?")
-    return _table(place, dict(zip(header, zip(*rows, strict=True), strict=True)), lines)
-
-
-def _table(place: str, cells: Columns, lines: Sequence[int] = ()) -> _Table:
-    """Return columns of text as a table; rows count from 1 where they have no lines."""
-    found = tidy(cells)
-    _check_header(list(found), place)
-    columns = {name: _column(column) for name, column in found.items()}
-    rows = len(columns["time_s"])
-    if not rows:
-        raise InputFileError("has a header and no rows.", place=place, remedy="Is the path right?")
-    return _Table(place, columns, np.array(lines if len(lines) else range(1, rows + 1)))
-
-
-def _column(cells: Sequence[str]) -> NDArray[np.object_]:
-    column = np.empty(len(cells), dtype=object)
-    column[:] = cells
-    return column
-
-
-def _check_header(known: list[str], place: str, written: list[str] | None = None) -> None:
-    header = known if written is None else written
-    missing = [name for name in REQUIRED if name not in known]
-    repeated = sorted({name for name in header if header.count(name) > 1})
-    if missing or repeated:
-        shown = ", ".join(header)
-        raise InputFileError(
-            f"has no column {', '.join(missing)}." if missing else f"has two columns {', '.join(repeated)}.",
-            place=place,
-            remedy=f"A table of measurements has a header with {', '.join(REQUIRED)} and the operator's dimensions; "
-            f"found {shown[:120]!r}.",
-        )
-
-
-def _groups(table: _Table) -> list[Lines]:
+def _groups(table: Table) -> list[Lines]:
     """Return the rows of each group."""
     groups = []
     for rows in _split(table, _GROUP_KEYS, np.arange(table.line.size)):
@@ -180,7 +73,7 @@ def _groups(table: _Table) -> list[Lines]:
     return groups
 
 
-def _split(table: _Table, names: Sequence[str], rows: Lines) -> list[Lines]:
+def _split(table: Table, names: Sequence[str], rows: Lines) -> list[Lines]:
     """Split rows by their cells in some columns."""
     if not names:
         return [rows]
@@ -190,7 +83,7 @@ def _split(table: _Table, names: Sequence[str], rows: Lines) -> list[Lines]:
     return [np.array(group) for group in groups.values()]
 
 
-def _shared_columns(table: _Table, rows: Lines) -> tuple[str, ...]:
+def _shared_columns(table: Table, rows: Lines) -> tuple[str, ...]:
     """Return the columns in which the rows of a group have to be equal: dimensions that are not sizes, or blank."""
     op = table.columns["op"][rows[0]]
     if op not in operator_names():
@@ -212,7 +105,7 @@ _Given = tuple[dict[str, str], dict[str, NDArray[np.float64]]]
 _SINGLE_VALUE = re.compile(r"\[\s*(\d+)\.?\s*\]")
 
 
-def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
+def _calls(table: Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
     """Return the usable calls of one group, None where there are none."""
     hardware, op, implementation = (str(table.cells(key, rows[:1])[0]) for key in ("hardware", "op", "implementation"))
     timing = table.word("timing", int(rows[0]), _TIMING)
@@ -253,7 +146,7 @@ def _calls(table: _Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
 
 
 def _buildable(
-    table: _Table, op: str, rows: Lines, given: _Given, good: NDArray[np.bool_], skips: Skips
+    table: Table, op: str, rows: Lines, given: _Given, good: NDArray[np.bool_], skips: Skips
 ) -> NDArray[np.bool_]:
     """Return which of the good rows the operator accepts, and count the others with its reasons.
 
@@ -290,7 +183,7 @@ def _is_call(op: Operator, implementation: str) -> bool:
     return isinstance(op, Gemm) and op.scale.startswith("block") and implementation.startswith("vllm-")
 
 
-def _given(table: _Table, op: str, rows: Lines) -> _Given:
+def _given(table: Table, op: str, rows: Lines) -> _Given:
     """Return the dimensions of one group that are not blank: the shared ones as text, and the sizes."""
     words: dict[str, str] = {}
     sizes: dict[str, NDArray[np.float64]] = {}
@@ -304,7 +197,7 @@ def _given(table: _Table, op: str, rows: Lines) -> _Given:
 
 
 def _usable(
-    table: _Table, op: str, rows: Lines, numbers: Mapping[str, NDArray[np.float64]], skips: Skips
+    table: Table, op: str, rows: Lines, numbers: Mapping[str, NDArray[np.float64]], skips: Skips
 ) -> NDArray[np.bool_]:
     """Return which rows are possible, and count the others."""
     rules = load_operator(op).dimensions()
@@ -327,7 +220,7 @@ def _usable(
     return good
 
 
-def _notes(table: _Table) -> tuple[str, ...]:
+def _notes(table: Table) -> tuple[str, ...]:
     """Return a sentence on columns that no operator uses, and one for each column that is missing."""
     ops = set(table.columns["op"]) & set(operator_names())
     known = {*_GROUP_KEYS, *_OTHER, *(_SHAPE if "elementwise" in ops else ())}.union(*map(_dimensions, ops))
