@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from perfmodel.accuracy.calibration import FOLDS, FittedConstants, intervals, residuals, sample
+from perfmodel.accuracy.calibration import FOLDS
 from perfmodel.accuracy.fit import Fit, Group, fit
+from perfmodel.accuracy.libraries import FittedConstants, intervals, residuals, sample
 from perfmodel.accuracy.measured import shape_hash
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.prediction.latency.constants import WIDEST

@@ -50,10 +50,10 @@ from fit_kernels import (
     today,
 )
 
-from perfmodel.accuracy.calibration import (
-    MOST_ROWS,
+from perfmodel.accuracy.calibration import MOST_ROWS, calibrate_family
+from perfmodel.accuracy.fit import Fit, Group
+from perfmodel.accuracy.libraries import (
     FittedConstants,
-    calibrate_family,
     dtypes,
     fit_libraries,
     intervals,
@@ -61,7 +61,6 @@ from perfmodel.accuracy.calibration import (
     residuals,
     sample,
 )
-from perfmodel.accuracy.fit import Fit, Group
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.accuracy.fit import Fit, Floats, Group, fit
+from perfmodel.accuracy.fit import Fit, Floats, Group
+from perfmodel.accuracy.libraries import (
+    FittedConstants,
+    dtypes,
+    fit_libraries,
+    intervals,
+    libraries_of,
+    residuals,
+    sample,
+)
 from perfmodel.accuracy.measured import MeasuredCalls, shape_hash
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
@@ -18,17 +27,14 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import Constants, constants, measured_constants
-from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.families import families_of
-from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
+from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.predict import floor_time
 from perfmodel.prediction.uncertainty import half_width
 
 #: a calibration needs this many rows of a family
 FEWEST_ROWS = 10
-#: a library has constants of its own, and a regime an interval of its own, from this many rows on
-ENOUGH_ROWS = 20
 #: a fit takes at most this many rows of one family: more do not change it, and take longer
 MOST_ROWS = 1500
 #: a row that is faster than the floor by more than a clock can boost is an artefact
@@ -63,39 +69,6 @@ class FamilyCalibration:
     def rows(self) -> int:
         """The number of rows that the fit used."""
         return self.fit.rows
-
-
-@dataclass(frozen=True)
-class FittedConstants:
-    """Fitted constants: shared ones, and those of each library."""
-
-    shared: Fit
-    libraries: Mapping[str, Fit] = field(default_factory=dict)
-
-    def values(self, library: str) -> Values:
-        """Return the constants that hold for a library."""
-        return (self.libraries.get(library) or self.shared).values
-
-    def of_unknown(self) -> Values:
-        """Return the constants for a library without rows: the geometric mean of those of the others."""
-        logarithms: dict[str, list[float]] = defaultdict(list)
-        for values in self.own().values():
-            for name, value in values.items():
-                logarithms[name].append(math.log(value))
-        return {**self.shared.values, **{name: math.exp(sum(logs) / len(logs)) for name, logs in logarithms.items()}}
-
-    def common(self) -> dict[str, float]:
-        """Return the shared constants, without those that every library has; other libraries get their mean."""
-        own = self.own().values()
-        return {n: v for n, v in self.shared.values.items() if not own or any(n not in values for values in own)}
-
-    def in_table(self, name: str) -> bool:
-        """Return whether the table needs a shared constant: all rows identify it, or those of some libraries."""
-        return name in self.shared.identified() or any(name in values for values in self.own().values())
-
-    def own(self) -> dict[str, dict[str, float]]:
-        """Return the constants that the rows of each library identify; a library without any is left out."""
-        return {library: values for library, fit in self.libraries.items() if (values := fit.identified())}
 
 
 def usable(call: MeasuredCalls, hardware: Hardware) -> tuple[NDArray[np.bool_], dict[str, int]]:
@@ -239,67 +212,6 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
     return MachineCalibration(hardware, tuple(calibrations), unused)
 
 
-def libraries_of(groups: Sequence[Group]) -> tuple[str, ...]:
-    """Return the libraries of some rows, each once."""
-    return tuple(sorted({group.conditions.library for group in groups} - {""}))
-
-
-def dtypes(family: Family, groups: Sequence[Group]) -> tuple[str, ...]:
-    """Return the dtypes of some rows, each once; none for a family whose constants hold for all dtypes."""
-    if not family.by_dtype:
-        return ()
-    return tuple(sorted({group.op.kernel_dtype for group in groups}))
-
-
-def fit_libraries(
-    family: Family, groups: Sequence[Group], start: Values, *, host: bool = True, near: FittedConstants | None = None
-) -> FittedConstants:
-    """Fit the shared constants to all rows, then those of each library to its rows, starting from the shared ones.
-
-    A single library has no constants of its own: they are the shared ones.
-
-    Parameters
-    ----------
-    family, groups, start : as in `perfmodel.accuracy.fit.fit`.
-    host : whether the constants of the dispatch are fitted too.
-    near : a fit to nearly the same rows, from which the search starts.
-    """
-    kernel = [constant.name for constant in family.all_constants if constant not in HOST_CONSTANTS]
-    shared = fit(family, groups, start, None if host else kernel, near=near.shared if near else None)
-    by_library: dict[str, list[Group]] = defaultdict(list)
-    for group in groups:
-        by_library[group.conditions.library].append(group)
-    event = host and any(group.conditions.timing.includes_host for group in groups)
-    free = [c.name for c in family.all_constants if c.library and (event or c not in HOST_CONSTANTS)]
-    if len(by_library) < 2 or not free:
-        return FittedConstants(shared)
-    return FittedConstants(
-        shared,
-        {
-            library: fit(family, rows, shared.values, free, near=near.libraries.get(library) if near else None)
-            for library, rows in sorted(by_library.items())
-            if sum(map(len, rows)) >= ENOUGH_ROWS
-        },
-    )
-
-
-def residuals(
-    family: Family, groups: Sequence[Group], fitted: FittedConstants, *, unknown: bool = False
-) -> tuple[Floats, NDArray[np.intp]]:
-    """Return ln(predicted / measured) of all rows, and the regime of each.
-
-    ``unknown`` takes the constants for a library without rows, in place of those of each library.
-    """
-    ratios, regimes = [], []
-    for group in groups:
-        values = fitted.of_unknown() if unknown else fitted.values(group.conditions.library)
-        terms = family.timed_terms(group.op, group.machine, values, group.conditions)
-        time = np.broadcast_to(terms.time_s, group.time_s.shape)
-        ratios.append(np.log(time / group.time_s))
-        regimes.append(np.broadcast_to(regime_code(terms.adds, time), time.shape))
-    return np.concatenate(ratios), np.concatenate(regimes)
-
-
 def _cross_validated(
     family: Family, groups: Sequence[Group], start: Values, near: FittedConstants
 ) -> tuple[Floats, NDArray[np.intp]]:
@@ -327,34 +239,3 @@ def _parts(group: Group) -> Floats:
     # the hash also chose the sample, so its leading digits are no longer evenly distributed
     parts: Floats = np.floor(shape_hash(group.op, len(group)) * 1e6) % FOLDS
     return parts
-
-
-def sample(groups: Sequence[Group], most: int) -> list[Group]:
-    """Return about ``most`` rows, the same share of each group, chosen by the hash of their shape."""
-    share = most / max(1, sum(map(len, groups)))
-    if share >= 1:
-        return list(groups)
-    samples = (
-        group.take(np.argsort(np.argsort(shape_hash(group.op, len(group)))) < max(1.0, share * len(group)))
-        for group in groups
-    )
-    return [group for group in samples if len(group)]
-
-
-def intervals(
-    log_ratio: Floats, regime: NDArray[np.intp], default: Mapping[str, tuple[float, float]]
-) -> dict[str, tuple[float, float]]:
-    """Return the middle 80 % of measured / predicted in each regime; the default for a regime with few rows.
-
-    The ends are the order statistics of rank 0.9 (n + 1) from either side, which contain the next row with a
-    probability of 80 %, however small n is (split conformal prediction: Lei et al. 2018, arXiv 1604.04173). A stated
-    interval contains the prediction itself, so the ends are bounded by 1.
-    """
-    stated = dict(default)
-    for index, name in enumerate(REGIMES):
-        ratio = np.exp(-log_ratio[regime == index])
-        if ratio.size >= ENOUGH_ROWS:
-            inner = min(1.0, 0.9 * (ratio.size + 1) / ratio.size)
-            low, high = np.quantile(ratio, 1.0 - inner, method="lower"), np.quantile(ratio, inner, method="higher")
-            stated[name] = (min(1.0, float(low)), max(1.0, float(high)))
-    return stated

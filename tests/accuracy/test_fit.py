@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.accuracy.calibration import (
-    FittedConstants,
-    calibrate_family,
-    fit_libraries,
-    intervals,
-    residuals,
-    sample,
-)
+from perfmodel.accuracy.calibration import calibrate_family
 from perfmodel.accuracy.fit import Group, fit, log_ratio
+from perfmodel.accuracy.libraries import FittedConstants, fit_libraries, intervals, residuals, sample
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.prediction.conditions import Conditions

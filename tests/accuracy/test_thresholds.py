@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from perfmodel.accuracy import calibration
-from perfmodel.accuracy.calibration import calibrate_calls, calibrate_family, intervals, usable
+from perfmodel.accuracy import libraries
+from perfmodel.accuracy.calibration import calibrate_calls, calibrate_family, usable
 from perfmodel.accuracy.fit import Group, fit
+from perfmodel.accuracy.libraries import intervals
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import CacheState, Timing
@@ -118,7 +119,7 @@ def test_a_fit_takes_1500_rows_and_is_checked_on_four_parts(monkeypatch):
         fits.append(arguments)
         return fit(*arguments, **options)
 
-    monkeypatch.setattr(calibration, "fit", counted)
+    monkeypatch.setattr(libraries, "fit", counted)
     start = Constants({"c": 1e-3}, dict.fromkeys(REGIMES, (0.5, 2.0)), "", "")
     result = calibrate_family(family(0.3), [rows(4000)], start, "test", "2026-01-01")
     assert result.rows == pytest.approx(1500, rel=0.02)
