@@ -1,0 +1,181 @@
+"""The parts of a `Hardware` from a specification: memory levels, peaks, links, fabric and kernels, in SI units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
+from perfmodel.core.hardware import Fabric, Kernels, Link, MemoryLevel, Peak
+from perfmodel.core.units import parse_network_rate, parse_quantity
+from perfmodel.errors import InputFileError, PerfModelError, unknown_name
+from perfmodel.hardware_catalog.schema import ClusterSpec, HardwareSpec, KernelsSpec, LinkSpec, MemorySpec, RateSpec
+from perfmodel.prediction.latency.tables import Quantity
+
+#: memory levels from the outermost inwards; "dram" is the main memory of a CPU, "hbm" of any GPU
+LEVELS = ("hbm", "dram", "llc", "l3", "l2", "l1", "shared", "registers")
+#: NVLink from this bandwidth on (450 GB/s: Hopper SXM and later) ends in an NVSwitch of the third generation, the first
+#: that reduces in the switch; bridges and older switches run at 300 GB/s at most [B/s]
+REDUCING_NVLINK = 400e9
+#: the unit to suggest for a number without one, and the smallest value that is believed
+_USUAL = {"B": "GiB", "B/s": "GB/s", "FLOP/s": "TFLOP/s", "Hz": "MHz", "s": "us", "W": "W"}
+_SMALLEST = {"B": 1e-3, "B/s": 1e-3, "FLOP/s": 1e-3, "Hz": 1e-3, "s": 1e-12, "W": 1e-3}
+
+
+class Quantities:
+    """Reads quantities of one file; its errors name the file and the key."""
+
+    def __init__(self, place: str, units_required: bool) -> None:
+        self.place = place
+        self.units_required = units_required
+
+    def positive(self, text: Quantity, unit: str, key: str) -> float:
+        """Return a positive quantity in SI base units."""
+        where = f"{self.place}: {key}"
+        if self.units_required and (not isinstance(text, str) or text.strip()[-1:].isdigit()):
+            raise InputFileError(
+                f"{text!r} has no unit.", place=where, remedy=f"Write it as in '{text} {_USUAL[unit]}'."
+            )
+        try:
+            value = parse_quantity(text, unit)
+        except PerfModelError as error:
+            raise InputFileError(error.message, place=where, remedy=error.remedy) from None
+        if value <= 0:
+            raise InputFileError(f"{text!r} is not positive.", place=where)
+        if value < _SMALLEST[unit]:
+            raise InputFileError(f"{text!r} is too small to be true.", place=where, remedy="Check the unit.")
+        return value
+
+    def optional(self, text: Quantity | None, unit: str, key: str) -> float | None:
+        """Return a positive quantity, or None where none is given."""
+        return None if text is None else self.positive(text, unit, key)
+
+
+def to_memory(spec: HardwareSpec, read: Quantities) -> tuple[MemoryLevel, ...]:
+    """Return the levels of memory from the outermost inwards."""
+    for name in spec.memory:
+        if name not in LEVELS:
+            raise unknown_name("memory level", name, LEVELS, place=f"{read.place}: memory", kind=InputFileError)
+    if not {"hbm", "dram"} & spec.memory.keys():
+        raise InputFileError("needs a level 'hbm' (GPU) or 'dram' (CPU).", place=f"{read.place}: memory")
+    return tuple(_level(name, spec, read) for name in LEVELS if name in spec.memory)
+
+
+def _level(name: str, spec: HardwareSpec, read: Quantities) -> MemoryLevel:
+    level: MemorySpec = spec.memory[name]
+    for key, number in (("partitions", level.partitions), ("copies", level.copies)):
+        if number < 1:
+            raise InputFileError(f"{key} = {number} is below 1.", place=f"{read.place}: memory.{name}")
+    capacity = read.optional(level.capacity, "B", f"memory.{name}.capacity")
+    per_sm = read.optional(level.capacity_per_sm, "B", f"memory.{name}.capacity_per_sm")
+    if capacity is None and per_sm is not None and spec.chip.sm_count:
+        capacity = per_sm * spec.chip.sm_count
+    sustained = spec.sustained.memory.get(name)
+    return MemoryLevel(
+        name,
+        capacity,
+        read.optional(level.bandwidth, "B/s", f"memory.{name}.bandwidth"),
+        read.optional(sustained, "B/s", f"sustained.memory.{name}"),
+        level.technology,
+        level.partitions,
+        level.copies,
+        level.source,
+        level.note,
+    )
+
+
+def to_peaks(spec: HardwareSpec, read: Quantities) -> tuple[Peak, ...]:
+    """Return the peak rate of each engine and dtype."""
+    made = []
+    for engine, rates in spec.peak.items():
+        source = rates.get("source", "")
+        for dtype, rate in rates.items():
+            if not isinstance(rate, RateSpec):
+                continue
+            key = f"peak.{engine}.{dtype}"
+            if dtype not in DTYPE_BYTES:
+                raise unknown_name(
+                    "dtype", dtype, DTYPE_BYTES, place=f"{read.place}: peak.{engine}", kind=InputFileError
+                )
+            sustained: Mapping[str, Any] = getattr(spec.sustained, engine)
+            made.append(
+                Peak(
+                    dtype=canonical_dtype(dtype),
+                    engine=engine,
+                    flop_per_s=read.positive(rate.rate, "FLOP/s", key),
+                    flop_per_clock_per_sm=rate.flop_per_clock_per_sm,
+                    clock_hz=read.optional(rate.clock or getattr(spec.chip, f"{engine}_clock"), "Hz", key),
+                    sustained_flop_per_s=read.optional(sustained.get(dtype), "FLOP/s", f"sustained.{engine}.{dtype}"),
+                    sparse_2to4_flop_per_s=read.optional(rate.sparse_2to4, "FLOP/s", f"{key}.sparse_2to4"),
+                    packed=rate.packed,
+                    source=rate.source or source,
+                    note=rate.note,
+                )
+            )
+    if not made:
+        raise InputFileError("no peak is given.", place=f"{read.place}: peak", remedy="Add [peak.vector] fp32.")
+    return tuple(made)
+
+
+def to_link(name: str, link: LinkSpec, read: Quantities) -> Link:
+    """Return one link; whether its switch reduces follows from `REDUCING_NVLINK` where it is not stated."""
+    rate = read.positive(link.per_direction, "B/s", f"link.{name}.per_direction")
+    reduces = link.reduces_in_switch
+    if reduces is None:
+        reduces = name == "nvlink" and rate >= REDUCING_NVLINK
+    if link.domain is not None and link.domain < 2:
+        raise InputFileError(f"{link.domain} is fewer than 2 devices.", place=f"{read.place}: link.{name}.domain")
+    per_peer = read.optional(link.per_peer, "B/s", f"link.{name}.per_peer")
+    latency = read.optional(link.latency, "s", f"link.{name}.latency")
+    return Link(name, rate, reduces, link.source, link.note, link.domain, per_peer, latency)
+
+
+def to_fabric(cluster: ClusterSpec, read: Quantities) -> Fabric:
+    """Return the network between nodes, with the usual figures where none are given."""
+    place, usual = f"{read.place}: cluster", Fabric()
+    efficiency = cluster.nic_efficiency or usual.nic_efficiency
+    oversubscription = cluster.oversubscription or usual.oversubscription
+    if efficiency > 1:
+        raise InputFileError(f"{efficiency:g} is above 1.", place=f"{place}.nic_efficiency")
+    if oversubscription < 1:
+        raise InputFileError(f"{oversubscription:g} is below 1.", place=f"{place}.oversubscription")
+    try:
+        nic = None if cluster.nic is None else parse_network_rate(cluster.nic, place=f"{place}.nic")
+    except PerfModelError as error:
+        raise InputFileError(error.message, place=error.place, remedy=error.remedy) from None
+    alpha = read.optional(cluster.alpha, "s", "cluster.alpha")
+    return Fabric(
+        gpus_per_node=cluster.gpus_per_node,
+        nic_bytes_per_s=nic,
+        nic_efficiency=efficiency,
+        alpha_s=usual.alpha_s if alpha is None else alpha,
+        oversubscription=oversubscription,
+        source=cluster.source,
+    )
+
+
+def to_kernels(kernels: KernelsSpec, place: str) -> Kernels:
+    """Return what is known of the kernels of libraries on a machine, such as their tiles."""
+    for library, tiles in kernels.fp8_tiles.items():
+        if any(len(tile) != 3 for tile in tiles[:-1]) or not tiles or len(tiles[-1]) != 2:
+            raise InputFileError(
+                "is not [rows, columns, largest number of rows] for each tile, and [rows, columns] for the last.",
+                place=f"{place}: kernels.fp8_tiles.{library}",
+            )
+    return Kernels(
+        gemm_tiles=tuple(kernels.gemm_tiles),
+        gemm_batched_tiles=tuple(kernels.gemm_batched_tiles),
+        fp8_tiles=MappingProxyType(
+            {
+                library: tuple((tile[0], tile[1], float(tile[2]) if tile[2:] else math.inf) for tile in tiles)
+                for library, tiles in kernels.fp8_tiles.items()
+            }
+        ),
+        winograd_patches=tuple(kernels.winograd_patches),
+        softmax_threads=kernels.softmax_threads,
+        widens_fp8_keys=kernels.widens_fp8_keys,
+        translation_cost=kernels.translation_cost,
+        channel_cost=kernels.channel_cost,
+    )
