@@ -17,8 +17,10 @@ from perfmodel.cli._options import (
     MachinesOption,
     OutputOption,
     PlotOption,
+    SchedulerOption,
     TimingOption,
     WideOption,
+    WorkersOption,
 )
 from perfmodel.cli._output import Destination, check_plot, context, save_plot, status
 from perfmodel.core.vocabulary import CacheState, Load, Timing
@@ -62,6 +64,8 @@ def command(
     output: OutputOption = None,
     wide: WideOption = False,
     plot: PlotOption = None,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
 ) -> None:
     """Predict the time of operators on one or more machines, and its physical bound, without running anything.
 
@@ -72,8 +76,10 @@ def command(
     from perfmodel.core.report import report
     from perfmodel.hardware_catalog import hardware
     from perfmodel.operators.parse import parse_operators
-    from perfmodel.prediction.predict import predict
+    from perfmodel.prediction.conditions import Conditions
     from perfmodel.prediction.summary import summarize, unmeasured_library
+    from perfmodel.prediction.sweep import ahead, predict_shared
+    from perfmodel.workers import executor
 
     destination = Destination.of("analyze", format_, output, wide=wide)
     check_plot(plot)
@@ -84,6 +90,7 @@ def command(
     machines = list({machine.name: machine for machine in map(hardware, on)}.values())
     if algorithms:
         refused = {"--explain": explain, "--measured": measured, "--library": library}
+        refused |= {"--workers": workers != 1, "--scheduler": scheduler}
         refused |= {
             "--timing": timing != Timing.KERNEL,
             "--cache": cache != CacheState.COLD,
@@ -94,12 +101,16 @@ def command(
         return
     operators = parse_operators(ops)
     if measured is not None:
+        if workers != 1 or scheduler:
+            raise UsageError("--workers and --scheduler share sweeps; a measured value belongs to one call.")
         _judge(operators, machines, measured, destination, timing=timing, cache=cache, library=library, load=load)
         return
-    results = [
-        [predict(op, machine, timing=timing, cache=cache, library=library, load=load) for op in operators]
-        for machine in machines
-    ]
+    conditions = Conditions.parse(timing, cache, library, load)
+    with executor(workers, scheduler) as pool:
+        results = [
+            [predict_shared(op, machine, conditions, pool, ahead(workers, scheduler)) for op in operators]
+            for machine in machines
+        ]
     predictions = [prediction for of_machine in results for prediction in of_machine]
     title = f"Bound and expected time on {', '.join(machine.title for machine in machines)}"
     table = report(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -91,7 +91,7 @@ def predict(
     conditions = Conditions.parse(timing, cache, library, load)
     if op.points <= CHUNK:
         return predict_piece(op, hardware, conditions)
-    return _predict_long(op, hardware, conditions)
+    return gathered(op, hardware, conditions, pieces(op, hardware, conditions))
 
 
 def pieces(op: Operator, hardware: Hardware, conditions: Conditions, chunk: int = CHUNK) -> Iterator[Prediction]:
@@ -132,15 +132,15 @@ def predict_piece(op: Operator, hardware: Hardware, conditions: Conditions) -> P
     return Prediction(op, hardware, conditions, peak, bound, estimate(op, hardware, peak, conditions, floor))
 
 
-def _predict_long(op: Operator, hardware: Hardware, conditions: Conditions) -> Prediction:
-    """Return the prediction of a long sweep, put together from pieces as they come."""
+def gathered(op: Operator, hardware: Hardware, conditions: Conditions, parts: Iterable[Prediction]) -> Prediction:
+    """Return the prediction of a long sweep, put together from those of its pieces as they come."""
     time_s, code, start = np.empty(op.points), np.empty(op.points, np.int8), 0
     peaks: list[Peak | None] = []
     names: tuple[str, ...] = ()
 
     def kept() -> Iterator[Estimate]:
         nonlocal start, names
-        for piece in pieces(op, hardware, conditions):
+        for piece in parts:
             places = slice(start, start := start + piece.operator.points)
             time_s[places], code[places] = piece.bound.time_s, piece.bound.limiter_code
             names = piece.bound.names

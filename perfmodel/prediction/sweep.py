@@ -6,6 +6,7 @@ import functools
 import itertools
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.estimate import Estimate
-from perfmodel.prediction.predict import CHUNK, estimates, keep_freed_memory, pieces, predict_piece
+from perfmodel.prediction.predict import CHUNK, estimates, gathered, keep_freed_memory, pieces, predict_piece
 from perfmodel.prediction.result import Prediction
 from perfmodel.workers import executor, streamed
 
@@ -70,14 +71,49 @@ def sweep(
     if workers == 1 and not scheduler:
         yield from pieces(op, hardware, conditions, chunk)
         return
-    packed = pickle.dumps((hardware, conditions))
     with executor(workers, scheduler) as pool:
-        parts, asked_for = itertools.tee(op.parts(chunk))
-        tasks = ((packed, part) for part in asked_for)
-        found = streamed(_work, tasks, pool, _AHEAD_ON_A_CLUSTER if scheduler else _AHEAD * workers)
-        for part, (peak, bound, expected) in zip(parts, found, strict=True):
-            again = functools.partial(estimates, part, hardware, conditions)
-            yield Prediction(part, hardware, conditions, peak, bound, replace(expected, again=again))
+        yield from _shared(op, hardware, conditions, chunk, pool, ahead(workers, scheduler))
+
+
+def predict_shared(
+    op: Operator, hardware: Hardware, conditions: Conditions, pool: Executor | None, most: int
+) -> Prediction:
+    """Return what `predict` does of a sweep, bit for bit, with its pieces shared among the processes of a pool.
+
+    Parameters
+    ----------
+    op, hardware, conditions : what is predicted; a sweep of one piece, or no pool, stays in this process.
+    pool : an executor of `perfmodel.workers`.
+    most : pieces that are given out at a time: see `ahead`.
+
+    Raises
+    ------
+    UsageError
+        As `predict`.
+    UnavailableError
+        When a worker dies.
+    """
+    if pool is None or op.points <= CHUNK:
+        parts = pieces(op, hardware, conditions)
+        return next(parts) if op.points <= CHUNK else gathered(op, hardware, conditions, parts)
+    return gathered(op, hardware, conditions, _shared(op, hardware, conditions, CHUNK, pool, most))
+
+
+def ahead(workers: int, scheduler: str) -> int:
+    """Return how many pieces of a sweep are given out at a time."""
+    return _AHEAD_ON_A_CLUSTER if scheduler else _AHEAD * workers
+
+
+def _shared(
+    op: Operator, hardware: Hardware, conditions: Conditions, chunk: int, pool: Executor | None, most: int
+) -> Iterator[Prediction]:
+    """Yield the predictions of the pieces of a sweep, in order, as workers find them."""
+    packed = pickle.dumps((hardware, conditions))
+    parts, asked_for = itertools.tee(op.parts(chunk))
+    found = streamed(_work, ((packed, part) for part in asked_for), pool, most)
+    for part, (peak, bound, expected) in zip(parts, found, strict=True):
+        again = functools.partial(estimates, part, hardware, conditions)
+        yield Prediction(part, hardware, conditions, peak, bound, replace(expected, again=again))
 
 
 @functools.lru_cache(maxsize=1)

@@ -86,6 +86,9 @@ def test_output_to_a_dash_is_stdout(perfmodel):
         ((*GEMM, *ON, "--plot", "/none/out.png"), 2, "its folder does not exist"),
         ((*GEMM, *ON, "--plot", "out.gif"), 2, "gif"),
         ((*GEMM, *ON, "--foo"), 2, "--foo"),
+        ((*GEMM, *ON, "--workers", "0"), 2, "0 workers are impossible"),
+        ((*GEMM, *ON, "--scheduler", "here"), 2, "no address"),
+        ((*GEMM, *ON, "--measured", "1ms", "--workers", "2"), 2, "belongs to one call"),
     ],
 )
 def test_wrong_usage_gets_one_message_and_the_exit_code(perfmodel, arguments, code, part):

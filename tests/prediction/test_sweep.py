@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perfmodel as pm
+from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.errors import UsageError
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.predict import CHUNK
+from perfmodel.prediction.sweep import predict_shared
 
 
 def test_chunks_together_are_the_whole() -> None:
@@ -34,6 +38,19 @@ def test_workers_predict_the_same_to_the_last_bit() -> None:
         for key in ("predicted_time_s", "predicted_time_high_s", "bound_time_s", "limiter", "predicted_limiter"):
             assert np.array_equal(getattr(one, key), getattr(other, key)), key
         assert repr(other.rows()) == repr(one.rows())  # NaN is not equal to itself
+
+
+def test_one_prediction_of_shared_pieces_is_that_of_one_process() -> None:
+    machine, op = pm.hardware("h100-sxm5-80gb"), pm.Gemm(m=np.arange(1.0, 2.2 * CHUNK), n=64, k=512, dtype="bf16")
+    conditions = Conditions.parse(Timing.EVENT, CacheState.COLD, "", Load.BURST)
+    alone = pm.predict(op, machine, timing="event")
+    with ThreadPoolExecutor(2) as pool:  # any executor will do
+        shared = predict_shared(op, machine, conditions, pool, most=2)
+    for key in ("predicted_time_s", "predicted_time_low_s", "bound_time_s", "limiter", "predicted_limiter"):
+        assert np.array_equal(getattr(alone, key), getattr(shared, key)), key
+    alone_terms, terms = alone.predicted_terms_s, shared.predicted_terms_s
+    assert all(np.array_equal(terms[name], value) for name, value in alone_terms.items())
+    assert terms.keys() == alone_terms.keys()
 
 
 @given(
