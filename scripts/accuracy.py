@@ -8,6 +8,7 @@ Then each machine, and each library, is left out of the fit and of the interval 
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import itertools
 from collections import defaultdict
@@ -451,6 +452,7 @@ Each rule, and its rows:
 
 def main() -> None:
     """Write the page and the README's figures."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     text, figures = page(open_tables.load())
     PAGE.parent.mkdir(exist_ok=True)
     write_atomic(PAGE, text)

@@ -7,6 +7,7 @@ Each series is AR(1) noise of 2 %; the nominal level is 95 %.
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 
@@ -39,6 +40,7 @@ def coverage(rho: float, count: int, repeats: int = SERIES) -> tuple[float, floa
 
 def main() -> int:
     """Print a table of correlations and lengths."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     sys.stdout.write("correlation  samples  recorded  single samples\n")
     for rho in (0.0, 0.3, 0.6, 0.9, 0.97):
         for count in (30, 100, 400):

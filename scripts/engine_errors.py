@@ -11,7 +11,7 @@ constants of steps, times to the first token those of prompts.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -136,5 +136,13 @@ def report(names: Sequence[str]) -> None:
             print(f"{name:15} {constant:16} {count:7} {shown}  {100 * edge:3.0f} %", flush=True)
 
 
+def main() -> None:
+    """Print the errors of the engines that are named, of all by default."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("engines", metavar="ENGINE", nargs="*", help="engines; all by default")
+    engines = parser.parse_args().engines
+    report(engines or engine_names())
+
+
 if __name__ == "__main__":
-    report(sys.argv[1:] or engine_names())
+    main()

@@ -11,12 +11,12 @@ the other half judges, in docs/accuracy.md. Families that are not named keep the
 
 from __future__ import annotations
 
+import argparse
 import concurrent.futures
 import dataclasses
 import datetime
 import math
 import os
-import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -65,6 +65,7 @@ from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.errors import unknown_name
 from perfmodel.files import shipped_folder, write_atomic
 from perfmodel.hardware_catalog.write import latency_text
 from perfmodel.prediction.ceilings import resolve_peak
@@ -633,12 +634,23 @@ def write(found: Mapping[str, FittedFamily], opened: open_tables.OpenTables) -> 
             replace_tables(path, head_of(key, path), latency_specs({name: table}))
 
 
-def main(chosen: Sequence[str]) -> None:
+def main() -> None:
     """Fit the chosen families, all by default; with ``--deviations``, only what machines and libraries differ by."""
-    if "--deviations" in chosen:
-        renew_deviations([name for name in chosen if name != "--deviations"] or _measured_families())
-        return
-    chosen = chosen or family_names()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--deviations", action="store_true", help="renew only what machines and libraries differ by")
+    parser.add_argument("families", metavar="FAMILY", nargs="*", help="families to fit; all by default")
+    options = parser.parse_args()
+    for name in options.families:
+        if name not in family_names():
+            parser.error(str(unknown_name("family", name, family_names())))
+    if options.deviations:
+        renew_deviations(options.families or _measured_families())
+    else:
+        renew(options.families or family_names())
+
+
+def renew(chosen: Sequence[str]) -> None:
+    """Write the tables of some families anew."""
     for name, path in files().items():
         # A constant that the family has no more would make the file unreadable.
         if "[latency." in path.read_text(encoding="utf-8"):
@@ -656,4 +668,4 @@ def main(chosen: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

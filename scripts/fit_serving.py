@@ -10,9 +10,9 @@ other. Nothing is written: the constants stand in ``engine_specs/serving``, each
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -96,6 +96,14 @@ def _coverage(rows: NDArray[np.float64], deviation: float) -> float:
     return float(np.mean(rows[:, 0] <= np.sqrt(np.maximum(rows[:, 1], 0.0) + (Z80 * deviation) ** 2)))
 
 
-if __name__ == "__main__":
-    constants(sys.argv[1:] or [name for name in engine_names() if name != "generic"])
+def main() -> None:
+    """Print the constants of the engines that are named, of all by default, and the deviations."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("engines", metavar="ENGINE", nargs="*", help="engines; all by default")
+    engines = parser.parse_args().engines
+    constants(engines or [name for name in engine_names() if name != "generic"])
     deviations()
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ say little about the kernels. Other rows are whole layers, losses that perfmodel
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import os
@@ -152,6 +153,7 @@ def checked(path: Path) -> Iterator[Checked]:
 
 def main() -> int:
     """Print each kernel and the mean error."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     rows = list(checked(table()))
     for row in rows:
         print(f"{row.kernel:24} {row.mode:9} {row.size:18} {row.machine:16} measured {1e6 * row.measured_s:8.1f} us, "

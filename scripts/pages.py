@@ -14,6 +14,7 @@ Commands of a page run one after another in a folder of their own that holds ``e
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import doctest
 import io
@@ -151,9 +152,12 @@ def refreshed(text: str, data: Path | None) -> tuple[str, list[Example]]:
 
 def main() -> int:
     """Rewrite the pages, or those that are named; exit with 1 where an abridged output has to be edited by hand."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("named", metavar="PAGE", nargs="*", help="pages; all by default")
+    named = parser.parse_args().named
     data = Path(os.environ["PERFMODEL_DATA"]) if "PERFMODEL_DATA" in os.environ else None
     stale = False
-    for page in map(Path, sys.argv[1:]) if len(sys.argv) > 1 else pages():
+    for page in map(Path, named) if named else pages():
         text = page.read_text(encoding="utf-8")
         if files(text) and data is None:
             print(f"{page}: left as it is; set PERFMODEL_DATA")

@@ -10,6 +10,7 @@ compared with the total measured on the second.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import math
 import os
@@ -93,12 +94,17 @@ def _mean(found: list[Pair]) -> float:
 
 def main() -> int:
     """Print the projections between the machines that are named, or those of the stated accuracy."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "machines", metavar="HARDWARE", nargs="*", help="machines; those of docs/accuracy.md by default"
+    )
+    machines = parser.parse_args().machines
     default = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
     folder = Path(os.environ.get("PERFMODEL_DATA", default))
     if not (folder / TABLE).is_file():
         sys.stderr.write(f"{folder / TABLE}: no such file. Set PERFMODEL_DATA.\n")
         return 3
-    sys.stdout.writelines(f"{line}\n" for line in lines(pairs(folder, sys.argv[1:] or JUDGED)))
+    sys.stdout.writelines(f"{line}\n" for line in lines(pairs(folder, machines or JUDGED)))
     return 0
 
 

@@ -9,9 +9,9 @@ H100, as long as perfmodel predicts it, and 10 us where it does not: so the test
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -172,7 +172,9 @@ def _computes(event: dict[str, Any]) -> bool:
 def main() -> int:
     """Write the traces."""
     default = Path(__file__).resolve().parent.parent / "tests" / "diagnosis" / "eager"
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", type=Path, default=default, help="where they go")
+    folder: Path = parser.parse_args().folder
     folder.mkdir(exist_ok=True)
     for name in CASES:
         text = json.dumps(on_gpu(recorded(name)), separators=(",", ":"))

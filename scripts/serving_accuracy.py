@@ -5,6 +5,7 @@ python scripts/serving_accuracy.py
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
 from collections.abc import Callable, Sequence
@@ -215,4 +216,5 @@ def write(page: Path = PAGE) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     write()

@@ -13,6 +13,7 @@ and one that is not below the datasheet's peak is printed as a comment.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import os
@@ -130,6 +131,9 @@ def lines(machine: Hardware, samples: Samples) -> Iterator[str]:
 
 def main() -> int:
     """Print the figures of the machines that are named, of all that the tables have otherwise."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("machines", metavar="HARDWARE", nargs="*", help="machines; all of the tables by default")
+    machines = parser.parse_args().machines
     default = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
     folder = Path(os.environ.get("PERFMODEL_DATA", default)) / "measurements"
     if not folder.is_dir():
@@ -139,7 +143,7 @@ def main() -> int:
     samples: Samples = {}
     for part in (elementwise_rates(folder, known), fp32_gemm_rates(folder), low_precision_rates(folder, known)):
         samples.update(part)
-    for name in sorted(sys.argv[1:] or {name for name, _ in samples}):
+    for name in sorted(machines or {name for name, _ in samples}):
         sys.stdout.write(f"\n[sustained]  # {name}\n")
         sys.stdout.writelines(f"{line}\n" for line in lines(machine_of(name, known), samples))
     return 0

@@ -10,6 +10,7 @@ without the language model's head that its configuration names; its op graph sho
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
 import sys
@@ -114,14 +115,19 @@ def lines(rows: list[Row]) -> Iterable[str]:
 
 def main() -> int:
     """Print the comparison for the machines that are named, for those of the stated accuracy otherwise."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "machines", metavar="HARDWARE", nargs="*", help="machines; those of docs/accuracy.md by default"
+    )
+    machines = parser.parse_args().machines
     default = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
     folder = Path(os.environ.get("PERFMODEL_DATA", default))
     if not (folder / TABLE).is_file():
         sys.stderr.write(f"{folder / TABLE}: no such file. Set PERFMODEL_DATA.\n")
         return 3
-    rows = comparison(folder, sys.argv[1:] or JUDGED)
+    rows = comparison(folder, machines or JUDGED)
     if not rows:
-        sys.stderr.write(f"no runs on {' '.join(sys.argv[1:])}. There are {', '.join(MACHINES.values())}.\n")
+        sys.stderr.write(f"no runs on {' '.join(machines)}. There are {', '.join(MACHINES.values())}.\n")
         return 2
     sys.stdout.writelines(f"{line}\n" for line in lines(rows))
     return 0
