@@ -12,12 +12,26 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from fit_deviations import LeftOut, LibraryOffsets
+from fit_shared import (
+    ASSUMED_DTYPE,
+    ASSUMED_VENDOR,
+    ROWS_OF_MACHINE,
+    Groups,
+    Origins,
+    Shared,
+    in_sample,
+    joined,
+    offsets_of,
+    shape_intervals,
+)
 
 from perfmodel.accuracy.calibration import FOLDS
 from perfmodel.accuracy.fit import Fit, Group, fit
-from perfmodel.accuracy.libraries import FittedConstants, intervals, residuals, sample
+from perfmodel.accuracy.libraries import FittedConstants, dtypes, intervals, libraries_of, residuals, sample
 from perfmodel.accuracy.measured import shape_hash
-from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.hardware import Hardware
+from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.prediction.latency.constants import WIDEST
 from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family
 
@@ -82,6 +96,63 @@ def mean_fits(family: Family, machines: Sequence[Fits]) -> FittedConstants:
 def own_constants(family: Family, fits: Fits) -> dict[str, dict[str, float]]:
     """Return the constants of each library as a table holds them."""
     return {library: {name: one.values[name] for name in _free(family)} for library, one in sorted(fits.items())}
+
+
+def shipped_fits(family: Family, machine: Hardware, rows: Sequence[Group]) -> Fits:
+    """Return the constants of each library that some rows are of, as the specification has them."""
+    table = machine.latency[family.name]
+    base = {constant.name: constant.default for constant in family.all_constants}
+    base |= table.without_library
+    names = sorted({group.conditions.library for group in rows} & set(table.known_libraries))
+    values = {name: {**base, **table.libraries.get(name, {})} for name in names}
+    return {name: Fit(own, (), dict.fromkeys(base, 0.0), 0.0, 0) for name, own in values.items()}
+
+
+def mean_table(
+    family: Family, groups: Groups, fits: Mapping[str, Fits], parts: Sequence[Sequence[str]], origins: Origins,
+    *, widest: bool,
+) -> Shared:  # fmt: skip
+    """Return the means of some machines, and how far each part of them is from the means of the others."""
+    found = mean_fits(family, [fits[name] for name in groups])
+    apart = []
+    for part in parts if len(parts) > 1 else ():
+        others = mean_fits(family, [fits[name] for name in groups if name not in part])
+        for name in part:
+            rows = [group for group in groups[name] if group.conditions.library in others.libraries]
+            if rows:
+                ratio, regime = residuals(family, sample(rows, ROWS_OF_MACHINE), others)
+                apart.append(LeftOut(name, -ratio, regime, " ".join(part)))
+    rows = [group for own in groups.values() for group in own]
+    offsets = _kernel_offsets(family, groups, fits) if widest else LibraryOffsets()
+    table = LatencyTable(
+        constants={},
+        libraries=own_constants(family, found.libraries),
+        intervals=shape_intervals(apart or in_sample(family, groups, found), dict.fromkeys(REGIMES, WIDEST)),
+        deviations={**offsets.deviations(), **ASSUMED_DTYPE, **ASSUMED_VENDOR} if widest else {},
+        known_libraries=libraries_of(rows),
+        dtypes=dtypes(family, rows),
+        source=f"means of fits on {joined(origins, groups)}, {', '.join(sorted(groups))}",
+        date=today(),
+    )
+    return Shared(table, found, tuple(apart), max(1, len(parts)))
+
+
+def _kernel_offsets(family: Family, groups: Groups, fits: Mapping[str, Fits]) -> LibraryOffsets:
+    """Return what each library differs by from the mean of the others, and on a machine from the means elsewhere."""
+    pairs = [(library, name) for name in groups if len(fits[name]) > 1 for library in fits[name]]
+    sampled = {name: sample(rows, ROWS_OF_MACHINE) for name, rows in groups.items()}
+    known, whole, here = [], [], []
+    for library, name in pairs:
+        known += offsets_of(family, sampled, FittedConstants(fits[name][library], fits[name]), [(library, name)])
+        others = [{key: one for key, one in fits[machine].items() if key != library} for machine in groups]
+        mean = mean_fits(family, [own for own in others if own])
+        whole += offsets_of(family, sampled, mean, [(library, name)], unknown=True)
+        elsewhere = [fits[machine] for machine in groups if machine != name and library in fits[machine]]
+        if elsewhere:
+            found = mean_fits(family, elsewhere).libraries[library]
+            own = FittedConstants(found, {**fits[name], library: found})
+            here += offsets_of(family, sampled, own, [(library, name)])
+    return LibraryOffsets(tuple(known), tuple(whole), tuple(here))
 
 
 def _mean(values: Sequence[Mapping[str, float]], names: Sequence[str]) -> dict[str, float]:

@@ -19,7 +19,8 @@ from types import MappingProxyType
 
 import numpy as np
 import open_tables
-from fit_latency import FittedFamily, Groups, Origins, fit_family, shipped, usual_in
+from fit_family import FittedFamily, fit_family, shipped, usual_in
+from fit_shared import Groups, Origins
 
 from perfmodel.accuracy.calibration import calibrate_family
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements
