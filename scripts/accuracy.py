@@ -12,7 +12,7 @@ import argparse
 import datetime
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ import numpy as np
 import open_tables
 import serving_accuracy
 import whole_models
+from accuracy_lines import QUOTED, QUOTED_HEAD, SUMMARY, SUMMARY_HEAD, Keep
+from accuracy_text import TEXT
 from nested import Nested, without
 
 from perfmodel.accuracy.judge import JudgedCalls
@@ -39,70 +41,6 @@ README = ROOT / "README.md"
 BEGIN, END = "<!-- accuracy: written by scripts/accuracy.py -->", "<!-- end of accuracy -->"
 
 Calls = Sequence[MeasuredCalls]
-Keep = Callable[[MeasuredCalls], Any]
-
-
-def _all(call: MeasuredCalls) -> bool:
-    return True
-
-
-def _long(call: MeasuredCalls) -> Any:
-    return call.time_s > 1e-4
-
-
-def _fp32(call: MeasuredCalls) -> Any:
-    return call.op.dtype == "fp32"
-
-
-def _sixteen(call: MeasuredCalls) -> Any:
-    return call.op.dtype in ("fp16", "bf16")
-
-
-def _of(*names: str) -> Keep:
-    return lambda call: call.hardware in names
-
-
-#: lines of the summary: title, family, machines (all where empty), rows
-SUMMARY: tuple[tuple[str, str, tuple[str, ...], Keep], ...] = (
-    ("elementwise fp32, above 0.1 ms", "elementwise", (), lambda call: _fp32(call) & _long(call)),
-    ("elementwise fp32, all sizes", "elementwise", (), _fp32),
-    ("elementwise in 16 bits", "elementwise", (), _sixteen),
-    ("layer_norm fp32, above 0.1 ms", "layer_norm", (), _long),
-    ("softmax fp32, above 0.1 ms", "softmax", (), _long),
-    ("rms_norm in 16 bits", "rms_norm", (), _all),
-    ("rope in 16 bits", "rope", (), _all),
-    ("embedding in 16 bits", "embedding", (), _all),
-    ("gemm fp32 linear, V100 A100 H100", "gemm_fp32", ("v100-pcie-32gb", "a100-pcie-40gb", "h100-sxm5-80gb"),
-     lambda call: call.op.params().get("bias", False)),
-    ("gemm fp32 batched, V100 A100 H100", "gemm_fp32", ("v100-pcie-32gb", "a100-pcie-40gb", "h100-sxm5-80gb"),
-     lambda call: not call.op.params().get("bias", False)),
-    ("gemm fp32, T4 P4 (power-limited)", "gemm_fp32", ("t4", "p4"), _all),
-    ("gemm bf16, H100 H200", "gemm_bf16", ("h100-sxm5-80gb", "h200-sxm-141gb"), _all),
-    ("gemm bf16, A100", "gemm_bf16", ("a100-sxm4-80gb",), _all),
-    ("gemm bf16, L40S B200", "gemm_bf16", ("l40s", "b200-sxm-180gb"), _all),
-    ("gemm bf16, RTX 4090", "gemm_bf16", ("rtx-4090",), _all),
-    ("gemm fp32, MI100 MI210", "gemm_fp32", ("mi100", "mi210"), _all),
-    ("gemm fp8", "gemm_fp8", (), _all),
-    ("gemm int4 weights, A100", "gemm_w4a16", (), _all),
-    ("gemm int8 weights, A100", "gemm_w8a16", (), _all),
-    ("gemm int8 SmoothQuant, A100", "gemm_w8a8", (), _all),
-    ("gemm fp8 by blocks, H100 H200 L40S", "gemm_fp8_block", ("h100-sxm5-80gb", "h200-sxm-141gb", "l40s"), _all),
-    ("gemm fp8 by blocks, B200", "gemm_fp8_block", ("b200-sxm-180gb",), _all),
-    ("moe bf16", "moe_bf16", (), _all),
-    ("moe fp8", "moe_fp8", (), _all),
-    ("moe fp8 by blocks, H100 H200", "moe_fp8_block", ("h100-sxm5-80gb", "h200-sxm-141gb"), _all),
-    ("moe int4 weights (Marlin)", "moe_int4", (), _all),
-    ("moe nvfp4, B200", "moe_fp4", (), _all),
-    ("attention prefill", "attention_prefill", (), _all),
-    ("attention decode", "attention_decode", (), _all),
-    ("conv2d fp32", "conv2d", (), _all),
-    ("all_reduce, in a node", "all_reduce", (), _all),
-    ("collectives through the host", "collective_host", (), _all),
-    ("all_gather, in a node", "all_gather", (), _all),
-    ("reduce_scatter, in a node", "reduce_scatter", (), _all),
-    ("alltoall, in a node", "alltoall", (), _all),
-)  # fmt: skip
-
 
 #: levels of the intervals of the plot
 LEVELS = (0.5, 0.8, 0.95)
@@ -157,13 +95,6 @@ def _score(found: Accuracy) -> dict[str, Any] | None:
     return found.by([])[-1] if found.judged else None
 
 
-SUMMARY_HEAD = (
-    "family", "rows", "datasheet roofline", "calibrated: mean", "in the 80 % interval", "width",
-    "machine left out: mean", "in the 80 % interval", "width",
-    "library left out: mean", "in the 80 % interval", "width",
-)  # fmt: skip
-
-
 def spread(nested: Nested, kind: str) -> str:
     """Return a sentence on the coverage of the intervals over tables: one for each family and machine or library."""
     names = ("family", "hardware") if kind == "machine" else ("family", "library", "hardware")
@@ -187,21 +118,6 @@ def levels(found: Mapping[str, Accuracy]) -> str:
     )
 
 
-#: lines of the summary that the README quotes, and what it calls them
-QUOTED = {
-    "elementwise fp32, all sizes": "elementwise in fp32",
-    "elementwise in 16 bits": "elementwise in 16 bits",
-    "rms_norm in 16 bits": "RMSNorm in 16 bits",
-    "gemm bf16, H100 H200": "GEMM in bf16 on H100 and H200",
-    "gemm bf16, L40S B200": "GEMM in bf16 on L40S and B200",
-    "gemm fp8": "GEMM in fp8",
-    "attention prefill": "attention prefill",
-    "attention decode": "attention decode",
-    "conv2d fp32": "convolution",
-    "all_reduce, in a node": "all-reduce",
-}
-
-
 def headline(rows: Sequence[Sequence[str]]) -> str:
     """Return the figures that the README quotes, from lines of the summary."""
     by_title = {row[0]: row for row in rows}
@@ -211,12 +127,6 @@ def headline(rows: Sequence[Sequence[str]]) -> str:
         if title in by_title
     ]
     return table(QUOTED_HEAD, quoted)
-
-
-QUOTED_HEAD = (
-    "mean absolute error", "rows", "datasheet roofline", "machine never measured", "in the 80 % interval", "width",
-    "machine measured", "in the 80 % interval", "width",
-)  # fmt: skip
 
 
 def noise_floor(calls: Calls) -> list[list[str]]:
@@ -339,115 +249,6 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
         excluded=table(("table", "machine", "reason", "rows"), excluded),
     )  # fmt: skip
     return text, headline(rows)
-
-
-TEXT = """# Accuracy of the latency model
-
-`make accuracy` wrote this page on {date}, from public measurements made outside this project:
-
-- sitar-lab/NeuSight @ 6945927d9afc (MIT; `neusight_*`): fp32, events around a PyTorch 2.1 call;
-- ai-dynamo/aiconfigurator @ 095f58a51c4c (Apache-2.0; `aic_*`): kernels inside SGLang, TensorRT-LLM and vLLM, replayed
-  from CUDA graphs; layers of mixtures of experts; collectives in queues;
-- microsoft/vidur @ 7d47513363ec (MIT; `vidur_*`): fp16 kernels of vLLM's layers;
-- casys-kaist/LLMServingSim @ 5daddb21a545 (MIT; `llmservingsim_*`): bf16 kernels of vLLM's layers on an RTX 4090.
-
-The error of a row is predicted / measured - 1; the mean is the mean of its absolute value. Each row is predicted in its
-own view of time, cache state and library. The width of an interval is its high end over its low end; widths are
-medians. `perfmodel validate TABLE` judges each table again.
-
-## Off the data
-
-What a user of another machine or library gets. Each machine, or library, is left out of everything: of the constants,
-of the deviations between machines and libraries, and of the spread over shapes (`scripts/nested.py`). All rows judged
-here have shapes that were not fitted, too.
-
-{machines}
-
-{libraries}
-
-All rows of one table share one draw of what its machine or library differs by, so that a table lies inside its
-intervals as a whole, or outside; an honest interval reaches 80 % in the mean over tables, not in each of them.
-
-## Summary
-
-A hash of the sizes puts half of all shapes aside; these rows have not been fitted. "Calibrated" uses the constants that
-ship in `hardware_specs/`, fitted on the other half. "Machine left out" and "library left out" are as above. "Datasheet
-roofline" is the error of the bound taken as a prediction.
-
-The constants have not seen these rows, but the people who chose the formulas have. Rows and machines that nobody here
-has looked at may come out somewhat worse.
-
-{summary}
-
-## Stated and observed
-
-The share of the rows that lies inside intervals of three levels. The half widths are those of the 80 % interval, on a
-logarithmic scale, times the ratio of the normal distribution's quantiles.
-
-![Share of rows inside the interval by its stated level](coverage.png)
-
-{levels}
-
-## Whole models
-
-Inference in fp32, eager PyTorch, TF32 off. The prediction is the sum of the predicted kernels and a gap of 2 us after
-each of them; the measurement is the forward pass (`scripts/whole_models.py`). No row of these was fitted, but the
-deviation of a whole run from its operators comes from them (`RUN_DEVIATION`).
-
-{models}
-
-## Rows that were not fitted, by family and machine
-
-{unseen}
-
-By regime: "launch" where starting the kernel, or the host, takes over half of the predicted time; otherwise "mid" below
-0.1 ms and "large" above.
-
-{regimes}
-
-By dtype and library:
-
-{dtypes}
-
-## Rows that were fitted
-
-The same figures on the fitting half. They hardly differ from those above: the constants are too few to learn rows by
-heart.
-
-{fitted}
-
-## Each machine left out
-
-{never}
-
-## Each library left out
-
-On machines that have rows of another library, too.
-
-{foreign}
-
-## Noise floor
-
-Two libraries differ on the same shape, machine and dtype by this much: mean and median of |first / second - 1|, and the
-median of first / second - 1. A formula that does not know the library cannot do much better than half of it.
-
-{noise}
-
-## What is left out, and why
-
-This page leaves out rows that their author flagged as faster than device memory; rows that are faster than physics
-allows, by more than a clock can boost; rows in number formats that perfmodel does not have; rows whose size contradicts
-itself; and rows that do not measure what their columns say. `perfmodel validate` leaves out only rows that are flagged
-or cannot be read.
-
-With and without the rows that do not measure what their columns say, on shapes that were not fitted:
-
-{tables}
-
-Each rule, and its rows:
-
-{excluded}
-"""
 
 
 def main() -> None:

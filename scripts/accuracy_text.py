@@ -1,0 +1,109 @@
+"""The text of docs/accuracy.md; `accuracy.page` fills in the tables and sentences in braces."""
+
+TEXT = """# Accuracy of the latency model
+
+`make accuracy` wrote this page on {date}, from public measurements made outside this project:
+
+- sitar-lab/NeuSight @ 6945927d9afc (MIT; `neusight_*`): fp32, events around a PyTorch 2.1 call;
+- ai-dynamo/aiconfigurator @ 095f58a51c4c (Apache-2.0; `aic_*`): kernels inside SGLang, TensorRT-LLM and vLLM, replayed
+  from CUDA graphs; layers of mixtures of experts; collectives in queues;
+- microsoft/vidur @ 7d47513363ec (MIT; `vidur_*`): fp16 kernels of vLLM's layers;
+- casys-kaist/LLMServingSim @ 5daddb21a545 (MIT; `llmservingsim_*`): bf16 kernels of vLLM's layers on an RTX 4090.
+
+The error of a row is predicted / measured - 1; the mean is the mean of its absolute value. Each row is predicted in its
+own view of time, cache state and library. The width of an interval is its high end over its low end; widths are
+medians. `perfmodel validate TABLE` judges each table again.
+
+## Off the data
+
+What a user of another machine or library gets. Each machine, or library, is left out of everything: of the constants,
+of the deviations between machines and libraries, and of the spread over shapes (`scripts/nested.py`). All rows judged
+here have shapes that were not fitted, too.
+
+{machines}
+
+{libraries}
+
+All rows of one table share one draw of what its machine or library differs by, so that a table lies inside its
+intervals as a whole, or outside; an honest interval reaches 80 % in the mean over tables, not in each of them.
+
+## Summary
+
+A hash of the sizes puts half of all shapes aside; these rows have not been fitted. "Calibrated" uses the constants that
+ship in `hardware_specs/`, fitted on the other half. "Machine left out" and "library left out" are as above. "Datasheet
+roofline" is the error of the bound taken as a prediction.
+
+The constants have not seen these rows, but the people who chose the formulas have. Rows and machines that nobody here
+has looked at may come out somewhat worse.
+
+{summary}
+
+## Stated and observed
+
+The share of the rows that lies inside intervals of three levels. The half widths are those of the 80 % interval, on a
+logarithmic scale, times the ratio of the normal distribution's quantiles.
+
+![Share of rows inside the interval by its stated level](coverage.png)
+
+{levels}
+
+## Whole models
+
+Inference in fp32, eager PyTorch, TF32 off. The prediction is the sum of the predicted kernels and a gap of 2 us after
+each of them; the measurement is the forward pass (`scripts/whole_models.py`). No row of these was fitted, but the
+deviation of a whole run from its operators comes from them (`RUN_DEVIATION`).
+
+{models}
+
+## Rows that were not fitted, by family and machine
+
+{unseen}
+
+By regime: "launch" where starting the kernel, or the host, takes over half of the predicted time; otherwise "mid" below
+0.1 ms and "large" above.
+
+{regimes}
+
+By dtype and library:
+
+{dtypes}
+
+## Rows that were fitted
+
+The same figures on the fitting half. They hardly differ from those above: the constants are too few to learn rows by
+heart.
+
+{fitted}
+
+## Each machine left out
+
+{never}
+
+## Each library left out
+
+On machines that have rows of another library, too.
+
+{foreign}
+
+## Noise floor
+
+Two libraries differ on the same shape, machine and dtype by this much: mean and median of |first / second - 1|, and the
+median of first / second - 1. A formula that does not know the library cannot do much better than half of it.
+
+{noise}
+
+## What is left out, and why
+
+This page leaves out rows that their author flagged as faster than device memory; rows that are faster than physics
+allows, by more than a clock can boost; rows in number formats that perfmodel does not have; rows whose size contradicts
+itself; and rows that do not measure what their columns say. `perfmodel validate` leaves out only rows that are flagged
+or cannot be read.
+
+With and without the rows that do not measure what their columns say, on shapes that were not fitted:
+
+{tables}
+
+Each rule, and its rows:
+
+{excluded}
+"""
