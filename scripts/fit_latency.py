@@ -54,8 +54,7 @@ def roofline_table(calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardwa
     for call in calls:
         if call.op.op == "gemm" and not call.timing.includes_host:
             machine = machines[call.hardware]
-            family, _ = roofline.family(call.op, machine, resolve_peak(call.op, machine), call.op.work())
-            terms = family.terms(call.op, Machine.of(machine, None), {}, call.conditions)
+            terms = roofline.formula(call.op, Machine.of(machine, resolve_peak(call.op, machine)), {}, call.conditions)
             ratios.append(np.log(terms.time_s / call.time_s))
             regimes.append(regime_code(terms.adds, terms.time_s))
     found = intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))

@@ -1,7 +1,7 @@
 """What the latency model would say of a machine, or of a library, that nobody had measured.
 
 Each one is left out of the fit and of the interval: the rest of the rows gives the constants, the deviations between
-machines and libraries, and the spread over shapes, as `fit_latency` finds them for the specifications. The fits start
+machines and libraries, and the spread over shapes, as `fit_family` finds them for the specifications. The fits start
 from the shipped tables. Without a machine, the deviations of libraries remain those of all machines.
 """
 
