@@ -13,22 +13,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.core.hardware import ENGINES
 from perfmodel.core.work import Number, Tensor, Work
-from perfmodel.errors import UsageError, unknown_name
-from perfmodel.operators.scales import check_scale
-
-#: the largest dimension: float64 represents all whole numbers up to here
-LARGEST_SIZE = 2**53
+from perfmodel.errors import UsageError
+from perfmodel.operators.checks import CHECKS, is_unset
 
 #: parameters that are not dimensions; nor is the engine, unless one is chosen
 _NOT_DIMENSIONS = frozenset({"dtype", "name", "count"})
-
-
-def _unset(value: Any) -> bool:
-    """Return whether a dimension has its default of None, or an empty dtype."""
-    return value is None or (isinstance(value, str) and not value)
 
 
 def size(default: Any = dataclasses.MISSING, *, minimum: int = 1, doc: str = "") -> Any:
@@ -70,7 +61,7 @@ def scale_of(default: str = "", *, doc: str = "") -> Any:
 
 
 def _declare(kind: str, default: Any, **rules: Any) -> Any:
-    metadata = {"kind": kind, "optional": _unset(default), **rules}
+    metadata = {"kind": kind, "optional": is_unset(default), **rules}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -102,7 +93,7 @@ class Operator(abc.ABC):
 
     def __post_init__(self) -> None:
         for item in dataclasses.fields(self):
-            value = _CHECKS[item.metadata["kind"]](self.op, item.name, getattr(self, item.name), item.metadata)
+            value = CHECKS[item.metadata["kind"]](self.op, item.name, getattr(self, item.name), item.metadata)
             object.__setattr__(self, item.name, value)
         self._check_shapes()
         self.check()
@@ -252,106 +243,10 @@ class Operator(abc.ABC):
 
     def derive(self, **values: Any) -> None:
         """Set those dimensions among ``values`` that were not given; for `check`."""
-        missing = {name: value for name, value in values.items() if _unset(getattr(self, name))}
+        missing = {name: value for name, value in values.items() if is_unset(getattr(self, name))}
         for name, value in missing.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_derived", frozenset(missing))
-
-
-def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
-    """Return a size as an int, or an array of sizes as float64."""
-    if value is None and rules["optional"]:
-        return None
-    if isinstance(value, (np.ndarray, list, tuple)):
-        return _check_sizes(op, name, value, rules)
-    if isinstance(value, (np.integer, np.floating)):
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _bad_size(op, name, repr(value), "is not a whole number")
-    return int(_in_range(op, name, value, rules))
-
-
-def _in_range(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise _bad_size(op, name, str(value), "is not finite")
-    if isinstance(value, float) and not value.is_integer():
-        raise _bad_size(op, name, str(value), "is not a whole number")
-    if value < rules["minimum"]:
-        raise _bad_size(op, name, str(value), f"is below {rules['minimum']}", rules["minimum"])
-    if value > LARGEST_SIZE:
-        raise _bad_size(op, name, str(value)[:24], "is above 2^53, the largest exact size")
-    return value
-
-
-def _check_sizes(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise _bad_size(op, name, repr(value)[:60], "is not an array of whole numbers") from None
-    if array.size == 0:
-        raise _bad_size(op, name, "[]", "contains no size")
-    with np.errstate(invalid="ignore"):
-        valid = (array >= rules["minimum"]) & (array <= LARGEST_SIZE) & (array == np.floor(array))
-    if not valid.all():
-        _in_range(op, name, float(array[~valid].flat[0]), rules)
-    return array
-
-
-def _bad_size(op: str, name: str, value: str, reason: str, least: int = 1) -> UsageError:
-    return UsageError(f"{name}={value} {reason}.", place=op, remedy=f"Write a whole number from {least} to 2^53.")
-
-
-def _check_flag(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise UsageError(f"{name}={value!r} is neither true nor false.", place=op)
-    return bool(value)
-
-
-def _check_choice(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
-    if value not in rules["allowed"]:
-        raise unknown_name(name, str(value), rules["allowed"], place=op)
-    return str(value)
-
-
-def _check_dtype(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
-    if _unset(value) and rules["optional"]:
-        return ""
-    return canonical_dtype(value, place=op)
-
-
-def _check_number(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> float:
-    valid = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not valid or not (math.isfinite(value) and value >= 0):
-        raise UsageError(f"{name}={value!r} is not a number from 0 on.", place=op)
-    return float(value)
-
-
-def _check_scale(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
-    return "" if _unset(value) else check_scale(op, name, value)
-
-
-def _check_label(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
-    if not isinstance(value, str):
-        raise UsageError(f"{name}={value!r} is not text.", place=op)
-    return value
-
-
-def _check_count(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
-    if np.ndim(value):
-        raise UsageError(f"{name} must be a single number.", place=op)
-    return _check_size(op, name, value, rules)
-
-
-_CHECKS = {
-    "size": _check_size,
-    "flag": _check_flag,
-    "choice": _check_choice,
-    "dtype": _check_dtype,
-    "number": _check_number,
-    "scale": _check_scale,
-    "label": _check_label,
-    "count": _check_count,
-}
 
 
 def _span(array: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:

@@ -23,7 +23,8 @@ from perfmodel.core.units import parse_quantity, try_quantity
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document
 from perfmodel.operators import load_operator, operator_names
-from perfmodel.operators.base import LARGEST_SIZE, Operator
+from perfmodel.operators.base import Operator
+from perfmodel.operators.checks import LARGEST_SIZE
 
 #: the most points that the ranges of one operator may span; with more, a typing error fills the memory
 MOST_POINTS = 1_000_000

@@ -25,7 +25,8 @@ from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators import load_operator, operator_names
 from perfmodel.operators.attention import Attention
-from perfmodel.operators.base import LARGEST_SIZE, Operator
+from perfmodel.operators.base import Operator
+from perfmodel.operators.checks import LARGEST_SIZE
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.moe import Moe
 from perfmodel.operators.parse import build_operator

@@ -1,0 +1,118 @@
+"""The checks of an operator's dimensions: each returns the value as the operator keeps it, or says what is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.dtypes import canonical_dtype
+from perfmodel.errors import UsageError, unknown_name
+from perfmodel.operators.scales import check_scale
+
+#: the largest dimension: float64 represents all whole numbers up to here
+LARGEST_SIZE = 2**53
+
+
+def is_unset(value: Any) -> bool:
+    """Return whether a dimension has its default of None, or an empty dtype."""
+    return value is None or (isinstance(value, str) and not value)
+
+
+def _check_size(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    """Return a size as an int, or an array of sizes as float64."""
+    if value is None and rules["optional"]:
+        return None
+    if isinstance(value, (np.ndarray, list, tuple)):
+        return _check_sizes(op, name, value, rules)
+    if isinstance(value, (np.integer, np.floating)):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _bad_size(op, name, repr(value), "is not a whole number")
+    return int(_in_range(op, name, value, rules))
+
+
+def _in_range(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _bad_size(op, name, str(value), "is not finite")
+    if isinstance(value, float) and not value.is_integer():
+        raise _bad_size(op, name, str(value), "is not a whole number")
+    if value < rules["minimum"]:
+        raise _bad_size(op, name, str(value), f"is below {rules['minimum']}", rules["minimum"])
+    if value > LARGEST_SIZE:
+        raise _bad_size(op, name, str(value)[:24], "is above 2^53, the largest exact size")
+    return value
+
+
+def _check_sizes(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise _bad_size(op, name, repr(value)[:60], "is not an array of whole numbers") from None
+    if array.size == 0:
+        raise _bad_size(op, name, "[]", "contains no size")
+    with np.errstate(invalid="ignore"):
+        valid = (array >= rules["minimum"]) & (array <= LARGEST_SIZE) & (array == np.floor(array))
+    if not valid.all():
+        _in_range(op, name, float(array[~valid].flat[0]), rules)
+    return array
+
+
+def _bad_size(op: str, name: str, value: str, reason: str, least: int = 1) -> UsageError:
+    return UsageError(f"{name}={value} {reason}.", place=op, remedy=f"Write a whole number from {least} to 2^53.")
+
+
+def _check_flag(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise UsageError(f"{name}={value!r} is neither true nor false.", place=op)
+    return bool(value)
+
+
+def _check_choice(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
+    if value not in rules["allowed"]:
+        raise unknown_name(name, str(value), rules["allowed"], place=op)
+    return str(value)
+
+
+def _check_dtype(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
+    if is_unset(value) and rules["optional"]:
+        return ""
+    return canonical_dtype(value, place=op)
+
+
+def _check_number(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> float:
+    valid = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not valid or not (math.isfinite(value) and value >= 0):
+        raise UsageError(f"{name}={value!r} is not a number from 0 on.", place=op)
+    return float(value)
+
+
+def _check_scale(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
+    return "" if is_unset(value) else check_scale(op, name, value)
+
+
+def _check_label(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{name}={value!r} is not text.", place=op)
+    return value
+
+
+def _check_count(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> Any:
+    if np.ndim(value):
+        raise UsageError(f"{name} must be a single number.", place=op)
+    return _check_size(op, name, value, rules)
+
+
+#: kind of a dimension -> its check
+CHECKS = {
+    "size": _check_size,
+    "flag": _check_flag,
+    "choice": _check_choice,
+    "dtype": _check_dtype,
+    "number": _check_number,
+    "scale": _check_scale,
+    "label": _check_label,
+    "count": _check_count,
+}
