@@ -10,9 +10,9 @@ from typing import Any
 
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
-from perfmodel.core.vocabulary import Limiter
 from perfmodel.prediction.algorithms.choice import Choice
 from perfmodel.prediction.algorithms.report import choice_report
+from perfmodel.prediction.columns import ERROR_COLUMNS, MODEL_COLUMNS, PREDICTION_COLUMNS, TERM_COLUMNS
 from perfmodel.prediction.explain import Explained, IntervalShares, meaning
 from perfmodel.prediction.measured import Measured
 from perfmodel.prediction.result import Prediction
@@ -22,130 +22,6 @@ from perfmodel.prediction.whole_model import Part, WholeModel
 _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 #: share of the predicted time that a hidden resource must take alone to be listed
 _NOTABLE = 0.05
-
-
-def _operator(row: Mapping[str, Any]) -> str:
-    """Return the name of an operator with its dimensions and dtype."""
-    return " ".join(str(row[key]) for key in ("name", "dimensions", "dtype") if row.get(key))
-
-
-def _interval(row: Mapping[str, Any]) -> str:
-    """Return the 80 % interval of the predicted time, with one unit where both ends have the same."""
-    ends = (row.get("predicted_time_low_s"), row.get("predicted_time_high_s"))
-    if any(end is None or not math.isfinite(end) for end in ends):
-        return "-"
-    (low, unit), (high, last) = (format_si(float(end), "s", 3).split() for end in ends if end is not None)
-    return f"{low}-{high} {last}" if unit == last else f"{low} {unit}-{high} {last}"
-
-
-def _alone(row: Mapping[str, Any]) -> str:
-    """Return the interval of measured / predicted that one source of error alone would give, less 1."""
-    return f"{100 * (row['low'] - 1):+.1f} % to {100 * (row['high'] - 1):+.1f} %"
-
-
-def _attainable(row: Mapping[str, Any]) -> str:
-    """Return the attainable rate: in FLOP/s for a compute-bound row, in B/s for one that memory or a link bounds."""
-    return "-" if row.get("limiter") in (Limiter.LAUNCH, None) else _rate(row, "attainable")
-
-
-def _rate(row: Mapping[str, Any], kind: str = "predicted") -> str:
-    """Return a rate of a row: in FLOP/s where the arithmetic bounds it or it moves nothing, else in B/s."""
-    flop_per_s, bytes_per_s = row.get(f"{kind}_flop_per_s"), row.get(f"{kind}_bytes_per_s")
-    if flop_per_s is not None and (row.get("limiter") == Limiter.COMPUTE or not bytes_per_s):
-        return format_si(flop_per_s, "FLOP/s", 3)
-    return "-" if bytes_per_s is None else format_si(bytes_per_s, "B/s", 3)
-
-
-def _rate_of_peak(row: Mapping[str, Any]) -> str:
-    """Return the expected rate and the share of the peak of what is used most."""
-    share, rate = row.get("predicted_utilization"), _rate(row)
-    return rate if share is None or not math.isfinite(share) else f"{rate} {100 * share:.0f}"
-
-
-PREDICTION_COLUMNS = (
-    Column("op", shown=False),
-    Column("name", "operator", show_row=_operator),
-    Column("dimensions", shown=False),
-    Column("params", shown=False),
-    Column("dtype", shown=False),
-    Column("engine", shown=False),
-    Column("count", shown=False),
-    Column("hardware", shown=False),
-    Column("flop", "work", "FLOP", drop=6),
-    Column("bytes_read", unit="B", shown=False),
-    Column("bytes_written", unit="B", shown=False),
-    Column("working_set_bytes", unit="B", shown=False),
-    Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B", drop=4),
-    Column("ridge_point_flop_per_byte", "ridge", "FLOP/B", drop=6),
-    Column("limiter", "limit"),
-    Column("bound_time_s", "bound", "s"),
-    Column("fits_in", "smallest level that holds it", drop=5),
-    Column("resident_bound_time_s", unit="s", shown=False),
-    Column("resident_limiter", shown=False),
-    Column("timing", shown=False),
-    Column("cache", shown=False),
-    Column("library", shown=False),
-    Column("load", shown=False),
-    Column("predicted_time_s", "predicted", "s"),
-    Column("predicted_time_low_s", "low-high", "s", show_row=_interval),
-    Column("predicted_time_high_s", unit="s", shown=False),
-    Column("predicted_limiter", shown=False),
-    Column("largest_term", "largest term", drop=3),
-    Column("predicted_terms_s", shown=False),
-    Column("family", shown=False),
-    Column("calibration", shown=False),
-    Column("regime", shown=False),
-    Column("prediction_basis", shown=False),
-    Column("not_seen", shown=False),
-    Column("interval_shares", shown=False),
-    Column("predicted_flop_per_s", "rate, % of peak", "FLOP/s", show_row=_rate_of_peak),
-    Column("predicted_bytes_per_s", unit="B/s", shown=False),
-    Column("predicted_utilization", unit="fraction", shown=False),
-    Column("attainable_flop_per_s", "attainable", "FLOP/s", show_row=_attainable, drop=2),
-    Column("attainable_bytes_per_s", unit="B/s", shown=False),
-    Column("advice", shown=False),
-)
-TERM_COLUMNS = (
-    Column("op", shown=False),
-    Column("name", "operator", merge=True, show_row=_operator),
-    Column("dimensions", shown=False),
-    Column("dtype", shown=False),
-    Column("hardware", merge=True, shown=False),
-    Column("term"),
-    Column("time_s", "adds", "s"),
-    Column("share", unit="fraction"),
-    Column("alone_time_s", "alone", "s", drop=1),
-    Column("meaning", shown=False),
-)
-ERROR_COLUMNS = (
-    Column("op", shown=False),
-    Column("name", "operator", merge=True, show_row=_operator),
-    Column("dimensions", shown=False),
-    Column("dtype", shown=False),
-    Column("hardware", merge=True, shown=False),
-    Column("source"),
-    Column("share", "of the variance", "fraction"),
-    Column("alone", "interval of it alone", show_row=_alone),
-    Column("low", unit="fraction", shown=False),
-    Column("high", unit="fraction", shown=False),
-    Column("meaning", shown=False),
-)
-MODEL_COLUMNS = (
-    Column("op", shown=False),
-    Column("name", "operator"),
-    Column("dimensions", drop=1),
-    Column("dtype", drop=3),
-    Column("count", "calls"),
-    Column("predicted_time_s", "one call", "s", drop=2),
-    Column("time_s", "time", "s"),
-    Column("share", unit="fraction"),
-    Column("predicted_flop_per_s", "rate, % of peak", "FLOP/s", show_row=_rate_of_peak, drop=1),
-    Column("predicted_bytes_per_s", unit="B/s", shown=False),
-    Column("predicted_utilization", unit="fraction", shown=False),
-    Column("limiter", shown=False),
-    Column("family", drop=4),
-    Column("largest_term", "largest term", drop=3),
-)
 
 
 @report.register(Prediction)

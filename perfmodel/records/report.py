@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
-from perfmodel.prediction.report import PREDICTION_COLUMNS
+from perfmodel.prediction.columns import PREDICTION_COLUMNS
 from perfmodel.records.schema import MEASURED_KEYS, OPTIONAL_KEYS, Record, Status
 
 #: columns of `analyze` in tables of a benchmark -> rank in which narrow tables drop them; the cell of the operator has
