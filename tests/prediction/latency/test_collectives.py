@@ -23,13 +23,13 @@ from perfmodel.prediction.latency.collectives import (
     ALL_GATHER,
     ALL_REDUCE,
     ALLTOALL,
-    CLOCK_HZ,
     COLLECTIVE_HOST,
     REDUCE_SCATTER,
     through_host,
 )
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.protocols import CLOCK_HZ
 from perfmodel.prediction.latency.terms import Terms
 from perfmodel.records.measurements import read_measurements
 

@@ -1,0 +1,166 @@
+"""The protocols by which a library exchanges data in a node: straight lines in time, of which the smallest counts.
+
+See `perfmodel.prediction.latency.collectives`, whose constants ``c`` these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.work import Number, anywhere, maximum, minimum, where
+from perfmodel.operators.collective import Collective
+from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
+from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import HBM, LAUNCH, SYNCHRONISATION, Term, Terms, link_term
+
+SHARING = Term("sharing", Limiter.LINK, "GPUs that share the host's PCIe bridges")
+
+#: the clock at which starts and steps are stated, that of H100 and H200 [Hz]: they are a number of clocks, and those of
+#: A100 take 1.4 times as long
+CLOCK_HZ = 1.98e9
+#: start and step of NCCL's protocol with flags between two H100, for which starts of other kernels are stated [s]
+FLAGS_S = 6.6e-6
+#: GPUs that exchange through the host without sharing its bridges with others
+PAIR = 2.0
+#: the message size at which half of the rise has occurred: 16 channels of 1 KiB [B]
+CHANNELS_BYTES = 16384.0
+#: start of the protocol with one flag in 128 bytes (LL128) over the one with a flag in eight, read off all-gathers and
+#: all-to-alls of 0.5 to 8 MiB. Rows of reductions show no such part
+MID_START = 1.4
+#: a GPU's own part is copied by the few SMs that the collective has: 4 B a clock for each SM of the whole chip (from
+#: two GPUs against eight, 0.96 TB/s on H100 and H200, 0.48 TB/s on A100), where a family has no constant for it
+OWN_BYTES_PER_CLOCK = 4.0
+#: a reduction in the switch starts later, by this factor over the ring: straight lines through the largest messages of
+#: 8 H100 meet zero bytes at 68 us in the switch and 36 us in the ring, steps included
+SWITCH_START = 2.0
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One protocol: the parts of its time [s]."""
+
+    start: Number
+    steps: Number
+    link: Number
+
+
+@dataclass(frozen=True)
+class Path:
+    """What the bytes of a collective cross, a value for each point.
+
+    Attributes
+    ----------
+    links : the links and the points that cross each.
+    bandwidth : of one GPU towards the others [B/s].
+    scale : of starts and steps over those of `CLOCK_HZ`.
+    in_switch : whether a switch may reduce.
+    """
+
+    links: list[tuple[str, Any]]
+    bandwidth: Number
+    scale: float
+    in_switch: Any
+
+
+def path_of(op: Collective, machine: Machine) -> Path:
+    """Return what the bytes of a collective cross on a machine."""
+    parts = peer_links(machine.links.values(), op.num_gpus)
+    bandwidth, in_switch = np.nan, False
+    for link, here in parts:
+        rate: Number = link.bandwidth_bytes_per_s
+        if link.per_peer_bytes_per_s is not None:
+            rate = minimum(rate, np.maximum(op.num_gpus - 1.0, 1.0) * link.per_peer_bytes_per_s)
+        bandwidth = where(here, rate, bandwidth)
+        in_switch = where(here, link.reduces_in_switch, in_switch)
+    names = [(link.name, here) for link, here in parts] or [(PEER_LINKS[0], True)]
+    return Path(names, bandwidth, CLOCK_HZ / machine.clock_hz, in_switch)
+
+
+def rise_of(op: Collective, c: Values) -> Number:
+    """Return the factor by which start and steps of the protocol with flags grow with the message."""
+    return 1.0 + c["ll_rise"] * op.bytes / (op.bytes + CHANNELS_BYTES)
+
+
+def nccl_protocols(op: Collective, path: Path, c: Values) -> list[Protocol]:
+    """Return NCCL's protocols: two in a ring, and the reduction in the switch where that moves fewer bytes."""
+    further, ring = minimum(op.steps(), op.num_gpus - 1.0), op.peer_bytes()
+    rise = path.scale * rise_of(op, c)
+    start, steps, link = path.scale * c["start"], path.scale * c["step"] * further, ring / (c["share"] * path.bandwidth)
+    lines = [
+        Protocol(rise * c["ll_start"], rise * c["ll_step"] * further, ring / (c["ll_share"] * path.bandwidth)),
+        Protocol(start, steps, link),
+    ]
+    if "mid_share" in c:
+        between = path.scale * np.sqrt(c["ll_step"] * c["step"]) * further
+        lines.append(Protocol(MID_START * rise * c["ll_start"], between, ring / (c["mid_share"] * path.bandwidth)))
+    less = where(path.in_switch, op.peer_bytes(in_switch=True), ring) if anywhere(path.in_switch) else ring
+    if np.any(np.less(less, ring)):
+        switched = np.where(less < ring, less / (c.get("in_switch", 1.0) * path.bandwidth), link)
+        lines.append(Protocol(SWITCH_START * start, steps, switched))
+    return lines
+
+
+def custom_scale(path: Path, c: Values) -> float:
+    """Return by how much the flags of a library's own kernels take longer than on H100."""
+    return path.scale * (c["ll_start"] + c["ll_step"]) / FLAGS_S
+
+
+def custom_protocols(op: Collective, library: str, c: Values, path: Path) -> list[Protocol]:
+    """Return a library's own all-reduce: each GPU reads all messages; or a part of each, and then all sums.
+
+    Every GPU waits for the flags of all others at once, so that synchronising does not grow with their number (H100:
+    4.5 us with 2 GPUs, 4.8 us with 8). These flags take as much longer than on H100 as those of NCCL do.
+    TensorRT-LLM's rows have no second kind: above the first they are NCCL's.
+    """
+    scale = custom_scale(path, c)
+    start, rate = scale * c["custom_start"], c["custom_share"] * path.bandwidth
+    lines = [Protocol(start, 0.0, (op.num_gpus - 1.0) * op.bytes / rate)]
+    if not library.startswith("trtllm"):
+        lines.append(Protocol(start, scale * c["custom_step"], op.peer_bytes() / rate))
+    return lines
+
+
+def crowd_of(op: Collective, c: Values) -> Number:
+    """Return by how much GPUs that share the host's bridges take longer: ``crowding`` for each doubling beyond two."""
+    crowd: Number = np.maximum(1.0, (op.num_gpus / PAIR) ** np.log2(c["crowding"]))
+    return crowd
+
+
+def fastest(
+    op: Collective,
+    machine: Machine,
+    path: Path,
+    lines: list[Protocol],
+    c: Values,
+    crowd: Number = 1.0,
+) -> Terms:
+    """Return the terms of the fastest protocol at each point; ``crowd`` stretches the time on the link.
+
+    The copy of the own part is no slower than the link, since more GPUs, each with a smaller part of its own, would be
+    faster otherwise.
+    """
+    shape = np.broadcast_shapes(np.shape(op.bytes), np.shape(op.num_gpus))
+    best = np.argmin(_stack(lines, lambda line: line.start + line.steps + line.link * crowd, shape), axis=0)
+    start, steps, transfer = (
+        np.take_along_axis(_stack(lines, part, shape), best[np.newaxis], axis=0)[0]
+        for part in (lambda line: line.start, lambda line: line.steps, lambda line: line.link)
+    )
+    copied = c.get("own", OWN_BYTES_PER_CLOCK) * machine.sm_count * machine.clock_hz
+    own = op.own_bytes() / maximum(copied, c["share"] * path.bandwidth)
+    over = {link_term(name): transfer if here is True else where(here, transfer, 0.0) for name, here in path.links}
+    return Terms(
+        {**over, SHARING: transfer * (crowd - 1.0), HBM: own, LAUNCH: start, SYNCHRONISATION: steps},
+        {name: time * crowd for name, time in over.items()},
+    )
+
+
+def _stack(lines: list[Protocol], part: Callable[[Protocol], Number], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return one part of all lines as an array, the lines along the first axis and the points along the others."""
+    return np.stack([np.broadcast_to(part(line), shape) for line in lines])
