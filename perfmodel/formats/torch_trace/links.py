@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +15,13 @@ from perfmodel.formats.torch_trace.columns import (
     ApiColumns,
     EventColumns,
     ExchangeColumns,
-    GpuColumns,
     OpColumns,
     RangeColumns,
     Recorded,
 )
 from perfmodel.formats.torch_trace.repeats import same_work_later
+from perfmodel.formats.torch_trace.window import take_or, window_of, with_steps_as_annotations, without_nested
 from perfmodel.profile.timeline import (
-    STEP_NAME,
     ApiCalls,
     CallKind,
     Exchanges,
@@ -35,13 +33,6 @@ from perfmodel.profile.timeline import (
     Timeline,
 )
 
-#: ROCm ends a step's range on the GPU with the first kernels of the step: such ranges cover 0.1 % of the step's time on
-#: the CPU in a trace of an MI300, complete ones 74 % and 88 % in traces of an H100
-_LEAST_GPU_STEP = 0.1
-#: Traces of 2021 have whole microseconds. Start and duration are rounded by up to 0.5 us each, so if one piece of work
-#: follows another and takes 1 us or more, it may seem to end up to 1 us before the other. Only a piece that ends
-#: earlier than that is inside the other one.
-_ROUNDING_US = 1.0
 #: operators of 2021 that list two of a convolution's three tensors, and the operator around them that lists all three
 _PARTS = ("aten::cudnn_convolution_backward_input", "aten::cudnn_convolution_backward_weight")
 _WHOLE = "aten::cudnn_convolution_backward"
@@ -96,8 +87,8 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
     trace has steps on the CPU only, it lasts until the end of the work that they launched. Without steps, or with
     ``all_steps``, it lasts from the first event to the last.
     """
-    recorded = _with_steps_as_annotations(recorded)
-    recorded = replace(recorded, gpu=_without_nested(recorded.gpu, skipped))
+    recorded = with_steps_as_annotations(recorded)
+    recorded = replace(recorded, gpu=without_nested(recorded.gpu, skipped))
     zero_us = min((float(columns.start_us[0]) for columns in recorded.kinds() if len(columns)), default=0.0)
     ops = _ranges(recorded.ops, zero_us)
     api = _api_calls(recorded.api, recorded.ops, ops, zero_us)
@@ -109,7 +100,7 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
         annotations=_ranges(recorded.annotations, zero_us),
     )
     steps_on_gpu = _spans(recorded.gpu_annotations, zero_us)
-    window, steps = _window(timeline, None if all_steps else steps_on_gpu)
+    window, steps = window_of(timeline, None if all_steps else steps_on_gpu)
     op_stacks, api_stacks = _stacks(recorded.python, timeline, zero_us)
     timeline = replace(
         timeline,
@@ -130,7 +121,7 @@ def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Trac
         gpu_collective=recorded.gpu.collective,
         same_as=same_work_later(gpu.name, gpu.launch, lane.reshape(-1), gpu.duration_s),
         registers=recorded.gpu.registers,
-        in_graph=graphs[_take(api.name, timeline.gpu.launch)],
+        in_graph=graphs[take_or(api.name, timeline.gpu.launch)],
         counted=timeline.in_window(),
         steps=steps,
     )
@@ -192,9 +183,9 @@ def _gpu_events(recorded: Recorded, api: ApiCalls, zero_us: float) -> GpuEvents:
     """
     gpu, spans = recorded.gpu, _spans(recorded.gpu, zero_us)
     launch = _look_up(_first_of_each(recorded.api.correlation), gpu.correlation)
-    op = _take(api.op, launch)
+    op = take_or(api.op, launch)
     is_copy = (gpu.category == EventKind.MEMCPY.code) | (gpu.category == EventKind.MEMSET.code)
-    size = np.where(np.isnan(gpu.bytes) & is_copy, _take(recorded.api.bytes, launch, np.nan), gpu.bytes)
+    size = np.where(np.isnan(gpu.bytes) & is_copy, take_or(recorded.api.bytes, launch, np.nan), gpu.bytes)
     return GpuEvents(
         spans.start_s,
         spans.duration_s,
@@ -210,47 +201,6 @@ def _gpu_events(recorded: Recorded, api: ApiCalls, zero_us: float) -> GpuEvents:
     )
 
 
-def _with_steps_as_annotations(recorded: Recorded) -> Recorded:
-    """Return the events with the profiler's steps among the annotations; traces of 2021 list them as operators."""
-    ops = recorded.ops
-    is_step = _is_step(ops.name, recorded.names)
-    if not is_step.any():
-        return recorded
-    steps = ops.take(is_step)
-    as_ranges = RangeColumns(steps.start_us, steps.duration_us, steps.name, steps.thread)
-    annotations = RangeColumns.joined([recorded.annotations, as_ranges])
-    return replace(recorded, annotations=annotations, ops=ops.take(~is_step))
-
-
-def _is_step(name: Ints, names: tuple[str, ...]) -> NDArray[np.bool_]:
-    return np.isin(name, [number for number, text in enumerate(names) if text.startswith(STEP_NAME)])
-
-
-def _without_nested(gpu: GpuColumns, skipped: Counter[str]) -> GpuColumns:
-    """Remove events inside another one of their stream, which does one thing at a time, so that time counts once."""
-    if not len(gpu):
-        return gpu
-    order = np.lexsort((-gpu.duration_us, gpu.start_us, gpu.stream, gpu.device))
-    ends = gpu.end_us[order]
-    queue = np.cumsum(_changes(gpu.stream[order]) | _changes(gpu.device[order]))
-    # the latest end so far on each stream: streams are set apart by more than the whole trace lasts
-    apart = queue * (ends.max() - gpu.start_us.min() + 2 * _ROUNDING_US)
-    latest = np.maximum.accumulate(ends + apart) - apart
-    before = np.concatenate([[-np.inf], latest[:-1]])
-    before[np.concatenate([[True], queue[1:] != queue[:-1]])] = -np.inf
-    nested = np.zeros(order.size, dtype=bool)
-    nested[order] = ends < before - _ROUNDING_US
-    nested &= gpu.stream >= 0
-    if not nested.any():
-        return gpu
-    skipped["piece of GPU work inside another one of its stream"] += int(nested.sum())
-    return gpu.take(~nested)
-
-
-def _changes(values: Ints) -> NDArray[np.bool_]:
-    return np.concatenate([[False], values[1:] != values[:-1]])
-
-
 def _first_of_each(values: Ints) -> tuple[Ints, Ints]:
     """Return the different values that are not negative, and the first index of each."""
     different, first = np.unique(values, return_index=True)
@@ -264,54 +214,6 @@ def _look_up(table: tuple[Ints, Ints], wanted: Ints) -> Ints:
         return np.full(wanted.size, -1, dtype=np.int64)
     position = np.minimum(np.searchsorted(values, wanted), values.size - 1)
     return np.where(values[position] == wanted, indices[position], -1)
-
-
-def _take(values: NDArray[Any], index: Ints, missing: float = -1) -> NDArray[Any]:
-    """Return ``values[index]``, and ``missing`` where an index is negative."""
-    if not values.size:
-        return np.full(index.size, missing, dtype=values.dtype)
-    return np.where(index >= 0, values[np.maximum(index, 0)], missing).astype(values.dtype)
-
-
-def _window(timeline: Timeline, steps_on_gpu: Spans | None) -> tuple[tuple[float, float], str]:
-    """Return the window [s] and what gave it; without ``steps_on_gpu`` steps are ignored."""
-    gpu, api = timeline.gpu, timeline.api
-    spans = [part for part in (gpu, api, timeline.ops, timeline.annotations) if len(part)]
-    whole = (0.0, 0.0)
-    if spans:
-        whole = (min(float(part.start_s[0]) for part in spans), max(float(part.end_s.max()) for part in spans))
-    if steps_on_gpu is None:
-        return whole, ""
-    on_cpu, on_gpu = (_steps(part, timeline.names) for part in (timeline.annotations, steps_on_gpu))
-    if on_gpu is not None and (on_cpu is None or on_gpu.busy_s >= _LEAST_GPU_STEP * on_cpu.busy_s):
-        return (on_gpu.start_s, on_gpu.end_s), "the profiler's steps on the GPU"
-    if on_cpu is None:
-        return whole, ""
-    begin = _take(api.start_s, gpu.launch, np.nan)
-    launched = (begin >= on_cpu.start_s) & (begin <= on_cpu.end_s)
-    last_s = float(gpu.end_s[launched].max()) if launched.any() else on_cpu.end_s
-    return (on_cpu.start_s, max(on_cpu.end_s, last_s)), "the profiler's steps on the CPU and what they launched"
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """From the start of the first step to the end of the last, and the time inside steps [s]."""
-
-    start_s: float
-    end_s: float
-    busy_s: float
-
-
-def _steps(spans: Spans, names: tuple[str, ...]) -> _Steps | None:
-    """Return the profiler's steps, or None without any."""
-    is_step = _is_step(spans.name, names)
-    if not is_step.any():
-        return None
-    return _Steps(
-        float(spans.start_s[is_step].min()),
-        float(spans.end_s[is_step].max()),
-        float(spans.duration_s[is_step].sum()),
-    )
 
 
 _Stacks = dict[int, tuple[str, ...]]
