@@ -76,16 +76,22 @@ def json_report(document: dict[str, Any], place: str) -> Report:
     document : with "command", "context" and "rows".
     place : its file, for the title.
     """
-    rows = [row for row in document.get("rows", []) if isinstance(row, dict)]
+    rows = [row for row in _listed(document, "rows") if isinstance(row, dict)]
     command = str(document.get("command", ""))
     more = {
         key: Report(command, columns_of(command, value, key), value, title=key.replace("_", " ").capitalize())
         for key, value in document.items()
         if key != "rows" and isinstance(value, list) and value and all(isinstance(item, dict) for item in value)
     }
-    notes = tuple(str(note) for note in document.get("notes", []))
+    notes = tuple(str(note) for note in _listed(document, "notes"))
     context = document.get("context")
     facts = context if isinstance(context, dict) else {}
     subject = facts.get("model") or storage.name_of(str(facts.get("profile") or ""))
     title = f"{TITLES.get(command, command)}{f': {subject}' if subject else ''}"
     return Report(command, columns_of(command, rows), rows, {"file": place, **facts}, notes, title, more)
+
+
+def _listed(document: dict[str, Any], key: str) -> list[Any]:
+    """Return the list of a key; a file with anything else there, or nothing, has none."""
+    found = document.get(key)
+    return found if isinstance(found, list) else []

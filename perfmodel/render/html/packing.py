@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import sys
 from typing import Any
 
 import numpy as np
@@ -19,5 +20,6 @@ def packed(content: bytes | np.ndarray[Any, Any]) -> str:
 
 def number(value: Any) -> float | None:
     """Return a finite number of JSON as a float, None for anything else."""
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and np.isfinite(value)
+    # integers of JSON may have hundreds of digits; a comparison takes them, and is false for NaN
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     return float(value) if known else None

@@ -151,3 +151,10 @@ def test_the_answer_of_a_step_that_does_not_fit_says_so() -> None:
     heading = view(made, "heading")
     assert "does not fit" in heading["decision"]
     assert {figure["label"] for figure in heading["figures"]} >= {"step", "MFU", "memory of a GPU"}
+
+
+@pytest.mark.parametrize("rows", [1.5, None, {}, [3], [{"tokens_per_s_per_gpu": 10**400, "tpot_s": 10**400}]])
+def test_rows_of_json_that_are_no_figures_leave_nothing_out_of_the_page(rows: Any) -> None:
+    # found by fuzzing: rows that are no list, and integers of hundreds of digits
+    made = json_report({"command": "serve", "context": {}, "rows": rows, "notes": 2.5}, "file.json")
+    assert [view["kind"] for view in report_views(made)][0] == "heading"
