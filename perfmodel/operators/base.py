@@ -146,8 +146,9 @@ class Operator(abc.ABC):
             yield self._with({name: _span(column, start, stop) for name, column in columns.items()})
 
     def _arrays(self) -> dict[str, NDArray[np.float64]]:
-        """Return the dimensions that are arrays."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray) and value.ndim}
+        """Return the dimensions that are arrays; what an operator keeps of its own results is none."""
+        found = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray) and value.ndim}
+        return {name: found[name] for name in found if name in _declared(type(self))} if found else found
 
     def _with(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
         """Return the operator with the arrays of some of its points."""
@@ -247,6 +248,12 @@ class Operator(abc.ABC):
         for name, value in missing.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_derived", frozenset(missing))
+
+
+@functools.cache
+def _declared(kind: type[Operator]) -> frozenset[str]:
+    """Return the names of an operator's dimensions, label and count."""
+    return frozenset(item.name for item in dataclasses.fields(kind))
 
 
 def _span(array: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:

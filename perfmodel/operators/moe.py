@@ -151,10 +151,17 @@ class Moe(Operator):
     def blocks(self, tile_rows: int) -> Number:
         """Return the tiles of so many rows that all experts of the rank need, the last of each filled up.
 
-        Slots of other ranks are one expert's.
+        Slots of other ranks are one expert's. What was counted is kept: a fit asks for it many times.
         """
-        others = np.ceil((self.computed_slots - self.own_slots) / tile_rows)
-        return plain(self._loads.blocks(tile_rows) + others)
+        if tile_rows not in self._blocks:
+            others = np.ceil((self.computed_slots - self.own_slots) / tile_rows)
+            self._blocks[tile_rows] = plain(self._loads.blocks(tile_rows) + others)
+        return self._blocks[tile_rows]
+
+    @cached_property
+    def _blocks(self) -> dict[int, Number]:
+        """The tiles by the rows of a tile, as far as they were counted."""
+        return {}
 
     @cached_property
     def own_slots(self) -> Number:

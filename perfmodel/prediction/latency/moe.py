@@ -97,23 +97,14 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     return Terms(adds)
 
 
-def _row_blocks(moe: Moe) -> Floats:
-    """Return the blocks along the rows for each tile, as candidates x points; a fit asks for them many times."""
-    kept = vars(moe).get("_row_blocks")
-    if kept is None:
-        blocks = np.stack([np.ravel(moe.blocks(rows)) for rows in TILE_ROWS])
-        kept = vars(moe)["_row_blocks"] = np.repeat(blocks, len(TILE_COLUMNS), axis=0)
-    found: Floats = kept
-    return found
-
-
 class _Layer:
     """What both products of a layer share: the machine's rates, the rows of the experts, the weights in L2."""
 
     def __init__(self, moe: Moe, machine: Machine, c: Values, conditions: Conditions):
         self.c, self.machine = c, machine
         self.slots, self.touched = moe.computed_slots, moe.touched
-        self.blocks = _row_blocks(moe)
+        # along the rows for each tile: candidates x points
+        self.blocks = np.repeat([np.ravel(moe.blocks(rows)) for rows in TILE_ROWS], len(TILE_COLUMNS), axis=0)
         self.shape = np.shape(self.slots + 0.0 * moe.touched)
         self.activation_bytes, self.weight_bytes = dtype_bytes(moe.dtype), moe.weight_bytes
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
