@@ -173,5 +173,6 @@ def test_pipes_and_no_color_are_plain(plain):
 
 
 def test_shell_completion_is_offered():
-    ran = program("--show-completion", "bash")
+    # the shell is otherwise that of a parent process, which may be one that has no completion
+    ran = program("--show-completion", "bash", env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
     assert "perfmodel" in ran.stdout
