@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from io import BufferedIOBase
 
-from perfmodel.formats.torch_trace.events import NOT_JSON, Event, decode_events, without_nan
+from perfmodel.formats.torch_trace.events import NOT_JSON, Event, decode_events, has_nan, without_nan
 
 #: unpacked bytes that are decoded at a time; of 0.5 to 16 MB, 2 and 4 MB took the least time (traces of 50 MB and 1 GB)
 BLOCK_BYTES = 4_000_000
@@ -79,20 +79,25 @@ class Blocks:
         or quote and is not a list, so the last comma before which everything decodes is between two events.
         """
         searched = _BETWEEN.finditer(self._buffer, max(self._begin, self._end - _TAIL_BYTES), self._end)
-        for comma in reversed([match.start(1) for match in searched][-_ATTEMPTS:]):
-            events = self._decoded(comma)
+        commas = [match.start(1) for match in searched][-_ATTEMPTS:]
+        with_nan = True
+        for comma in reversed(commas):
+            events = self._decoded(comma, with_nan)
+            if events is None and comma == commas[-1]:
+                # a search takes longer than decoding: damaged text is searched once
+                with_nan = has_nan(self._buffer, comma)
             if events is not None:
                 self._begin = comma + 1
                 return events
         return []
 
-    def _decoded(self, comma: int) -> list[Event] | None:
-        """Return the events before a comma, or None if the text there is not a list."""
+    def _decoded(self, comma: int, with_nan: bool) -> list[Event] | None:
+        """Return the events before a comma, or None if the text there, which may have NaN in it, is not a list."""
         self._buffer[comma] = ord("]")
         text = memoryview(self._buffer)[: comma + 1]
         with contextlib.suppress(*NOT_JSON):
             return decode_events(text, self._skipped)
-        cleaned = without_nan(bytes(text))
+        cleaned = without_nan(bytes(text)) if with_nan else None
         if cleaned is not None:
             with contextlib.suppress(*NOT_JSON):
                 return decode_events(cleaned, self._skipped)

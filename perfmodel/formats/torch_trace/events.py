@@ -157,6 +157,11 @@ def without_nan(data: bytes) -> bytes | None:
     return cleaned if found else None
 
 
+def has_nan(text: bytes | bytearray, end: int) -> bool:
+    """Return whether nan or inf, which are not JSON, stand before a place of the text."""
+    return _NOT_JSON.search(text, 0, end) is not None
+
+
 def not_json(error: Exception, place: str) -> InputFileError:
     """Return the error for a trace whose text is not JSON."""
     reason = " ".join(str(error).split()).rstrip(".")
