@@ -25,7 +25,8 @@ class PerfModelError(Exception):
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place else ""
         remedy = f" {self.remedy}" if self.remedy else ""
-        return f"{place}{self.message}{remedy}"
+        # names from files are part of messages, and may hold line breaks: a message is one line all the same
+        return " ".join(f"{place}{self.message}{remedy}".splitlines())
 
 
 class UsageError(PerfModelError):

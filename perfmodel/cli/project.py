@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,7 @@ from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
+    from perfmodel.diagnosis.projection.project import ProjectedPart
 
 
 def command(
@@ -80,15 +81,7 @@ def command(
     here = profiled_machine(measured, source, option="--from", assume=assume, needed=True)[0]
     assert here is not None  # as it is needed
     projection = project(measured, here, there, host=host)
-    facts = context(
-        profile=profiles[0],
-        hardware=[here.name, there.name],
-        host=host,
-        total_time_s=projection.whole.time_s,
-        projected_time_s=projection.whole.projected_time_s,
-        low=projection.whole.low,
-        high=projection.whole.high,
-    )
+    facts = context(profile=profiles[0], **_facts(projection.whole, here, there, host))
     destination.write(report(projection, context=facts))
 
 
@@ -108,14 +101,17 @@ def _project_job(
     here = job_machine(job, machine[0], option="--from", assume=machine[1], needed=True)
     assert here is not None  # as it is needed
     projected = project_job(job, project_ranks(job, reading, (here, there), host), here, there)
-    facts = context(
-        profiles=paths,
-        hardware=[here.name, there.name],
-        host=host,
-        total_time_s=projected.whole.time_s,
-        projected_time_s=projected.whole.projected_time_s,
-        low=projected.whole.low,
-        high=projected.whole.high,
-        missing_ranks=list(job.missing),
-    )
+    facts = context(profiles=paths, **_facts(projected.whole, here, there, host), missing_ranks=list(job.missing))
     destination.write(report(projected, context=facts))
+
+
+def _facts(whole: ProjectedPart, here: Hardware, there: Hardware, host: float | None) -> dict[str, Any]:
+    """Return what JSON says of the whole of a projection."""
+    return {
+        "hardware": [here.name, there.name],
+        "host": host,
+        "total_time_s": whole.time_s,
+        "projected_time_s": whole.projected_time_s,
+        "low": whole.low,
+        "high": whole.high,
+    }

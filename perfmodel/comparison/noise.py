@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.report import number
 from perfmodel.errors import InputFileError
 
 Floats = NDArray[np.float64]
@@ -171,7 +172,8 @@ def centre_of_statistics(statistics: Mapping[str, Any]) -> Centre | None:
     InputFileError
         When the median or mean is not a believable time.
     """
-    values = {key: float(value) for key, value in statistics.items() if _is_number(value)}
+    numbers = {key: number(value) for key, value in statistics.items()}
+    values = {key: value for key, value in numbers.items() if value is not None}
     time_s = values.get("median", values.get("mean"))
     if time_s is None or time_s <= 0:
         return None
@@ -199,10 +201,6 @@ _SPREADS = (
     ("p25", "p75", "quartiles", _MIDDLE_50),
     ("p05", "p95", "5 and 95 % quantiles", _MIDDLE_90),
 )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def student_quantile(tail: float, freedom: float) -> float:

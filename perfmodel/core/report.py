@@ -277,6 +277,18 @@ def short_name(name: str, longest: int = _LONGEST_NAME) -> str:
     return f"{name[:front]}...{name[front + 3 - longest :]}"
 
 
+def number(value: object) -> float | None:
+    """Return a finite number of a document as a float, None for anything else.
+
+    >>> number(2), number("2"), number(True), number(10**400)
+    (2.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    # integers of JSON may have hundreds of digits; a comparison takes them, and is false for NaN
+    return float(value) if abs(value) <= sys.float_info.max else None
+
+
 def finite(value: Any) -> Any:
     """Return ``value`` with what JSON cannot say (NaN, infinities) as None, and mappings as dicts."""
     if isinstance(value, float):

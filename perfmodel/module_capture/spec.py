@@ -44,7 +44,9 @@ def load_target(text: str) -> Any:
     except Exception as error:  # noqa: BLE001 -- a user's file may do anything
         message = next(iter(str(error).splitlines()), "")
         raise UsageError(
-            f"cannot import {place!r}: {type(error).__name__}: {message.rstrip('.')}.", place=text
+            f"cannot import {place!r}: {type(error).__name__}: {message.rstrip('.')}.",
+            place=text,
+            remedy="Write package.module:build, of a module that Python finds from this folder, or file.py:build.",
         ) from None
     for part in name.split("."):
         if not hasattr(value, part):

@@ -260,7 +260,7 @@ def _limit_points(op: str, points: float) -> None:
         raise UsageError(
             f"the ranges span {points:.3g} points; at most {MOST_POINTS} are allowed.",
             place=op,
-            remedy="Use larger steps, or call perfmodel.predict with arrays.",
+            remedy="Use larger steps, or call perfmodel.sweep with arrays.",
         )
 
 

@@ -43,15 +43,15 @@ def steady(
     Raises
     ------
     UsageError
-        For lengths below 1 or beyond the model's positions, and when neither a sequence fits.
+        For lengths or a load below 1, lengths beyond the model's positions, and when not one sequence fits.
     """
     _check(deployment, isl, osl, prefix)
     prompt, answer, cached = (np.asarray(value, dtype=np.float64) for value in (isl, osl, prefix))
     most = np.asarray(capacity(deployment, isl, osl), dtype=np.float64)
     wanted = concurrency if batch is None else batch
     users = most if wanted is None else np.asarray(wanted, dtype=np.float64)
-    if np.any(users <= 0):
-        raise UsageError("the load is not above 0.", place="steady", remedy="Give a batch or a concurrency from 1 on.")
+    if not np.all(users >= 1):  # NaN neither
+        raise UsageError("the load is below 1.", place="steady", remedy="Give a batch or a concurrency from 1 on.")
     running = np.minimum(users, most)
     if requests is None:
         return Cycle(deployment, prompt, answer, cached, users, running).result()

@@ -8,7 +8,7 @@ from perfmodel.training.kernels import Product, product_times
 from perfmodel.training.setup import Setup
 from perfmodel.workloads.model_config import Linear, ModelConfig
 
-#: iterations of the quintic of Newton and Schulz (Jordan et al. 2024, KellerJordan/Muon @ master, muon.py,
+#: iterations of the quintic of Newton and Schulz (Jordan et al. 2024, KellerJordan/Muon @ 00ba60d3, muon.py,
 #: ``zeropower_via_newtonschulz5``)
 ITERATIONS = 5
 

@@ -78,3 +78,11 @@ def test_lengths_alone_are_enough_where_the_load_has_its_own_times(tmp_path: Pat
 def test_each_fault_has_one_message(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(InputFileError, match=message):
         read_requests(write(tmp_path, text, name))
+
+
+def test_a_column_whose_name_has_a_line_break_is_named_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "requests.ndjson"  # found by fuzzing
+    path.write_text('{"timestamp_ms": 0, "in\\nput": 10, "output_length": 20}\n')
+    with pytest.raises(InputFileError, match="no column for the prompt") as raised:
+        read_requests(path)
+    assert "\n" not in str(raised.value)

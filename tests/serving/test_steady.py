@@ -98,7 +98,9 @@ def test_arrays_equal_scalars(llama: Deployment) -> None:
     ("load", "message"),
     [
         ({"isl": 0, "osl": 10}, "isl is below 1"),
-        ({"isl": 10, "osl": 10, "concurrency": 0}, "not above 0"),
+        ({"isl": 10, "osl": 10, "concurrency": 0}, "the load is below 1"),
+        ({"isl": 10, "osl": 10, "concurrency": 15e-324}, "the load is below 1"),  # found by fuzzing
+        ({"isl": 10, "osl": 10, "batch": np.nan}, "the load is below 1"),
         ({"isl": 10, "osl": 10, "prefix": 10}, "not shorter than the prompt"),
         ({"isl": 200_000, "osl": 10}, "longer than the model's 131072 positions"),
     ],

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from perfmodel.core.report import Report
+from perfmodel.core.report import Report, number
 from perfmodel.core.units import format_si
-from perfmodel.render.html.packing import number
 
 Rows = Sequence[Mapping[str, Any]]
 #: a sentence, and figures: label, value, unit, perhaps low and high, a text in the place of the value, and the cell

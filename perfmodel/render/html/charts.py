@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.core.report import Report
-from perfmodel.render.html.packing import View, number
+from perfmodel.core.report import Report, number
+from perfmodel.render.html.packing import View
 from perfmodel.render.html.panels import panels, pipeline
 from perfmodel.render.html.scatter import front, roofline
 

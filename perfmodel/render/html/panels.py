@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.panel import Line, Panel
-from perfmodel.core.report import Report
-from perfmodel.render.html.packing import View, number
+from perfmodel.core.report import Report, number
+from perfmodel.render.html.packing import View
 from perfmodel.render.html.timeline import pipeline_view
 from perfmodel.training.timeline import held_over_time, passes_of
 

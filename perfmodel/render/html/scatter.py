@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perfmodel.core.report import Report
-from perfmodel.render.html.packing import View, number
+from perfmodel.core.report import Report, number
+from perfmodel.render.html.packing import View
 
 _ROOFLINE = ("arithmetic_intensity_flop_per_byte", "attainable_flop_per_s", "ridge_point_flop_per_byte", "dtype")
 _LAUNCH = "launch"
