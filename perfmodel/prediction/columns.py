@@ -92,12 +92,16 @@ PREDICTION_COLUMNS = (
     Column("attainable_bytes_per_s", unit="B/s", shown=False),
     Column("advice", shown=False),
 )
-TERM_COLUMNS = (
+#: whose rows follow: an operator on a machine, once above all of its rows
+_WHOSE = (
     Column("op", shown=False),
     Column("name", "operator", merge=True, show_row=_operator),
     Column("dimensions", shown=False),
     Column("dtype", shown=False),
     Column("hardware", merge=True, shown=False),
+)
+TERM_COLUMNS = (
+    *_WHOSE,
     Column("term"),
     Column("time_s", "adds", "s"),
     Column("share", unit="fraction"),
@@ -105,11 +109,7 @@ TERM_COLUMNS = (
     Column("meaning", shown=False),
 )
 ERROR_COLUMNS = (
-    Column("op", shown=False),
-    Column("name", "operator", merge=True, show_row=_operator),
-    Column("dimensions", shown=False),
-    Column("dtype", shown=False),
-    Column("hardware", merge=True, shown=False),
+    *_WHOSE,
     Column("source"),
     Column("share", "of the variance", "fraction"),
     Column("alone", "interval of it alone", show_row=_alone),
