@@ -141,7 +141,7 @@ def outcome(target: Target, path: Path, patience: float) -> tuple[bool, str]:
             warnings.simplefilter("error")
             target.read(path)
     except PerfModelError as error:
-        return False, "" if str(error) and "\n" not in str(error) else f"message of several lines: {error!s:.200}"
+        return False, "" if str(error) else f"{type(error).__name__} without a message"
     except TooSlow:
         return False, f"over {patience:g} s\n{traceback.format_exc()}"
     except Exception:  # noqa: BLE001 -- this is what is looked for
