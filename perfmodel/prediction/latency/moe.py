@@ -12,7 +12,7 @@ With S slots, E_r experts of the rank and tiles of tm x tn, each of the two prod
 - l2 = blocks K (tm a + tn w) / B2.
 
 The time is start + expert E_s + both products + glue x (bytes between the kernels) / (eta W); slots are sorted by
-expert, in TensorRT-LLM and Triton by those of all ranks (E_s = E), else by the rank's (E_r). Narrow weights are
+expert, in TensorRT-LLM, Triton and Marlin by those of all ranks (E_s = E), else by the rank's (E_r). Narrow weights are
 widened as in `mixed_gemm`. Triton's kernels are compiled for sizes that are multiples of 16, or for any: then a
 weight of the second product takes some clocks more, which makes fp8 on Hopper 20 times as slow; their tiles are not
 the best ones, but those of `_Layer._set_aside`. Constants are those of one library's kernels on one machine
@@ -66,8 +66,8 @@ TRITON, ALIGNED = ("sglang",), 16.0
 #: beyond; columns in 16 bits (chosen on the fitted rows: 64 x 64 was best of those with up to 256). Kernels for
 #: Blackwell's instruction show no such rule
 FEW_ROWS, USUAL_ROWS, USUAL_COLUMNS, TUNED = 16.0, 64.0, 64.0, "tcgen05"
-#: libraries that sort slots by the experts of all ranks, as Triton's kernels do: chosen on the fitted rows. Those of
-#: sglang that are not Triton's (Marlin, cutedsl) sort them by the rank's
+#: libraries that sort slots by the experts of all ranks, as Triton's and Marlin's kernels do: chosen on the fitted
+#: rows. Those of sglang in fp4 (cutedsl) sort them by the rank's
 SORT_ALL = ("trtllm", "trtllm_min_latency")
 #: energy of a 16-bit FLOP at the lowest voltage, in TSMC 4N [J], as for plain products
 ENERGY = 0.58e-12
@@ -90,8 +90,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     down = layer.product(1.0 * moe.hidden, 1.0 * moe.inter_of_rank)
     adds = {name: plain(up[name] + down[name]) for name in up}
     adds[GLUE] = plain(c["glue"] * moe.glue_bytes() * layer.row_cost / layer.bandwidth)
-    triton = conditions.library in TRITON and moe.dtype == moe.weight_dtype != "fp4"
-    sorted_by = moe.experts if triton or conditions.library in SORT_ALL else moe.experts_of_rank
+    sort_all = conditions.library in SORT_ALL or (conditions.library in TRITON and moe.weight_dtype != "fp4")
+    sorted_by = moe.experts if sort_all else moe.experts_of_rank
     adds[EXPERTS] = plain(c["expert"] * sorted_by)
     adds[LAUNCH] = c["start"] / machine.clock_hz
     return Terms(adds)

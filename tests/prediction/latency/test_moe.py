@@ -112,10 +112,13 @@ def test_kernels_take_the_tiles_that_they_have(
     assert {tile for tile, kept in zip(candidates, left, strict=True) if kept} == tiles
 
 
-def test_marlin_sorts_slots_by_the_experts_of_the_rank_and_others_by_all() -> None:
-    for library, dtype, ratio in (("trtllm", "bf16", 1.0), ("sglang", "bf16", 1.0), ("sglang", "int4_wo", 16.0)):
+def test_kernels_sort_slots_by_the_experts_of_all_ranks_and_those_in_fp4_by_the_ranks() -> None:
+    for library, dtype, machine, ratio in (
+        ("trtllm", "bf16", H100, 1.0), ("sglang", "bf16", H100, 1.0), ("sglang", "int4_wo", H100, 1.0),
+        ("sglang", "nvfp4", hardware("b200-sxm-180gb"), 16.0),
+    ):  # fmt: skip
         alone, spread = (
-            pm.predict(pm.Moe(tokens=64, **QWEN, ep=ep, dtype=dtype), H100, library=library) for ep in (1, 16)
+            pm.predict(pm.Moe(tokens=64, **QWEN, ep=ep, dtype=dtype), machine, library=library) for ep in (1, 16)
         )
         assert alone.predicted_terms_s["experts"] == pytest.approx(ratio * spread.predicted_terms_s["experts"])
 
