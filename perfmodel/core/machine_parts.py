@@ -1,0 +1,160 @@
+"""The parts of a machine as its specification states them: memory levels, peaks, links, launches, fabric, kernels.
+
+Three kinds of figure are kept apart: *datasheet* figures (``MemoryLevel.bandwidth_bytes_per_s``,
+``Peak.flop_per_s``) set bounds; *sustained* ceilings, which a good microbenchmark reaches, make predictions; and
+capacities say what fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+Engine = str  # "tensor" or "vector"
+ENGINES: tuple[Engine, ...] = ("tensor", "vector")
+
+
+@dataclass(frozen=True)
+class MemoryLevel:
+    """One level of the memory hierarchy of one device.
+
+    Attributes
+    ----------
+    name : "hbm" (device memory, of whatever technology), "llc", "l2", "l1", "shared", "registers"; "dram" on a CPU.
+    capacity_bytes : capacity of the level over the whole device [B].
+    bandwidth_bytes_per_s : the vendor's peak [B/s], or None where no source gives one.
+    sustained_bytes_per_s : the best measured bandwidth [B/s], or None.
+    partitions : parts that do not share what they hold (the L2 of each chiplet); data that all processors read
+        must fit in one of them.
+    copies : copies of a line that the level holds when all processors read it: 2 where each half of an L2 keeps its
+        own (A100, H100).
+    """
+
+    name: str
+    capacity_bytes: float | None = None
+    bandwidth_bytes_per_s: float | None = None
+    sustained_bytes_per_s: float | None = None
+    technology: str = ""
+    partitions: int = 1
+    copies: int = 1
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The dense peak rate of one dtype on one engine; a fused multiply-add is 2 FLOP.
+
+    ``flop_per_clock_per_sm`` and ``clock_hz`` let the peak be recomputed: SMs x FLOP per clock x clock.
+    ``sparse_2to4_flop_per_s`` is the vendor's figure with 2:4 structured sparsity; no bound uses it.
+    ``packed`` is the number of results of one lane and clock that the rate counts: 2 where it counts packed
+    instructions, which not every operation has.
+    """
+
+    dtype: str
+    engine: Engine
+    flop_per_s: float
+    flop_per_clock_per_sm: float | None = None
+    clock_hz: float | None = None
+    sustained_flop_per_s: float | None = None
+    sparse_2to4_flop_per_s: float | None = None
+    packed: float = 1.0
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link off the device.
+
+    Attributes
+    ----------
+    bandwidth_bytes_per_s : bandwidth per direction and per device, over all its peers [B/s].
+    reduces_in_switch : whether the link ends in a switch that adds up what it forwards (NVLink SHARP).
+    domain : the most devices that reach each other over the link: 2 across a bridge, 72 in an NVL72; None for those of
+        a node.
+    per_peer_bytes_per_s : bandwidth per direction between two devices where no switch joins them [B/s]; None where any
+        two reach the whole bandwidth.
+    latency_s : measured time of one step of an exchange between two devices, without its bytes [s]; None where nobody
+        measured it.
+    """
+
+    name: str
+    bandwidth_bytes_per_s: float
+    reduces_in_switch: bool = False
+    source: str = ""
+    note: str = ""
+    domain: int | None = None
+    per_peer_bytes_per_s: float | None = None
+    latency_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What starting a kernel costs.
+
+    Attributes
+    ----------
+    floor_s : shortest time measured for a (nearly) empty kernel in a replayed graph [s]; part of the bound.
+    overhead_s : usual time of a small kernel launched back to back on a stream [s]; part of the prediction.
+    """
+
+    floor_s: float | None = None
+    overhead_s: float | None = None
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """What joins devices of a kind to a cluster, as their vendor's usual systems do: ``[cluster]`` of a specification.
+
+    Attributes
+    ----------
+    gpus_per_node : devices that share a host.
+    nic_bytes_per_s : bandwidth of the network of one device in one direction [B/s]; None where nobody stated it.
+    nic_efficiency : share of it that large messages reach.
+    alpha_s : time of one step of an exchange between nodes [s].
+    oversubscription : how many devices share the bandwidth of one in the switches above; 1 is a full fat tree.
+    """
+
+    gpus_per_node: int = 8
+    nic_bytes_per_s: float | None = None
+    nic_efficiency: float = 0.85
+    alpha_s: float = 14e-6
+    oversubscription: float = 1.0
+    source: str = ""
+
+
+#: tiles of outputs as (rows, columns)
+Tiles = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """How the libraries' kernels for a machine are cut, read off profiles and sources; empty where nobody knows.
+
+    Attributes
+    ----------
+    gemm_tiles, gemm_batched_tiles : tiles of fp32 matrix products, single and in a strided batch.
+    fp8_tiles : library -> tiles of 8-bit products that it chooses by the rows m, each with the largest m that it
+        serves.
+    winograd_patches : (images, rows, columns) of outputs that one block of a fused Winograd kernel may cover.
+    softmax_threads : threads of a block of softmax where it has as many for every row, and keeps rows of whole
+        vectors in shared memory.
+    widens_fp8_keys : whether attention converts 8-bit keys and values to 16 bits in software.
+    translation_cost : time that single fp32 products take longer by where address translation reaches none of a wave's
+        rows, over the arithmetic's.
+    channel_cost : time that single fp32 products take longer by where their rows lie multiples of 256 KiB apart, and so
+        meet in one channel of memory, over the arithmetic's.
+    """
+
+    gemm_tiles: Tiles = ()
+    gemm_batched_tiles: Tiles = ()
+    fp8_tiles: Mapping[str, tuple[tuple[int, int, float], ...]] = field(default_factory=lambda: MappingProxyType({}))
+    winograd_patches: tuple[tuple[int, int, int], ...] = ()
+    softmax_threads: int | None = None
+    widens_fp8_keys: bool = False
+    translation_cost: float = 0.0
+    channel_cost: float = 0.0
