@@ -1,238 +1,19 @@
-"""The shapes of a transformer: its matrices, its parameters counted to the last one, its cache of keys and values."""
+"""A transformer by its shapes: its parameters counted to the last one, its cache of keys and values."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
-from perfmodel.workloads.architectures import ARCHITECTURES, Architecture
+from perfmodel.workloads.model_shape import Linear, ModelShape, count_parameters
 
-
-class Linear(NamedTuple):
-    """A matrix of weights [n, k], applied to every token: y[n] = W x[k] + bias."""
-
-    name: str
-    n: int
-    k: int
-    bias: bool = False
-
-    @property
-    def parameters(self) -> int:
-        """Weights and biases."""
-        return self.n * self.k + self.n * self.bias
-
-
-def _count(linears: tuple[Linear, ...]) -> int:
-    """Return the parameters of some matrices."""
-    return sum(linear.parameters for linear in linears)
+__all__ = ["Linear", "ModelConfig"]
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """The shapes of a transformer.
-
-    Attributes
-    ----------
-    model_type : the architecture by its Hugging Face name ("gpt2", "llama").
-    hidden : width of the residual stream.
-    layers : transformer layers; of an encoder with a decoder, those of the decoder.
-    heads, kv_heads, head_dim : query heads, key and value heads, size of a query's head; ``heads head_dim`` need not be
-        ``hidden``.
-    ffn : width inside the MLP of a dense layer.
-    vocab : size of the vocabulary.
-    positions : the longest sequence.
-    activation : activation of the MLP ("gelu", "gelu_new", "relu", "silu").
-    tied : the embedding is also the matrix of the head.
-    embedding_dim : width of the embedding; a projection follows if it is not ``hidden``.
-    token_types : rows of a table of token types, 0 for none.
-    window : most keys that a query of a windowed layer attends to, 0 for all.
-    qkv_bias, output_bias, mlp_bias : which matrices of a layer have a bias.
-    norm_after : the norms follow the residual additions.
-    window_layers : layers with that window, the others attend to all keys; 0 with a window means every layer.
-    experts, top_k, expert_ffn : routed experts of a layer, how many of them a token visits, the width inside one.
-    shared_ffn : width inside the experts that every token visits, together; 0 for none.
-    shared_gate : a gate with one output scales the shared experts.
-    dense_layers : layers of a mixture of experts whose MLP is one dense MLP of ``ffn``.
-    router_bias : the router has a bias.
-    q_lora, kv_lora : ranks of the queries' and of the keys' and values' compression (MLA), 0 for none.
-    rope_head_dim, nope_head_dim : parts of a query's head with and without rotary positions (MLA).
-    value_head_dim : size of a value's head, 0 for ``head_dim``.
-    parallel_block : attention and MLP read the same residual stream, and share its additions and all-reduces.
-    encoder_layers : layers of the encoder in a model with both, 0 for a single stack.
-    encoder_ffn : width inside the encoder's MLPs, 0 for ``ffn``.
-    position_buckets : rows of a table of relative positions, one column a head, in each stack (T5); 0 for none.
-    head_bias : the head has a bias.
-    facts : the facts of the architecture where they are not those of ``model_type``; None for these.
-    name : what the model is called, for people.
-    """
-
-    model_type: str
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    vocab: int
-    positions: int
-    activation: str
-    tied: bool
-    embedding_dim: int
-    token_types: int = 0
-    window: int = 0
-    qkv_bias: bool = False
-    output_bias: bool = False
-    mlp_bias: bool = False
-    norm_after: bool = False
-    window_layers: int = 0
-    experts: int = 0
-    top_k: int = 0
-    expert_ffn: int = 0
-    shared_ffn: int = 0
-    shared_gate: bool = False
-    dense_layers: int = 0
-    router_bias: bool = False
-    q_lora: int = 0
-    kv_lora: int = 0
-    rope_head_dim: int = 0
-    nope_head_dim: int = 0
-    value_head_dim: int = 0
-    parallel_block: bool = False
-    encoder_layers: int = 0
-    encoder_ffn: int = 0
-    position_buckets: int = 0
-    head_bias: bool = False
-    facts: Architecture | None = None
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        every = self.layers if self.window and not self.window_layers else self.window_layers
-        object.__setattr__(self, "window_layers", every)
-
-    @property
-    def architecture(self) -> Architecture:
-        """The facts that all models of this type share."""
-        return self.facts or ARCHITECTURES[self.model_type]
-
-    @property
-    def gated(self) -> bool:
-        """Whether the MLP multiplies activation(gate x) by (up x)."""
-        return self.architecture.gated
-
-    @property
-    def rms_norm(self) -> bool:
-        """Whether the norms are RMSNorm; LayerNorm otherwise."""
-        return self.architecture.rms_norm
-
-    @property
-    def rotary(self) -> bool:
-        """Whether queries and keys are rotated by their positions."""
-        return self.architecture.rotary
-
-    @property
-    def learned_positions(self) -> bool:
-        """Whether a table of positions is added to the embedding."""
-        return self.architecture.learned_positions
-
-    @property
-    def qk_norm(self) -> bool:
-        """Whether queries and keys are normalised."""
-        return self.architecture.qk_norm
-
-    @property
-    def latent_attention(self) -> bool:
-        """Whether keys and values are kept as one compressed vector a token (MLA)."""
-        return self.kv_lora > 0
-
-    @property
-    def moe_layers(self) -> int:
-        """Layers with routed experts."""
-        return self.layers - self.dense_layers if self.experts else 0
-
-    @property
-    def value_dim(self) -> int:
-        """Size of a value's head."""
-        return self.value_head_dim or self.head_dim
-
-    @property
-    def query_width(self) -> int:
-        """Width of all query heads."""
-        return self.heads * self.head_dim
-
-    @property
-    def kv_width(self) -> int:
-        """Width of all key heads."""
-        return self.kv_heads * self.head_dim
-
-    @property
-    def norm_parameters(self) -> int:
-        """Parameters of one norm over ``hidden``: a scale, and a shift for LayerNorm."""
-        shape = self.architecture
-        shift = not shape.rms_norm if shape.norm_bias is None else shape.norm_bias
-        return self.hidden * (int(shape.norm_scale) + int(shift))
-
-    def attention_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of one layer that compute queries, keys and values."""
-        if self.latent_attention:
-            return self._latent_linears()
-        if self.architecture.fused_qkv:
-            return (Linear("query_key_value", self.query_width + 2 * self.kv_width, self.hidden, self.qkv_bias),)
-        widths = {"query": self.query_width, "key": self.kv_width, "value": self.kv_width}
-        return tuple(Linear(name, width, self.hidden, self.qkv_bias) for name, width in widths.items())
-
-    def _latent_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of DeepSeek's attention: down to a latent vector, and up from it."""
-        down = Linear("key_value_down", self.kv_lora + self.rope_head_dim, self.hidden, self.qkv_bias)
-        up = Linear("key_value_up", self.heads * (self.nope_head_dim + self.value_dim), self.kv_lora)
-        if not self.q_lora:
-            return (Linear("query", self.query_width, self.hidden), down, up)
-        queries = Linear("query_down", self.q_lora, self.hidden, self.qkv_bias)
-        return (queries, Linear("query_up", self.query_width, self.q_lora), down, up)
-
-    def output_linear(self) -> Linear:
-        """Return the matrix of one layer that follows attention."""
-        return Linear("output", self.hidden, self.heads * self.value_dim, self.output_bias)
-
-    def mlp_linears(self, width: int = 0) -> tuple[Linear, ...]:
-        """Return the matrices of one MLP: gate if there is one, up, down; of a dense layer unless a width is given."""
-        width = width or self.ffn
-        names = ("gate", "up") if self.gated else ("up",)
-        into = tuple(Linear(name, width, self.hidden, self.mlp_bias) for name in names)
-        return (*into, Linear("down", self.hidden, width, self.mlp_bias))
-
-    def expert_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of one routed expert."""
-        return self.mlp_linears(self.expert_ffn) if self.experts else ()
-
-    def shared_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices that every token of a layer with experts visits: router, shared experts, their gate."""
-        if not self.experts:
-            return ()
-        router = (Linear("router", self.experts, self.hidden, self.router_bias),)
-        shared = self.mlp_linears(self.shared_ffn) if self.shared_ffn else ()
-        return (*router, *shared, *((Linear("shared_gate", 1, self.hidden),) if self.shared_gate else ()))
-
-    def layer_linears(self) -> tuple[Linear, ...]:
-        """Return every matrix of one layer with a dense MLP."""
-        return (*self.attention_linears(), self.output_linear(), *self.mlp_linears())
-
-    def head_linears(self) -> tuple[Linear, ...]:
-        """Return the matrices of the language model's head; BERT transforms the hidden state first."""
-        if self.architecture.head_transform:
-            transform = Linear("transform", self.hidden, self.hidden, True)
-            return (transform, Linear("logits", self.vocab, self.hidden, True))
-        return (*self.projections()[1:], Linear("logits", self.vocab, self.embedding_dim, self.head_bias))
-
-    def projections(self) -> tuple[Linear, ...]:
-        """Return the matrices between ``hidden`` and an embedding of another width: in and out."""
-        if self.embedding_dim == self.hidden:
-            return ()
-        return (
-            Linear("project_in", self.hidden, self.embedding_dim),
-            Linear("project_out", self.embedding_dim, self.hidden),
-        )
+class ModelConfig(ModelShape):
+    """A transformer: the shapes and matrices of `ModelShape`, and the counts that follow from them."""
 
     @cached_property
     def attention_parameters(self) -> int:
@@ -241,24 +22,25 @@ class ModelConfig:
         latent = self.q_lora + self.kv_lora
         width = self.query_width + self.kv_width if shape.qk_norm_all else 2 * self.head_dim
         norms = width * shape.qk_norm * (1 + shape.qk_norm_bias)
-        return _count((*self.attention_linears(), self.output_linear())) + latent + norms + self.heads * shape.sinks
+        matrices = count_parameters((*self.attention_linears(), self.output_linear()))
+        return matrices + latent + norms + self.heads * shape.sinks
 
     @cached_property
     def expert_parameters(self) -> int:
         """Parameters of one routed expert."""
-        return _count(self.expert_linears())
+        return count_parameters(self.expert_linears())
 
     @cached_property
     def dense_layer_parameters(self) -> int:
         """Parameters of one layer with a dense MLP; of a decoder with cross attention if there is an encoder."""
-        return self._frame_parameters + _count(self.mlp_linears())
+        return self._frame_parameters + count_parameters(self.mlp_linears())
 
     @cached_property
     def moe_layer_parameters(self) -> int:
         """Parameters of one layer with experts, all of them; 0 for a dense model."""
         if not self.experts:
             return 0
-        return self._frame_parameters + _count(self.shared_linears()) + self.experts * self.expert_parameters
+        return self._frame_parameters + count_parameters(self.shared_linears()) + self.experts * self.expert_parameters
 
     @property
     def _frame_parameters(self) -> int:
@@ -279,7 +61,7 @@ class ModelConfig:
     @cached_property
     def encoder_parameters(self) -> int:
         """Parameters of the encoder's layers in a model with encoder and decoder; 0 for a single stack."""
-        mlp = _count(self.mlp_linears(self.encoder_ffn))
+        mlp = count_parameters(self.mlp_linears(self.encoder_ffn))
         norms = self.architecture.norms * self.norm_parameters
         return self.encoder_layers * (self.attention_parameters + mlp + norms)
 
@@ -309,7 +91,7 @@ class ModelConfig:
     def head_parameters(self) -> int:
         """Parameters of the head that are its own: no matrix that is shared with the embedding, no norm."""
         shared = self.vocab * self.embedding_dim * self.tied
-        return _count((*self.projections()[:1], *self.head_linears())) - shared
+        return count_parameters((*self.projections()[:1], *self.head_linears())) - shared
 
     @cached_property
     def outer_norm_parameters(self) -> int:
