@@ -12,7 +12,7 @@ import numpy as np
 from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.report import Reportable
-from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Load, Timing
+from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
 from perfmodel.core.work import Number, Text, Work, plain
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.advice import advise
@@ -20,7 +20,10 @@ from perfmodel.prediction.bounds import bounding_times, resident, ridge_point, s
 from perfmodel.prediction.ceilings import launch_time
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.estimate import Estimate
+from perfmodel.prediction.point_rows import PLAIN_KEYS, ROW_KEYS, point_rows
 from perfmodel.prediction.uncertainty import Uncertainty
+
+__all__ = ["ROW_KEYS", "Prediction"]
 
 
 @dataclass(frozen=True)
@@ -285,65 +288,6 @@ class Prediction(Reportable):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one mapping for each point, with plain values; a scalar prediction gives one row."""
-        values = {key: getattr(self, key) for key in _PLAIN_KEYS}
-        shape = np.broadcast_shapes(*(np.shape(value) for value in (*values.values(), *self.params.values())))
-        params = {key: _flat(value, shape) for key, value in self.params.items()}
-        columns = {key: _flat(value, shape) for key, value in values.items()}
-        terms = {name: _flat(value, shape) for name, value in self.predicted_terms_s.items()}
-        errors = {name: _flat(value, shape) for name, value in self.uncertainty.variances(self.regime).items()}
-        return [
-            self._row(
-                {key: _whole(points[index]) for key, points in params.items()},
-                {key: points[index] for key, points in columns.items()}
-                | {"predicted_terms_s": {name: points[index] for name, points in terms.items() if points[index]}}
-                | _errors({name: points[index] for name, points in errors.items() if points[index]}),
-            )
-            for index in range(int(np.prod(shape)))
-        ]
-
-    def _row(self, params: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-        """Return one row with its keys in the order of the attributes, the dimensions for people after the name."""
-        dimensions = " ".join(f"{key}={_shown(params[key])}" for key in self.given)
-        return {**dict.fromkeys(ROW_KEYS), **values, "params": params, "dimensions": dimensions}
-
-
-#: keys of the rows in their order
-ROW_KEYS = (
-    *("op", "name", "dimensions", "params", "dtype", "engine", "count", "hardware"),
-    *("flop", "bytes_read", "bytes_written", "working_set_bytes"),
-    *("arithmetic_intensity_flop_per_byte", "ridge_point_flop_per_byte", "limiter", "bound_time_s"),
-    *("fits_in", "resident_bound_time_s", "resident_limiter", "timing", "cache", "library", "load"),
-    *("predicted_time_s", "predicted_time_low_s", "predicted_time_high_s", "predicted_limiter", "largest_term"),
-    *("predicted_terms_s", "family", "calibration", "regime", "prediction_basis"),
-    *("attainable_flop_per_s", "attainable_bytes_per_s", "predicted_flop_per_s", "predicted_bytes_per_s"),
-    *("predicted_utilization", "advice", "not_seen", "interval_shares"),
-)
-_MADE_KEYS = ("dimensions", "params", "predicted_terms_s", "not_seen", "interval_shares")
-_PLAIN_KEYS = tuple(key for key in ROW_KEYS if key not in _MADE_KEYS)
-
-
-def _errors(variances: Mapping[ErrorSource, float]) -> dict[str, Any]:
-    """Return what the constants have not seen, and the share of each source of error in the variance."""
-    total = sum(variances.values())
-    return {
-        "not_seen": [str(source) for source in variances if source is not ErrorSource.SHAPE],
-        "interval_shares": {str(source): variance / total for source, variance in variances.items()},
-    }
-
-
-def _flat(value: Any, shape: tuple[int, ...]) -> list[Any]:
-    """Broadcast a value to the sweep's shape and return its plain Python values in order."""
-    if isinstance(value, np.ndarray):
-        flat: list[Any] = np.broadcast_to(value, shape).ravel().tolist()
-        return flat
-    return [value] * int(np.prod(shape))
-
-
-def _whole(value: Any) -> Any:
-    """Return a dimension as an int where it is one: sweeps hold their sizes as floats."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _shown(value: Any) -> str:
-    """Return a dimension as it is written on the command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        values = {key: getattr(self, key) for key in PLAIN_KEYS}
+        errors = self.uncertainty.variances(self.regime)
+        return point_rows(values, self.params, self.given, self.predicted_terms_s, errors)
