@@ -1,0 +1,35 @@
+"""Pages and plots of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.api.machines import Machine, find_machine, known_machines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from perfmodel.render.plots.roofline.points import Point
+
+
+def html_report(*results: Any, title: str = "") -> str:
+    """Return one self-contained HTML page of one result, or of two side by side: before and after.
+
+    Parameters
+    ----------
+    results : what perfmodel's functions return (a diagnosis, predictions, a ranking, a training step, ...), or reports.
+    title : of the page.
+    """
+    from perfmodel.render.html.inputs import html_report as page_of
+
+    return page_of(*results, title=title, find=known_machines)
+
+
+def roofline_plot(
+    hardware: Machine, points: Iterable[Point], *, dtype: str | None = None, title: str | None = None
+) -> Figure:
+    """Return a matplotlib figure of the roofline of a machine; see `perfmodel.render.plots.roofline.roofline_plot`."""
+    from perfmodel.render.plots.roofline import roofline_plot as plot_on
+
+    return plot_on(find_machine(hardware), points, dtype=dtype, title=title)

@@ -1,0 +1,221 @@
+"""What operators and models are to take on a machine: one call, a sweep, a step of training, a served model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from perfmodel.api.machines import Machine, Model, find_machine, given
+
+if TYPE_CHECKING:
+    from perfmodel.cluster.cluster import Cluster as _Cluster
+    from perfmodel.core.roofline import Bound
+    from perfmodel.operators import Operator
+    from perfmodel.prediction.algorithms.choice import Choice
+    from perfmodel.prediction.result import Prediction
+    from perfmodel.prediction.whole_model import WholeModel
+    from perfmodel.serving.deployment import Deployment as ServedModel
+    from perfmodel.training.plan import TrainingPlan
+    from perfmodel.training.result import TrainingStep
+    from perfmodel.training.search import Search
+
+
+def predict(
+    op: Operator,
+    hardware: Machine,
+    *,
+    timing: str = "kernel",
+    cache: str = "cold",
+    library: str = "",
+    load: str = "burst",
+) -> Prediction:
+    """Return bound, prediction and advice for one operator on one machine; see `perfmodel.prediction.predict`.
+
+    Parameters
+    ----------
+    op : the operator; its dimensions may be numpy arrays, then all numbers of the result are arrays.
+    hardware : the machine, or its name in the catalog ("h100").
+    timing, cache, library, load : the view of time, the state of the caches, whose kernels run, and for how long the
+        device has been at work.
+
+    Raises
+    ------
+    UsageError
+        When a name is unknown, or the machine has no peak for the operator's dtype.
+    """
+    from perfmodel.prediction.predict import predict as predict_on
+
+    return predict_on(op, find_machine(hardware), timing=timing, cache=cache, library=library, load=load)
+
+
+def bound_time(op: Operator, hardware: Machine) -> Bound:
+    """Return the bound of one cold call of an operator; see `perfmodel.prediction.predict.bound_time`."""
+    from perfmodel.prediction.predict import bound_time as bound_on
+
+    return bound_on(op, find_machine(hardware))
+
+
+def sweep(
+    op: Operator,
+    hardware: Machine,
+    *,
+    chunk: int | None = None,
+    timing: str = "kernel",
+    cache: str = "cold",
+    library: str = "",
+    load: str = "burst",
+    workers: int = 1,
+    scheduler: str = "",
+) -> Iterator[Prediction]:
+    """Yield the predictions of an operator whose dimensions are arrays, in chunks; see `perfmodel.prediction.sweep`."""
+    from perfmodel.prediction.predict import CHUNK
+    from perfmodel.prediction.sweep import sweep as sweep_on
+
+    size = CHUNK if chunk is None else chunk
+    return sweep_on(
+        op,
+        find_machine(hardware),
+        chunk=size,
+        timing=timing,
+        cache=cache,
+        library=library,
+        load=load,
+        workers=workers,
+        scheduler=scheduler,
+    )
+
+
+def choose(problem: Operator | str, hardware: Machine, **dimensions: Any) -> Choice:
+    """Return what each algorithm of a problem takes on a machine; see `perfmodel.prediction.algorithms.choice.choose`.
+
+    Parameters
+    ----------
+    problem : the operator that states the problem (`Conv2d`, `Gemm`, `Sort`, ...), or a problem's name ("sort",
+        "gradient_compression") with the operator's ``dimensions``.
+    hardware : the machine, or its name in the catalog.
+
+    Raises
+    ------
+    UsageError
+        When there is no such problem, or a dimension is wrong or an array.
+    """
+    from perfmodel.prediction.algorithms.choice import choose as choose_on
+
+    return choose_on(problem, find_machine(hardware), **dimensions)
+
+
+def predict_model(
+    operators: Iterable[Operator],
+    hardware: Machine,
+    *,
+    cache: str = "cold",
+    library: str = "",
+    load: str = "burst",
+    gap_s: float | None = None,
+) -> WholeModel:
+    """Return the time of a counted list of operators; see `perfmodel.prediction.whole_model.predict_model`."""
+    from perfmodel.prediction.whole_model import predict_model as predict_on
+
+    return predict_on(operators, find_machine(hardware), cache=cache, library=library, load=load, **given(gap_s=gap_s))
+
+
+def Cluster(  # noqa: N802 -- reads as the class that it returns
+    hardware: Machine,
+    gpus: int,
+    *,
+    gpus_per_node: int | None = None,
+    nic: str | float | None = None,
+    nvlink_domain: int | None = None,
+    nic_efficiency: float | None = None,
+    alpha_s: float | None = None,
+    oversubscription: float | None = None,
+) -> _Cluster:
+    """Return GPUs of one kind and the network between them; see `perfmodel.cluster.cluster.Cluster.of`.
+
+    >>> Cluster("h100-sxm5-80gb", gpus=512, gpus_per_node=8, nic="400Gb/s").nic_bytes_per_s
+    50000000000.0
+    """
+    from perfmodel.cluster.cluster import Cluster as _Cluster
+
+    return _Cluster.of(
+        find_machine(hardware),
+        gpus,
+        gpus_per_node=gpus_per_node,
+        nic=nic,
+        nvlink_domain=nvlink_domain,
+        nic_efficiency=nic_efficiency,
+        alpha_s=alpha_s,
+        oversubscription=oversubscription,
+    )
+
+
+def train(config: Model, cluster: _Cluster, plan: TrainingPlan) -> TrainingStep:
+    """Return the time of one step of training a model, its parts, memory and MFU; see `perfmodel.training.step.train`.
+
+    Parameters
+    ----------
+    config : a `ModelConfig`, or what `perfmodel.find_model` takes: a config.json, a shape, a name ("llama-3.1-70b").
+    cluster : the GPUs and their network.
+    plan : how the model is trained.
+
+    Raises
+    ------
+    UsageError
+        When a name is unknown, or the plan cannot run; the message has the nearest plan that can.
+    """
+    from perfmodel.training.search import full_step
+    from perfmodel.workloads.catalog import find_model
+
+    return full_step(find_model(config), cluster, plan)
+
+
+def search(
+    config: Model,
+    cluster: _Cluster | Sequence[_Cluster],
+    plan: TrainingPlan,
+    *,
+    top: int = 10,
+    workers: int = 1,
+    scheduler: str = "",
+    **ranges: Sequence[object],
+) -> Search:
+    """Return the fastest ways to train a model that fit; see `perfmodel.training.search`.
+
+    Parameters
+    ----------
+    config : a `ModelConfig`, or what `perfmodel.find_model` takes.
+    cluster : the GPUs, or several clusters to choose from.
+    plan : what the search does not change: sequence, batch, dtype, framework, ...
+    top : set-ups to return.
+    workers, scheduler : processes that share the work, or the address of a Dask scheduler.
+    ranges : values of batch, micro_batch, tp, cp, pp, vp, ep, zero and recompute; the rest is what may be useful.
+
+    Raises
+    ------
+    UsageError
+        When no combination can run and fits.
+    """
+    from perfmodel.cluster.cluster import Cluster as _Cluster
+    from perfmodel.training.search import search as search_plans
+    from perfmodel.training.space import default_space
+    from perfmodel.workloads.catalog import find_model
+
+    model = find_model(config)
+    clusters = [cluster] if isinstance(cluster, _Cluster) else list(cluster)
+    space = default_space(model, clusters[0], plan, **ranges)
+    return search_plans(model, clusters, plan, space, top=top, workers=workers, scheduler=scheduler)
+
+
+def Deployment(config: Model, hardware: Machine, **options: Any) -> ServedModel:  # noqa: N802 -- makes one
+    """Return a model served by an engine on some GPUs; see `perfmodel.serving.deployment.Deployment`.
+
+    Parameters
+    ----------
+    config : the model's shapes, its name ("llama-3.1-8b"), or the path of its ``config.json``.
+    hardware : one of the GPUs, or its name in the catalog ("h100").
+    options : tp, pp, ep, dp, engine, weights, kv, max_num_seqs, max_batched_tokens, kv_tokens and others.
+    """
+    from perfmodel.serving.deployment import Deployment as ServedModel
+    from perfmodel.workloads.catalog import find_model
+
+    return ServedModel(find_model(config), find_machine(hardware), **options)
