@@ -125,11 +125,16 @@ class Operator(abc.ABC):
         arrays = self._arrays()
         return math.prod(self.shape) if arrays else 1
 
-    def parts(self, most: int) -> Iterator[Self]:
+    def parts(self, most: int, start: int = 0, stop: int | None = None) -> Iterator[Self]:
         """Yield the operator of up to ``most`` points of a sweep at a time, in row-major order.
 
         They are not checked again, and arrays are copied a part at a time, so that arrays that broadcast, as ``m`` of
         shape [M, 1] and ``n`` of shape [N], never take the memory of all points.
+
+        Parameters
+        ----------
+        most : points of a part.
+        start, stop : the points to divide; by default all.
         """
         arrays = self._arrays()
         if not arrays:
@@ -140,10 +145,28 @@ class Operator(abc.ABC):
             name: value.reshape(-1) if value.shape == shape else np.broadcast_to(value, shape)
             for name, value in arrays.items()
         }
-        points = math.prod(shape)
-        for start in range(0, points, most):
-            stop = min(start + most, points)
-            yield self._with({name: _span(column, start, stop) for name, column in columns.items()})
+        stop = math.prod(shape) if stop is None else stop
+        for first in range(start, stop, most):
+            last = min(first + most, stop)
+            yield self._with({name: _span(column, first, last) for name, column in columns.items()})
+
+    def described(self, start: int, stop: int) -> tuple[Self, int]:
+        """Return an operator of few numbers that has some points of a sweep, and the place of the first of them.
+
+        Of arrays that vary along the first axis it has the rows of these points, the others are whole: of ``m`` of
+        shape [M, 1] and ``n`` of shape [N], a few sizes m and all sizes n. Where that is more than the points
+        themselves, it has these.
+        """
+        arrays, shape = self._arrays(), self.shape
+        row = math.prod(shape[1:])
+        first, last = start // row, (stop - 1) // row + 1
+        found = {
+            name: value[first:last] if value.shape[:1] == shape[:1] and value.ndim == len(shape) else value
+            for name, value in arrays.items()
+        }
+        if sum(value.size for value in found.values()) <= len(found) * (stop - start):
+            return self._with(found), start - first * row
+        return next(self.parts(stop - start, start, stop)), 0
 
     def _arrays(self) -> dict[str, NDArray[np.float64]]:
         """Return the dimensions that are arrays; what an operator keeps of its own results is none."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +23,13 @@ from perfmodel.prediction.latency.estimate import Estimate
 from perfmodel.prediction.predict import CHUNK, estimates, gathered, keep_freed_memory, pieces, predict_piece
 from perfmodel.prediction.result import Prediction
 from perfmodel.workers import executor, streamed
+from perfmodel.workers.slots import Letter, Slot, read, slots, written
 
-#: pieces that a worker has before it, so that it never waits; on a cluster, whose workers nobody counts, all of them
+#: points that a worker gets at a time, at most: some tens of milliseconds of work, and 2 MB of results
+_TASK = 2**16
+#: room in shared memory for the result of a point, 34 B where one family serves all points [B]
+_SLOT_BYTES = 64
+#: tasks that a worker has before it, so that it never waits; on a cluster, whose workers nobody counts, all of them
 _AHEAD, _AHEAD_ON_A_CLUSTER = 4, 256
 
 
@@ -84,7 +91,7 @@ def predict_shared(
     ----------
     op, hardware, conditions : what is predicted; a sweep of one piece, or no pool, stays in this process.
     pool : an executor of `perfmodel.workers`.
-    most : pieces that are given out at a time: see `ahead`.
+    most : tasks that are given out at a time: see `ahead`.
 
     Raises
     ------
@@ -100,7 +107,7 @@ def predict_shared(
 
 
 def ahead(workers: int, scheduler: str) -> int:
-    """Return how many pieces of a sweep are given out at a time."""
+    """Return how many tasks of a sweep are given out at a time."""
     return _AHEAD_ON_A_CLUSTER if scheduler else _AHEAD * workers
 
 
@@ -108,12 +115,42 @@ def _shared(
     op: Operator, hardware: Hardware, conditions: Conditions, chunk: int, pool: Executor | None, most: int
 ) -> Iterator[Prediction]:
     """Yield the predictions of the pieces of a sweep, in order, as workers find them."""
+    keep_freed_memory()
     packed = pickle.dumps((hardware, conditions))
-    parts, asked_for = itertools.tee(op.parts(chunk))
-    found = streamed(_work, ((packed, part) for part in asked_for), pool, most)
-    for part, (peak, bound, expected) in zip(parts, found, strict=True):
-        again = functools.partial(estimates, part, hardware, conditions)
-        yield Prediction(part, hardware, conditions, peak, bound, replace(expected, again=again))
+    size = chunk * max(1, min(_TASK // chunk, math.ceil(op.points / chunk) // most))
+    with slots(pool, most, _SLOT_BYTES * size) as places:
+        spans = ((start, min(start + size, op.points)) for start in range(0, op.points, size))
+        tasks = (
+            _Task(packed, *op.described(start, stop), stop - start, chunk, place)
+            for (start, stop), place in zip(spans, places, strict=False)
+        )
+        found = itertools.chain.from_iterable(map(read, streamed(_work, tasks, pool, most)))
+        for part, (peak, bound, expected) in zip(op.parts(chunk), found, strict=True):
+            again = functools.partial(estimates, part, hardware, conditions)
+            yield Prediction(part, hardware, conditions, peak, bound, replace(expected, again=again))
+
+
+#: what a piece took work to find
+_Found = tuple[Peak | None, Bound, Estimate]
+
+
+class _Task(NamedTuple):
+    """Some pieces of a sweep, described by the ranges of their sizes: to make sizes is faster than to send them.
+
+    Attributes
+    ----------
+    packed : machine and conditions.
+    op, start, points : the points that ``op`` has from ``start`` on.
+    chunk : points of a piece.
+    place : where the arrays of the result go.
+    """
+
+    packed: bytes
+    op: Operator
+    start: int
+    points: int
+    chunk: int
+    place: Slot | None
 
 
 @functools.lru_cache(maxsize=1)
@@ -124,11 +161,13 @@ def _unpacked(packed: bytes) -> tuple[Hardware, Conditions]:
     return shared
 
 
-def _work(task: tuple[bytes, Operator]) -> tuple[Peak | None, Bound, Estimate]:
-    """Return what a piece of a sweep took work to find; a function of a worker.
+def _work(task: _Task) -> list[_Found] | Letter:
+    """Return what each piece of a task took work to find; a function of a worker.
 
     The terms stay there: to send them takes as long as to compute them again.
     """
-    packed, part = task
-    made = predict_piece(part, *_unpacked(packed))
-    return made.peak, made.bound, replace(made.estimate, kept_terms=None)
+    hardware, conditions = _unpacked(task.packed)
+    parts = task.op.parts(task.chunk, task.start, task.start + task.points)
+    made = (predict_piece(part, hardware, conditions) for part in parts)
+    found = [(piece.peak, piece.bound, replace(piece.estimate, kept_terms=None)) for piece in made]
+    return written(found, task.place)

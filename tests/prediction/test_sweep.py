@@ -53,10 +53,34 @@ def test_one_prediction_of_shared_pieces_is_that_of_one_process() -> None:
     assert terms.keys() == alone_terms.keys()
 
 
-@given(
-    shapes=st.sampled_from([((7,),), ((3, 1), (5,)), ((4, 1, 1), (3, 1), (2,)), ((2, 3), (3,)), ((2, 1, 3), (4, 1))]),
-    most=st.integers(1, 30),
-)
+SHAPES = [((7,),), ((3, 1), (5,)), ((4, 1, 1), (3, 1), (2,)), ((2, 3), (3,)), ((2, 1, 3), (4, 1)), ((1, 6), (6,))]
+
+
+@given(shapes=st.sampled_from(SHAPES), ends=st.tuples(st.integers(0, 100), st.integers(1, 100)))
+def test_described_points_are_those_of_the_sweep(shapes: tuple[tuple[int, ...], ...], ends: tuple[int, int]) -> None:
+    sizes = [1.0 + np.arange(np.prod(shape)).reshape(shape) for shape in shapes]
+    op = pm.Gemm(**dict(zip("mnk", [*sizes, 8.0, 8.0][:3], strict=True)))
+    start = ends[0] % op.points
+    stop = min(op.points, start + ends[1])
+    described, place = op.described(start, stop)
+    (part,) = described.parts(op.points, place, place + stop - start)
+    numbers = sum(np.size(value) for value in described.params().values() if np.ndim(value))
+    assert numbers <= len(shapes) * (stop - start)
+    for name, size in zip("mnk", sizes, strict=False):
+        assert np.array_equal(
+            np.broadcast_to(getattr(part, name), part.shape), np.broadcast_to(size, op.shape).ravel()[start:stop]
+        )
+
+
+def test_a_task_of_a_product_of_ranges_is_described_by_its_ranges() -> None:
+    m, n = np.arange(1.0, 1001.0), np.arange(1.0, 501.0)
+    described, start = pm.Gemm(m=m[:, None], n=n, k=8).described(123_456, 123_456 + 2000)
+    assert np.array_equal(described.m.ravel(), m[246:251])
+    assert np.array_equal(described.n, n)
+    assert start == 123_456 - 246 * 500
+
+
+@given(shapes=st.sampled_from(SHAPES), most=st.integers(1, 30))
 def test_parts_are_the_points_in_row_major_order(shapes: tuple[tuple[int, ...], ...], most: int) -> None:
     sizes = [1.0 + np.arange(np.prod(shape)).reshape(shape) for shape in shapes]
     op = pm.Gemm(**dict(zip("mnk", [*sizes, 8.0, 8.0][:3], strict=True)))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, TypeVar
 
 from perfmodel.errors import UnavailableError, UsageError
@@ -53,7 +54,7 @@ def executor(workers: int = 1, scheduler: str = "") -> Iterator[Executor | None]
     if workers == 1:
         yield None
         return
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
     try:
         yield pool
     except BaseException:  # Ctrl-C too: what has not begun never does, and what runs is ended
@@ -63,6 +64,18 @@ def executor(workers: int = 1, scheduler: str = "") -> Iterator[Executor | None]
         raise
     else:
         pool.shutdown()
+
+
+def _end_with_parent() -> None:
+    """Let a worker end when the process that it works for does; one that was killed leaves it waiting for work."""
+    parent = parent_process()
+    if parent is not None:
+
+        def wait() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=wait, daemon=True).start()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,113 @@
+"""Large results of workers by shared memory: their arrays are written once and read once, and pass through no pipe.
+
+Memory is cut into slots, of which the tasks that are under way have one each. It belongs to the process that asks for
+the work, and is given back when that ends, however it ends: when it is killed, by Python's resource tracker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import pickle
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
+
+_Result = TypeVar("_Result")
+
+#: where Linux keeps shared memory. Writing to it when it is full kills the writer, so that some of it is left free
+_FOLDER = Path("/dev/shm")  # noqa: S108 -- looked at, not written to
+_LEFT_FREE = 2.0
+
+
+class Slot(NamedTuple):
+    """A place in shared memory: the name of the block, and the bytes from ``start`` to ``stop``."""
+
+    block: str
+    start: int
+    stop: int
+
+
+class Letter(NamedTuple):
+    """A result on its way: pickled, and the sizes of its arrays, which lie one after another in a slot [B]."""
+
+    head: bytes
+    slot: Slot
+    sizes: tuple[int, ...]
+
+
+@contextlib.contextmanager
+def slots(pool: Executor | None, count: int, size_bytes: int) -> Iterator[Iterator[Slot | None]]:
+    """Yield slots for one task after the other, over and over again; None where results are sent as they are.
+
+    They are None for the workers of a cluster, which share no memory with this process, for threads, which share all of
+    it, and where the machine has no room.
+
+    Parameters
+    ----------
+    pool : an executor of `perfmodel.workers`.
+    count : tasks that are under way at a time. A result has been read before the task after so many others is given
+        out, as `perfmodel.workers.streamed` does.
+    size_bytes : size of a slot [B].
+    """
+    memory = _memory(count * size_bytes) if isinstance(pool, ProcessPoolExecutor) else None
+    if memory is None:
+        yield itertools.repeat(None)
+        return
+    try:
+        starts = range(0, count * size_bytes, size_bytes)
+        yield itertools.cycle([Slot(memory.name, start, start + size_bytes) for start in starts])
+    finally:
+        memory.close()
+        memory.unlink()
+
+
+def _memory(size_bytes: int) -> SharedMemory | None:
+    """Return shared memory, if the machine has room for it."""
+    try:
+        if _FOLDER.exists() and shutil.disk_usage(_FOLDER).free < _LEFT_FREE * size_bytes:
+            return None
+        return SharedMemory(create=True, size=size_bytes)
+    except OSError:
+        return None
+
+
+def written(result: _Result, slot: Slot | None) -> _Result | Letter:
+    """Return a result as a worker sends it: its arrays are in the slot, if they fit there."""
+    if slot is None:
+        return result
+    buffers: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(result, protocol=5, buffer_callback=buffers.append)
+    views = [buffer.raw() for buffer in buffers]
+    sizes = tuple(view.nbytes for view in views)
+    if sum(sizes) > slot.stop - slot.start:
+        return result
+    memory, start = _bytes(slot.block), slot.start
+    for view in views:
+        memory[start : (start := start + view.nbytes)] = view
+    return Letter(head, slot, sizes)
+
+
+def read(sent: _Result | Letter) -> _Result:
+    """Return the result that a worker sent; its arrays are copies, so that the slot is free for the next one."""
+    if not isinstance(sent, Letter):
+        return sent
+    memory, start = _bytes(sent.slot.block), sent.slot.start
+    arrays = [bytearray(memory[start : (start := start + size)]) for size in sent.sizes]
+    result: _Result = pickle.loads(sent.head, buffers=arrays)  # noqa: S301 -- made by a worker of this process
+    return result
+
+
+def _bytes(block: str) -> memoryview:
+    """Return the memory of a block, given by its name."""
+    return cast(memoryview, _attached(block).buf)
+
+
+@functools.lru_cache(maxsize=1)
+def _attached(block: str) -> SharedMemory:
+    """Return a block by its name; workers of one process have its resource tracker, so that none ends it."""
+    return SharedMemory(block)
