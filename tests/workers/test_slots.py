@@ -84,6 +84,7 @@ def test_a_killed_process_leaves_neither_workers_nor_memory(sent: signal.Signals
     )  # fmt: skip
     assert ran.stdout is not None
     block = ran.stdout.readline().strip()
+    assert block
     assert (FOLDER / block).exists()
     os.kill(ran.pid, sent)
     ran.communicate(timeout=30)
