@@ -50,15 +50,16 @@ HEAD = """# Constants of the latency model for {whom}.
 
 def roofline_table(calls: Sequence[MeasuredCalls], machines: Mapping[str, Hardware]) -> LatencyTable:
     """Return the interval of the sustained roofline, which has no constants, from products timed on the device."""
-    ratios, regimes = [], []
+    ratios, regimes, origins = [], [], set()
     for call in calls:
         if call.op.op == "gemm" and not call.timing.includes_host:
             machine = machines[call.hardware]
             terms = roofline.formula(call.op, Machine.of(machine, resolve_peak(call.op, machine)), {}, call.conditions)
             ratios.append(np.log(terms.time_s / call.time_s))
             regimes.append(regime_code(terms.adds, terms.time_s))
+            origins.add(open_tables.origin(call))
     found = intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))
-    source = f"measured over predicted of {sum(map(len, ratios))} products, {open_tables.ORIGINS['aic']}"
+    source = f"measured over predicted of {sum(map(len, ratios))} products, {', '.join(sorted(origins))}"
     return LatencyTable({}, intervals=found, source=source, date=datetime.date.today().isoformat())
 
 

@@ -260,7 +260,12 @@ def _link_rate(hardware: Hardware, name: str) -> float:
     for link in hardware.links:
         if link.name == name:
             return link.bandwidth_bytes_per_s
+    there = ", ".join(link.name for link in hardware.links)
+    others = ", ".join(other for other in PEER_LINKS if other not in (name, PROCESS_LINK))
+    instead = (
+        f"; devices that exchange over another one have its table instead: {others}" if name == PEER_LINKS[0] else ""
+    )
     raise UsageError(
-        f"{hardware.name} has no link {name!r} in its specification.",
-        remedy=f"Add a [link.{name}] table with per_direction to the file.",
+        f"{hardware.name} has no link {name!r} in its specification{f' (it has: {there})' if there else ''}.",
+        remedy=f"Add a [link.{name}] table with per_direction to the file{instead}.",
     )

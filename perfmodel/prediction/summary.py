@@ -9,6 +9,7 @@ import numpy as np
 from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.errors import nearest
 from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.result import Prediction
 
@@ -37,10 +38,11 @@ def unmeasured_library(predictions: Iterable[Prediction], machines: Mapping[str,
     for p in predictions:
         if p.library and ErrorSource.LIBRARY in p.uncertainty:
             for family in dict.fromkeys(np.ravel(np.asarray(p.family)).tolist()):
-                known = ", ".join(measured_libraries(family, machines[p.hardware])) or "none"
+                known = measured_libraries(family, machines[p.hardware])
+                hint = nearest(p.library, known)
                 warnings[family] = (
-                    f"no table of {family} has rows of library {p.library!r} (measured: {known}); "
-                    "the interval is wider for it."
+                    f"no table of {family} has rows of library {p.library!r} (measured: "
+                    f"{', '.join(known) or 'none'}); the interval is wider for it.{' ' if hint else ''}{hint}"
                 )
     return list(warnings.values())
 

@@ -132,6 +132,7 @@ def test_a_library_that_nobody_measured_is_a_warning(perfmodel) -> None:
     assert "no table of gemm_bf16 has rows of library 'nonsense' (measured: sglang, trtllm" in ran.err
     assert ran.json["rows"][0]["not_seen"] == ["library"]
     assert not perfmodel(*words, "--library", "trtllm").err
+    assert perfmodel(*words, "--library", "VLLM").err.strip().endswith("Did you mean 'vllm'?")
 
 
 def test_explain_says_what_the_interval_is_made_of(perfmodel) -> None:

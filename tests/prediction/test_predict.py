@@ -186,6 +186,15 @@ def test_engines(simple_gpu: Hardware) -> None:
 def test_a_machine_without_the_link_says_so(simple_gpu: Hardware) -> None:
     with pytest.raises(UsageError, match="no link 'pcie'"):
         pm.predict(pm.Memcpy(bytes=8), dataclasses.replace(simple_gpu, links=()))
+    with pytest.raises(UsageError, match=r"no link 'nvlink' .*\[link.nvlink\] table .*another one .*: xgmi, pcie, nic"):
+        pm.predict(pm.AllReduce(bytes=8, num_gpus=2), dataclasses.replace(simple_gpu, links=()))
+
+
+def test_a_machine_of_another_vendor_says_so(simple_gpu: Hardware) -> None:
+    foreign = dataclasses.replace(simple_gpu, vendor="Acme")
+    assert pm.predict(pm.Gemm(m=64, n=64, k=64), foreign).prediction_basis.startswith(
+        "gemm_fp32, defaults from other vendors: "
+    )
 
 
 @given(st.lists(st.tuples(sizes, sizes, sizes), min_size=1, max_size=8))

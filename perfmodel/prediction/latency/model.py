@@ -129,7 +129,8 @@ def _estimate(
 def _basis(family: Family, op: Operator, machine: Machine, known: Constants, terms: Terms) -> str:
     if family.basis:
         return f"{family.name}: {family.basis(op, machine, terms)}"
-    return f"{family.name}, {_ORIGINS[known.nearest]}: {known.source}"
+    origin = "defaults from other vendors" if ErrorSource.VENDOR in known.variances else _ORIGINS[known.nearest]
+    return f"{family.name}, {origin}: {known.source}"
 
 
 def _interval(intervals: Mapping[str, tuple[float, float]], code: Codes) -> tuple[Number, Number]:
