@@ -127,7 +127,7 @@ def _calls(table: Table, rows: Lines, skips: Skips) -> MeasuredCalls | None:
         return None
     operator = build_operator(op, {**words, **{name: values[good] for name, values in sizes.items()}})
     try:
-        operator = as_computed(operator, implementation)
+        operator = as_computed(operator, implementation, hardware)
     except UsageError as error:
         skips.add(reason_of(error), table.place, table.line[rows[good]])
         return None

@@ -66,6 +66,12 @@ def test_ranks_that_a_token_visits() -> None:
     assert expected_visits(256, 8, 8) == pytest.approx(5.3, abs=0.05)
     assert expected_visits(8, 2, 1) == 1
     assert np.array_equal(expected_visits(8, np.array([1, 8]), 8), [1, 8])
+    # Tokens that take the experts in turn have one on each rank, as far as there are experts of a token.
+    in_turn = pm.Moe(
+        tokens=64, hidden=64, inter=64, experts=128, top_k=8, ep=np.array([1, 4, 8, 32]), routing="balanced"
+    )
+    assert np.array_equal(in_turn.visits, [1, 4, 8, 8])
+    assert np.array_equal(in_turn.visiting_slots, [512, 512, 512, 128])
 
 
 def test_exchange_sends_each_token_to_the_ranks_that_it_visits() -> None:

@@ -65,11 +65,19 @@ def test_sglangs_kernels_compute_the_slots_of_other_ranks(tmp_path: Path) -> Non
     rows = [row.format("bf16", 4, triton), row.format("bf16", 1, triton), row.format("nvfp4", 4, "sglang_cutedsl")]
     first, second = (call.op for call in _read(tmp_path, OWN + "".join(rows)).calls)
     assert isinstance(first, Moe)
-    # 64 tokens visit 1 - (96 / 128 ...) of the ranks, and all 8 slots of those that do are computed.
-    all_slots = np.round(64 * first.visits / first.ep * 8)
-    assert np.array_equal(first.slots, [all_slots[0], 0.0])
-    assert 64 * 8 / 4 < all_slots[0] <= 64 * 8
+    # Tokens that take the experts in turn have some on each of 4 ranks, which computes all 8 slots.
+    assert np.array_equal(first.slots, [64 * 8, 0.0])
     assert np.array_equal(second.slots, 0) or np.array_equal(second.slots, [0])
+
+
+def test_tokens_with_any_experts_visit_some_ranks_and_b200_skips_the_slots_of_others(tmp_path: Path) -> None:
+    row = "{},moe,bf16,64,4096,1536,8,128,1,4,,5e-4,graph,warm,sglang-0.5/sglang_fused_moe_triton,\n"
+    computed, skipped = (call.op for call in _read(tmp_path, OWN + row.format("l40s") + row.format("B200-SXM")).calls)
+    assert isinstance(computed, Moe)
+    # A token has none of its 8 experts on a rank with a chance of (96 / 128) (95 / 127) ... = 0.09.
+    assert computed.slots == [np.round(64 * computed.visits / 4 * 8)]
+    assert 0.9 * 64 * 8 < computed.slots[0] < 0.92 * 64 * 8
+    assert skipped.params()["slots"] == 0
 
 
 def test_a_column_of_slots_counts(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ The time is start + expert E_s + both products + glue x (bytes between the kerne
 expert, in TensorRT-LLM, Triton and Marlin by those of all ranks (E_s = E), else by the rank's (E_r). Narrow weights are
 widened as in `mixed_gemm`. Triton's kernels are compiled for sizes that are multiples of 16, or for any: then a
 weight of the second product takes some clocks more, which makes fp8 on Hopper 20 times as slow; their tiles are not
-the best ones, but those of `_Layer._set_aside`. Constants are those of one library's kernels on one machine
-(aiconfigurator @ 095f58a51c4c).
+the best ones, but those of `_Layer._set_aside`. They skip the slots of other ranks: such a block takes the fill alone
+and writes zeros, which the kernels between the products read. Constants are those of one library's kernels on one
+machine (aiconfigurator @ 095f58a51c4c).
 """
 
 from __future__ import annotations
@@ -63,9 +64,8 @@ _EDGE = 64.0 / _ROWS + 64.0 / _COLUMNS
 #: libraries whose kernels are Triton's: compiled for sizes that are multiples of 16, or for any
 TRITON, ALIGNED = ("sglang",), 16.0
 #: tiles of Triton's kernels for sizes that were not tuned: rows for up to as many tokens as the rank has experts, and
-#: beyond; columns in 16 bits (chosen on the fitted rows: 64 x 64 was best of those with up to 256). Kernels for
-#: Blackwell's instruction show no such rule
-FEW_ROWS, USUAL_ROWS, USUAL_COLUMNS, TUNED = 16.0, 64.0, 64.0, "tcgen05"
+#: beyond; columns in 16 bits (chosen on the fitted rows: 64 x 64 was best of those with up to 256)
+FEW_ROWS, USUAL_ROWS, USUAL_COLUMNS = 16.0, 64.0, 64.0
 #: libraries that sort slots by the experts of all ranks, as Triton's and Marlin's kernels do: chosen on the fitted
 #: rows. Those of sglang in fp4 (cutedsl) sort them by the rank's
 SORT_ALL = ("trtllm", "trtllm_min_latency")
@@ -89,12 +89,18 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     up = layer.product((1.0 + moe.gated) * moe.inter_of_rank, 1.0 * moe.hidden)
     down = layer.product(1.0 * moe.hidden, 1.0 * moe.inter_of_rank)
     adds = {name: plain(up[name] + down[name]) for name in up}
-    adds[GLUE] = plain(c["glue"] * moe.glue_bytes() * layer.row_cost / layer.bandwidth)
-    sort_all = conditions.library in SORT_ALL or (conditions.library in TRITON and moe.weight_dtype != "fp4")
+    adds[GLUE] = plain(c["glue"] * moe.glue_bytes(layer.skipped) * layer.row_cost / layer.bandwidth)
+    marlin = conditions.library in TRITON and moe.weight_dtype == "int4"
+    sort_all = conditions.library in SORT_ALL or _is_triton(moe, conditions.library) or marlin
     sorted_by = moe.experts if sort_all else moe.experts_of_rank
     adds[EXPERTS] = plain(c["expert"] * sorted_by)
     adds[LAUNCH] = c["start"] / machine.clock_hz
     return Terms(adds)
+
+
+def _is_triton(moe: Moe, library: str) -> bool:
+    """Whether a library's kernels for these dtypes are Triton's; sglang's for weights of 4 bits are others."""
+    return library in TRITON and moe.dtype == moe.weight_dtype != "fp4"
 
 
 class _Layer:
@@ -103,6 +109,9 @@ class _Layer:
     def __init__(self, moe: Moe, machine: Machine, c: Values, conditions: Conditions):
         self.c, self.machine = c, machine
         self.slots, self.touched = moe.computed_slots, moe.touched
+        # slots of other ranks, which Triton's kernels pass on as zeros
+        skips = _is_triton(moe, conditions.library)
+        self.skipped = np.maximum(0.0, moe.visiting_slots - self.slots) if skips else 0.0
         # along the rows for each tile: candidates x points
         self.blocks = np.repeat([np.ravel(moe.blocks(rows)) for rows in TILE_ROWS], len(TILE_COLUMNS), axis=0)
         self.shape = np.shape(self.slots + 0.0 * moe.touched)
@@ -122,7 +131,7 @@ class _Layer:
         self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * self.activation_bytes / 64.0
         self.s_per_flop = s_per_flop(machine, ENERGY * 0.5 * self.activation_bytes, conditions.load)
         weights = self.touched * moe.hidden * moe.inter_of_rank * (2.0 + moe.gated) * self.weight_bytes
-        rows = moe.glue_bytes()
+        rows = moe.glue_bytes(self.skipped)
         warm = conditions.cache != CacheState.COLD
         self.weight_cost = self._cost(weights + rows if warm else np.inf)
         # What one kernel writes and the next one reads; the caches are cold only when the layer begins.
@@ -142,7 +151,7 @@ class _Layer:
         out: NDArray[np.bool_] = np.zeros_like(few)
         if moe.weight_dtype != moe.dtype:
             out = _ROWS > WIDENING_ROWS
-        elif library in TRITON and self.machine.matrix_instruction != TUNED:
+        elif _is_triton(moe, library):
             block = moe.scale.startswith("block")
             rows = np.where(few & (not block), FEW_ROWS, USUAL_ROWS)
             out = (rows != _ROWS) | ((_COLUMNS != USUAL_COLUMNS) & (not block))
@@ -154,8 +163,8 @@ class _Layer:
 
     def product(self, n: Number, k: Number) -> Mapping[Term, Number]:
         """Return the terms of one grouped product, with its fastest tile."""
-        columns = (n, k, self.touched, self.weight_cost, self.row_cost, self.slots)
-        n_, k_, touched, weight_cost, row_cost, slots = (
+        columns = (n, k, self.touched, self.weight_cost, self.row_cost, self.slots, self.skipped)
+        n_, k_, touched, weight_cost, row_cost, slots, skipped = (
             np.ravel(np.broadcast_to(value, self.shape)) for value in columns
         )
         blocks = self.blocks * np.ceil(n_ / _COLUMNS)
@@ -163,10 +172,13 @@ class _Layer:
         busy = np.maximum(1.0, (1.0 - QUANTUM) * waves + QUANTUM * np.ceil(waves))
         odd = np.mod(k_, ALIGNED) > 0
         math = busy * (self.block_s + self.unaligned_s * odd) * (np.ceil(k_ / STEP) * STEP + self.c["fill"])
+        empty = np.ceil(skipped / _ROWS) * np.ceil(n_ / _COLUMNS)
+        math = math + empty / self.machine.sm_count * self.block_s * self.c["fill"]
         flop = 2.0 * slots * n_ * k_
         limited = np.maximum(math, self.s_per_flop * flop)
         weights = touched * n_ * k_ * self.weight_bytes * weight_cost
-        hbm = (weights + slots * (k_ * self.activation_bytes + 2.0 * n_) * row_cost) / self.bandwidth
+        rows = slots * (k_ * self.activation_bytes + 2.0 * n_) + skipped * 2.0 * n_
+        hbm = (weights + rows * row_cost) / self.bandwidth
         l2 = blocks * k_ * (_ROWS * self.activation_bytes + _COLUMNS * self.weight_bytes) / self.l2_bandwidth
         total = (limited**4 + hbm**4 + l2**4) ** 0.25
         total[np.broadcast_to(self.set_aside, total.shape)] = np.inf
