@@ -40,6 +40,13 @@ def maximum(a: Number, b: Number) -> Number:
     return np.maximum(a, b)
 
 
+def raised(value: Number, least: Number) -> Number:
+    """Return what `maximum` does, in the memory of ``value`` where that is an array, which nothing else may use."""
+    if isinstance(value, np.ndarray):
+        return np.maximum(value, least, out=value)
+    return maximum(value, least)
+
+
 def minimum(a: Number, b: Number) -> Number:
     """Return the smaller of two, element by element; NaN where either is NaN, as `numpy.minimum`."""
     if type(a) is float and type(b) is float:

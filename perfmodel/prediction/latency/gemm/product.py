@@ -27,7 +27,7 @@ constants are fitted to the NeuSight (fp32) and aiconfigurator (16- and 8-bit) m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,8 @@ from perfmodel.prediction.latency.terms import Terms
 
 #: products that are worked on at once: their arrays stay in a core's cache
 CHUNK = 16384
+#: more than rounding takes off a least time
+_ABOVE = 1.0 - 1e-9
 _PLAIN = {int, float, np.float64}
 
 
@@ -82,17 +84,22 @@ def _pieces(
     sizes: tuple[Number, ...], shape: tuple[int, ...], rates: Callable[[bool], Rates]
 ) -> Iterator[tuple[slice | NDArray[np.intp], ProductTime]]:
     """Yield places and times, a cache-sized number of products at a time, single products apart from batches."""
-    flat = [np.broadcast_to(np.asarray(size, np.float64), shape).reshape(-1) for size in sizes]
+    flat = [np.broadcast_to(size, shape).reshape(-1) if np.ndim(size) else float(size) for size in sizes]
     for start in range(0, math.prod(shape), CHUNK):
         places = slice(start, min(start + CHUNK, math.prod(shape)))
-        m, n, k, batch = (size[places] for size in flat)
-        batched = batch > 1.0
-        if not batched.any() or batched.all():
-            yield places, _fastest(m, n, k, batch, rates(bool(batched[0])))
+        m, n, k, batch = _at(flat, places)
+        batched: Any = batch > 1.0
+        if not isinstance(batched, np.ndarray) or not batched.any() or batched.all():
+            yield places, _fastest(m, n, k, batch, rates(anywhere(batched)))
             continue
         for kind in (False, True):
             (index,) = np.nonzero(batched == kind)
-            yield start + index, _fastest(m[index], n[index], k[index], batch[index], rates(kind))
+            yield start + index, _fastest(*_at((m, n, k, batch), index), rates(kind))
+
+
+def _at(sizes: Sequence[Number], places: slice | NDArray[np.intp]) -> list[Number]:
+    """Return the sizes of some products; one that all of them share stays a number, and is computed with once."""
+    return [size[places] if isinstance(size, np.ndarray) else size for size in sizes]
 
 
 def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> ProductTime:
@@ -100,13 +107,12 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     sizes = Sizes(m, n, k, batch, r)
     index, split = _choice(sizes, r)
     tile = r.tiles[index] if isinstance(index, int) else Tile(*(column.take(index) for column in r.columns))
-    blocks = sizes.blocks(tile)
+    blocks, k, gathered = sizes.blocks(tile), sizes.k, None
     if anywhere(split):
         parts = 1.0 + split * (_most_parts(blocks, r) - 1.0)
-        loads = loads_of(sizes, r, tile, blocks * parts, Depth.of(sizes.k / parts, r), split * parts)
-    else:
-        loads = loads_of(sizes, r, tile, blocks, Depth.of(sizes.k, r))
-    return time_of(sizes, r, tile, split, loads)
+        blocks, k, gathered = blocks * parts, k / parts, split * parts
+    depth = Depth.of(k, r)
+    return time_of(sizes, r, tile, split, blocks, depth, loads_of(sizes, r, tile, blocks, depth, gathered))
 
 
 def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
@@ -125,8 +131,23 @@ def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
 
 def _choice_of_small(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     """Return the fastest tile, and whether it is split, of products that are split where that is faster."""
-    whole, parted = _whole_time(sizes, r), _parted_time(sizes, r)
+    whole = _whole_time(sizes, r)
     index, least = _cheapest(r, lambda tile: fourth_root(whole(tile)))
+    # Parts cannot take less time than their reduction, nor less than the power limit leaves.
+    worth: Any = least > _ABOVE * (r.c["split"] + maximum(sizes.hbm, sizes.power))
+    if not anywhere(worth):
+        return index, False
+    if not isinstance(worth, np.ndarray):
+        return _split(sizes, r, index, least)
+    split = np.zeros(worth.shape, bool)
+    (places,) = np.nonzero(worth)
+    index[places], split[places] = _split(sizes.at(places), r, index[places], least[places])
+    return index, split
+
+
+def _split(sizes: Sizes, r: Rates, index: Any, least: Any) -> tuple[Any, Any]:
+    """Return the fastest tile, and whether products are split, given those of whole products and their times."""
+    parted = _parted_time(sizes, r)
     other, least_in_parts = _cheapest(r, lambda tile: fourth_root(parted(tile)) + r.c["split"])
     split = least_in_parts < least
     return index + split * (other - index), split

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,10 +53,12 @@ class Sizes:
 
     def __init__(self, m: Number, n: Number, k: Number, batch: Number, rates: Rates):
         self.m, self.n, self.k, self.batch = m, n, k, batch
+        self._cuts: dict[tuple[str, float], Any] = {}
         self.outputs = batch * m * n
         self.flop = 2.0 * self.outputs * k
         self.hbm = self._traffic(rates) / rates.bandwidth
         self.power = rates.s_per_flop * self.flop
+        self.gather_s = self.outputs * (8.0 / rates.l2_bandwidth)
         self.slowed: Number | None = None
         if rates.walk:
             self._slow(self._walks(rates))
@@ -81,12 +84,28 @@ class Sizes:
         part = object.__new__(type(self))
         for name, value in vars(self).items():
             setattr(part, name, value[places] if isinstance(value, np.ndarray) else value)
+        part._cuts = {}
         return part
 
     def blocks(self, tile: Tile) -> Number:
         """Return the blocks that a tile makes of whole products."""
-        blocks: Number = self.batch * ceil(self.m * tile.per_row) * ceil(self.n * tile.per_column)
+        blocks: Number = self._cut(self._rows, tile.per_row) * self._cut(self._columns, tile.per_column)
         return blocks
+
+    def _rows(self, per_row: Any) -> Any:
+        return self.batch * ceil(self.m * per_row)
+
+    def _columns(self, per_column: Any) -> Any:
+        return ceil(self.n * per_column)
+
+    def _cut(self, count: Callable[[Any], Any], per: Any) -> Any:
+        """Return the tiles along one size; tiles of the same height, or of the same width, share them."""
+        if isinstance(per, np.ndarray):  # each product has a tile of its own
+            return count(per)
+        key = (count.__name__, per)
+        if key not in self._cuts:
+            self._cuts[key] = count(per)
+        return self._cuts[key]
 
     def _super_tile(self, r: Rates) -> tuple[Number, Number]:
         """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""
