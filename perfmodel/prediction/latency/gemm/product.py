@@ -94,12 +94,13 @@ def _pieces(
             continue
         for kind in (False, True):
             (index,) = np.nonzero(batched == kind)
-            yield start + index, _fastest(*_at((m, n, k, batch), index), rates(kind))
+            yield start + index, _fastest(*_at((m, n, k, batch), index), r=rates(kind))
 
 
-def _at(sizes: Sequence[Number], places: slice | NDArray[np.intp]) -> list[Number]:
+def _at(sizes: Sequence[Number], places: slice | NDArray[np.intp]) -> tuple[Number, Number, Number, Number]:
     """Return the sizes of some products; one that all of them share stays a number, and is computed with once."""
-    return [size[places] if isinstance(size, np.ndarray) else size for size in sizes]
+    m, n, k, batch = (size[places] if isinstance(size, np.ndarray) else size for size in sizes)
+    return m, n, k, batch
 
 
 def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> ProductTime:
