@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -13,14 +15,36 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from perfmodel.cli.app import run
-from perfmodel.core.hardware import Hardware, Launch, Link, MemoryLevel, Peak
+# Two workers share the processors already: threads of numpy and torch in each would wait for one another. The tests
+# start the program many times; it is compiled once for all of them, also where no bytecode is wanted otherwise.
+# Programs that the tests start inherit all three.
+for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+from perfmodel.cli.app import run  # noqa: E402 -- numpy reads these variables when it is imported
+from perfmodel.core.hardware import Hardware, Launch, Link, MemoryLevel, Peak  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # Machines differ in speed: a deadline would make a slow one fail. The examples are the same in every run.
 settings.register_profile("perfmodel", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("perfmodel")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without searching for garbage: thousands of tests stay until the end, and would be searched each time."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Let the interpreter take down at its end what was collected."""
+    gc.unfreeze()
 
 
 @dataclass(frozen=True)
