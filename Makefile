@@ -32,7 +32,7 @@ demo: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/demo.sh $(OUT)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 $(COVERAGE)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(COVERAGE)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -95,8 +95,8 @@ def test_the_buffers_of_a_calibration_fit(plan, cache_bytes, scripted):
 RUN = """
 import sys
 from perfmodel.kernels.device import cpu
-cpu.last_level_cache_bytes = lambda: 120e6
-cpu.CpuDevice.free_memory_bytes = lambda self: 5e9
+cpu.last_level_cache_bytes = lambda: 60e6
+cpu.CpuDevice.free_memory_bytes = lambda self: 3.2e9
 from perfmodel.cli import app
 code = app.run(sys.argv[1:])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")))
@@ -115,6 +115,6 @@ def test_a_preset_stays_within_its_limit(tmp_path):
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     peak = 1024 * float(ran.stdout.splitlines()[-1])
-    limit = 0.25 * 5e9
+    limit = 0.25 * 3.2e9
     assert f'"memory_limit_bytes": {limit}' in record.read_text()
     assert peak <= limit
