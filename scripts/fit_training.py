@@ -31,6 +31,7 @@ from training_fit import (
     read_rows,
     table_of,
 )
+from training_search import standings, standings_text
 
 from perfmodel.accuracy.run_table import read_run_table
 from perfmodel.files import write_atomic
@@ -180,6 +181,7 @@ def remarks(found: Findings) -> list[str]:
         f"{right / total:.0%} come out in the right order.",
         f"The memory of {len(kept)} runs that print it is off by {np.mean(off):.1%} in the mean, "
         f"{np.max(off):.1%} at most.",
+        standings_text(standings(found.rows)),
         long_sequences(found.shipped.constants),
     ]
 

@@ -117,6 +117,7 @@ class Fabric:
     nic_efficiency : share of it that large messages reach.
     alpha_s : time of one step of an exchange between nodes [s].
     oversubscription : how many devices share the bandwidth of one in the switches above; 1 is a full fat tree.
+    host_memory_bytes : memory of the host for a device [B]; None where nobody stated it.
     """
 
     gpus_per_node: int = 8
@@ -124,6 +125,7 @@ class Fabric:
     nic_efficiency: float = 0.85
     alpha_s: float = 14e-6
     oversubscription: float = 1.0
+    host_memory_bytes: float | None = None
     source: str = ""
 
 

@@ -173,6 +173,8 @@ def _cluster(machine: Hardware) -> Iterator[Figure]:
     yield Figure("cluster", "nic_efficiency", fabric.nic_efficiency, "", source=source)
     yield Figure("cluster", "alpha", fabric.alpha_s, "s", source=source)
     yield Figure("cluster", "oversubscription", fabric.oversubscription, "", source=source)
+    if fabric.host_memory_bytes:
+        yield Figure("cluster", "host_memory", fabric.host_memory_bytes, "B", source=source)
 
 
 def _launch(machine: Hardware) -> Iterator[Figure]:

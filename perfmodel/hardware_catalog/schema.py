@@ -173,6 +173,7 @@ class ClusterSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     nic_efficiency : share of it that large messages reach (default 0.85).
     alpha : time of one step between nodes (default 14 us).
     oversubscription : devices that share the bandwidth of one in the switches above (default 1).
+    host_memory : memory of the host for a device ("240 GB").
     """
 
     gpus_per_node: Count = 8
@@ -180,6 +181,7 @@ class ClusterSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     nic_efficiency: Positive | None = None
     alpha: Quantity | None = None
     oversubscription: Positive | None = None
+    host_memory: Quantity | None = None
     source: str = ""
     note: str = ""
 

@@ -218,6 +218,7 @@ def _cluster(hardware: Hardware) -> ClusterSpec | None:
         nic_efficiency=fabric.nic_efficiency,
         alpha=quantity(fabric.alpha_s, "s"),
         oversubscription=fabric.oversubscription,
+        host_memory=quantity(fabric.host_memory_bytes, "B"),
         source=hardware.sources.get("cluster", fabric.source),
         note=hardware.notes.get("cluster", ""),
     )

@@ -128,11 +128,21 @@ def kept_by_layer(config: ModelConfig, part: Slice, moe: bool) -> Kept:
         norms=norms * inputs + residual + copies,
         queries=_queries(config, part),
         scores=_scores(config, part),
-        values=part.input_bytes * part.tokens * config.heads * config.value_dim / part.tp,
+        values=_output_bytes(part) * part.tokens * config.heads * config.value_dim / part.tp,
         mlp=_experts(config, part) if moe else _mlp(config, part, part.tokens * config.ffn / part.tp),
         masks=2.0 * hidden if part.dropout else 0.0,
         cross=_cross(config, part) if part.cross_tokens else 0.0,
     )
+
+
+def _output_bytes(part: Slice) -> float:
+    """Return what is kept of an element of attention's output: the projection's input, and what attention reads [B].
+
+    A flash kernel's backward reads its 16-bit output (Dao 2023, arXiv 2307.08691, algorithm 2: D = rowsum(dO o O)); the
+    projection keeps an 8-bit copy beside it, or the same tensor.
+    """
+    apart = part.kernel not in UNFUSED and part.input_bytes < part.element_bytes
+    return part.input_bytes + (part.element_bytes if apart else 0.0)
 
 
 def _cross(config: ModelConfig, part: Slice) -> float:
@@ -141,7 +151,7 @@ def _cross(config: ModelConfig, part: Slice) -> float:
     keys = max(config.kv_heads / part.tp, 1.0) * (config.head_dim + config.value_dim)
     normed = part.input_bytes * hidden + e * hidden + (hidden if part.dropout else 0.0)
     queries = e * (part.tokens * config.query_width / part.tp + part.cross_tokens * keys)
-    values = part.input_bytes * part.tokens * config.heads * config.value_dim / part.tp
+    values = _output_bytes(part) * part.tokens * config.heads * config.value_dim / part.tp
     return normed + queries + values + _scores(config, part._replace(keys=part.cross_keys))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import Group, best_exchange_time, exchange_time, send_time
-from perfmodel.training.layer import LayerWork
+from perfmodel.training.layer import COLUMNS, ROWS, LayerWork
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.shard import Shard
 from perfmodel.workloads.model_config import ModelConfig
@@ -121,8 +121,8 @@ def tensor_exchange(
     if shard.tp == 1:
         return 0.0, 0.0
     element = shard.element_bytes * hidden
-    columns = [(name, _entering(shard, name)) for name in _COLUMNS if name in work.products]
-    rows = [name for name in _ROWS if name in work.products]
+    columns = [(name, _entering(shard, name)) for name in COLUMNS if name in work.products]
+    rows = [name for name in ROWS if name in work.products]
     if not shard.sp:
         sums = [(exchange_time(groups.tensor, "all_reduce", element * tokens), name) for name, tokens in columns]
         forward = len(rows) * exchange_time(groups.tensor, "all_reduce", element * shard.tokens)
@@ -145,11 +145,6 @@ def tensor_exchange(
         forward += beside_pieces(scatter, out.forward_s, contention) if overlap else scatter
         backward += beside_ring(back, out.input_s, shard.tp, contention) if overlap else back
     return forward, backward
-
-
-#: products whose input tensor parallel ranks gather, and those whose outputs they sum
-_COLUMNS = ("qkv", "cross_q", "cross_kv", "up", "shared_up")
-_ROWS = ("out", "cross_out", "down", "shared_down")
 
 
 def _entering(shard: Shard, name: str) -> float:

@@ -36,15 +36,20 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         of its kernels are counted one by one, or "fsdp1".
     attention : kernel of attention unless a plan names one.
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
-    dropout : which models it trains with dropout: "never", "always", or those with LayerNorm, as GPT-3.
+    dropout : which models it trains with dropout: "never", "always", or those with learned positions, as GPT-3.
     shards_layers : whether ZeRO 2 gathers weights and reduces gradients layer by layer (FSDP), not once a step.
+    zero_stages : what its data parallel ranks can share out, as ``zero`` of a plan.
     bias : whether the matrices of models with LayerNorm have a bias.
     main_gradients : dtype in which weight gradients are added up, and in which their product is written.
+    adds_gradients : whether that product adds to the gradients of earlier micro batches.
     gradient_dtype : dtype of the gradients that data parallel ranks reduce.
     norm_bytes, rotary_bytes, gate_bytes : what the kernels of a norm, of the rotary positions and of a gated activation
         read and write for an element of their output, forward and backward, with activations in 16 bits [B].
+    square_bytes : the same of a squared ReLU.
     split_bytes : what its kernels move in backward to join the gradients of queries, keys and values, or to add up
         those of their common input, for an element of the hidden state [B].
+    copies_queries : whether queries and values of models with rotary positions are copied out of the projection's
+        output, and their gradients joined again.
     shard_bytes : what it copies in a micro batch for a parameter that is shared out, gathers and reductions aside [B].
     loss_bytes : the same of the loss, for a logit [B].
     optimizer_bytes : bytes that Adam moves for a parameter of a GPU.
@@ -56,6 +61,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         the product of the weight's gradient.
     overlaps_pipeline : whether sends of the pipeline run beside the micro batches.
     scatter_gather : whether a send of the pipeline is split over the tensor parallel ranks.
+    gathers_cast : whether sequence parallel ranks cast to 8 bits or fewer before they gather.
+    reduces_maxima : whether ranks that gather a tensor in fp8 first reduce its largest element.
     gathers_once : whether weights shared out stay gathered over the micro batches of a pipeline.
     cast_passes : dtype of 8 bits or fewer -> bytes that the cast of one 16-bit element reads and writes, see `CASTS`.
     unfused_sinks : whether attention without a window and with a learned logit in its softmax (gpt-oss) has no fused
@@ -72,15 +79,19 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     streams: str = "counted"
     attention: str = "fa2"
     softmax_passes: int = 1
-    dropout: Literal["never", "always", "layer_norm"] = "never"
+    dropout: Literal["never", "always", "learned_positions"] = "never"
     shards_layers: bool = False
+    zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     bias: bool = True
     main_gradients: Literal["fp32", "bf16"] = "fp32"
+    adds_gradients: bool = False
     gradient_dtype: Literal["fp32", "bf16"] = "fp32"
     norm_bytes: tuple[float, float] = (4.0, 6.0)
     rotary_bytes: tuple[float, float] = (4.0, 4.0)
     gate_bytes: tuple[float, float] = (6.0, 10.0)
+    square_bytes: tuple[float, float] = (4.0, 6.0)
     split_bytes: float = 0.0
+    copies_queries: bool = False
     shard_bytes: float = 0.0
     loss_bytes: float = 48.0
     optimizer_bytes: float = 34.0
@@ -92,6 +103,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlaps_pipeline: bool = True
     scatter_gather: bool = False
     gathers_once: bool = False
+    gathers_cast: bool = False
+    reduces_maxima: bool = False
     cast_passes: dict[str, float] = {}
     unfused_sinks: bool = False
     host_share: dict[str, float] = {}

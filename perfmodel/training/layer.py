@@ -46,7 +46,8 @@ class LayerWork:
     products : matrix ("qkv", "out", "up", "down", ...) -> its products.
     core : attention between the projections.
     streams_s, streams_backward_s : memory-bound kernels as copies of the same bytes [s].
-    cast_bytes, cast_backward_bytes : elements that are cast to 8 bits in each pass.
+    cast_elements, cast_backward_elements : that this GPU casts to 8 bits or fewer in each pass.
+    gathered_elements : that come in 8 bits or fewer from tensor parallel ranks in the backward pass.
     flop : forward FLOP of the products of this GPU.
     accumulate_s : reading the fp32 gradients that the products of the weights' gradients add to [s].
     parameters, expert_parameters : that the GPU holds, without and in routed experts.
@@ -60,6 +61,7 @@ class LayerWork:
     streams_backward_s: float
     cast_elements: float
     cast_backward_elements: float
+    gathered_elements: float
     flop: float
     accumulate_s: float
     parameters: float
@@ -87,15 +89,15 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool,
     products = _passes(hardware, matrices, shard)
     expert = {name for name in matrices if name.startswith("expert")}
     weights = {name: matrix.batch * matrix.n * matrix.k for name, matrix in matrices.items()}
-    inputs = sum(matrix.batch * matrix.rows * matrix.k for matrix in matrices.values())
-    outputs = sum(matrix.batch * matrix.rows * matrix.n for matrix in matrices.values())
+    quantised, quantised_backward, gathered = _quantised(matrices, shard) if shard.narrow else (0.0, 0.0, 0.0)
     return LayerWork(
         products=products,
         core=core,
         streams_s=sum(stream_time(hardware, moved) for moved in (*forward, core.softmax_bytes)),
         streams_backward_s=sum(stream_time(hardware, moved) for moved in (*backward, core.softmax_backward_bytes)),
-        cast_elements=inputs if shard.narrow else 0.0,
-        cast_backward_elements=outputs if shard.narrow else 0.0,
+        cast_elements=quantised,
+        cast_backward_elements=quantised_backward,
+        gathered_elements=gathered,
         flop=sum(2.0 * matrix.rows * weights[name] for name, matrix in matrices.items()),
         accumulate_s=_accumulation(hardware, sum(weights.values()), shard),
         parameters=sum(weights[name] for name in matrices if name not in expert)
@@ -107,13 +109,36 @@ def layer_work(hardware: Hardware, config: ModelConfig, shard: Shard, moe: bool,
     )
 
 
+#: products whose input tensor parallel ranks gather, and those whose outputs they sum
+COLUMNS = ("qkv", "cross_q", "cross_kv", "up", "shared_up")
+ROWS = ("out", "cross_out", "down", "shared_down")
+
+
+def _quantised(matrices: dict[str, _Matrix], shard: Shard) -> tuple[float, float, float]:
+    """Return the elements that a GPU casts in each pass, and those that it gathers in backward.
+
+    It casts the inputs of its products, and the gradients of their outputs. What sequence parallel ranks gather each
+    of them casts a share of before, where the framework does so: inputs of column-parallel products, and gradients of
+    outputs of row-parallel ones. Backward gathers both, the inputs again.
+    """
+    inputs = {name: matrix.batch * matrix.rows * matrix.k for name, matrix in matrices.items()}
+    outputs = {name: matrix.batch * matrix.rows * matrix.n for name, matrix in matrices.items()}
+    if not (shard.sp and shard.gathers_cast):
+        return sum(inputs.values()), sum(outputs.values()), 0.0
+    whole = sum(inputs[name] for name in COLUMNS if name in matrices)
+    whole_backward = sum(outputs[name] for name in ROWS if name in matrices)
+    left = 1.0 - 1.0 / shard.tp
+    return sum(inputs.values()) - left * whole, sum(outputs.values()) - left * whole_backward, whole + whole_backward
+
+
 def _accumulation(hardware: Hardware, weights: float, shard: Shard) -> float:
     """Return the time of reading the sum that a product of a weight's gradient adds to, in fp32 [s].
 
     Megatron's fused accumulation reads and writes it in the product's epilogue; the product's own time has the write.
     """
-    added = shard.main_gradients == "fp32" and shard.element_bytes == 2.0
-    return stream_time(hardware, 4.0 * weights) if added else 0.0
+    if not shard.accumulates or shard.element_bytes != 2.0:
+        return 0.0
+    return stream_time(hardware, (4.0 if shard.main_gradients == "fp32" else 2.0) * weights)
 
 
 def _attention_matrices(config: ModelConfig, shard: Shard) -> dict[str, _Matrix]:
@@ -244,8 +269,9 @@ def head_work(hardware: Hardware, config: ModelConfig, shard: Shard) -> HeadWork
     """Return the work of the head: logits in 16 bits, their gradients, the final norm."""
     vocab = config.vocab / shard.tp
     matrix = _Matrix(shard.tokens, vocab, config.hidden)
-    sixteen = shard._replace(dtype=shard.sixteen, main_gradients="bf16")
+    sixteen = shard._replace(dtype=shard.sixteen)
     passes = _passes(hardware, {"logits": matrix}, sixteen)["logits"]
+    passes = passes._replace(weight_s=passes.weight_s + _accumulation(hardware, vocab * config.hidden, shard))
     return HeadWork(
         products=passes,
         logits=shard.tokens * vocab,

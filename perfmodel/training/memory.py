@@ -7,7 +7,6 @@ pools that the allocator keeps: blocks of other streams do not serve the stream 
 
 from __future__ import annotations
 
-import fnmatch
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
 from perfmodel.training.framework import constants, nearest_framework
 from perfmodel.training.memory_facts import MemoryFacts
-from perfmodel.training.memory_result import MOMENTS, OUTSIDE_BYTES, PARTS, Memory, StageMemory
+from perfmodel.training.memory_result import MOMENTS, PARTS, Memory, StageMemory
+from perfmodel.training.offloading import kept_on_device
 from perfmodel.training.optimizer_state import state_bytes
 from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
 from perfmodel.training.setup import Setup
@@ -163,10 +163,11 @@ class _Holder:
         last = index == self.plan.pp - 1
         state = self._state(held)
         gathered, working_gradients, pools = self._gathered(held)
-        activations = self._kept_on_device(self._alive(index, counts), sum(state.values()) + gathered)
         working = max((self.layers[kind].working for kind in counts), default=0.0)
         logits, head_input = self._logits() if last else (0.0, 0.0)
         common = {**state, "communication": self._communication(), "pools": pools}
+        rest = sum(common.values()) + gathered + max(logits + head_input, working + working_gradients)
+        activations = kept_on_device(self.cluster.hardware, self.plan, self.facts, self._alive(index, counts), rest)
         early = common["gradients"] if self._gradients_stay else 0.0
         at = {
             "loss": {**common, "gradients": early, "gathered": gathered, "activations": activations,
@@ -258,15 +259,6 @@ class _Holder:
             return min(m, parts / plan.vp) * one
         return min(m, plan.pp - index) * one
 
-    def _kept_on_device(self, activations: float, rest: float) -> float:
-        """Return the activations that stay on the GPU, where a framework sends what does not fit to the host [B]."""
-        hardware = self.cluster.hardware
-        joined = any(fnmatch.fnmatch(hardware.name, pattern) for pattern in self.facts.offloads)
-        if not joined or self.plan.zero < 3:
-            return activations
-        room = (hardware.main_memory.capacity_bytes or math.inf) * (1.0 - self.facts.fragmentation)
-        return min(activations, max(0.0, room - OUTSIDE_BYTES - rest))
-
     def _logits(self) -> tuple[float, float]:
         """Return logits with their gradients, and the input of the head [B]."""
         facts, part = self.facts, self.part
@@ -286,4 +278,12 @@ class _Holder:
         ring = 2.0 * self.part.element_bytes * self.part.tokens * keys if plan.cp > 1 else 0.0
         if plan.cp_algorithm == ContextAlgorithm.ULYSSES:
             ring *= 2.0
-        return _CHANNEL_BYTES * groups + sent + ring
+        return _CHANNEL_BYTES * groups + sent + ring + self._overlap_buffers()
+
+    def _overlap_buffers(self) -> float:
+        """Return the buffers of tensor parallel exchanges that run beside products: whole hidden states [B]."""
+        if not (self.part.sp and self.setup.overlaps_tensor):
+            return 0.0
+        gathers, scatters = self.facts.overlap_buffers
+        each = gathers * self.part.input_bytes + scatters * self.part.element_bytes
+        return each * self.part.tokens * self.config.hidden

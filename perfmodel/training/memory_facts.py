@@ -25,6 +25,7 @@ class MemoryFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lazy_gradients : gradients exist from backward to the update only, not in a buffer.
     gathered_inputs : tensor parallel ranks keep the gathered input of a product.
     narrow_inputs : inputs of 8-bit products are kept in 8 bits.
+    overlap_buffers : hidden states that tensor parallel ranks keep to gather into and to sum up in beside products.
     last_output : recomputation of every second product keeps the output of a layer's last one.
     temporary_bytes : a parameter that the optimizer updates, while it does.
     gathered_layers : layers whose weights are gathered at a time with sharded weights.
@@ -49,6 +50,7 @@ class MemoryFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lazy_gradients: bool = False
     gathered_inputs: bool = False
     narrow_inputs: bool = False
+    overlap_buffers: tuple[int, int] = (0, 0)
     last_output: bool = True
     temporary_bytes: float = 0.0
     gathered_layers: int = 2

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.cluster.collectives import exchange_time
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.training.adapters import adapter_bytes
 from perfmodel.training.exchange import context_exchange, expert_exchange, tensor_exchange
@@ -78,7 +79,8 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
         products=inputs_s + weights_s + (0.0 if frozen else work.accumulate_s),
         attention=attention[1],
         memory_bound=slow * (work.streams_backward_s + adapters[1]),
-        casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_backward_elements),
+        casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_backward_elements)
+        + fixed.casts * stream_time(setup.hardware, 2.0 * _transposed(setup) * work.gathered_elements),
         gaps=KERNEL_GAP_S * work.kernels_backward,
         **exchanges[1],
     )
@@ -100,12 +102,23 @@ def _exchanges(
         setup.framework.overlaps_input_gradients,
         share,
     )
+    maxima = _maxima_s(setup, shard)
     context = context_exchange(setup.groups, shard, setup.config, *attention, share)
     both = {"expert": 0.0, "host": 0.0}
     if kind.moe:
         routing = setup.constants.routing * expert_exchange(setup.groups, work, setup.config.top_k)
         both = {"expert": routing, "host": setup.host_s}
-    return {"tensor": tensor[0], "context": context[0], **both}, {"tensor": tensor[1], "context": context[1], **both}
+    return (
+        {"tensor": tensor[0] + maxima, "context": context[0], **both},
+        {"tensor": tensor[1] + maxima, "context": context[1], **both},
+    )
+
+
+def _maxima_s(setup: Setup, shard: Shard) -> float:
+    """Return what reducing the largest elements of what a pass of a layer gathers takes: two tensors, 4 B each [s]."""
+    if not (setup.framework.reduces_maxima and shard.sp and shard.dtype == "fp8"):
+        return 0.0
+    return 2.0 * exchange_time(setup.groups.tensor, "all_reduce", 4.0)
 
 
 def _adapters(setup: Setup, moe: bool) -> tuple[float, float]:
@@ -124,8 +137,12 @@ def _cast_bytes(setup: Setup) -> float:
     transposed copy (cuBLAS documentation, "FP8 Data Types": TN only); Blackwell's do not, but for blocks that share a
     scale, which lie along the summed axis: their casts write both copies on any machine.
     """
-    moved = setup.framework.cast_bytes(setup.plan.dtype)
-    return moved + float(setup.plan.dtype == "fp8" and setup.hardware.architecture == "Hopper")
+    return setup.framework.cast_bytes(setup.plan.dtype) + _transposed(setup)
+
+
+def _transposed(setup: Setup) -> float:
+    """Return the bytes of a second, transposed copy of an element: what is gathered is read and written for it."""
+    return float(setup.plan.dtype == "fp8" and setup.hardware.architecture == "Hopper")
 
 
 def _attention(setup: Setup, work: LayerWork) -> tuple[float, float]:
@@ -172,11 +189,22 @@ def head_passes(setup: Setup) -> Passes:
 def embedding_passes(setup: Setup) -> Passes:
     """Return the look-up of the embedding, and the addition of its gradients, as copies of the hidden state.
 
-    An encoder looks its tokens up in the same table.
+    An encoder looks its tokens up in the same table. The gradient of the table is dense: a tensor of its size is
+    written (``embedding_dense_backward`` of PyTorch), and added to what earlier micro batches or a tied head gave.
     """
     shard, config = setup.shard, setup.config
     slow = setup.constants.memory_bound[setup.framework.streams]
     moved = 2.0 * shard.element_bytes * (shard.tokens + shard.cross_tokens) * config.hidden
     time = slow * stream_time(setup.hardware, moved)
+    table = stream_time(setup.hardware, _table_bytes(setup) * config.vocab * config.embedding_dim / shard.tp)
     own = 0.0 if config.tied and setup.plan.pp == 1 else config.vocab * config.embedding_dim / shard.tp
-    return Passes(_vector(head=time), _vector(head=0.0 if setup.plan.lora else 2.0 * time), 0.0, own)
+    back = 0.0 if setup.plan.lora else 2.0 * time + slow * table
+    return Passes(_vector(head=time), _vector(head=back), 0.0, own)
+
+
+def _table_bytes(setup: Setup) -> float:
+    """Return what the gradient of an element of the embedding moves in a micro batch [B]."""
+    e = setup.shard.element_bytes
+    if setup.shard.accumulates:
+        return e + e + 2.0 * (4.0 if setup.shard.main_gradients == "fp32" else e)
+    return e + (3.0 * e if setup.config.tied and setup.plan.pp == 1 else 0.0)

@@ -118,6 +118,8 @@ def read_experts(text: str) -> Experts:
 _EXPERT_KEYS = {
     "experts": "experts", "topk": "top_k", "top_k": "top_k", "shared": "shared", "dense_layers": "dense_layers",
 }  # fmt: skip
+#: models with a squared ReLU and no biases (NVIDIA/NeMo-Framework-Launcher, conf/training/nemotron)
+_SQUARED = ("nemotron",)
 #: ranks and heads of the latent attention of DeepSeek-V2 and -V3 (deepseek-ai/DeepSeek-V3 config.json)
 _LATENT: dict[str, Any] = {
     "q_lora": 1536,
@@ -142,7 +144,8 @@ def run_config(run: Run) -> ModelConfig:
     hidden, heads, ffn = _needed(run, "hidden"), _needed(run, "heads"), _needed(run, "ffn")
     framework, _ = nearest_framework(run.text("framework"), shards=_zero(run) == 3)
     facts, name, layers = _facts(run), run.text("model"), _needed(run, "layers")
-    bias = not facts.rms_norm and framework.bias
+    squared = name.startswith(_SQUARED)
+    bias = not facts.rms_norm and framework.bias and not squared
     config = ModelConfig(
         model_type="llama",
         name=name,
@@ -154,7 +157,7 @@ def run_config(run: Run) -> ModelConfig:
         ffn=_DENSE_FFN.get(name, 4 * hidden) if moe.experts else ffn,
         vocab=_needed(run, "vocab"),
         positions=_needed(run, "seq"),
-        activation="silu" if facts.gated else "gelu",
+        activation="silu" if facts.gated else "relu2" if squared else "gelu",
         tied=bool(run.whole("tied", 0)),
         embedding_dim=hidden,
         qkv_bias=bias,

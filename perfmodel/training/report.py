@@ -188,9 +188,10 @@ def _(
     notes = [
         f"{found.considered:,} combinations, {found.fit:,} can run and fit" + (f"; left out: {left}." if left else "."),
         f"{found.equal_to_best:,} of them share rank 1: the interval cannot tell them from the best.",
+        *_tight(found),
     ]
     facts = {"considered": found.considered, "fit": found.fit, "left_out": dict(found.left_out),
-             "equal_to_best": found.equal_to_best}  # fmt: skip
+             "equal_to_best": found.equal_to_best, "tight": found.tight}  # fmt: skip
     where = found.clusters[0].name if not several else f"{len(found.clusters)} clusters"
     columns = columns_of(study.steps, plans=True, clusters=several, ranked=True)
     if study.priced:
@@ -198,6 +199,20 @@ def _(
     return Report(
         "search", columns, rows, {**(context or {}), **facts}, tuple(notes), f"Best set-ups of {found.model} on {where}"
     )
+
+
+def _tight(found: Search) -> list[str]:
+    """Return which set-ups of a search fragmentation of memory may stop."""
+    if not found.tight:
+        return []
+    text = f"{found.tight:,} fit only if memory does not fragment" + (
+        "." if found.tight == found.fit else ", and are not ranked."
+    )
+    if found.fastest_tight is None:
+        return [text]
+    step, best = found.fastest_tight.step, found.best[0].step
+    gain = best.time_s / best.tokens * step.tokens / step.time_s - 1.0
+    return [f"{text} The fastest, {plan_text(step.plan, step.dp)}, is {gain:.1%} faster than the best."]
 
 
 @report.register

@@ -18,7 +18,6 @@ from perfmodel.core.report import Reportable
 from perfmodel.errors import PerfModelError, UsageError
 from perfmodel.training.checks import check_idle, check_plan, check_sizes
 from perfmodel.training.memory import training_memory
-from perfmodel.training.memory_result import Memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.space import Space, divides
@@ -64,6 +63,8 @@ class Search(Reportable):
     left_out : reason -> combinations that were left out.
     fit : set-ups that fit.
     equal_to_best : set-ups that the interval cannot tell from the best one.
+    tight : those that fit only without fragmentation; they are not ranked unless all are so.
+    fastest_tight : the fastest of these, if it is faster than the best one.
     """
 
     model: str
@@ -73,6 +74,8 @@ class Search(Reportable):
     left_out: Mapping[str, int]
     fit: int
     equal_to_best: int
+    tight: int = 0
+    fastest_tight: SetUp | None = None
     notes: tuple[str, ...] = field(default=())
 
 
@@ -89,7 +92,8 @@ def search(
     """Return the fastest set-ups of a space that fit, by tokens per second.
 
     Combinations whose sizes do not divide, whose batch is too small or that do not fit in memory are left out by the
-    same rules as for a single plan; every other one is timed. The result does not depend on ``workers``.
+    same rules as for a single plan; every other one is timed. Those that fit only without fragmentation are not ranked
+    unless there are no others. The result does not depend on ``workers``.
 
     Parameters
     ----------
@@ -119,19 +123,22 @@ def search(
     if not found:
         raise _nothing(left_out, problems, _first_problem(config, clusters[0], plan, space))
     found.sort(key=lambda timed: (timed.s_per_token, timed.index))
-    ranks = _ranks(found)
-    kept = [
-        SetUp(rank, full_step(config, clusters[timed.cluster], plan.changed(**space.at(timed.point))))
-        for rank, timed in zip(ranks[:top], found[:top], strict=True)
-    ]
+    ranked = [timed for timed in found if not timed.tight] or found
+    ranks = _ranks(ranked)
+
+    def set_up(rank: int, timed: _Timed) -> SetUp:
+        return SetUp(rank, full_step(config, clusters[timed.cluster], plan.changed(**space.at(timed.point))))
+
     return Search(
         model=config.name or config.model_type,
         clusters=tuple(clusters),
-        best=tuple(kept),
+        best=tuple(set_up(rank, timed) for rank, timed in zip(ranks[:top], ranked[:top], strict=True)),
         considered=space.points * len(clusters),
         left_out={reason: count for reason, count in left_out.items() if count},
         fit=len(found),
         equal_to_best=sum(rank == 1 for rank in ranks),
+        tight=sum(timed.tight for timed in found),
+        fastest_tight=set_up(1, found[0]) if found[0].tight and ranked is not found else None,
     )
 
 
@@ -159,6 +166,7 @@ class _Timed:
     s_per_token: float
     low: float
     high: float
+    tight: bool
 
     @property
     def index(self) -> tuple[int, int]:
@@ -203,14 +211,13 @@ class _Job:
 
     def _try(self, part: _Part, index: int, point: int, plan: TrainingPlan) -> None:
         cluster = self.clusters[index]
-        memory: Memory = training_memory(self.config, cluster, plan)
+        memory = training_memory(self.config, cluster, plan)
         if not memory.fits:
             part.too_large += 1
             return
         step = train(self.config, cluster, plan, checked=False)
-        part.timed.append(
-            _Timed(index, point, *(time / step.tokens for time in (step.time_s, step.low_s, step.high_s)))
-        )
+        time, low, high = (seconds / step.tokens for seconds in (step.time_s, step.low_s, step.high_s))
+        part.timed.append(_Timed(index, point, time, low, high, memory.tight))
 
 
 class _Pickler(pickle.Pickler):
@@ -256,11 +263,8 @@ def _run(job: _Job, tasks: Sequence[tuple[int, int, int]], workers: int, schedul
 
 
 def _chunks(clusters: int, points: int) -> list[tuple[int, int, int]]:
-    return [
-        (cluster, start, min(start + _CHUNK, points))
-        for cluster in range(clusters)
-        for start in range(0, points, _CHUNK)
-    ]
+    starts = range(0, points, _CHUNK)
+    return [(cluster, start, min(start + _CHUNK, points)) for cluster in range(clusters) for start in starts]
 
 
 def _ranks(found: Sequence[_Timed]) -> list[int]:

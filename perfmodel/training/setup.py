@@ -102,10 +102,14 @@ class Setup:
             norm_bytes=framework.norm_bytes,
             rotary_bytes=framework.rotary_bytes,
             gate_bytes=framework.gate_bytes,
+            square_bytes=framework.square_bytes,
             split_bytes=framework.split_bytes,
+            copies_queries=framework.copies_queries,
             ulysses=plan.cp_algorithm == ContextAlgorithm.ULYSSES,
             imbalance=plan.expert_imbalance if plan.ep > 1 else 1.0,
             cross_seq=self.encoder_seq,
+            gathers_cast=framework.gathers_cast,
+            accumulates=framework.adds_gradients,
         )
 
     @property
@@ -125,7 +129,7 @@ class Setup:
         if self.plan.dropout is not None:
             return self.plan.dropout
         usual = self.framework.dropout
-        return usual == "always" or (usual == "layer_norm" and not self.config.rms_norm)
+        return usual == "always" or (usual == "learned_positions" and self.config.learned_positions)
 
     @property
     def sharded(self) -> bool:

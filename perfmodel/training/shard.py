@@ -19,8 +19,8 @@ class Shard(NamedTuple):
     sp : sequence parallelism.
     dtype : of the products of layers.
     kernel : of attention.
-    softmax_passes, dropout, bias, main_gradients, norm_bytes, rotary_bytes, gate_bytes, split_bytes : of the
-        framework.
+    softmax_passes, dropout, bias, main_gradients, norm_bytes, rotary_bytes, gate_bytes, square_bytes, split_bytes,
+    copies_queries : of the framework.
     ulysses : whether attention has whole sequences and a share of the heads.
     imbalance : tokens of the busiest expert parallel rank over the mean.
     cross_seq : tokens of the encoder's sequence that a decoder's layers attend to as well; 0 without an encoder.
@@ -43,10 +43,14 @@ class Shard(NamedTuple):
     norm_bytes: tuple[float, float]
     rotary_bytes: tuple[float, float]
     gate_bytes: tuple[float, float]
+    square_bytes: tuple[float, float] = (4.0, 6.0)
     split_bytes: float = 0.0
+    copies_queries: bool = False
     ulysses: bool = False
     imbalance: float = 1.0
     cross_seq: int = 0
+    accumulates: bool = False
+    gathers_cast: bool = False
 
     @property
     def cross_tokens(self) -> float:

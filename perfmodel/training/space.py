@@ -67,8 +67,8 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
 
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, context parallel from 32768 tokens
     on, pipelines up to 16 stages (none of either with an encoder and a decoder), 1 to 8 sequences in a micro batch,
-    virtual stages that divide the layers, expert parallel ranks that divide the experts; zero 1 and 3; recomputation
-    none, selective where the kernel has scores, and full.
+    virtual stages that divide the layers, expert parallel ranks that divide the experts; zero 1 and 3 where the
+    framework has them; recomputation none, selective where the kernel has scores, and full.
 
     Parameters
     ----------
@@ -85,7 +85,8 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     heads = [size for size in _powers(min(cluster.nvlink_domain, cluster.gpus, 64)) if config.heads % size == 0]
     stacked = bool(config.encoder_layers)
     long = plan.seq >= 32768 and not stacked
-    unfused = attention_kernel(config, plan, nearest_framework(plan.framework)[0]) in UNFUSED
+    framework, _ = nearest_framework(plan.framework)
+    unfused = attention_kernel(config, plan, framework) in UNFUSED
     useful: dict[str, Sequence[object]] = {
         "batch": (plan.batch,),
         "micro_batch": _powers(min(8, plan.batch)),
@@ -96,7 +97,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
         "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
         if config.experts
         else (1,),
-        "zero": (1, 3),
+        "zero": [stage for stage in (1, 3) if stage in framework.zero_stages] or framework.zero_stages[:1],
         "recompute": (Recompute.NONE, *((Recompute.SELECTIVE,) if unfused else ()), Recompute.FULL),
     }
     return Space(**{name: tuple(given.get(name, values)) for name, values in useful.items()})  # type: ignore[arg-type]

@@ -27,24 +27,19 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: boo
     """
     e, hidden = shard.element_bytes, shard.outer_tokens * config.hidden
     wide = e / 2.0
-    heads = shard.tokens * (config.query_width / shard.tp + key_width(config, shard.tp))
     dtype = shard.sixteen if shard.sixteen != "tf32" else "fp32"
     slow = 1.0  # unfused norms are chains of elementwise kernels
     if shard.norm_bytes[0] <= 2 * FUSED_NORM_BYTES:
         slow = row_slowness(hardware, "norm", round(shard.outer_tokens), config.hidden, dtype)
-    norms, turns = (slow * shard.norm_bytes[0], slow * shard.norm_bytes[1]), shard.rotary_bytes
+    norms = slow * shard.norm_bytes[0], slow * shard.norm_bytes[1]
     blocks = 3 if shard.cross_seq else 2
     forward = [wide * norms[0] * hidden, 3 * e * hidden] * blocks
     backward = [wide * norms[1] * hidden, 3 * e * hidden] * blocks
     if shard.dropout:
         forward, backward = [*forward, *[hidden] * blocks], [*backward, *[(2 * e + 1) * hidden] * blocks]
-    if config.rotary:
-        forward, backward = [*forward, wide * turns[0] * heads], [*backward, wide * turns[1] * heads]
-    if shard.split_bytes:
-        backward = [*backward, wide * shard.split_bytes * shard.tokens * config.hidden]
-    if config.qk_norm:
-        forward, backward = [*forward, wide * norms[0] * heads], [*backward, wide * norms[1] * heads]
-    into, back = shard.gate_bytes if config.gated else (4.0, 6.0)
+    around = _around_attention(config, shard, norms)
+    forward, backward = [*forward, *around[0]], [*backward, *around[1]]
+    into, back = _activation_bytes(config, shard)
     for inner in _activated(config, shard, moe):
         forward, backward = [*forward, wide * into * inner], [*backward, wide * back * inner]
     if shard.bias and config.qkv_bias:
@@ -54,6 +49,60 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: boo
         routed = shard.outer_tokens * config.top_k * config.hidden
         forward, backward = [*forward, *[2 * e * routed] * 2], [*backward, *[2 * e * routed] * 2]
     return forward, backward
+
+
+def _around_attention(config: ModelConfig, shard: Shard, norms: tuple[float, float]) -> tuple[list[float], list[float]]:
+    """Return what the kernels between the projections and attention move, forward and backward [B]."""
+    wide, forward, backward = shard.element_bytes / 2.0, list[float](), list[float]()
+    heads = shard.tokens * (config.query_width / shard.tp + key_width(config, shard.tp))
+    if config.rotary:
+        forward, backward = [wide * shard.rotary_bytes[0] * heads], [wide * shard.rotary_bytes[1] * heads]
+    if shard.split_bytes:
+        backward = [*backward, wide * shard.split_bytes * shard.tokens * config.hidden]
+    if config.qk_norm:
+        forward, backward = [*forward, wide * norms[0] * heads], [*backward, wide * norms[1] * heads]
+    if shard.copies_queries and config.rotary and not config.latent_attention:
+        copied = _copied_queries(config, shard)
+        forward, backward = [*forward, copied[0]], [*backward, copied[1]]
+    if shard.cp > 1 and not shard.ulysses:
+        merged = _merged_bytes(config, shard)
+        forward, backward = [*forward, merged[0]], [*backward, merged[1]]
+    return forward, backward
+
+
+def _activation_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
+    """Return what an activation moves for an element of its output, forward and backward [B]."""
+    if config.gated:
+        return shard.gate_bytes
+    return shard.square_bytes if config.activation in SQUARED else (4.0, 6.0)
+
+
+#: names of the squared ReLU in configurations
+SQUARED = ("relu2", "squared-relu", "squared_relu")
+
+
+def _copied_queries(config: ModelConfig, shard: Shard) -> tuple[float, float]:
+    """Return what moves queries and values out of the projection's output, and joins all three gradients [B].
+
+    The output holds the queries of a key head, its key and its value side by side. Queries of several heads a key head
+    are copied, and values; keys the rotary kernel copies anyway. Backward joins the gradients of all three.
+    """
+    queries, keys = shard.tokens * config.query_width / shard.tp, shard.tokens * key_width(config, shard.tp)
+    e = 2.0 * shard.element_bytes
+    return e * (queries * (config.kv_heads < config.heads) + keys), e * (queries + 2.0 * keys)
+
+
+def _merged_bytes(config: ModelConfig, shard: Shard) -> tuple[float, float]:
+    """Return what a ring of context parallel ranks moves to join the parts of attention, forward and backward [B].
+
+    Each of c steps adds its output, or its gradients, to a sum: 2 in and 1 out. Half of a zigzag's steps but the first
+    have half of the queries, the others half of the keys: (3 c + 1) / 4 of whole ones (Transformer Engine,
+    ``AttnFuncWithCPAndKVP2P``).
+    """
+    steps = 3.0 * shard.element_bytes * (3.0 * shard.cp + 1.0) / 4.0
+    queries = shard.tokens * config.heads * config.value_dim / shard.tp
+    keys = shard.tokens * max(config.kv_heads / shard.tp, 1.0) * (config.head_dim + config.value_dim)
+    return steps * queries, steps * (queries + keys)
 
 
 def chains(config: ModelConfig, shard: Shard, backward: int) -> int:

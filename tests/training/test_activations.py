@@ -136,3 +136,16 @@ def test_figure_1_of_korthikanti(data_dir):
         layers = float(row["params_and_optimizer_gib"]) * 2**30
         assert layers == pytest.approx(18 * 12 * config.hidden**2 * config.layers / gpus)
         assert layers < state < layers * 1.01 + embedding
+
+
+def test_a_flash_kernel_keeps_its_output_beside_the_8_bit_input_of_the_projection():
+    """Its backward reads the output; separate kernels read their probabilities instead."""
+    llama = named_model("llama-3.1-8b")
+    part = Slice(
+        tokens=8192, keys=8192, tp=1, etp=1, sp=False, element_bytes=2, kernel="cudnn", dropout=False,
+        norm_copies=False, gate_copies=False, expert_outputs=False, gathered_inputs=False, narrow_inputs=True,
+        last_output=False,
+    )  # fmt: skip
+    kept = [kept_by_layer(llama, part._replace(narrow_inputs=narrow), False).values for narrow in (True, False)]
+    assert kept == [3 * 8192 * 4096, 2 * 8192 * 4096]
+    assert kept_by_layer(llama, part._replace(kernel="unfused"), False).values == 8192 * 4096

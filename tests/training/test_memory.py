@@ -181,3 +181,28 @@ def test_a_zero_bubble_schedule_holds_p_micro_batches_on_every_stage():
     assert held["zero_bubble"] == pytest.approx([held["1f1b"][0]] * 4)
     assert held["1f1b"][3] == pytest.approx(held["1f1b"][0] / 4)
     assert held["gpipe"] == pytest.approx([4 * size for size in held["zero_bubble"]])
+
+
+def test_activations_go_to_the_host_without_a_pipeline_and_as_far_as_it_has_room():
+    machine = hardware("gb200-nvl72")
+    llama = named_model("llama-3-70b")
+    facts = {"batch": 256, "seq": 8192, "zero": 3, "dtype": "fp8", "framework": "megatron-bridge"}
+
+    def memory(**values):
+        return training_memory(llama, Cluster.of(machine, 64), TrainingPlan(**{**facts, **values}))
+
+    published = memory(micro_batch=2)  # NVIDIA's, with layers on the host
+    assert published.fits
+    assert not published.tight
+    assert not memory(micro_batch=4, seq=16384, batch=256).fits  # more than the GPU's and the host's memory
+    assert not memory(micro_batch=4, pp=2, batch=256, framework="megatron-bridge").fits
+
+
+def test_overlapped_exchanges_keep_ten_hidden_states():
+    plan = small(framework="megatron-te", batch=16, tp=4, dtype="fp8")
+    with_buffers, without = (
+        training_memory(LLAMA, Cluster.of(H100, 8), TrainingPlan(**{**vars(plan), "tp_overlap": overlap})).peak.parts
+        for overlap in (True, False)
+    )
+    tokens = plan.micro_batch * plan.seq
+    assert with_buffers["communication"] - without["communication"] == (6 * 1 + 4 * 2) * tokens * LLAMA.hidden

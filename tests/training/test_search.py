@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 
 import pytest
 
 from perfmodel.cluster.cluster import Cluster
+from perfmodel.core.report import report
 from perfmodel.errors import PerfModelError, UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.checks import check_plan
@@ -137,3 +139,29 @@ def test_set_ups_are_fast_to_try():
 def test_a_search_that_finds_nothing_says_what_would_run(given, said):
     with pytest.raises(UsageError, match=said):
         search(LLAMA, [CLUSTER], PLAN, small_space(**given))
+
+
+def test_set_ups_that_fit_only_without_fragmentation_are_not_ranked():
+    llama = named_model("llama-3-70b")
+    plan = TrainingPlan(batch=256, seq=8192, dtype="fp8", framework="megatron-bridge", zero=1)
+    cluster = Cluster.of(H100, 64, nic="400Gb/s")
+    space = default_space(
+        llama, cluster, plan, tp=(4,), pp=(4, 8), vp=(5,), micro_batch=(1,), zero=(1,), recompute=("none",)
+    )
+    found = search(llama, [cluster], plan, space)
+    assert (found.fit, found.tight, len(found.best)) == (2, 1, 1)
+    assert found.best[0].plan.pp == 8
+    assert found.fastest_tight is not None
+    assert found.fastest_tight.step.memory.tight
+    assert found.fastest_tight.step.time_s < found.best[0].step.time_s
+    assert any("fit only if memory does not fragment" in note for note in report(found).notes)
+    only = search(llama, [cluster], plan, dataclasses.replace(space, pp=(4,)))
+    assert (only.fit, only.tight, only.fastest_tight) == (1, 1, None)
+
+
+def test_a_framework_without_sharded_weights_is_searched_without_them():
+    for framework, stages in (("nemo", (1,)), ("megatron-2021", (0,)), ("megatron-bridge", (1, 3))):
+        assert default_space(LLAMA, CLUSTER, PLAN.changed(framework=framework)).zero == stages
+    assert any(
+        "has no zero = 3" in note for note in train(LLAMA, CLUSTER, PLAN.changed(framework="nemo", zero=3)).notes
+    )

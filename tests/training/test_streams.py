@@ -1,0 +1,75 @@
+"""What memory-bound kernels and casts of a layer move, by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.framework import constants, find_framework
+from perfmodel.training.layer import layer_work
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.setup import Setup
+from perfmodel.training.streams import stream_bytes
+from perfmodel.workloads.catalog import named_model
+
+H100 = hardware("h100-sxm5-80gb")
+LLAMA = named_model("llama-3.1-8b")
+TOKENS, HIDDEN, QUERIES, KEYS = 4096, 4096, 4096, 1024
+
+
+def shard(framework="megatron-bridge", **plan):
+    plan = TrainingPlan(**{"batch": 64, "seq": TOKENS, "framework": framework, **plan})
+    return Setup(LLAMA, Cluster.of(H100, 8), plan, find_framework(framework), constants()).shard
+
+
+def moved(shard, config=LLAMA):
+    return tuple(sum(kernels) for kernels in stream_bytes(H100, config, shard, False))
+
+
+def test_grouped_queries_and_values_are_copied_and_their_gradients_joined():
+    with_copies, without = (moved(shard()._replace(copies_queries=flag)) for flag in (True, False))
+    assert with_copies[0] - without[0] == pytest.approx(4 * TOKENS * (QUERIES + KEYS))
+    assert with_copies[1] - without[1] == pytest.approx(4 * TOKENS * (QUERIES + 2 * KEYS))
+
+
+def test_a_squared_relu_in_separate_kernels_moves_8_and_20_bytes():
+    plain = dataclasses.replace(LLAMA, activation="relu2", facts=dataclasses.replace(LLAMA.architecture, gated=False))
+    fused, apart = (moved(shard()._replace(square_bytes=sizes), plain) for sizes in ((4.0, 6.0), (8.0, 20.0)))
+    inner = TOKENS * LLAMA.ffn
+    assert (apart[0] - fused[0], apart[1] - fused[1]) == pytest.approx((4 * inner, 14 * inner))
+
+
+def test_a_ring_joins_its_parts():
+    """Two ranks: 3.5 of 2 whole steps, of 2 in and 1 out of 2 B."""
+    ring, ulysses = (moved(shard(cp=2, cp_algorithm=name)) for name in ("zigzag", "ulysses"))
+    one = 6 * 7 / 4 * TOKENS / 2
+    assert ring[0] - ulysses[0] == pytest.approx(one * QUERIES)
+    assert ring[1] - ulysses[1] == pytest.approx(one * (QUERIES + 2 * KEYS))
+
+
+def test_sequence_parallel_ranks_cast_their_share_of_what_they_gather():
+    ranks = 4
+    parallel = shard(tp=ranks, dtype="fp8")
+    assert parallel.sp
+    whole, shared = (
+        layer_work(H100, LLAMA, parallel._replace(gathers_cast=flag), False, False) for flag in (False, True)
+    )
+    gathered = 2 * TOKENS * HIDDEN  # inputs of queries and of the MLP; as many gradients of outputs
+    left = (1 - 1 / ranks) * gathered
+    assert whole.cast_elements - shared.cast_elements == pytest.approx(left)
+    assert whole.cast_backward_elements - shared.cast_backward_elements == pytest.approx(left)
+    assert (whole.gathered_elements, shared.gathered_elements) == (0, 2 * gathered)
+    alone = layer_work(H100, LLAMA, shard(dtype="fp8"), False, False)
+    assert alone.cast_elements == pytest.approx(TOKENS * (2 * HIDDEN + QUERIES + LLAMA.ffn))
+
+
+def test_gradients_that_are_added_up_are_read_in_their_dtype():
+    wide, narrow, none = (
+        layer_work(H100, LLAMA, shard()._replace(accumulates=adds, main_gradients=dtype), False, False).accumulate_s
+        for adds, dtype in ((True, "fp32"), (True, "bf16"), (False, "fp32"))
+    )
+    assert wide == pytest.approx(2 * narrow, rel=0.05)
+    assert none == 0
