@@ -150,6 +150,10 @@ class Kernels:
         rows, over the arithmetic's.
     channel_cost : time that single fp32 products take longer by where their rows lie multiples of 256 KiB apart, and so
         meet in one channel of memory, over the arithmetic's.
+    reread_cost : time that single fp32 products off cache lines take to read their weights again for every 128 rows,
+        over the arithmetic's, where k is 256.
+    small_batch_cost : time that batches of small fp32 products take longer by, those with up to 512 rows, columns and
+        length of k of which B is the largest matrix or has over 49,152 elements, over the arithmetic's.
     """
 
     gemm_tiles: Tiles = ()
@@ -160,3 +164,5 @@ class Kernels:
     widens_fp8_keys: bool = False
     translation_cost: float = 0.0
     channel_cost: float = 0.0
+    reread_cost: float = 0.0
+    small_batch_cost: float = 0.0

@@ -179,4 +179,6 @@ def to_kernels(kernels: KernelsSpec, place: str) -> Kernels:
         widens_fp8_keys=kernels.widens_fp8_keys,
         translation_cost=kernels.translation_cost,
         channel_cost=kernels.channel_cost,
+        reread_cost=kernels.reread_cost,
+        small_batch_cost=kernels.small_batch_cost,
     )

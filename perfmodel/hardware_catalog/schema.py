@@ -149,6 +149,10 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         over the arithmetic's (default 0).
     channel_cost : time that single fp32 products take longer by where their rows lie multiples of 256 KiB apart, and so
         meet in one channel of memory, over the arithmetic's (default 0).
+    reread_cost : time that single fp32 products off cache lines take to read their weights again for every 128 rows,
+        over the arithmetic's, where k is 256 (default 0).
+    small_batch_cost : time that batches of small fp32 products take longer by, those with up to 512 rows, columns and
+        length of k of which B is the largest matrix or has over 49,152 elements, over the arithmetic's (default 0).
     """
 
     gemm_tiles: list[tuple[Count, Count]] = []
@@ -159,6 +163,8 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     widens_fp8_keys: bool = False
     translation_cost: float = 0.0
     channel_cost: float = 0.0
+    reread_cost: float = 0.0
+    small_batch_cost: float = 0.0
     source: str = ""
     note: str = ""
 

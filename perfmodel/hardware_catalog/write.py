@@ -203,6 +203,8 @@ def _kernels(hardware: Hardware) -> KernelsSpec:
         widens_fp8_keys=kernels.widens_fp8_keys,
         translation_cost=kernels.translation_cost,
         channel_cost=kernels.channel_cost,
+        reread_cost=kernels.reread_cost,
+        small_batch_cost=kernels.small_batch_cost,
         source=hardware.sources.get("kernels", ""),
         note=hardware.notes.get("kernels", ""),
     )

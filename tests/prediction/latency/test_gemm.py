@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.core.hardware import Kernels, Tiles
+from perfmodel.core.vocabulary import Timing
 from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8, GEMM_FP32, Product, family_of, product_terms
+from perfmodel.prediction.latency.gemm.rates import PAUSE_S
 from perfmodel.prediction.latency.gemm.tiles import TENSOR, VECTOR, tiles_of
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
@@ -190,8 +192,63 @@ def test_rows_in_one_channel_and_sizes_off_cache_lines_by_hand() -> None:
         whole, off = (product_terms(product, VECTOR_GPU, {**FP32, "ragged": r}, COLD).alone["math"] for r in (1.0, 1.5))
         return float(off / whole)
 
-    assert slower(2561, 2560, 1024) == slower(2560, 2560, 1023) == pytest.approx(1.5)
-    assert slower(2560, 2560, 1024) == slower(2561, 2560, 1024, batch=2) == 1.0
+    # two sizes off multiples of 32 are needed
+    assert slower(2561, 2561, 1024) == slower(2560, 2561, 1023) == pytest.approx(1.5)
+    assert slower(2560, 2560, 1024) == slower(2561, 2560, 1024) == slower(2561, 2561, 1024, batch=2) == 1.0
+
+
+def test_weights_that_are_read_again_for_each_row_of_tiles_by_hand() -> None:
+    # 25,601 columns exceed what 100 SMs cover at once, 1500 = 11 x 128 + 92 rows go into tiles of 128: with k = 256 the
+    # weights take 2 (1500 / 2000)^(1/2) times the arithmetic; 1436 = 11 x 128 + 28 rows go into tiles of 64
+    machine = replace(VECTOR_GPU, kernels=replace(VECTOR_GPU.kernels, reread_cost=2.0))
+
+    def ratio(m: int, n: int, k: int, batch: int = 1) -> float:
+        product = Product(m, n, k, batch, 4.0, 4.0)
+        once, again = (product_terms(product, on, FP32, COLD).alone["math"] for on in (VECTOR_GPU, machine))
+        return float(again / once)
+
+    def together(cost: float) -> float:
+        return float((1.0 + cost**4) ** 0.25)
+
+    assert ratio(1500, 25601, 256) == pytest.approx(together(2.0 * 0.75**0.5))
+    assert ratio(1436, 25601, 256) == pytest.approx(together(2.0 * 1.6 * (1436 / 1936) ** 0.5))
+    assert ratio(1500, 25600, 256) == ratio(1500, 25601, 256, batch=2) == 1.0
+    assert ratio(1500, 11, 257) < 1.001
+    longer = [ratio(1500, 25601, k) for k in (257, 515, 2061, 8245)]
+    assert longer == sorted(longer)
+
+
+def test_small_products_of_a_batch_by_hand() -> None:
+    machine = replace(VECTOR_GPU, kernels=replace(VECTOR_GPU.kernels, small_batch_cost=0.8))
+
+    def ratio(m: int, n: int, k: int, batch: int = 64) -> float:
+        product = Product(m, n, k, batch, 4.0, 4.0)
+        usual, small = (product_terms(product, on, FP32, COLD).alone["math"] for on in (VECTOR_GPU, machine))
+        return float(small / usual)
+
+    # B is larger than A, or large
+    assert ratio(64, 384, 384) == ratio(512, 256, 512) == pytest.approx(1.8)
+    assert ratio(384, 64, 384) == ratio(384, 384, 64) == ratio(64, 384, 384, batch=1) == 1.0
+    # half of it at 768, none from 1024 on
+    assert ratio(64, 768, 768) == pytest.approx(1.4)
+    assert ratio(64, 1024, 1024) == ratio(1024, 1024, 1024) == 1.0
+
+
+def test_the_power_limit_counts_the_pauses_between_calls() -> None:
+    # 2e12 FLOP in fp32 at 100 W, alone and between calls of a loop that events measure
+    machine = replace(VECTOR_GPU, tdp_w=100.0)
+    values = {**FP32, "energy": 20e-12}
+    product = Product(1000, 10000, 10000, 1, 4.0, 4.0)
+
+    def limited(timing: Timing, at: Product = product) -> float:
+        return float(product_terms(at, machine, values, Conditions(timing=timing)).alone["math"])
+
+    assert limited(Timing.KERNEL) - limited(Timing.EVENT) == pytest.approx(PAUSE_S)
+    # a call that is shorter than the pause runs at the full clock
+    short = Product(100, 100, 1000, 1, 4.0, 4.0)
+    assert limited(Timing.EVENT, short) == pytest.approx(
+        float(product_terms(short, VECTOR_GPU, values, Conditions(timing=Timing.EVENT)).alone["math"])
+    )
 
 
 def test_few_long_blocks_are_split() -> None:

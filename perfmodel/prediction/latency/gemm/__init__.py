@@ -67,7 +67,7 @@ _SHARED = {
     "split": ("s", 0.1e-6, 30e-6, 0.4, "start of the reduction of the parts of k"),
     "tile": ("", 0.01, 5.0, 0.6, "loss of small tiles: 64 tile (1/tm + 1/tn) of the arithmetic's time"),
     "stride": ("", 1.0, 10.0, 0.4, "time of reading a matrix in pieces along k, over reading it whole"),
-    "ragged": ("", 1.0, 1.5, 0.15, "arithmetic where a size is no multiple of 32, over that where all are"),
+    "ragged": ("", 1.0, 1.5, 0.15, "arithmetic where two sizes are no multiples of 32, over that where they are"),
     "linear_call": ("", 0.8, 3.0, 0.2, "dispatch of a linear layer, over that of a product"),
     "energy": ("J/FLOP", 1e-13, 1e-10, 0.15, "energy of a FLOP at the lowest voltage, in TSMC 4N"),
 }

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perfmodel.core.hardware import Tiles
-from perfmodel.core.vocabulary import CacheState, Load
+from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.core.work import Number
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
@@ -29,6 +29,10 @@ INTEGER_LANES = 64.0
 #: fp32 lanes of an SM above which shared memory (128 B a clock) does not feed them: an 8 x 8 outer product in registers
 #: loads 16 numbers for 64 fused multiply-adds, and with 128 lanes that takes as long as the arithmetic
 FED_LANES, FEED = 64.0, 0.88
+#: pause between the calls of a loop that is timed by events around them: the power limit holds for the mean over both,
+#: so that short calls run at the full clock. Chosen on the fitted half of T4's rows (NeuSight @ 6945927d9afc): 0.1, 0.3
+#: and 0.6 ms leave 16.8, 16.6 and 16.8 %, none 17.5 %; other machines change by less than 0.3 points
+PAUSE_S = 0.2e-3
 #: rates kept for one machine; a fit tries many constants
 _MOST_RATES = 64
 
@@ -124,7 +128,8 @@ def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditio
     The sizes of the product do not matter, only those of its elements.
     """
     element = (product.input_bytes, product.output_bytes, product.weight_bytes, product.tiles)
-    key = (Rates, element, tuple(c), tuple(c.values()), conditions.cache, conditions.library, conditions.load, batched)
+    state = (conditions.timing, conditions.cache, conditions.library, conditions.load)
+    key = (Rates, element, tuple(c), tuple(c.values()), state, batched)
     rates: Rates | None = machine.cache.get(key)
     if rates is None:
         if len(machine.cache) >= _MOST_RATES:
@@ -144,12 +149,15 @@ class Rates:
     copies : sets of weights that take turns; 0 where the caches are cold.
     resident_speed : speed of data in L2 over that of device memory.
     s_per_flop : time of a FLOP at the power limit [s].
+    pause_s : pause between calls, in which no power is drawn [s].
     columns, tiles : what the formula needs of the tiles, as arrays and tile by tile.
     by_rows : whether each tile is for some rows of the product only.
     widens : whether weights are widened.
     walk : time that addresses out of reach add, over that of the arithmetic.
+    reread : time that reading weights again takes where rows lie off cache lines, over that of the arithmetic.
+    small : time that batches of small products add, over that of the arithmetic.
     channel : time that rows in one channel of memory add, over that of the arithmetic.
-    ragged : energy of the arithmetic where a size is no multiple of a cache line, over that where all are.
+    ragged : energy of the arithmetic where two sizes are no multiples of a cache line, over that where they are.
     ragged_math : whether its time grows as much: not in batches, whose kernels check their bounds anyway.
     whole_wave : outputs that the largest tiles compute in ``1 / SPLIT_WAVES`` waves: larger products are not split.
     """
@@ -163,6 +171,7 @@ class Rates:
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
         self.l2_bytes = machine.l2_bytes
         self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
+        self.pause_s = PAUSE_S if conditions.timing == Timing.EVENT else 0.0
         (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
         self.by_rows = bool(by_rows)
         tiles = product.tiles or tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
@@ -196,6 +205,10 @@ class Rates:
         self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in self.columns), strict=True)]
         # Not seen in batches, whose measured operands are within reach.
         self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
+        # Measured in fp32, over whose arithmetic they are stated.
+        measured = machine.dtype == "fp32"
+        self.small = machine.kernels.small_batch_cost if batched and measured else 0.0
+        self.reread = machine.kernels.reread_cost if measured and not batched else 0.0
         self.channel = 0.0 if batched or not fp32 else machine.kernels.channel_cost
         self.ragged = c["ragged"]
         self.ragged_math = not batched and self.ragged != 1.0

@@ -14,14 +14,25 @@ from perfmodel.prediction.latency.streams import fitting_share
 
 #: outputs of a block of 128 x 128, of which every SM has one in a wave
 WAVE_OUTPUTS = 128.0 * 128.0
-#: elements of a cache line of 128 B in fp32: where all sizes are multiples of it, rows start at cache lines and no tile
-#: has to check its bounds
+#: elements of a cache line of 128 B in fp32: where two of the three sizes are multiples of it, rows start at cache
+#: lines, or no tile has to check its bounds
 WHOLE_LINES = 32.0
 #: elements of k that fill a page of DRAM (2 KiB of fp32)
 PAGE_OF_K = 512.0
 #: bytes from the first to the last row of a wave's operands that address translation reaches: P100's linear layers keep
 #: their rate up to about 48 MB, and take 1.5 times as long at 90 MB, 2.1 times at 180 MB (NeuSight @ 6945927d9afc)
 REACH_BYTES = 48e6
+#: weights are read again for every row of tiles, a wave of which covers 256 columns an SM (two blocks of 128), as far
+#: as none of them stays in reach, which from 96 MB on is so for fewer columns. On P4 this takes longer than the
+#: arithmetic: the more the longer k is, as (k / 256)^0.22, 1.6 times with tiles of 64 rows, which cuBLAS takes where
+#: they are padded less, and less with few rows, whose first reading counts. All read off rates by m, n and k of the
+#: fitted half of 3,300 linear layers off cache lines on P4 (NeuSight @ 6945927d9afc)
+REREAD_COLUMNS, REREAD_BYTES, REREAD_POWER, REREAD_NARROW, REREAD_ROWS = 256.0, 96e6, 0.22, 1.6, 500.0
+#: largest size of small products, and a third of the elements of B from which all of them are slow: in 691 fitted rows
+#: of batches on MI100 and 750 on MI210 (NeuSight @ 6945927d9afc) those with sizes up to 512 take 1.8 and 1.6 times as
+#: long as larger ones let expect, where B is larger than A (64 x 384 times 384 x 384, but not 384 x 64 times 64 x 384)
+#: or has over 49,152 elements; other products of these sizes do not
+SMALL, SMALL_B = 512.0, 16384.0
 #: bytes between rows from which on multiples of them meet in few channels: MI100 and MI210 keep their rate at 64 KiB
 #: and take 1.3 to 1.8 times as long at 128 KiB, 2.4 to 2.9 times at 256 KiB (NeuSight @ 6945927d9afc)
 CHANNEL_BYTES = 65536.0
@@ -60,24 +71,29 @@ class Sizes:
         self.power = rates.s_per_flop * self.flop
         self.gather_s = self.outputs * (8.0 / rates.l2_bandwidth)
         self.slowed: Number | None = None
-        if rates.walk:
-            self._slow(self._walks(rates))
+        if rates.walk or rates.reread:
+            self._slow(self._addressing(rates))
         if rates.channel:
             self._slow(self._crowd(rates))
+        if rates.small:
+            self._slow(self._small(rates))
         if rates.ragged != 1.0:
             ragged = where(self._off_lines(), rates.ragged, 1.0)
             self.power = self.power * ragged
             if rates.ragged_math:
                 self._slow(ragged)
+        if rates.pause_s:
+            self.power = maximum(0.0, self.power - rates.pause_s)
 
     def _slow(self, factor: Number) -> None:
         """Let the arithmetic take longer by a factor."""
         self.slowed = factor if self.slowed is None else self.slowed * factor
 
     def _off_lines(self) -> Any:
-        """Return whether a size is no multiple of a cache line; a remainder takes numpy five times as long."""
+        """Return whether two sizes are no multiples of a cache line; a remainder takes numpy five times as long."""
         m, n, k = (size * (1.0 / WHOLE_LINES) for size in (self.m, self.n, self.k))
-        return (ceil(m) != m) | (ceil(n) != n) | (ceil(k) != k)
+        off_m, off_n, off_k = ceil(m) != m, ceil(n) != n, ceil(k) != k
+        return (off_m & off_n) | (off_k & (off_m | off_n))
 
     def at(self, places: NDArray[np.intp]) -> Sizes:
         """Return the sizes of some of the products."""
@@ -113,6 +129,23 @@ class Sizes:
         rows = minimum(self.m, area**0.5)
         return rows, minimum(self.n, area / rows)
 
+    def _addressing(self, r: Rates) -> Number:
+        """Return the time with what rows that lie far apart cost, over that without."""
+        walks = self._walks(r)
+        slower: Number = where(self._off_lines(), self._rereads(r), walks) if r.reread else walks
+        return slower
+
+    def _rereads(self, r: Rates) -> Number:
+        """Return the time with weights that are read again for each row of tiles, over that of the arithmetic."""
+        one_b = r.product.b_bytes * self.n * self.k
+        share = minimum(1.0, maximum(self.n / (REREAD_COLUMNS * r.sm_count), one_b / REREAD_BYTES))
+        rest = self.m - 128.0 * (ceil(self.m / 128.0) - 1.0)
+        narrow = where(rest <= 64.0, REREAD_NARROW, 1.0)
+        again = r.reread * (self.k / 256.0) ** REREAD_POWER * narrow
+        again = again * share * (self.m / (self.m + REREAD_ROWS)) ** 0.5
+        together: Number = (1.0 + again**4.0) ** 0.25  # resources overlap as in `times.POWER`
+        return together
+
     def _walks(self, r: Rates) -> Number:
         """Return the time with the addresses that translation does not reach, over that without.
 
@@ -133,6 +166,19 @@ class Sizes:
         power = np.log2((stride & -stride) / CHANNEL_BYTES)
         crowd = 1.0 + r.channel * np.clip(power / 2.0, 0.0, 1.0)
         return crowd if crowd.ndim else float(crowd)
+
+    def _small(self, r: Rates) -> Number:
+        """Return the time of a batch of small products, over that with the kernels of large ones.
+
+        It holds for sizes up to `SMALL` and fades until twice as much; it sets in as B outgrows A, or ``SMALL_B``.
+        """
+        fading = 2.0 - maximum(maximum(self.m, self.n), self.k) / SMALL
+        wide = 2.0 * (minimum(self.n, self.k) / self.m - 1.0)
+        large = self.n * self.k / SMALL_B - 2.0
+        slower: Number = 1.0 + r.small * maximum(0.0, minimum(1.0, fading)) * maximum(
+            0.0, minimum(1.0, maximum(wide, large))
+        )
+        return slower
 
     def _traffic(self, r: Rates) -> Number:
         """Return the bytes that cross device memory; data in L2 count as the bytes that would take as long [B]."""

@@ -1,0 +1,119 @@
+"""Convolutions: the fastest of the algorithms that libraries have, each as a matrix product.
+
+Implicit GEMM multiplies the unfolded images by the filters. Winograd's minimal filtering (Lavin and Gray 2016, arXiv
+1509.09308) multiplies transformed tiles instead: F(2x2, 3x3) in one fused kernel does 2.25 times fewer
+multiplications, F(4x4, 3x3) in separate kernels 4 times fewer, and moves the transformed tiles through memory.
+
+On tensor engines the products are those of the machine's GEMMs, with the constants fitted there. Their kernels load
+vectors of 16 B of neighbouring channels: tensors in the order NCHW are transposed before and after, by kernels of their
+own, and fewer channels than fill such a vector are padded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import numpy as np
+
+from perfmodel.operators.base import Operator
+from perfmodel.operators.conv2d import Conv2d
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency import gemm
+from perfmodel.prediction.latency.constants import constants
+from perfmodel.prediction.latency.conv2d.parts import IM2COL, LAYOUT, TRANSFORMS, Sizes, fastest, only
+from perfmodel.prediction.latency.conv2d.products import direct, implicit
+from perfmodel.prediction.latency.conv2d.winograd import POINTS, SIDE, fused, separate
+from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import Terms
+
+__all__ = ["BACKWARD", "FAMILIES", "FAMILY", "POINTS", "SERVES", "SIDE", "algorithm_terms"]
+
+SERVES = {"conv2d": ("conv2d",), "conv2d_backward": ("conv2d",)}
+
+CONSTANTS = (
+    Constant("math", "", 0.8, 0.2, 1.0, 0.12, "share of the peak that implicit GEMMs reach"),
+    Constant("product", "", 0.75, 0.2, 1.0, 0.12, "share of the peak that the products of Winograd's tiles reach"),
+    Constant("fused", "", 0.7, 0.1, 1.0, 0.25, "share of the peak that the fused Winograd kernel reaches"),
+    Constant("eta", "", 0.7, 0.3, 1.0, 0.1, "share of the datasheet bandwidth"),
+    Constant("transform", "", 0.6, 0.1, 2.0, 0.2, "the same for Winograd's transforms of images and outputs"),
+    Constant("filters", "", 0.4, 0.02, 2.0, 0.3, "the same for its transform of the filters, in single numbers"),
+    Constant("fill", "", 30.0, 1.0, 1000.0, 0.4, "length of the sum that filling and draining a block takes"),
+    Constant("launch", "s", 2.7e-6, 0.5e-6, 60e-6, 0.3, "start and drain of one kernel", True),
+    Constant("energy", "J/FLOP", 3e-12, 1e-13, 1e-10, 0.15, "energy of an fp32 FLOP at the lowest voltage, in TSMC 4N"),
+)
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of the fastest algorithm that can do the convolution.
+
+    - implicit GEMM: ``groups`` products (n p q) x (k / groups) x (c / groups r s); each tensor crosses memory once.
+      "im2col" unfolds in a kernel before.
+    - direct: every product from registers, at an eighth of the vector peak; fastest for depthwise filters. It is for
+      groups, and on the vector engine for what Winograd cannot do: of 12,103 convolutions with filters of 3 x 3 cuDNN
+      chose it for none (NeuSight @ 6945927d9afc).
+    - Winograd, where `Conv2d.winograd` says so, in NCHW: fused, on the vector engine only, blocks of 32 tiles x 32
+      filters of 16 products; or 36 separate products (n p q / 16) x k x c, whose inputs and outputs pass through memory
+      once more for the transforms.
+    """
+    conv = cast(Conv2d, op)
+    if conv.algorithm == "im2col":
+        return implicit(conv, Sizes.of(conv), machine, c, conditions)
+    algorithms = [algorithm_terms(conv, machine, c, conditions, of=("implicit_gemm",))["implicit_gemm"]]
+    # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
+    can = conv.winograd() & (conv.layout == "nchw")
+    loading = np.greater(conv.groups, 1) | ((machine.engine == "vector") & np.logical_not(can))
+    if np.any(loading):
+        algorithms.append(only(loading, algorithm_terms(conv, machine, c, conditions, of=("direct",))["direct"]))
+    if np.any(can):
+        names = ("winograd_f43", "winograd_f23") if machine.engine == "vector" else ("winograd_f43",)
+        by_name = algorithm_terms(conv, machine, c, conditions, of=names)
+        algorithms += [only(can, by_name[name]) for name in names]
+    return fastest(algorithms)
+
+
+#: the algorithms that `algorithm_terms` knows
+ALGORITHMS = ("implicit_gemm", "direct", "winograd_f23", "winograd_f43")
+
+
+def algorithm_terms(
+    conv: Conv2d, machine: Machine, c: Values, conditions: Conditions, *, of: Sequence[str] = ALGORITHMS
+) -> dict[str, Terms]:
+    """Return the terms of each algorithm by its name, whether or not it can do the convolution."""
+    sizes = Sizes.of(conv)
+    by_name: dict[str, Callable[[], Terms]] = {
+        "implicit_gemm": lambda: implicit(conv, sizes, machine, c, conditions),
+        "direct": lambda: direct(conv, sizes, machine, c),
+        "winograd_f23": lambda: fused(sizes, machine, c),
+        "winograd_f43": lambda: separate(sizes, machine, c, conditions),
+    }
+    return {name: by_name[name]() for name in of}
+
+
+def gradient(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a gradient: those of a convolution of its sizes, with the constants of convolutions."""
+    values: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
+    if machine.hardware is not None:
+        values = constants(FAMILY, machine.hardware, conditions.library, op.dtype).values
+    terms = formula(op, machine, values, conditions)
+    slower = c["slower"]
+    return Terms({term: slower * time for term, time in terms.adds.items()}, terms.alone)
+
+
+def _backward(op: Conv2d, machine: Machine, library: str) -> bool:
+    return op.backward
+
+
+TERMS = (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS, LAYOUT)
+FAMILY = Family("conv2d", CONSTANTS, formula, TERMS, forward_only)
+#: nothing is fitted; in an open trace of a V100 that trains ResNet-50 (pytorch/kineto @ 624ae15193b7) convolutions take
+#: 1.23 times, their gradients 1.3 times what is predicted
+BACKWARD = Family(
+    "conv2d_backward",
+    (Constant("slower", "", 1.05, 0.5, 4.0, 0.2, "time of a gradient over that of such a convolution"),),
+    gradient,
+    TERMS,
+    _backward,
+)
+FAMILIES = (FAMILY, BACKWARD)

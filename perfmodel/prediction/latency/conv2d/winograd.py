@@ -1,0 +1,70 @@
+"""Winograd's algorithms: F(2x2, 3x3) in one fused kernel, F(4x4, 3x3) as transforms around matrix products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency import gemm
+from perfmodel.prediction.latency.conv2d.parts import TRANSFORMS, Sizes, plus, with_memory
+from perfmodel.prediction.latency.conv2d.products import engine_of
+from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import LAUNCH, MATH, TILE_WASTE, WAVES, Terms
+
+#: a block of the fused kernel makes 32 tiles of 2 x 2 outputs for 32 filters: 16 products of 32 x 32 x c
+FUSED_TILES, FUSED_FILTERS = 32.0, 32.0
+#: images x rows x columns of outputs that the 32 tiles lie in, where a specification states no others
+FUSED_PATCHES = ((1, 8, 16),)
+#: blocks of it that an SM holds at once
+FUSED_BLOCKS = 2.0
+#: a block reads its 8 x 16 pixels and those around them, 10 rows of 72 B in sectors of 32 B: 100 B on average
+HALO = 10.0 * 100.0 / (8.0 * 16.0 * 4.0)
+#: length of c that the fused kernel's transforms take
+FUSED_FILL = 20.0
+#: outputs along one side of a tile of the separate Winograd kernels; its products see (4 + 2)^2 = 36 numbers
+SIDE = 4.0
+POINTS = (SIDE + 2.0) ** 2
+
+
+def fused(sizes: Sizes, machine: Machine, c: Values) -> Terms:
+    """Return the terms of F(2x2, 3x3) in one kernel, and of the kernel that transforms the filters before."""
+    patches = machine.kernels.winograd_patches or FUSED_PATCHES
+    spatial = np.minimum.reduce(
+        [np.ceil(sizes.images / n) * np.ceil(sizes.p / p) * np.ceil(sizes.q / q) for n, p, q in patches]
+    )
+    waves = spatial * np.ceil(sizes.filters / FUSED_FILTERS) / machine.sm_count
+    # 16 products of 32 x 32 x c, a multiply-add counted as 2
+    rate = c["fused"] * machine.peak_flop_per_s / machine.sm_count
+    wave = 2.0 * 16.0 * FUSED_TILES * FUSED_FILTERS * (np.ceil(sizes.channels / 8.0) * 8.0 + FUSED_FILL) / rate
+    full = 32.0 * sizes.images * sizes.p * sizes.q / 4.0 * sizes.filters * sizes.channels
+    ideal = full / (c["fused"] * machine.peak_flop_per_s)
+    speed = c["eta"] * machine.bandwidth_bytes_per_s
+    arithmetic = Terms(
+        {
+            MATH: ideal,
+            TILE_WASTE: np.maximum(waves * wave - ideal, 0.0),
+            WAVES: (np.maximum(1.0, np.ceil(waves)) - waves) * wave,
+            LAUNCH: 2.0 * c["launch"],
+        }
+    )
+    # 3 x 3 filters become 4 x 4. Blocks of the same pixels run side by side; the next pixels read all filters again.
+    columns = np.ceil(sizes.filters / FUSED_FILTERS)
+    resident = FUSED_BLOCKS * machine.sm_count
+    filters = sizes.weight * 16.0 / 9.0
+    passes = np.maximum(1.0, spatial * np.minimum(1.0, columns / resident))
+    missed = np.maximum(0.0, 1.0 - machine.l2_bytes / filters)
+    traffic = HALO * sizes.x * np.maximum(1.0, columns / resident) + filters * (1.0 + missed * (passes - 1.0)) + sizes.y
+    terms = with_memory(arithmetic, traffic / speed)
+    return plus(terms, TRANSFORMS, sizes.weight * (1.0 + 16.0 / 9.0) / speed)
+
+
+def separate(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of F(4x4, 3x3): transforms of images and filters, 36 products, transform of the outputs."""
+    machine, values = engine_of(machine, c, conditions, batched=True)
+    tiles = sizes.images * np.ceil(sizes.p / SIDE) * np.ceil(sizes.q / SIDE)
+    product = gemm.Product(tiles, sizes.filters, sizes.channels, POINTS, sizes.size, sizes.size)
+    terms = gemm.product_terms(product, machine, values, conditions)
+    moved = POINTS * tiles * (sizes.channels + sizes.filters) * sizes.size
+    moved = (moved + sizes.x + sizes.y) / c["transform"] + sizes.weight * (1.0 + POINTS / 9.0) / c["filters"]
+    return plus(terms, TRANSFORMS, moved / machine.bandwidth_bytes_per_s + 3.0 * c["launch"])
