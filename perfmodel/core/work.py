@@ -42,9 +42,9 @@ def maximum(a: Number, b: Number) -> Number:
 
 def raised(value: Number, least: Number) -> Number:
     """Return what `maximum` does, in the memory of ``value`` where that is an array, which nothing else may use."""
-    if isinstance(value, np.ndarray):
-        return np.maximum(value, least, out=value)
-    return maximum(value, least)
+    if type(value) is float and type(least) is float:
+        return value if value >= least or value != value else least
+    return np.maximum(value, least, out=value if isinstance(value, np.ndarray) else None)
 
 
 def minimum(a: Number, b: Number) -> Number:

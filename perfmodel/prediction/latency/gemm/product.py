@@ -112,28 +112,26 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     if anywhere(split):
         parts = 1.0 + split * (_most_parts(blocks, r) - 1.0)
         blocks, k, gathered = blocks * parts, k / parts, split * parts
-    depth = Depth.of(k, r)
-    return time_of(sizes, r, tile, split, blocks, depth, loads_of(sizes, r, tile, blocks, depth, gathered))
+    return time_of(sizes, r, tile, split, loads_of(sizes, r, tile, blocks, Depth.of(k, r), gathered))
 
 
 def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     """Return the index of the fastest tile of each product, and whether it is split along k."""
     small: Any = sizes.outputs <= r.whole_wave
     if not anywhere(small):
-        return _cheapest(r, _whole_time(sizes, r))[0], False
+        return _cheapest(_whole(sizes, r))[0], False
     if not isinstance(small, np.ndarray) or small.all():
         return _choice_of_small(sizes, r)
     index, split = np.empty(small.shape, np.int8), np.zeros(small.shape, bool)
     (large,), (few,) = np.nonzero(~small), np.nonzero(small)
-    index[large] = _cheapest(r, _whole_time(sizes.at(large), r))[0]
+    index[large] = _cheapest(_whole(sizes.at(large), r))[0]
     index[few], split[few] = _choice_of_small(sizes.at(few), r)
     return index, split
 
 
 def _choice_of_small(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     """Return the fastest tile, and whether it is split, of products that are split where that is faster."""
-    whole = _whole_time(sizes, r)
-    index, least = _cheapest(r, lambda tile: fourth_root(whole(tile)))
+    index, least = _cheapest(map(fourth_root, _whole(sizes, r)))
     # Parts cannot take less time than their reduction, nor less than the power limit leaves.
     worth: Any = least > _ABOVE * (r.c["split"] + maximum(sizes.hbm, sizes.power))
     if not anywhere(worth):
@@ -148,29 +146,25 @@ def _choice_of_small(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
 
 def _split(sizes: Sizes, r: Rates, index: Any, least: Any) -> tuple[Any, Any]:
     """Return the fastest tile, and whether products are split, given those of whole products and their times."""
-    parted = _parted_time(sizes, r)
-    other, least_in_parts = _cheapest(r, lambda tile: fourth_root(parted(tile)) + r.c["split"])
+    other, least_in_parts = _cheapest(fourth_root(time) + r.c["split"] for time in _parted(sizes, r))
     split = least_in_parts < least
     return index + split * (other - index), split
 
 
-def _whole_time(sizes: Sizes, r: Rates) -> Callable[[Tile], Any]:
-    """Return the function of a tile that gives the fourth power of the time of whole products."""
+def _whole(sizes: Sizes, r: Rates) -> Iterator[Any]:
+    """Yield the fourth power of the time of whole products, for one tile after the other."""
     depth, hbm = Depth.of(sizes.k, r), fourth_power(sizes.hbm)
-    return lambda tile: power_of_time(sizes, r, tile, loads_of(sizes, r, tile, sizes.blocks(tile), depth), hbm)
+    for tile, blocks in sizes.cuts(r):
+        yield power_of_time(sizes, r, tile, loads_of(sizes, r, tile, blocks, depth), hbm)
 
 
-def _parted_time(sizes: Sizes, r: Rates) -> Callable[[Tile], Any]:
-    """Return the function of a tile that gives the fourth power of the time of products that are split along k."""
+def _parted(sizes: Sizes, r: Rates) -> Iterator[Any]:
+    """Yield the fourth power of the time of products that are split along k, for one tile after the other."""
     hbm = fourth_power(sizes.hbm)
-
-    def time(tile: Tile) -> Any:
-        blocks = sizes.blocks(tile)
+    for tile, blocks in sizes.cuts(r):
         parts = _most_parts(blocks, r)
         loads = loads_of(sizes, r, tile, blocks * parts, Depth.of(sizes.k / parts, r), parts)
-        return power_of_time(sizes, r, tile, loads, hbm)
-
-    return time
+        yield power_of_time(sizes, r, tile, loads, hbm)
 
 
 def _most_parts(blocks: Number, r: Rates) -> Number:
@@ -178,15 +172,14 @@ def _most_parts(blocks: Number, r: Rates) -> Number:
     return minimum(maximum(floor(SPLIT_WAVES * r.sm_count / blocks), 1.0), r.c["parts"])
 
 
-def _cheapest(r: Rates, time: Callable[[Tile], Any]) -> tuple[Any, Any]:
+def _cheapest(times: Iterator[Any]) -> tuple[Any, Any]:
     """Return the index of the first tile of the least time for each product, and that time.
 
     One tile is timed after the other, so that the arrays of many products stay in a core's cache.
     """
-    least = time(r.tiles[0])
+    least = next(times)
     best: Any = np.zeros(least.shape, np.int8) if isinstance(least, np.ndarray) else 0
-    for index, tile in enumerate(r.tiles[1:], start=1):
-        other = time(tile)
+    for index, other in enumerate(times, start=1):
         if isinstance(other, np.ndarray):
             better = (other < least).view(np.int8) * np.int8(index)
             np.maximum(best, better, out=best)  # a later tile has the higher index

@@ -150,6 +150,11 @@ class Rates:
     resident_speed : speed of data in L2 over that of device memory.
     s_per_flop : time of a FLOP at the power limit [s].
     pause_s : pause between calls, in which no power is drawn [s].
+    step, per_step : k of one stage of shared memory, and its reciprocal.
+    waiting_s, fed_s : latency, and time of L2 for one row of a tile, for each element of k [s].
+    per_sm : 1 / SMs.
+    rounds, evened : shares of the last wave's idle SMs that are lost, and that are not.
+    heights, widths : 1 / tm and 1 / tn of the tiles, each once.
     columns, tiles : what the formula needs of the tiles, as arrays and tile by tile.
     by_rows : whether each tile is for some rows of the product only.
     widens : whether weights are widened.
@@ -173,6 +178,9 @@ class Rates:
         self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
         self.pause_s = PAUSE_S if conditions.timing == Timing.EVENT else 0.0
         (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
+        self.step, self.per_step, self.waiting_s = c["step"], 1.0 / c["step"], c["latency"] / 64.0
+        self.fed_s = product.input_bytes / self.l2_bandwidth
+        self.per_sm, self.rounds, self.evened = 1.0 / machine.sm_count, c["quantum"], 1.0 - c["quantum"]
         self.by_rows = bool(by_rows)
         tiles = product.tiles or tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
         rows, columns = np.array(tiles, np.float64).T
@@ -203,6 +211,8 @@ class Rates:
             up_to=up_to,
         )
         self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in self.columns), strict=True)]
+        self.heights = {tile.per_row for tile in self.tiles}
+        self.widths = {tile.per_column for tile in self.tiles}
         # Not seen in batches, whose measured operands are within reach.
         self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
         # Measured in fp32, over whose arithmetic they are stated.

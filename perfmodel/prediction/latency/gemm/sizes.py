@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,8 +55,7 @@ class Depth(NamedTuple):
     @classmethod
     def of(cls, k: Number, r: Rates) -> Depth:
         """Return what follows from a length."""
-        steps = ceil(k * (1.0 / r.c["step"])) * r.c["step"]
-        return cls(steps, k * (r.c["latency"] / 64.0), k * (r.product.input_bytes / r.l2_bandwidth))
+        return cls(ceil(k * r.per_step) * r.step, k * r.waiting_s, k * r.fed_s)
 
 
 class Sizes:
@@ -64,7 +63,6 @@ class Sizes:
 
     def __init__(self, m: Number, n: Number, k: Number, batch: Number, rates: Rates):
         self.m, self.n, self.k, self.batch = m, n, k, batch
-        self._cuts: dict[tuple[str, float], Any] = {}
         self.outputs = batch * m * n
         self.flop = 2.0 * self.outputs * k
         self.hbm = self._traffic(rates) / rates.bandwidth
@@ -100,28 +98,25 @@ class Sizes:
         part = object.__new__(type(self))
         for name, value in vars(self).items():
             setattr(part, name, value[places] if isinstance(value, np.ndarray) else value)
-        part._cuts = {}
         return part
 
     def blocks(self, tile: Tile) -> Number:
         """Return the blocks that a tile makes of whole products."""
-        blocks: Number = self._cut(self._rows, tile.per_row) * self._cut(self._columns, tile.per_column)
+        blocks: Number = self._rows(tile.per_row) * self._columns(tile.per_column)
         return blocks
+
+    def cuts(self, r: Rates) -> Iterator[tuple[Tile, Number]]:
+        """Yield each tile with the blocks that it makes; tiles of one height, or of one width, share their counts."""
+        rows = {per_row: self._rows(per_row) for per_row in r.heights}
+        columns = {per_column: self._columns(per_column) for per_column in r.widths}
+        for tile in r.tiles:
+            yield tile, rows[tile.per_row] * columns[tile.per_column]
 
     def _rows(self, per_row: Any) -> Any:
         return self.batch * ceil(self.m * per_row)
 
     def _columns(self, per_column: Any) -> Any:
         return ceil(self.n * per_column)
-
-    def _cut(self, count: Callable[[Any], Any], per: Any) -> Any:
-        """Return the tiles along one size; tiles of the same height, or of the same width, share them."""
-        if isinstance(per, np.ndarray):  # each product has a tile of its own
-            return count(per)
-        key = (count.__name__, per)
-        if key not in self._cuts:
-            self._cuts[key] = count(per)
-        return self._cuts[key]
 
     def _super_tile(self, r: Rates) -> tuple[Number, Number]:
         """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -94,33 +94,44 @@ class ProductTime:
         return Terms(adds, {MATH: self.math_alone, HBM: self.hbm_alone, L2: self.l2_alone})
 
 
-def busy_of(waves: Number, r: Rates, tile: Tile) -> Any:
-    """Return the blocks that an SM has time for, of so many blocks an SM: with idle SMs in the last wave."""
-    busy = ceil(waves)
-    busy *= r.c["quantum"]
-    busy += (1.0 - r.c["quantum"]) * waves
-    return raised(busy, tile.least)
+class Loads(NamedTuple):
+    """What one tile asks of the resources: numbers for one product and tile, else arrays.
 
-
-def loads_of(
-    sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, gathered: Number | None = None
-) -> tuple[Any, Any]:
-    """Return what arithmetic and L2 alone would take [s]: numbers for one product and tile, else arrays.
-
-    Half of a sweep's time goes by here, so that arrays are worked on in place. The parts of k that are ``gathered`` are
-    written and read again in fp32.
+    Attributes
+    ----------
+    waves, busy : blocks an SM, and those that an SM has time for, with idle SMs in the last wave.
+    block_s : the arithmetic of one block without filling and draining it [s].
+    math_s, l2_s : what arithmetic and L2 alone would take [s].
     """
-    filled_s = tile.block_s * depth.steps + tile.fill_s
-    math_s = busy_of(blocks * (1.0 / r.sm_count), r, tile)
-    math_s *= filled_s
-    math_s = raised(math_s, filled_s + depth.waiting_s)
+
+    waves: Any
+    busy: Any
+    block_s: Any
+    math_s: Any
+    l2_s: Any
+
+
+def loads_of(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, gathered: Number | None = None) -> Loads:
+    """Return what a tile asks of the resources; half of a sweep's time goes by here, so that it works in place.
+
+    The parts of k that are ``gathered`` are written and read again in fp32.
+    """
+    steps, waiting_s, fed_s = depth
+    waves = blocks * r.per_sm
+    busy = ceil(waves)
+    busy *= r.rounds
+    busy += r.evened * waves
+    busy = raised(busy, tile.least)
+    block_s = tile.block_s * steps
+    filled_s = block_s + tile.fill_s
+    math_s = raised(busy * filled_s, filled_s + waiting_s)
     if sizes.slowed is not None:
         math_s *= sizes.slowed
     l2_s: Any = blocks * tile.sides
-    l2_s *= depth.fed_s
+    l2_s *= fed_s
     if gathered is not None:
         l2_s += gathered * sizes.gather_s
-    return math_s, l2_s
+    return Loads(waves, busy, block_s, math_s, l2_s)
 
 
 def fourth_power(value: Any) -> Any:
@@ -134,12 +145,12 @@ def fourth_root(value: Any) -> Any:
     return (value**0.5) ** 0.5
 
 
-def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: tuple[Any, Any], hbm: Number) -> Any:
+def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads, hbm: Number) -> Any:
     """Return the fourth power of the time, which orders tiles as the time does; infinite where a tile is not for m.
 
     It is worked out in the memory of ``loads``.
     """
-    time, l2_s = loads
+    *_, time, l2_s = loads
     time = raised(time, sizes.power)
     time *= time
     time *= time
@@ -150,12 +161,9 @@ def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: tuple[Any, Any], hb
     return where((sizes.m > tile.above) & (sizes.m <= tile.up_to), time, time + np.inf) if r.by_rows else time
 
 
-def time_of(
-    sizes: Sizes, r: Rates, tile: Tile, split: Any, blocks: Number, depth: Depth, loads: tuple[Any, Any]
-) -> ProductTime:
+def time_of(sizes: Sizes, r: Rates, tile: Tile, split: Any, loads: Loads) -> ProductTime:
     """Return the time of one tile and split for each product, taken apart."""
-    math_s, l2_s = loads
-    waves, block_s = blocks * (1.0 / r.sm_count), tile.block_s * depth.steps
+    waves, busy, block_s, math_s, l2_s = loads
     limited = maximum(math_s, sizes.power)
     outside = maximum(sizes.hbm, l2_s)
     body = fourth_power(limited) + fourth_power(sizes.hbm) + fourth_power(l2_s)
@@ -163,7 +171,7 @@ def time_of(
     on_hbm: Any = (sizes.hbm >= l2_s) & (on_math ^ True)
     ideal = sizes.flop / (tile.speed * r.sm_count)
     full = waves * block_s
-    busy_s = busy_of(waves, r, tile) * block_s
+    busy_s = busy * block_s
     widening: Number = 0.0
     if r.widens:
         widening = full * (tile.widening_s / tile.block_s) * on_math
