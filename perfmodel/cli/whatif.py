@@ -6,25 +6,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfmodel import storage
 from perfmodel.cli._options import (
     AssumeOption,
     FormatOption,
     GroupEntriesOption,
+    JobArgument,
     OutputOption,
-    ProfileArgument,
     ProfiledMachineOption,
+    RanksOption,
+    SchedulerOption,
     WholeTraceOption,
     WideOption,
+    WorkersOption,
 )
 from perfmodel.cli._output import BAD_FINDING, Destination, context
 from perfmodel.cli._profile import check_names_machine, deployment_path, profiled_machine
+from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_workers
 
 if TYPE_CHECKING:
+    from perfmodel.core.hardware import Hardware
+    from perfmodel.diagnosis.ranks.job import Job
     from perfmodel.investment.what_if import WhatIf
+    from perfmodel.profile.profile import Profile
 
 
 def command(
-    profile: ProfileArgument,
+    profiles: JobArgument,
     scenario: Annotated[
         str,
         typer.Argument(
@@ -38,44 +46,71 @@ def command(
     assume: AssumeOption = False,
     by: GroupEntriesOption = "shape",
     whole_trace: WholeTraceOption = False,
+    ranks: RanksOption = False,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
     format_: FormatOption = None,
     output: OutputOption = None,
     wide: WideOption = False,
 ) -> None:
     """Apply a scenario of changes to a run: total, throughput and bottleneck after each step, and doubtful claims.
 
+    Several traces are the ranks of one job: the steps change the rank that the others wait for, and so the job.
+
     Exit code 1 if a step's claim contradicts the profile or the machine's limit.
 
     Example: perfmodel whatif examples/profile_gpt2.csv examples/gpt2_scenario.toml --on a100-sxm4-40gb
     """
-    from perfmodel.formats import read_profile
     from perfmodel.hardware_catalog import hardware
     from perfmodel.investment.scenario import read_scenario
     from perfmodel.investment.what_if import what_if
     from perfmodel.serving.case import is_deployment_file
 
     destination = Destination.of("whatif", format_, output, wide=wide)
-    if is_deployment_file(profile):
-        check_names_machine(profile, on)
-        _write(deployment_path(profile, scenario), profile, scenario, destination)
-        return
+    profiles = storage.expand(profiles)
+    several = ranks or len(profiles) > 1
+    if not several:
+        refuse_workers(workers, scheduler)
+        if is_deployment_file(profiles[0]):
+            check_names_machine(profiles[0], on)
+            _write(deployment_path(profiles[0], scenario), profiles, scenario, destination)
+            return
     steps = read_scenario(scenario)
-    measured = read_profile(profile, by=by, all_steps=whole_trace)
-    machine = profiled_machine(measured, on, assume=assume)[0]
+    reading = Reading(by, whole_trace, workers, scheduler)
+    job, measured, machine = (_of_job if several else _alone)(profiles, reading, on, assume)
     if measured.timeline is not None:
         from perfmodel.diagnosis.diagnose import diagnose
 
         # Steps change wall time: overlapping work counts once, and idle gaps of the GPU are entries too.
         measured = diagnose(measured, machine).wall
-    _write(what_if(measured, steps, machine, find=hardware), profile, scenario, destination)
+    _write(what_if(measured, steps, machine, find=hardware, job=job), profiles, scenario, destination)
 
 
-def _write(result: WhatIf, profile: str, scenario: str, destination: Destination) -> None:
+def _alone(
+    profiles: list[str], reading: Reading, on: list[str] | None, assume: bool
+) -> tuple[None, Profile, Hardware | None]:
+    """Return one profile and its machine; it is no job."""
+    from perfmodel.formats import read_profile
+
+    measured = read_profile(profiles[0], by=reading.by, all_steps=reading.whole_trace)
+    return None, measured, profiled_machine(measured, on, assume=assume)[0]
+
+
+def _of_job(
+    profiles: list[str], reading: Reading, on: list[str] | None, assume: bool
+) -> tuple[Job, Profile, Hardware | None]:
+    """Return a job, the rank of it that sets the pace, and their machine."""
+    job = read_job(profiles, reading)
+    machine = job_machine(job, on, assume=assume)
+    return job, pace_profile(job, reading), machine
+
+
+def _write(result: WhatIf, profiles: list[str], scenario: str, destination: Destination) -> None:
     """Write the steps, and end with an exit code for doubtful claims."""
     from perfmodel.core.report import report
 
     facts = context(
-        profile=str(profile),
+        **({"profiles": profiles} if result.ranks else {"profile": str(profiles[0])}),
         scenario=str(scenario),
         **({"hardware": [result.hardware.name]} if result.hardware else {}),
         total_time_s=result.profile.total_time_s,

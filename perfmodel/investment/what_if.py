@@ -12,6 +12,8 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si
 from perfmodel.diagnosis.limits import limit
+from perfmodel.diagnosis.ranks.job import Job
+from perfmodel.diagnosis.ranks.pace import lateness, pace_notes
 from perfmodel.investment.amdahl import amdahl_limit
 from perfmodel.investment.roi import Baseline
 from perfmodel.investment.scenario import Scenario, Step, no_such_entry
@@ -63,13 +65,22 @@ class StepResult:
 
 @dataclass(frozen=True)
 class WhatIf(Reportable):
-    """The steps of a scenario, applied one after the other to a profile."""
+    """The steps of a scenario, applied one after the other to a profile.
+
+    Attributes
+    ----------
+    steps : what each of them makes of the run.
+    profile, scenario, hardware : what was asked for.
+    notes : sentences for people.
+    ranks : ranks of the job of which the profile sets the pace; 0 for a run of its own.
+    """
 
     steps: tuple[StepResult, ...]
     profile: Profile
     scenario: Scenario
     hardware: Hardware | None
     notes: tuple[str, ...] = field(default_factory=tuple)
+    ranks: int = 0
 
 
 def what_if(
@@ -78,6 +89,7 @@ def what_if(
     hardware: Hardware | None = None,
     *,
     find: Callable[[str], Hardware] | None = None,
+    job: Job | None = None,
 ) -> WhatIf:
     """Return the run after each step of a scenario.
 
@@ -94,12 +106,17 @@ def what_if(
     scenario : the steps.
     hardware : the machine, for predictions and limits; without it only steps that state their speedup work.
     find : returns the machine with a name, for ``hardware`` steps.
+    job : the ranks of which the profile is the one that sets the pace (`perfmodel.diagnosis.ranks.pace`): a step
+        changes the job as it changes that rank. Where no entry has the time in which the others wait for it, one is
+        added.
 
     Raises
     ------
     UsageError, or InputFileError for a scenario from a file
         If the profile has no time, a target names no entry, or a new time cannot be predicted.
     """
+    if job is not None:
+        profile, _ = lateness(job, profile)
     begin_s = Baseline.of(profile, None, None).total_s
     run = Run({entry.name: entry for entry in profile.entries}, hardware, find)
     for name, (op, calls) in (scenario.operators or {}).items():
@@ -107,7 +124,8 @@ def what_if(
             raise scenario.error(*no_such_entry(name, list(run.entries)))
         run.entries[name] = dataclasses.replace(run.entries[name], op=op, calls=run.entries[name].calls or calls)
     results = [_result(step, number, run, begin_s, scenario) for number, step in enumerate(scenario.steps, start=1)]
-    return WhatIf(tuple(results), profile, scenario, hardware, _notes(scenario, hardware, profile))
+    notes = (*(pace_notes(job) if job is not None else ()), *_notes(scenario, hardware, profile))
+    return WhatIf(tuple(results), profile, scenario, hardware, notes, len(job.ranks) if job is not None else 0)
 
 
 def _result(step: Step, number: int, run: Run, begin_s: float, scenario: Scenario) -> StepResult:

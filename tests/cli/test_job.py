@@ -1,4 +1,4 @@
-"""`diagnose`, `roi` and `project` on the ranks of a job: options, missing, mixed, duplicate and damaged ranks."""
+"""`diagnose`, `roi`, `whatif` and `project` on the ranks of a job: options, missing, mixed, duplicate and damaged ranks."""
 
 from __future__ import annotations
 
@@ -24,6 +24,35 @@ def test_roi_of_a_job_begins_with_its_straggler(perfmodel) -> None:
     assert all(row["name"] != "even out rank 1" for row in none["rows"])
 
 
+def scenario(folder: Path, *targets: str, **more: object) -> Path:
+    """Write a scenario that takes some entries out."""
+    path = folder / "steps.json"
+    path.write_text(json.dumps({"steps": [{"name": "less", "kind": "remove", "targets": list(targets), **more}]}))
+    return path
+
+
+def test_a_step_that_takes_the_wait_out_saves_what_roi_says(perfmodel, tmp_path) -> None:
+    steps = scenario(tmp_path, "*the others wait for this rank*")
+    ran = perfmodel("whatif", *SLOW, steps, "--format", "json")
+    assert ran.code == 0, ran.err
+    (row,) = ran.json["rows"]
+    saved = perfmodel("roi", *SLOW, "--format", "json").json["rows"][0]["time_saved_s"]
+    assert row["time_saved_s"] == pytest.approx(saved, rel=1e-9)
+    assert ran.json["context"]["profiles"] == [str(path) for path in SLOW]
+    assert "rank 1 (rank1.json.gz) sets the pace" in ran.json["notes"][0]
+    shared = perfmodel("whatif", *SLOW, steps, "--format", "json", "--workers", "2")
+    assert shared.out == ran.out
+
+
+def test_a_step_of_a_job_is_a_step_of_the_rank_that_sets_its_pace(perfmodel, tmp_path) -> None:
+    steps = scenario(tmp_path, "aten::mm*")
+    of_job, alone = (perfmodel("whatif", *ranks, steps, "--format", "json") for ranks in (SLOW, SLOW[1:2]))
+    (row,), (own,) = of_job.json["rows"], alone.json["rows"]
+    assert row["time_saved_s"] == pytest.approx(own["time_saved_s"])  # other ranks do not run those products
+    assert row["total_time_s"] > own["total_time_s"]  # without its sleep, which no operator shows
+    assert alone.json["context"]["profile"] == str(SLOW[1])
+
+
 def test_a_projected_job_lists_its_ranks(perfmodel) -> None:
     command = ("project", *SLOW[:2], "--from", "a100-sxm4-40gb", "--to", "h100-sxm5-80gb")
     ran = perfmodel(*command, "--format", "json")
@@ -43,6 +72,7 @@ def test_a_projected_job_lists_its_ranks(perfmodel) -> None:
         (("diagnose", *SLOW, "--effort", "fuse=3"), "--effort: belongs to one profile"),
         (("diagnose", SLOW[0], "--workers", "2"), "--workers: one profile is read by one process"),
         (("roi", SLOW[0], "--workers", "2"), "--workers: one profile is read by one process"),
+        (("whatif", SLOW[0], "steps.toml", "--workers", "2"), "--workers: one profile is read by one process"),
         (("roi", SLOW[0], "--host", "2"), "--host: belongs to a projection"),
         (("roi", *SLOW, "--on", "a100-sxm4-40gb", "--to", "h100"), "--to: the candidates of a job"),
         (("project", SLOW[0], "--scheduler", "tcp://h:1", "--from", "a100", "--to", "h100"), "--scheduler"),
@@ -78,6 +108,19 @@ def test_what_is_no_job_is_one_message(perfmodel, tmp_path, command) -> None:
     nothing = perfmodel(verb, SLOW[0], tmp_path / "none.json.gz", *options)
     assert (nothing.code, nothing.out) == (3, "")
     assert "none.json.gz" in nothing.err
+
+
+def test_a_scenario_of_a_job_that_is_none_is_one_message(perfmodel, tmp_path) -> None:
+    steps = scenario(tmp_path, "aten::mm*")
+    twice = perfmodel("whatif", SLOW[0], SLOW[0], steps)
+    assert (twice.code, twice.out) == (3, "")
+    assert "rank0.json.gz: is given 2 times" in twice.err
+    forgotten = perfmodel("whatif", *SLOW)  # the last trace is no scenario
+    assert (forgotten.code, forgotten.out) == (3, "")
+    assert "rank3.json.gz" in forgotten.err
+    unknown = perfmodel("whatif", *SLOW, scenario(tmp_path, "aten::nm*"))
+    assert (unknown.code, unknown.out) == (3, "")
+    assert "Traceback" not in unknown.err
 
 
 def test_a_truncated_rank_is_named_once(perfmodel, tmp_path) -> None:
