@@ -1,4 +1,4 @@
-"""`diagnose`, `roi`, `whatif` and `project` on the ranks of a job: options, missing, mixed, duplicate and damaged ranks."""
+"""`diagnose`, `roi`, `whatif` and `project` on the ranks of a job: options, missing, mixed and damaged ranks."""
 
 from __future__ import annotations
 
