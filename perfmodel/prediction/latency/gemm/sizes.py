@@ -28,10 +28,10 @@ REACH_BYTES = 48e6
 #: they are padded less, and less with few rows, whose first reading counts. All read off rates by m, n and k of the
 #: fitted half of 3,300 linear layers off cache lines on P4 (NeuSight @ 6945927d9afc)
 REREAD_COLUMNS, REREAD_BYTES, REREAD_POWER, REREAD_NARROW, REREAD_ROWS = 256.0, 96e6, 0.22, 1.6, 500.0
-#: largest size of small products, and elements of B of which 2.5 to 3.5 times as many make all of them slow: in 691
-#: fitted rows of batches on MI100 and 750 on MI210 (NeuSight @ 6945927d9afc) those with sizes up to 512 take 1.8 and 1.6
-#: times as long as larger ones let expect, where B is larger than A (64 x 384 times 384 x 384, but not 384 x 64 times
-#: 64 x 384) or has over 49,152 elements; fewer than 128 rows add the square root of what tiles of 128 pad
+#: largest size of small products, and elements of B of which 2.5 to 3.5 times as many make all of them slow. In 691
+#: fitted rows of batches on MI100 and 750 on MI210 (NeuSight @ 6945927d9afc) those with sizes up to 512 take 1.8 and
+#: 1.6 times as long as larger ones let expect, where B is larger than A (64 x 384 times 384 x 384, but not 384 x 64
+#: times 64 x 384) or has over 49,152 elements; fewer than 128 rows add the square root of what tiles of 128 pad
 SMALL, SMALL_B = 512.0, 16384.0
 #: bytes between rows from which on multiples of them meet in few channels: MI100 and MI210 keep their rate at 64 KiB
 #: and take 1.3 to 1.8 times as long at 128 KiB, 2.4 to 2.9 times at 256 KiB (NeuSight @ 6945927d9afc)
