@@ -13,14 +13,36 @@ def adapted(config: ModelConfig, moe: bool) -> tuple[Linear, ...]:
     return attention if moe else (*attention, *config.mlp_linears())
 
 
+#: matrices of attention that multiply the tokens that are attended to
+_KEYS = ("key", "value")
+
+
+def adapted_across(config: ModelConfig) -> tuple[tuple[Linear, ...], tuple[Linear, ...]]:
+    """Return the matrices of a decoder's attention to an encoder: on its own tokens, and on those of the encoder."""
+    if not config.encoder_layers:
+        return (), ()
+    linears = (*config.attention_linears(), config.output_linear())
+    keys = tuple(linear for linear in linears if linear.name in _KEYS)
+    return tuple(linear for linear in linears if linear.name not in _KEYS), keys
+
+
 @functools.lru_cache(maxsize=256)
 def adapter_parameters(config: ModelConfig, rank: int) -> float:
     """Return the parameters of all adapters: r (n + k) beside each matrix [n, k] of the layers."""
-    dense, sparse = (sum(rank * (linear.n + linear.k) for linear in adapted(config, moe)) for moe in (False, True))
-    return float((config.layers - config.moe_layers) * dense + config.moe_layers * sparse)
+
+    def beside(*groups: tuple[Linear, ...]) -> float:
+        return float(sum(rank * (linear.n + linear.k) for group in groups for linear in group))
+
+    across = beside(*adapted_across(config))
+    dense, sparse = (beside(adapted(config, moe)) + across for moe in (False, True))
+    encoder = beside(adapted(config.encoder, False)) if config.encoder else 0.0
+    layers = (config.layers - config.moe_layers) * dense + config.moe_layers * sparse
+    return layers + config.encoder_layers * encoder
 
 
-def adapter_bytes(config: ModelConfig, moe: bool, tokens: float, tp: int, element_bytes: float) -> tuple[float, float]:
+def adapter_bytes(
+    config: ModelConfig, moe: bool, tokens: float, tp: int, element_bytes: float, cross_tokens: float = 0.0
+) -> tuple[float, float]:
     """Return what the adapters of a layer move beside its products, forward and backward [B].
 
     Their products are bound by memory: the rank is small. Forward reads the input, and adds to the output (read and
@@ -32,8 +54,10 @@ def adapter_bytes(config: ModelConfig, moe: bool, tokens: float, tp: int, elemen
     tokens : of a micro batch on the GPU.
     tp : tensor parallel ranks that share out one side of each matrix.
     element_bytes : of an activation.
+    cross_tokens : of an encoder that the layer attends to.
     """
-    matrices = adapted(config, moe)
-    inputs, outputs = sum(linear.k for linear in matrices), sum(linear.n for linear in matrices)
-    each = element_bytes * tokens / tp
-    return each * (inputs + 2.0 * outputs), each * (2.0 * outputs + 4.0 * inputs)
+    own, keys = adapted_across(config) if cross_tokens else ((), ())
+    rows = [(linear, tokens) for linear in (*adapted(config, moe), *own)] + [(linear, cross_tokens) for linear in keys]
+    inputs = element_bytes / tp * sum(linear.k * count for linear, count in rows)
+    outputs = element_bytes / tp * sum(linear.n * count for linear, count in rows)
+    return inputs + 2.0 * outputs, 2.0 * outputs + 4.0 * inputs

@@ -128,8 +128,6 @@ def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
                 f"{name} = {getattr(plan, name)}: an encoder with a decoder has tensor and data parallel ranks only",
                 f"Use {name}=1",
             )
-    if plan.lora:
-        raise _refused("adapters (lora) of an encoder with a decoder are not modelled", "Use lora=0")
     _divides("tp", plan.tp, "encoder_ffn", config.encoder_ffn)
     seq = plan.encoder_seq or plan.seq
     if config.learned_positions and seq > config.positions:

@@ -17,6 +17,7 @@ from perfmodel.training.plan import ContextAlgorithm, Recompute
 from perfmodel.training.setup import Setup
 from perfmodel.training.shard import Shard
 from perfmodel.training.stages import Kind
+from perfmodel.workloads.model_config import ModelConfig
 
 #: the parts of the time of a micro batch, in the order of the vectors below
 PARTS = (
@@ -65,7 +66,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     weights_s = 0.0 if frozen else sum(passes.weight_s for passes in work.products.values())
     attention = _attention(setup, work)
     exchanges = _exchanges(setup, shard, work, kind, attention)
-    adapters = _adapters(setup, kind.moe)
+    adapters = _adapters(setup, config, shard, kind.moe)
     forward = _vector(
         products=sum(passes.forward_s for passes in work.products.values()),
         attention=attention[0],
@@ -121,12 +122,12 @@ def _maxima_s(setup: Setup, shard: Shard) -> float:
     return 2.0 * exchange_time(setup.groups.tensor, "all_reduce", 4.0)
 
 
-def _adapters(setup: Setup, moe: bool) -> tuple[float, float]:
+def _adapters(setup: Setup, config: ModelConfig, shard: Shard, moe: bool) -> tuple[float, float]:
     """Return the time of the adapters of a layer, forward and backward [s]; 0 without."""
     if not setup.plan.lora:
         return 0.0, 0.0
-    shard = setup.shard
-    forward, backward = adapter_bytes(setup.config, moe, shard.tokens, shard.tp, shard.element_bytes)
+    cross = shard.cross_tokens
+    forward, backward = adapter_bytes(config, moe, shard.tokens, shard.tp, shard.element_bytes, cross)
     return stream_time(setup.hardware, forward), stream_time(setup.hardware, backward)
 
 

@@ -164,9 +164,14 @@ class TrainingPlan:
             raise _refused(
                 f"stages has {len(self.stages)} numbers", f"Give pp vp = {self.pp * self.vp} numbers of layers"
             )
-        if self.seq % self.cp:
+        pieces = 2 if self.cp > 1 and self.cp_algorithm == ContextAlgorithm.ZIGZAG else 1
+        if self.seq % (pieces * self.cp):
+            near = nearest_divisor(self.seq // pieces or 1, self.cp)
+            whole = self.seq % pieces == 0 or near == 1
             raise _refused(
-                f"seq = {self.seq} does not divide by cp = {self.cp}", f"Use cp = {nearest_divisor(self.seq, self.cp)}"
+                f"seq = {self.seq} does not divide by {'2 ' * (pieces - 1)}cp = {pieces * self.cp}"
+                + (", the pieces of a zigzag" if pieces > 1 else ""),
+                f"Use cp = {near if whole else 1}",
             )
 
     @property

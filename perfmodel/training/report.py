@@ -92,11 +92,18 @@ def _details(study: Study, step: TrainingStep) -> dict[str, Report]:
     return more
 
 
+def _flop_counted(study: Study) -> str:
+    """Return the FLOP that MFU counts a parameter and token: frozen weights have no gradients."""
+    counts = sorted({"4 (frozen weights have no gradients)" if step.plan.lora else "6" for step in study.steps})
+    return " or ".join(counts)
+
+
 def _notes(study: Study) -> list[str]:
     """Return what the figures mean and what does not fit."""
     notes = [
-        "MFU counts 6 FLOP a parameter and token without the embedding, and attention under its causal mask; MFU, full "
-        "the whole square of attention (NeMo until 24, llm-foundry); HFU what is run, recomputation included."
+        f"MFU counts {_flop_counted(study)} FLOP a parameter and token without the embedding, and attention under its "
+        "causal mask; MFU, full the whole square of attention (NeMo until 24, llm-foundry); HFU what is run, "
+        "recomputation included."
     ]
     if len(study.steps) == 1:
         step = study.steps[0]
@@ -109,7 +116,11 @@ def _notes(study: Study) -> list[str]:
             asked = "" if study.tokens is not None else " (20 a parameter)"
             notes.append(f"{tokens:.4g} tokens{asked} take {time / _DAY_S:,.1f} days{price}.{each}")
     if study.refused:
-        notes.append(f"{len(study.refused)} combinations cannot run and are left out, the first: {study.refused[0]}")
+        several = len(study.refused) > 1
+        which = (
+            f"{len(study.refused)} combinations cannot run and are" if several else "1 combination cannot run and is"
+        )
+        notes.append(f"{which} left out{', the first' if several else ''}: {study.refused[0]}")
     if any(step.memory and not step.memory.fits for step in study.steps):
         notes.append("(!) does not fit in the memory of a GPU.")
     if any(step.memory and step.memory.tight for step in study.steps):

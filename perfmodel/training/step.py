@@ -125,6 +125,8 @@ def _without_effect(setup: Setup) -> list[str]:
         notes.append("hsdp changes nothing: all data parallel ranks share one domain of NVLink.")
     if plan.recompute == Recompute.SELECTIVE and setup.kernel not in UNFUSED:
         notes.append(f"Selective recomputation changes nothing: attention {setup.kernel} keeps no scores.")
+    if plan.attention and plan.attention != setup.kernel:
+        notes.append(f"Attention runs {setup.kernel}: {plan.attention} has no kernel for {plan.dtype}.")
     if plan.grad_dtype and setup.groups.data.ranks == 1:
         notes.append("grad_dtype changes nothing: one data parallel rank exchanges no gradients.")
     return notes

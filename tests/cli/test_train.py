@@ -40,7 +40,7 @@ def test_ranges_give_one_row_for_each_combination(perfmodel, tmp_path):
 def test_combinations_that_cannot_run_are_counted(perfmodel):
     ran = perfmodel(*LLAMA, "--tp", "1/2/3", "--format", "json")
     assert len(ran.json["rows"]) == 2
-    assert any("1 combinations cannot run" in note for note in ran.json["notes"])
+    assert any("1 combination cannot run" in note for note in ran.json["notes"])
 
 
 def test_recomputation_costs_time_and_saves_memory(perfmodel):

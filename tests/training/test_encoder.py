@@ -9,6 +9,7 @@ import pytest
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
+from perfmodel.training.adapters import adapter_bytes, adapter_parameters
 from perfmodel.training.flops import core_flop, step_flop
 from perfmodel.training.layer import layer_work
 from perfmodel.training.memory import held_parameters, training_memory
@@ -119,7 +120,6 @@ def test_tensor_parallel_ranks_exchange_for_both_stacks():
     [
         ({"pp": 2}, "tensor and data parallel ranks only. Nearest: pp=1"),
         ({"cp": 2}, "tensor and data parallel ranks only. Nearest: cp=1"),
-        ({"lora": 8}, "Use lora=0"),
         ({"tp": 3, "batch": 6}, "does not divide"),
     ],
 )
@@ -140,3 +140,18 @@ def test_a_search_tries_no_pipeline_of_it():
     space = default_space(T5, Cluster.of(H100, 16), PLAN)
     assert (space.pp, space.vp, space.cp) == ((1,), (1,), (1,))
     assert "selective" in space.recompute  # its attention keeps scores
+
+
+def test_adapters_of_both_stacks_by_hand():
+    # T5-large: q, k, v, o of 1024 x 1024 and an MLP of 4096 in 24 layers of each stack, attention to the encoder too
+    square, mlp, rank = 8 * 2 * 1024, 8 * 2 * (1024 + 4096), 8
+    assert adapter_parameters(T5, rank) == 24 * (4 * square + mlp) + 24 * (8 * square + mlp)
+    tokens, cross = 128, 512
+    own = tokens * (6 * 1024 + 1024 + 4096) + cross * 2 * 1024
+    forward, backward = adapter_bytes(T5, False, tokens, 1, 2.0, cross)
+    assert (forward, backward) == (2 * 3 * own, 2 * 6 * own)
+    whole, frozen = (train(T5, ONE, PLAN.changed(lora=lora)) for lora in (0, rank))
+    assert frozen.flop < 0.75 * whole.flop
+    assert frozen.time_s < whole.time_s
+    held = training_memory(T5, ONE, PLAN.changed(lora=rank)).peak.parts
+    assert held["gradients"] < 0.02 * held["weights"] * 2
