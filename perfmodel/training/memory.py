@@ -167,7 +167,9 @@ class _Holder:
         logits, head_input = self._logits() if last else (0.0, 0.0)
         common = {**state, "communication": self._communication(), "pools": pools}
         rest = sum(common.values()) + gathered + max(logits + head_input, working + working_gradients)
-        activations = kept_on_device(self.cluster.hardware, self.plan, self.facts, self._alive(index, counts), rest)
+        layer = max((self.layers[kind].kept for kind in counts), default=0.0)
+        alive = self._alive(index, counts)
+        activations = kept_on_device(self.cluster.hardware, self.plan, self.facts, alive, rest, layer)
         early = common["gradients"] if self._gradients_stay else 0.0
         at = {
             "loss": {**common, "gradients": early, "gathered": gathered, "activations": activations,

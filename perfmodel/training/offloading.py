@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 
 def kept_on_device(
-    hardware: Hardware, plan: TrainingPlan, facts: MemoryFacts, activations: float, rest: float
+    hardware: Hardware, plan: TrainingPlan, facts: MemoryFacts, activations: float, rest: float, layer: float
 ) -> float:
     """Return the activations that stay on the GPU, where a framework sends what does not fit to the host [B].
 
@@ -27,6 +27,7 @@ def kept_on_device(
     ----------
     activations : of all micro batches that wait for their backward pass.
     rest : what lives beside them at the peak.
+    layer : what one layer and micro batch keeps: it comes back for its backward pass.
     """
     joined = any(fnmatch.fnmatch(hardware.name, pattern) for pattern in facts.offloads)
     if not joined or plan.zero < 3 or plan.pp > 1:
@@ -34,4 +35,4 @@ def kept_on_device(
     usable = (hardware.main_memory.capacity_bytes or math.inf) - OUTSIDE_BYTES
     room = max(0.0, usable / (1.0 + facts.fragmentation) * (1.0 - _ROUNDING) - rest)
     host = (hardware.fabric.host_memory_bytes if hardware.fabric else None) or math.inf
-    return max(min(activations, room), activations - host)
+    return max(min(activations, max(room, layer)), activations - host)
