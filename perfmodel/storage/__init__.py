@@ -176,6 +176,8 @@ def one(path: AnyPath) -> str:
     InputFileError
         When no file matches the pattern, or more than one.
     """
+    if not any(sign in os.fspath(path) for sign in "*?["):
+        return place_of(path)
     from perfmodel.storage import globs
 
     return globs.one(path) if globs.is_pattern(path) else place_of(path)

@@ -12,7 +12,7 @@ from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import EventKind
 from perfmodel.formats.nesting import self_time
 from perfmodel.formats.torch_trace.call import NotModelledError, describe, parse_call
-from perfmodel.formats.torch_trace.columns import Recorded
+from perfmodel.formats.torch_trace.columns import Recorded, distinct
 from perfmodel.formats.torch_trace.groups import (
     CallGroup,
     CollectiveGroup,
@@ -102,7 +102,7 @@ class Entries:
 
     def _kernel(self, group: KernelGroup, events: Ints) -> ProfileEntry:
         in_graph = bool(self.traced.in_graph[events].any())
-        ops = np.unique(operator_number(self.traced.op(events)))
+        ops = distinct(operator_number(self.traced.op(events)))
         launching = {self.names[name] for name in self.timeline.ops.name[ops[ops >= 0]]}
         launched_by = launching.pop() if len(launching) == 1 and not in_graph else ""
         reason = "the kernel's name does not tell the shapes" if ops.max() >= 0 else _NO_OPERATOR
@@ -147,7 +147,7 @@ class Entries:
         """Return the sum of some GPU events; ``each`` is a call, else each operator that launched some of them."""
         gpu = self.timeline.gpu
         ops = self.traced.op(events)
-        calls = int(events.size) if each else int(np.unique(ops[ops != -1]).size + np.count_nonzero(ops == -1))
+        calls = int(events.size) if each else int(distinct(ops[ops != -1]).size + np.count_nonzero(ops == -1))
         kind_s = np.bincount(gpu.category[events], weights=gpu.duration_s[events], minlength=len(EventKind))
         # a memset or a copy beside kernels belongs to the same operator
         kind = EventKind.KERNEL if kind_s[EventKind.KERNEL.code] > 0 else EventKind.from_code(int(kind_s.argmax()))

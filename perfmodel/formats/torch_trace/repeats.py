@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.formats.torch_trace.columns import distinct
 from perfmodel.profile.timeline import Floats, Ints
 
 #: the last kernels before the first launch, which have to come again in the same order; a step has hundreds
@@ -36,7 +37,7 @@ def same_work_later(name: Ints, launch: Ints, lane: Ints, duration_s: Floats) ->
     lane : number of the stream and device of each event.
     """
     later = np.full(name.size, -1, dtype=np.int64)
-    lanes = [np.flatnonzero(lane == number) for number in np.unique(lane)]
+    lanes = [np.flatnonzero(lane == number) for number in distinct(lane)]
     unlaunched = [_leading(launch[events] < 0) for events in lanes]
     repeats = False
     for events, before in sorted(zip(lanes, unlaunched, strict=True), key=lambda one: -one[1]):
