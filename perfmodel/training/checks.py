@@ -10,6 +10,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError
 from perfmodel.training.idle import idle_options
 from perfmodel.training.plan import PLACE, Schedule, TrainingPlan, divisors, nearest_divisor
+from perfmodel.training.stages import encoder_stages
 from perfmodel.workloads.model_config import ModelConfig
 
 #: sizes that the nearest plan may change
@@ -122,12 +123,21 @@ def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
         if plan.encoder_seq:
             raise _refused(f"encoder_seq = {plan.encoder_seq}, and the model has no encoder", "Leave encoder_seq out")
         return
-    for name in ("pp", "cp"):
+    for name in ("vp", "cp"):
         if getattr(plan, name) > 1:
             raise _refused(
-                f"{name} = {getattr(plan, name)}: an encoder with a decoder has tensor and data parallel ranks only",
+                f"{name} = {getattr(plan, name)}: an encoder with a decoder has neither virtual stages nor context "
+                "parallel ranks",
                 f"Use {name}=1",
             )
+    if plan.stages:
+        raise _refused("stages of an encoder with a decoder are shared out by its layers", "Leave stages out")
+    first = encoder_stages(config, plan.pp)
+    if first > config.encoder_layers or plan.pp - first > config.layers:
+        raise _refused(
+            f"pp = {plan.pp} stages are more than the {config.encoder_layers} + {config.layers} layers of both stacks",
+            f"Nearest: pp={nearest_divisor(config.encoder_layers + config.layers, plan.pp)}",
+        )
     _divides("tp", plan.tp, "encoder_ffn", config.encoder_ffn)
     seq = plan.encoder_seq or plan.seq
     if config.learned_positions and seq > config.positions:
@@ -157,7 +167,7 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
 
 def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
     chunks = plan.pp * plan.vp
-    if chunks > config.layers + 2:
+    if chunks > config.layers + config.encoder_layers + 2:
         near = nearest_divisor(config.layers, plan.pp)
         raise _refused(
             f"pp vp = {plan.pp} x {plan.vp} stages are more than the {config.layers} layers", f"Nearest: pp={near} vp=1"

@@ -20,7 +20,7 @@ from perfmodel.training.offloading import kept_on_device
 from perfmodel.training.optimizer_state import state_bytes
 from perfmodel.training.plan import ContextAlgorithm, Schedule, TrainingPlan
 from perfmodel.training.setup import Setup
-from perfmodel.training.stages import Kind, gpu_layers
+from perfmodel.training.stages import Kind, encoder_stages, gpu_layers
 from perfmodel.workloads.model_config import ModelConfig
 
 #: NCCL registers and stages at most so much for the collectives of one group (assumed: 8 MiB for 32 channels)
@@ -137,6 +137,8 @@ class _Holder:
         expert = config.experts * config.expert_parameters / (plan.ep * plan.etp)
         frames = {kind: self._frame(kind) for kind in counts}
         outer = config.embedding_parameters / plan.tp if index == 0 else 0.0
+        if index and index == encoder_stages(config, plan.pp):
+            outer += config.vocab * config.embedding_dim / plan.tp  # of the decoder's tokens
         if index == plan.pp - 1:
             copied = config.tied and plan.pp > 1
             outer += (config.vocab * config.embedding_dim if copied else config.head_parameters) / plan.tp
@@ -246,7 +248,7 @@ class _Holder:
         plan, m = self.plan, self.micro_batches
         one = sum(self.layers[kind].kept * count for kind, count in counts.items())
         # what the encoder gives stays for all layers of the decoder
-        one += (
+        one += any(not kind.encoder for kind in counts) * (
             self.part.element_bytes
             * self.part.cross_tokens
             * self.config.hidden
@@ -275,7 +277,8 @@ class _Holder:
         """Return what exchanges stage: channels of each group, and received micro batches of a pipeline [B]."""
         plan = self.plan
         groups = sum(size > 1 for size in (plan.tp, plan.cp, plan.ep, self.dp, plan.pp))
-        sent = 2.0 * self.part.element_bytes * self.part.outer * self.config.hidden * (plan.pp > 1)
+        cross = self.part.cross_tokens / (plan.tp if self.part.sp else 1)
+        sent = 2.0 * self.part.element_bytes * (self.part.outer + cross) * self.config.hidden * (plan.pp > 1)
         keys = max(self.config.kv_heads / plan.tp, 1.0) * (self.config.head_dim + self.config.value_dim)
         ring = 2.0 * self.part.element_bytes * self.part.tokens * keys if plan.cp > 1 else 0.0
         if plan.cp_algorithm == ContextAlgorithm.ULYSSES:

@@ -16,7 +16,7 @@ from perfmodel.training.layer import LayerWork, head_work, layer_work
 from perfmodel.training.plan import ContextAlgorithm, Recompute
 from perfmodel.training.setup import Setup
 from perfmodel.training.shard import Shard
-from perfmodel.training.stages import Kind
+from perfmodel.training.stages import Kind, encoder_stages
 from perfmodel.workloads.model_config import ModelConfig
 
 #: the parts of the time of a micro batch, in the order of the vectors below
@@ -187,7 +187,15 @@ def head_passes(setup: Setup) -> Passes:
     return Passes(_vector(head=forward), _vector(head=backward), weights_s, work.parameters)
 
 
-def embedding_passes(setup: Setup) -> Passes:
+def looked_up(setup: Setup, index: int) -> float:
+    """Return the tokens whose embedding one GPU of the pipeline looks up: of each stack on its first stage."""
+    shard, first = setup.shard, encoder_stages(setup.config, setup.plan.pp)
+    if not first:
+        return shard.tokens + shard.cross_tokens if index == 0 else 0.0
+    return {0: shard.cross_tokens, first: shard.tokens}.get(index, 0.0)
+
+
+def embedding_passes(setup: Setup, tokens: float) -> Passes:
     """Return the look-up of the embedding, and the addition of its gradients, as copies of the hidden state.
 
     An encoder looks its tokens up in the same table. The gradient of the table is dense: a tensor of its size is
@@ -195,7 +203,7 @@ def embedding_passes(setup: Setup) -> Passes:
     """
     shard, config = setup.shard, setup.config
     slow = setup.constants.memory_bound[setup.framework.streams]
-    moved = 2.0 * shard.element_bytes * (shard.tokens + shard.cross_tokens) * config.hidden
+    moved = 2.0 * shard.element_bytes * tokens * config.hidden
     time = slow * stream_time(setup.hardware, moved)
     table = stream_time(setup.hardware, _table_bytes(setup) * config.vocab * config.embedding_dim / shard.tp)
     own = 0.0 if config.tied and setup.plan.pp == 1 else config.vocab * config.embedding_dim / shard.tp

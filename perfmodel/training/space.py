@@ -66,7 +66,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     """Return the space of a search: what is given, and for the rest what may be useful.
 
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, context parallel from 32768 tokens
-    on, pipelines up to 16 stages (none of either with an encoder and a decoder), 1 to 8 sequences in a micro batch,
+    on (not with an encoder and a decoder), pipelines up to 16 stages, 1 to 8 sequences in a micro batch,
     virtual stages that divide the layers, expert parallel ranks that divide the experts; zero 1 and 3 where the
     framework has them; recomputation none, selective where the kernel has scores, and full.
 
@@ -92,7 +92,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
         "micro_batch": _powers(min(8, plan.batch)),
         "tp": heads,
         "cp": _powers(min(16, cluster.gpus)) if long else (1,),
-        "pp": (1,) if stacked else _powers(min(16, cluster.gpus, config.layers)),
+        "pp": _powers(min(16, cluster.gpus, config.layers)),
         "vp": (1,) if stacked else [size for size in divisors(config.layers) if size <= 8],
         "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
         if config.experts

@@ -46,23 +46,38 @@ def chunk_sizes(layers: int, chunks: int) -> list[int]:
     return sizes
 
 
+def encoder_stages(config: ModelConfig, pp: int) -> int:
+    """Return how many stages of a pipeline, the first ones, hold the encoder; 0 for one stack or one stage.
+
+    They are its share of the layers, rounded down since a decoder's layers have more work, and at least one for each
+    stack (Megatron-LM's ``pipeline_model_parallel_split_rank``).
+    """
+    if not config.encoder_layers or pp == 1:
+        return 0
+    share = config.encoder_layers / (config.encoder_layers + config.layers)
+    return min(pp - 1, max(1, int(pp * share)))
+
+
 def gpu_layers(config: ModelConfig, plan: TrainingPlan) -> list[dict[Kind, int]]:
     """Return how many layers of each kind each GPU of the pipeline has, over all its virtual stages.
 
-    The layers of an encoder with a decoder are those of the first GPU: such models have no pipeline here.
+    An encoder's layers are those of the first GPUs, see `encoder_stages`.
     """
-    return _gpu_layers(config, plan.pp, tuple(plan.stages) or tuple(chunk_sizes(config.layers, plan.pp * plan.vp)))
+    stages = plan.pp - encoder_stages(config, plan.pp)
+    return _gpu_layers(config, plan.pp, tuple(plan.stages) or tuple(chunk_sizes(config.layers, stages * plan.vp)))
 
 
 @functools.lru_cache(maxsize=4096)
 def _gpu_layers(config: ModelConfig, pp: int, chunks: tuple[int, ...]) -> list[dict[Kind, int]]:
     kinds, start = layer_kinds(config), 0
+    first = encoder_stages(config, pp)
     found: list[dict[Kind, int]] = [{} for _ in range(pp)]
     for index, size in enumerate(chunks):
-        gpu = found[index % pp]
+        gpu = found[first + index % (pp - first)]
         for kind in kinds[start : start + size]:
             gpu[kind] = gpu.get(kind, 0) + 1
         start += size
     if config.encoder_layers:
-        found[0][Kind(encoder=True)] = config.encoder_layers
+        for gpu, size in zip(found, chunk_sizes(config.encoder_layers, max(1, first)), strict=False):
+            gpu[Kind(encoder=True)] = size
     return found

@@ -9,7 +9,7 @@ from perfmodel.training.checks import check_plan
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import Constants, constants, nearest_framework
 from perfmodel.training.kernels import arithmetic
-from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes
+from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup
@@ -55,10 +55,10 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
     alike: dict[tuple[object, ...], StageGpu] = {}  # most GPUs between the first and the last have the same layers
     gpus = []
     for index, counts in enumerate(placed):
-        ends = (index == 0, index == plan.pp - 1)
-        key = (*counts.items(), *ends)
+        tokens, last = looked_up(setup, index), index == plan.pp - 1
+        key = (*counts.items(), tokens, last)
         if key not in alike:
-            outer = [embedding_passes(setup)] * ends[0] + [head] * ends[1]
+            outer = [embedding_passes(setup, tokens)] * (tokens > 0) + [head] * last
             alike[key] = stage_gpu(setup, counts, layers, outer)
         gpus.append(alike[key])
     slowest = max(gpus, key=lambda gpu: gpu.time_s)
@@ -152,14 +152,15 @@ def _bubble(setup: Setup, gpus: list[StageGpu], head: Passes) -> float:
 def _sends(setup: Setup) -> float:
     """Return what sending hidden states between stages adds [s].
 
-    Each micro batch of each stage is sent once forward and once backward; beside the next micro batches where the
-    framework does so, but for the p - 1 that fill the pipeline.
+    Each micro batch of each stage is sent once forward and once backward, in a decoder with what its encoder gave;
+    beside the next micro batches where the framework does so, but for the p - 1 that fill the pipeline.
     """
     plan, shard = setup.plan, setup.shard
     if plan.pp == 1:
         return 0.0
     split = plan.tp if shard.sp or setup.framework.scatter_gather else 1
-    time = send_time(setup.groups.pipeline, shard.tokens * setup.config.hidden * shard.element_bytes / split)
+    tokens = shard.tokens + shard.cross_tokens
+    time = send_time(setup.groups.pipeline, tokens * setup.config.hidden * shard.element_bytes / split)
     waits = plan.pp - 1.0
     if not setup.framework.overlaps_pipeline:
         waits += setup.micro_batches * plan.vp

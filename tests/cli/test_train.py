@@ -154,7 +154,7 @@ def test_bad_input_is_one_message(perfmodel, more, said):
         (("train", "lama-3.1-8b", "--on", "h100"), 2, "Did you mean 'llama-3.1-8b'?"),
         (("train", "gpt2", "--on", "h100", "--seq", 4096), 2, "beyond the model's 1024 positions"),
         (("train", "llama-3.1-8b"), 2, "no machine is named"),
-        (("train", "t5-small", "--on", "h100", "--pp", "2"), 2, "an encoder with a decoder has tensor and data"),
+        (("train", "t5-small", "--on", "h100", "--cp", "2"), 2, "an encoder with a decoder has neither virtual stages"),
         (("train", "gpt2", "--on", "h100", "--encoder-seq", "512"), 2, "the model has no encoder"),
         (("train", "missing.json", "--on", "h100"), 3, "no such file"),
         (("train", "layers=2 hidden=64", "--on", "h100"), 2, "no heads and no vocab"),

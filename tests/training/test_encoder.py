@@ -14,9 +14,10 @@ from perfmodel.training.flops import core_flop, step_flop
 from perfmodel.training.layer import layer_work
 from perfmodel.training.memory import held_parameters, training_memory
 from perfmodel.training.plan import TrainingPlan
-from perfmodel.training.search import full_step
+from perfmodel.training.search import full_step, search
 from perfmodel.training.shard import Shard
 from perfmodel.training.space import default_space
+from perfmodel.training.stages import Kind, encoder_stages, gpu_layers
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
 
@@ -118,8 +119,9 @@ def test_tensor_parallel_ranks_exchange_for_both_stacks():
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ({"pp": 2}, "tensor and data parallel ranks only. Nearest: pp=1"),
-        ({"cp": 2}, "tensor and data parallel ranks only. Nearest: cp=1"),
+        ({"pp": 2, "vp": 2}, "neither virtual stages nor context parallel ranks. Nearest: vp=1"),
+        ({"cp": 2}, "neither virtual stages nor context parallel ranks. Nearest: cp=1"),
+        ({"pp": 2, "stages": (12, 12)}, "shared out by its layers"),
         ({"tp": 3, "batch": 6}, "does not divide"),
     ],
 )
@@ -136,9 +138,9 @@ def test_an_encoder_s_sequence_needs_an_encoder_and_positions():
     assert train(T5, ONE, PLAN.changed(encoder_seq=2048)).time_s > 0  # relative positions
 
 
-def test_a_search_tries_no_pipeline_of_it():
+def test_a_search_tries_pipelines_of_it_without_virtual_stages():
     space = default_space(T5, Cluster.of(H100, 16), PLAN)
-    assert (space.pp, space.vp, space.cp) == ((1,), (1,), (1,))
+    assert (space.pp, space.vp, space.cp) == ((1, 2, 4, 8, 16), (1,), (1,))
     assert "selective" in space.recompute  # its attention keeps scores
 
 
@@ -155,3 +157,40 @@ def test_adapters_of_both_stacks_by_hand():
     assert frozen.time_s < whole.time_s
     held = training_memory(T5, ONE, PLAN.changed(lora=rank)).peak.parts
     assert held["gradients"] < 0.02 * held["weights"] * 2
+
+
+@pytest.mark.parametrize(("pp", "first"), [(1, 0), (2, 1), (3, 1), (4, 2), (8, 4)])
+def test_the_encoder_is_on_the_first_stages(pp, first):
+    placed = gpu_layers(T5, PLAN.changed(pp=pp))
+    encoder = [gpu.get(Kind(encoder=True), 0) for gpu in placed]
+    decoder = [gpu.get(Kind(), 0) for gpu in placed]
+    assert (sum(encoder), sum(decoder)) == (24, 24)
+    assert encoder_stages(T5, pp) == first
+    if first:
+        assert all(encoder[:first])
+        assert not any(encoder[first:]) | any(decoder[:first])
+
+
+def test_a_pipeline_of_both_stacks_by_hand():
+    """Its bubble is one micro batch through a stage, its stages hold both stacks and a table each, and one the head."""
+    plan = PLAN.changed(batch=64, pp=2)
+    one, two = train(T5, ONE, PLAN.changed(batch=64)), train(T5, Cluster.of(H100, 2), plan)
+    assert two.time_s < one.time_s
+    assert two.terms_s["sends"] > 0
+    stages = [forward + backward for forward, backward in zip(two.stage_forward_s, two.stage_backward_s, strict=True)]
+    head = two.terms_s["head"] / 64 if stages[1] > stages[0] else 0.0
+    assert two.terms_s["bubble"] == pytest.approx((sum(stages) - head) / 2, rel=0.1)
+    held = held_parameters(T5, Cluster.of(H100, 2), plan)
+    assert held[0].dense == T5.encoder_parameters
+    table = T5.vocab * T5.hidden
+    assert sum(part.total for part in held) == pytest.approx(T5.parameters + 2 * table, rel=1e-3)
+    memory = training_memory(T5, Cluster.of(H100, 2), plan)
+    alone = training_memory(T5, ONE, PLAN.changed(batch=64))
+    assert memory.stages[0].parts["weights"] < alone.peak.parts["weights"]
+    assert any(setup.plan.pp > 1 for setup in _small_search())
+
+
+def _small_search():
+    cluster, plan = Cluster.of(H100, 2), PLAN.changed(batch=64)
+    space = default_space(T5, cluster, plan, micro_batch=(1, 8), zero=(1,), recompute=("none",))
+    return search(T5, [cluster], plan, space).best
