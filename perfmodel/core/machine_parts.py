@@ -154,6 +154,8 @@ class Kernels:
         over the arithmetic's, where k is 256.
     small_batch_cost : time that batches of small fp32 products take longer by, those with up to 512 rows, columns and
         length of k of which B is the largest matrix or has over 49,152 elements, over the arithmetic's.
+    averages_power : whether the power limit holds for the mean over calls and the pauses between them, so that short
+        calls of a framework run at the full clock.
     """
 
     gemm_tiles: Tiles = ()
@@ -166,3 +168,4 @@ class Kernels:
     channel_cost: float = 0.0
     reread_cost: float = 0.0
     small_batch_cost: float = 0.0
+    averages_power: bool = False

@@ -153,6 +153,8 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         over the arithmetic's, where k is 256 (default 0).
     small_batch_cost : time that batches of small fp32 products take longer by, those with up to 512 rows, columns and
         length of k of which B is the largest matrix or has over 49,152 elements, over the arithmetic's (default 0).
+    averages_power : whether the power limit holds for the mean over calls and the pauses between them, so that short
+        calls of a framework run at the full clock (default false).
     """
 
     gemm_tiles: list[tuple[Count, Count]] = []
@@ -165,6 +167,7 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     channel_cost: float = 0.0
     reread_cost: float = 0.0
     small_batch_cost: float = 0.0
+    averages_power: bool = False
     source: str = ""
     note: str = ""
 

@@ -237,7 +237,7 @@ def test_small_products_of_a_batch_by_hand() -> None:
 
 def test_the_power_limit_counts_the_pauses_between_calls() -> None:
     # 2e12 FLOP in fp32 at 100 W, alone and between calls of a loop that events measure
-    machine = replace(VECTOR_GPU, tdp_w=100.0)
+    machine = replace(VECTOR_GPU, tdp_w=100.0, kernels=replace(VECTOR_GPU.kernels, averages_power=True))
     values = {**FP32, "energy": 20e-12}
     product = Product(1000, 10000, 10000, 1, 4.0, 4.0)
 

@@ -29,9 +29,9 @@ INTEGER_LANES = 64.0
 #: fp32 lanes of an SM above which shared memory (128 B a clock) does not feed them: an 8 x 8 outer product in registers
 #: loads 16 numbers for 64 fused multiply-adds, and with 128 lanes that takes as long as the arithmetic
 FED_LANES, FEED = 64.0, 0.88
-#: pause between the calls of a loop that is timed by events around them: the power limit holds for the mean over both,
-#: so that short calls run at the full clock. Chosen on the fitted half of T4's rows (NeuSight @ 6945927d9afc): 0.1, 0.3
-#: and 0.6 ms leave 16.8, 16.6 and 16.8 %, none 17.5 %; other machines change by less than 0.3 points
+#: pause between the calls of a loop that is timed by events around them, which the power limit of some boards counts.
+#: Chosen on the fitted half of T4's rows (NeuSight @ 6945927d9afc): 0.1, 0.3 and 0.6 ms leave 16.8, 16.6 and 16.8 %,
+#: none 17.5 %; P4 11.15, 11.1 % and 11.2. On MI100 it is worse (11.6 to 12.1 % of linear layers), others do not show it
 PAUSE_S = 0.2e-3
 #: rates kept for one machine; a fit tries many constants
 _MOST_RATES = 64
@@ -176,7 +176,8 @@ class Rates:
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
         self.l2_bytes = machine.l2_bytes
         self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
-        self.pause_s = PAUSE_S if conditions.timing == Timing.EVENT else 0.0
+        averaged = machine.kernels.averages_power and conditions.timing == Timing.EVENT
+        self.pause_s = PAUSE_S if averaged else 0.0
         (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
         self.step, self.per_step, self.waiting_s = c["step"], 1.0 / c["step"], c["latency"] / 64.0
         self.fed_s = product.input_bytes / self.l2_bandwidth
