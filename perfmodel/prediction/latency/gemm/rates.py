@@ -31,7 +31,7 @@ INTEGER_LANES = 64.0
 FED_LANES, FEED = 64.0, 0.88
 #: pause between the calls of a loop that is timed by events around them, which the power limit of some boards counts.
 #: Chosen on the fitted half of T4's rows (NeuSight @ 6945927d9afc): 0.1, 0.3 and 0.6 ms leave 16.8, 16.6 and 16.8 %,
-#: none 17.5 %; P4 11.15, 11.1 % and 11.2. On MI100 it is worse (11.6 to 12.1 % of linear layers), others do not show it
+#: none 17.5 %; on P4 0.3 ms leave 11.1 %, none 11.2. On MI100 linear layers get worse by it (11.6 to 12.1 %)
 PAUSE_S = 0.2e-3
 #: rates kept for one machine; a fit tries many constants
 _MOST_RATES = 64
