@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfmodel.accuracy.fit import Group, fit, log_ratio
+from perfmodel.core.vocabulary import CacheState
 from perfmodel.hardware_catalog import hardware, hardware_names, load_all
 from perfmodel.operators.elementwise import KINDS, Elementwise
 from perfmodel.prediction.ceilings import resolve_peak
@@ -25,7 +26,7 @@ from perfmodel.records.measurements import read_measurements
 #: 100 SMs at 1 GHz, 128 lanes each (25.6 TFLOP/s), 1 TB/s, L2 of 10 MB
 ROUND = Machine(100.0, 1e9, 25.6e12, "vector", "fp32", 25.6e12, 1e12, 1e7, np.inf)
 VALUES = {
-    "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.6, "write": 1.5, "kept": 0.6, "pow": 128.0, "wrapped": 1.2,
+    "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.6, "write": 1.5, "left": 0.4, "pow": 128.0, "wrapped": 1.2,
     "host": 30e-6, "hidden": 10e-6, "issue": 0.5}  # fmt: skip
 COLD, WARM = Conditions(), Conditions(cache="warm")
 EVENT = Conditions(timing="event", cache="warm", library="torch")
@@ -162,3 +163,17 @@ def test_no_long_stream_is_faster_than_any_that_was_measured(name: str) -> None:
     for dtype in ("fp32", "bf16"):
         prediction = predict(Elementwise(numel=10**9, kind="add", dtype=dtype), machine)
         assert 0.5 < prediction.bound_time_s / prediction.predicted_time_s < 0.975
+
+
+def test_a_serving_layers_addition_saves_the_same_bytes_at_any_size_beyond_what_stays_in_l2() -> None:
+    """Vidur's vLLM on H100: left C / copies of 240 MB and of 480."""
+    saved = []
+    for numel in (40_000_000, 80_000_000):
+        op = Elementwise(numel=numel, kind="add", dtype="fp16")
+        warm, cold = (
+            predict(op, hardware("h100-sxm5-80gb"), library="vidur", cache=cache).predicted_time_s
+            for cache in (CacheState.WARM, CacheState.COLD)
+        )
+        saved.append(cold - warm)
+    assert saved[0] > 1e-6
+    assert saved[1] == pytest.approx(saved[0], rel=0.05)

@@ -37,11 +37,14 @@ def test_a_stream_survives_less_than_what_fits() -> None:
 
 
 def test_a_serving_kernel_finds_the_last_part_of_what_the_one_before_wrote() -> None:
-    # a third of 12 MB: all of 4 MB, half of 8 MB; half as much where L2 has two copies
+    # a third of 12 MB, x = bytes of 4 MB: (1 + x^2)^(-1/2) of them; half as much of L2 where it has two copies
     machine = replace(ROUND, l2_bytes=12e6)
     sizes = np.array([1.0, 4e6, 8e6, 40e6])
-    assert left_share(sizes, machine, {"left": 1 / 3}, WARM).tolist() == pytest.approx([1.0, 1.0, 0.5, 0.1])
-    assert left_share(8e6, replace(machine, l2_copies=2.0), {"left": 1 / 3}, WARM) == pytest.approx(0.25)
+    found = left_share(sizes, machine, {"left": 1 / 3}, WARM)
+    assert found.tolist() == pytest.approx([1.0, 0.5**0.5, 5**-0.5, 101**-0.5])
+    assert np.all(np.diff(sizes * found) > 0)  # more data save more, up to what is left
+    assert np.all(sizes * found <= machine.l2_bytes / 3)
+    assert left_share(8e6, replace(machine, l2_copies=2.0), {"left": 1 / 3}, WARM) == pytest.approx(17**-0.5)
     assert left_share(8e6, machine, {"left": 1 / 3}, COLD) == 0.0
     assert left_share(8e6, replace(machine, l2_bytes=0.0), {"left": 1 / 3}, WARM) == 0.0
 
