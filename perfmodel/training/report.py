@@ -94,8 +94,7 @@ def _details(study: Study, step: TrainingStep) -> dict[str, Report]:
 
 def _flop_counted(study: Study) -> str:
     """Return the FLOP that MFU counts a parameter and token: frozen weights have no gradients."""
-    counts = sorted({"4 (frozen weights have no gradients)" if step.plan.lora else "6" for step in study.steps})
-    return " or ".join(counts)
+    return " or ".join(sorted({"4 (weights are frozen)" if step.plan.lora else "6" for step in study.steps}))
 
 
 def _notes(study: Study) -> list[str]:
@@ -116,11 +115,9 @@ def _notes(study: Study) -> list[str]:
             asked = "" if study.tokens is not None else " (20 a parameter)"
             notes.append(f"{tokens:.4g} tokens{asked} take {time / _DAY_S:,.1f} days{price}.{each}")
     if study.refused:
-        several = len(study.refused) > 1
-        which = (
-            f"{len(study.refused)} combinations cannot run and are" if several else "1 combination cannot run and is"
-        )
-        notes.append(f"{which} left out{', the first' if several else ''}: {study.refused[0]}")
+        count = len(study.refused)
+        which = f"{count} combinations cannot run and are" if count > 1 else "1 combination cannot run and is"
+        notes.append(f"{which} left out{', the first' if count > 1 else ''}: {study.refused[0]}")
     if any(step.memory and not step.memory.fits for step in study.steps):
         notes.append("(!) does not fit in the memory of a GPU.")
     if any(step.memory and step.memory.tight for step in study.steps):
