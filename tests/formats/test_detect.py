@@ -133,17 +133,15 @@ def test_a_reader_that_holds_no_file_in_memory_takes_any_size(tmp_path, monkeypa
 def test_recognising_a_file_takes_time_in_proportion_to_its_length(text):
     # a pattern that starts at each line and runs over all blank ones takes thousands of times as long
     def seconds(head):
-        samples = []
-        for _ in range(3):
-            begin = time.process_time()
-            for one in formats():
-                one.recognises(head)
-            samples.append(time.process_time() - begin)
-        return min(samples)
+        begin = time.process_time()
+        for one in formats():
+            one.recognises(head)
+        return time.process_time() - begin
 
-    ordinary = b"step 17 loss 0.25\n" * (HEAD_BYTES // 18)
-    # a head of line ends has 18 times the lines of ordinary text
-    assert seconds((text * HEAD_BYTES)[:HEAD_BYTES].encode()) < 60 * seconds(ordinary)
+    ordinary, head = b"step 17 loss 0.25\n" * (HEAD_BYTES // 18), (text * HEAD_BYTES)[:HEAD_BYTES].encode()
+    longest_s = 60 * min(seconds(ordinary) for _ in range(3))
+    # a head of line ends has 18 times the lines of ordinary text; another process may delay one sample, not all three
+    assert any(seconds(head) < longest_s for _ in range(3))
 
 
 def test_an_unknown_grouping_names_the_nearest_one():

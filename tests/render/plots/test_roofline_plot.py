@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
@@ -83,18 +84,27 @@ def bench_rows(predictions, kernels):
     ]
 
 
+def artists(parent):
+    """The artists of a figure without the ticks of its axes: asked for those, matplotlib makes hundreds anew."""
+    for child in parent.get_children():
+        yield child
+        if isinstance(child, Axis):
+            yield from (child.label, child.offsetText)
+        else:
+            yield from artists(child)
+
+
 def texts(figure):
-    return [text.get_text() for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    found = (artist for artist in artists(figure) if isinstance(artist, Text))
+    return [text.get_text() for text in found if text.get_text() and text.get_visible()]
 
 
 def lines(axes, prefix):
     return {line.get_gid(): line for line in axes.get_lines() if (line.get_gid() or "").startswith(prefix)}
 
 
-def extents(figure, kinds=Text):
-    """Boxes of the texts as drawn, with slanted ones left out: their box is mostly empty."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    figure.draw(renderer)
+def extents(figure, renderer):
+    """Boxes of the texts of a drawn figure, with slanted ones left out: their box is mostly empty."""
     found = []
     unseen = {
         label
@@ -104,7 +114,7 @@ def extents(figure, kinds=Text):
         if not low <= tick.get_loc() <= high
         for label in (tick.label1, tick.label2)
     }
-    for text in figure.findobj(kinds):
+    for text in figure.findobj(Text):
         if text.get_text().strip() and text.get_visible() and not isinstance(text, SlopeText) and text not in unseen:
             found.append((text.get_text(), text.get_window_extent(renderer)))
     return found
@@ -367,14 +377,17 @@ SCENES = {
 
 @functools.cache
 def drawn(scene):
-    """Each scene is drawn once for all the tests that look at it."""
-    return SCENES[scene]()
+    """Each scene is drawn once for all the tests that look at it: the figure and what drew it."""
+    figure = SCENES[scene]()
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw(renderer)
+    return figure, renderer
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_no_text_is_cut_off_or_lies_on_another(scene):
-    figure = drawn(scene)
-    found = extents(figure)
+    figure, renderer = drawn(scene)
+    found = extents(figure, renderer)
     for text, box in found:
         assert box.x0 >= 0, text
         assert box.y0 >= 0, text
@@ -386,7 +399,7 @@ def test_no_text_is_cut_off_or_lies_on_another(scene):
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_every_point_ceiling_and_ridge_lies_inside_the_axes(scene):
-    for axes in drawn(scene).axes:
+    for axes in drawn(scene)[0].axes:
         left, right = axes.get_xlim()
         bottom, top = axes.get_ylim()
         for line in axes.get_lines():
@@ -398,9 +411,7 @@ def test_every_point_ceiling_and_ridge_lies_inside_the_axes(scene):
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_legend_and_keys_stand_below_the_axes(scene):
-    figure = drawn(scene)
-    renderer = FigureCanvasAgg(figure).get_renderer()
-    figure.draw(renderer)
+    figure, renderer = drawn(scene)
     for axes in figure.axes:
         label = axes.xaxis.label.get_window_extent(renderer)
         if axes.get_legend():
