@@ -75,6 +75,12 @@ def perfmodel(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     return call
 
 
+@pytest.fixture
+def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processor have a last-level cache of 8 MB: emptying a server's takes most of the time of each sample."""
+    monkeypatch.setattr("perfmodel.kernels.device.cpu.last_level_cache_bytes", lambda: 8e6)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real measurements and profiles made by others; the test skips where it is absent."""

@@ -6,6 +6,7 @@ operator.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import os
@@ -96,10 +97,11 @@ class Kernel:
         return self.supports(op, device)
 
 
-def backends() -> list[str]:
+@functools.cache
+def backends() -> tuple[str, ...]:
     """Return the names of the packages that hold kernels."""
     packages = pkgutil.iter_modules(perfmodel.kernels.__path__)
-    return sorted(package.name for package in packages if package.ispkg and package.name not in HELPERS)
+    return tuple(sorted(package.name for package in packages if package.ispkg and package.name not in HELPERS))
 
 
 def find_kernels(operator: str) -> list[Kernel]:
@@ -140,10 +142,11 @@ def _own_modules(operator: str) -> list[ModuleType]:
     ]
 
 
-def _module_names(backend: str) -> set[str]:
+@functools.cache
+def _module_names(backend: str) -> frozenset[str]:
     """Return the operators that a backend has a module for."""
     folders = importlib.import_module(f"perfmodel.kernels.{backend}").__path__
-    return {module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")}
+    return frozenset(module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_"))
 
 
 def _plugin_kernels(operator: str, taken: set[str]) -> Iterator[Kernel]:

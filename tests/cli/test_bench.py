@@ -21,6 +21,8 @@ from perfmodel.measure.benchmark import runner
 from perfmodel.records.output_file import output_file
 from perfmodel.records.record import read_record
 
+pytestmark = pytest.mark.usefixtures("small_cache")
+
 SPEC = """
 name = "test-cpu"
 vendor = "none"

@@ -12,6 +12,8 @@ from perfmodel.kernels.device import cuda
 from perfmodel.measure.calibration import cpu_caches, plan
 from perfmodel.measure.calibration.plan import CalibrationPlan
 
+pytestmark = pytest.mark.usefixtures("small_cache")
+
 TINY = CalibrationPlan(
     1, 2, 0.01, cache_multiple=0.1, least_buffer_bytes={"cpu": 2.0**20}, largest_product={"cpu": 256}
 )

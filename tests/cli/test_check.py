@@ -14,6 +14,8 @@ from perfmodel.cli import _check
 from perfmodel.measure.calibration.plan import CalibrationPlan
 from perfmodel.measure.health import readings
 
+pytestmark = pytest.mark.usefixtures("small_cache")
+
 TINY = CalibrationPlan(
     1, 2, 0.01, cache_multiple=0.1, least_buffer_bytes={"cpu": 2.0**20}, largest_product={"cpu": 256}
 )

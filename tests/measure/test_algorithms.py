@@ -17,6 +17,8 @@ from perfmodel.kernels.device import open_device
 from perfmodel.measure.algorithms import Contests, interpolated, run_contests
 from perfmodel.measure.benchmark.settings import BenchSettings, stopping_rule
 
+pytestmark = pytest.mark.usefixtures("small_cache")
+
 SPEC = {"name": "cpu", "vendor": "x", "architecture": "x", "kind": "cpu", "title": "CPU",
         "memory": {"dram": {"capacity": "8 GiB", "bandwidth": "20 GB/s", "source": "x"}},
         "peak": {"vector": {"fp32": {"rate": "200 GFLOP/s"}, "source": "x"}}}  # fmt: skip
