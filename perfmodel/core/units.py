@@ -192,6 +192,18 @@ def format_si(value: float, unit: str, digits: int = 4) -> str:
     return f"{_digits(value / factor, digits)} {prefix}{unit}"
 
 
+def format_interval(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
+    """Return an interval, with one unit where both ends have the same prefix; ``-`` where an end is not finite.
+
+    >>> format_interval(1.5e-6, 2e-6, "s"), format_interval(9e-4, 1.2e-3, "s")
+    ('1.5-2 us', '900 us-1.2 ms')
+    """
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return "-"
+    (first, one), (last, other) = format_si(low, unit, digits).split(), format_si(high, unit, digits).split()
+    return f"{first}-{last} {other}" if one == other else f"{first} {one}-{last} {other}"
+
+
 _PREFIXED = frozenset(_UNITS) | {"FLOP/s/W"}
 _PRINT_SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
 _PRINT_LARGE = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_interval, format_si
 from perfmodel.core.vocabulary import Limiter
 
 
@@ -18,11 +18,7 @@ def _operator(row: Mapping[str, Any]) -> str:
 
 def _interval(row: Mapping[str, Any]) -> str:
     """Return the 80 % interval of the predicted time, with one unit where both ends have the same."""
-    ends = (row.get("predicted_time_low_s"), row.get("predicted_time_high_s"))
-    if any(end is None or not math.isfinite(end) for end in ends):
-        return "-"
-    (low, unit), (high, last) = (format_si(float(end), "s", 3).split() for end in ends if end is not None)
-    return f"{low}-{high} {last}" if unit == last else f"{low} {unit}-{high} {last}"
+    return format_interval(row.get("predicted_time_low_s"), row.get("predicted_time_high_s"), "s")
 
 
 def _alone(row: Mapping[str, Any]) -> str:

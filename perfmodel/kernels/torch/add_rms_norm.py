@@ -14,6 +14,7 @@ from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.rms_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
+from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.add_rms_norm import AddRmsNorm
 from perfmodel.operators.elementwise import Elementwise
@@ -42,7 +43,7 @@ def _composition(op: AddRmsNorm) -> tuple[Operator, ...]:
 
 
 def _workspace_bytes(op: AddRmsNorm) -> float:
-    return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
+    return 2.0 * tensor_bytes(op, "y")
 
 
 def _supports_compiled(op: AddRmsNorm, device: Device) -> str:

@@ -18,6 +18,7 @@ from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch import _sdpa
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import streamed
+from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.attention import Attention
 
@@ -84,7 +85,7 @@ def _fused_passes(op: Attention) -> tuple[Operator, ...]:
 
 
 def _workspace_bytes(op: Attention) -> float:
-    scores = next(float(t.size_bytes) for t in _unfused(op).tensors() if t.name == "scores")
+    scores = tensor_bytes(_unfused(op), "scores")
     return 4.0 * scores
 
 

@@ -17,6 +17,7 @@ from perfmodel.kernels.reference.elementwise import FUNCTIONS, TWO_OPERANDS, ope
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import streamed
+from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import KINDS, Elementwise
 
@@ -130,7 +131,7 @@ def _cast(op: Elementwise) -> Elementwise:
 
 
 def _workspace_bytes(op: Elementwise) -> float:
-    return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
+    return 2.0 * tensor_bytes(op, "y")
 
 
 def _passes_on(op: Elementwise, device: Device) -> str:

@@ -14,6 +14,7 @@ from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._mixed_gemm import MIXED_KERNELS
 from perfmodel.kernels.torch._passes import streamed
+from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
 
@@ -134,7 +135,7 @@ def _has_epilogue(op: Gemm) -> bool:
 
 
 def _workspace_bytes(op: Gemm) -> float:
-    return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "c")
+    return 2.0 * tensor_bytes(op, "c")
 
 
 KERNELS = (

@@ -11,6 +11,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.muon import LR, MOMENTUM, orthogonal
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.muon import Muon
 
@@ -36,7 +37,7 @@ def _composition(op: Muon) -> tuple[Operator, ...]:
 
 
 def _workspace_bytes(op: Muon) -> float:
-    return 3.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "weights")
+    return 3.0 * tensor_bytes(op, "weights")
 
 
 KERNELS = (

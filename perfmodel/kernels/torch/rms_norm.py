@@ -15,6 +15,7 @@ from perfmodel.kernels.reference.rms_norm import EPS
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import column, rowwise
+from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.rms_norm import RmsNorm
 
@@ -54,7 +55,7 @@ def _composition(op: RmsNorm) -> tuple[Operator, ...]:
 
 
 def _workspace_bytes(op: RmsNorm) -> float:
-    return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
+    return 2.0 * tensor_bytes(op, "y")
 
 
 _FORWARD = (

@@ -14,6 +14,7 @@ from perfmodel.kernels.reference.rope import width
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import streamed
+from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.index_select import IndexSelect
@@ -54,7 +55,7 @@ def _composition(op: Rope) -> tuple[Operator, ...]:
 
 
 def _workspace_bytes(op: Rope) -> float:
-    return 4.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "qk")
+    return 4.0 * tensor_bytes(op, "qk")
 
 
 def _supports_compiled(op: Rope, device: Device) -> str:

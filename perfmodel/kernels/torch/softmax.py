@@ -13,6 +13,7 @@ from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
 from perfmodel.kernels.torch._passes import rowwise
+from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
 from perfmodel.operators.softmax import Softmax
 
@@ -52,7 +53,7 @@ def _composition(op: Softmax) -> tuple[Operator, ...]:
 
 
 def _workspace_bytes(op: Softmax) -> float:
-    return 2.0 * next(float(t.size_bytes) for t in op.tensors() if t.name == "y")
+    return 2.0 * tensor_bytes(op, "y")
 
 
 _FORWARD = (

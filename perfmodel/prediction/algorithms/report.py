@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from perfmodel.core.report import Column, Report
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_interval
 from perfmodel.prediction.algorithms.choice import Choice
 from perfmodel.prediction.algorithms.crossover import Crossover
 
@@ -17,11 +17,7 @@ _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 
 def _interval(row: Mapping[str, Any]) -> str:
     """Return the 80 % interval of the time, with one unit where both ends have the same."""
-    ends = (row.get("time_low_s"), row.get("time_high_s"))
-    if any(end is None or not math.isfinite(end) for end in ends):
-        return "-"
-    (low, unit), (high, last) = (format_si(float(end), "s", 3).split() for end in ends if end is not None)
-    return f"{low}-{high} {last}" if unit == last else f"{low} {unit}-{high} {last}"
+    return format_interval(row.get("time_low_s"), row.get("time_high_s"), "s")
 
 
 def _refusal(row: Mapping[str, Any]) -> str:
