@@ -92,8 +92,9 @@ class FittedFamily:
         for name, found in self.shared.items():
             deviation = machine_deviation(found.machines, usual[found.between])
             factor = found.next_machine(self.shared["generic"].parts)
-            next_one = tuple(s * factor for s in deviation)
-            made[name] = dataclasses.replace(found.table, deviations={"machine": next_one, **found.table.deviations})
+            libraries = found.libraries.deviations() if found.libraries else {}
+            own = {"machine": tuple(s * factor for s in deviation), **found.table.deviations, **libraries}
+            made[name] = dataclasses.replace(found.table, deviations=own)
         return {**made, **self.machines}
 
 

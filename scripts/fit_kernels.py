@@ -128,13 +128,13 @@ def mean_table(
         constants={},
         libraries=own_constants(family, found.libraries),
         intervals=shape_intervals(apart or in_sample(family, groups, found), dict.fromkeys(REGIMES, WIDEST)),
-        deviations={**offsets.deviations(), **ASSUMED_DTYPE, **ASSUMED_VENDOR} if widest else {},
+        deviations={**ASSUMED_DTYPE, **ASSUMED_VENDOR} if widest else {},
         known_libraries=libraries_of(rows),
         dtypes=dtypes(family, rows),
         source=f"means of fits on {joined(origins, groups)}, {', '.join(sorted(groups))}",
         date=today(),
     )
-    return Shared(table, found, tuple(apart), max(1, len(parts)))
+    return Shared(table, found, tuple(apart), max(1, len(parts)), libraries=offsets if widest else None)
 
 
 def _kernel_offsets(family: Family, groups: Groups, fits: Mapping[str, Fits]) -> LibraryOffsets:

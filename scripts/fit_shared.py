@@ -21,7 +21,6 @@ from perfmodel.accuracy.libraries import (
     sample,
 )
 from perfmodel.core.latency_table import REGIMES, LatencyTable
-from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.prediction.latency.constants import Constants
 from perfmodel.prediction.latency.family import Family, Values
 
@@ -173,7 +172,7 @@ def shared(
     wider : the table around this one, to whose constants of each library its own are drawn; None for the widest, which
         has the deviations of libraries, dtypes and vendors.
     near : constants that were fitted to nearly the same rows.
-    anew : whether the deviations of libraries are estimated anew, or are those of ``near``.
+    anew : whether the deviations of libraries are estimated, in the widest table.
     """
     fitted = fit_libraries(family, sampled_rows(groups), start.values, host=host, near=near.fitted if near else None)
     machines = left_out(family, groups, start, judged, fitted, host=host) if len(judged) > 1 else []
@@ -189,11 +188,9 @@ def shared(
 
     deviations: dict[str, tuple[float, ...]] = {}
     offsets = None
-    if wider is None and near and not anew:
-        deviations = {key: value for key, value in near.table.deviations.items() if key != ErrorSource.MACHINE}
-    elif wider is None:
-        offsets = library_offsets(family, groups, start, fitted)
-        deviations = {**offsets.deviations(), **ASSUMED_DTYPE, **ASSUMED_VENDOR}
+    if wider is None:
+        offsets = library_offsets(family, groups, start, fitted) if anew else None
+        deviations = {**ASSUMED_DTYPE, **ASSUMED_VENDOR}
         deviations |= OTHER_KERNELS.get(family.name, {})
         deviations |= HOST_DEVIATION.get(family.name, {})
     table = LatencyTable(

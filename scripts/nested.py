@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 import numpy as np
 import open_tables
+from fit_deviations import ASSUMED_LIBRARY
 from fit_family import FittedFamily, fit_family, shipped, usual_in
 from fit_shared import Groups, Origins
 
@@ -55,7 +56,13 @@ class Without:
     def tables(self, others: Sequence[Without]) -> Mapping[str, LatencyTable]:
         """Return the tables by file; ``others`` are all fits without the same machine or library."""
         usual = usual_in(self.family, {other.family: other.fitted for other in others})
-        return {**self.fitted.tables(usual), **self.own}
+        made = self.fitted.tables(usual)
+        if self.machine:  # what libraries differ by remains that of all machines
+            known = default_tables("generic")[self.family].deviations
+            of_libraries = {key: known[key] for key in ASSUMED_LIBRARY}
+            widest = made["generic"]
+            made["generic"] = dataclasses.replace(widest, deviations={**widest.deviations, **of_libraries})
+        return {**made, **self.own}
 
 
 @contextlib.contextmanager

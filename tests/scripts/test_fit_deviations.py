@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 from fit_deviations import (
     ASSUMED_LIBRARY,
-    PRIOR_MACHINES,
+    PRIOR,
     LeftOut,
     LibraryOffset,
     LibraryOffsets,
@@ -35,7 +35,7 @@ def test_quantiles_of_students_t_are_those_of_the_tables(freedom: int, quantile:
 
 
 def test_without_offsets_the_usual_deviation_holds_with_a_wider_tail() -> None:
-    expected = 0.2 * student_quantile(PRIOR_MACHINES) / Z80
+    expected = 0.2 * student_quantile(PRIOR) / Z80
     assert machine_deviation([], [0.2])[0] == pytest.approx(expected)
     assert expected > 0.2
 
@@ -61,7 +61,15 @@ def test_two_parts_differ_from_each_other_by_twice_the_variance_between_parts() 
 
 def test_families_without_machines_take_what_is_usual_in_all() -> None:
     every = [[machine("a", 0.2), machine("b", -0.2)]]
-    assert usual_deviation([], every)[0] == pytest.approx(0.2 / 2**0.5 / Z80)
+    assert usual_deviation([], every)[0] == pytest.approx(0.2 / 2**0.5)
+
+
+def test_families_that_are_alike_count_their_parts_once() -> None:
+    family = [machine("a", 0.4), machine("b", -0.4)]
+    every = [family, [machine("c", 0.0), machine("d", 0.0)]]
+    once, thrice = usual_deviation([family], every)[0], usual_deviation([family] * 3, every)[0]
+    assert once == pytest.approx(thrice)
+    assert usual_deviation([], every)[0] < once < 0.4 / 2**0.5
 
 
 def test_libraries_that_are_alike_differ_by_less_than_is_assumed_and_others_by_more() -> None:
@@ -72,3 +80,15 @@ def test_libraries_that_are_alike_differ_by_less_than_is_assumed_and_others_by_m
     near, nothing, far = (one.deviations()["library"][2] for one in (offsets(0.0), LibraryOffsets(), offsets(1.0)))
     assert near < nothing < far
     assert nothing > ASSUMED_LIBRARY["library"][2]
+
+
+def test_a_library_differs_from_few_others_by_more_than_from_many() -> None:
+    def deviation(count: int) -> float:
+        rows = tuple(LibraryOffset(f"{index}", "h100", 2, 0.3, 0.01) for index in range(count))
+        return LibraryOffsets(rows, rows).deviations()["library"][2]
+
+    # of two, the difference is that of both; of many, the mean of the others is that of all
+    two, many = (deviation(count) for count in (2, 500))
+    expected = (PRIOR * ASSUMED_LIBRARY["library"][2] ** 2 + 0.3**2 / 2) / (PRIOR + 1)
+    assert two == pytest.approx(expected**0.5 * student_quantile(PRIOR + 1) / Z80)
+    assert many == pytest.approx(0.3, rel=0.02)

@@ -45,11 +45,11 @@ def width(*deviations: float) -> float:
         ([(OWN, MACHINE), (NEVER, WIDE)], "alpha", "fp32", ()),
         ([(OWN, MACHINE), (NEVER, WIDE)], "", "fp32", ()),
         ([(OWN, MACHINE), (NEVER, WIDE)], "beta", "fp32", (0.2,)),
-        ([(OWN, MACHINE), (NEVER, WIDE)], "nonsense", "fp32", (0.4,)),
+        ([(OWN, MACHINE), (NEVER, WIDE)], "nonsense", "fp32", (0.4 * 2**0.5,)),
         ([(OWN, MACHINE), (NEVER, WIDE)], "alpha", "bf16", (0.25,)),
         ([(NEVER, WIDE)], "alpha", "fp32", (0.1,)),
-        ([(NEVER, WIDE)], "", "fp32", (0.1, 0.4)),
-        ([(NEVER, WIDE)], "nonsense", "fp8", (0.1, 0.4, 0.25)),
+        ([(NEVER, WIDE)], "", "fp32", (0.1, 0.4 * 1.5**0.5)),
+        ([(NEVER, WIDE)], "nonsense", "fp8", (0.1, 0.4 * 1.5**0.5, 0.25)),
     ],
 )
 def test_what_the_constants_have_not_seen_adds_its_variance(found, library, dtype, deviations) -> None:  # type: ignore[no-untyped-def]
@@ -81,6 +81,22 @@ def test_a_library_that_was_measured_elsewhere_carries_its_ratio() -> None:
     got = combined(replace(pm_family(), constants=shared), [(OWN, MACHINE), (NEVER, WIDE)], "beta", "fp32")
     assert got.values["issue"] == pytest.approx(4**0.8)
     assert combined(pm_family(), [(OWN, MACHINE), (NEVER, WIDE)], "alpha", "fp32").values["issue"] == 1.0
+
+
+def test_a_library_that_nobody_measured_is_the_mean_of_all_rather_than_of_those_of_the_machine() -> None:
+    constants = tuple(replace(constant, unmeasured=None) for constant in pm_family().constants)
+    family = replace(pm_family(), constants=constants)
+    # the mean of alpha and beta is twice alpha's there; the dispatch is the host's, too, and stays
+    wide = replace(WIDE, libraries={"alpha": {"issue": 0.5, "host": 1e-5}, "beta": {"issue": 2.0, "host": 9e-5}})
+
+    def unknown(own: LatencyTable) -> dict[str, float]:
+        return dict(combined(family, [(OWN, own), (NEVER, wide)], "nonsense", "fp32").values)
+
+    assert unknown(MACHINE)["issue"] == pytest.approx(2.0)
+    assert unknown(replace(MACHINE, constants={"issue": 1.0, "host": 2e-5}))["host"] == 2e-5
+    # a machine that ran all of them has nothing to learn, and neither has one that ran none of them
+    for ran in (("alpha", "beta"), ("gamma",)):
+        assert unknown(replace(MACHINE, known_libraries=ran))["issue"] == 1.0
 
 
 def test_an_unknown_library_is_less_sure_than_a_known_one() -> None:
