@@ -197,6 +197,7 @@ def _(
         f"{found.considered:,} combinations, {found.fit:,} can run and fit" + (f"; left out: {left}." if left else "."),
         f"{found.equal_to_best:,} of them share rank 1: the interval cannot tell them from the best.",
         *_tight(found),
+        *found.notes,
     ]
     facts = {"considered": found.considered, "fit": found.fit, "left_out": dict(found.left_out),
              "equal_to_best": found.equal_to_best, "tight": found.tight}  # fmt: skip

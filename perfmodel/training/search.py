@@ -20,7 +20,7 @@ from perfmodel.training.checks import check_idle, check_plan, check_sizes
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
-from perfmodel.training.space import Space, divides
+from perfmodel.training.space import Space, divides, lacking_stages
 from perfmodel.training.step import train
 from perfmodel.workers import executor, mapped
 from perfmodel.workloads.model_config import ModelConfig
@@ -57,8 +57,7 @@ class Search(Reportable):
 
     Attributes
     ----------
-    model, clusters : what was asked for.
-    best : the first set-ups.
+    model, clusters, best : what was asked for, and the first set-ups.
     considered : combinations of the space.
     left_out : reason -> combinations that were left out.
     fit : set-ups that fit.
@@ -138,6 +137,7 @@ def search(
         fit=len(found),
         equal_to_best=sum(rank == 1 for rank in ranks),
         tight=sum(timed.tight for timed in found),
+        notes=lacking_stages(plan, space),
         fastest_tight=set_up(1, found[0]) if found[0].tight and ranked is not found else None,
     )
 

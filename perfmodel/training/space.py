@@ -103,6 +103,14 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     return Space(**{name: tuple(given.get(name, values)) for name, values in useful.items()})  # type: ignore[arg-type]
 
 
+def lacking_stages(plan: TrainingPlan, space: Space) -> tuple[str, ...]:
+    """Return a note about stages of ZeRO in a space that the framework does not have."""
+    framework, _ = nearest_framework(plan.framework)
+    lacking = [str(stage) for stage in space.zero if stage not in framework.zero_stages]
+    text = f"{framework.title} has no zero = {' or '.join(lacking)}: it is predicted as if it had."
+    return (text,) if lacking else ()
+
+
 def _powers(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
