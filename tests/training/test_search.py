@@ -165,3 +165,8 @@ def test_a_framework_without_sharded_weights_is_searched_without_them():
     assert any(
         "has no zero = 3" in note for note in train(LLAMA, CLUSTER, PLAN.changed(framework="nemo", zero=3)).notes
     )
+
+
+def test_a_search_says_what_its_framework_lacks():
+    found = search(LLAMA, [CLUSTER], PLAN.changed(framework="nemo"), small_space())
+    assert "has no zero = 3" in report(found).notes[-1]
