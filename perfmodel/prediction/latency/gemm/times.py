@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -94,21 +94,10 @@ class ProductTime:
         return Terms(adds, {MATH: self.math_alone, HBM: self.hbm_alone, L2: self.l2_alone})
 
 
-class Loads(NamedTuple):
-    """What one tile asks of the resources: numbers for one product and tile, else arrays.
-
-    Attributes
-    ----------
-    waves, busy : blocks an SM, and those that an SM has time for, with idle SMs in the last wave.
-    block_s : the arithmetic of one block without filling and draining it [s].
-    math_s, l2_s : what arithmetic and L2 alone would take [s].
-    """
-
-    waves: Any
-    busy: Any
-    block_s: Any
-    math_s: Any
-    l2_s: Any
+#: what one tile asks of the resources, numbers for one product and tile, else arrays: blocks an SM; those that an SM
+#: has time for, with idle SMs in the last wave; the arithmetic of one block without filling and draining it [s]; what
+#: arithmetic and L2 alone would take [s]. Without names it takes a tenth less of the time of a single call.
+Loads = tuple[Any, Any, Any, Any, Any]
 
 
 def loads_of(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, gathered: Number | None = None) -> Loads:
@@ -131,7 +120,7 @@ def loads_of(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, g
     l2_s *= fed_s
     if gathered is not None:
         l2_s += gathered * sizes.gather_s
-    return Loads(waves, busy, block_s, math_s, l2_s)
+    return waves, busy, block_s, math_s, l2_s
 
 
 def fourth_power(value: Any) -> Any:
@@ -150,7 +139,7 @@ def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads, hbm: Number)
 
     It is worked out in the memory of ``loads``.
     """
-    *_, time, l2_s = loads
+    _, _, _, time, l2_s = loads
     time = raised(time, sizes.power)
     time *= time
     time *= time
