@@ -84,9 +84,6 @@ def allowed(case: Case, machine: pm.Hardware, name: str, sizes: Mapping[str, Flo
         # 35 us at batch 1 and 333 us at batch 2. A single product is a kernel of its own, and slower on some machines.
         alone = sizes["batch"] == 1.0
         most[alone], least[alone] = np.inf, 0.75
-        # Small batches grow by more than 5 %, from what fits in L2 to what does not: on L4 L2 streams at six times the
-        # bandwidth of device memory (elementwise rows of NeuSight).
-        most[(sizes["batch"] > 1.0) & (sizes["batch"] < 20.0)] = 6.0
     if case.kind is pm.Gemm and case.params["dtype"] == "fp32":
         # Rows that start at cache lines, in whole tiles, are computed faster: the median rate of linear layers whose
         # sizes are all multiples of 32 is 1.25 times the others' on T4, 1.14 on V100 and 1.17 on P100 (NeuSight).
