@@ -15,6 +15,7 @@ import perfmodel as pm
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.hardware import Kernels
+from perfmodel.core.vocabulary import CacheState
 from perfmodel.hardware_catalog import hardware, load_all
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.ceilings import resolve_peak
@@ -107,11 +108,24 @@ def test_a_long_prefill_comes_near_its_share_of_the_peak() -> None:
 
 def test_queries_of_a_group_share_a_block_unless_the_library_keeps_heads_apart() -> None:
     grouped, apart = causal(heads=4096, kv_heads=128, seq_q=4), causal(heads=4096, seq_q=4)
-    # 32 heads of 4 queries fill one block of 128 rows
+    # 32 heads of 4 queries fill one block of 128 rows; apart, each has a block whose rows are nearly all empty
     setup = [PREFILL.formula(op, ROUND, PREFILL_VALUES, FLASH).adds["block setup"] for op in (grouped, apart)]
-    assert setup[1] == pytest.approx(32 * setup[0])
+    empty = kernel_of(apart, ROUND, "").filled * 124 / 128
+    assert setup[1] == pytest.approx(32 * (1 - empty) * setup[0])
     assert not kernel_of(apart, ROUND, "trtllm").packed
     assert not kernel_of(apart, replace(ROUND, matrix_instruction="tcgen05"), "").packed
+
+
+def test_what_the_layer_before_left_takes_room_in_l2() -> None:
+    # Q, K, V and O of 1024 tokens of 64 heads are 67 MB, and K and V as the pass before attention reads them 34 MB
+    warm = Conditions(cache=CacheState.WARM)
+    for l2_bytes, slower in ((1e9, False), (85e6, True)):
+        machine = replace(ROUND, l2_bytes=l2_bytes)
+        alone, whole = (
+            PREFILL.formula(causal(heads=64, seq_q=1024, batch=1, kv_write=write), machine, PREFILL_VALUES, warm)
+            for write in (False, True)
+        )
+        assert (np.asarray(whole.alone["hbm"]) > 1.05 * np.asarray(alone.alone["hbm"])) == slower
 
 
 def test_a_window_costs_what_it_lets_see() -> None:

@@ -38,6 +38,8 @@ class Kernel:
     window_cost : cost of a block with a window in a prefill, over that of a full row.
     rate : share of the tensor peak that its instructions reach at most.
     exponentials : share of the exponentials that its products do not hide, in a prefill.
+    filled : share of the cost of a block of a prefill that goes with those of its rows that hold queries, as loading Q
+        and storing the output do.
     step_by_head : whether the keys of a step are those of FlashAttention-2's split kernel, fewer for larger heads, in
         place of ``keys``.
     two_level : whether 8-bit products add up in two levels, on the vector lanes (vLLM's FlashAttention-3).
@@ -57,6 +59,7 @@ class Kernel:
     window_cost: float = 1.0
     rate: float = 1.0
     exponentials: float = 1.0
+    filled: float = 0.0
     step_by_head: bool = False
     two_level: bool = False
     apart_in_windows: bool = False
@@ -74,10 +77,11 @@ def head_step_keys(head_dim: Number) -> Number:
     return np.where(head_dim <= 64, 256.0, np.where(head_dim <= 128, 128.0, 64.0))
 
 
-_FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True)
+_FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6)
 _CUDNN = Kernel("cudnn", packed=False)
-_TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True)
-_TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7)
+_FA3 = Kernel("fa3", filled=0.6)
+_TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4)
+_TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3)
 
 #: name -> the kernel, and what differs on machines with a certain instruction. Blocks of FlashAttention-2 and 3,
 #: FlashInfer and TensorRT-LLM are read off rows of aiconfigurator on A100, L40S, H100, H200 and B200, unless a source
@@ -91,15 +95,16 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
         WGMMA: replace(_FA2, rows=128.0, rate=0.5),
         TCGEN05: replace(_FA2, rows=128.0, rate=0.25),
     }),
-    "fa3": (Kernel("fa3"), {WGMMA: Kernel("fa3", exponentials=0.7)}),
-    "fa4": (Kernel("fa4"), {}),  # assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower
+    "fa3": (_FA3, {WGMMA: replace(_FA3, exponentials=0.7)}),
+    # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower.
+    "fa4": (replace(_FA3, name="fa4"), {}),
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0), {}),
     "triton": (Kernel("triton", 64.0, packed=False), {}),  # assumed
     # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
     "cudnn": (_CUDNN, {WGMMA: replace(_CUDNN, exponentials=0.7)}),
-    "trtllm": (replace(_TRTLLM, rows=64.0, keys=32.0), {
+    "trtllm": (replace(_TRTLLM, rows=64.0, keys=32.0, filled=0.5), {
         # Every tile of a window is masked in its wgmma kernels.
-        WGMMA: replace(_TRTLLM, window_cost=3.7),
+        WGMMA: replace(_TRTLLM, window_cost=3.7, filled=0.2),
         TCGEN05: _TRTLLM,
     }),
     # The kernels for tcgen05 that SGLang takes from TensorRT-LLM by way of FlashInfer: blocks of 8 query heads.

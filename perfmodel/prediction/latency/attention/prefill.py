@@ -121,9 +121,13 @@ def _prepared(op: Attention, machine: Machine, kernel: Kernel) -> Any:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Blocks of query rows: how many a head has, the keys that a block visits on average and at most."""
+    """Blocks of query rows: how many a head has, their share of rows with queries, the keys that one visits.
+
+    ``keys`` is the average over blocks, ``most_keys`` that of the block with the most.
+    """
 
     a_head: Number
+    filled: Number
     keys: Number
     most_keys: Number
     windowed: NDArray[np.bool_]
@@ -135,17 +139,20 @@ class _Blocks:
         A causal block of r rows visits (r - 1) / 2 keys more than its average row, and as many again at the
         other end of a window; never fewer than a step.
         """
-        count = np.ceil(op.seq_q / kernel.rows)
+        held = op.seq_q / kernel.rows
+        count = np.ceil(held)
         if kernel.packed:
             group = op.heads / op.kv_heads
-            count = np.minimum(count, np.ceil(op.seq_q * group / kernel.rows) / group)
+            held = held * group
+            count = np.minimum(count, np.ceil(held) / group)
+        filled = np.minimum(held, 1.0)
         window = np.where(np.asarray(op.window) > 0, op.window, np.inf)
         windowed = window < op.seq_kv
         step = kernel.step_keys(op.head_dim)
         edges = 0.5 * np.maximum(kernel.rows, step) * (float(op.causal) + windowed)
         most = np.minimum(op.seq_kv, window + kernel.rows)
         keys = np.minimum(op.pairs() / op.seq_q + edges, most)
-        return cls(count, np.maximum(keys, step), np.maximum(most, step), windowed)
+        return cls(count, filled, np.maximum(keys, step), np.maximum(most, step), windowed)
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -154,6 +161,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     With n blocks a head of r rows that visit k keys, F FLOP and X exponentials of an SM in a clock, f the clock:
 
         pair(k)  = r k (4 head_dim / (math F) + 1 / X)                        [cycles]
+        block    = block of the constants, less the kernel's share ``filled`` of it for rows without queries
         busy     = batch heads n (pair(k) + block) / (SM f)
         longest  = (pair(k_max) / split + block) / f
         blocks   = max(|| busy + TAIL longest, longest ||_4, FLOP at the power limit)
@@ -167,7 +175,9 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     kernel = kernel_of(attention, machine, conditions.library)
     blocks = _block_times(attention, machine, c, kernel, conditions.load)
     traffic = attention.work().bytes
-    stream = warm_bandwidth(STREAM * machine.bandwidth_bytes_per_s, L2_SPEED, traffic, machine, conditions)
+    # The pass before attention reads K and V where the layer before left them, beside the cache that it fills.
+    used = traffic + (_inputs(attention, machine, kernel) if attention.kv_write else 0.0)
+    stream = warm_bandwidth(STREAM * machine.bandwidth_bytes_per_s, L2_SPEED, used, machine, conditions)
     hbm = traffic / stream
     computes = blocks.run >= hbm
     first = _first_pass(attention, machine, c, kernel, stream) if attention.kv_write else 0.0
@@ -223,6 +233,8 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
         block = block * np.where(others & (op.seq_q < TILE), ADA_8BIT_FEW, 1.0)
     visited = heads * blocks.a_head * kernel.rows * blocks.keys
     math, softmax = (heads * op.pairs() * share / cycles for share in (product, exponential))
+    if kernel.filled:
+        block = block * (1.0 - kernel.filled) + block * kernel.filled * blocks.filled
     setup = heads * blocks.a_head * block / cycles
     parts = np.minimum(op.seq_kv / op.seq_q, blocks.most_keys / kernel.keys) if kernel.splits else 1.0
     split = np.maximum(np.minimum(machine.sm_count / (heads * blocks.a_head), parts), 1.0)
@@ -233,12 +245,31 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
 
 
+def _read_bytes(op: Attention, kernel: Kernel) -> float:
+    """Return the size of an element of Q, K and V as the pass before attention reads them [B].
+
+    That is the dtype of the model, which is 16 bits in TensorRT-LLM's 8-bit attention.
+    """
+    return max(2.0, dtype_bytes(op.dtype)) if kernel.name == "trtllm" else dtype_bytes(op.dtype)
+
+
+def _inputs(op: Attention, machine: Machine, kernel: Kernel) -> Number:
+    """Return the size of what the pass before attention reads and does not write back to its place [B].
+
+    Q is turned in its place, unless it is narrowed to the dtype of the products.
+    """
+    read = _read_bytes(op, kernel)
+    columns: Number = 2.0 * op.kv_heads
+    if read > dtype_bytes(op.dtype) or (_narrow_keys(op) and machine.matrix_instruction in (WGMMA, TCGEN05)):
+        columns = columns + np.where(_prepared(op, machine, kernel), op.heads, 0.0)
+    return columns * op.head_dim * read * op.batch * op.seq_q
+
+
 def _first_pass(op: Attention, machine: Machine, c: Values, kernel: Kernel, stream: Number) -> Number:
     """Return the time before attention: rotating the tokens and writing their keys and values [s]."""
     tokens = 1.0 * op.batch * op.seq_q
-    # Q, K and V are read in the dtype of the model, which is 16 bits in TensorRT-LLM's 8-bit attention. K and V are
-    # written in the dtype of the cache, and Q in that of the products.
-    read = max(2.0, dtype_bytes(op.dtype)) if kernel.name == "trtllm" else dtype_bytes(op.dtype)
+    # K and V are written in the dtype of the cache, and Q in that of the products.
+    read = _read_bytes(op, kernel)
     moved = 2.0 * tokens * op.kv_heads * op.head_dim * (read + dtype_bytes(op.kv_dtype))
     queries = tokens * op.heads * op.head_dim * (read + dtype_bytes(op.dtype))
     moved = moved + np.where(_prepared(op, machine, kernel), queries, 0.0)
