@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perfmodel.core.dtypes import DTYPE_BYTES
-from perfmodel.core.work import Number, Tensor, Work, anywhere, maximum, minimum, plain, where
+from perfmodel.core.work import Number, Tensor, Work, anywhere, maximum, minimum, plain, raised, where
 
 any_float = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -73,3 +73,13 @@ def test_a_tensor_is_as_large_as_the_product_of_its_sides(shape: list[int], dtyp
     assert tensor.size_bytes == pytest.approx(math.prod(shape) * DTYPE_BYTES[dtype])
     sweep: Number = Tensor.input("x", (np.array([1.0, 2.0]), *shape), dtype).size_bytes
     np.testing.assert_allclose(sweep, [tensor.size_bytes, 2 * tensor.size_bytes])
+
+
+def test_raised_is_the_maximum_in_the_memory_of_its_first() -> None:
+    values = np.array([1.0, 5.0, np.nan])
+    expected = np.maximum(values, [2.0, 2.0, 2.0])
+    found = raised(values, 2.0)
+    assert found is values
+    assert np.array_equal(values, expected, equal_nan=True)
+    assert (raised(1.0, 2.0), raised(3.0, 2.0)) == (2.0, 3.0)
+    assert np.array_equal(raised(1.0, np.array([0.0, 2.0])), [1.0, 2.0])

@@ -16,7 +16,15 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
-from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8, GEMM_FP32, Product, family_of, product_terms
+from perfmodel.prediction.latency.gemm import (
+    GEMM_BF16,
+    GEMM_FP8,
+    GEMM_FP32,
+    Product,
+    family_of,
+    product,
+    product_terms,
+)
 from perfmodel.prediction.latency.gemm.rates import PAUSE_S
 from perfmodel.prediction.latency.gemm.tiles import TENSOR, VECTOR, tiles_of
 from perfmodel.prediction.latency.machine import Machine
@@ -402,3 +410,33 @@ def test_eight_bit_products_on_vector_lanes_have_a_time():
     made = predict(op, machine)
     assert np.all(made.predicted_time_s >= made.bound_time_s)
     assert made.predicted_time_s[1] > 20 * made.predicted_time_s[0]
+
+
+MIXED = (("h100-sxm5-80gb", "bf16"), ("h100-sxm5-80gb", "fp8"), ("t4", "fp32"), ("mi210", "fp32"))
+
+
+@pytest.mark.parametrize(("name", "dtype"), MIXED)
+def test_no_split_is_missed_where_none_is_tried(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = hardware(name)
+    m, n, k = np.floor(2.0 ** np.random.default_rng(3).uniform(0.0, 14.0, (3, 4000)))
+    op = Gemm(m=m, n=n, k=k, dtype=dtype)
+    kept = predict(op, machine)
+    monkeypatch.setattr(product, "_ABOVE", 0.0)  # then parts are timed for all products that may be split
+    tried = predict(op, machine)
+    assert np.array_equal(kept.predicted_time_s, tried.predicted_time_s)
+    for term, time in tried.predicted_terms_s.items():
+        assert np.all(kept.predicted_terms_s[term] == time), term
+
+
+@pytest.mark.parametrize(("name", "dtype"), MIXED)
+@pytest.mark.parametrize("shared", ["m", "n", "k", "mk", "nk", "mn"])
+def test_sizes_that_all_products_share_are_those_of_each(name: str, dtype: str, shared: str) -> None:
+    machine, random = hardware(name), np.random.default_rng(4)
+    sizes = {size: np.floor(2.0 ** random.uniform(0.0, 13.0, 300)) for size in "mnk"}
+    for size in shared:
+        sizes[size] = np.full(300, 96.0 if size != "k" else 2048.0)
+    each = predict(Gemm(**sizes, batch=np.ones(300), dtype=dtype), machine)
+    one = predict(Gemm(**{**sizes, **{size: sizes[size][0] for size in shared}}, dtype=dtype), machine)
+    assert np.array_equal(one.predicted_time_s, each.predicted_time_s)
+    for term, time in each.predicted_terms_s.items():
+        assert np.all(one.predicted_terms_s[term] == time), term
