@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -18,7 +19,10 @@ WHERE = "import perfmodel.hardware_catalog.find as find; print(find.__file__); p
 
 
 def run(*arguments: object, cwd: Path) -> str:
-    ran = subprocess.run([str(a) for a in arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    # PYTHONPATH would come before what is installed
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    line = [str(argument) for argument in arguments]
+    ran = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
