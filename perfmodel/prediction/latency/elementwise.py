@@ -34,8 +34,8 @@ SERVES = {"elementwise": ("elementwise",)}
 CONSTANTS = (
     # What "warm" means is the library's: its own buffers again, or the output of the kernel before. The [sustained]
     # bandwidths of the catalog are at most 93 % of the datasheet's; where a fit asks for more, its rows were in L2.
-    *(replace(constant, library=True) for constant in (replace(ETA, high=0.95), START, FILL)),
-    *(FEED, ISSUE, LEFT),
+    *(replace(constant, library=True) for constant in (replace(ETA, high=0.95), START, FEED, replace(FILL, high=0.95))),
+    *(ISSUE, LEFT),
     Constant("write", "", 1.0, 0.5, 2.0, 0.05, "cost of a written byte, in read bytes"),
     Constant("pow", "", 60.0, 5.0, 2000.0, 0.6, "cycles of one fp32 lane for one pow"),
     Constant("wrapped", "", 1.17, 1.0, 2.0, 0.05, "dispatch through a layer or with a scalar, over a plain call's"),

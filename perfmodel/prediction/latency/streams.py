@@ -44,6 +44,8 @@ STREAM_TERMS = (MATH, HBM, L2, CONTENTION, LAUNCH)
 L2_BYTES_PER_CLOCK = 64.0
 #: share of L2 from which on no part of a stream survives: a cyclic scan of more than the capacity evicts what it needs
 SURVIVING_END = 1.1
+#: share of L2 over which what survives falls from all to none, at least: sets overflow one after another
+OVERFLOW = 0.32
 #: shares of L2 up to which data that are used again all fit, and from which on none of them is found there
 ALL_FIT, NONE_FIT = 0.95, 1.15
 #: latency of L2 over that of device memory: chosen on the rows of an RTX 4090, whose data lie in L2 (rope 0.34 cycles
@@ -62,13 +64,15 @@ THRASH_FROM, THRASH_ALL = 0.3, 0.7
 def surviving_share(footprint_bytes: Number, machine: Machine, c: Values, conditions: Conditions) -> Number:
     """Return the share of a stream that still lies in L2 from the call before; 0 unless the caches are warm.
 
-    All of it up to ``fill`` of the capacity, none of it from `SURVIVING_END` on, linear between. Where L2 has two
-    halves that copy each other's lines (A100, H100), the copies take room: there ``fill`` is about a half.
+    All of it up to ``fill`` of the capacity, none of it from `SURVIVING_END` or ``fill`` + `OVERFLOW` on, linear
+    between. Where L2 has two halves that copy each other's lines (A100, H100), the copies take room: there ``fill`` is
+    about a half.
     """
     if conditions.cache != CacheState.WARM or not machine.l2_bytes:
         return 0.0 * footprint_bytes
     filled = footprint_bytes / machine.l2_bytes
-    share: Number = np.clip((SURVIVING_END - filled) / (SURVIVING_END - c["fill"]), 0.0, 1.0)
+    end = max(SURVIVING_END, c["fill"] + OVERFLOW)
+    share: Number = np.clip((end - filled) / (end - c["fill"]), 0.0, 1.0)
     return share
 
 

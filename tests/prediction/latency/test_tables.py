@@ -44,7 +44,7 @@ def test_times_have_units_and_shares_have_none() -> None:
         ({"constants": {"eta": "fast"}}, "'fast' is not a number"),
         ({"constants": {"host": 3e-5}}, "has no unit"),
         ({"constants": {"host": "3 GB"}}, "is not in s"),
-        ({"library": {"torch": {"feed": 0.8}}}, "unknown constant 'feed'"),
+        ({"library": {"torch": {"write": 0.8}}}, "unknown constant 'write'"),
         ({"interval": {"huge": (0.9, 1.1)}}, "unknown regime 'huge'"),
         ({"interval": {"mid": (1.05, 1.1)}}, "does not contain 1"),
     ],
