@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,10 +10,10 @@ import typer
 from perfmodel import storage
 from perfmodel.cli._options import AssumeOption, ProfiledMachineOption
 from perfmodel.cli._output import check_writable, context, wrote
-from perfmodel.errors import UsageError
+from perfmodel.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 #: inputs that a page shows side by side
 _MOST = 2
@@ -41,6 +42,7 @@ def command(
     Example: perfmodel report before.json after.json -o compare.html
     """
     from perfmodel.api import html_report
+    from perfmodel.core.report import Report
     from perfmodel.files import write_atomic
 
     check_writable(output, ".html", ".htm")
@@ -48,8 +50,25 @@ def command(
     if len(inputs) > _MOST:
         raise UsageError(f"{len(inputs)} files are given.", place="FILE", remedy="Give one file, or two to compare.")
     results = [_result(path, on, assume) for path in inputs]
-    write_atomic(output, html_report(*results, title=title))
+    with _refused([path for path, result in zip(inputs, results, strict=True) if isinstance(result, Report)]):
+        page = html_report(*results, title=title)
+    write_atomic(output, page)
     wrote(output)
+
+
+@contextlib.contextmanager
+def _refused(documents: Sequence[str]) -> Iterator[None]:
+    """Say that a document is damaged where no page can be made of it: its keys may hold values of any kind."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if not documents:
+            raise
+        raise InputFileError(
+            f"No page can be made of it: a value is not what perfmodel writes there ({error}).",
+            place=" or ".join(documents),
+            remedy="Write it again with --format json.",
+        ) from error
 
 
 def _result(path: str, on: Sequence[str] | None, assume: bool) -> Any:
