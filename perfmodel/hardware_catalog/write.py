@@ -127,31 +127,9 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
             process=hardware.process,
             **chip,
         ),
-        memory={
-            level.name: MemorySpec(
-                technology=level.technology,
-                partitions=level.partitions,
-                copies=level.copies,
-                capacity=quantity(level.capacity_bytes, "B"),
-                bandwidth=quantity(level.bandwidth_bytes_per_s, "B/s"),
-                source=level.source,
-                note=level.note,
-            )
-            for level in hardware.memory
-        },
+        memory=_memory(hardware),
         peak=_peaks(hardware),
-        link={
-            link.name: LinkSpec(
-                quantity(link.bandwidth_bytes_per_s, "B/s") or 0.0,
-                reduces_in_switch=link.reduces_in_switch or (False if link.name == "nvlink" else None),
-                domain=link.domain,
-                per_peer=quantity(link.per_peer_bytes_per_s, "B/s"),
-                latency=quantity(link.latency_s, "s"),
-                source=link.source,
-                note=link.note,
-            )
-            for link in hardware.links
-        },
+        link=_links(hardware),
         launch=LaunchSpec(
             floor=quantity(hardware.launch.floor_s, "s"),
             overhead=quantity(hardware.launch.overhead_s, "s"),
@@ -163,6 +141,36 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
         sustained=_sustained(hardware),
         latency=latency_specs(hardware.latency),
     )
+
+
+def _memory(hardware: Hardware) -> dict[str, MemorySpec]:
+    return {
+        level.name: MemorySpec(
+            technology=level.technology,
+            partitions=level.partitions,
+            copies=level.copies,
+            capacity=quantity(level.capacity_bytes, "B"),
+            bandwidth=quantity(level.bandwidth_bytes_per_s, "B/s"),
+            source=level.source,
+            note=level.note,
+        )
+        for level in hardware.memory
+    }
+
+
+def _links(hardware: Hardware) -> dict[str, LinkSpec]:
+    return {
+        link.name: LinkSpec(
+            quantity(link.bandwidth_bytes_per_s, "B/s") or 0.0,
+            reduces_in_switch=link.reduces_in_switch or (False if link.name == "nvlink" else None),
+            domain=link.domain,
+            per_peer=quantity(link.per_peer_bytes_per_s, "B/s"),
+            latency=quantity(link.latency_s, "s"),
+            source=link.source,
+            note=link.note,
+        )
+        for link in hardware.links
+    }
 
 
 def _peaks(hardware: Hardware) -> dict[str, Any]:
