@@ -163,11 +163,17 @@ def roi_row(effect: Effect, baseline: Baseline) -> RoiRow:
 def quadrant(overall_speedup: float, dev_days: float | None) -> str:
     """Return the place in the decision matrix: cost (high above 5 days) against return (high from 1.10x).
 
+    A change that makes the run no faster is to be avoided, however cheap it is.
+
     >>> quadrant(1.36, 1), quadrant(1.36, 20), quadrant(1.02, 1), quadrant(1.02, 20), quadrant(1.36, None)
     ('quick win', 'big bet', 'fill-in', 'avoid', '')
+    >>> quadrant(0.9, 1)
+    'avoid'
     """
     if dev_days is None:
         return ""
+    if overall_speedup <= 1.0:
+        return AVOID
     high_return = overall_speedup >= HIGH_RETURN_SPEEDUP
     if dev_days > HIGH_COST_DAYS:
         return BIG_BET if high_return else AVOID
