@@ -52,6 +52,11 @@ class Cost:
         """Return the cost of an algorithm that does not apply, for a reason; "" leaves it as it is."""
         return replace(self, why_not=why_not) if why_not else self
 
+    def slower(self, times: float) -> Cost:
+        """Return the cost of what counts the same and takes so many times as long."""
+        low, high = self.time_low_s * times, self.time_high_s * times
+        return replace(self, time_s=self.time_s * times, time_low_s=low, time_high_s=high)
+
 
 Costs = Callable[[Any, Hardware], Sequence[Cost]]
 

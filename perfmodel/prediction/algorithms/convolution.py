@@ -16,6 +16,7 @@ import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
+from perfmodel.errors import UsageError
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, in_sequence, predicted
@@ -31,10 +32,15 @@ KERNELS = {"implicit_gemm": 1.0, "direct": 1.0, "im2col": 2.0, "winograd_f23": 2
 #: cuDNN's fused Winograd kernel loses to implicit GEMM with few channels by more than its arithmetic says: its time
 #: grows by (8.5 / c)^2, so that on V100 implicit GEMM is chosen up to c k / (c + k) = 11 and Winograd from 21 on.
 #: By the names of the kernels that cuDNN's benchmark mode chose (NeuSight @ 6945927d9afc), GEMM or not is right in
-#: 92.3 % of 3017 convolutions of random sizes on V100 and 91.5 % of 3029 on T4; 92.1 and 90.9 % without the factor
+#: 92.3 % of 3017 convolutions of random sizes on V100 and 91.5 % of 3029 on T4; 92.1 and 90.9 % without the factor.
+#: A factor of implicit GEMM that falls with the images, which would mend what is missed below 9 x 9 pixels, adds 0.1
+#: points on the half of the rows that it was not chosen on, and is left out
 FEW_CHANNELS = 8.5
 #: why a GPU's libraries do not unfold in memory; its time stands beside the others all the same
 NO_IM2COL = "moves the images r s times; libraries of GPUs unfold them on the fly"
+#: algorithms without a kernel for gradients, and the one that has none for those of the weights: its product over
+#: pixels cannot be transformed in a block (cuDNN API reference, cudnnConvolutionBwdFilterAlgo_t: "not implemented")
+NO_GRADIENT = "has no kernel for gradients"
 #: a side of Fourier's tiles, and the smallest filter and fewest channels for which cuDNN's choice is this algorithm
 FFT_SIDES, FFT_TAPS, FFT_CHANNELS = (8.0, 16.0, 32.0), 5.0, 32.0
 #: passes over transformed numbers where transforms are a framework's operators: written by the transform, read and
@@ -47,6 +53,8 @@ COMPLEX_BYTES, COMPLEX_FLOP = 8.0, 8.0
 def costs(op: Conv2d, hardware: Hardware) -> list[Cost]:
     """Return what each algorithm takes for a convolution."""
     plain = op.changed(algorithm="implicit_gemm")
+    if op.backward:
+        return _gradients(plain, hardware)
     if hardware.kind == "cpu":
         return _on_cpu(plain, hardware)
     machine = Machine.of(hardware, resolve_peak(op, hardware))
@@ -54,10 +62,49 @@ def costs(op: Conv2d, hardware: Hardware) -> list[Cost]:
     im2col = plain.changed(algorithm="im2col")
     unfolded = float(im2col.tensors()[3].size_bytes)
     return [
-        *(_kernel(name, plain, machine, known) for name in ("implicit_gemm", "direct", "winograd_f23", "winograd_f43")),
+        *(_kernel(name, plain, machine, known) for name in kernels.ALGORITHMS),
         predicted("im2col", im2col, hardware, kernels=2.0, workspace_bytes=unfolded, why_not=NO_IM2COL),
         _fourier(plain, hardware, machine, known),
     ]
+
+
+def _gradients(op: Conv2d, hardware: Hardware) -> list[Cost]:
+    """Return what each algorithm takes for a gradient, whose time is ``slower`` than that of such a convolution.
+
+    Raises
+    ------
+    UsageError
+        When it is both gradients, for each of which a library chooses.
+    """
+    if op.gradient == "both":
+        raise UsageError(
+            "gradient=both are two convolutions, and a library chooses an algorithm for each.",
+            place=op.op,
+            remedy="gradient=input or gradient=weight.",
+        )
+    if hardware.kind == "cpu":
+        names = ("im2col", "implicit_gemm", "winograd_f23", "winograd_f43", "fft")
+        return [predicted("direct", op, hardware), *(Cost(name, why_not=NO_GRADIENT) for name in names)]
+    machine = Machine.of(hardware, resolve_peak(op, hardware))
+    known = constants(kernels.FAMILY, hardware, "", op.dtype)
+    slower = constants(kernels.BACKWARD, hardware, "", op.dtype).values["slower"]
+    like = _as_convolution(op)
+    costs = [_kernel(name, like, machine, known) for name in kernels.ALGORITHMS]
+    costs.append(_fourier(like, hardware, machine, known))
+    if op.gradient == "weight":
+        costs = [cost.refused(NO_GRADIENT) if cost.algorithm == "winograd_f23" else cost for cost in costs]
+    return [*(cost.slower(slower) for cost in costs), Cost("im2col", why_not=NO_GRADIENT)]
+
+
+def _as_convolution(op: Conv2d) -> Conv2d:
+    """Return the convolution of dy by turned filters that the input's gradient is with stride 1.
+
+    Channels and filters change places, and the padding is what the filter reaches over less the padding.
+    """
+    padding = op.dilation * (op.r - 1) - op.padding
+    if op.gradient == "weight" or op.stride != 1 or op.groups != 1 or op.r != op.s or padding < 0:
+        return op
+    return op.changed(backward=False, gradient="both", c=op.k, k=op.c, h=op.p, w=op.q, padding=padding)
 
 
 def _kernel(name: str, op: Conv2d, machine: Machine, known: Constants) -> Cost:

@@ -139,6 +139,8 @@ def test_a_choice_on_a_cpu_leaves_out_kernels_of_gpus() -> None:
         assert found.rows[0].applies, name
     assert pm.choose("sort", cpu).best == "host_avx512"
     assert pm.choose("convolution", cpu)["winograd_f43"].why_not
+    gradient = pm.Conv2d(n=2, c=16, h=14, w=14, k=16, r=3, s=3, backward=True, gradient="weight")
+    assert pm.choose(gradient, cpu).best == "direct"
 
 
 def test_every_problem_says_what_its_sizes_are() -> None:

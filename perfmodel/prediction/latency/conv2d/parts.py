@@ -23,7 +23,7 @@ IMPOSSIBLE = Term("impossible", Limiter.UNKNOWN, "an algorithm that cannot be us
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a convolution, and of its tensors in bytes."""
+    """The sizes of a convolution, and of its tensors in bytes; the gradient of the weights sums over the pixels."""
 
     images: Number
     channels: Number
@@ -34,13 +34,15 @@ class Sizes:
     x: Number
     weight: Number
     y: Number
+    over_pixels: bool = False
 
     @classmethod
     def of(cls, op: Conv2d) -> Sizes:
         """Return the sizes of a convolution, or of that which a gradient is."""
         tensors = {tensor.name.removeprefix("d"): tensor.size_bytes for tensor in op.tensors()}
         x, weight, y = (tensors[name] for name in ("x", "weight", "y"))
-        return cls(op.n, op.c, op.k, op.p, op.q, dtype_bytes(op.dtype), x, weight, y)
+        over_pixels = op.backward and op.gradient == "weight"
+        return cls(op.n, op.c, op.k, op.p, op.q, dtype_bytes(op.dtype), x, weight, y, over_pixels)
 
     @property
     def compulsory(self) -> Number:

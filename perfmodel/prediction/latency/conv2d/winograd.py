@@ -60,10 +60,14 @@ def fused(sizes: Sizes, machine: Machine, c: Values) -> Terms:
 
 
 def separate(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of F(4x4, 3x3): transforms of images and filters, 36 products, transform of the outputs."""
+    """Return the terms of F(4x4, 3x3): transforms of images and filters, 36 products, transform of the outputs.
+
+    The gradient of the weights, F(3x3, 4x4), sums over the tiles: few blocks where channels and filters are few.
+    """
     machine, values = engine_of(machine, c, conditions, batched=True)
     tiles = sizes.images * np.ceil(sizes.p / SIDE) * np.ceil(sizes.q / SIDE)
-    product = gemm.Product(tiles, sizes.filters, sizes.channels, POINTS, sizes.size, sizes.size)
+    mnk = (sizes.filters, sizes.channels, tiles) if sizes.over_pixels else (tiles, sizes.filters, sizes.channels)
+    product = gemm.Product(*mnk, POINTS, sizes.size, sizes.size)
     terms = gemm.product_terms(product, machine, values, conditions)
     moved = POINTS * tiles * (sizes.channels + sizes.filters) * sizes.size
     moved = (moved + sizes.x + sizes.y) / c["transform"] + sizes.weight * (1.0 + POINTS / 9.0) / c["filters"]
