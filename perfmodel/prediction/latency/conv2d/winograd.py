@@ -66,8 +66,9 @@ def separate(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) 
     """
     machine, values = engine_of(machine, c, conditions, batched=True)
     tiles = sizes.images * np.ceil(sizes.p / SIDE) * np.ceil(sizes.q / SIDE)
-    mnk = (sizes.filters, sizes.channels, tiles) if sizes.over_pixels else (tiles, sizes.filters, sizes.channels)
-    product = gemm.Product(*mnk, POINTS, sizes.size, sizes.size)
+    filters, channels = sizes.filters, sizes.channels
+    m, n, k = (filters, channels, tiles) if sizes.over_pixels else (tiles, filters, channels)
+    product = gemm.Product(m, n, k, POINTS, sizes.size, sizes.size)
     terms = gemm.product_terms(product, machine, values, conditions)
     moved = POINTS * tiles * (sizes.channels + sizes.filters) * sizes.size
     moved = (moved + sizes.x + sizes.y) / c["transform"] + sizes.weight * (1.0 + POINTS / 9.0) / c["filters"]
