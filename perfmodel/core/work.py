@@ -7,7 +7,7 @@ and the same tensors build the inputs of a benchmark, so that no count is writte
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,24 @@ def where(mask: Any, a: Any, b: Any) -> Any:
     return np.where(mask, a, b)
 
 
+def number(mask: Any) -> Any:
+    """Return 1.0 where a mask holds and 0.0 elsewhere."""
+    return mask.astype(np.float64) if isinstance(mask, np.ndarray) else float(mask)
+
+
+def product_of(values: Iterable[Number]) -> Number:
+    """Return the product of some numbers, as a float; no array is multiplied by 1.
+
+    >>> product_of((2, 3))
+    6.0
+    """
+    product: Number = 1.0
+    for value in values:
+        one = type(product) is float and product == 1.0 and type(value) is np.ndarray
+        product = value if one else product * value
+    return product
+
+
 def anywhere(mask: bool | Number | NDArray[np.bool_]) -> bool:
     """Return whether a mask holds, or a number is not 0, for any point."""
     return bool(mask.any() if isinstance(mask, np.ndarray) else mask)
@@ -116,10 +134,7 @@ class Tensor:
     @property
     def numel(self) -> Number:
         """Number of elements; float64, since int64 products overflow silently."""
-        count: Number = 1.0
-        for dimension in self.shape:
-            count = count * dimension
-        return count
+        return product_of(self.shape)
 
     @property
     def size_bytes(self) -> Number:
@@ -164,7 +179,7 @@ class Work:
         repeated: Number = 0.0
         for tensor in tensors:
             size = tensor.size_bytes
-            total = total + size
+            total = _added(total, 1.0, size)
             read = _added(read, tensor.reads, size)
             written = _added(written, tensor.writes, size)
             repeated = _added(repeated, tensor.repeated, size)
@@ -177,5 +192,5 @@ def _added(moved: Number, passes: Number, size: Number) -> Number:
         if passes == 0.0:
             return moved
         if passes == 1.0:
-            return moved + size
+            return size if type(moved) is float and moved == 0.0 else moved + size
     return moved + passes * size

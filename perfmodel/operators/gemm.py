@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, product_of
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, scale_of, size
 from perfmodel.operators.elementwise import ACTIVATIONS, KINDS
 from perfmodel.operators.scales import check_divides, expand_format, format_name, scale_tensors
@@ -71,7 +71,7 @@ class Gemm(Operator):
 
     def flop(self) -> Number:
         """Return batch (2 m n k + m n [bias] + f m n [activation]) [FLOP]."""
-        outputs = 1.0 * self.batch * self.m * self.n
+        outputs = product_of((self.batch, self.m, self.n))
         per_output = self.bias + (KINDS[self.activation].flop if self.activation != "none" else 0)
         products = 2.0 * self.k * outputs
         return products + per_output * outputs if per_output else products

@@ -137,8 +137,9 @@ def _interval(intervals: Mapping[str, tuple[float, float]], code: Codes) -> tupl
     """Return the interval of each point, by its regime."""
     if isinstance(code, int):
         return intervals[REGIMES[code]]
+    place = code.astype(np.intp)  # once: numpy converts other whole numbers each time
     low, high = np.array([intervals[regime] for regime in REGIMES]).T
-    return low[code], high[code]
+    return low.take(place), high.take(place)
 
 
 def _masked(mask: np.ndarray, uncertainty: Uncertainty) -> Iterator[tuple[np.ndarray, Variances]]:

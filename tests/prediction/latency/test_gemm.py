@@ -24,6 +24,7 @@ from perfmodel.prediction.latency.gemm import (
     family_of,
     product,
     product_terms,
+    rates,
 )
 from perfmodel.prediction.latency.gemm.rates import PAUSE_S
 from perfmodel.prediction.latency.gemm.tiles import TENSOR, VECTOR, tiles_of
@@ -358,6 +359,21 @@ def test_chunks_give_what_one_piece_gives(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("perfmodel.prediction.latency.gemm.product.CHUNK", 64)
     parts = product_terms(product, TENSOR_GPU, BF16, COLD)
     assert all(np.array_equal(parts.adds[name], value) for name, value in whole.adds.items())
+
+
+@pytest.mark.parametrize(("machine", "c"), [(TENSOR_GPU, BF16), (VECTOR_GPU, FP32)], ids=["tensor", "vector"])
+def test_of_a_tile_and_the_same_turned_the_one_of_fewer_blocks_is_timed(
+    machine: Machine, c: Values, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m, n, k = np.exp(np.random.default_rng(1).uniform(0.0, 10.0, (3, 4000))).round()
+    product, tiles = Product(m, n, k, 1.0, 2.0, 2.0), tiles_of(machine, False)
+    here = rates.Rates(product, machine, c, COLD, False)
+    assert sum(1 if turned is None else 2 for *_, turned in here.cuts) == len(tiles)
+    assert any(turned is not None for *_, turned in here.cuts)
+    fewer = product_terms(product, replace(machine), c, COLD).time_s
+    monkeypatch.setattr(rates, "_cuts", lambda tiles: ((index, tile, None) for index, tile in enumerate(tiles)))
+    each = product_terms(product, replace(machine), c, COLD).time_s
+    assert np.asarray(fewer) == pytest.approx(each, rel=1e-14)
 
 
 def test_sizes_broadcast() -> None:

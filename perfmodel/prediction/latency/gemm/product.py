@@ -37,11 +37,10 @@ from numpy.typing import NDArray
 from perfmodel.core.work import Number, anywhere, floor, maximum, minimum
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
-from perfmodel.prediction.latency.gemm.rates import SPLIT_WAVES, Product, Rates, Tile, launch_s, rates_of
-from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes
+from perfmodel.prediction.latency.gemm.rates import SPLIT_WAVES, Product, Rates, launch_s, rates_of
+from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes, fourth_power
 from perfmodel.prediction.latency.gemm.times import (
     ProductTime,
-    fourth_power,
     fourth_root,
     loads_of,
     power_of_time,
@@ -108,7 +107,7 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     """Return the time of each product with its fastest tile and split."""
     sizes = Sizes(m, n, k, batch, r)
     index, split = _choice(sizes, r)
-    tile = r.tiles[index] if isinstance(index, int) else Tile(*(column.take(index) for column in r.columns))
+    tile = r.tiles[index] if isinstance(index, int) else r.tile_of(index.astype(np.intp))
     blocks, k, gathered = sizes.blocks(tile), sizes.k, None
     if anywhere(split):
         parts = 1.0 + split * (_most_parts(blocks, r) - 1.0)
@@ -118,23 +117,12 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
 
 def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     """Return the index of the fastest tile of each product, and whether it is split along k."""
-    small: Any = sizes.outputs <= r.whole_wave
-    if not anywhere(small):
-        return _cheapest(_whole(sizes, r))[0], False
-    if not isinstance(small, np.ndarray) or small.all():
-        return _choice_of_small(sizes, r)
-    index, split = np.empty(small.shape, np.int8), np.zeros(small.shape, bool)
-    (large,), (few,) = np.nonzero(~small), np.nonzero(small)
-    index[large] = _cheapest(_whole(sizes.at(large), r))[0]
-    index[few], split[few] = _choice_of_small(sizes.at(few), r)
-    return index, split
-
-
-def _choice_of_small(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
-    """Return the fastest tile, and whether it is split, of products that are split where that is faster."""
-    index, least = _cheapest(map(fourth_root, _whole(sizes, r)))
+    index, least = _cheapest(_whole(sizes, r))
+    if not r.whole_wave:
+        return index, False
     # Parts cannot take less time than their reduction, nor less than the power limit leaves.
-    worth: Any = least > _ABOVE * (r.c["split"] + maximum(sizes.hbm, sizes.power))
+    few: Any = sizes.outputs <= r.whole_wave
+    worth = few & (least > fourth_power(_ABOVE * (r.c["split"] + maximum(sizes.hbm, sizes.power))))
     if not anywhere(worth):
         return index, False
     if not isinstance(worth, np.ndarray):
@@ -147,25 +135,24 @@ def _choice_of_small(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
 
 def _split(sizes: Sizes, r: Rates, index: Any, least: Any) -> tuple[Any, Any]:
     """Return the fastest tile, and whether products are split, given those of whole products and their times."""
-    other, least_in_parts = _cheapest(fourth_root(time) + r.c["split"] for time in _parted(sizes, r))
-    split = least_in_parts < least
+    other, least_in_parts = _cheapest(_parted(sizes, r))
+    split = fourth_root(least_in_parts) + r.c["split"] < fourth_root(least)
     return index + split * (other - index), split
 
 
-def _whole(sizes: Sizes, r: Rates) -> Iterator[Any]:
-    """Yield the fourth power of the time of whole products, for one tile after the other."""
-    depth, hbm = Depth.of(sizes.k, r), fourth_power(sizes.hbm)
-    for tile, blocks in sizes.cuts(r):
-        yield power_of_time(sizes, r, tile, loads_of(sizes, r, tile, blocks, depth), hbm)
+def _whole(sizes: Sizes, r: Rates) -> Iterator[tuple[Any, Any]]:
+    """Yield the index and the fourth power of the time of whole products, for one tile after the other."""
+    depth = Depth.of(sizes.k, r)
+    for index, tile, blocks in sizes.cuts(r):
+        yield index, power_of_time(sizes, r, tile, loads_of(sizes, r, tile, blocks, depth))
 
 
-def _parted(sizes: Sizes, r: Rates) -> Iterator[Any]:
-    """Yield the fourth power of the time of products that are split along k, for one tile after the other."""
-    hbm = fourth_power(sizes.hbm)
-    for tile, blocks in sizes.cuts(r):
+def _parted(sizes: Sizes, r: Rates) -> Iterator[tuple[int, Any]]:
+    """Yield the same of products that are split along k."""
+    for index, (tile, blocks) in enumerate(sizes.each(r)):
         parts = _most_parts(blocks, r)
         loads = loads_of(sizes, r, tile, blocks * parts, Depth.of(sizes.k / parts, r), parts)
-        yield power_of_time(sizes, r, tile, loads, hbm)
+        yield index, power_of_time(sizes, r, tile, loads)
 
 
 def _most_parts(blocks: Number, r: Rates) -> Number:
@@ -173,18 +160,19 @@ def _most_parts(blocks: Number, r: Rates) -> Number:
     return minimum(maximum(floor(SPLIT_WAVES * r.sm_count / blocks), 1.0), r.c["parts"])
 
 
-def _cheapest(times: Iterator[Any]) -> tuple[Any, Any]:
+def _cheapest(times: Iterator[tuple[Any, Any]]) -> tuple[Any, Any]:
     """Return the index of the first tile of the least time for each product, and that time.
 
     One tile is timed after the other, so that the arrays of many products stay in a core's cache.
     """
-    least = next(times)
-    best: Any = np.zeros(least.shape, np.int8) if isinstance(least, np.ndarray) else 0
-    for index, other in enumerate(times, start=1):
+    best, least = next(times)
+    if isinstance(least, np.ndarray) and not isinstance(best, np.ndarray):
+        best = np.full(least.shape, best, np.int8)
+    for index, other in times:
         if isinstance(other, np.ndarray):
-            better = (other < least).view(np.int8) * np.int8(index)
-            np.maximum(best, better, out=best)  # a later tile has the higher index
+            better: Any = (other < least).view(np.int8)
+            np.maximum(best, better * (index if isinstance(index, np.ndarray) else np.int8(index)), out=best)
             np.minimum(least, other, out=least)
         elif other < least:
-            least, best = other, index
+            best, least = index, other
     return best, least

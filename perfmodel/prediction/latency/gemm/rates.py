@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Tiles
 from perfmodel.core.vocabulary import CacheState, Load, Timing
@@ -152,12 +154,13 @@ class Rates:
     resident_speed : speed of data in L2 over that of device memory.
     s_per_flop : time of a FLOP at the power limit [s].
     pause_s : pause between calls, in which no power is drawn [s].
-    step, per_step : k of one stage of shared memory, and its reciprocal.
+    per_step : 1 / k of one stage of shared memory, which is one step.
     waiting_s, fed_s : latency, and time of L2 for one row of a tile, for each element of k [s].
     per_sm : 1 / SMs.
     rounds, evened : shares of the last wave's idle SMs that are lost, and that are not.
+    cuts : the tiles, each with its index, and with the next one where that is the same tile turned.
     heights, widths : 1 / tm and 1 / tn of the tiles, each once.
-    columns, tiles : what the formula needs of the tiles, as arrays and tile by tile.
+    columns, tiles : what the formula needs of the tiles, as arrays, or a number where all are alike; and tile by tile.
     by_rows : whether each tile is for some rows of the product only.
     widens : whether weights are widened.
     walk : time that addresses out of reach add, over that of the arithmetic.
@@ -181,7 +184,7 @@ class Rates:
         averaged = machine.kernels.averages_power and conditions.timing == Timing.EVENT
         self.pause_s = PAUSE_S if averaged else 0.0
         (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
-        self.step, self.per_step, self.waiting_s = c["step"], 1.0 / c["step"], c["latency"] / 64.0
+        self.per_step, self.waiting_s = 1.0 / c["step"], c["latency"] / 64.0
         self.fed_s = product.input_bytes / self.l2_bandwidth
         self.per_sm, self.rounds, self.evened = 1.0 / machine.sm_count, c["quantum"], 1.0 - c["quantum"]
         self.by_rows = bool(by_rows)
@@ -201,19 +204,21 @@ class Rates:
         widening_s = (c["dequant"] if self.widens else 0.0) * columns / (INTEGER_LANES * machine.clock_hz)
         block_s = block_s + widening_s
         up_to = np.array([most for *_, most in by_rows] or [np.inf] * len(tiles))
-        self.columns = Tile(
+        of_tiles = Tile(
             per_row=1.0 / rows,
             per_column=1.0 / columns,
             sides=rows + columns * (product.b_bytes / product.input_bytes),
-            speed=speed,
-            block_s=block_s,
+            flop_per_s=speed * machine.sm_count,
+            step_s=block_s * c["step"],
             fill_s=block_s * (np.minimum(1.0, fed) / fed * c["fill"]) * product.output_bytes / product.input_bytes,
-            widening_s=widening_s,
+            widening=widening_s / block_s,
             least=np.maximum(1.0, c["depth"] / area),
             above=np.array([0.0, *up_to[:-1]]),
             up_to=up_to,
         )
-        self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in self.columns), strict=True)]
+        self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in of_tiles), strict=True)]
+        self.columns = Tile(*(column if (column != column[0]).any() else float(column[0]) for column in of_tiles))
+        self.cuts = list(_cuts(self.tiles))
         self.heights = {tile.per_row for tile in self.tiles}
         self.widths = {tile.per_column for tile in self.tiles}
         # Not seen in batches, whose measured operands are within reach.
@@ -227,6 +232,10 @@ class Rates:
         self.ragged_math = not batched and self.ragged != 1.0
         split = not by_rows and not (batched and fp32) and c["parts"] > 1.0
         self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * area.max() if split else 0.0
+
+    def tile_of(self, index: NDArray[np.intp]) -> Tile:
+        """Return the tile that each product has, given its index."""
+        return Tile(*(item.take(index) if isinstance(item, np.ndarray) else item for item in self.columns))
 
     def _set_vector(self, machine: Machine, load: Load) -> None:
         """Set what L2 and power allow on the vector engine."""
@@ -252,9 +261,9 @@ class Tile(NamedTuple):
     Attributes
     ----------
     per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn; a column counts as many rows as it has bytes.
-    speed : rate of one SM [FLOP/s].
-    block_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
-    widening_s : the part of ``block_s`` that widens weights [s].
+    flop_per_s : rate of all SMs [FLOP/s].
+    step_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
+    widening : share of ``step_s`` that widens weights.
     least : blocks that keep an SM busy.
     above, up_to : rows of the product that it is for, in libraries that choose by them: more than ``above``, at most
         ``up_to``.
@@ -263,10 +272,20 @@ class Tile(NamedTuple):
     per_row: Any
     per_column: Any
     sides: Any
-    speed: Any
-    block_s: Any
+    flop_per_s: Any
+    step_s: Any
     fill_s: Any
-    widening_s: Any
+    widening: Any
     least: Any
     above: Any
     up_to: Any
+
+
+def _cuts(tiles: Sequence[Tile]) -> Iterator[tuple[int, Tile, Tile | None]]:
+    """Yield each tile with its index, and the tile after it if that differs from it in nothing but being turned."""
+    index = 0
+    while index < len(tiles):
+        tile, after = tiles[index], tiles[index + 1 : index + 2]
+        turned = after[0] if after and after[0][2:] == tile[2:] else None
+        yield index, tile, turned
+        index += 1 if turned is None else 2

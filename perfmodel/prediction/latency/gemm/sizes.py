@@ -38,12 +38,18 @@ SMALL, SMALL_B = 512.0, 16384.0
 CHANNEL_BYTES = 65536.0
 
 
+def fourth_power(value: Any) -> Any:
+    """Return value^4."""
+    square = value * value  # Python takes three times as long for a power
+    return square * square
+
+
 class Depth(NamedTuple):
     """What follows from the length of k that a block works through.
 
     Attributes
     ----------
-    steps : the length in whole steps.
+    steps : whole steps that it takes.
     waiting_s : latency of the steps that no other block hides [s].
     fed_s : time in which L2 delivers one row of it [s].
     """
@@ -55,7 +61,12 @@ class Depth(NamedTuple):
     @classmethod
     def of(cls, k: Number, r: Rates) -> Depth:
         """Return what follows from a length."""
-        return cls(ceil(k * r.per_step) * r.step, k * r.waiting_s, k * r.fed_s)
+        return cls(ceil(k * r.per_step), k * r.waiting_s, k * r.fed_s)
+
+
+def _added(index: int, more: Any) -> Any:
+    """Return an index with 1 more where a mask holds."""
+    return more.view(np.int8) + np.int8(index) if isinstance(more, np.ndarray) else index + more
 
 
 class Sizes:
@@ -63,9 +74,12 @@ class Sizes:
 
     def __init__(self, m: Number, n: Number, k: Number, batch: Number, rates: Rates):
         self.m, self.n, self.k, self.batch = m, n, k, batch
-        self.outputs = batch * m * n
+        #: whether no product is one of a batch; to multiply by 1 takes numpy as long as by any number
+        self.single = type(batch) is float and batch == 1.0
+        self.outputs = m * n if self.single else batch * m * n
         self.flop = 2.0 * self.outputs * k
         self.hbm = self._traffic(rates) / rates.bandwidth
+        self.hbm_power = fourth_power(self.hbm)
         self.power = rates.s_per_flop * self.flop
         self.gather_s = self.outputs * (8.0 / rates.l2_bandwidth)
         self.slowed: Number | None = None
@@ -105,15 +119,35 @@ class Sizes:
         blocks: Number = self._rows(tile.per_row) * self._columns(tile.per_column)
         return blocks
 
-    def cuts(self, r: Rates) -> Iterator[tuple[Tile, Number]]:
-        """Yield each tile with the blocks that it makes; tiles of one height, or of one width, share their counts."""
-        rows = {per_row: self._rows(per_row) for per_row in r.heights}
-        columns = {per_column: self._columns(per_column) for per_column in r.widths}
+    def cuts(self, r: Rates) -> Iterator[tuple[Any, Tile, Number]]:
+        """Yield the tiles with their index and the blocks that they make; of a tile and the same turned the fewer.
+
+        Such two differ in nothing else, and more blocks never take less time.
+        """
+        rows, columns = self._counts(r)
+        for index, tile, turned in r.cuts:
+            blocks = rows[tile.per_row] * columns[tile.per_column]
+            if turned is None:
+                yield index, tile, blocks
+                continue
+            other = rows[turned.per_row] * columns[turned.per_column]
+            fewer: Any = other < blocks
+            yield _added(index, fewer), tile, minimum(blocks, other)
+
+    def each(self, r: Rates) -> Iterator[tuple[Tile, Number]]:
+        """Yield each tile with the blocks that it makes."""
+        rows, columns = self._counts(r)
         for tile in r.tiles:
             yield tile, rows[tile.per_row] * columns[tile.per_column]
 
+    def _counts(self, r: Rates) -> tuple[dict[float, Any], dict[float, Any]]:
+        """Return how many tiles of each height and width cover the output."""
+        rows = {per_row: self._rows(per_row) for per_row in r.heights}
+        return rows, {per_column: self._columns(per_column) for per_column in r.widths}
+
     def _rows(self, per_row: Any) -> Any:
-        return self.batch * ceil(self.m * per_row)
+        rows = ceil(self.m * per_row)
+        return rows if self.single else self.batch * rows
 
     def _columns(self, per_column: Any) -> Any:
         return ceil(self.n * per_column)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, ceil, maximum, raised, where
+from perfmodel.core.work import Number, ceil, maximum, number, raised, where
 from perfmodel.prediction.latency.gemm.rates import Rates, Tile
-from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes
+from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes, fourth_power
 from perfmodel.prediction.latency.terms import (
     CONTENTION,
     HBM,
@@ -111,7 +111,7 @@ def loads_of(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, g
     busy *= r.rounds
     busy += r.evened * waves
     busy = raised(busy, tile.least)
-    block_s = tile.block_s * steps
+    block_s = tile.step_s * steps
     filled_s = block_s + tile.fill_s
     math_s = raised(busy * filled_s, filled_s + waiting_s)
     if sizes.slowed is not None:
@@ -123,18 +123,12 @@ def loads_of(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, g
     return waves, busy, block_s, math_s, l2_s
 
 
-def fourth_power(value: Any) -> Any:
-    """Return value^4."""
-    square = value * value  # Python takes three times as long for a power
-    return square * square
-
-
 def fourth_root(value: Any) -> Any:
     """Return value^(1/4)."""
     return (value**0.5) ** 0.5
 
 
-def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads, hbm: Number) -> Any:
+def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads) -> Any:
     """Return the fourth power of the time, which orders tiles as the time does; infinite where a tile is not for m.
 
     It is worked out in the memory of ``loads``.
@@ -143,7 +137,7 @@ def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads, hbm: Number)
     time = raised(time, sizes.power)
     time *= time
     time *= time
-    time += hbm
+    time += sizes.hbm_power
     l2_s *= l2_s
     l2_s *= l2_s
     time += l2_s
@@ -155,23 +149,26 @@ def time_of(sizes: Sizes, r: Rates, tile: Tile, split: Any, loads: Loads) -> Pro
     waves, busy, block_s, math_s, l2_s = loads
     limited = maximum(math_s, sizes.power)
     outside = maximum(sizes.hbm, l2_s)
-    body = fourth_power(limited) + fourth_power(sizes.hbm) + fourth_power(l2_s)
-    on_math: Any = limited >= outside
-    on_hbm: Any = (sizes.hbm >= l2_s) & (on_math ^ True)
-    ideal = sizes.flop / (tile.speed * r.sm_count)
+    body = fourth_power(limited) + sizes.hbm_power + fourth_power(l2_s)
+    # numbers, since numpy multiplies by a mask at half the speed
+    on_math, on_hbm = number(limited >= outside), number(sizes.hbm >= l2_s)
+    elsewhere = 1.0 - on_math
+    ideal = sizes.flop / tile.flop_per_s
     full = waves * block_s
     busy_s = busy * block_s
+    waste = (full - ideal) * on_math
     widening: Number = 0.0
     if r.widens:
-        widening = full * (tile.widening_s / tile.block_s) * on_math
+        widening = full * tile.widening * on_math
+        waste = waste - widening
     return ProductTime(
         math=ideal * on_math,
-        tile_waste=(full - ideal) * on_math - widening,
+        tile_waste=waste,
         pipeline=(math_s - busy_s) * on_math,
         waves=(busy_s - full) * on_math,
         power=(limited - math_s) * on_math,
-        hbm=sizes.hbm * on_hbm,
-        l2=l2_s * ((on_math | on_hbm) ^ True),
+        hbm=sizes.hbm * (on_hbm * elsewhere),
+        l2=l2_s * ((1.0 - on_hbm) * elsewhere),
         contention=fourth_root(body) - maximum(limited, outside),
         split_k=split * r.c["split"],
         math_alone=limited,
