@@ -192,6 +192,22 @@ def format_si(value: float, unit: str, digits: int = 4) -> str:
     return f"{_digits(value / factor, digits)} {prefix}{unit}"
 
 
+#: units of long times, the longest first [s]
+_LONG_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def format_long(seconds: float, digits: int = 3) -> str:
+    """Return a time for people that may be long: in days, hours or minutes from one of them on.
+
+    >>> format_long(90.0), format_long(7200.0), format_long(2.0), format_long(259200.0)
+    ('1.5 min', '2 h', '2 s', '3 d')
+    """
+    for unit_s, unit in _LONG_UNITS:
+        if unit_s <= abs(seconds) < math.inf:
+            return f"{seconds / unit_s:.{digits}g} {unit}"
+    return format_si(seconds, "s", digits)
+
+
 def format_interval(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:
     """Return an interval, with one unit where both ends have the same prefix; ``-`` where an end is not finite.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -17,11 +17,14 @@ import msgspec
 from perfmodel.errors import InputFileError, nearest, unknown_name
 from perfmodel.files import DOCUMENT_SUFFIXES, read_document, shipped_folder
 from perfmodel.training.memory_facts import MemoryFacts
+from perfmodel.training.plan import DTYPES
 
 #: bytes that a cast of its own moves for a 16-bit element. fp8 with a scale from earlier steps: 2 read and 1 written,
 #: and 2 more where the tensor at hand is searched for its largest element first; mxfp8: copies along both axes, 2 + 1 +
 #: 1; nvfp4: both copies, and the search, 2 + 2 + 1/2 + 1/2 (NVIDIA/TransformerEngine, docs on low precision training)
 CASTS = {"fp8": 3.0, "mxfp8": 4.0, "nvfp4": 5.0}
+
+_WIDTHS = ("bf16", "fp8")
 
 
 class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,6 +37,9 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources : where each fact comes from, by key.
     streams : class of its memory-bound kernels, a key of ``memory_bound`` of the constants: "counted", where the bytes
         of its kernels are counted one by one, or "fsdp1".
+    libraries : "bf16" for matrix products in 16 bits and "fp8" for those in fewer -> library, as measurement tables
+        name it, that calls the same kernels; without one they take the mean of the libraries.
+    sharded_dtypes : dtypes in which its data parallel ranks can share out weights; () for all.
     attention : kernel of attention unless a plan names one.
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
     dropout : which models it trains with dropout: "never", "always", or those with learned positions, as GPT-3.
@@ -77,6 +83,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: dict[str, str]
     aliases: tuple[str, ...] = ()
     streams: str = "counted"
+    libraries: dict[str, str] = {}
+    sharded_dtypes: tuple[str, ...] = ()
     attention: str = "fa2"
     softmax_passes: int = 1
     dropout: Literal["never", "always", "learned_positions"] = "never"
@@ -114,6 +122,25 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for dtype in self.cast_passes:
             if dtype not in CASTS:
                 raise unknown_name("dtype", dtype, CASTS, place=f"{self.name}: cast_passes", kind=InputFileError)
+        for width in self.libraries:
+            if width not in _WIDTHS:
+                raise unknown_name("width", width, _WIDTHS, place=f"{self.name}: libraries", kind=InputFileError)
+        for dtype in self.sharded_dtypes:
+            if dtype not in DTYPES:
+                raise unknown_name("dtype", dtype, DTYPES, place=f"{self.name}: sharded_dtypes", kind=InputFileError)
+
+    def stages(self, dtype: str) -> tuple[int, ...]:
+        """Return what its data parallel ranks can share out in a dtype, as ``zero`` of a plan."""
+        whole = self.sharded_dtypes and dtype not in self.sharded_dtypes
+        gathers = 2 if self.shards_layers else 3
+        return tuple(stage for stage in self.zero_stages if stage < gathers) if whole else self.zero_stages
+
+    def lacking(self, zeros: Iterable[int], dtype: str) -> str:
+        """Return a note about stages of ZeRO that it lacks in a dtype, "" where it has them all."""
+        lacking = [str(zero) for zero in zeros if zero not in self.stages(dtype)]
+        where = f" in {dtype}" if self.stages(dtype) != self.zero_stages else ""
+        text = f"{self.title} has no zero = {' or '.join(lacking)}{where}: it is predicted as if it had."
+        return text if lacking else ""
 
     def cast_bytes(self, dtype: str) -> float:
         """Return the bytes that the cast of one 16-bit element to a dtype of 8 bits or fewer moves; 0 for others."""

@@ -26,12 +26,15 @@ from perfmodel.training.flash import flash_rate
 
 #: sizes of the copies between which the time of memory-bound kernels is interpolated [B of one tensor in 16 bits]
 _COPY_BYTES: NDArray[np.float64] = np.exp2(np.arange(14.0, 35.0))
+#: instructions of the tensor engine that read 8-bit matrices along the summed axis only: cuBLAS documentation,
+#: "8-bit Floating Point Data Types Usage": the format is TN on compute capability 8.9, 9.0 and 12
+_ALONG_SUM = ("mma.sync", "wgmma")
 #: names of dtypes in plans -> dtype whose peak and kernels they use: a block's scale is not counted
 ARITHMETIC = {"mxfp8": "fp8", "nvfp4": "fp4"}
 
 
 class Product(NamedTuple):
-    """One matrix product, or ``batch`` equal ones: C[m, n] = A[m, k] B[k, n]."""
+    """One matrix product, or ``batch`` equal ones: C[m, n] = A[m, k] B[k, n]; of the kernels of a library."""
 
     m: float
     n: float
@@ -39,6 +42,7 @@ class Product(NamedTuple):
     dtype: str
     out_dtype: str
     batch: float = 1
+    library: str = ""
 
     @property
     def flop(self) -> float:
@@ -55,18 +59,18 @@ def _products_known(hardware: Hardware) -> dict[Product, float]:
 def product_times(hardware: Hardware, products: Iterable[Product]) -> dict[Product, float]:
     """Return the time of some products alone on the machine [s]; those that are new are predicted together."""
     known = _products_known(hardware)
-    kinds: dict[tuple[str, str], list[Product]] = {}
+    kinds: dict[tuple[str, str, str], list[Product]] = {}
     for product in dict.fromkeys(products):
         if product not in known:
-            kinds.setdefault((product.dtype, product.out_dtype), []).append(product)
-    for (dtype, out_dtype), listed in kinds.items():
+            kinds.setdefault((product.dtype, product.out_dtype, product.library), []).append(product)
+    for (dtype, out_dtype, library), listed in kinds.items():
         m, n, k, batch = (
             np.array([getattr(product, name) for product in listed], dtype=np.float64)
             for name in ("m", "n", "k", "batch")
         )
         op = Gemm(m=m, n=n, k=k, batch=batch, dtype=dtype, out_dtype=out_dtype, quantized=dtype in ("fp8", "fp4"))
-        times = np.broadcast_to(predict(op, hardware, load=Load.SUSTAINED).predicted_time_s, m.shape)
-        known |= dict(zip(listed, times.tolist(), strict=True))
+        times = predict(op, hardware, library=library, load=Load.SUSTAINED).predicted_time_s
+        known |= dict(zip(listed, np.broadcast_to(times, m.shape).tolist(), strict=True))
     return known
 
 
@@ -114,6 +118,7 @@ class Core(NamedTuple):
     kernel: str
     dtype: str
     keys: float = 0.0
+    library: str = ""
 
     @property
     def seq_kv(self) -> float:
@@ -183,7 +188,7 @@ FORWARD_OVER_BOTH = 1.1
 def _unfused(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int) -> CoreTime:
     """Two batched products around the scores, whose softmax and dropout read and write all of them."""
     heads, seq, keys, width = math.ceil(core.batch * core.heads), core.seq, core.seq_kv, core.head_dim
-    size: dict[str, Any] = {"dtype": core.dtype, "out_dtype": core.dtype, "batch": heads}
+    size: dict[str, Any] = {"dtype": core.dtype, "out_dtype": core.dtype, "batch": heads, "library": core.library}
     scores, values = Product(seq, keys, width, **size), Product(seq, width, keys, **size)
     backward = (values, scores, *[Product(keys, width, seq, **size)] * 2)
     times = product_times(hardware, (scores, values, *backward))
@@ -198,6 +203,11 @@ def _unfused(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int)
         softmax_backward_bytes=numel * (slow * 3.0 * element + (softmax_passes - 1) * pass_bytes + masked),
         flop=scores.flop + values.flop,
     )
+
+
+def needs_transposed(hardware: Hardware) -> bool:
+    """Return whether the gradients' products in fp8 read transposed copies, see `_ALONG_SUM`."""
+    return hardware.matrix_instruction in _ALONG_SUM
 
 
 def arithmetic(dtype: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.training.activations import LayerActivations, Slice, layer_activations
 from perfmodel.training.framework import constants, nearest_framework
+from perfmodel.training.kernels import needs_transposed
 from perfmodel.training.memory_facts import MemoryFacts
 from perfmodel.training.memory_result import MOMENTS, PARTS, Memory, StageMemory
 from perfmodel.training.offloading import kept_on_device
@@ -231,11 +232,11 @@ class _Holder:
 
     @property
     def _narrow_copy(self) -> float:
-        """Return the copies of a weight in 8 bits or fewer beside it: along both axes but for fp8 on Blackwell [B]."""
+        """Return the copies of a weight in 8 bits or fewer beside it: along both axes where products need it [B]."""
         if not (self.facts.narrow_weights and self.setup.shard.narrow):
             return 0.0
         one = 0.5 if self.plan.dtype == "nvfp4" else 1.0
-        same = self.plan.dtype == "fp8" and self.setup.hardware.architecture != "Hopper"
+        same = self.plan.dtype == "fp8" and not needs_transposed(self.setup.hardware)
         return one if same else 2.0 * one
 
     def _alive(self, index: int, counts: Mapping[Kind, int]) -> float:

@@ -11,7 +11,7 @@ from perfmodel.cluster.collectives import exchange_time
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.training.adapters import adapter_bytes
 from perfmodel.training.exchange import context_exchange, expert_exchange, tensor_exchange
-from perfmodel.training.kernels import stream_time
+from perfmodel.training.kernels import needs_transposed, stream_time
 from perfmodel.training.layer import LayerWork, head_work, layer_work
 from perfmodel.training.plan import ContextAlgorithm, Recompute
 from perfmodel.training.setup import Setup
@@ -132,18 +132,18 @@ def _adapters(setup: Setup, config: ModelConfig, shard: Shard, moe: bool) -> tup
 
 
 def _cast_bytes(setup: Setup) -> float:
-    """Return the bytes that the cast of one element to 8 bits or fewer moves, with Hopper's second copy.
+    """Return the bytes that the cast of one element to 8 bits or fewer moves, with a second copy where one is needed.
 
-    Hopper's 8-bit products need both factors with the summed axis innermost, so that the gradients' products read a
-    transposed copy (cuBLAS documentation, "FP8 Data Types": TN only); Blackwell's do not, but for blocks that share a
-    scale, which lie along the summed axis: their casts write both copies on any machine.
+    Where 8-bit products need both factors with the summed axis innermost, the gradients' products read a transposed
+    copy (`needs_transposed`). Blocks that share a scale lie along the summed axis: their casts write both copies on
+    any machine.
     """
     return setup.framework.cast_bytes(setup.plan.dtype) + _transposed(setup)
 
 
 def _transposed(setup: Setup) -> float:
     """Return the bytes of a second, transposed copy of an element: what is gathered is read and written for it."""
-    return float(setup.plan.dtype == "fp8" and setup.hardware.architecture == "Hopper")
+    return float(setup.plan.dtype == "fp8" and needs_transposed(setup.hardware))
 
 
 def _attention(setup: Setup, work: LayerWork) -> tuple[float, float]:

@@ -13,14 +13,16 @@ from perfmodel.workloads.model_config import Linear, ModelConfig
 ITERATIONS = 5
 
 
-def orthogonal_products(rows: float, cols: float) -> tuple[Product, Product, Product]:
+def orthogonal_products(rows: float, cols: float, library: str = "") -> tuple[Product, Product, Product]:
     """Return the products of one iteration on a matrix X [m, n], m <= n, in 16 bits: X X', A A and B X.
 
     Five iterations on a square matrix are 5 x 6 m^3 FLOP; beside the 6 m^2 B FLOP of a step of B tokens they are the
     5 m / B of Jordan et al.
     """
     m, n = min(rows, cols), max(rows, cols)
-    return Product(m, m, n, "bf16", "bf16"), Product(m, m, m, "bf16", "bf16"), Product(m, n, m, "bf16", "bf16")
+    sizes = ((m, m, n), (m, m, m), (m, n, m))
+    gram, squared, last = (Product(*size, "bf16", "bf16", library=library) for size in sizes)
+    return gram, squared, last
 
 
 def orthogonal_s(setup: Setup) -> float:
@@ -42,7 +44,8 @@ def orthogonal_s(setup: Setup) -> float:
             counts[one.n, one.k] += times
     for one in config.expert_linears():
         routed[one.n, one.k] += config.experts * config.moe_layers
-    shapes = {shape: orthogonal_products(*map(float, shape)) for shape in {*counts, *routed}}
+    library = setup.shard.library_of("bf16")
+    shapes = {(n, k): orthogonal_products(n, k, library) for n, k in {*counts, *routed}}
     known = product_times(setup.hardware, [product for three in shapes.values() for product in three])
     each = {shape: ITERATIONS * sum(known[product] for product in three) for shape, three in shapes.items()}
     return sum(each[shape] * (counts[shape] / dense + routed[shape] / experts) for shape in shapes)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
-from perfmodel.core.units import format_binary, format_si
+from perfmodel.core.units import format_binary, format_long, format_si
 from perfmodel.training.data_loading import Loading
 from perfmodel.training.goodput import Goodput
 from perfmodel.training.memory_result import PARTS, Memory, StageMemory
@@ -251,11 +251,11 @@ def _(run: Goodput, *, context: Mapping[str, Any] | None = None) -> Report:
     """Return what failures and checkpoints leave of a long run."""
     columns = (
         Column("fraction", "useful", "fraction"),
-        Column("interval_s", "checkpoint every", "s"),
-        Column("pause_s", "pause", "s"),
-        Column("write_s", "safe after", "s", drop=2),
+        Column("interval_s", "checkpoint every", "s", show=format_long),
+        Column("pause_s", "pause", "s", show=format_long),
+        Column("write_s", "safe after", "s", show=format_long, drop=2),
         Column("checkpoint_bytes", "checkpoint", "B", drop=1),
-        Column("mtbf_s", "time between failures", "s"),
+        Column("mtbf_s", "time between failures", "s", show=format_long),
         Column("failures_per_day", "a day", drop=3),
     )
     title = f"A long run on {run.gpus} GPUs with failures"
@@ -269,7 +269,7 @@ def _(loading: Loading, *, context: Mapping[str, Any] | None = None) -> Report:
         Column("needed_per_s", "needed a second"),
         Column("loaded_per_s", "loaded a second"),
         Column("starved_s", "waits a step", "s"),
-        Column("starves_after_s", "after", "s"),
+        Column("starves_after_s", "after", "s", show=format_long),
         Column("workers_needed", "loaders needed"),
     )
     return Report("train", columns, [dataclasses.asdict(loading)], context or {}, (), "Loading of samples")

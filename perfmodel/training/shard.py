@@ -7,6 +7,9 @@ from typing import NamedTuple
 from perfmodel.training.kernels import arithmetic
 from perfmodel.workloads.model_config import ModelConfig
 
+#: dtypes of 8 bits or fewer in which products run
+NARROW = ("fp8", "fp4")
+
 
 class Shard(NamedTuple):
     """What one GPU holds and runs of a layer in one micro batch.
@@ -23,6 +26,7 @@ class Shard(NamedTuple):
     copies_queries : of the framework.
     ulysses : whether attention has whole sequences and a share of the heads.
     imbalance : tokens of the busiest expert parallel rank over the mean.
+    library, narrow_library : whose kernels products in 16 bits, and in 8 bits or fewer, run.
     cross_seq : tokens of the encoder's sequence that a decoder's layers attend to as well; 0 without an encoder.
     """
 
@@ -51,6 +55,8 @@ class Shard(NamedTuple):
     cross_seq: int = 0
     accumulates: bool = False
     gathers_cast: bool = False
+    library: str = ""
+    narrow_library: str = ""
 
     @property
     def cross_tokens(self) -> float:
@@ -72,10 +78,16 @@ class Shard(NamedTuple):
         """The dtype of what is not in 8 bits: head and attention."""
         return self.dtype if self.dtype in ("fp32", "tf32", "fp16") else "bf16"
 
+    def library_of(self, dtype: str) -> str:
+        """Return whose kernels products in a dtype run; "" for wide ones, whose tables are of one library."""
+        if dtype in ("fp32", "tf32"):
+            return ""
+        return self.narrow_library if arithmetic(dtype) in NARROW else self.library
+
     @property
     def narrow(self) -> bool:
         """Whether the products of layers are in 8 bits or fewer."""
-        return arithmetic(self.dtype) in ("fp8", "fp4")
+        return arithmetic(self.dtype) in NARROW
 
 
 def key_width(config: ModelConfig, tp: int) -> float:

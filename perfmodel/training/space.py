@@ -68,7 +68,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     Powers of two that divide the GPUs: tensor parallel within a domain of NVLink, context parallel from 32768 tokens
     on (not with an encoder and a decoder), pipelines up to 16 stages, 1 to 8 sequences in a micro batch,
     virtual stages that divide the layers, expert parallel ranks that divide the experts; zero 1 and 3 where the
-    framework has them; recomputation none, selective where the kernel has scores, and full.
+    framework has them in the plan's dtype; recomputation none, selective where the kernel has scores, and full.
 
     Parameters
     ----------
@@ -86,6 +86,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
     stacked = bool(config.encoder_layers)
     long = plan.seq >= 32768 and not stacked
     framework, _ = nearest_framework(plan.framework)
+    stages = framework.stages(plan.dtype)
     unfused = attention_kernel(config, plan, framework) in UNFUSED
     useful: dict[str, Sequence[object]] = {
         "batch": (plan.batch,),
@@ -97,7 +98,7 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
         "ep": [size for size in _powers(min(64, cluster.gpus)) if config.experts % size == 0]
         if config.experts
         else (1,),
-        "zero": [stage for stage in (1, 3) if stage in framework.zero_stages] or framework.zero_stages[:1],
+        "zero": [stage for stage in (1, 3) if stage in stages] or stages[:1],
         "recompute": (Recompute.NONE, *((Recompute.SELECTIVE,) if unfused else ()), Recompute.FULL),
     }
     return Space(**{name: tuple(given.get(name, values)) for name, values in useful.items()})  # type: ignore[arg-type]
@@ -106,13 +107,22 @@ def default_space(config: ModelConfig, cluster: Cluster, plan: TrainingPlan, **g
 def lacking_stages(plan: TrainingPlan, space: Space) -> tuple[str, ...]:
     """Return a note about stages of ZeRO in a space that the framework does not have."""
     framework, _ = nearest_framework(plan.framework)
-    lacking = [str(stage) for stage in space.zero if stage not in framework.zero_stages]
-    text = f"{framework.title} has no zero = {' or '.join(lacking)}: it is predicted as if it had."
-    return (text,) if lacking else ()
+    lacking = framework.lacking(space.zero, plan.dtype)
+    return (lacking,) if lacking else ()
 
 
 def _powers(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
+
+
+def repeats(config: ModelConfig, gpus: int, sizes: Mapping[str, object], space: Space) -> bool:
+    """Return whether a combination is another one by a second name: one rank shares out nothing, whatever ``zero`` is.
+
+    Ranks of experts are fewer than those of the rest; combinations of a mixture of experts all count.
+    """
+    if config.experts or sizes["zero"] == min(space.zero):
+        return False
+    return gpus == int(str(sizes["tp"])) * int(str(sizes["pp"]))
 
 
 def divides(config: ModelConfig, gpus: int, sizes: Mapping[str, object]) -> bool:

@@ -116,9 +116,9 @@ def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
 
 def _without_effect(setup: Setup) -> list[str]:
     """Return which options change nothing on these GPUs or with these kernels."""
-    plan, notes, stages = setup.plan, [], setup.framework.zero_stages
-    if plan.zero not in stages:
-        notes.append(f"{setup.framework.title} has no zero = {plan.zero}: it is predicted as if it had.")
+    plan = setup.plan
+    lacking = setup.framework.lacking([plan.zero], plan.dtype)
+    notes = [lacking] if lacking else []
     if plan.hsdp and not setup.sharded:
         notes.append(f"hsdp changes nothing: zero = {plan.zero} of {setup.framework.name} keeps weights whole.")
     elif plan.hsdp and setup.groups.data.domains == 1:

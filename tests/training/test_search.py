@@ -13,6 +13,7 @@ from perfmodel.core.report import report
 from perfmodel.errors import PerfModelError, UsageError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.training.checks import check_plan
+from perfmodel.training.framework import find_framework
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.search import search
@@ -170,3 +171,22 @@ def test_a_framework_without_sharded_weights_is_searched_without_them():
 def test_a_search_says_what_its_framework_lacks():
     found = search(LLAMA, [CLUSTER], PLAN.changed(framework="nemo"), small_space())
     assert "has no zero = 3" in report(found).notes[-1]
+
+
+def test_stages_of_zero_are_one_on_a_single_rank():
+    space = dataclasses.replace(small_space(), tp=(CLUSTER.gpus,), pp=(1,), vp=(1,), zero=(1, 3))
+    found = search(LLAMA, [CLUSTER], PLAN, space, top=100)
+    assert {each.plan.zero for each in found.best} == {1}
+    assert (
+        found.left_out["zero on a single rank"] == space.points / 2 - found.left_out.get("sizes do not divide", 0) / 2
+    )
+    apart = search(LLAMA, [CLUSTER], PLAN, dataclasses.replace(space, tp=(1,)), top=100)
+    assert {each.plan.zero for each in apart.best} == {1, 3}
+
+
+@pytest.mark.parametrize(("dtype", "stages"), [("bf16", (1, 3)), ("fp8", (1, 3)), ("mxfp8", (1,)), ("nvfp4", (1,))])
+def test_weights_are_shared_out_in_dtypes_that_the_framework_can(dtype, stages):
+    plan = PLAN.changed(framework="megatron-bridge 25.09", dtype=dtype)
+    assert default_space(LLAMA, CLUSTER, plan).zero == stages
+    note = find_framework("megatron-bridge").lacking([3], dtype)
+    assert note == "" if 3 in stages else f"no zero = 3 in {dtype}" in note

@@ -1,0 +1,118 @@
+"""Trying the combinations of a search, in one process or shared out over several."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.errors import PerfModelError
+from perfmodel.training.checks import check_sizes
+from perfmodel.training.memory import training_memory
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.space import Space, divides, repeats
+from perfmodel.training.step import train
+from perfmodel.workers import executor, mapped
+from perfmodel.workloads.model_config import ModelConfig
+
+#: set-ups that one worker gets at a time: small enough to share them out, large enough to keep what it has computed
+_CHUNK = 1024
+#: reasons for which a combination is left out
+INDIVISIBLE, TOO_LARGE, REPEATED = "sizes do not divide", "memory", "zero on a single rank"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A set-up that fits: its place in the space and its time a token."""
+
+    cluster: int
+    point: int
+    s_per_token: float
+    low: float
+    high: float
+    tight: bool
+
+    @property
+    def index(self) -> tuple[int, int]:
+        """Cluster and place, which order set-ups of one time."""
+        return self.cluster, self.point
+
+
+@dataclass
+class Part:
+    """What one chunk of combinations gave."""
+
+    timed: list[Timed]
+    problems: dict[str, int]
+    too_large: int = 0
+    repeated: int = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every worker knows."""
+
+    config: ModelConfig
+    clusters: tuple[Cluster, ...]
+    plan: TrainingPlan
+    space: Space
+
+    def part(self, task: tuple[int, int, int]) -> Part:
+        """Try the combinations from ``start`` to ``stop`` on one cluster."""
+        index, start, stop = task
+        cluster, part = self.clusters[index], Part([], {})
+        for point in range(start, stop):
+            sizes = self.space.at(point)
+            if not divides(self.config, cluster.gpus, sizes):
+                part.problems[INDIVISIBLE] = part.problems.get(INDIVISIBLE, 0) + 1
+                continue
+            if repeats(self.config, cluster.gpus, sizes, self.space):
+                part.repeated += 1
+                continue
+            try:
+                plan = self.plan.changed(**sizes)
+                check_sizes(self.config, cluster, plan)
+            except PerfModelError as error:
+                part.problems[str(error)] = part.problems.get(str(error), 0) + 1
+                continue
+            self._try(part, index, point, plan)
+        return part
+
+    def _try(self, part: Part, index: int, point: int, plan: TrainingPlan) -> None:
+        cluster = self.clusters[index]
+        memory = training_memory(self.config, cluster, plan)
+        if not memory.fits:
+            part.too_large += 1
+            return
+        step = train(self.config, cluster, plan, checked=False)
+        time, low, high = (seconds / step.tokens for seconds in (step.time_s, step.low_s, step.high_s))
+        part.timed.append(Timed(index, point, time, low, high, memory.tight))
+
+
+@functools.lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> Job:
+    job: Job = pickle.loads(packed)  # noqa: S301 -- made by the process that asks for the work
+    return job
+
+
+def _work(item: tuple[bytes, tuple[int, int, int]]) -> Part:
+    packed, task = item
+    return _unpacked(packed).part(task)
+
+
+def run(job: Job, tasks: Sequence[tuple[int, int, int]], workers: int, scheduler: str) -> Iterator[Part]:
+    """Yield what each task gave, in the order of the tasks."""
+    with executor(min(workers, len(tasks)) if workers > 1 else workers, scheduler) as pool:
+        if pool is None:
+            yield from map(job.part, tasks)
+            return
+        packed = pickle.dumps(job)
+        yield from mapped(_work, ((packed, task) for task in tasks), pool)
+
+
+def chunks(clusters: int, points: int) -> list[tuple[int, int, int]]:
+    """Return the tasks of a search: cluster, first combination and the one after the last."""
+    starts = range(0, points, _CHUNK)
+    return [(cluster, start, min(start + _CHUNK, points)) for cluster in range(clusters) for start in starts]
