@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -30,10 +31,19 @@ def check_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> Non
         check_sizes(config, cluster, plan)
     except UsageError as problem:
         near = nearest_plan(config, cluster, plan)
-        if near is None:
+        if near is None or (plan.stages and _runs(config, cluster, plan.changed(stages=()))):
             raise
         changed = [f"{name}={getattr(near, name)}" for name in _SIZES if getattr(near, name) != getattr(plan, name)]
         raise UsageError(problem.message, place=problem.place, remedy=f"Nearest: {' '.join(changed)}.") from None
+
+
+def _runs(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> bool:
+    """Return whether the sizes of a plan are right."""
+    try:
+        check_sizes(config, cluster, plan)
+    except UsageError:
+        return False
+    return True
 
 
 def check_idle(plan: TrainingPlan, largest: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -64,10 +74,10 @@ def nearest_plan(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> T
             changed["stages"] = ()
         try:
             near = plan.changed(**changed)
-            check_sizes(config, cluster, near)
         except UsageError:
             continue
-        return near
+        if _runs(config, cluster, near):
+            return near
     return None
 
 
@@ -117,23 +127,36 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
         _divides("cp", plan.cp * plan.tp, "heads", config.heads)
 
 
+#: what no framework has for an encoder with a decoder, and why: NVIDIA/Megatron-LM, get_model of megatron/training
+#: ("Interleaved schedule not supported for model with both encoder and decoder") and get_batch of pretrain_t5.py
+_NO_ENCODER = (
+    ("vp", "Megatron-LM interleaves the stages of one stack only"),
+    ("cp", "Megatron-LM does not split the sequences of both over context parallel ranks"),
+)
+
+
+def _check_cut(config: ModelConfig, plan: TrainingPlan) -> None:
+    """Check that stages end where the encoder does."""
+    sums = list(itertools.accumulate(plan.stages))
+    if plan.stages and plan.pp > 1 and config.encoder_layers not in sums:
+        raise _refused(
+            f"stages = {list(plan.stages)}: none ends with the {config.encoder_layers} layers of the encoder",
+            f"Give those of the encoder first, {config.encoder_layers} layers, then those of the decoder",
+        )
+
+
 def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
     """Check what an encoder with a decoder allows."""
     if not config.encoder_layers:
         if plan.encoder_seq:
             raise _refused(f"encoder_seq = {plan.encoder_seq}, and the model has no encoder", "Leave encoder_seq out")
         return
-    for name in ("vp", "cp"):
+    for name, why in _NO_ENCODER:
         if getattr(plan, name) > 1:
-            raise _refused(
-                f"{name} = {getattr(plan, name)}: an encoder with a decoder has neither virtual stages nor context "
-                "parallel ranks",
-                f"Use {name}=1",
-            )
-    if plan.stages:
-        raise _refused("stages of an encoder with a decoder are shared out by its layers", "Leave stages out")
-    first = encoder_stages(config, plan.pp)
-    if first > config.encoder_layers or plan.pp - first > config.layers:
+            raise _refused(f"{name} = {getattr(plan, name)} with an encoder and a decoder: {why}", f"Use {name}=1")
+    _check_cut(config, plan)
+    first = encoder_stages(config, plan)
+    if (not plan.stages and first > config.encoder_layers) or plan.pp - first > config.layers:
         raise _refused(
             f"pp = {plan.pp} stages are more than the {config.encoder_layers} + {config.layers} layers of both stacks",
             f"Nearest: pp={nearest_divisor(config.encoder_layers + config.layers, plan.pp)}",
@@ -166,14 +189,14 @@ def _check_experts(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) ->
 
 
 def _check_pipeline(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> None:
-    chunks = plan.pp * plan.vp
-    if chunks > config.layers + config.encoder_layers + 2:
+    chunks, layers = plan.pp * plan.vp, config.layers + config.encoder_layers
+    if chunks > layers + 2:
         near = nearest_divisor(config.layers, plan.pp)
         raise _refused(
             f"pp vp = {plan.pp} x {plan.vp} stages are more than the {config.layers} layers", f"Nearest: pp={near} vp=1"
         )
-    if plan.stages and sum(plan.stages) != config.layers:
-        raise _refused(f"stages sum to {sum(plan.stages)} layers, the model has {config.layers}", "Correct the stages")
+    if plan.stages and sum(plan.stages) != layers:
+        raise _refused(f"stages sum to {sum(plan.stages)} layers, the model has {layers}", "Correct the stages")
     count = plan.micro_batches(cluster.gpus)
     if plan.schedule == Schedule.INTERLEAVED and plan.vp > 1 and count % plan.pp and count > plan.pp:
         near = max(1, round(count / plan.pp)) * plan.pp

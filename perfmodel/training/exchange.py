@@ -152,12 +152,18 @@ def _entering(shard: Shard, name: str) -> float:
     return shard.cross_tokens if name == "cross_kv" else shard.tokens
 
 
+#: channels of a send and its receive between nodes, each a block with an SM of its own: "start from 2 channels per NIC"
+#: (NVIDIA/nccl, src/graph/paths.cc, ncclTopoGetNchannels)
+SEND_CHANNELS = 2.0
+
+
 def context_exchange(
     groups: Groups, shard: Shard, config: ModelConfig, attention_s: float, backward_s: float, contention: float
 ) -> tuple[float, float]:
     """Return what the context parallel exchanges of a layer add to its passes [s].
 
-    A ring passes on keys and values of T tokens c - 1 times beside attention, and their gradients backward as well.
+    A ring passes on keys and values of T tokens c - 1 times beside attention, and their gradients backward as well;
+    over the network it takes from the compute the SMs of a send's channels, in a domain of NVLink a collective's.
     Ulysses exchanges queries, keys, values and outputs by all-to-all, which nothing hides.
     """
     if shard.cp == 1:
@@ -167,6 +173,8 @@ def context_exchange(
         queries = shard.tokens * config.heads / shard.tp * (config.head_dim + config.value_dim) * 2.0
         time = exchange_time(groups.context, "alltoall", keys + queries)
         return time, time
+    if groups.context.crosses and groups.cluster.hardware.sm_count:
+        contention = min(contention, SEND_CHANNELS / groups.cluster.hardware.sm_count)
     step = send_time(groups.context, keys)
     ring = (shard.cp - 1) * step
     return exposed(ring, attention_s, contention), exposed(2.0 * ring, backward_s, contention)

@@ -138,7 +138,7 @@ class _Holder:
         expert = config.experts * config.expert_parameters / (plan.ep * plan.etp)
         frames = {kind: self._frame(kind) for kind in counts}
         outer = config.embedding_parameters / plan.tp if index == 0 else 0.0
-        if index and index == encoder_stages(config, plan.pp):
+        if index and index == encoder_stages(config, plan):
             outer += config.vocab * config.embedding_dim / plan.tp  # of the decoder's tokens
         if index == plan.pp - 1:
             copied = config.tied and plan.pp > 1

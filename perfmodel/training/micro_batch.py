@@ -189,7 +189,7 @@ def head_passes(setup: Setup) -> Passes:
 
 def looked_up(setup: Setup, index: int) -> float:
     """Return the tokens whose embedding one GPU of the pipeline looks up: of each stack on its first stage."""
-    shard, first = setup.shard, encoder_stages(setup.config, setup.plan.pp)
+    shard, first = setup.shard, encoder_stages(setup.config, setup.plan)
     if not first:
         return shard.tokens + shard.cross_tokens if index == 0 else 0.0
     return {0: shard.cross_tokens, first: shard.tokens}.get(index, 0.0)

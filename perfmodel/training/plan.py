@@ -64,6 +64,7 @@ class TrainingPlan:
     vp : stages of the pipeline on each GPU (interleaved).
     schedule : order of the pipeline; "" for 1f1b, or interleaved with ``vp`` above 1.
     stages : layers of each stage where they are unequal, pp vp numbers that sum to the layers; () for equal ones.
+        Those of an encoder come before those of its decoder.
     zero : what data parallel ranks share out: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights (FSDP).
     hsdp : share out within a domain of NVLink only, and reduce the shards between these.
     dtype : of the matrix products of the layers, one of `DTYPES`.

@@ -119,9 +119,9 @@ def test_tensor_parallel_ranks_exchange_for_both_stacks():
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ({"pp": 2, "vp": 2}, "neither virtual stages nor context parallel ranks. Nearest: vp=1"),
-        ({"cp": 2}, "neither virtual stages nor context parallel ranks. Nearest: cp=1"),
-        ({"pp": 2, "stages": (12, 12)}, "shared out by its layers"),
+        ({"pp": 2, "vp": 2}, "interleaves the stages of one stack only. Nearest: vp=1"),
+        ({"cp": 2}, "does not split the sequences of both .*Nearest: cp=1"),
+        ({"pp": 2, "stages": (12, 12)}, "sum to 24 layers, the model has 48. Correct the stages."),
         ({"tp": 3, "batch": 6}, "does not divide"),
     ],
 )
@@ -165,10 +165,31 @@ def test_the_encoder_is_on_the_first_stages(pp, first):
     encoder = [gpu.get(Kind(encoder=True), 0) for gpu in placed]
     decoder = [gpu.get(Kind(), 0) for gpu in placed]
     assert (sum(encoder), sum(decoder)) == (24, 24)
-    assert encoder_stages(T5, pp) == first
+    assert encoder_stages(T5, PLAN.changed(pp=pp)) == first
     if first:
         assert all(encoder[:first])
         assert not any(encoder[first:]) | any(decoder[:first])
+
+
+def test_stages_of_both_stacks_are_those_of_the_plan():
+    uneven = PLAN.changed(pp=3, stages=(24, 14, 10))
+    placed = gpu_layers(T5, uneven)
+    assert [gpu.get(Kind(encoder=True), 0) for gpu in placed] == [24, 0, 0]
+    assert [gpu.get(Kind(), 0) for gpu in placed] == [0, 14, 10]
+    cluster = Cluster.of(H100, 4)
+    same = PLAN.changed(batch=64, pp=4, stages=(12, 12, 12, 12))
+    assert train(T5, cluster, same).time_s == train(T5, cluster, same.changed(stages=())).time_s
+    worse = train(T5, cluster, same.changed(stages=(24, 12, 10, 2)))
+    assert worse.time_s > train(T5, cluster, same).time_s
+    assert gpu_layers(T5, PLAN.changed(stages=(48,))) == gpu_layers(T5, PLAN)
+
+
+@pytest.mark.parametrize(
+    ("stages", "said"), [((24, 20), "sum to 44 layers, the model has 48"), ((20, 28), "none ends with the 24 layers")]
+)
+def test_stages_end_with_the_encoder(stages, said):
+    with pytest.raises(UsageError, match=said):
+        train(T5, Cluster.of(H100, 2), PLAN.changed(batch=64, pp=2, stages=stages))
 
 
 def test_a_pipeline_of_both_stacks_by_hand():

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfmodel.training.exchange import SCATTER_PIECES, beside_pieces, beside_ring, exposed
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import send_time
+from perfmodel.hardware_catalog import hardware
+from perfmodel.training.exchange import SCATTER_PIECES, beside_pieces, beside_ring, context_exchange, exposed
+from perfmodel.training.framework import constants, find_framework
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.setup import Setup
+from perfmodel.workloads.catalog import named_model
 
 TIMES = st.floats(1e-6, 1.0)
 
@@ -29,3 +36,14 @@ def test_overlap_never_costs_more_than_the_exchange_alone(exchange: float, produ
         exposed(exchange, product, 0.15),
     ):
         assert 0.0 <= cost <= exchange * 1.15 + 1e-12
+
+
+def test_a_ring_over_the_network_takes_few_sms():
+    """A send has two channels; beside attention that hides it, the ring costs their share of the SMs, not more."""
+    llama, plan = named_model("llama-3.1-8b"), TrainingPlan(batch=16, seq=131072, tp=8, cp=4)
+    cluster = Cluster.of(hardware("h100-sxm5-80gb"), 32, nic="400Gb/s")
+    setup = Setup(llama, cluster, plan, find_framework("megatron-te"), constants())
+    ring = 3 * send_time(setup.groups.context, 131072 / 4 * 2 * 128 * 2.0)
+    forward, backward = context_exchange(setup.groups, setup.shard, llama, 10 * ring, 10 * ring, 0.15)
+    assert forward == pytest.approx(ring * 2 / 132)
+    assert backward == pytest.approx(2 * ring * 2 / 132)
