@@ -101,17 +101,32 @@ def recomputes_of(text: str | None) -> tuple[str, ...]:
     return tuple(Recompute.parse(part.replace("-", "_"), place="--recompute") for part in parts)
 
 
+def stages_of(text: str | None) -> tuple[int, ...]:
+    """Return the layers of the stages of a text: "16,16" or "16/16"; () for none.
+
+    Raises
+    ------
+    UsageError
+        When one is no whole number.
+    """
+    parts = [part.strip() for part in re.split("[,/]", text or "")]
+    if text is not None and not all(part.isdigit() for part in parts):
+        raise UsageError(f"{text!r} is no list of layers.", place="--stages", remedy="Write 17,15.")
+    return () if text is None else tuple(map(int, parts))
+
+
 def default_sizes(config: ModelConfig, cluster: Cluster, framework: str, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the sizes of a plan: those given, and for the rest what is usual.
 
-    zero: 3 for FSDP, else 1; seq: the model's positions, at most 8192; batch: one micro batch for each data parallel
+    zero: 3 for FSDP, else 1 where the framework has it; seq: the model's positions, at most 8192; batch: one micro batch for each data parallel
     rank, and 8 for each stage where there is a pipeline.
     """
     from perfmodel.training.framework import find_framework
 
     filled = dict.fromkeys(("tp", "cp", "pp", "vp", "ep", "micro_batch"), 1) | dict(sizes)
     if "zero" not in filled:
-        filled["zero"] = 3 if find_framework(framework).shards_layers else 1
+        found = find_framework(framework)
+        filled["zero"] = 3 if found.shards_layers else 1 if 1 in found.zero_stages else found.zero_stages[0]
     if "seq" not in filled:
         filled["seq"] = min(config.positions or _LONGEST, _LONGEST)
     if "batch" not in filled:

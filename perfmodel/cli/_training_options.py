@@ -34,8 +34,16 @@ TpOption = Annotated[str | None, option("--tp", "Tensor parallel ranks.", "N")]
 CpOption = Annotated[str | None, option("--cp", "Context parallel ranks.", "N")]
 PpOption = Annotated[str | None, option("--pp", "Stages of the pipeline.", "N")]
 VpOption = Annotated[str | None, option("--vp", "Virtual stages a GPU (interleaved pipeline).", "N")]
+StagesOption = Annotated[
+    str | None,
+    option("--stages", "Layers of each stage where they are unequal; an encoder's come first.", "N,N,..."),
+]
 EpOption = Annotated[str | None, option("--ep", "Expert parallel ranks.", "N")]
 EtpOption = Annotated[int, typer.Option("--etp", metavar="N", help="Tensor parallel ranks of the experts.", min=1)]
+ImbalanceOption = Annotated[
+    float,
+    typer.Option("--expert-imbalance", metavar="X", help="Tokens of the busiest expert parallel rank over the mean."),
+]
 MicroBatchOption = Annotated[str | None, option("--micro-batch", "Sequences of a GPU that run together.", "N")]
 BatchOption = Annotated[
     str | None,

@@ -24,6 +24,7 @@ from perfmodel.cli._training_options import (
     GpusOption,
     GradDtypeOption,
     HsdpOption,
+    ImbalanceOption,
     LoraOption,
     MicroBatchOption,
     ModelArgument,
@@ -37,6 +38,7 @@ from perfmodel.cli._training_options import (
     ScheduleOption,
     SeqOption,
     SpOption,
+    StagesOption,
     TokensOption,
     TpOption,
     VpOption,
@@ -64,8 +66,10 @@ def command(
     cp: CpOption = None,
     pp: PpOption = None,
     vp: VpOption = None,
+    stages: StagesOption = None,
     ep: EpOption = None,
     etp: EtpOption = 1,
+    expert_imbalance: ImbalanceOption = 1.0,
     micro_batch: MicroBatchOption = None,
     batch: BatchOption = None,
     seq: SeqOption = None,
@@ -129,7 +133,7 @@ def command(
 
     Example: perfmodel train llama-3.1-70b --on h100 --gpus 64 --tp 4 --pp 4 --vp 5 --batch 128 --dtype fp8 --explain
     """
-    from perfmodel.cli._training import clusters_of, count_of, ranges_of, recomputes_of
+    from perfmodel.cli._training import clusters_of, count_of, ranges_of, recomputes_of, stages_of
     from perfmodel.core.report import report
     from perfmodel.training.fitting import changes_that_fit
     from perfmodel.training.framework import find_framework
@@ -145,6 +149,8 @@ def command(
     fixed = {
         "dtype": dtype,
         "etp": etp,
+        "stages": stages_of(stages),
+        "expert_imbalance": expert_imbalance,
         "hsdp": hsdp,
         "sp": sequence_parallel,
         "tp_overlap": tp_overlap,

@@ -43,6 +43,14 @@ def test_combinations_that_cannot_run_are_counted(perfmodel):
     assert any("1 combination cannot run" in note for note in ran.json["notes"])
 
 
+def test_unequal_stages_and_experts(perfmodel):
+    (row,) = perfmodel(*LLAMA, "--pp", 2, "--batch", 64, "--stages", "18,14", "--format", "json").json["rows"]
+    assert row["plan"] == "pp2 dp4 stages18-14 zero1 mbs1"
+    words = ("train", "mixtral-8x7b", "--on", "h100", "--gpus", 64, "--ep", 8, "--batch", 64, "--format", "json")
+    rows = [perfmodel(*words, "--expert-imbalance", busy).json["rows"][0] for busy in (1, 1.5)]
+    assert rows[0]["time_s"] < rows[1]["time_s"]
+
+
 def test_recomputation_costs_time_and_saves_memory(perfmodel):
     rows = perfmodel(*LLAMA, "--recompute", "none/full", "--format", "json").json["rows"]
     assert rows[0]["time_s"] < rows[1]["time_s"]
@@ -139,6 +147,9 @@ def test_plots(perfmodel, tmp_path, more):
         (("--plot", "step.doc"), "not supported"),
         (("--tp", "a..b"), "not a whole number"),
         (("--tp", "1.5"), "not a whole number"),
+        (("--stages", "16,x"), "'16,x' is no list of layers"),
+        (("--pp", 2, "--stages", "16,15", "--batch", 64), "stages sum to 31 layers, the model has 32"),
+        (("--expert-imbalance", 1.5), "expert_imbalance is among expert parallel ranks, and ep = 1"),
     ],
 )
 def test_bad_input_is_one_message(perfmodel, more, said):
@@ -154,7 +165,7 @@ def test_bad_input_is_one_message(perfmodel, more, said):
         (("train", "lama-3.1-8b", "--on", "h100"), 2, "Did you mean 'llama-3.1-8b'?"),
         (("train", "gpt2", "--on", "h100", "--seq", 4096), 2, "beyond the model's 1024 positions"),
         (("train", "llama-3.1-8b"), 2, "no machine is named"),
-        (("train", "t5-small", "--on", "h100", "--cp", "2"), 2, "an encoder with a decoder has neither virtual stages"),
+        (("train", "t5-small", "--on", "h100", "--cp", "2"), 2, "does not split the sequences of both"),
         (("train", "gpt2", "--on", "h100", "--encoder-seq", "512"), 2, "the model has no encoder"),
         (("train", "missing.json", "--on", "h100"), 3, "no such file"),
         (("train", "layers=2 hidden=64", "--on", "h100"), 2, "no heads and no vocab"),
