@@ -36,6 +36,7 @@ from fit_shared import (
     joined,
     shared,
 )
+from fit_surface import chain, machine_surface, shared_surface
 
 from perfmodel.accuracy.calibration import MOST_ROWS, calibrate_family
 from perfmodel.accuracy.fit import Fit, Group
@@ -80,6 +81,32 @@ class FittedFamily:
         if between == GENERATIONS:
             return list(self.shared["generic"].machines)
         return [machine for found in self.shared.values() if found.between == between for machine in found.machines]
+
+    def with_surfaces(
+        self, family: Family, groups: Groups, origins: Origins, machines: Mapping[str, Hardware]
+    ) -> FittedFamily:
+        """Return the same tables with the residual surfaces of machines, and of the generations that have one die."""
+        if not family.axes:
+            return self
+        tables = {name: found.table for name, found in self.shared.items()}
+        own = dict(self.machines)
+        for name, table in own.items():
+            above = chain(machines[name], tables, table)
+            surface = machine_surface(family, name, groups[name], above, joined(origins, [name]))
+            own[name] = dataclasses.replace(table, surface=surface)
+        wider = dict(self.shared)
+        for name, members in _parted(groups, machines, generation).items():
+            if not all(_one_die(machines[member]) for member in members):
+                continue
+            first = next(iter(members))
+            if len(members) == 1 and first in own:  # the generation has the constants of its one machine
+                surface = own[first].surface
+            else:
+                above = chain(machines[first], tables)
+                surface = shared_surface(family, name, members, above, joined(origins, members))
+            found = wider[name]
+            wider[name] = dataclasses.replace(found, table=dataclasses.replace(found.table, surface=surface))
+        return FittedFamily(wider, own)
 
     def tables(self, usual: Mapping[str, Sequence[float]]) -> dict[str, LatencyTable]:
         """Return all tables, with the deviation of a machine that is none of theirs; see `Shared.next_machine`.
@@ -158,7 +185,7 @@ def fit_family(
         alone = generation(machines[name])
         if _one_die(machines[name]) and len(generations[alone]) == 1:
             tables[alone] = dataclasses.replace(tables[alone], table=_with_own(tables[alone].table, found.table))
-    return FittedFamily(tables, made)
+    return FittedFamily(tables, made).with_surfaces(family, groups, origins, machines)
 
 
 def _fit_kernels(

@@ -1,12 +1,13 @@
 """Fit the constants of the latency model on public measurement tables, and write them where they belong.
 
-    python scripts/fit_latency.py [--deviations] [FAMILY ...]
+    python scripts/fit_latency.py [--deviations | --surfaces] [FAMILY ...]
 
 For each family: the defaults for any GPU (``hardware_specs/defaults/generic.toml``), for those of one vendor
 (``nvidia.toml``), of one vendor and kind of memory (``nvidia-hbm.toml``), of each generation (``hopper.toml``), and the
 ``[latency]`` tables of each machine that was measured. All from the fitting half of the shapes (`open_tables.FITTED`);
 the other half judges, in docs/accuracy.md. Families that are not named keep their tables.
-``--deviations`` renews only what machines and libraries differ by (`fit_deviations`).
+``--deviations`` renews only what machines and libraries differ by (`fit_deviations`), ``--surfaces`` only the residual
+surfaces about the shipped constants (`fit_surface`), in ``hardware_specs/surfaces/``.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency import roofline
 from perfmodel.prediction.latency.constants import WIDEST
 from perfmodel.prediction.latency.estimate import regime_code
-from perfmodel.prediction.latency.families import family_names
+from perfmodel.prediction.latency.families import family, family_names
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.surfaces import read_surfaces, surface_path, surface_text, to_surface
 from perfmodel.prediction.latency.tables import LatencySpec, default_tables, latency_specs
 
 #: the tables of a specification from here on are written by this script
@@ -119,25 +121,58 @@ def renew_deviations(chosen: Sequence[str]) -> None:
             replace_tables(path, head_of(key, path), latency_specs({name: kept}))
 
 
+def renew_surfaces(chosen: Sequence[str]) -> None:
+    """Write the residual surfaces of some families anew, about the shipped constants."""
+    opened = open_tables.load()
+    data, families, origins = open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)
+    for name in chosen:
+        groups = data[name]
+        near = shipped(families[name], groups, opened.machines)
+        own = {machine: opened.machines[machine].latency[name] for machine in groups}
+        made = FittedFamily(near.shared, own).with_surfaces(families[name], groups, origins[name], opened.machines)
+        for key, table in {**{key: found.table for key, found in made.shared.items()}, **made.machines}.items():
+            write_table(name, key, table, opened)
+
+
+def write_table(name: str, key: str, table: LatencyTable, opened: open_tables.OpenTables) -> None:
+    """Write the table of a family into a file, and its surface into the file of surfaces."""
+    folder = shipped_folder() if key in opened.machines else shipped_folder() / "defaults"
+    path = folder / f"{key}.toml"
+    replace_tables(path, head_of(key, path), latency_specs({name: table}))
+    place = surface_path(key)
+    before = dict(read_surfaces(place)) if place.is_file() else {}
+    kept = {other: to_surface(key, spec, family(other), f"{place}: {other}") for other, spec in before.items()}
+    kept.pop(name, None)
+    if table.surface is not None and table.surface.name == key:
+        kept[name] = table.surface
+    if kept:
+        place.parent.mkdir(exist_ok=True)
+        write_atomic(place, surface_text(key, kept))
+    else:
+        place.unlink(missing_ok=True)
+    read_surfaces.cache_clear()
+
+
 def write(found: Mapping[str, FittedFamily], opened: open_tables.OpenTables) -> None:
     """Write the tables of some families into the files; those of other families stay."""
     for name, made in found.items():
         for key, table in made.tables(usual_in(name, found)).items():
-            folder = shipped_folder() if key in opened.machines else shipped_folder() / "defaults"
-            path = folder / f"{key}.toml"
-            replace_tables(path, head_of(key, path), latency_specs({name: table}))
+            write_table(name, key, table, opened)
 
 
 def main() -> None:
     """Fit the chosen families, all by default; with ``--deviations``, only what machines and libraries differ by."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--deviations", action="store_true", help="renew only what machines and libraries differ by")
+    parser.add_argument("--surfaces", action="store_true", help="renew only the residual surfaces")
     parser.add_argument("families", metavar="FAMILY", nargs="*", help="families to fit; all by default")
     options = parser.parse_args()
     for name in options.families:
         if name not in family_names():
             parser.error(str(unknown_name("family", name, family_names())))
-    if options.deviations:
+    if options.surfaces:
+        renew_surfaces([name for name in options.families or family_names() if family(name).axes])
+    elif options.deviations:
         renew_deviations(options.families or _measured_families())
     else:
         renew(options.families or family_names())

@@ -22,16 +22,15 @@ import open_tables
 from fit_deviations import ASSUMED_LIBRARY
 from fit_family import FittedFamily, fit_family, shipped, usual_in
 from fit_shared import Groups, Origins
+from fit_surface import chain, machine_surface
 
 from perfmodel.accuracy.calibration import calibrate_family
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements
 from perfmodel.accuracy.validate import Accuracy, judge
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import LatencyTable
-from perfmodel.core.vocabulary import Calibration
 from perfmodel.prediction.latency import constants
 from perfmodel.prediction.latency.family import Family
-from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
 
 
@@ -167,9 +166,10 @@ def _own(
     """Return the table of each machine, fitted on its remaining rows."""
     found = {}
     for name, rows in groups.items():
-        levels = [generation(machines[name]), product_line(machines[name]), vendor(machines[name]), "generic"]
-        chain = [(Calibration.NEVER_SEEN, made.shared[level].table) for level in levels if level in made.shared]
-        start = constants.combined(family, chain)
+        shared = {level: fitted.table for level, fitted in made.shared.items()}
+        start = constants.combined(family, chain(machines[name], shared))
         source = f"fitted on {', '.join(sorted(origins[name]))}"
-        found[name] = calibrate_family(family, rows, start, source, "").table
+        table = calibrate_family(family, rows, start, source, "").table
+        surface = machine_surface(family, name, rows, chain(machines[name], shared, table), source)
+        found[name] = dataclasses.replace(table, surface=surface)
     return found

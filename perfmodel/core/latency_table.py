@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from perfmodel.core.surface import Surface
 from perfmodel.core.vocabulary import ErrorSource
 
 #: how long an operator runs, for the stated interval: its launch outweighs its work; below 0.1 ms; above
@@ -36,6 +37,7 @@ class LatencyTable:
     known_libraries : libraries of the rows that the constants were fitted on.
     dtypes : dtypes of the rows that they were fitted on; empty where that is unknown.
     source, date : what the constants were fitted on, and when.
+    surface : what is left over at each size, where enough rows say.
     """
 
     constants: Mapping[str, float]
@@ -47,6 +49,7 @@ class LatencyTable:
     source: str = ""
     date: str = ""
     note: str = ""
+    surface: Surface | None = None
 
     def covers(self, dtype: str) -> bool:
         """Return whether rows of a dtype were fitted; fp16 and bf16 have the same speed."""

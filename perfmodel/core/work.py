@@ -64,6 +64,11 @@ def floor(value: Number) -> Any:
     return float(math.floor(value)) if type(value) is float else np.floor(value)
 
 
+def log2(size: Number) -> Number:
+    """Return the binary logarithm of a size, element by element; nothing has less than one element."""
+    return np.log2(np.maximum(size, 1.0)) if isinstance(size, np.ndarray) else math.log2(max(size, 1.0))
+
+
 def where(mask: Any, a: Any, b: Any) -> Any:
     """Return ``a`` where the mask holds and ``b`` elsewhere, as `numpy.where`; for a single mask one of the two."""
     if isinstance(mask, (bool, np.bool_)):

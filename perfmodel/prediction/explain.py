@@ -82,7 +82,7 @@ def explain(predictions: Iterable[Prediction]) -> list[Explained]:
         adds = _points(prediction.predicted_terms_s, len(rows))
         alone = _points(prediction.alone_s, len(rows))
         for row, added, resources in zip(rows, adds, alone, strict=True):
-            kept = {name: time for name, time in added.items() if time > NEGLIGIBLE * row["predicted_time_s"]}
+            kept = {name: time for name, time in added.items() if abs(time) > NEGLIGIBLE * row["predicted_time_s"]}
             points.append(Explained(row, kept, resources))
     return points
 

@@ -23,6 +23,7 @@ from types import MappingProxyType
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.core.surface import Sheet, Surface
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
@@ -48,6 +49,7 @@ class Constants:
     variances : source of error -> variance of ln(measured / predicted) in each regime: the shape, and what the
         constants have not seen.
     nearest : how near to the machine the nearest of the tables is.
+    surface : the correction over the sizes, where the nearest table has one.
     """
 
     values: Values
@@ -56,6 +58,17 @@ class Constants:
     source: str
     variances: Variances = field(default_factory=dict)
     nearest: Calibration = Calibration.NEVER_SEEN
+    surface: Correction | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """A residual surface, the values of the library in it, and how sure the constants are inside its data."""
+
+    surface: Surface
+    sheet: Sheet
+    intervals: Mapping[str, tuple[float, float]]
+    variances: Variances
 
 
 #: a table, and how well its constants know the machine
@@ -146,7 +159,15 @@ def combined(
     )
     source += _of_library(library, tables) + (f"; no row in {dtype}" if ErrorSource.DTYPE in effects else "")
     intervals, variances = _with_effects(shape, effects)
-    return Constants(fixed, intervals, _state(state, effects, library), source, variances, state)
+    surface = tables[0].surface if family.axes and (not dtype or tables[0].covers(dtype)) else None
+    correction = None
+    if surface is not None:
+        # Siblings that take over the surface of the machine measured have not earned its narrower interval.
+        near = surface.intervals if state is Calibration.CALIBRATED else {}
+        inside = _with_effects({**shape, **near}, effects)
+        correction = Correction(surface, surface.sheet(f"{lender} {dtype}", lender), *inside)
+        source += f"; residual surface {surface.source}, {surface.date}"
+    return Constants(fixed, intervals, _state(state, effects, library), source, variances, state, correction)
 
 
 def _unmeasured(family: Family, tables: Sequence[LatencyTable], library: str, lender: str) -> dict[str, float]:

@@ -13,11 +13,11 @@ from typing import Any
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Timing
-from perfmodel.core.work import Number, maximum
+from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import BOUND, HOST, Term, Terms, smooth_max
+from perfmodel.prediction.latency.terms import BOUND, HOST, SURFACE, Term, Terms, smooth_max
 
 #: values of a family's constants by name, in SI units
 Values = Mapping[str, float]
@@ -66,6 +66,30 @@ def _always(op: Operator, machine: Machine, library: str) -> bool:
     return True
 
 
+def _everywhere(op: Operator) -> float:
+    return 1.0
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A size that the residual of a family depends on, through its logarithm.
+
+    Attributes
+    ----------
+    name : of the size.
+    size : (operator, machine) -> the size, at least 1.
+    step : distance of the knots [octaves].
+    length : distance over which residuals lose their likeness: their correlation is exp(-distance / length) [octaves].
+    last : the largest logarithm that the axis has, where its meaning ends there; the surface does not fade beyond it.
+    """
+
+    name: str
+    size: Callable[[Any, Machine], Number]
+    step: float = 1.5
+    length: float = 4.0
+    last: float | None = None
+
+
 def forward_only(op: Any, machine: Machine, library: str) -> bool:
     """Whether an operator is not a backward pass, for families that were fitted on forward passes alone."""
     return not op.backward
@@ -98,6 +122,9 @@ class Family:
         first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     on_cpu : whether it is for CPUs, which the others are not.
     basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
+    axes : the sizes over which a residual surface corrects the kernel's time (`perfmodel.core.surface`); none where
+        the rows do not earn one.
+    surfaced : operator -> share of the surface that holds: 1 for calls like those measured, less for others.
     """
 
     name: str
@@ -115,6 +142,8 @@ class Family:
     borrows: Callable[[Hardware, str], tuple[str, tuple[str, ...]]] | None = None
     basis: Callable[[Operator, Machine, Terms], str] | None = None
     on_cpu: bool = False
+    axes: tuple[Axis, ...] = ()
+    surfaced: Callable[[Any], Number] = _everywhere
 
     @functools.cached_property
     def all_constants(self) -> tuple[Constant, ...]:
@@ -124,16 +153,23 @@ class Family:
     @functools.cached_property
     def all_terms(self) -> tuple[Term, ...]:
         """The terms of the formula, and those that `timed_terms` and the bound may add."""
-        return (*self.terms, HOST, BOUND) if self.dispatched else (*self.terms, BOUND)
+        corrected = (*self.terms, SURFACE) if self.axes else self.terms
+        return (*corrected, HOST, BOUND) if self.dispatched else (*corrected, BOUND)
 
-    def timed_terms(self, op: Operator, machine: Machine, values: Values, conditions: Conditions) -> Terms:
+    def timed_terms(
+        self, op: Operator, machine: Machine, values: Values, conditions: Conditions, gain: Number = 0.0
+    ) -> Terms:
         """Return the terms of the time that ``conditions.timing`` measures.
+
+        The kernel takes ``gain`` times longer than its formula says, by the residual surface of the machine.
 
         Between events around a framework's call the host dispatches for ``host``, and starts the kernel ``hidden``
         before it has finished; the second event waits for both: t = ||host, host - hidden + t_kernel||. A call with
         more dispatch than a plain one (``call_cost``) spends it before it starts the kernel.
         """
         kernel = self.formula(op, machine, values, conditions)
+        if anywhere(gain):
+            kernel = Terms({**kernel.adds, SURFACE: kernel.time_s * gain}, kernel.alone)
         if conditions.timing != Timing.EVENT or not self.dispatched:
             return kernel
         host = values["host"] * (self.call_cost(op, values) if self.call_cost else 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from perfmodel.prediction.latency.estimate import Codes, Estimate, regime_code
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.surfaces import gain
 from perfmodel.prediction.latency.terms import BOUND, Term, Terms
 from perfmodel.prediction.uncertainty import Uncertainty, Variances
 
@@ -104,7 +106,9 @@ def _estimate(
     floor_s: Number,
     basis: str = "",
 ) -> Estimate:
-    terms = family.timed_terms(op, machine, known.values, conditions)
+    correction = known.surface
+    growth, inside = gain(family, correction.surface, correction.sheet, op, machine) if correction else (0.0, False)
+    terms = family.timed_terms(op, machine, known.values, conditions, growth)
     time = terms.time_s
     short = maximum(floor_s - time, 0.0)
     adds = {name: value if type(value) is float else plain(value) for name, value in terms.adds.items()}
@@ -112,7 +116,7 @@ def _estimate(
         adds[BOUND] = plain(short)
         time = time + short
     code = regime_code(adds, time)
-    low, high = _interval(known.intervals, code)
+    low, high, uncertainty = _spread(known, code, inside)
     return Estimate(
         time_s=plain(time),
         low_s=plain(maximum(time * low, floor_s)),
@@ -121,7 +125,7 @@ def _estimate(
         family=family.name,
         calibration=known.calibration,
         basis=(basis or _basis(family, op, machine, known, terms)) + _LOADS[conditions.load],
-        uncertainty=Uncertainty(((True, known.variances),)),
+        uncertainty=uncertainty,
         kept_terms=Terms(adds, terms.alone),
     )
 
@@ -131,6 +135,20 @@ def _basis(family: Family, op: Operator, machine: Machine, known: Constants, ter
         return f"{family.name}: {family.basis(op, machine, terms)}"
     origin = "defaults from other vendors" if ErrorSource.VENDOR in known.variances else _ORIGINS[known.nearest]
     return f"{family.name}, {origin}: {known.source}"
+
+
+def _spread(known: Constants, code: Codes, inside: Any) -> tuple[Number, Number, Uncertainty]:
+    """Return the interval of each point, and what it is made of: narrower inside the data of a residual surface."""
+    low, high = _interval(known.intervals, code)
+    outside = Uncertainty(((True, known.variances),))
+    if known.surface is None or not anywhere(inside):
+        return low, high, outside
+    near_low, near_high = _interval(known.surface.intervals, code)
+    near = Uncertainty(((True, known.surface.variances),))
+    if not isinstance(inside, np.ndarray) or inside.all():
+        return near_low, near_high, near
+    both = Uncertainty(((inside, known.surface.variances), *outside.parts))
+    return np.where(inside, near_low, low), np.where(inside, near_high, high), both
 
 
 def _interval(intervals: Mapping[str, tuple[float, float]], code: Codes) -> tuple[Number, Number]:

@@ -22,6 +22,7 @@ from perfmodel.errors import InputFileError, PerfModelError, unknown_name
 from perfmodel.files import read_document, shipped_folder
 from perfmodel.prediction.latency.families import family, family_names, has_family
 from perfmodel.prediction.latency.family import Constant
+from perfmodel.prediction.latency.surfaces import surface
 
 Quantity = str | float
 #: a standard deviation of the logarithm above this, a factor of 20, is a mistake
@@ -29,7 +30,10 @@ LARGEST_DEVIATION = 3.0
 
 
 class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
-    """``[latency.FAMILY]`` as it stands in a file: times with their unit ("2.4 us"), shares as plain numbers."""
+    """``[latency.FAMILY]`` as it stands in a file: times with their unit ("2.4 us"), shares as plain numbers.
+
+    ``surface`` names a file of `perfmodel.prediction.latency.surfaces`.
+    """
 
     constants: dict[str, Quantity] = {}
     library: dict[str, dict[str, Quantity]] = {}
@@ -40,6 +44,7 @@ class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
     source: str = ""
     date: str = ""
     note: str = ""
+    surface: str = ""
 
 
 class LazyTables(Mapping[str, LatencyTable]):
@@ -109,6 +114,7 @@ def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
         source=spec.source,
         date=spec.date,
         note=spec.note,
+        surface=surface(spec.surface, family(name), place) if spec.surface else None,
     )
 
 
@@ -188,6 +194,7 @@ def _spec(name: str, table: LatencyTable) -> LatencySpec:
         source=table.source,
         date=table.date,
         note=table.note,
+        surface=table.surface.name if table.surface else "",
     )
 
 

@@ -13,12 +13,12 @@ from typing import cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import CacheState, Limiter
-from perfmodel.core.work import Number, maximum, minimum
+from perfmodel.core.work import Number, ceil, log2, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
 from perfmodel.prediction.latency.gemm.product import product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, resident_speed
 from perfmodel.prediction.latency.gemm.times import POWER, PRODUCT_TERMS
@@ -167,6 +167,34 @@ def _is_bf16(op: Operator | None, machine: Machine, library: str) -> bool:
     return not is_fp32(machine) and dtype_bytes(machine.dtype) >= 2 and has_plain_kernel(op)
 
 
+#: tile whose waves the residuals of 16-bit products follow best, of 128 x 128, 256 x 128, 64 x 128 and this one: chosen
+#: on the fitted half of H100, L40S and A100 (aiconfigurator, Vidur)
+_TILE_ROWS, _TILE_COLS = 128.0, 256.0
+
+
+def _last_wave(op: Gemm, machine: Machine) -> Number:
+    """Return the SMs that whole waves of the usual tile occupy, over those that work; at most 2."""
+    waves = ceil(op.m / _TILE_ROWS) * ceil(op.n / _TILE_COLS) / machine.sm_count
+    return minimum(ceil(waves) / waves, 2.0)
+
+
+#: octaves of the batch over which the residuals of single products fade: a cliff from 1 to 2 would be none of the
+#: kernels'
+FADE = 4.0
+#: residuals of products vary with the sizes, and with the part of the last wave that is idle
+PRODUCT_AXES = (
+    Axis("m", lambda op, machine: op.m, step=1.0, length=2.0),
+    Axis("n", lambda op, machine: op.n),
+    Axis("k", lambda op, machine: op.k),
+    Axis("idle", _last_wave, step=1.0, length=0.3, last=1.0),
+)
+
+
+def _alone(op: Gemm) -> Number:
+    """Return how much of what single products say holds for a batch: no table of tensor engines has batches."""
+    return maximum(0.0, 1.0 - log2(op.batch) / FADE)
+
+
 GEMM_FP32 = Family(
     "gemm_fp32",
     constants_of(
@@ -191,6 +219,8 @@ GEMM_BF16 = Family(
     formula,
     PRODUCT_TERMS,
     _is_bf16,
+    axes=PRODUCT_AXES,
+    surfaced=_alone,
 )  # fmt: skip
 GEMM_FP8 = Family(
     "gemm_fp8",
