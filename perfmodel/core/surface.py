@@ -65,13 +65,13 @@ class Sheet:
     values: NDArray[np.float64]
 
     @functools.cached_property
-    def pairs(self) -> NDArray[np.complex64]:
+    def pairs(self) -> NDArray[np.complex128]:
         """The value of each knot and, as the imaginary part, what the next one of the last axis has more; flat.
 
-        One look-up then serves two knots, and eight bytes are half as far apart as sixteen. The values are thousandths.
+        One look-up then serves two knots.
         """
         ahead = np.diff(self.values, axis=-1, append=self.values[..., -1:])
-        return (self.values + 1j * ahead).astype(np.complex64).ravel()
+        return (self.values + 1j * ahead).ravel()
 
     @functools.cached_property
     def listed(self) -> list[complex]:

@@ -154,19 +154,19 @@ def combined(
     deviation = _applied(tables, ErrorSource.LIBRARY)
     if unmeasured and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)
+    surface = tables[0].surface if family.axes and (not dtype or tables[0].covers(dtype)) else None
     source = ", ".join(filter(None, (tables[0].source, tables[0].date))) + (
         "; bandwidth of this machine's [sustained]" if measured else ""
     )
+    source += f"; residual surface {surface.source}, {surface.date}" if surface else ""
     source += _of_library(library, tables) + (f"; no row in {dtype}" if ErrorSource.DTYPE in effects else "")
     intervals, variances = _with_effects(shape, effects)
-    surface = tables[0].surface if family.axes and (not dtype or tables[0].covers(dtype)) else None
     correction = None
     if surface is not None:
         # Siblings that take over the surface of the machine measured have not earned its narrower interval.
         near = surface.intervals if state is Calibration.CALIBRATED else {}
-        inside = _with_effects({**shape, **near}, effects)
-        correction = Correction(surface, surface.sheet(f"{lender} {dtype}", lender), *inside)
-        source += f"; residual surface {surface.source}, {surface.date}"
+        sheet = surface.sheet(f"{lender} {dtype}", lender)
+        correction = Correction(surface, sheet, *_with_effects({**shape, **near}, effects))
     return Constants(fixed, intervals, _state(state, effects, library), source, variances, state, correction)
 
 

@@ -81,10 +81,14 @@ def surface(name: str, family: Family, place: str) -> Surface:
     if not path.is_file():
         known = sorted(one.stem for one in path.parent.glob("*.toml"))
         raise unknown_name("file of surfaces", name, known, place=f"{place}.surface", kind=InputFileError)
-    specs = read_surfaces(path)
-    if family.name not in specs:
+    if family.name not in read_surfaces(path):
         raise InputFileError(f"has no surface of {family.name}.", place=str(path), remedy=f"{place} names it.")
-    return to_surface(name, specs[family.name], family, f"{path}: {family.name}")
+    return _surface(path, family)
+
+
+@functools.cache
+def _surface(path: Path, family: Family) -> Surface:
+    return to_surface(path.stem, read_surfaces(path)[family.name], family, f"{path}: {family.name}")
 
 
 @functools.cache
