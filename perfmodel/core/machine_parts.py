@@ -63,6 +63,10 @@ class Peak:
     source: str = ""
     note: str = ""
 
+    def __hash__(self) -> int:
+        """Return the hash of what tells the peaks of a machine apart, since every prediction looks up by its peak."""
+        return hash((self.dtype, self.engine))
+
 
 @dataclass(frozen=True)
 class Link:

@@ -33,7 +33,7 @@ class Vocabulary(enum.StrEnum):
             return cls(text)
         except ValueError:
             words = "".join(f" {c.lower()}" if c.isupper() else c for c in cls.__name__).strip()
-            raise unknown_name(words, text, [str(member) for member in cls], place=place) from None
+            raise unknown_name(words, str(text), [str(member) for member in cls], place=place) from None
 
 
 class Limiter(Vocabulary):

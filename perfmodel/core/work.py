@@ -7,9 +7,9 @@ and the same tensors build the inputs of a benchmark, so that no count is writte
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ def minimum(a: Number, b: Number) -> Number:
 
 def ceil(value: Number) -> Any:
     """Return the least whole number that is not below a finite value, element by element, as `numpy.ceil`."""
-    return math.ceil(value) if type(value) is float else np.ceil(value)
+    return float(math.ceil(value)) if type(value) is float else np.ceil(value)
 
 
 def floor(value: Number) -> Any:
@@ -69,6 +69,14 @@ def log2(size: Number) -> Number:
     return np.log2(np.maximum(size, 1.0)) if isinstance(size, np.ndarray) else math.log2(max(size, 1.0))
 
 
+class Functions(NamedTuple):
+    """What a formula asks for very often, chosen once for what it works on: a number, or arrays."""
+
+    ceil: Callable[[Any], Any]
+    raised: Callable[[Any, Any], Any]
+    number: Callable[[Any], Any]
+
+
 def where(mask: Any, a: Any, b: Any) -> Any:
     """Return ``a`` where the mask holds and ``b`` elsewhere, as `numpy.where`; for a single mask one of the two."""
     if isinstance(mask, (bool, np.bool_)):
@@ -79,6 +87,9 @@ def where(mask: Any, a: Any, b: Any) -> Any:
 def number(mask: Any) -> Any:
     """Return 1.0 where a mask holds and 0.0 elsewhere."""
     return mask.astype(np.float64) if isinstance(mask, np.ndarray) else float(mask)
+
+
+OF_ONE, OF_MANY = Functions(math.ceil, max, float), Functions(np.ceil, raised, number)
 
 
 def product_of(values: Iterable[Number]) -> Number:
@@ -99,6 +110,10 @@ def anywhere(mask: bool | Number | NDArray[np.bool_]) -> bool:
     return bool(mask.any() if isinstance(mask, np.ndarray) else mask)
 
 
+#: how often most tensors are read, or written; this very number is known without a look at its value
+NEVER = 0.0
+
+
 @dataclass(frozen=True)
 class Tensor:
     """One tensor of an operator, and how often it crosses device memory.
@@ -117,9 +132,9 @@ class Tensor:
     name: str
     shape: tuple[Any, ...]
     dtype: str
-    reads: Number = 0.0
-    writes: Number = 0.0
-    repeated: Number = 0.0
+    reads: Number = NEVER
+    writes: Number = NEVER
+    repeated: Number = NEVER
 
     @classmethod
     def input(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
@@ -185,9 +200,12 @@ class Work:
         for tensor in tensors:
             size = tensor.size_bytes
             total = _added(total, 1.0, size)
-            read = _added(read, tensor.reads, size)
-            written = _added(written, tensor.writes, size)
-            repeated = _added(repeated, tensor.repeated, size)
+            if tensor.reads is not NEVER:
+                read = _added(read, tensor.reads, size)
+            if tensor.writes is not NEVER:
+                written = _added(written, tensor.writes, size)
+            if tensor.repeated is not NEVER:
+                repeated = _added(repeated, tensor.repeated, size)
         return cls(flop, read, written, total, repeated)
 
 

@@ -122,8 +122,10 @@ class Operator(abc.ABC):
     @property
     def points(self) -> int:
         """Number of points of a sweep; 1 for a single call."""
-        arrays = self._arrays()
-        return math.prod(self.shape) if arrays else 1
+        for value in vars(self).values():
+            if type(value) is np.ndarray and value.ndim:
+                return math.prod(self.shape)
+        return 1
 
     def parts(self, most: int, start: int = 0, stop: int | None = None) -> Iterator[Self]:
         """Yield the operator of up to ``most`` points of a sweep at a time, in row-major order.

@@ -42,7 +42,9 @@ def bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | No
     for name, time in ceiling_times(work, ceilings, links).items():
         limiter = ceiling_limiter(name)
         times[limiter] = maximum(times[limiter], time) if limiter in times else time
-    return times if ceilings.launch_s is None else {**times, Limiter.LAUNCH: ceilings.launch_s}
+    if ceilings.launch_s is not None:
+        times[Limiter.LAUNCH] = ceilings.launch_s
+    return times
 
 
 def resident(work: Work, hardware: Hardware, times: Mapping[Limiter, Number]) -> tuple[Text, Number, Text]:

@@ -155,18 +155,18 @@ def _prefers(link: Link, other: Link) -> bool:
 
 def datasheet_ceilings(hardware: Hardware, peak: Peak | None, links: Mapping[str, Number]) -> Ceilings:
     """Return the ceilings of the datasheet, which set the bound: dense peaks, peak bandwidths, the launch floor."""
-    return Ceilings(
-        compute=peak.flop_per_s if peak else None,
-        memory=_bandwidths(hardware),
-        links={name: _link_rate(hardware, name) for name in links},
-        launch_s=hardware.launch.floor_s,
-    )
+    return _datasheet_ceilings(hardware, peak, *links)
 
 
 @cached_per_machine
-def _bandwidths(hardware: Hardware) -> Mapping[str, float]:
-    """Return the datasheet bandwidth of each memory level that has one [B/s]."""
-    return MappingProxyType({m.name: m.bandwidth_bytes_per_s for m in hardware.memory if m.bandwidth_bytes_per_s})
+def _datasheet_ceilings(hardware: Hardware, peak: Peak | None, *links: str) -> Ceilings:
+    bandwidths = {m.name: m.bandwidth_bytes_per_s for m in hardware.memory if m.bandwidth_bytes_per_s}
+    return Ceilings(
+        compute=peak.flop_per_s if peak else None,
+        memory=MappingProxyType(bandwidths),
+        links=MappingProxyType({name: _link_rate(hardware, name) for name in links}),
+        launch_s=hardware.launch.floor_s,
+    )
 
 
 #: shares of the datasheet that a machine that nobody measured is assumed to sustain, and its launch [s]: the medians of

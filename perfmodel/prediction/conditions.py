@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import Self
 
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 
@@ -29,7 +29,7 @@ class Conditions:
     @classmethod
     def parse(
         cls, timing: str = Timing.KERNEL, cache: str = CacheState.COLD, library: str = "", load: str = Load.BURST
-    ) -> Self:
+    ) -> Conditions:
         """Return the conditions that these words name.
 
         Raises
@@ -37,4 +37,12 @@ class Conditions:
         UsageError
             When a word is unknown; the message lists the allowed ones and the nearest.
         """
-        return cls(Timing.parse(timing), CacheState.parse(cache), library, Load.parse(load))
+        try:
+            return _parsed(timing, cache, library, load)
+        except TypeError:  # what cannot be looked up is no word: it gets its message
+            return _parsed.__wrapped__(timing, cache, library, load)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(timing: str, cache: str, library: str, load: str) -> Conditions:
+    return Conditions(Timing.parse(timing), CacheState.parse(cache), library, Load.parse(load))

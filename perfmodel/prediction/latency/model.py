@@ -54,7 +54,7 @@ def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Co
     for mask, family in families_of(op, machine, hardware.kind, conditions.library):
         known = constants(family, hardware, conditions.library, op.kernel_dtype)
         estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s)))
-    return functools.reduce(_merged, estimates)[1]
+    return functools.reduce(_merged, estimates)[1] if len(estimates) > 1 else estimates[0][1]
 
 
 def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Conditions) -> tuple[Family, Constants]:

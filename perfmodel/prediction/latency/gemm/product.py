@@ -141,16 +141,32 @@ def _split(sizes: Sizes, r: Rates, index: Any, least: Any) -> tuple[Any, Any]:
 
 
 def _whole(sizes: Sizes, r: Rates) -> Iterator[tuple[Any, Any]]:
-    """Yield the index and the fourth power of the time of whole products, for one tile after the other."""
-    depth = Depth.of(sizes.k, r)
-    for index, tile, blocks in sizes.cuts(r):
+    """Yield the index and the fourth power of the time of whole products, for one tile after the other.
+
+    Of a tile and the same turned it is the one that makes fewer blocks.
+    """
+    depth, (rows, columns) = Depth.of(sizes.k, r), sizes.counts(r)
+    for index, tile, turned in r.cuts:
+        blocks = rows[tile.per_row] * columns[tile.per_column]
+        if turned is not None:  # the two differ in nothing else, and more blocks never take less time
+            other = rows[turned.per_row] * columns[turned.per_column]
+            index, blocks = _added(index, other < blocks), minimum(blocks, other)
         yield index, power_of_time(sizes, r, tile, loads_of(sizes, r, tile, blocks, depth))
+
+
+def _added(index: int, more: Any) -> Any:
+    """Return an index with 1 more where a mask holds."""
+    return more.view(np.int8) + np.int8(index) if isinstance(more, np.ndarray) else index + more
 
 
 def _parted(sizes: Sizes, r: Rates) -> Iterator[tuple[int, Any]]:
     """Yield the same of products that are split along k."""
-    for index, (tile, blocks) in enumerate(sizes.each(r)):
+    rows, columns = sizes.counts(r)
+    for index, tile in enumerate(r.tiles):
+        blocks = rows[tile.per_row] * columns[tile.per_column]
         parts = _most_parts(blocks, r)
+        if type(parts) is float and parts == 1.0:
+            continue  # one part is the whole product, and takes its reduction besides
         loads = loads_of(sizes, r, tile, blocks * parts, Depth.of(sizes.k / parts, r), parts)
         yield index, power_of_time(sizes, r, tile, loads)
 
@@ -165,11 +181,13 @@ def _cheapest(times: Iterator[tuple[Any, Any]]) -> tuple[Any, Any]:
 
     One tile is timed after the other, so that the arrays of many products stay in a core's cache.
     """
-    best, least = next(times)
+    best: Any
+    least: Any
+    best, least = next(times, (0, math.inf))
     if isinstance(least, np.ndarray) and not isinstance(best, np.ndarray):
         best = np.full(least.shape, best, np.int8)
     for index, other in times:
-        if isinstance(other, np.ndarray):
+        if type(other) is not float:
             better: Any = (other < least).view(np.int8)
             np.maximum(best, better * (index if isinstance(index, np.ndarray) else np.int8(index)), out=best)
             np.minimum(least, other, out=least)

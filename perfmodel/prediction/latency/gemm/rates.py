@@ -213,7 +213,7 @@ class Rates:
             fill_s=block_s * (np.minimum(1.0, fed) / fed * c["fill"]) * product.output_bytes / product.input_bytes,
             widening=widening_s / block_s,
             least=np.maximum(1.0, c["depth"] / area),
-            above=np.array([0.0, *up_to[:-1]]),
+            above=np.array([0.0, *up_to[:-1]]) if by_rows else np.zeros(len(tiles)),
             up_to=up_to,
         )
         self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in of_tiles), strict=True)]
@@ -231,7 +231,7 @@ class Rates:
         self.ragged = c["ragged"]
         self.ragged_math = not batched and self.ragged != 1.0
         split = not by_rows and not (batched and fp32) and c["parts"] > 1.0
-        self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * area.max() if split else 0.0
+        self.whole_wave = float(0.5 * SPLIT_WAVES * machine.sm_count * area.max()) if split else 0.0
 
     def tile_of(self, index: NDArray[np.intp]) -> Tile:
         """Return the tile that each product has, given its index."""

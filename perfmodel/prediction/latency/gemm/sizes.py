@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.work import Number, ceil, maximum, minimum, where
+from perfmodel.core.work import OF_MANY, OF_ONE, Number, ceil, maximum, minimum, where
 from perfmodel.prediction.latency.gemm.rates import Rates, Tile
 from perfmodel.prediction.latency.streams import fitting_share
 
@@ -64,18 +63,14 @@ class Depth(NamedTuple):
         return cls(ceil(k * r.per_step), k * r.waiting_s, k * r.fed_s)
 
 
-def _added(index: int, more: Any) -> Any:
-    """Return an index with 1 more where a mask holds."""
-    return more.view(np.int8) + np.int8(index) if isinstance(more, np.ndarray) else index + more
-
-
 class Sizes:
     """The sizes of products, and what follows from them without the tile: arrays of one length, or numbers for one."""
 
     def __init__(self, m: Number, n: Number, k: Number, batch: Number, rates: Rates):
         self.m, self.n, self.k, self.batch = m, n, k, batch
-        #: whether no product is one of a batch; to multiply by 1 takes numpy as long as by any number
-        self.single = type(batch) is float and batch == 1.0
+        self.functions = OF_ONE if type(m) is type(n) is type(k) is type(batch) is float else OF_MANY
+        #: whether arrays are of single products: to multiply by 1 takes numpy as long as by any number
+        self.single = self.functions is OF_MANY and type(batch) is float and batch == 1.0
         self.outputs = m * n if self.single else batch * m * n
         self.flop = 2.0 * self.outputs * k
         self.hbm = self._traffic(rates) / rates.bandwidth
@@ -119,38 +114,17 @@ class Sizes:
         blocks: Number = self._rows(tile.per_row) * self._columns(tile.per_column)
         return blocks
 
-    def cuts(self, r: Rates) -> Iterator[tuple[Any, Tile, Number]]:
-        """Yield the tiles with their index and the blocks that they make; of a tile and the same turned the fewer.
-
-        Such two differ in nothing else, and more blocks never take less time.
-        """
-        rows, columns = self._counts(r)
-        for index, tile, turned in r.cuts:
-            blocks = rows[tile.per_row] * columns[tile.per_column]
-            if turned is None:
-                yield index, tile, blocks
-                continue
-            other = rows[turned.per_row] * columns[turned.per_column]
-            fewer: Any = other < blocks
-            yield _added(index, fewer), tile, minimum(blocks, other)
-
-    def each(self, r: Rates) -> Iterator[tuple[Tile, Number]]:
-        """Yield each tile with the blocks that it makes."""
-        rows, columns = self._counts(r)
-        for tile in r.tiles:
-            yield tile, rows[tile.per_row] * columns[tile.per_column]
-
-    def _counts(self, r: Rates) -> tuple[dict[float, Any], dict[float, Any]]:
+    def counts(self, r: Rates) -> tuple[dict[float, Any], dict[float, Any]]:
         """Return how many tiles of each height and width cover the output."""
         rows = {per_row: self._rows(per_row) for per_row in r.heights}
         return rows, {per_column: self._columns(per_column) for per_column in r.widths}
 
     def _rows(self, per_row: Any) -> Any:
-        rows = ceil(self.m * per_row)
+        rows = self.functions.ceil(self.m * per_row)
         return rows if self.single else self.batch * rows
 
     def _columns(self, per_column: Any) -> Any:
-        return ceil(self.n * per_column)
+        return self.functions.ceil(self.n * per_column)
 
     def _super_tile(self, r: Rates) -> tuple[Number, Number]:
         """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""

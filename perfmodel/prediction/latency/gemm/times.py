@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, ceil, maximum, number, raised, where
+from perfmodel.core.work import Number, maximum, where
 from perfmodel.prediction.latency.gemm.rates import Rates, Tile
 from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes, fourth_power
 from perfmodel.prediction.latency.terms import (
@@ -106,9 +106,9 @@ def loads_of(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, g
     The parts of k that are ``gathered`` are written and read again in fp32.
     """
     steps, waiting_s, fed_s = depth
+    ceil, raised, _ = sizes.functions
     waves = blocks * r.per_sm
-    busy = ceil(waves)
-    busy *= r.rounds
+    busy = ceil(waves) * r.rounds
     busy += r.evened * waves
     busy = raised(busy, tile.least)
     block_s = tile.step_s * steps
@@ -134,7 +134,7 @@ def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads) -> Any:
     It is worked out in the memory of ``loads``.
     """
     _, _, _, time, l2_s = loads
-    time = raised(time, sizes.power)
+    time = sizes.functions.raised(time, sizes.power)
     time *= time
     time *= time
     time += sizes.hbm_power
@@ -151,6 +151,7 @@ def time_of(sizes: Sizes, r: Rates, tile: Tile, split: Any, loads: Loads) -> Pro
     outside = maximum(sizes.hbm, l2_s)
     body = fourth_power(limited) + sizes.hbm_power + fourth_power(l2_s)
     # numbers, since numpy multiplies by a mask at half the speed
+    number = sizes.functions.number
     on_math, on_hbm = number(limited >= outside), number(sizes.hbm >= l2_s)
     elsewhere = 1.0 - on_math
     ideal = sizes.flop / tile.flop_per_s
