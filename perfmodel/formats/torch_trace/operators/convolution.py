@@ -1,0 +1,134 @@
+"""Maps calls of convolutions and their gradients to operators of the model.
+
+Each function takes a `Call` and returns the operator, or raises `NotModelledError` with the reason. The order of the
+arguments is that of PyTorch's native_functions.yaml.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
+from perfmodel.formats.torch_trace.operators.matrix import math_dtype
+from perfmodel.operators import Operator
+from perfmodel.operators.conv2d import Conv2d
+
+#: largest stride that is tried where a trace has only the sizes of a convolution: vision transformers cut images into
+#: patches of up to 32 by 32
+_LARGEST_STRIDE = 32
+
+
+def _sizes(x: Shape, weight: Shape) -> dict[str, Any]:
+    """Return the sizes of a convolution of images [n, c, h, w] with a weight [k, c / groups, r, s]."""
+    return dict(zip("nchwkrs", (*x.dims, weight.dims[0], *weight.dims[2:]), strict=True))
+
+
+def _convolution(
+    call: Call, stride: int, padding: int, dilation: int, groups: int | None, *, first: int = 0, gradient: str = ""
+) -> Operator:
+    """Return a convolution, or a ``gradient`` of it.
+
+    The numbers are positions of arguments, with input and weight at ``first`` and after it.
+    """
+    x, weight = call.tensor(first), call.tensor(first + 1)
+    if len(x.dims) != 4 or len(weight.dims) != 4:
+        raise NotModelledError(f"it is a convolution in {len(x.dims) - 2} dimensions")
+    if not call.has_values and len(call.result) == 4:
+        return _from_sizes(call, x, weight, call.result)
+    return Conv2d(
+        **_sizes(x, weight),
+        stride=_one(call, "stride", stride),
+        padding=_one(call, "padding", padding),
+        dilation=_one(call, "dilation", dilation),
+        groups=x.dims[1] if groups is None else _one(call, "groups", groups),
+        layout="nhwc" if x.channels_last else "nchw",
+        dtype=math_dtype(call, x),
+        backward=bool(gradient),
+        gradient=gradient or "both",
+    )
+
+
+def _one(call: Call, name: str, index: int) -> int:
+    """Return the value of an argument that has to be equal in all directions."""
+    values = set(call.ints(index))
+    if len(values) != 1:
+        raise NotModelledError(f"the {name} differs by direction" if values else f"the trace does not say the {name}")
+    return values.pop()
+
+
+def convolution(call: Call) -> Operator:
+    """aten::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)."""
+    if call.true(6):
+        raise NotModelledError("it is a transposed convolution")
+    return _convolution(call, 3, 4, 5, 8)
+
+
+def conv2d(call: Call) -> Operator:
+    """aten::conv2d(input, weight, bias, stride, padding, dilation, groups), cudnn_convolution_relu."""
+    return _convolution(call, 3, 4, 5, 6)
+
+
+def cudnn_convolution(call: Call) -> Operator:
+    """aten::cudnn_convolution(self, weight, padding, stride, dilation, groups, benchmark, ...)."""
+    return _convolution(call, 3, 2, 4, 5)
+
+
+def miopen_convolution(call: Call) -> Operator:
+    """aten::miopen_convolution(self, weight, bias, padding, stride, dilation, groups, benchmark, deterministic)."""
+    return _convolution(call, 4, 3, 5, 6)
+
+
+def depthwise(call: Call) -> Operator:
+    """aten::_conv_depthwise2d(self, weight, kernel_size, bias, stride, padding, dilation)."""
+    return _convolution(call, 4, 5, 6, None)
+
+
+def convolution_backward(call: Call) -> Operator:
+    """aten::convolution_backward(grad_output, input, weight, bias_sizes, stride, ..., groups, output_mask).
+
+    Which gradients are computed output_mask says. That of the bias, a sum over grad_output, is not counted.
+    """
+    if call.true(7):
+        raise NotModelledError("it is a transposed convolution")
+    mask = [word.strip().lower() == "true" for word in call.value(10).strip("[]() ").split(",")]
+    if not any(mask[:2]):
+        raise NotModelledError("the trace does not say which gradients of the convolution are computed")
+    gradient = "both" if all(mask[:2]) else "input" if mask[0] else "weight"
+    return _convolution(call, 4, 5, 6, 9, first=1, gradient=gradient)
+
+
+def cudnn_gradient(call: Call) -> Operator:
+    """aten::cudnn_convolution_backward_input, ..._weight, with the arguments of aten::cudnn_convolution_backward.
+
+    These are input, grad_output, weight. The traces of 2021 that have these operators have shapes, but no values. FLOP
+    and bytes follow from the sizes of grad_output as well as from stride and padding, so any stride and padding that
+    lead to these sizes give the right operator.
+    """
+    x, dy, weight = (call.tensor(index) for index in range(3))
+    if not len(x.dims) == len(dy.dims) == len(weight.dims) == 4:
+        raise NotModelledError("the trace does not have the three tensors of the convolution")
+    return _from_sizes(call, x, weight, dy.dims, gradient="input" if call.name.endswith("input") else "weight")
+
+
+def _from_sizes(call: Call, x: Shape, weight: Shape, result: tuple[int, ...], gradient: str = "") -> Operator:
+    """Return a convolution from the sizes of its three tensors, or one of its gradients."""
+    if x.dims[1] % weight.dims[1]:
+        raise NotModelledError(f"its {x.dims[1]} channels do not form groups of {weight.dims[1]}")
+    _, c, h, w = x.dims
+    _, per_group, r, s = weight.dims
+    for stride in range(1, _LARGEST_STRIDE + 1):
+        # the least padding that gives as many rows; since sizes are rounded down, a few more may do so too
+        least = max(0, -((h - r - (result[2] - 1) * stride) // 2))
+        for padding in range(least, min(least + stride, max(r, s) // 2 + 1)):
+            sizes = [(length + 2 * padding - taps) // stride + 1 for length, taps in ((h, r), (w, s))]
+            if sizes == [*result[2:]]:
+                return Conv2d(
+                    **_sizes(x, weight),
+                    stride=stride,
+                    padding=padding,
+                    groups=c // per_group,
+                    dtype=math_dtype(call, x),
+                    backward=bool(gradient),
+                    gradient=gradient or "both",
+                )
+    raise NotModelledError("no stride and padding lead from its input to its output")

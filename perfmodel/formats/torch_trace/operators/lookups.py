@@ -1,0 +1,99 @@
+"""Maps calls of look-ups, sorts and scans, forward and backward, to operators of the model.
+
+Each function takes a `Call` and returns the operator, or raises `NotModelledError` with the reason. The order of the
+arguments is that of PyTorch's native_functions.yaml and derivatives.yaml. If a trace does not say how much a call
+moves, the least possible is counted, so that a bound stays a bound.
+"""
+
+from __future__ import annotations
+
+import math
+
+from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
+from perfmodel.formats.torch_trace.operators.memory import rows_of
+from perfmodel.operators import Operator
+from perfmodel.operators.embedding import Embedding
+from perfmodel.operators.gather import Gather
+from perfmodel.operators.index_select import IndexSelect
+from perfmodel.operators.sampling import Sampling
+from perfmodel.operators.scan import Scan
+from perfmodel.operators.scatter_add import ScatterAdd
+from perfmodel.operators.sort import Sort
+from perfmodel.operators.topk import Topk
+
+#: where nothing is said of the indices, all of them may be the same
+_LEAST = "same"
+
+
+# --- look-ups
+
+
+def embedding_backward(call: Call) -> Operator:
+    """aten::embedding_dense_backward(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)."""
+    dy, index, vocab = call.tensor(0), call.tensor(1), call.ints(2)
+    if len(vocab) != 1:
+        raise NotModelledError("the trace does not say the rows of the table")
+    return Embedding(tokens=index.numel, vocab=vocab[0], dim=dy.dims[-1], unique=1, backward=True, dtype=dy.dtype)
+
+
+def gather(call: Call) -> Operator:
+    """aten::gather(self, dim, index)."""
+    return Gather(numel=call.tensor(2).numel, distribution=_LEAST, dtype=call.tensor(0).dtype)
+
+
+def index(call: Call) -> Operator:
+    """aten::index(self, indices) with indices along the first axis."""
+    table, lists = call.tensor(0), call.argument(1)
+    indices = lists if isinstance(lists, tuple) else (lists,) if isinstance(lists, Shape) else ()
+    if len(indices) != 1:
+        raise NotModelledError("it has indices along several axes")
+    return IndexSelect(rows=indices[0].numel, cols=_row(table), distribution=_LEAST, dtype=table.dtype)
+
+
+def index_add(call: Call) -> Operator:
+    """aten::index_add_(self, dim, index, source) along the first axis."""
+    table, at, source = call.tensor(0), call.tensor(2), call.tensor(3)
+    if call.ints(1) != (0,):
+        raise NotModelledError("it adds along another axis than the first")
+    return ScatterAdd(rows=at.numel, cols=_row(source), table=table.dims[0], unique=1, dtype=table.dtype)
+
+
+def scatter_add(call: Call) -> Operator:
+    """aten::scatter_add_(self, dim, index, src)."""
+    table = call.tensor(0)
+    return ScatterAdd(rows=call.tensor(2).numel, table=table.numel, unique=1, dtype=table.dtype)
+
+
+def _row(x: Shape) -> int:
+    """Return the elements of a row of the first axis."""
+    return math.prod(x.dims[1:])
+
+
+# --- sorts and scans
+
+
+def sort(call: Call) -> Operator:
+    """aten::sort(self, dim, descending): pairs of a key and its place; the radix sort moves the least."""
+    rows, cols = rows_of(call, 1)
+    return Sort(rows=rows, cols=cols, value_dtype="int64", dtype=call.tensor(0).dtype)
+
+
+def topk(call: Call) -> Operator:
+    """aten::topk(self, k, dim, largest, sorted)."""
+    rows, cols = rows_of(call, 2)
+    kept = call.ints(1)
+    if len(kept) != 1:
+        raise NotModelledError("the trace does not say how many are kept")
+    return Topk(rows=rows, cols=cols, k=kept[0], dtype=call.tensor(0).dtype)
+
+
+def scan(call: Call) -> Operator:
+    """aten::cumsum(self, dim, dtype), aten::cumprod."""
+    rows, cols = rows_of(call, 1)
+    return Scan(rows=rows, cols=cols, dtype=call.tensor(0).dtype)
+
+
+def multinomial(call: Call) -> Operator:
+    """aten::multinomial(self [rows, classes], num_samples, ...), if it launches kernels itself."""
+    x = call.tensor(0)
+    return Sampling(rows=math.prod(x.dims[:-1]), vocab=x.dims[-1], algorithm="gumbel_fused", dtype=x.dtype)
