@@ -18,6 +18,7 @@ from typing import Any
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
+from perfmodel.storage import gzipped
 
 _PACKAGE = Path(__file__).resolve().parent
 DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
@@ -25,11 +26,6 @@ DOCUMENT_SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 _LARGEST_PLAN_BYTES = 100_000
 #: larger texts are refused: their readers hold them in memory several times over, and tables of profilers have a few MB
 LARGEST_TEXT_BYTES = 1_000_000_000
-#: first bytes of every gzip file (RFC 1952)
-_GZIP = b"\x1f\x8b"
-#: deflate packs at most 258 bytes into two bits: a gzip file never unpacks to more than so many times its size
-_LARGEST_RATIO = 1032
-_BLOCK_BYTES = 1 << 20
 
 
 def shipped_folder(name: str = "hardware_specs") -> Path:
@@ -67,7 +63,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputFileError(f"cannot be read: {reason}.", place=place) from None
-    if data.startswith(_GZIP):
+    if data.startswith(gzipped.MAGIC):
         data = _unpacked(data, place)
     check_text_size(len(data), place)
     if not data.strip():
@@ -120,34 +116,12 @@ def check_text_size(size: int, place: str, most: int | None = None) -> None:
         )
 
 
-def unpacked(data: bytes, limit: int) -> bytes | None:
-    """Return the content of a gzip file with one or more members, None if it is more than a limit [B].
-
-    Raises
-    ------
-    EOFError, zlib.error
-        When the file is cut off, or damaged.
-    """
-    parts: list[bytes] = []
-    size = 0
-    while data:
-        member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        parts.append(member.decompress(data, limit + 1 - size))
-        size += len(parts[-1])
-        if size > limit:
-            return None
-        if not member.eof:
-            raise EOFError("it is cut off")
-        data = member.unused_data.lstrip(b"\0")
-    return b"".join(parts) if len(parts) > 1 else parts[0]
-
-
 def _unpacked(data: bytes, place: str) -> bytes:
     """Return the content of a gzip file."""
     try:
-        if len(data) * _LARGEST_RATIO > LARGEST_TEXT_BYTES:
-            check_text_size(_unpacked_size(data, LARGEST_TEXT_BYTES), place)
-        content = unpacked(data, LARGEST_TEXT_BYTES)
+        if len(data) * gzipped.LARGEST_RATIO > LARGEST_TEXT_BYTES:
+            check_text_size(gzipped.unpacked_size(data, LARGEST_TEXT_BYTES), place)
+        content = gzipped.unpacked(data, LARGEST_TEXT_BYTES)
     except (EOFError, OSError, zlib.error) as error:
         raise InputFileError(
             f"is not a whole gzip file: {str(error).rstrip('.')}.",
@@ -156,18 +130,6 @@ def _unpacked(data: bytes, place: str) -> bytes:
         ) from None
     assert content is not None
     return content
-
-
-def _unpacked_size(data: bytes, limit: int) -> int:
-    """Return the size of the content of a gzip file [B], which is not kept; what is beyond a limit is not read."""
-    import gzip
-    import io
-
-    size = 0
-    with gzip.open(io.BytesIO(data)) as stream:
-        while size <= limit and (block := stream.read(_BLOCK_BYTES)):
-            size += len(block)
-    return size
 
 
 def read_document(path: str | os.PathLike[str]) -> Any:

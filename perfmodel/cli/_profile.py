@@ -77,7 +77,8 @@ def deployment_and_plan(path: str, plan: str | None, effort: Mapping[str, Effort
     from perfmodel.hardware_catalog import hardware
     from perfmodel.investment.plan import read_plan
     from perfmodel.serving.case import read_case
-    from perfmodel.serving.changes import plan_of, profile_of, read_changes, usual_changes
+    from perfmodel.serving.changes import read_changes, usual_changes
+    from perfmodel.serving.investments import plan_of, profile_of
     from perfmodel.training.case import is_training_file
 
     if is_training_file(path):
@@ -112,7 +113,8 @@ def deployment_path(path: str, scenario: str) -> WhatIf:
     from perfmodel.files import read_document
     from perfmodel.hardware_catalog import hardware
     from perfmodel.serving.case import read_case
-    from perfmodel.serving.changes import path_of, read_changes
+    from perfmodel.serving.changes import read_changes
+    from perfmodel.serving.investments import path_of
     from perfmodel.training.case import is_training_file, read_training_case
     from perfmodel.training.changes import path_of_plan, read_plan_changes
 

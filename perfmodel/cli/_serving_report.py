@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from perfmodel.cli._output import context
 from perfmodel.core.report import Report, report
 from perfmodel.core.units import format_count, format_si
-from perfmodel.serving.load_report import deployment_name, load_name
+from perfmodel.serving.load_report import deployment_name, load_name, terms_report
 from perfmodel.serving.points import Point
 
 if TYPE_CHECKING:
@@ -73,3 +74,31 @@ def _nearest(outcomes: Sequence[Outcome]) -> str:
         return ", not even with one user"
     ttft, tpot = (min(point.figures[name]["mean"] for point in points) for name in ("ttft_s", "tpot_s"))
     return f"; the lowest means are TTFT {format_si(ttft, 's', 3)} and TPOT {format_si(tpot, 's', 3)}"
+
+
+def points_report(
+    points: Sequence[Point],
+    outcomes: Sequence[Outcome],
+    study: Study,
+    notes: tuple[str, ...],
+    *,
+    explain: bool,
+    for_qps: float | None,
+) -> Report:
+    """Return the table of all points, with the largest loads, terms and memory where asked for, and the decision."""
+    more = {}
+    if study.slo is not None and any(outcome.largest for outcome in outcomes):
+        more["largest_load"] = largest_report(outcomes)
+    if explain:
+        more["terms"] = terms_report(points)
+        more |= memory_reports(outcomes)
+    best = [outcome.largest for outcome in outcomes if outcome.largest] or points
+    return report(
+        points,
+        context=context(
+            model=outcomes[0].spec.model, seed=study.workload.seed, slo=None if study.slo is None else str(study.slo)
+        ),
+        notes=(*notes, *load_notes(best, for_qps)),
+        more=more,
+        decision=decision(outcomes, study),
+    )

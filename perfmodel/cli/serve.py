@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, SchedulerOption, WideOption, WorkersOption
-from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
+from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, status
 from perfmodel.cli._serving_options import (
     DraftOption,
     EagerOption,
@@ -37,8 +37,6 @@ from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from perfmodel.cli._serving import Outcome, Study
-    from perfmodel.core.report import Report
-    from perfmodel.serving.points import Point
 
 _EXIT_INTERRUPTED = 130
 #: what `--plot` can draw
@@ -183,7 +181,9 @@ def command(
     """
     from perfmodel.cli._serving import Study, evaluate_all
     from perfmodel.cli._serving_checks import check_serve
+    from perfmodel.cli._serving_drawn import draw, draw_timeline
     from perfmodel.cli._serving_input import check_rate, load_of, percentiles_of, specs_of, speculation_of, workload_of
+    from perfmodel.cli._serving_report import points_report
     from perfmodel.core.units import parse_quantity
     from perfmodel.serving.load import Fleet
     from perfmodel.serving.points import Workload
@@ -228,10 +228,10 @@ def command(
     outcomes = evaluate_all(specs, study, workers, scheduler)
     points = [point for outcome in outcomes for point in outcome.points]
     if plot:
-        _draw(points, outcomes, study, plot, plot_kind)
+        draw(points, outcomes, study, plot, plot_kind)
     if timeline:
-        _draw_timeline(points[-1], timeline)
-    destination.write(_report(points, outcomes, study, notes, explain=explain, for_qps=for_qps))
+        draw_timeline(points[-1], timeline)
+    destination.write(points_report(points, outcomes, study, notes, explain=explain, for_qps=for_qps))
     finish(outcomes, study)
 
 
@@ -259,50 +259,3 @@ def finish(outcomes: Sequence[Outcome], study: Study) -> None:
         return
     if not any(outcome.largest or any(point.met for point in outcome.points) for outcome in outcomes):
         raise typer.Exit(BAD_FINDING)
-
-
-def _report(
-    points: list[Point],
-    outcomes: list[Outcome],
-    study: Study,
-    notes: tuple[str, ...],
-    *,
-    explain: bool,
-    for_qps: float | None,
-) -> Report:
-    from perfmodel.cli._serving_report import decision, largest_report, load_notes, memory_reports
-    from perfmodel.core.report import report
-    from perfmodel.serving.load_report import terms_report
-
-    more = {}
-    if study.slo is not None and any(outcome.largest for outcome in outcomes):
-        more["largest_load"] = largest_report(outcomes)
-    if explain:
-        more["terms"] = terms_report(points)
-        more |= memory_reports(outcomes)
-    best = [outcome.largest for outcome in outcomes if outcome.largest] or points
-    return report(
-        points,
-        context=context(
-            model=outcomes[0].spec.model, seed=study.workload.seed, slo=None if study.slo is None else str(study.slo)
-        ),
-        notes=(*notes, *load_notes(best, for_qps)),
-        more=more,
-        decision=decision(outcomes, study),
-    )
-
-
-def _draw(points: list[Point], outcomes: list[Outcome], study: Study, path: str, kind: str | None) -> None:
-    from perfmodel.render.plots import plot
-
-    chosen = tuple(outcome.largest for outcome in outcomes if outcome.largest)
-    drawn = kind or ("load" if study.load == "qps" else "pareto")
-    save_plot(plot(points, kind=drawn, slo=study.slo, chosen=chosen), path)
-
-
-def _draw_timeline(point: Point, path: str) -> None:
-    from perfmodel.render.plots import plot
-    from perfmodel.serving.load_report import load_name
-
-    title = f"{point.facts['hardware']}, {point.facts['engine']}: {load_name(point)}"
-    save_plot(plot(point.replay, title=title), path)

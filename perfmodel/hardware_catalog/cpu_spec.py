@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import UnavailableError
+from perfmodel.hardware_catalog.as_spec import quantity
 from perfmodel.hardware_catalog.detect import CpuDescription
 from perfmodel.hardware_catalog.read import to_hardware
 from perfmodel.hardware_catalog.schema import ChipSpec, HardwareSpec, LaunchSpec, MemorySpec, RateSpec, SustainedSpec
-from perfmodel.hardware_catalog.write import quantity
 
 _NO_MEASUREMENT: Mapping[str, float] = MappingProxyType({})
 _LANE_BITS = {"fp32": 32, "fp64": 64}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.report import Reportable
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.prediction.uncertainty import Z80
@@ -22,34 +21,12 @@ from perfmodel.serving.memory import Memory, memory_of
 from perfmodel.serving.precision import Format, kv_bytes, weight_format
 from perfmodel.serving.shard import Parallel, Shard, shard
 from perfmodel.serving.speculation import Speculation
+from perfmodel.serving.step import Step
 from perfmodel.serving.step_clock import StepClock
 from perfmodel.workloads.model_config import ModelConfig
 
 #: prompts of a step: (how many, new tokens of each, keys of each with those in the cache)
 Prefill = Sequence[tuple[Number, Number, Number]]
-
-
-@dataclass(frozen=True)
-class Step(Reportable):
-    """The time of a step of an engine; numbers are floats, or arrays for arrays of steps.
-
-    Attributes
-    ----------
-    time_s, low_s, high_s : expected time and its 80 % interval [s].
-    terms_s : the parts that add up to it [s]: weights (matrix products), experts, kv (attention of decoding
-        sequences), prefill (attention of prompts), exchange (between GPUs), kernels (norms, rotation, activation),
-        head (logits and sampling), gaps (between kernels), host.
-    """
-
-    time_s: Number
-    low_s: Number
-    high_s: Number
-    terms_s: Mapping[str, Number]
-
-    @property
-    def limiter(self) -> str:
-        """The largest term in the sum over all steps."""
-        return max(self.terms_s, key=lambda term: float(np.sum(self.terms_s[term])))
 
 
 @dataclass(frozen=True)

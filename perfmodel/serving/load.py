@@ -11,13 +11,14 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError
-from perfmodel.serving.deployment import Deployment, Step
+from perfmodel.serving.deployment import Deployment
 from perfmodel.serving.journal import Clock
 from perfmodel.serving.policies import Policy, find_policy
 from perfmodel.serving.pools import ROUND_ROBIN, Link, Progress
 from perfmodel.serving.replay import Replay
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.simulate import Server, simulate_server
+from perfmodel.serving.step import Step
 
 #: bandwidth of a NIC of 400 Gb/s, over which keys and values move between prefill and decode unless told [B/s]: assumed
 KV_LINK_BYTES_PER_S = 50e9

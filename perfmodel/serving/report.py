@@ -11,10 +11,10 @@ from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
 from perfmodel.serving import load_report as load_report
 from perfmodel.serving.cycle import Steady
-from perfmodel.serving.deployment import Step
 from perfmodel.serving.fit_engine import EngineFit
 from perfmodel.serving.meanings import MEANINGS
 from perfmodel.serving.memory import Memory
+from perfmodel.serving.step import Step
 
 
 @report.register

@@ -11,37 +11,10 @@ from perfmodel.errors import InputFileError, unknown_name
 from perfmodel.files import read_document
 from perfmodel.workloads import families
 from perfmodel.workloads.architectures import ALIASES, ARCHITECTURES, REFUSED, Architecture
+from perfmodel.workloads.config_values import SPELLINGS, Values
 from perfmodel.workloads.model_config import Linear as Linear
 from perfmodel.workloads.model_config import ModelConfig as ModelConfig
 
-#: dimension -> its keys in the configurations of different model types
-_SPELLINGS: Mapping[str, tuple[str, ...]] = {
-    "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads", "decoder_attention_heads"),
-    "kv_heads": ("num_key_value_heads", "kv_n_heads", "num_kv_heads", "n_head_kv"),
-    "head_dim": ("head_dim", "d_kv"),
-    "ffn": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "hidden_dim"),
-    "vocab": ("vocab_size",),
-    "embedding_dim": ("word_embed_proj_dim",),
-    "positions": (
-        "max_position_embeddings",
-        "n_positions",
-        "n_ctx",
-        "max_seq_len",
-        "seq_length",
-        "max_sequence_length",
-    ),
-    "token_types": ("type_vocab_size",),
-    "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
-    "top_k": ("num_experts_per_tok", "experts_per_token", "moe_top_k"),
-    "expert_ffn": ("moe_intermediate_size",),
-    "q_lora": ("q_lora_rank",),
-    "kv_lora": ("kv_lora_rank",),
-    "rope_head_dim": ("qk_rope_head_dim",),
-    "nope_head_dim": ("qk_nope_head_dim",),
-    "value_head_dim": ("v_head_dim",),
-}
 _ENCODER_DECODER = ("t5", "mt5", "bart")
 _WITH_TYPES = ("bert", "roberta", "camembert", "xlm-roberta")
 #: keys that these classes need not state, because their default is a model's value
@@ -58,8 +31,6 @@ _CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "llama4_text": {"head_dim": 128, "intermediate_size_mlp": 16384},
     "mixtral": {"num_local_experts": 8, "num_experts_per_tok": 2},
 }
-#: the most layers, and the largest other size, of a model that is believed
-_MOST_LAYERS, _LARGEST = 100_000, 10**9
 _KINDS_OF_LAYER = ("full_attention", "sliding_attention", "chunked_attention", "attention")
 
 
@@ -125,11 +96,8 @@ def _check_layers(kind: str, raw: Mapping[str, Any], place: str) -> None:
         )
 
 
-class _Reader:
-    """The keys of one configuration, under all their spellings."""
-
-    def __init__(self, raw: Mapping[str, Any], place: str, kind: str) -> None:
-        self.raw, self.place, self.kind = raw, place, kind
+class _Reader(Values):
+    """The shapes of a model in the values of its configuration."""
 
     def config(self) -> ModelConfig:
         """Return the shapes, with the architecture's facts as defaults."""
@@ -205,7 +173,7 @@ class _Reader:
 
     def head_dim(self, hidden: int, heads: int) -> int:
         """Return the size of a head."""
-        given = self.first(_SPELLINGS["head_dim"])
+        given = self.first(SPELLINGS["head_dim"])
         if given is None and hidden % heads:
             raise self.wrong(f"hidden size ({hidden}) is not a multiple of the heads ({heads})")
         return self.size("head_dim", hidden // heads)
@@ -223,7 +191,7 @@ class _Reader:
     def positions(self) -> int:
         """Return the longest sequence; 0 where nothing limits it: relative positions."""
         unlimited = self.kind in ("t5", "mt5", "bloom", "falcon")
-        if unlimited and self.first(_SPELLINGS["positions"]) is None:
+        if unlimited and self.first(SPELLINGS["positions"]) is None:
             return 0
         return self.size("positions")
 
@@ -251,12 +219,12 @@ class _Reader:
 
     def experts(self, layers: int, shape: Architecture) -> dict[str, Any]:
         """Return the experts of a mixture of experts."""
-        if self.kind not in families.MIXTURES or self.first(_SPELLINGS["experts"]) in (0, 1):
+        if self.kind not in families.MIXTURES or self.first(SPELLINGS["experts"]) in (0, 1):
             return {}
         experts, top_k = self.size("experts"), self.size("top_k")
         if top_k > experts:
             raise self.wrong(f"a token visits {top_k} experts of {experts}")
-        own = self.of(_SPELLINGS["ffn"], "ffn", None) if self.kind == "llama4_text" else None
+        own = self.of(SPELLINGS["ffn"], "ffn", None) if self.kind == "llama4_text" else None
         width = own or self.size("expert_ffn", self.size("ffn"))
         return {
             "experts": experts,
@@ -274,34 +242,3 @@ class _Reader:
             return width
         given = self.raw.get("shared_expert_intermediate_size") or self.raw.get("shared_intermediate_size")
         return int(given) if given else int(self.raw.get("n_shared_experts") or 0) * width
-
-    def first(self, keys: tuple[str, ...]) -> Any:
-        """Return the value of the first key that is present and not null."""
-        return next((self.raw[key] for key in keys if self.raw.get(key) is not None), None)
-
-    def size(self, name: str, default: int | None = None) -> int:
-        """Return a dimension, checked."""
-        return self.of(_SPELLINGS[name], name, default)
-
-    def of(self, keys: tuple[str, ...], name: str, default: int | None) -> int:
-        """Return a dimension under one of some keys, checked."""
-        value = self.first(keys)
-        value = default if value is None else value
-        if value is None:
-            raise self.wrong(f"it has no {name.replace('_', ' ')} ({', '.join(keys)})")
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self.wrong(f"{name.replace('_', ' ')} = {value!r} is not a whole number above 0")
-        most = _MOST_LAYERS if name == "layers" else _LARGEST
-        if value > most:
-            found = value if value < 10**15 else f"a number of {len(str(value))} digits"
-            raise self.wrong(f"{name.replace('_', ' ')} = {found} is above {most:.0e}")
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        """Return a switch."""
-        value = self.raw.get(key)
-        return default if value is None else bool(value)
-
-    def wrong(self, problem: str) -> InputFileError:
-        """Build the error about a value of the configuration."""
-        return InputFileError(f"{problem}.", place=self.place, remedy="Is this the model's config.json?")

@@ -14,9 +14,10 @@ from perfmodel.core.units import parse_quantity
 from perfmodel.errors import UsageError
 from perfmodel.files import shipped_folder
 from perfmodel.hardware_catalog import hardware, hardware_names, read_hardware
+from perfmodel.hardware_catalog.as_spec import quantity
 from perfmodel.hardware_catalog.lint import lint_file
 from perfmodel.hardware_catalog.read import parse_spec, read_spec, to_hardware
-from perfmodel.hardware_catalog.write import quantity, spec_text, without_path, write_spec
+from perfmodel.hardware_catalog.write import spec_text, without_path, write_spec
 
 UNITS = st.sampled_from(["B", "B/s", "FLOP/s", "Hz", "s", "W"])
 POSITIVE = st.floats(min_value=1e-2, max_value=1e20, allow_nan=False)

@@ -11,7 +11,8 @@ from perfmodel.errors import InputFileError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.investment.ranking import rank_candidates
 from perfmodel.serving.case import TOKENS, Case, is_deployment_file, read_case
-from perfmodel.serving.changes import path_of, plan_of, profile_of, read_changes, usual_changes
+from perfmodel.serving.changes import read_changes, usual_changes
+from perfmodel.serving.investments import path_of, plan_of, profile_of
 
 NAIVE = """
 model = "layers=8 hidden=1024 heads=16 kv_heads=4 ffn=2816 vocab=32000 positions=4096"

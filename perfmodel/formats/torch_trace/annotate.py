@@ -12,9 +12,10 @@ import msgspec
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
-from perfmodel.files import unpacked, write_atomic
+from perfmodel.files import write_atomic
 from perfmodel.formats.torch_trace.events import no_events, not_json, without_nan
 from perfmodel.formats.torch_trace.gather import is_gpu_category
+from perfmodel.storage.gzipped import unpacked
 
 #: the largest trace that is written back, unpacked [B]: all its events have to be in memory
 LARGEST_BYTES = 1_000_000_000

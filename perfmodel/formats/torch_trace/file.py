@@ -16,9 +16,10 @@ from pathlib import Path
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError
-from perfmodel.files import read_text, unpacked
+from perfmodel.files import read_text
 from perfmodel.formats.torch_trace.blocks import BLOCK_BYTES, Blocks
 from perfmodel.formats.torch_trace.events import Event, Header, decode_document, no_events
+from perfmodel.storage.gzipped import unpacked
 
 _GZIP = b"\x1f\x8b"
 #: bytes that are read first: the keys before the events take a few kB

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from perfmodel.measure.monitor.findings import find, leak_rate, mann_kendall_z, theil_sen
+from perfmodel.measure.monitor.findings import find
 from perfmodel.measure.monitor.series import Series
 from perfmodel.measure.monitor.sources import Sample
+from perfmodel.measure.monitor.trend import leak_rate, mann_kendall_z, theil_sen
 
 MEMORY = 8e9
 RUNS = 150

@@ -1,0 +1,81 @@
+"""Collectives as the command line of `bench --num-gpus` names them, and what is checked before any rank starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perfmodel.errors import UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from perfmodel.operators import Operator
+
+#: most ranks that one machine is asked to start
+_MOST_RANKS = 1024
+
+
+def check_ranks(num_gpus: int, timeout_s: float) -> None:
+    """Raise a UsageError for a number of ranks or a time limit that is impossible."""
+    if not 2 <= num_gpus <= _MOST_RANKS:
+        raise UsageError(f"{num_gpus} ranks cannot exchange.", place="--num-gpus", remedy=f"Give 2 to {_MOST_RANKS}.")
+    if not 0 < timeout_s < float("inf"):
+        raise UsageError(f"{timeout_s} is no number of seconds.", place="--rank-timeout", remedy="Give 120, say.")
+
+
+def check_gpus(num_gpus: int) -> None:
+    """Raise an UnavailableError where this machine has fewer GPUs."""
+    from perfmodel.kernels.device.cuda import gpu_count
+
+    present = gpu_count()
+    if present < num_gpus:
+        raise UnavailableError(
+            f"this machine has {present} GPU{'s' * (present != 1)}, not {num_gpus}.",
+            remedy="Ask for fewer, start one process a GPU with torchrun, or measure processes with --device cpu.",
+        )
+
+
+def collectives(words: Sequence[str], num_gpus: int) -> list[Operator]:
+    """Return the collectives on the command line; ``num_gpus`` is filled in where it is not written.
+
+    Raises
+    ------
+    UsageError
+        When there is none, one is no collective, or has another number of GPUs.
+    """
+    from perfmodel.kernels.distributed.exchanges import NAMES
+    from perfmodel.measure.benchmark.jobs import points
+    from perfmodel.operators.parse import parse_operators
+
+    if not words:
+        words = [word for name in NAMES for word in (name, "bytes=1KiB..64MiB")]
+    parsed = [point for op in parse_operators(_with_ranks(words, num_gpus)) for point in points(op)]
+    for op in parsed:
+        if op.op not in NAMES:
+            raise UsageError(
+                f"{op.op} is no exchange between ranks.", place="--num-gpus", remedy=f"Collectives: {', '.join(NAMES)}."
+            )
+        if getattr(op, "num_gpus", num_gpus) != num_gpus:
+            raise UsageError(
+                f"num_gpus={op.params()['num_gpus']} is not --num-gpus {num_gpus}.", place=op.op, remedy="Remove one."
+            )
+    return parsed
+
+
+def _with_ranks(words: Sequence[str], num_gpus: int) -> list[str]:
+    """Add ``num_gpus`` to each collective that does not have it."""
+    from perfmodel.kernels.distributed.exchanges import NAMES
+
+    result: list[str] = []
+    for index, word in enumerate(words):
+        result.append(word)
+        key, equals, _ = word.partition("=")
+        if equals:
+            continue
+        own = []
+        for following in words[index + 1 :]:
+            if "=" not in following:
+                break
+            own.append(following.partition("=")[0])
+        if key in NAMES and "num_gpus" not in own:
+            result.append(f"num_gpus={num_gpus}")
+    return result

@@ -1,0 +1,34 @@
+"""The time of one step of an engine, by the parts that add up to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfmodel.core.report import Reportable
+from perfmodel.core.work import Number
+
+
+@dataclass(frozen=True)
+class Step(Reportable):
+    """The time of a step of an engine; numbers are floats, or arrays for arrays of steps.
+
+    Attributes
+    ----------
+    time_s, low_s, high_s : expected time and its 80 % interval [s].
+    terms_s : the parts that add up to it [s]: weights (matrix products), experts, kv (attention of decoding
+        sequences), prefill (attention of prompts), exchange (between GPUs), kernels (norms, rotation, activation),
+        head (logits and sampling), gaps (between kernels), host.
+    """
+
+    time_s: Number
+    low_s: Number
+    high_s: Number
+    terms_s: Mapping[str, Number]
+
+    @property
+    def limiter(self) -> str:
+        """The largest term in the sum over all steps."""
+        return max(self.terms_s, key=lambda term: float(np.sum(self.terms_s[term])))

@@ -1,0 +1,77 @@
+"""Values of a model's configuration: found under all spellings of their keys, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfmodel.errors import InputFileError
+
+#: dimension -> its keys in the configurations of different model types
+SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads", "decoder_attention_heads"),
+    "kv_heads": ("num_key_value_heads", "kv_n_heads", "num_kv_heads", "n_head_kv"),
+    "head_dim": ("head_dim", "d_kv"),
+    "ffn": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "ffn_hidden_size", "hidden_dim"),
+    "vocab": ("vocab_size",),
+    "embedding_dim": ("word_embed_proj_dim",),
+    "positions": (
+        "max_position_embeddings",
+        "n_positions",
+        "n_ctx",
+        "max_seq_len",
+        "seq_length",
+        "max_sequence_length",
+    ),
+    "token_types": ("type_vocab_size",),
+    "experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
+    "top_k": ("num_experts_per_tok", "experts_per_token", "moe_top_k"),
+    "expert_ffn": ("moe_intermediate_size",),
+    "q_lora": ("q_lora_rank",),
+    "kv_lora": ("kv_lora_rank",),
+    "rope_head_dim": ("qk_rope_head_dim",),
+    "nope_head_dim": ("qk_nope_head_dim",),
+    "value_head_dim": ("v_head_dim",),
+}
+#: the most layers, and the largest other size, of a model that is believed
+_MOST_LAYERS, _LARGEST = 100_000, 10**9
+
+
+class Values:
+    """The keys of one configuration, under all their spellings."""
+
+    def __init__(self, raw: Mapping[str, Any], place: str, kind: str) -> None:
+        self.raw, self.place, self.kind = raw, place, kind
+
+    def first(self, keys: tuple[str, ...]) -> Any:
+        """Return the value of the first key that is present and not null."""
+        return next((self.raw[key] for key in keys if self.raw.get(key) is not None), None)
+
+    def size(self, name: str, default: int | None = None) -> int:
+        """Return a dimension, checked."""
+        return self.of(SPELLINGS[name], name, default)
+
+    def of(self, keys: tuple[str, ...], name: str, default: int | None) -> int:
+        """Return a dimension under one of some keys, checked."""
+        value = self.first(keys)
+        value = default if value is None else value
+        if value is None:
+            raise self.wrong(f"it has no {name.replace('_', ' ')} ({', '.join(keys)})")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise self.wrong(f"{name.replace('_', ' ')} = {value!r} is not a whole number above 0")
+        most = _MOST_LAYERS if name == "layers" else _LARGEST
+        if value > most:
+            found = value if value < 10**15 else f"a number of {len(str(value))} digits"
+            raise self.wrong(f"{name.replace('_', ' ')} = {found} is above {most:.0e}")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return a switch."""
+        value = self.raw.get(key)
+        return default if value is None else bool(value)
+
+    def wrong(self, problem: str) -> InputFileError:
+        """Build the error about a value of the configuration."""
+        return InputFileError(f"{problem}.", place=self.place, remedy="Is this the model's config.json?")
