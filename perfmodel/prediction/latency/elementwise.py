@@ -42,6 +42,10 @@ CONSTANTS = (
 )
 #: kinds for which serving libraries have kernels of their own, limited by the instructions that they issue
 SERVING = ("silu_mul",)
+#: elements that some SMs still work on when the others are done: a block has a row, and an SM holds two. The rows of
+#: gated layers that 1 to 8 GPUs share have 1,376 to 28,672 elements; set on A100 and H100 together, where SwiGLU of
+#: 15 us and more is 8.4 % off with it and 8.9 % without (Vidur @ 7d47513363ec)
+ROW = 10_000.0
 #: libraries that run a layer's kernels one after another; Vidur measured vLLM's so
 LAYERED = (*Attention.WRITING, "vidur")
 #: bandwidth over that of whole vectors where an operand is a view with gaps: PyTorch's compositions of rope and chunked
@@ -56,7 +60,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 
     Traffic is bytes read + ``write`` times bytes written. In a layer of a serving library `left_share` of it stays in
     L2, from the kernel before and for the one after: additions of 30 to 500 MB save 8 to 15 MB on A100 and H100, SwiGLU
-    of 20 to 150 MB on an RTX 4090 as much. Elsewhere the same buffers are used again.
+    of 20 to 150 MB on an RTX 4090 as much. Elsewhere the same buffers are used again. A kernel of a serving library
+    takes ``issue`` SM cycles an element, fewer where its data lie in L2 (`issue_s`), and the last `ROW` of them alone.
 
     An operation takes one cycle of an fp32 lane, which limits no machine; pow takes ``pow`` cycles: 57 (A100) to 80
     (P100) on NVIDIA in the rows of NeuSight (@ 6945927d9afc). A lane has no packed pow: where the fp32 peak counts
@@ -65,14 +70,15 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     """
     op = cast(Elementwise, op)
     work = op.work()
+    layered = op.kind in SERVING or conditions.library.partition("/")[0] in LAYERED
+    traffic = (work.bytes_read + c["write"] * work.bytes_written) / (STRIDED if op.strided else 1.0)
+    held = left_share(traffic, machine, c, conditions) if layered else None
     # A fused multiply-add is 2 FLOP in one cycle of a lane.
     lanes = machine.vector_flop_per_s / 2.0 / machine.packed
     math = op.flop() * (c["pow"] if op.kind == "pow" else 1.0) / lanes
     if op.kind in SERVING:
-        math = maximum(math, issue_s(op.numel, machine, c))
-    traffic = (work.bytes_read + c["write"] * work.bytes_written) / (STRIDED if op.strided else 1.0)
-    layered = op.kind in SERVING or conditions.library.partition("/")[0] in LAYERED
-    held = left_share(traffic, machine, c, conditions) if layered else None
+        last = issue_s(ROW * machine.sm_count, machine, c)
+        math = maximum(math, issue_s(op.numel, machine, c, 0.0 if held is None else held) + last)
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions, held), c)
 
 
