@@ -179,9 +179,13 @@ def test_an_engine_that_was_not_measured_has_the_kernels_of_engines() -> None:
 
 
 def test_the_gradients_of_a_convolution_take_about_as_long_as_it_each() -> None:
-    """The gradient of the weights sums over 100,352 pixels for 64 filters: the sum has to be split."""
+    """The gradient of the weights sums over 100,352 pixels for 64 filters: the sum has to be split.
+
+    Measured in ResNet-50's training on a V100 (pytorch/kineto @ 624ae15193b7): forward 368 to 422 us, the gradient of
+    the images 370 us, of the weights 881 us, which fused Winograd kernels do not compute.
+    """
     forward = pm.Conv2d(n=32, c=64, h=56, w=56, k=64, r=3, s=3, padding=1)
     once = float(pm.predict(forward, "v100-sxm2-16gb").predicted_time_s)
-    for gradient in ("input", "weight"):
+    for gradient, most in (("input", 1.5), ("weight", 2.5)):
         op = forward.changed(backward=True, gradient=gradient)
-        assert 0.5 < float(pm.predict(op, "v100-sxm2-16gb").predicted_time_s) / once < 2
+        assert 0.5 < float(pm.predict(op, "v100-sxm2-16gb").predicted_time_s) / once < most
