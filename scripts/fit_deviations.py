@@ -13,8 +13,8 @@ al., "Bayesian data analysis", section 3.2). Tables state the normal deviation o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,24 +23,34 @@ from perfmodel.accuracy.fit import Floats
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.prediction.uncertainty import Z80
 
-#: offsets whose weight the usual ones have together, n0. Chosen by the interval score (width, and 10 times what lies
-#: outside, on a logarithmic scale) of the machines and libraries that are left out in scripts/nested.py, in the mean
-#: over all tables: 0.92, 0.91, 0.90 for machines and 1.32, 1.31, 1.31 for libraries with 3, 6 and 10; from 8 on, a
-#: library's table lies outside as a whole
-PRIOR = 6.0
+#: offsets whose weight the usual ones have together, n0. With 4, 6 and 8 the interval score (width, and 10 times what
+#: lies outside, on a logarithmic scale) of the machines and libraries that are left out in scripts/nested.py is 0.88,
+#: 0.88 and 0.88 for machines and 1.25, 1.24 and 1.24 for libraries, in the mean over all tables: about the same. With
+#: more than 4, more than half of a table lies outside its intervals twice as often
+PRIOR = 4.0
 #: what machines differ between: lines (kinds of memory) and generations of a vendor, and siblings with the same chip
 LINES, GENERATIONS, SIBLINGS = BETWEEN = ("lines", "generations", "siblings")
+#: standard deviation of a normal distribution over its median absolute deviation
+MAD = 1.4826
 #: fewer rows of a machine in a regime than this give no offset
 FEWEST = 10
 #: of a machine, where no two were measured: assumed, the middle of all families
 ASSUMED_MACHINE = 0.15
 #: of a machine among others of its generation, beyond what their specifications say: assumed. Two of them differ by its
-#: 1.4-fold, 0.10; H100 and H200, the one pair of one laboratory, differ by 0.04 in the middle of 15 families, and
+#: 1.4-fold, 0.07; H100 and H200, the one pair of one laboratory, differ by 0.04 in the middle of 15 families, and
 #: laboratories and boards by more
-ASSUMED_SIBLING = 0.07
-#: of a library in each regime where no machine was measured with two: assumed. Two libraries differ by its 1.4-fold,
-#: 0.35, 0.20 and 0.15, about the middle of products, attention and collectives
-ASSUMED_LIBRARY = {"library": (0.25, 0.14, 0.11), "library_here": (0.15, 0.12, 0.08)}
+ASSUMED_SIBLING = 0.05
+#: sources of error of libraries
+LIBRARY_KEYS = ("library", "library_here")
+#: of libraries in each regime, before any pair of them is known: assumed, rounded from all families of the kind. Two
+#: libraries differ by its 1.4-fold. Those that call the vendor's products (cuBLAS) differ by its version and by the
+#: laboratory; engines have their own kernels of attention, experts and products with scales
+OF_VENDOR = {"library": (0.12, 0.10, 0.08), "library_here": (0.08, 0.06, 0.05)}
+OF_COLLECTIVES = {"library": (0.10, 0.10, 0.05), "library_here": (0.15, 0.12, 0.04)}
+OF_ENGINE = {"library": (0.16, 0.18, 0.14), "library_here": (0.20, 0.14, 0.10)}
+#: of all other families, in which no machine was measured with two libraries: assumed, near the means of those three,
+#: with more for dispatch, which these families' rows include
+OF_OTHERS = {"library": (0.25, 0.14, 0.11), "library_here": (0.15, 0.12, 0.08)}
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,11 @@ class LeftOut:
         """Return the median of a regime: what the machine differs by; None where rows are few."""
         rows = self.ratio[self.regime == regime]
         return float(np.median(rows)) if rows.size >= FEWEST else None
+
+    def without(self, regime: int) -> LeftOut:
+        """Return the rows of the other regimes."""
+        others = self.regime != regime
+        return replace(self, ratio=self.ratio[others], regime=self.regime[others])
 
     def within(self, regime: int) -> Floats:
         """Return what is left of a regime's rows without the machine's offset."""
@@ -96,30 +111,22 @@ class LibraryOffsets:
     whole: tuple[LibraryOffset, ...] = ()
     here: tuple[LibraryOffset, ...] = ()
 
-    def deviations(self) -> dict[str, tuple[float, ...]]:
-        """Return what a library that was not measured differs by, and one that was measured elsewhere only.
+    def squares(self, key: str, regime: int) -> dict[str, float]:
+        """Return the mean square of the offsets of each library, or of each library on each machine."""
+        found: dict[str, list[float]] = {}
+        for one in self._left_out(key, regime):
+            part = one.library if key == "library" else f"{one.library} {one.machine}"
+            found.setdefault(part, []).append(self._square(key, one))
+        return {part: _mean(squares) for part, squares in found.items()}
 
-        The first is the deviation among libraries: one differs from the mean of n others by 1 + 1 / n of its variance,
-        which the prediction adds (`perfmodel.prediction.latency.constants`). The spread within the library that grows
-        where it is not known adds to the offsets.
-        """
-        return {
-            "library": self._deviation("library", self.whole, lambda one: one.library),
-            "library_here": self._deviation("library_here", self.here, lambda one: f"{one.library} {one.machine}"),
-        }
+    def grown(self, key: str, regime: int) -> float | None:
+        """Return by how much the variance over shapes grows where a library is not known; None where nothing tells."""
+        left_out = [one.variance for one in self._left_out(key, regime)]
+        known = [one.variance for one in self.known if one.regime == regime]
+        return _mean(left_out) - _mean(known) if left_out and known else None
 
-    def _deviation(
-        self, key: str, found: Sequence[LibraryOffset], part: Callable[[LibraryOffset], str]
-    ) -> tuple[float, ...]:
-        made = []
-        for regime, usual in enumerate(ASSUMED_LIBRARY[key]):
-            here = [one for one in found if one.regime == regime]
-            parts = sorted({part(one) for one in here})
-            squares = [_mean([self._square(key, one) for one in here if part(one) == name]) for name in parts]
-            known = [one.variance for one in self.known if one.regime == regime]
-            grown = _mean([one.variance for one in here]) - _mean(known)
-            made.append(math.sqrt(_next(usual, squares) ** 2 + max(0.0, grown)))
-        return tuple(made)
+    def _left_out(self, key: str, regime: int) -> list[LibraryOffset]:
+        return [one for one in (self.whole if key == "library" else self.here) if one.regime == regime]
 
     def _square(self, key: str, one: LibraryOffset) -> float:
         """Return the square of an offset; of a library, that among libraries, without that of the others' mean."""
@@ -127,6 +134,36 @@ class LibraryOffsets:
             return one.ratio**2
         same = [own for own in self.known if (own.machine, own.regime) == (one.machine, one.regime)]
         return one.ratio**2 / (1.0 + 1.0 / max(1, len(same) - 1))
+
+
+def library_deviations(
+    own: LibraryOffsets, alike: Sequence[LibraryOffsets], assumed: Mapping[str, Sequence[float]]
+) -> dict[str, tuple[float, ...]]:
+    """Return what a library that was not measured differs by, and one that was measured elsewhere only.
+
+    The first is the deviation among libraries: one differs from the mean of n others by 1 + 1 / n of its variance,
+    which the prediction adds (`perfmodel.prediction.latency.constants`). The spread within the library that grows where
+    it is not known adds to the offsets.
+
+    Parameters
+    ----------
+    own : the offsets of the family.
+    alike : those of all other families whose libraries differ alike.
+    assumed : the deviation before any of these is known, which they are drawn to.
+    """
+    made = {}
+    for key, regimes in assumed.items():
+        deviations = []
+        for regime, expected in enumerate(regimes):
+            squares = [one.squares(key, regime) for one in alike]
+            parts = {part for one in squares for part in one}
+            usual = math.sqrt(_drawn([u for one in squares for u in one.values()], len(parts), expected))
+            grown = [g for g in [own.grown(key, regime)] if g is not None]
+            grown = grown or [g for one in alike if (g := one.grown(key, regime)) is not None]
+            deviation = _next(usual, list(own.squares(key, regime).values()))
+            deviations.append(math.sqrt(deviation**2 + max(0.0, _mean(grown))))
+        made[key] = tuple(deviations)
+    return made
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -200,3 +237,24 @@ def _parts(families: Sequence[Sequence[LeftOut]], regime: int) -> int:
     """Return how many parts have offsets in a regime of some families."""
     found = (machine for machines in families for machine in machines if machine.offset(regime) is not None)
     return len({machine.part or machine.machine for machine in found})
+
+
+def growth(tables: Iterable[tuple[Sequence[LeftOut], Sequence[LeftOut]]]) -> tuple[float, ...]:
+    """Return by how much the variance over shapes grows in each regime where the machine is not known.
+
+    Parameters
+    ----------
+    tables : of each table, its machines when they were left out and when they were fitted.
+    """
+    pairs = list(tables)
+    made = []
+    for regime in range(len(REGIMES)):
+        variances = [[_mean(_variances(machines, regime)) for machines in pair] for pair in pairs]
+        made.append(max(0.0, _mean([left_out - known for left_out, known in variances if left_out and known])))
+    return tuple(made)
+
+
+def _variances(machines: Iterable[LeftOut], regime: int) -> list[float]:
+    """Return the variance of each machine's rows about their median, which few rows far off do not tell."""
+    within = [rows for machine in machines if (rows := machine.within(regime)).size >= FEWEST]
+    return [float(np.median(np.abs(rows)) * MAD) ** 2 for rows in within]

@@ -5,19 +5,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
-from fit_deviations import (
-    ASSUMED_SIBLING,
-    GENERATIONS,
-    LINES,
-    SIBLINGS,
-    LeftOut,
-    machine_deviation,
-    usual_deviation,
-)
+from fit_deviations import GENERATIONS, LINES, SIBLINGS
 from fit_kernels import (
     ROWS_OF_KERNEL,
     by_library,
@@ -37,6 +28,7 @@ from fit_shared import (
     shared,
 )
 from fit_surface import chain, machine_surface, shared_surface
+from fit_usual import FittedFamily
 
 from perfmodel.accuracy.calibration import MOST_ROWS, calibrate_family
 from perfmodel.accuracy.fit import Fit, Group
@@ -47,15 +39,6 @@ from perfmodel.prediction.latency.constants import WIDEST, Constants
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
-
-#: families that differ in the same way between machines: their offsets together are what is typical
-ALIKE = (
-    ("gemm_fp32", "gemm_bf16", "gemm_fp8", "gemm_w4a16", "gemm_w8a16", "gemm_w8a8", "gemm_fp8_block", "conv2d"),
-    ("moe_bf16", "moe_fp8", "moe_fp8_block", "moe_int4", "moe_fp4", "moe_mxfp4"),
-    ("attention_prefill", "attention_decode"),
-    ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "collective_host"),
-    ("elementwise", "layer_norm", "softmax", "rms_norm", "rope", "embedding"),
-)
 
 
 def typical(family: Family) -> Constants:
@@ -69,60 +52,31 @@ def under(table: LatencyTable, base: Constants) -> Constants:
     return Constants({**base.values, **table.without_library}, {**base.intervals, **table.intervals}, "", table.source)
 
 
-@dataclass(frozen=True)
-class FittedFamily:
-    """A family's tables by file, from the widest to the narrowest: shared ones, and those of each machine."""
-
-    shared: dict[str, Shared]
-    machines: dict[str, LatencyTable]
-
-    def apart(self, between: str) -> list[LeftOut]:
-        """Return the machines that were left out of the widest tables with parts of a kind."""
-        if between == GENERATIONS:
-            return list(self.shared["generic"].machines)
-        return [machine for found in self.shared.values() if found.between == between for machine in found.machines]
-
-    def with_surfaces(
-        self, family: Family, groups: Groups, origins: Origins, machines: Mapping[str, Hardware]
-    ) -> FittedFamily:
-        """Return the same tables with the residual surfaces of machines, and of the generations that have one die."""
-        if not family.axes:
-            return self
-        tables = {name: found.table for name, found in self.shared.items()}
-        own = dict(self.machines)
-        for name, table in own.items():
-            above = chain(machines[name], tables, table)
-            surface = machine_surface(family, name, groups[name], above, joined(origins, [name]))
-            own[name] = dataclasses.replace(table, surface=surface)
-        wider = dict(self.shared)
-        for name, members in _parted(groups, machines, generation).items():
-            if not all(_one_die(machines[member]) for member in members):
-                continue
-            first = next(iter(members))
-            if len(members) == 1 and first in own:  # the generation has the constants of its one machine
-                surface = own[first].surface
-            else:
-                above = chain(machines[first], tables)
-                surface = shared_surface(family, name, members, above, joined(origins, members))
-            found = wider[name]
-            wider[name] = dataclasses.replace(found, table=dataclasses.replace(found.table, surface=surface))
-        return FittedFamily(wider, own)
-
-    def tables(self, usual: Mapping[str, Sequence[float]]) -> dict[str, LatencyTable]:
-        """Return all tables, with the deviation of a machine that is none of theirs; see `Shared.next_machine`.
-
-        Parameters
-        ----------
-        usual : the deviation in each regime that is usual among such families, between machines of each kind.
-        """
-        made = {}
-        for name, found in self.shared.items():
-            deviation = machine_deviation(found.machines, usual[found.between])
-            factor = found.next_machine(self.shared["generic"].parts)
-            libraries = found.libraries.deviations() if found.libraries else {}
-            own = {"machine": tuple(s * factor for s in deviation), **found.table.deviations, **libraries}
-            made[name] = dataclasses.replace(found.table, deviations=own)
-        return {**made, **self.machines}
+def with_surfaces(
+    made: FittedFamily, family: Family, groups: Groups, origins: Origins, machines: Mapping[str, Hardware]
+) -> FittedFamily:
+    """Return the same tables with the residual surfaces of machines, and of the generations that have one die."""
+    if not family.axes:
+        return made
+    tables = {name: found.table for name, found in made.shared.items()}
+    own = dict(made.machines)
+    for name, table in own.items():
+        above = chain(machines[name], tables, table)
+        surface = machine_surface(family, name, groups[name], above, joined(origins, [name]))
+        own[name] = dataclasses.replace(table, surface=surface)
+    wider = dict(made.shared)
+    for name, members in _parted(groups, machines, generation).items():
+        if not all(_one_die(machines[member]) for member in members):
+            continue
+        first = next(iter(members))
+        if len(members) == 1 and first in own:  # the generation has the constants of its one machine
+            surface = own[first].surface
+        else:
+            above = chain(machines[first], tables)
+            surface = shared_surface(family, name, members, above, joined(origins, members))
+        found = wider[name]
+        wider[name] = dataclasses.replace(found, table=dataclasses.replace(found.table, surface=surface))
+    return FittedFamily(wider, own)
 
 
 def fit_family(
@@ -185,7 +139,7 @@ def fit_family(
         alone = generation(machines[name])
         if _one_die(machines[name]) and len(generations[alone]) == 1:
             tables[alone] = dataclasses.replace(tables[alone], table=_with_own(tables[alone].table, found.table))
-    return FittedFamily(tables, made).with_surfaces(family, groups, origins, machines)
+    return with_surfaces(FittedFamily(tables, made), family, groups, origins, machines)
 
 
 def _fit_kernels(
@@ -280,20 +234,3 @@ def _parted(
     for name, rows in groups.items():
         parts[by(machines[name])][name] = rows
     return parts
-
-
-def alike_families(name: str) -> tuple[str, ...]:
-    """Return the families that differ between machines as one of them does."""
-    return next((group for group in ALIKE if name in group), (name,))
-
-
-def usual_in(name: str, found: Mapping[str, FittedFamily]) -> dict[str, tuple[float, ...]]:
-    """Return the deviations between machines that are usual in families like one, given all that were fitted."""
-    alike = alike_families(name)
-    usual = {SIBLINGS: (ASSUMED_SIBLING,) * len(REGIMES)}
-    for between in (GENERATIONS, LINES):
-        every = {other: fitted.apart(between) for other, fitted in found.items()}
-        usual[between] = usual_deviation([every[other] for other in alike if other in every], list(every.values()))
-    # Machines of another line are of another generation, too.
-    usual[LINES] = tuple(map(max, usual[LINES], usual[GENERATIONS]))
-    return usual

@@ -124,17 +124,19 @@ def mean_table(
                 apart.append(LeftOut(name, -ratio, regime, " ".join(part)))
     rows = [group for own in groups.values() for group in own]
     offsets = _kernel_offsets(family, groups, fits) if widest else LibraryOffsets()
+    known = in_sample(family, groups, found)
     table = LatencyTable(
         constants={},
         libraries=own_constants(family, found.libraries),
-        intervals=shape_intervals(apart or in_sample(family, groups, found), dict.fromkeys(REGIMES, WIDEST)),
+        intervals=shape_intervals(apart or known, dict.fromkeys(REGIMES, WIDEST)),
         deviations={**ASSUMED_DTYPE, **ASSUMED_VENDOR} if widest else {},
         known_libraries=libraries_of(rows),
         dtypes=dtypes(family, rows),
         source=f"means of fits on {joined(origins, groups)}, {', '.join(sorted(groups))}",
         date=today(),
     )
-    return Shared(table, found, tuple(apart), max(1, len(parts)), libraries=offsets if widest else None)
+    fits = tuple(known) if apart else ()
+    return Shared(table, found, tuple(apart), max(1, len(parts)), libraries=offsets if widest else None, known=fits)
 
 
 def _kernel_offsets(family: Family, groups: Groups, fits: Mapping[str, Fits]) -> LibraryOffsets:

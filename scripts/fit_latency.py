@@ -7,7 +7,8 @@ For each family: the defaults for any GPU (``hardware_specs/defaults/generic.tom
 ``[latency]`` tables of each machine that was measured. All from the fitting half of the shapes (`open_tables.FITTED`);
 the other half judges, in docs/accuracy.md. Families that are not named keep their tables.
 ``--deviations`` renews only what machines and libraries differ by (`fit_deviations`), ``--surfaces`` only the residual
-surfaces about the shipped constants (`fit_surface`), in ``hardware_specs/surfaces/``.
+surfaces about the shipped constants (`fit_surface`), in ``hardware_specs/surfaces/``. What is usual between machines
+and libraries is estimated from all families, so that a fit of some of them keeps the deviations that are stored.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import open_tables
-from fit_family import FittedFamily, fit_family, shipped, usual_in
+from fit_family import fit_family, shipped, with_surfaces
+from fit_usual import FittedFamily, usual_in
 
 from perfmodel.accuracy.libraries import intervals
 from perfmodel.accuracy.measured import MeasuredCalls
@@ -42,6 +44,8 @@ from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.surfaces import read_surfaces, surface_path, surface_text, to_surface
 from perfmodel.prediction.latency.tables import LatencySpec, default_tables, latency_specs
 
+#: source of error -> deviation in each regime
+Deviations = Mapping[str, tuple[float, ...]]
 #: the tables of a specification from here on are written by this script
 MARK = "# ---- from here on written by scripts/fit_latency.py ----"
 #: every generation's file starts with this
@@ -111,11 +115,15 @@ def _measured_families() -> list[str]:
 
 
 def renew_deviations(chosen: Sequence[str]) -> None:
-    """Write the deviations of some families' shared tables anew; constants and intervals stay."""
+    """Write the deviations of some families' shared tables anew; constants and intervals stay.
+
+    All families are left out again, since their offsets together are what is usual.
+    """
+    measured = _measured_families()
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(chosen, pool.map(_renewed, chosen), strict=True))
-    for name, made in found.items():
-        for key, table in made.tables(usual_in(name, found)).items():
+        found = dict(zip(measured, pool.map(_renewed, measured), strict=True))
+    for name in [name for name in measured if name in chosen]:
+        for key, table in found[name].tables(usual_in(name, found)).items():
             path = shipped_folder() / "defaults" / f"{key}.toml"
             kept = dataclasses.replace(default_tables(key)[name], deviations=table.deviations)
             replace_tables(path, head_of(key, path), latency_specs({name: kept}))
@@ -129,7 +137,7 @@ def renew_surfaces(chosen: Sequence[str]) -> None:
         groups = data[name]
         near = shipped(families[name], groups, opened.machines)
         own = {machine: opened.machines[machine].latency[name] for machine in groups}
-        made = FittedFamily(near.shared, own).with_surfaces(families[name], groups, origins[name], opened.machines)
+        made = with_surfaces(FittedFamily(near.shared, own), families[name], groups, origins[name], opened.machines)
         for key, table in {**{key: found.table for key, found in made.shared.items()}, **made.machines}.items():
             write_table(name, key, table, opened)
 
@@ -153,10 +161,20 @@ def write_table(name: str, key: str, table: LatencyTable, opened: open_tables.Op
     read_surfaces.cache_clear()
 
 
-def write(found: Mapping[str, FittedFamily], opened: open_tables.OpenTables) -> None:
-    """Write the tables of some families into the files; those of other families stay."""
+def write(
+    found: Mapping[str, FittedFamily], opened: open_tables.OpenTables, stored: Mapping[tuple[str, str], Deviations]
+) -> None:
+    """Write the tables of some families into the files; those of other families stay.
+
+    Parameters
+    ----------
+    found : the families that were fitted.
+    opened : the measurements, for the names of the machines.
+    stored : (file, family) -> deviations that stay as they are, since other families were not fitted.
+    """
     for name, made in found.items():
         for key, table in made.tables(usual_in(name, found)).items():
+            table = dataclasses.replace(table, deviations=stored.get((key, name), table.deviations))
             write_table(name, key, table, opened)
 
 
@@ -178,8 +196,16 @@ def main() -> None:
         renew(options.families or family_names())
 
 
+def stored_deviations() -> dict[tuple[str, str], Deviations]:
+    """Return (file, family) -> the deviations of the tables that several machines share, as they ship."""
+    shared = (shipped_folder() / "defaults").glob("*.toml")
+    tables = ((path.stem, name, table) for path in shared for name, table in default_tables(path.stem).items())
+    return {(key, name): table.deviations for key, name, table in tables if table.deviations}
+
+
 def renew(chosen: Sequence[str]) -> None:
-    """Write the tables of some families anew."""
+    """Write the tables of some families anew; of some only, their deviations stay."""
+    stored = {} if set(family_names()) <= set(chosen) else stored_deviations()
     for name, path in files().items():
         # A constant that the family has no more would make the file unreadable.
         if "[latency." in path.read_text(encoding="utf-8"):
@@ -193,7 +219,9 @@ def renew(chosen: Sequence[str]) -> None:
         replace_tables(path, head_of("generic", path), made)
     names = [name for name in chosen if name in data]
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
-        write(dict(zip(names, pool.map(_fit, names), strict=True)), opened)
+        write(dict(zip(names, pool.map(_fit, names), strict=True)), opened, stored)
+    if stored:
+        print("deviations of machines and libraries stay as they are: --deviations renews them")
 
 
 if __name__ == "__main__":

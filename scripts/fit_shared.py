@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from fit_deviations import FEWEST, GENERATIONS, SIBLINGS, LeftOut, LibraryOffset, LibraryOffsets
+from fit_deviations import FEWEST, GENERATIONS, MAD, SIBLINGS, LeftOut, LibraryOffset, LibraryOffsets
 
 from perfmodel.accuracy.fit import Group
 from perfmodel.accuracy.libraries import (
@@ -123,7 +123,7 @@ def offsets_of(
         for regime in range(len(REGIMES)):
             mine, theirs = ratio[code == regime], other[other_code == regime]
             if mine.size >= FEWEST and theirs.size >= FEWEST:
-                spread = float(np.median(np.abs(mine - np.median(mine))) * 1.4826) ** 2
+                spread = float(np.median(np.abs(mine - np.median(mine))) * MAD) ** 2
                 offset = float(np.median(mine) - np.median(theirs))
                 found.append(LibraryOffset(library, name, regime, offset, spread))
     return found
@@ -131,7 +131,18 @@ def offsets_of(
 
 @dataclass(frozen=True)
 class Shared:
-    """Constants that several machines share, before their deviations between machines are known."""
+    """Constants that several machines share, before their deviations between machines are known.
+
+    Attributes
+    ----------
+    table, fitted : the constants, with the interval of shapes.
+    machines : the residuals of each machine whose part was left out; empty where there is one part only.
+    known : those of each machine under the constants, where parts were left out.
+    parts, between, weight : how many parts there are, what they are, and the table's weight against the wider one.
+    libraries : what libraries differ by, in the widest table.
+    own_host : whether the dispatch of the rows is the table's, too. Where it is that of all machines of the vendor, the
+        left-out ones too, their offsets in the launch regime say nothing.
+    """
 
     table: LatencyTable
     fitted: FittedConstants
@@ -140,6 +151,8 @@ class Shared:
     weight: float = 1.0
     libraries: LibraryOffsets | None = None
     between: str = GENERATIONS
+    known: tuple[LeftOut, ...] = ()
+    own_host: bool = True
 
     def next_machine(self, wider_parts: int) -> float:
         """Return the deviation of the next machine from this table, over that between machines.
@@ -178,6 +191,7 @@ def shared(
     machines = left_out(family, groups, start, judged, fitted, host=host) if len(judged) > 1 else []
     rows = sum(map(len, sampled_rows(groups)))
     weight = len(groups) / (len(groups) + 1.0) if shrunk and between != SIBLINGS else 1.0
+    known_rows = in_sample(family, groups, fitted)
     known = libraries_of(sampled_rows(groups))
 
     def drawn(values: Values, libraries: Sequence[str]) -> dict[str, float]:
@@ -196,14 +210,22 @@ def shared(
     table = LatencyTable(
         constants=drawn({n: v for n, v in fitted.common().items() if n in fitted.shared.certainty}, known),
         libraries={library: drawn(values, [library]) for library, values in fitted.own().items()},
-        intervals=shape_intervals(machines or in_sample(family, groups, fitted), start.intervals),
+        intervals=shape_intervals(machines or known_rows, start.intervals),
         deviations=deviations,
         known_libraries=known,
         dtypes=dtypes(family, sampled_rows(groups)),
         source=f"fitted on {joined(origins, groups)}, {rows} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
     )
-    return Shared(table, fitted, tuple(machines), max(1, len(judged)), weight, offsets, between)
+    own_host = host or not (family.dispatched and _by_host(groups))
+    apart = tuple(machines if own_host else (one.without(REGIMES.index("launch")) for one in machines))
+    fits = tuple(known_rows) if machines else ()
+    return Shared(table, fitted, apart, max(1, len(judged)), weight, offsets, between, fits, own_host)
+
+
+def _by_host(groups: Groups) -> bool:
+    """Return whether most rows of the machines are calls that a host dispatched."""
+    return float(np.median([group.conditions.timing.includes_host for rows in groups.values() for group in rows])) > 0.0
 
 
 def joined(origins: Origins, machines: Iterable[str]) -> str:

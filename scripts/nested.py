@@ -19,10 +19,11 @@ from types import MappingProxyType
 
 import numpy as np
 import open_tables
-from fit_deviations import ASSUMED_LIBRARY
-from fit_family import FittedFamily, fit_family, shipped, usual_in
+from fit_deviations import LIBRARY_KEYS
+from fit_family import fit_family, shipped
 from fit_shared import Groups, Origins
 from fit_surface import chain, machine_surface
+from fit_usual import FittedFamily, usual_in
 
 from perfmodel.accuracy.calibration import calibrate_family
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements
@@ -58,7 +59,7 @@ class Without:
         made = self.fitted.tables(usual)
         if self.machine:  # what libraries differ by remains that of all machines
             known = default_tables("generic")[self.family].deviations
-            of_libraries = {key: known[key] for key in ASSUMED_LIBRARY}
+            of_libraries = {key: known[key] for key in LIBRARY_KEYS}
             widest = made["generic"]
             made["generic"] = dataclasses.replace(widest, deviations={**widest.deviations, **of_libraries})
         return {**made, **self.own}

@@ -10,11 +10,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 from fit_deviations import (
-    ASSUMED_LIBRARY,
+    OF_ENGINE,
     PRIOR,
     LeftOut,
     LibraryOffset,
     LibraryOffsets,
+    growth,
+    library_deviations,
     machine_deviation,
     offsets_of,
     student_quantile,
@@ -72,23 +74,42 @@ def test_families_that_are_alike_count_their_parts_once() -> None:
     assert usual_deviation([], every)[0] < once < 0.4 / 2**0.5
 
 
-def test_libraries_that_are_alike_differ_by_less_than_is_assumed_and_others_by_more() -> None:
-    def offsets(size: float) -> LibraryOffsets:
-        rows = [LibraryOffset(name, "h100", 2, size, 0.01) for name in ("a", "b", "c")]
-        return LibraryOffsets(tuple(rows), tuple(rows), ())
+def of_library(own: LibraryOffsets, *others: LibraryOffsets) -> float:
+    """Return the deviation of a library in the last regime, of an engine's own kernels."""
+    return library_deviations(own, [own, *others], OF_ENGINE)["library"][2]
 
-    near, nothing, far = (one.deviations()["library"][2] for one in (offsets(0.0), LibraryOffsets(), offsets(1.0)))
+
+def offsets(size: float, *, count: int = 3, spread: float = 0.0) -> LibraryOffsets:
+    """Return some libraries that all differ by a size; where one is not known, its shapes spread by more."""
+    known = tuple(LibraryOffset(f"{index}", "h100", 2, size, 0.01) for index in range(count))
+    return LibraryOffsets(known, tuple(LibraryOffset(o.library, "h100", 2, size, 0.01 + spread) for o in known))
+
+
+def test_libraries_that_are_alike_differ_by_less_than_is_assumed_and_others_by_more() -> None:
+    near, nothing, far = map(of_library, (offsets(0.0), LibraryOffsets(), offsets(1.0)))
     assert near < nothing < far
-    assert nothing > ASSUMED_LIBRARY["library"][2]
+    assert nothing == pytest.approx(OF_ENGINE["library"][2] * student_quantile(PRIOR) / Z80)
 
 
 def test_a_library_differs_from_few_others_by_more_than_from_many() -> None:
-    def deviation(count: int) -> float:
-        rows = tuple(LibraryOffset(f"{index}", "h100", 2, 0.3, 0.01) for index in range(count))
-        return LibraryOffsets(rows, rows).deviations()["library"][2]
-
     # of two, the difference is that of both; of many, the mean of the others is that of all
-    two, many = (deviation(count) for count in (2, 500))
-    expected = (PRIOR * ASSUMED_LIBRARY["library"][2] ** 2 + 0.3**2 / 2) / (PRIOR + 1)
-    assert two == pytest.approx(expected**0.5 * student_quantile(PRIOR + 1) / Z80)
-    assert many == pytest.approx(0.3, rel=0.02)
+    usual = (PRIOR * OF_ENGINE["library"][2] ** 2 + 0.3**2 / 2) / (PRIOR + 1)
+    expected = (PRIOR * usual + 0.3**2 / 2) / (PRIOR + 1)
+    assert of_library(offsets(0.3, count=2)) == pytest.approx(expected**0.5 * student_quantile(PRIOR + 1) / Z80)
+    assert of_library(offsets(0.3, count=500)) == pytest.approx(0.3, rel=0.02)
+
+
+def test_a_family_with_one_library_takes_what_libraries_differ_by_in_families_like_it() -> None:
+    alone = of_library(LibraryOffsets())
+    assert of_library(LibraryOffsets(), offsets(0.0)) < alone < of_library(LibraryOffsets(), offsets(1.0))
+    grown = of_library(LibraryOffsets(), offsets(0.3, spread=0.04))
+    assert grown**2 == pytest.approx(of_library(LibraryOffsets(), offsets(0.3)) ** 2 + 0.04)
+
+
+def test_shapes_of_machines_that_are_not_known_spread_by_the_difference_of_variances() -> None:
+    def spread(deviation: float) -> list[LeftOut]:
+        rows = np.random.default_rng(1).normal(0.1, deviation, 4000)
+        return [LeftOut("a100", rows, np.zeros(rows.size, dtype=np.intp))]
+
+    assert growth([(spread(0.5), spread(0.3))])[0] == pytest.approx(0.16, rel=0.05)
+    assert growth([(spread(0.1), spread(0.3))]) == growth([]) == (0.0, 0.0, 0.0)

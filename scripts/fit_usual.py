@@ -1,0 +1,122 @@
+"""What is usual among families that are alike, for those of which few machines or libraries were measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fit_deviations import (
+    ASSUMED_SIBLING,
+    GENERATIONS,
+    LINES,
+    OF_COLLECTIVES,
+    OF_ENGINE,
+    OF_OTHERS,
+    OF_VENDOR,
+    SIBLINGS,
+    LeftOut,
+    LibraryOffsets,
+    growth,
+    library_deviations,
+    machine_deviation,
+    usual_deviation,
+)
+from fit_shared import Shared
+
+from perfmodel.core.latency_table import REGIMES, LatencyTable
+
+EXPERTS = ("moe_bf16", "moe_fp8", "moe_fp8_block", "moe_int4", "moe_fp4", "moe_mxfp4")
+ATTENTION = ("attention_prefill", "attention_decode")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "collective_host")
+#: families that differ in the same way between machines: their offsets together are what is typical. The vendor's
+#: products and convolutions; engines' own products and experts, whose kernels are written for one generation, and tuned
+#: for it or not; attention; collectives; streams
+ALIKE = (
+    ("gemm_fp32", "gemm_bf16", "gemm_fp8", "conv2d"),
+    ("gemm_w4a16", "gemm_w8a16", "gemm_w8a8", "gemm_fp8_block", *EXPERTS),
+    ATTENTION,
+    COLLECTIVES,
+    ("elementwise", "layer_norm", "softmax", "rms_norm", "rope", "embedding"),
+)
+#: families whose libraries differ alike, and what is assumed of them
+LIBRARIES_ALIKE = (
+    (("gemm_fp32", "gemm_bf16"), OF_VENDOR),
+    (("gemm_fp8",), OF_ENGINE),
+    (("gemm_fp8_block",), OF_ENGINE),
+    (EXPERTS, OF_ENGINE),
+    (ATTENTION, OF_ENGINE),
+    (COLLECTIVES, OF_COLLECTIVES),
+)
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What is usual in families like one.
+
+    Attributes
+    ----------
+    machines : the deviation in each regime between machines of each kind of parts.
+    grown : variance by which the shapes of another generation spread more than those of machines that were fitted.
+    libraries : source of error -> what libraries of the family differ by, which it is drawn to that of others for.
+    """
+
+    machines: Mapping[str, Sequence[float]]
+    grown: Sequence[float]
+    libraries: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class FittedFamily:
+    """A family's tables by file, from the widest to the narrowest: shared ones, and those of each machine."""
+
+    shared: dict[str, Shared]
+    machines: dict[str, LatencyTable]
+
+    def apart(self, between: str) -> list[LeftOut]:
+        """Return the machines that were left out of all tables with parts of a kind."""
+        return [machine for found in self.shared.values() if found.between == between for machine in found.machines]
+
+    def tables(self, usual: Usual) -> dict[str, LatencyTable]:
+        """Return all tables, with the deviation of a machine that is none of theirs; see `Shared.next_machine`.
+
+        A table of one part does not tell how much more the shapes of another one spread: that is what is usual.
+        """
+        made = {}
+        for name, found in self.shared.items():
+            factor = found.next_machine(self.shared["generic"].parts)
+            grown = usual.grown if not found.machines and found.between != SIBLINGS else (0.0,) * len(REGIMES)
+            expected = [*usual.machines[found.between]]
+            if not found.own_host:  # the host of a sibling is any other
+                expected[0] = usual.machines[GENERATIONS][0]
+            deviation = machine_deviation(found.machines, expected)
+            machine = tuple(math.hypot(s * factor, math.sqrt(more)) for s, more in zip(deviation, grown, strict=True))
+            libraries = usual.libraries if found.libraries else {}
+            made[name] = dataclasses.replace(
+                found.table, deviations={"machine": machine, **found.table.deviations, **libraries}
+            )
+        return {**made, **self.machines}
+
+
+def usual_in(name: str, found: Mapping[str, FittedFamily]) -> Usual:
+    """Return what is usual in families like one, given all that were fitted."""
+    alike = next((group for group in ALIKE if name in group), (name,))
+    machines = {SIBLINGS: (ASSUMED_SIBLING,) * len(REGIMES)}
+    for between in (GENERATIONS, LINES):
+        every = {other: fitted.apart(between) for other, fitted in found.items()}
+        machines[between] = usual_deviation([every[other] for other in alike if other in every], list(every.values()))
+    # Machines of another line are of another generation, too.
+    machines[LINES] = tuple(map(max, machines[LINES], machines[GENERATIONS]))
+    shared = [table for other in alike if other in found for table in found[other].shared.values()]
+    grown = growth((table.machines, table.known) for table in shared if table.between != SIBLINGS)
+    return Usual(machines, grown, _of_libraries(name, found))
+
+
+def _of_libraries(name: str, found: Mapping[str, FittedFamily]) -> dict[str, tuple[float, ...]]:
+    """Return what libraries differ by in a family."""
+    alike, assumed = next((kind for kind in LIBRARIES_ALIKE if name in kind[0]), ((name,), OF_OTHERS))
+    offsets = {other: made.shared["generic"].libraries or LibraryOffsets() for other, made in found.items()}
+    return library_deviations(
+        offsets[name], [offsets[other] for other in alike if other in found.keys() - {name}], assumed
+    )
