@@ -22,6 +22,8 @@ MOST_THREADS_PER_SM = 2048.0
 #: results of the exponential unit of an SM in a clock (CUDA C++ programming guide, throughput of native arithmetic)
 USUAL_EXPONENTIALS = 16.0
 USUAL_MATRIX_INSTRUCTION = "mma.sync"
+#: warps that an SM issues from in a clock (CUDA C++ programming guide, compute capabilities; 2 on 6.0)
+USUAL_SCHEDULERS = 4.0
 #: rates on datasheets are rounded, so that the ratio of two of them is off by a little
 ROUNDING = 1.05
 
@@ -42,6 +44,7 @@ class Machine:
     tdp_w : board power limit [W]; infinite where unknown.
     links : links off the device by name.
     threads_per_sm : threads that kernels of rows keep on one SM at once.
+    schedulers_per_sm : warps that an SM issues from in one clock.
     l2_copies : copies of a line that the L2 holds when all SMs read it.
     packed : results of one lane and clock that the fp32 vector peak counts.
     exponentials_per_clock : results of the exponential unit of one SM in a clock.
@@ -64,6 +67,7 @@ class Machine:
     tdp_w: float
     links: Mapping[str, Link] = field(default_factory=dict)
     threads_per_sm: float = USUAL_THREADS_PER_SM
+    schedulers_per_sm: float = USUAL_SCHEDULERS
     l2_copies: float = 1.0
     packed: float = 1.0
     exponentials_per_clock: float = USUAL_EXPONENTIALS
@@ -109,6 +113,7 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         tdp_w=hardware.tdp_w or np.inf,
         links={link.name: link for link in hardware.links},
         threads_per_sm=min(hardware.chip.get("max_threads_per_sm", USUAL_THREADS_PER_SM), MOST_THREADS_PER_SM),
+        schedulers_per_sm=hardware.chip.get("warp_schedulers_per_sm", USUAL_SCHEDULERS),
         l2_copies=float(cache.copies) if cache else 1.0,
         packed=vector.packed if vector else 1.0,
         exponentials_per_clock=hardware.chip.get("exponentials_per_clock_per_sm", USUAL_EXPONENTIALS),

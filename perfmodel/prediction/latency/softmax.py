@@ -37,7 +37,13 @@ SERVES = {"softmax": ("softmax",)}
 
 WARP = Constant("warp", "", 0.2, 0.02, 5.0, 0.35, "cycles of an SM for one column of a row in a warp's registers")
 STEP = Constant(
-    "step", "", 1800.0, 100.0, 40e3, 0.3, "cycles of a thread's step along its row, in an SM full of threads"
+    "step",
+    "",
+    1800.0,
+    100.0,
+    40e3,
+    0.3,
+    "cycles of a thread's step along its row, in an SM of 2048 threads and 4 schedulers",
 )
 CONSTANTS = (replace(ETA, default=0.8), START, FEED, replace(FILL, default=0.6), WARP, STEP, THRASH)
 
@@ -51,6 +57,10 @@ ROW = 200.0
 JOIN = 4.0
 #: share of a step that is for its element; a step over the 4 elements of a vector of fp32 takes as long as 2 over one
 ELEMENT = 1.0 / 3.0
+#: threads that share a scheduler of an SM whose step is the constant, and the share of the step that does not grow with
+#: them. Fits of each machine without it give 995 cycles with 256 threads a scheduler (T4), 1620 to 1750 with 512 (A100,
+#: P4, V100) and 2610 with 1024 (P100): a wait of 400 to 500 and an issue for each warp
+USUAL_CROWD, WAIT = 512.0, 0.28
 #: bytes that a thread reads at once
 VECTOR_BYTES = 16.0
 #: blocks that have the same number of threads for every row (AMD's build): joining them in steps, and the steps of a
@@ -114,7 +124,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     Traffic is rows cols size (2 + 2 mu), with the `missed_share` mu, and twice `thrash_bytes`; rows in a warp or in
     shared memory have neither mu nor thrashing. math = max(rows / SM, 1) cycles / f, with cycles = warp (2^ceil(log2
     cols) + row) in a warp, else step threads / (threads of an SM) (join + steps): a step waits for its loads, while as
-    many blocks as the SM holds wait at once. A block takes at most `MOST_STEP` times what its row would take in a warp.
+    many blocks as the SM holds wait at once, and for the other warps of its scheduler. A block takes at most
+    `MOST_STEP` times what its row would take in a warp.
     """
     rows = cast(Softmax, op).rows
     cols = np.asarray(cast(Softmax, op).cols, dtype=np.float64)
@@ -131,7 +142,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     warp = c["warp"] * (padded + ROW) * of_cycles
     most = MOST_FIXED_STEP if machine.kernels.softmax_threads else MOST_STEP
     read_once = sum(stream_times(work.bytes, work.working_set_bytes, machine, c, conditions))
-    block = c["step"] * threads / machine.threads_per_sm * walked * of_cycles
+    crowd = WAIT + (1.0 - WAIT) * machine.threads_per_sm / machine.schedulers_per_sm / USUAL_CROWD
+    block = c["step"] * crowd * threads / machine.threads_per_sm * walked * of_cycles
     block = np.minimum(block, most * np.maximum(warp, read_once))
     math = np.where(in_warp, warp, block)
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,17 @@ from perfmodel.accuracy.validate import judge
 from perfmodel.core.vocabulary import Calibration, Timing
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
+from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family
-from perfmodel.prediction.latency.mixed_gemm import FAMILIES, VECTOR_ROWS
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.mixed_gemm import (
+    FAMILIES,
+    GEMM_FP8_BLOCK,
+    PACKING_START,
+    VECTOR_ROWS,
+    block_scaled,
+)
+from perfmodel.prediction.latency.terms import LAUNCH
 from perfmodel.records.measurements import read_measurements
 
 A100, H100, B200, L40S = (hardware(name) for name in ("a100-sxm4-80gb", "h100-sxm5-80gb", "b200-sxm-180gb", "l40s"))
@@ -88,6 +98,20 @@ def test_a_quantised_input_is_quantised_by_nobody() -> None:
     start = whole.predicted_terms_s["launch"] - alone.predicted_terms_s["launch"]
     assert start > 0
     assert saved == pytest.approx(whole.predicted_terms_s["quantisation"] + start)
+
+
+def test_scales_are_packed_by_a_kernel_of_their_own_for_tcgen05_alone() -> None:
+    machine = Machine.of(B200, B200.find_peak("fp8", "tensor"))
+    values = {constant.name: constant.default for constant in GEMM_FP8_BLOCK.all_constants}
+    op = pm.Gemm(m=64, n=4096, k=4096, dtype="fp8_block")
+
+    def start_s(instruction: str, *, quantized: bool = False) -> Any:
+        own = replace(machine, matrix_instruction=instruction)
+        return block_scaled(op.changed(quantized=quantized), own, values, Conditions()).adds[LAUNCH]
+
+    packed = PACKING_START / machine.clock_hz
+    assert start_s("tcgen05") - start_s("wgmma") == pytest.approx(packed)
+    assert start_s("tcgen05", quantized=True) == start_s("wgmma", quantized=True)
 
 
 def test_integers_that_are_not_quantised_pay_a_pass_over_them() -> None:
