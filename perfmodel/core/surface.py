@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,11 +48,15 @@ class SurfaceAxis:
 
     def at(self, octave: Number) -> tuple[Any, Number]:
         """Return the knot below a point, and how far the point is to the next one, from 0 to 1."""
-        place = (octave - self.first) / self.step
+        place: Any = octave - self.first
+        if self.step != 1.0:
+            place = place / self.step
         if isinstance(place, np.ndarray):
-            place = np.clip(place, 0.0, self.count - 1.0)
-            below = np.minimum(place.astype(np.intp), self.count - 2)
-            return below, place - below
+            place = np.minimum(np.maximum(place, 0.0), self.count - 1.0)
+            if self.count == 2:
+                return 0, place
+            below = np.minimum(np.floor(place), self.count - 2.0)
+            return below.astype(np.intp), place - below
         place = min(max(place, 0.0), self.count - 1.0)
         index = min(int(place), self.count - 2)
         return index, place - index
@@ -65,19 +69,22 @@ class Sheet:
     values: NDArray[np.float64]
 
     @functools.cached_property
-    def pairs(self) -> NDArray[np.complex128]:
-        """The value of each knot and, as the imaginary part, what the next one of the last axis has more; flat.
+    def coefficients(self) -> NDArray[np.float64]:
+        """What a cell of knots is made of: a row of cells for each corner, the last axis changing first.
 
-        One look-up then serves two knots.
+        It is the value of the cell's first knot, what the next knot along the last axis has more, what the next along
+        the axis before has more, how much more of the former, and so on.
         """
-        ahead = np.diff(self.values, axis=-1, append=self.values[..., -1:])
-        return (self.values + 1j * ahead).ravel()
+        parts = [self.values]
+        for axis in range(self.values.ndim):
+            ends = (slice(None),) * axis + (slice(-1),)
+            parts = [part for values in parts for part in (values[ends], np.diff(values, axis=axis))]
+        return np.array([part.ravel() for part in parts])
 
     @functools.cached_property
-    def listed(self) -> list[complex]:
-        """The same for Python, which reads one number of a list faster than of an array."""
-        listed: list[complex] = self.pairs.tolist()
-        return listed
+    def cells(self) -> NDArray[np.float64]:
+        """The same by cell, for one point."""
+        return np.ascontiguousarray(self.coefficients.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,48 +117,40 @@ class Surface:
 
     @functools.cached_property
     def _strides(self) -> tuple[int, ...]:
-        counts = [axis.count for axis in self.axes]
+        counts = [axis.count - 1 for axis in self.axes]
         return tuple(math.prod(counts[place + 1 :]) for place in range(len(counts)))
 
-    @functools.cached_property
-    def _corners(self) -> tuple[int, ...]:
-        """Distances of the corners of a cell from its first one, without those along the last axis."""
-        return tuple(sum(c) for c in _choices(self._strides[:-1]))
+    def look_up(self, sizes: Sequence[Number], sheet: Sheet) -> tuple[Number, Any]:
+        """Return what `at` and `holds` do, with the logarithms of the sizes taken once."""
+        octaves = [log2(size) for size in sizes]
+        return self._at(octaves, sheet), self._holds(octaves)
 
     def at(self, sizes: Sequence[Number], sheet: Sheet) -> Number:
         """Return ln(measured / predicted) at some sizes, one for each axis; scalar or array."""
-        index: Any = 0
-        shares = []
-        for axis, stride, size in zip(self.axes, self._strides, sizes, strict=True):
-            below, share = axis.at(log2(size))
-            index = index + stride * below
-            shares.append(share)
-        values: list[Number] = [_along(pair, shares[-1]) for pair in self._gathered(index, sheet)]
-        for share in reversed(shares[:-1]):
-            values = [low + share * (high - low) for low, high in zip(values[::2], values[1::2], strict=True)]
-        return values[0]
-
-    def _gathered(self, index: Any, sheet: Sheet) -> list[Any]:
-        take: Callable[[Any], Any] = sheet.pairs.take if isinstance(index, np.ndarray) else sheet.listed.__getitem__
-        return [take(index + corner) for corner in self._corners]
+        return self._at([log2(size) for size in sizes], sheet)
 
     def holds(self, sizes: Sequence[Number]) -> Any:
         """Return whether sizes lie in the range of the data."""
+        return self._holds([log2(size) for size in sizes])
+
+    def _at(self, octaves: Sequence[Number], sheet: Sheet) -> Number:
+        index: Any = 0
+        shares = []
+        for axis, stride, octave in zip(self.axes, self._strides, octaves, strict=True):
+            below, share = axis.at(octave)
+            index = index + (below if stride == 1 else stride * below)
+            shares.append(share)
+        if isinstance(index, np.ndarray):
+            values: list[Any] = [row.take(index, mode="clip") for row in sheet.coefficients]  # all are in range
+        else:
+            values = sheet.cells[index].tolist()
+        for share in reversed(shares):
+            values = [low + share * more for low, more in zip(values[::2], values[1::2], strict=True)]
+        value: Number = values[0]
+        return value
+
+    def _holds(self, octaves: Sequence[Number]) -> Any:
         inside: Any = True
-        for axis, size in zip(self.axes, sizes, strict=True):
-            octave = log2(size)
+        for axis, octave in zip(self.axes, octaves, strict=True):
             inside = inside & (octave >= axis.lowest - _ROUNDING) & (octave <= axis.highest + _ROUNDING)
         return inside
-
-
-def _choices(strides: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the steps to each corner, the last axis changing first."""
-    chosen: list[tuple[int, ...]] = [()]
-    for stride in strides:
-        chosen = [(*before, step) for before in chosen for step in (0, stride)]
-    return chosen
-
-
-def _along(pair: Any, share: Number) -> Number:
-    value: Number = pair.real + share * pair.imag
-    return value

@@ -169,11 +169,11 @@ class Family:
         """
         kernel = self.formula(op, machine, values, conditions)
         if anywhere(gain):
-            kernel = Terms({**kernel.adds, SURFACE: kernel.time_s * gain}, kernel.alone)
+            kernel = kernel.plus(SURFACE, kernel.time_s * gain)
         if conditions.timing != Timing.EVENT or not self.dispatched:
             return kernel
         host = values["host"] * (self.call_cost(op, values) if self.call_cost else 1.0)
         # A kernel cannot hide behind more of the dispatch than there is.
         before = maximum(0.0, host - values["hidden"])
         total = smooth_max(CORNER, host, before + kernel.time_s)
-        return Terms({**kernel.adds, HOST: total - kernel.time_s}, kernel.alone)
+        return kernel.plus(HOST, total - kernel.time_s)

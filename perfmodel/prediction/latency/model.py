@@ -139,24 +139,23 @@ def _basis(family: Family, op: Operator, machine: Machine, known: Constants, ter
 
 def _spread(known: Constants, code: Codes, inside: Any) -> tuple[Number, Number, Uncertainty]:
     """Return the interval of each point, and what it is made of: narrower inside the data of a residual surface."""
-    low, high = _interval(known.intervals, code)
     outside = Uncertainty(((True, known.variances),))
     if known.surface is None or not anywhere(inside):
-        return low, high, outside
-    near_low, near_high = _interval(known.surface.intervals, code)
+        return *_interval(code, known.intervals), outside
     near = Uncertainty(((True, known.surface.variances),))
     if not isinstance(inside, np.ndarray) or inside.all():
-        return near_low, near_high, near
+        return *_interval(code, known.surface.intervals), near
+    of_inside = np.int8(len(REGIMES)) * inside.view(np.int8)
     both = Uncertainty(((inside, known.surface.variances), *outside.parts))
-    return np.where(inside, near_low, low), np.where(inside, near_high, high), both
+    return *_interval(of_inside + np.asarray(code, np.int8), known.intervals, known.surface.intervals), both
 
 
-def _interval(intervals: Mapping[str, tuple[float, float]], code: Codes) -> tuple[Number, Number]:
-    """Return the interval of each point, by its regime."""
+def _interval(code: Codes, *intervals: Mapping[str, tuple[float, float]]) -> tuple[Number, Number]:
+    """Return the interval of each point, by its regime; codes beyond those of the first intervals are of the next."""
     if isinstance(code, int):
-        return intervals[REGIMES[code]]
+        return intervals[0][REGIMES[code]]
     place = code.astype(np.intp)  # once: numpy converts other whole numbers each time
-    low, high = np.array([intervals[regime] for regime in REGIMES]).T
+    low, high = np.array([of[regime] for of in intervals for regime in REGIMES]).T
     return low.take(place), high.take(place)
 
 

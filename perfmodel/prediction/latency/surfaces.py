@@ -156,9 +156,11 @@ def gain(family: Family, on: Surface, sheet: Sheet, op: Operator, machine: Machi
     """Return what a surface adds to a kernel's time, as a share of it, and which points lie inside its data."""
     sizes = [axis.size(op, machine) for axis in family.axes]
     share: Any = family.surfaced(op)
-    logarithm = share * on.at(sizes, sheet)
+    logarithm, inside = on.look_up(sizes, sheet)
+    if isinstance(share, np.ndarray) or share != 1.0:
+        logarithm, inside = share * logarithm, inside & (share == 1.0)
     grown: Any = np.expm1(logarithm) if isinstance(logarithm, np.ndarray) else math.expm1(logarithm)
-    return grown, on.holds(sizes) & (share == 1.0)
+    return grown, inside
 
 
 def surface_text(name: str, surfaces: Mapping[str, Surface]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -93,7 +94,13 @@ class Terms:
     adds: Mapping[Term, Number]
     alone: Mapping[Term, Number] = field(default_factory=dict)
 
-    @property
+    def plus(self, name: Term, time_s: Number) -> Terms:
+        """Return the terms with one more, whose sum is not added up anew."""
+        more = Terms({**self.adds, name: time_s}, self.alone)
+        vars(more)["time_s"] = self.time_s + time_s
+        return more
+
+    @functools.cached_property
     def time_s(self) -> Number:
         """The sum of the terms [s]."""
         total: Number = 0.0
