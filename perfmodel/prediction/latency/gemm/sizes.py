@@ -18,9 +18,11 @@ WAVE_OUTPUTS = 128.0 * 128.0
 WHOLE_LINES = 32.0
 #: elements of k that fill a page of DRAM (2 KiB of fp32)
 PAGE_OF_K = 512.0
-#: bytes from the first to the last row of a wave's operands that address translation reaches: P100's linear layers keep
-#: their rate up to about 48 MB, and take 1.5 times as long at 90 MB, 2.1 times at 180 MB (NeuSight @ 6945927d9afc)
-REACH_BYTES = 48e6
+#: bytes from the first to the last row of a wave's operands that address translation reaches, where a wave is a column
+#: of blocks of 128 rows, one an SM. Chosen with the translation costs of P100 (1.8) and P4 (0.9) on half of their 1,800
+#: and 520 fp32 linear layers above 3 ms (NeuSight @ 6945927d9afc): 12 and 11 % off in the mean, the other half 13 and
+#: 11 %; with a wave as square as the output lets it be 17 and 12 %, whatever reach
+REACH_BYTES = 140e6
 #: weights are read again for every row of tiles, a wave of which covers 256 columns an SM (two blocks of 128), as far
 #: as none of them stays in reach, which from 96 MB on is so for fewer columns. On P4 this takes longer than the
 #: arithmetic: the more the longer k is, as (k / 256)^0.22, 1.6 times with tiles of 64 rows, which cuBLAS takes where
@@ -153,9 +155,11 @@ class Sizes:
         """Return the time with the addresses that translation does not reach, over that without.
 
         The rows of A and of the weights lie k elements apart, so that the operands of a wave spread over
-        (rows + columns) k size bytes, however little of them it reads in a step.
+        (rows + columns) k size bytes, however little of them it reads in a step. Blocks go down the rows first, so that
+        the more rows a product has, the farther a wave spreads.
         """
-        rows, columns = self._super_tile(r)
+        rows = minimum(self.m, 128.0 * r.sm_count)
+        columns = minimum(self.n, r.sm_count * WAVE_OUTPUTS / rows)
         spread = r.product.input_bytes * self.k * (rows + columns)
         return 1.0 + r.walk * maximum(0.0, 1.0 - REACH_BYTES / spread)
 
