@@ -5,7 +5,8 @@ power grows with the clock; above it the voltage grows with the clock, so that a
 
     x P e(f) = TDP - base,   f = x f_peak,   e(f) = e max(1, f / knee)^2
 
-with P the peak at the clock f_peak, and x the share of both that the limit leaves. A FLOP takes at least 1 / (x P).
+with P the peak at the clock f_peak, and x the share of both that the limit leaves. A FLOP takes at least 1 / (x P), and
+a byte that crosses device memory takes its energy's time of TDP - base besides (`s_per_byte`).
 
 The prior energies of a FLOP in TSMC 4N are 4.8 pJ in fp32 on the vector engine and 0.58 pJ in 16 bits on the tensor
 engine (``energy`` of the families), times bytes / 2 for narrower dtypes. They are assumed: they were chosen on open
@@ -60,6 +61,11 @@ def process_energy(machine: Machine) -> float:
     return factor if machine.engine == "vector" else factor**TENSOR_POWER
 
 
+def available_w(machine: Machine) -> float:
+    """Return the power that the limit leaves to arithmetic and traffic, TDP - base [W]."""
+    return machine.tdp_w * (1.0 - BASE_SHARE) - BASE_W
+
+
 def limited_share(machine: Machine, joule_per_flop: float) -> float:
     """Return the share x of the peak that the power limit leaves; 1 or more where it does not bind.
 
@@ -73,7 +79,7 @@ def limited_share(machine: Machine, joule_per_flop: float) -> float:
     if not math.isfinite(machine.tdp_w):
         return math.inf
     joule = joule_per_flop * process_energy(machine)
-    linear = (machine.tdp_w * (1.0 - BASE_SHARE) - BASE_W) / (joule * machine.peak_flop_per_s)
+    linear = available_w(machine) / (joule * machine.peak_flop_per_s)
     knee = KNEE_HZ / machine.clock_hz
     return float(linear if linear < knee else (linear * knee**2) ** (1.0 / 3.0))
 
@@ -87,3 +93,8 @@ def s_per_flop(machine: Machine, joule_per_flop: float, load: Load = Load.BURST)
     heated = load == Load.SUSTAINED and machine.engine != "vector"
     joule = joule_per_flop * (SUSTAINED_ENERGY if heated else 1.0)
     return 1.0 / (limited_share(machine, joule) * machine.peak_flop_per_s)
+
+
+def s_per_byte(machine: Machine, joule_per_byte: float) -> float:
+    """Return the time that the energy of a byte of device memory takes of the power limit [s]."""
+    return joule_per_byte / available_w(machine)

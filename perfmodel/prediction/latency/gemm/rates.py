@@ -16,7 +16,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.tiles import tiles_by_rows, tiles_of
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.power import s_per_flop
+from perfmodel.prediction.latency.power import s_per_byte, s_per_flop
 from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK
 
 #: a split of k makes at most so many parts
@@ -40,6 +40,11 @@ _MOST_RATES = 64
 
 #: start of the reduction of the parts of k on fp32 lanes [s]: assumed; all machines but two keep it in a fit
 VECTOR_SPLIT = 4e-6
+#: energy of a byte that crosses device memory [J]: of 0, 40, 60 and 90 pJ the one with which fp32 products on T4, MI210
+#: and MI100 come out best together (NeuSight @ 6945927d9afc). DRAM and its interface take 31 pJ a byte in HBM2 and 112
+#: in GDDR5 (M. O'Connor et al., "Fine-grained DRAM", MICRO 2017; from memory, not verified). Products in 16 and 8 bits,
+#: and convolutions, were fitted without it: the energy of their FLOP holds that of their traffic
+JOULE_PER_BYTE = 60e-12
 #: constants that all machines share; those of a family override them
 _VECTOR: Values = {
     "step": 8.0,  # k of one stage of shared memory
@@ -49,6 +54,7 @@ _VECTOR: Values = {
     "parts": MOST_PARTS,
     "split": VECTOR_SPLIT,
     "ragged": 1.0,
+    "byte_energy": JOULE_PER_BYTE,
     "l2": 0.8,
     # geometric mean of L2 over device memory in elementwise rows of A100, H100 and L4 (1, 2, 6; NeuSight @
     # 6945927d9afc); no row of products tells it from infinity
@@ -152,7 +158,7 @@ class Rates:
     sm_count, bandwidth, l2_bytes, l2_bandwidth : of the machine; the bandwidths are the reachable ones [B/s].
     copies : sets of weights that take turns; 0 where the caches are cold.
     resident_speed : speed of data in L2 over that of device memory.
-    s_per_flop : time of a FLOP at the power limit [s].
+    s_per_flop, s_per_byte : time of a FLOP, and of a byte of device memory, at the power limit [s].
     pause_s : pause between calls, in which no power is drawn [s].
     per_step : 1 / k of one stage of shared memory, which is one step.
     waiting_s, fed_s : latency, and time of L2 for one row of a tile, for each element of k [s].
@@ -242,6 +248,7 @@ class Rates:
         self.resident_speed = self.c["resident_speed"]
         self.l2_bandwidth = self.c["l2"] * machine.sm_count * L2_BYTES_PER_CLOCK * machine.clock_hz
         self.s_per_flop = s_per_flop(machine, self.c["energy"], load)
+        self.s_per_byte = s_per_byte(machine, self.c["byte_energy"])
 
     def _set_tensor(self, machine: Machine, load: Load) -> None:
         """Set what L2 and power allow on the tensor engine, in units that machines of all generations share.
@@ -250,6 +257,7 @@ class Rates:
         narrower numbers takes less energy in proportion to their bytes.
         """
         c, size = self.c, self.product.input_bytes
+        self.s_per_byte = 0.0
         self.resident_speed = resident_speed(machine, c)
         self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * size / 64.0
         self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size, load)

@@ -75,9 +75,14 @@ class Sizes:
         self.single = self.functions is OF_MANY and type(batch) is float and batch == 1.0
         self.outputs = m * n if self.single else batch * m * n
         self.flop = 2.0 * self.outputs * k
-        self.hbm = self._traffic(rates) / rates.bandwidth
-        self.hbm_power = fourth_power(self.hbm)
         self.power = rates.s_per_flop * self.flop
+        a, b = self._read(rates)
+        if rates.s_per_byte:
+            self.power = self.power + rates.s_per_byte * (
+                self.batch * (a + b) + rates.product.output_bytes * self.outputs
+            )
+        self.hbm = self._traffic(a, b, rates) / rates.bandwidth
+        self.hbm_power = fourth_power(self.hbm)
         self.gather_s = self.outputs * (8.0 / rates.l2_bandwidth)
         self.slowed: Number | None = None
         if rates.walk or rates.reread:
@@ -186,19 +191,27 @@ class Sizes:
         slower: Number = 1.0 + fading * maximum(((1.0 + r.small) * padded**0.5 - 1.0) * wide, r.small * large)
         return slower
 
-    def _traffic(self, r: Rates) -> Number:
-        """Return the bytes that cross device memory; data in L2 count as the bytes that would take as long [B]."""
+    def _read(self, r: Rates) -> tuple[Number, Number]:
+        """Return the bytes of A and of B that one product reads from device memory, where L2 holds nothing before."""
         one_a, one_b = r.product.input_bytes * self.m * self.k, r.product.b_bytes * self.n * self.k
-        written = r.product.output_bytes * self.outputs
         rows, columns = self._super_tile(r)
         again = maximum(0.0, 1.0 - r.l2_bytes / (one_a + one_b))
         a = one_a * (1.0 + again * (maximum(1.0, self.n / columns) - 1.0))
         b = one_b * (1.0 + again * (maximum(1.0, self.m / rows) - 1.0))
+        return a, b
+
+    def _traffic(self, a: Number, b: Number, r: Rates) -> Number:
+        """Return the bytes that would take as long as all that is read, ``a`` and ``b``, and written [B].
+
+        What is read in short pieces takes longer than its bytes, what L2 holds is faster.
+        """
+        written = r.product.output_bytes * self.outputs
         if r.c["stride"] != 1.0:
             # The rows of A are read in short pieces, each from another page of DRAM where k is long.
             a = a * (1.0 + (r.c["stride"] - 1.0) * minimum(1.0, self.k / PAGE_OF_K))
         read = self.batch * (a + b)
         if r.copies and r.l2_bytes:
-            resident = self.batch * (one_a + r.copies * one_b) + written
+            held_b = r.copies * r.product.b_bytes * self.n * self.k
+            resident = self.batch * (r.product.input_bytes * self.m * self.k + held_b) + written
             read = read * (1.0 - fitting_share(resident, r.l2_bytes) * (1.0 - 1.0 / r.resident_speed))
         return read + written
