@@ -69,6 +69,7 @@ class Hardware(Reportable):
         unknown.
     clocks_hz : the clocks of the peaks by engine [Hz].
     chip : other figures of the ``[chip]`` table by their keys, as ``max_threads_per_sm``.
+    run_deviation : standard deviation of ln(measured / predicted) of whole runs; None for that of all machines.
     latency : constants of the latency model that were fitted on this machine, by family.
     fabric : how these devices are joined to a cluster; None where the specification does not say.
     kernels : how the libraries' kernels for this machine are cut.
@@ -96,6 +97,7 @@ class Hardware(Reportable):
     launch: Launch = field(default_factory=Launch)
     sustained_links: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
     sustained_source: str = ""
+    run_deviation: float | None = None
     kernels: Kernels = field(default_factory=Kernels)
     fabric: Fabric | None = None
     latency: Mapping[str, LatencyTable] = field(default_factory=lambda: MappingProxyType({}))

@@ -195,6 +195,7 @@ def _sustained(hardware: Hardware) -> SustainedSpec:
             if level.sustained_bytes_per_s
         },
         link={name: quantity(rate, "B/s") or 0.0 for name, rate in hardware.sustained_links.items()},
+        run_deviation=hardware.run_deviation,
         source=source,
         date=hardware.sustained_source.removeprefix(source).strip(),
         note=hardware.notes.get("sustained", ""),

@@ -168,6 +168,7 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, 
         sustained_links=MappingProxyType(
             {name: read.positive(rate, "B/s", f"sustained.link.{name}") for name, rate in sustained.link.items()}
         ),
+        run_deviation=_deviation(sustained.run_deviation, place),
         sustained_source=" ".join(part for part in (sustained.source, sustained.date) if part),
         kernels=to_kernels(spec.kernels, place),
         fabric=to_fabric(spec.cluster, read) if spec.cluster else None,
@@ -176,6 +177,15 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, 
         notes=MappingProxyType(_texts(spec, "note")),
         path=place,
     )
+
+
+def _deviation(value: float | None, place: str) -> float | None:
+    """Refuse a deviation of whole runs that is no share: one of a factor of e says nothing any more."""
+    if value is not None and not 0.0 < value < 1.0:
+        raise InputFileError(
+            f"run_deviation is {value:g}.", place=f"{place}: sustained", remedy="It has to lie between 0 and 1."
+        )
+    return value
 
 
 def _check_sustained(spec: HardwareSpec, place: str) -> None:

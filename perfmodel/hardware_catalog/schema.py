@@ -121,12 +121,21 @@ class LaunchSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class SustainedSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """``[sustained]``: measured ceilings; they predict and never bound."""
+    """``[sustained]``: measured ceilings; they predict and never bound.
+
+    Attributes
+    ----------
+    memory, tensor, vector, link : reached rates by name.
+    run_deviation : standard deviation of ln(measured / predicted) of whole runs, where the machine's clock differs from
+        that of its operators measured alone by more than usual (default: that of all machines).
+    source, date, note : where the figures come from.
+    """
 
     memory: dict[str, Quantity] = {}
     tensor: dict[str, Quantity] = {}
     vector: dict[str, Quantity] = {}
     link: dict[str, Quantity] = {}
+    run_deviation: float | None = None
     source: str = ""
     date: str = ""
     note: str = ""

@@ -31,10 +31,10 @@ from perfmodel.workloads.operator_list import computes_addresses
 #: products take 1.5 times as long in that graph as in the same authors' table of operators.
 ADDRESS_CLOCKS = 0.85
 ADDRESS_POWER = 4.0
-#: standard deviation of ln(measured / predicted) of a whole model whose operators are known: the root mean square of
-#: the medians on the 8 machines of scripts/whole_models.py (fp32 inference, sitar-lab/NeuSight @ 6945927d9afc), 0.5 %
-#: on H100, 3 % on V100 and A100, 6 to 7 % on MI100 and MI210, 10 to 20 % on P100, P4 and T4, whose clocks depend on how
-#: long they have been under load
+#: standard deviation of ln(measured / predicted) of a whole model whose operators are known, where the machine's
+#: specification states none: about the largest of the medians on the machines of scripts/whole_models.py (fp32
+#: inference, sitar-lab/NeuSight @ 6945927d9afc), 9 % on T4, whose clock depends on how long it has been under load; 1
+#: to 4 % on six others. P4 states its own
 RUN_DEVIATION = 0.10
 ADDRESSES = Term("addresses", Limiter.COMPUTE, "finding each element by its own address")
 GAP = Term("gap", Limiter.LAUNCH, "device idle between two kernels")
@@ -117,6 +117,14 @@ class WholeModel(Reportable):
         return _summed([*(item for part in self.parts for item in part.terms_s.items()), (GAP, self.gaps_s)])
 
 
+def run_deviation(hardware: Hardware) -> float:
+    """Return the standard deviation of ln(measured / predicted) of a whole run whose operators are known.
+
+    It is that of the machine's specification, where its clock is known to vary, else `RUN_DEVIATION`.
+    """
+    return hardware.run_deviation or RUN_DEVIATION
+
+
 def _summed(items: Iterable[tuple[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
     for name, time in items:
@@ -160,7 +168,7 @@ def predict_model(
     gaps = sum(op.count for op in listed) * gap_s
     host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
     variances = of_sum((part.time_s, part.shape, part.variances) for part in parts)
-    variances[ErrorSource.RUN] = RUN_DEVIATION**2
+    variances[ErrorSource.RUN] = run_deviation(hardware) ** 2
     factor = math.exp(half_width(variances.values()))
     return WholeModel(
         hardware=hardware.name,

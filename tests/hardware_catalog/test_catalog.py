@@ -290,6 +290,7 @@ def test_a_folder_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
             '[sustained.tensor]\nfp16 = "1 TFLOP/s"\n[memory.hbm]',
             "sustained.tensor: unknown tensor dtype",
         ),
+        ("[memory.hbm]", "[sustained]\nrun_deviation = 1.5\n[memory.hbm]", "run_deviation is 1.5.*between 0 and 1"),
         ("[memory.hbm]", "[memory.hbm", "line 5"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -112,3 +113,15 @@ def test_a_whole_model_is_surer_of_its_shapes_than_each_operator_and_not_of_its_
     lowest, highest = (end(one[MACHINE] for one in alone) for end in (min, max))
     assert lowest * (1 - 1e-9) <= whole[MACHINE] <= highest * (1 + 1e-9)
     assert whole[ErrorSource.RUN] == RUN_DEVIATION**2
+
+
+def test_a_machine_whose_clock_varies_states_a_wider_interval_of_whole_runs() -> None:
+    varying = pm.hardware("p4")
+    assert varying.run_deviation is not None
+    assert varying.run_deviation > RUN_DEVIATION
+    usual = dataclasses.replace(varying, run_deviation=None)
+    operators = [pm.Gemm(m=512, n=4096, k=4096, dtype="fp32", count=8)]
+    wide, narrow = (predict_model(operators, machine, library="torch") for machine in (varying, usual))
+    assert wide.time_s == narrow.time_s
+    assert wide.low_s < narrow.low_s
+    assert wide.high_s > narrow.high_s

@@ -20,7 +20,7 @@ from perfmodel.diagnosis.projection.scale import Scaled, scale_entry
 from perfmodel.diagnosis.wall import BEFORE_WINDOW, gap_dimension, wall_profile
 from perfmodel.errors import UsageError
 from perfmodel.prediction.uncertainty import Z80
-from perfmodel.prediction.whole_model import RUN_DEVIATION
+from perfmodel.prediction.whole_model import run_deviation
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.profile.timeline import Timeline
 
@@ -120,7 +120,7 @@ def _summed(profile: Profile, source: Hardware, target: Hardware, scaled: Mappin
     times_s = [part.projected_time_s for part in parts]
     total_s = math.fsum(times_s)
     deviation = _shared_deviation(times_s, [scaled[entry.name].deviation for entry in entries])
-    half = Z80 * math.hypot(deviation, RUN_DEVIATION)
+    half = Z80 * math.hypot(deviation, run_deviation(target))
     whole = _whole(profile.total_time_s, total_s, total_s * math.exp(-half), total_s * math.exp(half))
     there = replace(
         profile,
@@ -177,7 +177,7 @@ class _Traced:
         """Return the projection."""
         here = self._wall(self.timeline)
         speed = 1.0 if self.host is None else self.host
-        half = Z80 * np.hypot(self.deviation, RUN_DEVIATION)
+        half = Z80 * np.hypot(self.deviation, run_deviation(self.target))
         middle = self._replayed(self.factor, speed)
         kernels = [self._replayed(self.factor * np.exp(sign * half), speed) for sign in (-1, 1)]
         steps = (0.0, 0.0) if self.host is not None else (-Z80 * HOST_DEVIATION, Z80 * HOST_DEVIATION)

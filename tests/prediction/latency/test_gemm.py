@@ -131,11 +131,13 @@ def test_rotating_weights_stay_in_a_large_l2() -> None:
 
 def test_the_power_limit_by_hand() -> None:
     # 10 % of 100 W and 20 W more are not the engine's: 10 TFLOP x 10 pJ at 70 W
-    got = product_terms(
-        Product(1e4, 1e4, 5e4, 1, 4, 4), replace(VECTOR_GPU, tdp_w=100.0), {**FP32, "energy": 1e-11}, COLD
-    )
+    product, machine = Product(1e4, 1e4, 5e4, 1, 4, 4), replace(VECTOR_GPU, tdp_w=100.0, l2_bytes=1e12)
+    got = product_terms(product, machine, {**FP32, "energy": 1e-11, "byte_energy": 0.0}, COLD)
     assert got.alone["math"] == pytest.approx(1.0 / 0.7)
     assert got.adds["power"] > 0.1
+    # two matrices of 2 GB are read and 0.4 GB are written: 0.264 J at 60 pJ a byte
+    got = product_terms(product, machine, {**FP32, "energy": 1e-11}, COLD)
+    assert got.alone["math"] == pytest.approx(1.0 / 0.7 + 0.264 / 70.0)
 
 
 def test_the_power_limit_of_tensor_cores_by_hand() -> None:
@@ -169,8 +171,8 @@ def test_a_tensor_product_and_l2_by_hand() -> None:
 
 
 def test_rows_of_a_wave_far_apart_by_hand() -> None:
-    # 100 SMs work on 1280 rows and 1280 columns at once: 2560 rows of 18,750 x 4 B are 192 MB, of which 48 MB are
-    # within reach: 1 + 2 x (1 - 48 / 192) = 2.5 times the arithmetic
+    # 100 SMs work on 2560 rows and 640 columns at once: 3200 rows of 43,750 x 4 B are 560 MB, of which 140 MB are
+    # within reach: 1 + 2 x (1 - 140 / 560) = 2.5 times the arithmetic
     slow = replace(VECTOR_GPU, kernels=replace(VECTOR_GPU.kernels, translation_cost=2.0))
 
     def ratio(m: int, n: int, k: int, batch: int = 1) -> float:
@@ -178,9 +180,11 @@ def test_rows_of_a_wave_far_apart_by_hand() -> None:
         near, far = (product_terms(product, machine, FP32, COLD).alone["math"] for machine in (VECTOR_GPU, slow))
         return float(far / near)
 
-    assert ratio(2560, 2560, 18750) == pytest.approx(2.5)
-    # 2560 rows of 4687 x 4 B are 48.0 MB, and two rows are 0.15 MB; batches stayed within reach where measured
-    assert ratio(2560, 2560, 4687) == ratio(1, 1, 18750) == ratio(2560, 2560, 18750, batch=2) == 1.0
+    assert ratio(2560, 2560, 43750) == pytest.approx(2.5)
+    # a column of 100 blocks is 12,800 rows, and 128 columns: 12,928 rows of 10,828 x 4 B are 560 MB, too
+    assert ratio(25600, 2560, 10829) == pytest.approx(2.5, rel=1e-3)
+    # 3200 rows of 10,937 x 4 B are 140 MB, and two rows are 0.35 MB; batches stayed within reach where measured
+    assert ratio(2560, 2560, 10937) == ratio(1, 1, 43750) == ratio(2560, 2560, 43750, batch=2) == 1.0
 
 
 def test_rows_in_one_channel_and_sizes_off_cache_lines_by_hand() -> None:
