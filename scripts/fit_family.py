@@ -27,7 +27,8 @@ from fit_shared import (
     joined,
     shared,
 )
-from fit_surface import chain, machine_surface, shared_surface
+from fit_surface import MOST_ROWS as ROWS_OF_SURFACE
+from fit_surface import NESTED_ROWS, chain, machine_surface, shared_surface
 from fit_usual import FittedFamily
 
 from perfmodel.accuracy.calibration import MOST_ROWS, calibrate_family
@@ -73,7 +74,8 @@ def with_surfaces(
             surface = own[first].surface
         else:
             above = chain(machines[first], tables)
-            surface = shared_surface(family, name, members, above, joined(origins, members))
+            most = ROWS_OF_SURFACE if own else NESTED_ROWS
+            surface = shared_surface(family, name, members, above, joined(origins, members), most)
         found = wider[name]
         wider[name] = dataclasses.replace(found, table=dataclasses.replace(found.table, surface=surface))
     return FittedFamily(wider, own)

@@ -25,7 +25,7 @@ from perfmodel.accuracy.fit import Floats, Group
 from perfmodel.accuracy.libraries import intervals, sample
 from perfmodel.accuracy.measured import shape_hash
 from perfmodel.core.hardware import Hardware
-from perfmodel.core.latency_table import LatencyTable
+from perfmodel.core.latency_table import LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface, SurfaceAxis
 from perfmodel.core.vocabulary import Calibration
 from perfmodel.prediction.latency.constants import WIDEST, Found, combined
@@ -33,9 +33,12 @@ from perfmodel.prediction.latency.estimate import REGIMES, regime_code
 from perfmodel.prediction.latency.family import Axis, Family
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.surfaces import UNIT
+from perfmodel.prediction.latency.terms import HOST
 
 #: rows of a surface, and of the cross-validation that chooses its penalty: a fit takes their third power
 MOST_ROWS, CHOOSING_ROWS = 4500, 1500
+#: rows of one where something is left out, of which there are dozens
+NESTED_ROWS = 1500
 #: fewer rows than this make no surface
 FEWEST_ROWS = 200
 #: what a row may say at most: kernels that a table has by mistake, or that a library chose once
@@ -85,28 +88,27 @@ def chain(machine: Hardware, shared: Mapping[str, LatencyTable], own: LatencyTab
 
 def rows_of(family: Family, groups: Sequence[Group], tables: Sequence[Found], name: str = "") -> Rows:
     """Return the residuals of a machine's rows under the constants of some tables."""
-    several = len({_speed(group.op.kernel_dtype) for group in groups}) > 1
+    several = len({same_speed(group.op.kernel_dtype) for group in groups}) > 1
     columns = []
     for group in groups:
         library, dtype = group.conditions.library, group.op.kernel_dtype
         values = combined(family, tables, library, dtype).values
         terms = family.timed_terms(group.op, group.machine, values, group.conditions)
         time = np.broadcast_to(terms.time_s, group.time_s.shape)
+        kernel = np.broadcast_to(sum(v for term, v in terms.adds.items() if term is not HOST), time.shape)
         octaves = [
             np.broadcast_to(np.log2(np.maximum(axis.size(group.op, group.machine), 1.0)), time.shape)
             for axis in family.axes
         ]
-        key = f"{name}{library} {dtype}" if several else f"{name}{library}"
-        held = np.broadcast_to(family.surfaced(group.op), time.shape) == 1.0
+        key = f"{name}{library} {same_speed(dtype)}" if several else f"{name}{library}"
+        # The surface is of the kernel, about which a call that waits for its dispatch says nothing.
+        held = (np.broadcast_to(family.surfaced(group.op), time.shape) == 1.0) & (kernel > 0.5 * time)
+        measured = np.maximum(group.time_s - (time - kernel), 0.5 * kernel)
         part = np.floor(shape_hash(group.op, len(group)) * 1e6) % FOLDS
         regime = np.broadcast_to(regime_code(terms.adds, time), time.shape)
-        made = Rows(np.log(group.time_s / time), np.array(octaves), np.full(time.shape, key), part, regime)
+        made = Rows(np.log(measured / kernel), np.array(octaves), np.full(time.shape, key), part, regime)
         columns.append(made.take(held))
     return together(columns)
-
-
-def _speed(dtype: str) -> str:
-    return "bf16" if dtype == "fp16" else dtype
 
 
 def together(rows: Sequence[Rows]) -> Rows:
@@ -276,21 +278,26 @@ def fit_surface(
 
 
 def machine_surface(
-    family: Family, name: str, groups: Sequence[Group], tables: Sequence[Found], origins: str
+    family: Family, name: str, groups: Sequence[Group], tables: Sequence[Found], origins: str, most: int = MOST_ROWS
 ) -> Surface | None:
-    """Return the surface of a machine about the constants of its tables."""
+    """Return the surface of a machine about the constants of its tables, from at most so many rows."""
     if not family.axes:
         return None
-    rows = rows_of(family, sample(groups, MOST_ROWS), tables)
+    rows = rows_of(family, sample(groups, most), tables)
     return fit_surface(family, name, rows, f"fitted on {origins}", combined(family, tables).intervals)
 
 
 def shared_surface(
-    family: Family, name: str, groups: Mapping[str, Sequence[Group]], tables: Sequence[Found], origins: str
+    family: Family,
+    name: str,
+    groups: Mapping[str, Sequence[Group]],
+    tables: Sequence[Found],
+    origins: str,
+    most: int = MOST_ROWS,
 ) -> Surface | None:
     """Return the surface that the machines of a generation share, about the constants that they share."""
     if not family.axes:
         return None
-    each = MOST_ROWS // len(groups)
+    each = most // len(groups)
     rows = [rows_of(family, sample(own, each), tables, f"{machine} ") for machine, own in groups.items()]
     return fit_surface(family, name, together(rows), f"fitted on {origins}", {}, own=False)

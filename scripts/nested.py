@@ -22,7 +22,7 @@ import open_tables
 from fit_deviations import LIBRARY_KEYS
 from fit_family import fit_family, shipped
 from fit_shared import Groups, Origins
-from fit_surface import chain, machine_surface
+from fit_surface import NESTED_ROWS, chain, machine_surface
 from fit_usual import FittedFamily, usual_in
 
 from perfmodel.accuracy.calibration import calibrate_family
@@ -171,6 +171,6 @@ def _own(
         start = constants.combined(family, chain(machines[name], shared))
         source = f"fitted on {', '.join(sorted(origins[name]))}"
         table = calibrate_family(family, rows, start, source, "").table
-        surface = machine_surface(family, name, rows, chain(machines[name], shared, table), source)
+        surface = machine_surface(family, name, rows, chain(machines[name], shared, table), source, NESTED_ROWS)
         found[name] = dataclasses.replace(table, surface=surface)
     return found

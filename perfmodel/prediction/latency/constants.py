@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
-from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.core.latency_table import REGIMES, LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.operators.attention import Attention
@@ -165,7 +165,7 @@ def combined(
     if surface is not None:
         # Siblings that take over the surface of the machine measured have not earned its narrower interval.
         near = surface.intervals if state is Calibration.CALIBRATED else {}
-        sheet = surface.sheet(f"{lender} {dtype}", lender)
+        sheet = surface.sheet(f"{lender} {same_speed(dtype)}", lender)
         correction = Correction(surface, sheet, *_with_effects({**shape, **near}, effects))
     return Constants(fixed, intervals, _state(state, effects, library), source, variances, state, correction)
 
