@@ -75,13 +75,26 @@ def files() -> dict[str, Path]:
     return {path.stem: path for path in (*folder.glob("*.toml"), *(folder / "defaults").glob("*.toml"))}
 
 
-def replace_tables(path: Path, head: str, made: Mapping[str, LatencySpec], dropped: Collection[str] = ()) -> None:
-    """Write some tables into a file in the place of those of the same families; ``head`` is what stands before them."""
+def replace_tables(
+    path: Path,
+    head: str,
+    made: Mapping[str, LatencySpec],
+    dropped: Collection[str] = (),
+    order: Sequence[str] = (),
+) -> None:
+    """Write some tables into a file in the place of those of the same families; ``head`` is what stands before them.
+
+    Tables keep their place, or that in ``order``, and new ones come last, so that a difference shows what was fitted.
+    """
+    specs = {**{name: spec for name, spec in tables_in(path).items() if name not in dropped}, **made}
+    placed = {name: specs[name] for name in (*order, *specs) if name in specs}
+    write_atomic(path, f"{head.rstrip()}\n\n{latency_text(placed)}" if placed else f"{head.rstrip()}\n")
+
+
+def tables_in(path: Path) -> dict[str, LatencySpec]:
+    """Return the tables of a file by family; none where there is no file."""
     document = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    before = msgspec.convert(document.get("latency", {}), dict[str, LatencySpec])
-    # Tables keep their place and new ones come last, so that a difference shows what was fitted.
-    specs = {**{name: spec for name, spec in before.items() if name not in dropped}, **made}
-    write_atomic(path, f"{head.rstrip()}\n\n{latency_text(specs)}" if specs else f"{head.rstrip()}\n")
+    return msgspec.convert(document.get("latency", {}), dict[str, LatencySpec])
 
 
 def head_of(name: str, path: Path) -> str:
@@ -206,6 +219,7 @@ def stored_deviations() -> dict[tuple[str, str], Deviations]:
 def renew(chosen: Sequence[str]) -> None:
     """Write the tables of some families anew; of some only, their deviations stay."""
     stored = {} if set(family_names()) <= set(chosen) else stored_deviations()
+    order = {path: list(tables_in(path)) for path in files().values()}
     for name, path in files().items():
         # A constant that the family has no more would make the file unreadable.
         if "[latency." in path.read_text(encoding="utf-8"):
@@ -220,6 +234,9 @@ def renew(chosen: Sequence[str]) -> None:
     names = [name for name in chosen if name in data]
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         write(dict(zip(names, pool.map(_fit, names), strict=True)), opened, stored)
+    for name, path in files().items():
+        if path in order and list(tables_in(path)) != order[path]:
+            replace_tables(path, head_of(name, path), {}, order=order[path])
     if stored:
         print("deviations of machines and libraries stay as they are: --deviations renews them")
 
