@@ -106,7 +106,7 @@ def command(
         _judge(operators, machines, measured, destination, timing=timing, cache=cache, library=library, load=load)
         return
     conditions = Conditions.parse(timing, cache, library, load)
-    with executor(workers, scheduler) as pool:
+    with executor(workers, scheduler, here=True) as pool:
         results = [
             [predict_shared(op, machine, conditions, pool, ahead(workers, scheduler)) for op in operators]
             for machine in machines

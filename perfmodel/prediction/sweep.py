@@ -7,7 +7,7 @@ import itertools
 import math
 import pickle
 from collections.abc import Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -55,8 +55,8 @@ def sweep(
     ----------
     op, hardware, timing, cache, library, load : as in `predict`.
     chunk : points of one prediction.
-    workers, scheduler : processes that share the work, or the address of a Dask scheduler; see `perfmodel.workers`. A
-        script that asks for processes needs ``if __name__ == "__main__":``.
+    workers, scheduler : processes that share the work, this one among them, or the address of a Dask scheduler; see
+        `perfmodel.workers`. A script that asks for processes needs ``if __name__ == "__main__":``.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def sweep(
     if workers == 1 and not scheduler:
         yield from pieces(op, hardware, conditions, chunk)
         return
-    with executor(workers, scheduler) as pool:
+    with executor(workers, scheduler, here=True) as pool:
         yield from _shared(op, hardware, conditions, chunk, pool, ahead(workers, scheduler))
 
 
@@ -124,7 +124,9 @@ def _shared(
             _Task(packed, *op.described(start, stop), stop - start, chunk, place)
             for (start, stop), place in zip(spans, places, strict=False)
         )
-        found = itertools.chain.from_iterable(map(read, streamed(_work, tasks, pool, most)))
+        # The processes of a cluster are others; this one works beside those of its own machine.
+        here = functools.partial(_found, hardware, conditions) if isinstance(pool, ProcessPoolExecutor) else None
+        found = itertools.chain.from_iterable(map(read, streamed(_work, tasks, pool, most, here)))
         for part, (peak, bound, expected) in zip(op.parts(chunk), found, strict=True):
             again = functools.partial(estimates, part, hardware, conditions)
             yield Prediction(part, hardware, conditions, peak, bound, replace(expected, again=again))
@@ -162,12 +164,15 @@ def _unpacked(packed: bytes) -> tuple[Hardware, Conditions]:
 
 
 def _work(task: _Task) -> list[_Found] | Letter:
-    """Return what each piece of a task took work to find; a function of a worker.
+    """Return what each piece of a task took work to find; a function of a worker."""
+    return written(_found(*_unpacked(task.packed), task), task.place)
 
-    The terms stay there: to send them takes as long as to compute them again.
+
+def _found(hardware: Hardware, conditions: Conditions, task: _Task) -> list[_Found]:
+    """Return what each piece of a task took work to find.
+
+    Their terms are left out: to send them takes as long as to compute them again.
     """
-    hardware, conditions = _unpacked(task.packed)
     parts = task.op.parts(task.chunk, task.start, task.start + task.points)
     made = (predict_piece(part, hardware, conditions) for part in parts)
-    found = [(piece.peak, piece.bound, replace(piece.estimate, kept_terms=None)) for piece in made]
-    return written(found, task.place)
+    return [(piece.peak, piece.bound, replace(piece.estimate, kept_terms=None)) for piece in made]

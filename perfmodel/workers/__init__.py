@@ -24,17 +24,20 @@ _Result = TypeVar("_Result")
 
 #: more processes than this per CPU only take memory
 _MOST_PER_CPU = 4
+#: items of a stream that are left for the process that asks
+OWN = 4
 #: how long a scheduler may take to answer [s]
 _CONNECT_S = 10.0
 
 
 @contextlib.contextmanager
-def executor(workers: int = 1, scheduler: str = "") -> Iterator[Executor | None]:
+def executor(workers: int = 1, scheduler: str = "", *, here: bool = False) -> Iterator[Executor | None]:
     """Yield an executor, or None where the work is done in this process.
 
     Parameters
     ----------
     workers : processes of this machine; with 1 there is no other process.
+    here : whether this process is one of them, since it works too (`streamed`).
     scheduler : address of a Dask scheduler ("tcp://HOST:PORT"), whose workers are used instead.
 
     Raises
@@ -54,7 +57,7 @@ def executor(workers: int = 1, scheduler: str = "") -> Iterator[Executor | None]
     if workers == 1:
         yield None
         return
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(workers - here, mp_context=get_context("spawn"), initializer=_end_with_parent)
     try:
         yield pool
     except BaseException:  # Ctrl-C too: what has not begun never does, and what runs is ended
@@ -161,7 +164,11 @@ def mapped(
 
 
 def streamed(
-    function: Callable[[_Item], _Result], items: Iterable[_Item], pool: Executor | None, ahead: int
+    function: Callable[[_Item], _Result],
+    items: Iterable[_Item],
+    pool: Executor | None,
+    ahead: int,
+    here: Callable[[_Item], _Result] | None = None,
 ) -> Iterator[_Result]:
     """Yield ``function(item)`` for each item, in the order of the items, of which there may be more than fit in memory.
 
@@ -169,24 +176,68 @@ def streamed(
     ----------
     function, pool : as in `mapped`, which also says what is raised.
     items : are taken one by one as results are asked for.
-    ahead : items that are worked on, or wait with their results, at a time.
+    ahead : items that are worked on, or wait with their results, at a time; with ``here`` more than `OWN`.
+    here : does the same in this process, which then works on items until the others have started, and whenever it
+        would wait for them; None where it has only to wait.
     """
     if pool is None:
         yield from map(function, items)
         return
+    done = 0
+    try:
+        for result in _streamed(function, iter(items), pool, ahead, here):
+            yield result
+            done += 1
+    except BrokenProcessPool:
+        raise _died(str(done)) from None
+
+
+def _streamed(
+    function: Callable[[_Item], _Result],
+    items: Iterator[_Item],
+    pool: Executor,
+    ahead: int,
+    here: Callable[[_Item], _Result] | None,
+) -> Iterator[_Result]:
     waiting: deque[Future[_Result]] = deque()
-    taken, left = 0, iter(items)
+    others = ahead
+    if here is not None:
+        others = ahead - OWN
+        yield from map(here, _until(pool.submit(_start), items))
     while True:
-        for item in itertools.islice(left, ahead - len(waiting)):
-            waiting.append(pool.submit(function, item))
-            taken += 1
+        free = min(ahead - len(waiting), others - sum(not future.done() for future in waiting))
+        waiting.extend(pool.submit(function, item) for item in itertools.islice(items, free))
         if not waiting:
             return
-        try:
-            result = waiting.popleft().result()
-        except BrokenProcessPool:
-            raise _died(str(taken - len(waiting) - 1)) from None
-        yield result
+        own = None
+        if here is not None and len(waiting) < ahead and not waiting[0].done():
+            own = _finished(here, items)
+        if own is not None:
+            waiting.append(own)
+        else:
+            yield waiting.popleft().result()
+
+
+def _until(started: Future[None], items: Iterator[_Item]) -> Iterator[_Item]:
+    """Yield items while no other process has started."""
+    while not started.done():
+        item = list(itertools.islice(items, 1))
+        if not item:
+            return
+        yield from item
+
+
+def _finished(function: Callable[[_Item], _Result], items: Iterator[_Item]) -> Future[_Result] | None:
+    """Return what this process makes of the next item; None where there is none."""
+    for item in itertools.islice(items, 1):
+        future: Future[_Result] = Future()
+        future.set_result(function(item))
+        return future
+    return None
+
+
+def _start() -> None:
+    """Do nothing, in a process that has started."""
 
 
 def _died(done: str) -> UnavailableError:

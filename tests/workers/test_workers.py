@@ -65,6 +65,26 @@ def test_a_stream_takes_items_as_results_are_asked_for() -> None:
     assert list(streamed(slow_root, iter(ITEMS), None, ahead=1)) == [3.0, 1.0, 4.0, 2.0]
 
 
+def whose(value: int) -> tuple[int, int]:
+    """Return a value and the process that worked on it."""
+    time.sleep(0.005)
+    return value, os.getpid()
+
+
+@pytest.mark.slow
+def test_the_process_that_asks_works_while_others_start_and_while_it_would_wait() -> None:
+    with executor(2, here=True) as pool:
+        found = list(streamed(whose, range(200), pool, ahead=8, here=whose))
+        assert [value for value, _ in found] == list(range(200))
+        by = [process for _, process in found]
+        assert set(by) > {os.getpid()}
+        assert len(set(by)) == 2
+        assert by[0] == os.getpid()
+        assert list(streamed(whose, [], pool, ahead=8, here=whose)) == []
+        with pytest.raises(UnavailableError, match="a worker died"):
+            list(streamed(die, [16] * 99, pool, ahead=8, here=slow_root))
+
+
 @pytest.mark.slow
 def test_a_worker_that_dies_and_an_error_of_the_work_are_one_message() -> None:
     with pytest.raises(UnavailableError, match="a worker died"), executor(2) as pool:
