@@ -27,7 +27,7 @@ from fit_shared import Shared
 
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 
-EXPERTS = ("moe_bf16", "moe_fp8", "moe_fp8_block", "moe_int4", "moe_fp4", "moe_mxfp4")
+EXPERTS = ("moe_bf16", "moe_fp8", "moe_fp8_block", "moe_int4", "moe_fp4", "moe_mxfp4", "moe_mxfp4_fp8")
 ATTENTION = ("attention_prefill", "attention_decode")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "collective_host")
 #: families that differ in the same way between machines: their offsets together are what is typical. The vendor's

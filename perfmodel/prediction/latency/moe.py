@@ -46,7 +46,7 @@ from perfmodel.prediction.latency.terms import CONTENTION, HBM, L2, LAUNCH, MATH
 
 SERVES = {
     "moe_bf16": ("moe",), "moe_fp8": ("moe",), "moe_fp8_block": ("moe",), "moe_int4": ("moe",), "moe_fp4": ("moe",),
-    "moe_mxfp4": ("moe",),
+    "moe_mxfp4": ("moe",), "moe_mxfp4_fp8": ("moe",),
 }  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -71,6 +71,8 @@ FEW_ROWS, USUAL_ROWS, USUAL_COLUMNS = 16.0, 64.0, 64.0
 SORT_ALL = ("trtllm", "trtllm_min_latency")
 #: energy of a 16-bit FLOP at the lowest voltage, in TSMC 4N [J], as for plain products
 ENERGY = 0.58e-12
+#: engines that multiply fp8 by fp4 as they are, so that nothing is widened (PTX ISA, tcgen05.mma, .kind::mxf8f6f4)
+MIXED = ("tcgen05",)
 #: most rows of a tile of kernels that widen weights: Marlin's blocks of sorted slots have 8 to 64
 WIDENING_ROWS = 64.0
 #: FLOP of an SM in a clock by mma.sync on chips whose tensor engine has an instruction of its own: 62.9 % of wgmma's
@@ -103,6 +105,12 @@ def _is_triton(moe: Moe, library: str) -> bool:
     return library in TRITON and moe.dtype == moe.weight_dtype != "fp4"
 
 
+def _widens(moe: Moe, machine: Machine) -> bool:
+    """Whether weights are widened to the activations' dtype before they are multiplied."""
+    mixed = machine.matrix_instruction in MIXED and (moe.dtype, moe.weight_dtype) == ("fp8", "fp4")
+    return moe.weight_dtype != moe.dtype and not mixed
+
+
 class _Layer:
     """What both products of a layer share: the machine's rates, the rows of the experts, the weights in L2."""
 
@@ -124,10 +132,11 @@ class _Layer:
         speed = np.minimum(1.0, machine.slack * c["math"] / loss) * peak
         self.block_s = 2.0 * _AREA / speed
         self.ideal_s = machine.sm_count * speed.max()
-        self.set_aside = self._set_aside(moe, conditions.library)
         self.unaligned_s = self._unaligned_s(conditions.library)
-        if moe.weight_dtype != moe.dtype:
+        self.widens = _widens(moe, machine)
+        if self.widens:
             self.block_s = self.block_s + DEQUANT * _COLUMNS / (INTEGER_LANES * machine.clock_hz)
+        self.set_aside = self._set_aside(moe, conditions.library)
         self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * self.activation_bytes / 64.0
         self.s_per_flop = s_per_flop(machine, ENERGY * 0.5 * self.activation_bytes, conditions.load)
         weights = self.touched * moe.hidden * moe.inter_of_rank * (2.0 + moe.gated) * self.weight_bytes
@@ -149,7 +158,7 @@ class _Layer:
         points = np.less_equal(moe.tokens, moe.experts_of_rank)
         few = np.broadcast_to(points, self.shape).reshape(1, -1)
         out: NDArray[np.bool_] = np.zeros_like(few)
-        if moe.weight_dtype != moe.dtype:
+        if self.widens:
             out = _ROWS > WIDENING_ROWS
         elif _is_triton(moe, library):
             block = moe.scale.startswith("block")
@@ -229,16 +238,18 @@ _MEANINGS: Mapping[str, tuple[str, float, float, float, str]] = {
 }
 
 
-def _constants(**defaults: float) -> tuple[Constant, ...]:
-    """Return the constants of a family, all of which are those of a library's kernels."""
+def _constants(wider: float, **defaults: float) -> tuple[Constant, ...]:
+    """Return the constants of a library's kernels, with spreads so many times as wide, up to 1."""
     found = []
     for name, default in defaults.items():
         unit, low, high, spread, meaning = _MEANINGS[name]
-        found.append(Constant(name, unit, default, low, high, spread, meaning, True))
+        found.append(Constant(name, unit, default, low, high, min(1.0, wider * spread), meaning, True))
     return tuple(found)
 
 
-def _family(name: str, *formats: tuple[str, str], scaled: bool | None = None, **changed: float) -> Family:
+def _family(
+    name: str, *formats: tuple[str, str], scaled: bool | None = None, wider: float = 1.0, **changed: float
+) -> Family:
     """Return a family for some pairs of (activation, weight) dtypes, with scales of blocks, without, or with any."""
 
     def applies(op: Operator | None, machine: Machine, library: str) -> bool:
@@ -252,7 +263,7 @@ def _family(name: str, *formats: tuple[str, str], scaled: bool | None = None, **
         # library has rows that tell it, so that where it is left out, this constant still comes from it
         "unaligned": 0.14, "resident": 0.03,
     }  # fmt: skip
-    return Family(name, _constants(**(defaults | changed)), formula, MOE_TERMS, applies)
+    return Family(name, _constants(wider, **(defaults | changed)), formula, MOE_TERMS, applies)
 
 
 FAMILIES = (
@@ -261,5 +272,8 @@ FAMILIES = (
     _family("moe_fp8_block", ("fp8", "fp8"), scaled=True, unaligned=0.65),
     _family("moe_int4", ("fp16", "int4"), ("bf16", "int4")),
     _family("moe_fp4", ("fp4", "fp4")),
-    _family("moe_mxfp4", ("fp16", "fp4"), ("bf16", "fp4"), ("fp8", "fp4")),
+    # 20 to 30 rows a machine, whose kernels are far from the others: on B200 small tiles lose ten times as much, and
+    # activations of 8 bits, which nothing widens weights for, are five times as fast.
+    _family("moe_mxfp4", ("fp16", "fp4"), ("bf16", "fp4"), wider=4.0),
+    _family("moe_mxfp4_fp8", ("fp8", "fp4"), wider=2.0),
 )

@@ -114,3 +114,14 @@ def test_a_machine_or_a_pair_that_nobody_measured_is_never_seen(machine: str, ch
     assert found.calibration == Calibration.NEVER_SEEN
     assert found.predicted_time_s >= found.bound_time_s
     assert found.predicted_time_high_s > 1.3 * found.predicted_time_low_s
+
+
+def test_weights_of_four_bits_are_widened_unless_the_engine_takes_them_as_they_are() -> None:
+    """On B200 tcgen05 multiplies fp8 by fp4; activations of 16 bits meet kernels that widen, five times as slow."""
+
+    def time_s(machine: str, dtype: str) -> float:
+        op = pm.Moe(tokens=512, hidden=2880, inter=2880, experts=128, top_k=4, dtype=dtype)
+        return float(pm.predict(op, machine, library="trtllm", timing="kernel").predicted_time_s)
+
+    assert 3.0 < time_s("b200-sxm-180gb", "w4a16_mxfp4") / time_s("b200-sxm-180gb", "w4a8_mxfp4_mxfp8") < 8.0
+    assert time_s("h200-sxm-141gb", "w4a16_mxfp4") < time_s("b200-sxm-180gb", "w4a16_mxfp4")
