@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 
 from perfmodel.core.vocabulary import Load
+from perfmodel.core.work import Number, minimum
 from perfmodel.prediction.latency.machine import Machine
 
 #: clock up to which the lowest voltage is enough [Hz]; power of memory, leakage and regulators: a constant part [W] and
@@ -66,7 +67,7 @@ def available_w(machine: Machine) -> float:
     return machine.tdp_w * (1.0 - BASE_SHARE) - BASE_W
 
 
-def limited_share(machine: Machine, joule_per_flop: float) -> float:
+def limited_share(machine: Machine, joule_per_flop: Number) -> Number:
     """Return the share x of the peak that the power limit leaves; 1 or more where it does not bind.
 
     Parameters
@@ -81,10 +82,10 @@ def limited_share(machine: Machine, joule_per_flop: float) -> float:
     joule = joule_per_flop * process_energy(machine)
     linear = available_w(machine) / (joule * machine.peak_flop_per_s)
     knee = KNEE_HZ / machine.clock_hz
-    return float(linear if linear < knee else (linear * knee**2) ** (1.0 / 3.0))
+    return minimum(linear, (linear * knee**2) ** (1.0 / 3.0))
 
 
-def s_per_flop(machine: Machine, joule_per_flop: float, load: Load = Load.BURST) -> float:
+def s_per_flop(machine: Machine, joule_per_flop: Number, load: Load = Load.BURST) -> Number:
     """Return the least time of a FLOP under the power limit [s]; see `limited_share`.
 
     The measurements of vector engines are calls of up to seconds, one after another, so that their energies are already

@@ -40,6 +40,10 @@ class Kernel:
     exponentials : share of the exponentials that its products do not hide, in a prefill.
     filled : share of the cost of a block of a prefill that goes with those of its rows that hold queries, as loading Q
         and storing the output do.
+    tail : share of the longest block of a prefill that the last ones add to an even distribution over the SMs: little
+        where the longest start first, all where two blocks share an SM, so that one alone is no faster.
+    splits_whole : whether the keys of a whole prompt are split as well, where it has few blocks.
+    score_flop : energy of a score's exponential and sums, over that of a 16-bit FLOP.
     step_by_head : whether the keys of a step are those of FlashAttention-2's split kernel, fewer for larger heads, in
         place of ``keys``.
     two_level : whether 8-bit products add up in two levels, on the vector lanes (vLLM's FlashAttention-3).
@@ -60,6 +64,9 @@ class Kernel:
     rate: float = 1.0
     exponentials: float = 1.0
     filled: float = 0.0
+    tail: float = 0.5
+    splits_whole: bool = False
+    score_flop: float = 0.0
     step_by_head: bool = False
     two_level: bool = False
     apart_in_windows: bool = False
@@ -77,15 +84,16 @@ def head_step_keys(head_dim: Number) -> Number:
     return np.where(head_dim <= 64, 256.0, np.where(head_dim <= 128, 128.0, 64.0))
 
 
-_FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6)
+_FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4)
 _CUDNN = Kernel("cudnn", packed=False)
-_FA3 = Kernel("fa3", filled=0.6)
+_FA3 = Kernel("fa3", filled=0.6, tail=0.3, splits_whole=True, score_flop=500.0)
 _TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4)
-_TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3)
+_TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3, tail=0.8)
 
 #: name -> the kernel, and what differs on machines with a certain instruction. Blocks of FlashAttention-2 and 3,
 #: FlashInfer and TensorRT-LLM are read off rows of aiconfigurator on A100, L40S, H100, H200 and B200, unless a source
-#: is named. So is ``filled``, in tenths, with the rows that judge in view as well: both halves agree to 0.2 points.
+#: is named. So are ``filled``, ``tail`` and ``score_flop``, in coarse steps, with the rows that judge in view as well:
+#: both halves agree to 0.2 points.
 KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # Heads of a group share a block only for one query without a window: seqlenq_ngroups_swapped in mha_fwd of
     # csrc/flash_attn/flash_api.cpp, github.com/Dao-AILab/flash-attention.
@@ -105,7 +113,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "trtllm": (replace(_TRTLLM, rows=64.0, keys=32.0, filled=0.5), {
         # Every tile of a window is masked in its wgmma kernels.
         WGMMA: replace(_TRTLLM, window_cost=3.7, filled=0.2),
-        TCGEN05: _TRTLLM,
+        TCGEN05: replace(_TRTLLM, tail=0.8),
     }),
     # The kernels for tcgen05 that SGLang takes from TensorRT-LLM by way of FlashInfer: blocks of 8 query heads.
     "trtllm_gen": (_TRTLLM_GEN, {}),
@@ -114,7 +122,7 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
 #: what differs in vLLM's builds
 IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "fa2": {"varlen": True, "splits": False},
-    "fa3": {"two_level": True},
+    "fa3": {"two_level": True, "score_flop": 0.0},
 })  # fmt: skip
 
 #: (library, instruction or "" for any other, whether keys and values are narrower than queries, or None for both) ->
@@ -161,6 +169,9 @@ def _kernel(library: str, instruction: str, narrow: bool, partitioned: bool) -> 
     if found.name == "fa2" and partitioned:
         # A100, whose L2 has two parts, has the shared memory for blocks of 128 rows, which chips for graphics lack.
         found = replace(found, rows=128.0)
+    if partitioned and instruction == MMA:
+        # And for two blocks at once, so that the last ones are no faster alone.
+        found = replace(found, tail=1.0)
     if library.partition("/")[0] == "vllm" and found.name in IN_VLLM:
         return replace(found, **IN_VLLM[found.name])
     return found

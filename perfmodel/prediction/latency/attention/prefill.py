@@ -63,8 +63,16 @@ TWO_LEVEL, TWO_LEVEL_LOSS = 1.12, 0.87
 LARGE_HEADS = 0.55
 #: rate of TensorRT-LLM's mma.sync kernels for heads between 128 and 256, which they pad
 PADDED_HEADS = 0.65
-#: share of the longest block that the last ones add to an even distribution over the SMs
-TAIL = 0.5
+#: fewest steps of keys of a part of a whole prompt: num_splits_heuristic in hopper/heuristics.h of
+#: github.com/Dao-AILab/flash-attention splits none of so few. 1, 2 and 4 steps leave 5.4, 5.3 and 5.2 % of sglang's
+#: rows on A100
+SPLIT_STEPS = 4.0
+#: start of the kernel that joins the parts [s]; an element of a part is written and read again in fp32 [B]
+JOIN_S, PART_BYTES = 2e-6, 8.0
+#: time of a call in which half of the power limit takes hold [s]: shorter calls end before the clock has come down.
+#: Chosen on H100 and L40S: none, 1, 3, 6 and 10 ms leave 8.19, 8.17, 8.16, 8.16 and 8.17 % on the one, 10.47, 10.43 and
+#: 10.40 % (three times) on the other (aiconfigurator @ 095f58a51c4c)
+POWER_S = 3e-3
 #: share of the datasheet bandwidth of a stream, and the speed of L2 over it
 STREAM, L2_SPEED = 0.85, 3.0
 #: block cost of a window over that of a full row in TensorRT-LLM's wgmma kernels with a 16-bit cache, whose blocks mask
@@ -164,12 +172,13 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         block    = block of the constants, less the kernel's share ``filled`` of it for rows without queries
         busy     = batch heads n (pair(k) + block) / (SM f)
         longest  = (pair(k_max) / split + block) / f
-        blocks   = max(|| busy + TAIL longest, longest ||_4, FLOP at the power limit)
+        blocks   = || busy + tail longest, longest ||_4 + joining + what the power limit adds
         t        = launch + || blocks, bytes / W ||_4 + || token batch seq_q heads / (SM f), kv (new bytes) / W ||_2
 
     The new bytes are those of K and V, read as computed and written as cached, and of Q, read and written, where
     the library turns it in a pass of its own. If the queries of a chunk are few against its keys, the keys are split
-    over idle SMs, in at most seq_kv / seq_q parts of at least one step each.
+    over idle SMs, in at most seq_kv / seq_q parts of at least one step each; FlashAttention-3 splits those of a whole
+    prompt, too (`_split`).
     """
     attention = cast(Attention, op)
     kernel = kernel_of(attention, machine, conditions.library)
@@ -236,13 +245,46 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     if kernel.filled:
         block = block * (1.0 - kernel.filled) + block * kernel.filled * blocks.filled
     setup = heads * blocks.a_head * block / cycles
-    parts = np.minimum(op.seq_kv / op.seq_q, blocks.most_keys / kernel.keys) if kernel.splits else 1.0
-    split = np.maximum(np.minimum(machine.sm_count / (heads * blocks.a_head), parts), 1.0)
+    split, joining = _split(op, machine, kernel, blocks)
     longest = (kernel.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
-    limited = 4.0 * op.head_dim * visited * s_per_flop(machine, c["energy"] * 0.5 * dtype_bytes(op.dtype), load)
-    run = np.maximum(smooth_max(4, busy + TAIL * longest, longest), limited)
+    run = smooth_max(4, busy + kernel.tail * longest, longest) + joining
+    run = run + _held_down(op, machine, c, kernel, load, visited, run)
     return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
+
+
+def _split(op: Attention, machine: Machine, kernel: Kernel, blocks: _Blocks) -> tuple[Number, Number]:
+    """Return the parts that a block's keys are split into over idle SMs, and the time of joining those [s].
+
+    A chunk of few queries has at most as many parts as keys for each query, a whole prompt one for each
+    ``SPLIT_STEPS`` steps of keys. Joining starts and writes in proportion to the parts beyond one, so that nothing
+    jumps where the blocks begin to fill the SMs.
+    """
+    count = 1.0 * op.batch * op.heads * blocks.a_head
+    steps = blocks.most_keys / kernel.keys
+    most = np.minimum(op.seq_kv / op.seq_q, steps) if kernel.splits else 1.0
+    if not kernel.splits_whole:
+        return np.maximum(np.minimum(machine.sm_count / count, most), 1.0), 0.0
+    most = np.maximum(most, steps / SPLIT_STEPS)
+    split = np.maximum(np.minimum(machine.sm_count / count, most), 1.0)
+    moved = PART_BYTES * op.batch * op.heads * op.seq_q * op.head_dim * (split - 1.0)
+    return split, JOIN_S * np.minimum(split - 1.0, 1.0) + moved / machine.bandwidth_bytes_per_s
+
+
+def _held_down(
+    op: Attention, machine: Machine, c: Values, kernel: Kernel, load: Load, visited: Number, run: Number
+) -> Number:
+    """Return the time that the power limit adds [s]: all of it in calls far longer than ``POWER_S``.
+
+    After minutes of load the clock is down before a call starts.
+    """
+    narrow = _narrow_keys(op) and machine.matrix_instruction == WGMMA and not kernel.two_level
+    flop = 4.0 * op.head_dim
+    # A FLOP of 8 bits takes half the energy of one of 16.
+    joule = c["energy"] * (0.5 * (1.0 if narrow else dtype_bytes(op.dtype)) + kernel.score_flop / flop)
+    limited = flop * visited * s_per_flop(machine, joule, load)
+    share = 1.0 if load == Load.SUSTAINED else limited / (limited + POWER_S)
+    return np.maximum(limited - run, 0.0) * share
 
 
 def _read_bytes(op: Attention, kernel: Kernel) -> float:
