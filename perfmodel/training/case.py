@@ -13,6 +13,7 @@ from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
 from perfmodel.files import holds_keys, read_document
+from perfmodel.training.framework import find_framework
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.search import full_step
@@ -49,8 +50,9 @@ class TrainingCase:
         Raises
         ------
         UsageError
-            When the plan cannot run, or does not fit in memory.
+            When the plan cannot run, does not fit in memory, or names an unknown framework.
         """
+        find_framework(self.plan.framework)
         step = full_step(self.config, self.cluster, self.plan)
         if not step.fits:
             raise UsageError(

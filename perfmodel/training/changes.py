@@ -16,7 +16,7 @@ from perfmodel.profile.candidate import Candidate
 from perfmodel.profile.profile import Profile, ProfileEntry
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.case import CLUSTER_KEYS, PLAN_KEYS, TOKENS, TrainingCase, check_keys
-from perfmodel.training.framework import nearest_framework
+from perfmodel.training.framework import find_framework
 from perfmodel.training.setup import attention_kernel
 
 _CHANGE_KEYS = ("name", "set", "dev_days", "risk", "after", "claimed_speedup")
@@ -107,13 +107,14 @@ def _change(item: Any, place: str) -> PlanChange:
 def usual_plan_changes(case: TrainingCase) -> tuple[PlanChange, ...]:
     """Return the changes of one option that a plan could have, can run and fit, for a file without a list."""
     plan = case.plan
-    unfused = attention_kernel(case.config, plan, nearest_framework(plan.framework)[0]) in UNFUSED
+    framework = find_framework(plan.framework)
+    unfused = attention_kernel(case.config, plan, framework) in UNFUSED
     wanted: list[dict[str, Any]] = [{"recompute": "none"}, {"recompute": "full"}]
     wanted += [{"recompute": "selective"}] if unfused else []
     wanted += [{"micro_batch": 2 * plan.micro_batch}, {"dtype": "fp8"}, {"attention": "fa3"}, {"attention": "cudnn"}]
     wanted += [{"tp_overlap": True}, {"sp": True}] if plan.tp > 1 else []
     wanted += [{"vp": size} for size in (2, 4) if plan.pp > 1 and size != plan.vp]
-    wanted += [{"zero": zero} for zero in (1, 3) if zero != plan.zero]
+    wanted += [{"zero": zero} for zero in (1, 3) if zero != plan.zero and zero in framework.stages(plan.dtype)]
     for name in ("tp", "pp"):
         size = getattr(plan, name)
         wanted += [{name: 2 * size}, *([{name: size // 2}] if size > 1 else [])]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import PerfModelError
 from perfmodel.training.checks import check_sizes
+from perfmodel.training.framework import nearest_framework
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import Recompute, TrainingPlan, divisors
 from perfmodel.training.search import search
@@ -39,9 +40,10 @@ class Change:
 def changes_that_fit(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> tuple[Change, ...]:
     """Return the single changes of a plan after which it fits, the fastest step first.
 
-    Tried are: sequence parallelism, more sharing out (zero), more recomputation, a smaller micro batch, twice to eight
-    times the tensor, pipeline and context parallel ranks on the same GPUs, and 8-bit moments of Adam. Where none of
-    these is enough, the fastest plan that fits on the same GPUs, or on twice to 64 times as many.
+    Tried are: sequence parallelism, more sharing out (zero) where the framework has it, more recomputation, a smaller
+    micro batch, twice to eight times the tensor, pipeline and context parallel ranks on the same GPUs, and 8-bit
+    moments of Adam. Where none of these is enough, the fastest plan that fits on the same GPUs, or on twice to 64 times
+    as many.
 
     Parameters
     ----------
@@ -73,7 +75,8 @@ def _same_gpus(config: ModelConfig, plan: TrainingPlan) -> Iterator[tuple[str, T
     """Yield the changes that need no more GPUs."""
     if plan.tp > 1 and plan.sp is not True:
         yield "--sequence-parallel", _changed(plan, sp=True)
-    yield from ((f"--zero {zero}", _changed(plan, zero=zero)) for zero in range(plan.zero + 1, 4))
+    stages = nearest_framework(plan.framework)[0].stages(plan.dtype)
+    yield from ((f"--zero {zero}", _changed(plan, zero=zero)) for zero in stages if zero > plan.zero)
     more = _RECOMPUTE[_RECOMPUTE.index(Recompute(plan.recompute)) + 1 :]
     yield from ((f"--recompute {how.value.replace('_', '-')}", _changed(plan, recompute=how)) for how in more)
     smaller = [size for size in divisors(plan.micro_batch) if size < plan.micro_batch]

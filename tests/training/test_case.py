@@ -120,3 +120,8 @@ def test_roi_and_whatif_take_a_plan(perfmodel):
     ran = perfmodel("whatif", EXAMPLES / "training_plan.toml", EXAMPLES / "training_path.toml", "--format", "json")
     assert ran.code == 0
     assert len(ran.json["rows"]) == 3
+
+
+def test_a_misspelt_framework_is_no_change(case):
+    with pytest.raises(UsageError, match="Did you mean 'megatron-te'"):
+        PlanChange("other", {"framework": "megatrn"}).applied(case)

@@ -34,3 +34,11 @@ def test_a_whole_plan_where_no_single_change_is_enough():
 def test_nothing_fits_a_small_machine():
     config, cluster = named_model("gpt-1t"), Cluster.of(hardware("t4"), 1, nic="10Gb/s")
     assert changes_that_fit(config, cluster, TrainingPlan(batch=1, seq=2048, framework="megatron-te")) == ()
+
+
+def test_what_the_framework_lacks_is_not_proposed():
+    config, cluster = named_model("llama-3.1-70b"), Cluster.of(H100, 64, nic="400Gb/s")
+    plan = TrainingPlan(batch=128, seq=8192, tp=4, pp=4, zero=1, micro_batch=2, framework="nemo")
+    texts = [change.text for change in changes_that_fit(config, cluster, plan)]
+    assert "--recompute full" in texts
+    assert not any(text.startswith("--zero") for text in texts)
