@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from training_fit import Rows, table_of
 
 from perfmodel.training.framework import nearest_framework
-from perfmodel.training.published_run import PublishedRun
+from perfmodel.training.published_run import PublishedRun, measured_time
 from perfmodel.training.search import full_step, search
 from perfmodel.training.space import AXES, default_space
 
@@ -27,11 +27,13 @@ class Standing:
     row : the first run with it.
     over : its predicted time over that of the best set-up, less 1; negative where only fragmentation keeps it out.
     first : whether the interval cannot tell it from the best one.
+    off : its predicted over its measured time, less 1: whether it is the published set-up that is predicted wrong.
     """
 
     row: PublishedRun
     over: float
     first: bool
+    off: float
 
 
 def _set_ups(rows: Rows) -> Iterator[PublishedRun]:
@@ -56,7 +58,8 @@ def standings(rows: Rows) -> list[Standing]:
         space = default_space(row.config, row.cluster, row.plan, **given)
         best = search(row.config, [row.cluster], row.plan, space, top=1).best[0].step
         own = full_step(row.config, row.cluster, row.plan)
-        found.append(Standing(row, own.time_s / best.time_s - 1.0, own.low_s <= best.high_s))
+        off = own.time_s / measured_time(row.run) - 1.0
+        found.append(Standing(row, own.time_s / best.time_s - 1.0, own.low_s <= best.high_s, off))
     return found
 
 
@@ -65,7 +68,8 @@ def standings_text(found: Sequence[Standing]) -> str:
     near = sum(each.over <= 0.05 for each in found)
     first = sum(each.first for each in found)
     behind = ", ".join(
-        f"{each.row.config.name} on {each.row.cluster.name} in {each.row.plan.dtype} ({each.over:.1%})"
+        f"{each.row.config.name} on {each.row.cluster.name} in {each.row.plan.dtype} ({each.over:.1%}, its own time "
+        f"predicted {each.off:+.1%} off)"
         for each in sorted(found, key=lambda each: each.over)
         if each.over > 0.05
     )

@@ -37,8 +37,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources : where each fact comes from, by key.
     streams : class of its memory-bound kernels, a key of ``memory_bound`` of the constants: "counted", where the bytes
         of its kernels are counted one by one, or "fsdp1".
-    libraries : "bf16" for matrix products in 16 bits and "fp8" for those in fewer -> library, as measurement tables
-        name it, that calls the same kernels; without one they take the mean of the libraries.
+    libraries : "bf16" for matrix products in 16 bits and "fp8" for those in fewer -> libraries, as measurement tables
+        name them, that call the same kernels: products take their mean, or without names that of all libraries.
     sharded_dtypes : dtypes in which its data parallel ranks can share out weights; () for all.
     attention : kernel of attention unless a plan names one.
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
@@ -83,7 +83,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: dict[str, str]
     aliases: tuple[str, ...] = ()
     streams: str = "counted"
-    libraries: dict[str, str] = {}
+    libraries: dict[str, tuple[str, ...]] = {}
     sharded_dtypes: tuple[str, ...] = ()
     attention: str = "fa2"
     softmax_passes: int = 1

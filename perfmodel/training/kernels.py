@@ -34,7 +34,7 @@ ARITHMETIC = {"mxfp8": "fp8", "nvfp4": "fp4"}
 
 
 class Product(NamedTuple):
-    """One matrix product, or ``batch`` equal ones: C[m, n] = A[m, k] B[k, n]; of the kernels of a library."""
+    """One matrix product, or ``batch`` equal ones: C[m, n] = A[m, k] B[k, n]; with the kernels of some libraries."""
 
     m: float
     n: float
@@ -42,7 +42,7 @@ class Product(NamedTuple):
     dtype: str
     out_dtype: str
     batch: float = 1
-    library: str = ""
+    libraries: tuple[str, ...] = ()
 
     @property
     def flop(self) -> float:
@@ -57,20 +57,24 @@ def _products_known(hardware: Hardware) -> dict[Product, float]:
 
 
 def product_times(hardware: Hardware, products: Iterable[Product]) -> dict[Product, float]:
-    """Return the time of some products alone on the machine [s]; those that are new are predicted together."""
+    """Return the time of some products alone on the machine [s]; those that are new are predicted together.
+
+    It is the mean of the libraries that a product names, or without names of all, as `predict` has it.
+    """
     known = _products_known(hardware)
-    kinds: dict[tuple[str, str, str], list[Product]] = {}
+    kinds: dict[tuple[str, str, tuple[str, ...]], list[Product]] = {}
     for product in dict.fromkeys(products):
         if product not in known:
-            kinds.setdefault((product.dtype, product.out_dtype, product.library), []).append(product)
-    for (dtype, out_dtype, library), listed in kinds.items():
+            kinds.setdefault((product.dtype, product.out_dtype, product.libraries), []).append(product)
+    for (dtype, out_dtype, libraries), listed in kinds.items():
         m, n, k, batch = (
             np.array([getattr(product, name) for product in listed], dtype=np.float64)
             for name in ("m", "n", "k", "batch")
         )
         op = Gemm(m=m, n=n, k=k, batch=batch, dtype=dtype, out_dtype=out_dtype, quantized=dtype in ("fp8", "fp4"))
-        times = predict(op, hardware, library=library, load=Load.SUSTAINED).predicted_time_s
-        known |= dict(zip(listed, np.broadcast_to(times, m.shape).tolist(), strict=True))
+        named = (predict(op, hardware, library=name, load=Load.SUSTAINED) for name in libraries or ("",))
+        times = np.mean([np.broadcast_to(found.predicted_time_s, m.shape) for found in named], axis=0)
+        known |= dict(zip(listed, times.tolist(), strict=True))
     return known
 
 
@@ -118,7 +122,7 @@ class Core(NamedTuple):
     kernel: str
     dtype: str
     keys: float = 0.0
-    library: str = ""
+    libraries: tuple[str, ...] = ()
 
     @property
     def seq_kv(self) -> float:
@@ -188,7 +192,7 @@ FORWARD_OVER_BOTH = 1.1
 def _unfused(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int) -> CoreTime:
     """Two batched products around the scores, whose softmax and dropout read and write all of them."""
     heads, seq, keys, width = math.ceil(core.batch * core.heads), core.seq, core.seq_kv, core.head_dim
-    size: dict[str, Any] = {"dtype": core.dtype, "out_dtype": core.dtype, "batch": heads, "library": core.library}
+    size: dict[str, Any] = {"dtype": core.dtype, "out_dtype": core.dtype, "batch": heads, "libraries": core.libraries}
     scores, values = Product(seq, keys, width, **size), Product(seq, width, keys, **size)
     backward = (values, scores, *[Product(keys, width, seq, **size)] * 2)
     times = product_times(hardware, (scores, values, *backward))

@@ -205,11 +205,11 @@ def _passes(hardware: Hardware, matrices: dict[str, _Matrix], shard: Shard) -> d
         n, k, batch = max(1.0, round(matrix.n)), max(1.0, round(matrix.k)), max(1.0, round(matrix.batch))
         kind = sixteen if name == "router" else dtype
         out = sixteen if sixteen != "tf32" else "fp32"
-        library = shard.library_of(kind)
+        libraries = shard.libraries_of(kind)
         listed[name] = (
-            Product(rows, n, k, kind, out, batch, library),
-            Product(rows, k, n, kind, out, batch, library),
-            Product(n, k, rows, kind, main, batch, library),
+            Product(rows, n, k, kind, out, batch, libraries),
+            Product(rows, k, n, kind, out, batch, libraries),
+            Product(n, k, rows, kind, main, batch, libraries),
         )
     times = product_times(hardware, (product for three in listed.values() for product in three))
     return {name: Passes(*(times[product] for product in three)) for name, three in listed.items()}
@@ -242,7 +242,7 @@ def _core(config: ModelConfig, shard: Shard, windowed: bool) -> Core:
         window=config.window if windowed else 0,
         kernel=shard.kernel,
         dtype=shard.sixteen if shard.sixteen != "tf32" else "fp32",
-        library=shard.library_of(shard.sixteen),
+        libraries=shard.libraries_of(shard.sixteen),
     )
 
 

@@ -13,7 +13,7 @@ from perfmodel.workloads.model_config import Linear, ModelConfig
 ITERATIONS = 5
 
 
-def orthogonal_products(rows: float, cols: float, library: str = "") -> tuple[Product, Product, Product]:
+def orthogonal_products(rows: float, cols: float, libraries: tuple[str, ...] = ()) -> tuple[Product, Product, Product]:
     """Return the products of one iteration on a matrix X [m, n], m <= n, in 16 bits: X X', A A and B X.
 
     Five iterations on a square matrix are 5 x 6 m^3 FLOP; beside the 6 m^2 B FLOP of a step of B tokens they are the
@@ -21,7 +21,7 @@ def orthogonal_products(rows: float, cols: float, library: str = "") -> tuple[Pr
     """
     m, n = min(rows, cols), max(rows, cols)
     sizes = ((m, m, n), (m, m, m), (m, n, m))
-    gram, squared, last = (Product(*size, "bf16", "bf16", library=library) for size in sizes)
+    gram, squared, last = (Product(*size, "bf16", "bf16", libraries=libraries) for size in sizes)
     return gram, squared, last
 
 
@@ -44,8 +44,8 @@ def orthogonal_s(setup: Setup) -> float:
             counts[one.n, one.k] += times
     for one in config.expert_linears():
         routed[one.n, one.k] += config.experts * config.moe_layers
-    library = setup.shard.library_of("bf16")
-    shapes = {(n, k): orthogonal_products(n, k, library) for n, k in {*counts, *routed}}
+    libraries = setup.shard.libraries_of("bf16")
+    shapes = {(n, k): orthogonal_products(n, k, libraries) for n, k in {*counts, *routed}}
     known = product_times(setup.hardware, [product for three in shapes.values() for product in three])
     each = {shape: ITERATIONS * sum(known[product] for product in three) for shape, three in shapes.items()}
     return sum(each[shape] * (counts[shape] / dense + routed[shape] / experts) for shape in shapes)

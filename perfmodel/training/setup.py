@@ -110,8 +110,8 @@ class Setup:
             cross_seq=self.encoder_seq,
             gathers_cast=framework.gathers_cast,
             accumulates=framework.adds_gradients,
-            library=framework.libraries.get("bf16", ""),
-            narrow_library=framework.libraries.get("fp8", ""),
+            libraries=framework.libraries.get("bf16", ()),
+            narrow_libraries=framework.libraries.get("fp8", ()),
         )
 
     @property

@@ -26,7 +26,7 @@ class Shard(NamedTuple):
     copies_queries : of the framework.
     ulysses : whether attention has whole sequences and a share of the heads.
     imbalance : tokens of the busiest expert parallel rank over the mean.
-    library, narrow_library : whose kernels products in 16 bits, and in 8 bits or fewer, run.
+    libraries, narrow_libraries : that run the kernels of products in 16 bits, and in 8 bits or fewer.
     cross_seq : tokens of the encoder's sequence that a decoder's layers attend to as well; 0 without an encoder.
     """
 
@@ -55,8 +55,8 @@ class Shard(NamedTuple):
     cross_seq: int = 0
     accumulates: bool = False
     gathers_cast: bool = False
-    library: str = ""
-    narrow_library: str = ""
+    libraries: tuple[str, ...] = ()
+    narrow_libraries: tuple[str, ...] = ()
 
     @property
     def cross_tokens(self) -> float:
@@ -78,11 +78,11 @@ class Shard(NamedTuple):
         """The dtype of what is not in 8 bits: head and attention."""
         return self.dtype if self.dtype in ("fp32", "tf32", "fp16") else "bf16"
 
-    def library_of(self, dtype: str) -> str:
-        """Return whose kernels products in a dtype run; "" for wide ones, whose tables are of one library."""
+    def libraries_of(self, dtype: str) -> tuple[str, ...]:
+        """Return which libraries run the kernels of products in a dtype; () for wide ones, whose tables have one."""
         if dtype in ("fp32", "tf32"):
-            return ""
-        return self.narrow_library if arithmetic(dtype) in NARROW else self.library
+            return ()
+        return self.narrow_libraries if arithmetic(dtype) in NARROW else self.libraries
 
     @property
     def narrow(self) -> bool:

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.training.flash import charted_kernels, flash_rate
-from perfmodel.training.kernels import Core, Product, core_time, product_times, row_slowness, stream_time
+from perfmodel.training.framework import frameworks
+from perfmodel.training.kernels import (
+    Core,
+    Product,
+    core_time,
+    needs_transposed,
+    product_times,
+    row_slowness,
+    stream_time,
+)
 
 
 def test_a_charted_machine_has_the_bars_of_its_chart() -> None:
@@ -78,3 +87,26 @@ def test_rows_are_never_faster_than_copies() -> None:
     for kind in ("norm", "softmax"):
         for cols in np.array([256, 4096, 16384]):
             assert row_slowness(pm.hardware("a100-sxm4-80gb"), kind, 8192, int(cols), "bf16") >= 1.0
+
+
+def test_a_product_takes_the_mean_of_the_libraries_that_it_names():
+    hardware = pm.hardware("h100-sxm5-80gb")
+    size = (8192.0, 8192.0, 4096.0, "bf16", "bf16")
+    names = ("vidur", "sglang", "vllm")
+    alone = [product_times(hardware, [one])[one] for one in (Product(*size, libraries=(name,)) for name in names)]
+    both = Product(*size, libraries=names)
+    assert product_times(hardware, [both])[both] == pytest.approx(sum(alone) / 3)
+
+
+def test_frameworks_name_libraries_that_were_measured():
+    tables = pm.hardware("h100-sxm5-80gb").latency
+    known = {family: tables[f"gemm_{family}"].known_libraries for family in ("bf16", "fp8")}
+    for framework in frameworks().values():
+        for family, names in framework.libraries.items():
+            assert set(names) <= set(known[family]), framework.name
+            assert "libraries" in framework.sources
+
+
+def test_gradients_read_copies_where_products_sum_along_rows_only():
+    names = {"h100-sxm5-80gb": True, "l40s": True, "b200-sxm-180gb": False}
+    assert {name: needs_transposed(pm.hardware(name)) for name in names} == names

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
+from perfmodel.training.framework import frameworks
 from perfmodel.training.kernels import Product, product_times
 from perfmodel.training.step import train
 from perfmodel.workloads.architectures import Architecture
@@ -34,11 +35,12 @@ def test_the_terms_add_up() -> None:
 def test_one_gpu_runs_the_sum_of_its_operators() -> None:
     found = step(1, batch=1, optimizer="none")
     hardware, tokens = pm.hardware("h100"), 4096.0
+    libraries = frameworks()[found.framework].libraries["bf16"]
     listed = []
     for n, k in ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)):
         listed += [
-            Product(tokens, n, k, "bf16", "bf16"), Product(tokens, k, n, "bf16", "bf16"),
-            Product(n, k, tokens, "bf16", "fp32"),
+            Product(tokens, n, k, "bf16", "bf16", 1, libraries), Product(tokens, k, n, "bf16", "bf16", 1, libraries),
+            Product(n, k, tokens, "bf16", "fp32", 1, libraries),
         ]  # fmt: skip
     times = product_times(hardware, listed)
     products = 32 * sum(times[product] for product in listed)
