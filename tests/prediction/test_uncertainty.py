@@ -13,7 +13,7 @@ from perfmodel.core.report import report
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.prediction.explain import explain_intervals
 from perfmodel.prediction.uncertainty import MEANINGS, Uncertainty, half_width, of_sum
-from perfmodel.prediction.whole_model import RUN_DEVIATION, predict_model
+from perfmodel.prediction.whole_model import RUN_DEVIATION, predict_model, run_deviation
 
 SHAPE, MACHINE = ErrorSource.SHAPE, ErrorSource.MACHINE
 PRODUCT = pm.Gemm(m=4096, n=4096, k=4096, dtype="bf16")
@@ -112,7 +112,7 @@ def test_a_whole_model_is_surer_of_its_shapes_than_each_operator_and_not_of_its_
     assert whole[SHAPE] < 0.5 * min(one[SHAPE] for one in alone)
     lowest, highest = (end(one[MACHINE] for one in alone) for end in (min, max))
     assert lowest * (1 - 1e-9) <= whole[MACHINE] <= highest * (1 + 1e-9)
-    assert whole[ErrorSource.RUN] == RUN_DEVIATION**2
+    assert whole[ErrorSource.RUN] == run_deviation(machine) ** 2
 
 
 def test_a_machine_whose_clock_varies_states_a_wider_interval_of_whole_runs() -> None:
