@@ -57,7 +57,7 @@ def test_a_plot_has_a_curve_for_each_algorithm_and_marks_the_crossovers(tmp_path
     ("ops", "part"),
     [
         (["softmax", "rows=2", "cols=2"], "no choice of algorithms for softmax"),
-        (["srt"], "unknown operator 'srt'"),
+        (["srt"], "unknown problem 'srt'"),
         (["sort", "cols=64..256"], "cols is an array"),
         (["topk", "cols=4", "k=9"], "k=9 is above cols=4"),
         (["product"], "m, n, k are missing"),

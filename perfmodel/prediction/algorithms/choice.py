@@ -185,6 +185,7 @@ def choose(problem: Operator | str, hardware: Hardware, **dimensions: Any) -> Ch
 
 def choose_for(problem: Problem, op: Operator, hardware: Hardware) -> Choice:
     """Return what each algorithm of a given problem takes, stated by an operator; see `choose`."""
+    _check_states(problem, op)
     arrays = [name for name, value in op.params().items() if hasattr(value, "shape") and value.shape]
     if arrays:
         raise UsageError(
@@ -195,6 +196,20 @@ def choose_for(problem: Problem, op: Operator, hardware: Hardware) -> Choice:
     costs = problem.costs(op, hardware)
     ranked = sorted(costs, key=lambda cost: (not cost.applies, cost.time_s if math.isfinite(cost.time_s) else math.inf))
     return Choice(problem, op, hardware, tuple(ranked))
+
+
+def _check_states(problem: Problem, op: Operator) -> None:
+    """Raise for an operator that states another problem, as an activation that is no GELU."""
+    if problem.stated_by(op):
+        return
+    params = op.params()
+    other = [f"{name}={params[name]}" for name, value in problem.defaults.items()
+             if isinstance(value, str) and name != "dtype" and name in params and params[name] != value]  # fmt: skip
+    raise UsageError(
+        f"{' '.join([op.op, *other])} is not the problem {problem.name}.",
+        place=problem.name,
+        remedy=f"Leave out {' '.join(other)}." if other else f"It is stated by {problem.op}.",
+    )
 
 
 def _stated(op: Operator, dimensions: Mapping[str, Any]) -> Problem:

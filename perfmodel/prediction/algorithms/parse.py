@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfmodel.errors import unknown_name
+from perfmodel.operators import operator_names
 from perfmodel.operators.base import Operator
 from perfmodel.operators.parse import parse_operators
-from perfmodel.prediction.algorithms import find_problem, problem_names, problem_of
+from perfmodel.prediction.algorithms import find_problem, problem_names, problem_of, problems
 from perfmodel.prediction.algorithms.base import Problem
 
 
@@ -34,6 +36,9 @@ def _parsed(group: Sequence[str]) -> list[tuple[Problem, Operator]]:
     word, *given = group
     name = word.replace("-", "_").lower()
     if name not in problem_names():
+        if word.replace("-", "_").isidentifier() and name not in operator_names():
+            stating = {problem.op for problem in problems().values()}
+            raise unknown_name("problem", word, {*problem_names(), *stating})
         return [(problem_of(op), op) for op in parse_operators(group)]
     problem = find_problem(name)
     names = {token.partition("=")[0] for token in given}

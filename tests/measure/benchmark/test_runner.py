@@ -22,6 +22,7 @@ from perfmodel.measure.timing.stopping_rule import StandardErrorRule  # noqa: E4
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
 from perfmodel.operators.gemm import Gemm  # noqa: E402
 from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
+from perfmodel.operators.sampling import Sampling  # noqa: E402
 from perfmodel.operators.softmax import Softmax  # noqa: E402
 from perfmodel.prediction.predict import predict  # noqa: E402
 from perfmodel.records.report import bench_columns  # noqa: E402
@@ -271,3 +272,10 @@ def test_a_function_that_calls_exit_has_failed_and_ends_nothing(machine, scripte
 
     rows = list(run([_job(machine, leaves), _job(machine, _relu)], scripted(), machine, FEW))
     assert [(row["status"], row["reason"]) for row in rows] == [("failed", "SystemExit: 3"), ("ok", "")]
+
+
+def test_what_only_a_contest_of_algorithms_runs_names_it(machine, scripted):
+    op = Sampling(rows=2, vocab=16)
+    (row,) = run([Job(op, None, predict(op, machine))], scripted(), machine, FEW)
+    assert row["status"] == "skipped"
+    assert row["reason"].endswith("bench --algorithms sampling measures its algorithms")

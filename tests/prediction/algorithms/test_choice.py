@@ -85,6 +85,13 @@ def test_problems_are_found_by_name_and_by_operator() -> None:
     assert choice("gradient_compression").problem.name == "gradient_compression"
 
 
+def test_an_operator_that_states_another_problem_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"kind=relu is not the problem gelu.*Leave out kind=relu"):
+        choice("gelu", kind="relu")
+    with pytest.raises(UsageError, match=r"unknown problem 'convulution'.*Did you mean 'convolution'"):
+        parse_problems(["convulution"])
+
+
 def test_what_has_no_choice_says_what_has() -> None:
     with pytest.raises(UsageError, match=r"no choice of algorithms for softmax.*There is one for"):
         pm.choose(pm.Softmax(rows=2, cols=2), "a100")
