@@ -201,6 +201,12 @@ def _step(item: Any, place: str) -> Step:
         raise InputFileError(f"is not a table, but {str(item)[:40]!r}.", place=place)
     values: dict[str, Any] = {}
     for key, value in item.items():
+        if key == "operator":  # a candidate of a plan has it
+            raise InputFileError(
+                "a step has no operator of its own.",
+                place=place,
+                remedy="Write an [[operators]] table with entry, op, its dimensions and calls.",
+            )
         if key not in _KEYS:
             raise unknown_name("key", str(key), _KEYS, place=place, kind=InputFileError)
         attribute, convert = _KEYS[key]

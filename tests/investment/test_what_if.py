@@ -171,6 +171,7 @@ def test_scaling_is_the_product_entry_by_entry(drawn):
         ({"steps": [_step("remove", after=["x"]), _step("remove", name="x", after=["step"])]}, "a cycle"),
         ({"steps": [_step("remove")], "items": 0}, "It has to be above 0"),
         ({"steps": [_step("remove")], "thing": 0}, "unknown key 'thing'"),
+        ({"steps": [_step("algorithm", operator={"op": "gemm"})]}, r"no operator of its own.*\[\[operators\]\]"),
         ({"steps": [_step("remove")], "operators": [{"entry": "a"}]}, "needs entry and op"),
         ({"steps": [_step("remove")], "operators": [{"entry": "a", "op": "gemm", "m": 0, "n": 1, "k": 1}]}, "below 1"),
         ({"steps": [_step("remove")], "operators": [{"entry": "a", "op": "gem", "m": 1}]}, "Did you mean 'gemm'"),

@@ -89,11 +89,10 @@ def _gradients(op: Conv2d, hardware: Hardware) -> list[Cost]:
     known = constants(kernels.FAMILY, hardware, "", op.dtype)
     slower = constants(kernels.BACKWARD, hardware, "", op.dtype).values["slower"]
     like = _as_convolution(op)
-    costs = [_kernel(name, like, machine, known) for name in kernels.ALGORITHMS]
+    missing = ("im2col", "winograd_f23") if op.gradient == "weight" else ("im2col",)
+    costs = [_kernel(name, like, machine, known) for name in kernels.ALGORITHMS if name not in missing]
     costs.append(_fourier(like, hardware, machine, known))
-    if op.gradient == "weight":
-        costs = [cost.refused(NO_GRADIENT) if cost.algorithm == "winograd_f23" else cost for cost in costs]
-    return [*(cost.slower(slower) for cost in costs), Cost("im2col", why_not=NO_GRADIENT)]
+    return [*(cost.slower(slower) for cost in costs), *(Cost(name, why_not=NO_GRADIENT) for name in missing)]
 
 
 def _as_convolution(op: Conv2d) -> Conv2d:
