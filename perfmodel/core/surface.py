@@ -51,15 +51,21 @@ class SurfaceAxis:
         place: Any = octave - self.first
         if self.step != 1.0:
             place = place / self.step
-        if isinstance(place, np.ndarray):
-            place = np.minimum(np.maximum(place, 0.0), self.count - 1.0)
-            if self.count == 2:
-                return 0, place
-            below = np.minimum(np.floor(place), self.count - 2.0)
-            return below.astype(np.intp), place - below
-        place = min(max(place, 0.0), self.count - 1.0)
-        index = min(int(place), self.count - 2)
-        return index, place - index
+        if not isinstance(place, np.ndarray):
+            index = int(place)
+            if place <= 0.0:
+                return 0, 0.0
+            return (index, place - index) if index < self.count - 1 else (self.count - 2, 1.0)
+        place = np.minimum(np.maximum(place, 0.0), self.count - 1.0)
+        if self.count == 2:
+            return 0, place
+        below = np.minimum(np.floor(place), self.count - 2.0)
+        return below.astype(np.intp), place - below
+
+    @functools.cached_property
+    def data(self) -> tuple[float, float]:
+        """The range of the rows, as logarithms that are rounded reach it [octaves]."""
+        return self.lowest - _ROUNDING, self.highest + _ROUNDING
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,23 +126,23 @@ class Surface:
         counts = [axis.count - 1 for axis in self.axes]
         return tuple(math.prod(counts[place + 1 :]) for place in range(len(counts)))
 
-    def look_up(self, sizes: Sequence[Number], sheet: Sheet) -> tuple[Number, Any]:
-        """Return what `at` and `holds` do, with the logarithms of the sizes taken once."""
-        octaves = [log2(size) for size in sizes]
-        return self._at(octaves, sheet), self._holds(octaves)
-
     def at(self, sizes: Sequence[Number], sheet: Sheet) -> Number:
         """Return ln(measured / predicted) at some sizes, one for each axis; scalar or array."""
-        return self._at([log2(size) for size in sizes], sheet)
+        return self.look_up(sizes, sheet)[0]
 
     def holds(self, sizes: Sequence[Number]) -> Any:
         """Return whether sizes lie in the range of the data."""
-        return self._holds([log2(size) for size in sizes])
+        return self.look_up(sizes, self.sheets[""])[1]
 
-    def _at(self, octaves: Sequence[Number], sheet: Sheet) -> Number:
+    def look_up(self, sizes: Sequence[Number], sheet: Sheet) -> tuple[Number, Any]:
+        """Return what `at` and `holds` do, with the logarithms of the sizes taken once."""
         index: Any = 0
+        inside: Any = True
         shares = []
-        for axis, stride, octave in zip(self.axes, self._strides, octaves, strict=True):
+        for axis, stride, size in zip(self.axes, self._strides, sizes, strict=True):
+            octave = log2(size)
+            least, most = axis.data
+            inside = inside & (octave >= least) & (octave <= most)
             below, share = axis.at(octave)
             index = index + (below if stride == 1 else stride * below)
             shares.append(share)
@@ -146,11 +152,4 @@ class Surface:
             values = sheet.cells[index].tolist()
         for share in reversed(shares):
             values = [low + share * more for low, more in zip(values[::2], values[1::2], strict=True)]
-        value: Number = values[0]
-        return value
-
-    def _holds(self, octaves: Sequence[Number]) -> Any:
-        inside: Any = True
-        for axis, octave in zip(self.axes, octaves, strict=True):
-            inside = inside & (octave >= axis.lowest - _ROUNDING) & (octave <= axis.highest + _ROUNDING)
-        return inside
+        return values[0], inside

@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -92,17 +92,20 @@ class Operator(abc.ABC):
     count: int = _declare("count", 1, minimum=1, doc="number of such calls")
 
     def __post_init__(self) -> None:
-        for item in dataclasses.fields(self):
-            value = CHECKS[item.metadata["kind"]](self.op, item.name, getattr(self, item.name), item.metadata)
-            object.__setattr__(self, item.name, value)
+        for name, check, rules in _checks(type(self)):
+            given = getattr(self, name)
+            value = check(self.op, name, given, rules)
+            if value is not given:
+                object.__setattr__(self, name, value)
         self._check_shapes()
         self.check()
 
     def _check_shapes(self) -> None:
         """Check that the dimensions that are arrays can be broadcast together."""
-        shapes = {name: np.shape(value) for name, value in vars(self).items() if np.ndim(value)}
+        shapes = {name: value.shape for name, value in vars(self).items() if type(value) is np.ndarray and value.ndim}
         try:
-            np.broadcast_shapes(*shapes.values())
+            if len(shapes) > 1:
+                np.broadcast_shapes(*shapes.values())
         except ValueError:
             listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
             raise UsageError(
@@ -273,6 +276,12 @@ class Operator(abc.ABC):
         for name, value in missing.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_derived", frozenset(missing))
+
+
+@functools.cache
+def _checks(kind: type[Operator]) -> tuple[tuple[str, Callable[..., Any], Mapping[str, Any]], ...]:
+    """Return the name, the check and the rules of each of an operator's parameters."""
+    return tuple((item.name, CHECKS[item.metadata["kind"]], item.metadata) for item in dataclasses.fields(kind))
 
 
 @functools.cache

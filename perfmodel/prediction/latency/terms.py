@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -97,15 +96,20 @@ class Terms:
     def plus(self, name: Term, time_s: Number) -> Terms:
         """Return the terms with one more, whose sum is not added up anew."""
         more = Terms({**self.adds, name: time_s}, self.alone)
-        vars(more)["time_s"] = self.time_s + time_s
+        vars(more)["_sum"] = self.time_s + time_s
         return more
 
-    @functools.cached_property
+    @property
     def time_s(self) -> Number:
         """The sum of the terms [s]."""
-        total: Number = 0.0
-        for value in self.adds.values():
+        if "_sum" in vars(self):  # kept here, since `functools.cached_property` locks until Python 3.12
+            known: Number = vars(self)["_sum"]
+            return known
+        values = iter(self.adds.values())
+        total: Number = next(values, 0.0)
+        for value in values:
             total = total + value
+        vars(self)["_sum"] = total
         return total
 
 
