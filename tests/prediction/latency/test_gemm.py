@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -460,3 +461,20 @@ def test_sizes_that_all_products_share_are_those_of_each(name: str, dtype: str, 
     assert np.array_equal(one.predicted_time_s, each.predicted_time_s)
     for term, time in each.predicted_terms_s.items():
         assert np.all(one.predicted_terms_s[term] == time), term
+
+
+@pytest.mark.parametrize("name", ["mi100", "mi210", "p100-pcie-16gb", "t4"])
+def test_no_fp32_product_takes_three_times_as_long_as_its_neighbour(name: str) -> None:
+    """A step of 5 % in one size, or of 1, from products of one row to those of 20,000."""
+    random = np.random.default_rng(7)
+    sizes = {size: np.exp(random.uniform(0.0, np.log(20_000), 1000)).astype(int) + 1 for size in "mnk"}
+    for bias, batch in ((True, 1), (False, random.integers(2, 64, 1000))):
+
+        def times(sizes: dict[str, Any], bias: bool = bias, batch: Any = batch) -> Any:
+            product = Gemm(**sizes, batch=batch, dtype="fp32", bias=bias)
+            return predict(product, hardware(name), library="torch").predicted_time_s
+
+        here = times(sizes)
+        for size, values in sizes.items():
+            ratio = times({**sizes, size: np.maximum(values + 1, (values * 1.05).astype(int))}) / here
+            assert 1.0 / 3.0 < ratio.min() <= ratio.max() < 3.0

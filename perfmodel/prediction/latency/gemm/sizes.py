@@ -34,6 +34,8 @@ REREAD_COLUMNS, REREAD_BYTES, REREAD_POWER, REREAD_NARROW, REREAD_ROWS = 256.0, 
 #: 1.6 times as long as larger ones let expect, where B is larger than A (64 x 384 times 384 x 384, but not 384 x 64
 #: times 64 x 384) or has over 49,152 elements; fewer than 128 rows add the square root of what tiles of 128 pad
 SMALL, SMALL_B = 512.0, 16384.0
+#: the fewest rows among them; fewer lose no more, so far as anybody measured
+FEWEST_ROWS = 64.0
 #: bytes between rows from which on multiples of them meet in few channels: MI100 and MI210 keep their rate at 64 KiB
 #: and take 1.3 to 1.8 times as long at 128 KiB, 2.4 to 2.9 times at 256 KiB (NeuSight @ 6945927d9afc)
 CHANNEL_BYTES = 65536.0
@@ -187,7 +189,7 @@ class Sizes:
         fading = maximum(0.0, minimum(1.0, 2.0 - maximum(maximum(self.m, self.n), self.k) / SMALL))
         wide = maximum(0.0, minimum(1.0, 2.0 * (minimum(self.n, self.k) / self.m - 1.0)))
         large = maximum(0.0, minimum(1.0, self.n * self.k / SMALL_B - 2.5))
-        padded = 128.0 * ceil(self.m / 128.0) / self.m
+        padded = 128.0 * ceil(self.m / 128.0) / maximum(self.m, FEWEST_ROWS)
         slower: Number = 1.0 + fading * maximum(((1.0 + r.small) * padded**0.5 - 1.0) * wide, r.small * large)
         return slower
 
