@@ -45,7 +45,7 @@ FEWEST_ROWS = 200
 CLIP = 0.5
 PENALTIES = (0.3, 0.6, 1.2, 2.4)
 OWN_SHARES = (0.25, 0.5, 0.75)
-#: what a time may fall by where a size grows by one, as a logarithm
+#: what a time may fall by where a wave is full and the idle part of the last one jumps from 0, as a logarithm
 FALL = 0.08
 #: a surface must take this share off the error of rows that were not fitted
 WORTH = 0.02
@@ -180,19 +180,27 @@ class Grid:
         return values
 
 
-def without_cliffs(values: Floats, axes: Sequence[SurfaceAxis]) -> Floats:
-    """Return knots between which no time falls by more than `FALL` where a size grows by one.
+def without_cliffs(values: Floats, axes: Sequence[Axis]) -> Floats:
+    """Return knots between which no time falls where a size grows, as far as `Axis.rising` and `FALL` say.
 
-    That takes whole octaves only from 1 to 2, and where a wave is full: the idle part of the last one jumps from 0.
+    The mean of the running maximum and of the running minimum of what follows rises, and changes nothing that does.
     """
     values = values.copy()
     for dimension, axis in enumerate(axes):
-        if axis.first == 0.0:
-            low, high = np.moveaxis(values, dimension, 0)[:2]
-            excess = np.maximum(0.0, low - high - FALL) / 2.0
-            low -= excess
-            high += excess
+        along = np.moveaxis(values, dimension, 0)
+        if axis.last is not None:
+            along[0] -= np.maximum(0.0, along[0] - along[1:].min(axis=0) - FALL) / 2.0
+            np.maximum(along[1:], along[0] - FALL, out=along[1:])
+        few = int(axis.rising / axis.step) + 1
+        if axis.rising:
+            least = np.maximum.accumulate(along[:few])
+            most = np.minimum.accumulate(along[:few][::-1])[::-1]
+            along[:few] = (least + most) / 2.0
     return values
+
+
+def _sheet(values: Floats, family: Family) -> Sheet:
+    return Sheet(np.round(without_cliffs(values, family.axes) / UNIT) * UNIT)
 
 
 def _with_own(covariance: Floats, key: np.ndarray, own: float) -> Floats:
@@ -268,7 +276,7 @@ def fit_surface(
     return Surface(
         name=name,
         axes=grid.axes,
-        sheets={key: Sheet(np.round(without_cliffs(value, grid.axes) / UNIT) * UNIT) for key, value in values.items()},
+        sheets={key: _sheet(value, family) for key, value in values.items()},
         intervals=intervals(-left, rows.regime, {**dict.fromkeys(REGIMES, WIDEST), **stated}) if own else {},
         penalty=penalty,
         own=share,

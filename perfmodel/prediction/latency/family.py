@@ -81,6 +81,8 @@ class Axis:
     step : distance of the knots [octaves].
     length : distance over which residuals lose their likeness: their correlation is exp(-distance / length) [octaves].
     last : the largest logarithm that the axis has, where its meaning ends there; the surface does not fade beyond it.
+    rising : the logarithm up to which the surface does not fall: where a larger size costs nothing in the closed form,
+        it would be faster. The axis begins at 1.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Axis:
     step: float = 1.5
     length: float = 4.0
     last: float | None = None
+    rising: float = 0.0
 
 
 def forward_only(op: Any, machine: Machine, library: str) -> bool:

@@ -65,6 +65,7 @@ _COLORS = {
     "processes": "#FF00A5",
     "realignment": "#96965A",
     "experts": "#0087FF",
+    "residual surface": "#4B2D4B",
 }
 #: colours of the other terms, in the order of `known_terms`
 _MORE_COLORS = (

@@ -183,10 +183,10 @@ def _last_wave(op: Gemm, machine: Machine) -> Number:
 FADE = 4.0
 #: residuals of products vary with the sizes, and with the part of the last wave that is idle
 PRODUCT_AXES = (
-    Axis("m", lambda op, machine: op.m, step=1.0, length=2.0),
+    Axis("m", lambda op, machine: op.m, step=1.0, length=2.0, rising=5.0),
     Axis("n", lambda op, machine: op.n),
     Axis("k", lambda op, machine: op.k),
-    Axis("idle", _last_wave, step=1.0, length=0.3, last=1.0),
+    Axis("idle", _last_wave, step=0.5, length=0.3, last=1.0),
 )
 
 
