@@ -100,7 +100,7 @@ DAMAGES = {
     "too large": ('any = """\n0 ', 'any = """\n5000 ', "no correction is so large"),
     "another axis": ("\nk = {", "\nq = {", "has the axes"),
     "no mean": ("any = ", "all = ", "is missing"),
-    "one knot": ("count = 2", "count = 1", "no axis"),
+    "one knot": ("count = 3", "count = 1", "no axis"),
     "another key": ("penalty", "penalti", "penalti"),
     "no TOML": ("[gemm_bf16]", "[gemm_bf16", "TOML"),
 }
