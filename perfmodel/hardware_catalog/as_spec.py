@@ -160,6 +160,7 @@ def _kernels(hardware: Hardware) -> KernelsSpec:
         channel_cost=kernels.channel_cost,
         reread_cost=kernels.reread_cost,
         small_batch_cost=kernels.small_batch_cost,
+        ragged_batch_cost=kernels.ragged_batch_cost,
         averages_power=kernels.averages_power,
         source=hardware.sources.get("kernels", ""),
         note=hardware.notes.get("kernels", ""),

@@ -159,7 +159,7 @@ def _kernels(machine: Hardware) -> Iterator[Figure]:
     if machine.kernels.softmax_threads:
         threads = float(machine.kernels.softmax_threads)
         yield Figure("kernels", "softmax_threads", threads, "", source=machine.sources.get("kernels", ""))
-    for name in ("translation_cost", "channel_cost", "reread_cost", "small_batch_cost"):
+    for name in ("translation_cost", "channel_cost", "reread_cost", "small_batch_cost", "ragged_batch_cost"):
         if cost := getattr(machine.kernels, name):
             yield Figure("kernels", name, cost, "", source=machine.sources.get("kernels", ""))
 

@@ -181,5 +181,6 @@ def to_kernels(kernels: KernelsSpec, place: str) -> Kernels:
         channel_cost=kernels.channel_cost,
         reread_cost=kernels.reread_cost,
         small_batch_cost=kernels.small_batch_cost,
+        ragged_batch_cost=kernels.ragged_batch_cost,
         averages_power=kernels.averages_power,
     )

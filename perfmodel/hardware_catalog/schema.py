@@ -160,6 +160,8 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         meet in one channel of memory, over the arithmetic's (default 0).
     reread_cost : time that single fp32 products off cache lines take to read their weights again for every 128 rows,
         over the arithmetic's, where k is 256 (default 0).
+    ragged_batch_cost : time that batches of fp32 products take longer by whose B has two sides that are no multiples of
+        32.
     small_batch_cost : time that batches of small fp32 products take longer by, those with up to 512 rows, columns and
         length of k of which B is the largest matrix or has over 49,152 elements, over the arithmetic's (default 0).
     averages_power : whether the power limit holds for the mean over calls and the pauses between them, so that short
@@ -176,6 +178,7 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     channel_cost: float = 0.0
     reread_cost: float = 0.0
     small_batch_cost: float = 0.0
+    ragged_batch_cost: float = 0.0
     averages_power: bool = False
     source: str = ""
     note: str = ""

@@ -173,6 +173,11 @@ def surface_text(name: str, surfaces: Mapping[str, Surface]) -> str:
     return head + "".join(_block(family, one) for family, one in surfaces.items())
 
 
+def _key(name: str) -> str:
+    """Return a key of TOML: quoted where it names a dtype after the library."""
+    return name if name.replace("_", "").replace("-", "").isalnum() else f'"{name}"'
+
+
 def _block(family: str, one: Surface) -> str:
     lines = [f'\n[{family}]\nsource = "{one.source}"\ndate = "{one.date}"']
     lines.append(f"penalty = {one.penalty:g}  # variance of a row about the surface, over that of the surface")
@@ -190,5 +195,5 @@ def _block(family: str, one: Surface) -> str:
     for library, sheet in one.sheets.items():
         numbers = np.round(sheet.values / UNIT).astype(int).reshape(-1, row)
         rows = "\n".join(" ".join(map(str, line)) for line in numbers.tolist())
-        lines.append(f'{library or ANY} = """\n{rows}\n"""')
+        lines.append(f"{_key(library or ANY)} = " + f'"""\n{rows}\n"""')
     return "\n".join(lines) + "\n"

@@ -249,6 +249,18 @@ def test_small_products_of_a_batch_by_hand() -> None:
     assert ratio(64, 1024, 1024) == ratio(1024, 1024, 1024) == 1.0
 
 
+def test_batches_whose_b_is_ragged_on_both_sides_take_longer_where_a_machine_says_so() -> None:
+    machine = replace(VECTOR_GPU, kernels=replace(VECTOR_GPU.kernels, ragged_batch_cost=0.75))
+
+    def ratio(m: int, n: int, k: int, batch: int = 64) -> float:
+        product = Product(m, n, k, batch, 4.0, 4.0)
+        usual, ragged = (product_terms(product, on, FP32, COLD).alone["math"] for on in (VECTOR_GPU, machine))
+        return float(ragged / usual)
+
+    assert ratio(256, 196, 196) == ratio(196, 196, 196) == pytest.approx(1.75)
+    assert ratio(196, 192, 196) == ratio(196, 196, 192) == ratio(256, 196, 196, batch=1) == 1.0
+
+
 def test_the_power_limit_counts_the_pauses_between_calls() -> None:
     # 2e12 FLOP in fp32 at 100 W, alone and between calls of a loop that events measure
     machine = replace(VECTOR_GPU, tdp_w=100.0, kernels=replace(VECTOR_GPU.kernels, averages_power=True))

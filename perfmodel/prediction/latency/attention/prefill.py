@@ -20,6 +20,8 @@ from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import decode
+from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
+from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, prepared
 from perfmodel.prediction.latency.attention.kernels import (
     MMA,
     TCGEN05,
@@ -90,7 +92,7 @@ def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     are read off the rows of the kernel.
     """
     rate = machine.flop_per_clock_per_sm * kernel.rate
-    instruction, narrow = machine.matrix_instruction, _narrow_keys(op)
+    instruction, narrow = machine.matrix_instruction, narrow_keys(op)
     if dtype_bytes(op.dtype) == 1:
         if _ada_8bit(op, machine, kernel):
             sizes = list(ADA_8BIT)
@@ -109,22 +111,9 @@ def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     return rate
 
 
-def _narrow_keys(op: Attention) -> bool:
-    """Return whether keys have 8 bits and queries 16."""
-    return dtype_bytes(op.dtype) == 2 and dtype_bytes(op.kv_dtype) == 1
-
-
 def _ada_8bit(op: Attention, machine: Machine, kernel: Kernel) -> bool:
     """Return whether TensorRT-LLM's 8-bit kernels for Ada run."""
     return dtype_bytes(op.dtype) == 1 and machine.kernels.widens_fp8_keys and kernel.name == "trtllm"
-
-
-def _prepared(op: Attention, machine: Machine, kernel: Kernel) -> Any:
-    """Return where a pass before attention reads and writes Q: to turn it, or to narrow it for an 8-bit cache."""
-    if kernel.name == "trtllm" and machine.matrix_instruction == WGMMA and dtype_bytes(op.kv_dtype) == 2:
-        return op.head_dim != 128
-    narrows = _narrow_keys(op) and machine.matrix_instruction in (WGMMA, TCGEN05)
-    return kernel.prepares_q or (narrows and (kernel.name == "trtllm_gen" or kernel.two_level))
 
 
 @dataclass(frozen=True)
@@ -185,11 +174,11 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     blocks = _block_times(attention, machine, c, kernel, conditions.load)
     traffic = attention.work().bytes
     # The pass before attention reads K and V where the layer before left them, beside the cache that it fills.
-    used = traffic + (_inputs(attention, machine, kernel) if attention.kv_write else 0.0)
+    used = traffic + (inputs(attention, machine, kernel) if attention.kv_write else 0.0)
     stream = warm_bandwidth(STREAM * machine.bandwidth_bytes_per_s, L2_SPEED, used, machine, conditions)
     hbm = traffic / stream
     computes = blocks.run >= hbm
-    first = _first_pass(attention, machine, c, kernel, stream) if attention.kv_write else 0.0
+    first = first_pass(attention, machine, c, kernel, stream) if attention.kv_write else 0.0
     adds = {
         MATH: np.where(computes, blocks.math, 0.0),
         SOFTMAX: np.where(computes, blocks.softmax, 0.0),
@@ -208,7 +197,7 @@ def _launches(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     """Return the launches of a call over those of a usual one."""
     usual = 1.0 if op.kv_write else WITHOUT_WRITE
     if kernel.prepares_q:
-        return usual * np.where(_prepared(op, machine, kernel), 1.0, UNPREPARED)
+        return usual * np.where(prepared(op, machine, kernel), 1.0, UNPREPARED)
     return usual
 
 
@@ -278,45 +267,13 @@ def _held_down(
 
     After minutes of load the clock is down before a call starts.
     """
-    narrow = _narrow_keys(op) and machine.matrix_instruction == WGMMA and not kernel.two_level
+    narrow = narrow_keys(op) and machine.matrix_instruction == WGMMA and not kernel.two_level
     flop = 4.0 * op.head_dim
     # A FLOP of 8 bits takes half the energy of one of 16.
     joule = c["energy"] * (0.5 * (1.0 if narrow else dtype_bytes(op.dtype)) + kernel.score_flop / flop)
     limited = flop * visited * s_per_flop(machine, joule, load)
     share = 1.0 if load == Load.SUSTAINED else limited / (limited + POWER_S)
     return np.maximum(limited - run, 0.0) * share
-
-
-def _read_bytes(op: Attention, kernel: Kernel) -> float:
-    """Return the size of an element of Q, K and V as the pass before attention reads them [B].
-
-    That is the dtype of the model, which is 16 bits in TensorRT-LLM's 8-bit attention.
-    """
-    return max(2.0, dtype_bytes(op.dtype)) if kernel.name == "trtllm" else dtype_bytes(op.dtype)
-
-
-def _inputs(op: Attention, machine: Machine, kernel: Kernel) -> Number:
-    """Return the size of what the pass before attention reads and does not write back to its place [B].
-
-    Q is turned in its place, unless it is narrowed to the dtype of the products.
-    """
-    read = _read_bytes(op, kernel)
-    columns: Number = 2.0 * op.kv_heads
-    if read > dtype_bytes(op.dtype) or (_narrow_keys(op) and machine.matrix_instruction in (WGMMA, TCGEN05)):
-        columns = columns + np.where(_prepared(op, machine, kernel), op.heads, 0.0)
-    return columns * op.head_dim * read * op.batch * op.seq_q
-
-
-def _first_pass(op: Attention, machine: Machine, c: Values, kernel: Kernel, stream: Number) -> Number:
-    """Return the time before attention: rotating the tokens and writing their keys and values [s]."""
-    tokens = 1.0 * op.batch * op.seq_q
-    # K and V are written in the dtype of the cache, and Q in that of the products.
-    read = _read_bytes(op, kernel)
-    moved = 2.0 * tokens * op.kv_heads * op.head_dim * (read + dtype_bytes(op.kv_dtype))
-    queries = tokens * op.heads * op.head_dim * (read + dtype_bytes(op.dtype))
-    moved = moved + np.where(_prepared(op, machine, kernel), queries, 0.0)
-    rotated = c["token"] * tokens * op.heads / (machine.sm_count * machine.clock_hz)
-    return smooth_max(2, rotated, c["kv"] * moved / stream)
 
 
 def applies(op: Attention, machine: Machine, library: str) -> Any:
@@ -334,4 +291,6 @@ PREFILL = Family(
     (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, HBM, CONTENTION, KV_WRITE, LAUNCH),
     applies,
     borrows=lenders,
+    axes=PREFILL_AXES,
+    surfaced=lambda op: float(op.causal),  # all that was measured is
 )

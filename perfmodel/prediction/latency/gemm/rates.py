@@ -171,6 +171,7 @@ class Rates:
     widens : whether weights are widened.
     walk : time that addresses out of reach add, over that of the arithmetic.
     reread : time that reading weights again takes where rows lie off cache lines, over that of the arithmetic.
+    ragged_batch : time that batches add whose B has two sides off whole cache lines, over that of the arithmetic.
     small : time that batches of small products add, over that of the arithmetic.
     channel : time that rows in one channel of memory add, over that of the arithmetic.
     ragged : energy of the arithmetic where two sizes are no multiples of a cache line, over that where they are.
@@ -231,6 +232,7 @@ class Rates:
         self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
         # Measured in fp32, over whose arithmetic they are stated.
         measured = machine.dtype == "fp32"
+        self.ragged_batch = machine.kernels.ragged_batch_cost if batched and measured else 0.0
         self.small = machine.kernels.small_batch_cost if batched and measured else 0.0
         self.reread = machine.kernels.reread_cost if measured and not batched else 0.0
         self.channel = 0.0 if batched or not fp32 else machine.kernels.channel_cost

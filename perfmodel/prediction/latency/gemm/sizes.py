@@ -93,6 +93,8 @@ class Sizes:
             self._slow(self._crowd(rates))
         if rates.small:
             self._slow(self._small(rates))
+        if rates.ragged_batch:
+            self._slow(where(self._off(self.n) & self._off(self.k), 1.0 + rates.ragged_batch, 1.0))
         if rates.ragged != 1.0:
             ragged = where(self._off_lines(), rates.ragged, 1.0)
             self.power = self.power * ragged
@@ -105,10 +107,13 @@ class Sizes:
         """Let the arithmetic take longer by a factor."""
         self.slowed = factor if self.slowed is None else self.slowed * factor
 
+    def _off(self, size: Number) -> Any:
+        lines = size * (1.0 / WHOLE_LINES)
+        return ceil(lines) != lines
+
     def _off_lines(self) -> Any:
         """Return whether two sizes are no multiples of a cache line; a remainder takes numpy five times as long."""
-        m, n, k = (size * (1.0 / WHOLE_LINES) for size in (self.m, self.n, self.k))
-        off_m, off_n, off_k = ceil(m) != m, ceil(n) != n, ceil(k) != k
+        off_m, off_n, off_k = (self._off(size) for size in (self.m, self.n, self.k))
         return (off_m & off_n) | (off_k & (off_m | off_n))
 
     def at(self, places: NDArray[np.intp]) -> Sizes:
