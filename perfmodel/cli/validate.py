@@ -139,7 +139,12 @@ def _judge_runs(
 
 def _check_rows(judged: Accuracy | PublishedRuns, places: list[str]) -> None:
     if not len(judged):
-        raise InputFileError(f"holds no row that can be judged: {judged.main_reasons}.", place=", ".join(places))
+        unknown = "unknown hardware" in judged.main_reasons
+        raise InputFileError(
+            f"holds no row that can be judged: {judged.main_reasons}.",
+            place=", ".join(places),
+            remedy="Name the machine's file with --on FILE.toml; calibrate -o writes one." if unknown else "",
+        )
 
 
 def _room_of(paths: list[str]) -> ModuleType | None:

@@ -166,6 +166,7 @@ def test_gzip_and_several_tables(perfmodel, table, tmp_path):
         (gzip.compress(HEADER.encode() * 9, mtime=0)[:-9], "is not a whole gzip file"),
         ((HEADER + ADD.format("x")).encode(), "line 2, column"),
         ((HEADER + ADD.format(1).replace("v100", "w100")).encode(), "unknown hardware 'w100-pcie-32gb'"),
+        ((HEADER + ADD.format(1).replace("v100", "w100")).encode(), "with --on FILE.toml; calibrate -o writes one."),
         ((HEADER + NORM.format("odd")).encode(), "1 row: flagged odd"),
         ((HEADER + ADD.format(1).replace("elementwise", "warp")).encode(), "unknown operator 'warp'"),
     ],
