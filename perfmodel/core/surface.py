@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,11 +56,13 @@ class SurfaceAxis:
             if place <= 0.0:
                 return 0, 0.0
             return (index, place - index) if index < self.count - 1 else (self.count - 2, 1.0)
-        place = np.minimum(np.maximum(place, 0.0), self.count - 1.0)
+        np.maximum(place, 0.0, out=place)
+        np.minimum(place, self.count - 1.0, out=place)
         if self.count == 2:
             return 0, place
         below = np.minimum(np.floor(place), self.count - 2.0)
-        return below.astype(np.intp), place - below
+        place -= below
+        return below.astype(np.intp), place
 
     @functools.cached_property
     def data(self) -> tuple[float, float]:
@@ -147,9 +149,18 @@ class Surface:
             index = index + (below if stride == 1 else stride * below)
             shares.append(share)
         if isinstance(index, np.ndarray):
-            values: list[Any] = [row.take(index, mode="clip") for row in sheet.coefficients]  # all are in range
+            values: Iterator[Any] = (row.take(index, mode="clip") for row in sheet.coefficients)  # all are in range
         else:
-            values = sheet.cells[index].tolist()
+            values = iter(sheet.cells[index].tolist())
         for share in reversed(shares):
-            values = [low + share * more for low, more in zip(values[::2], values[1::2], strict=True)]
-        return values[0], inside
+            values = _along(values, share)
+        return next(values), inside
+
+
+def _along(values: Iterator[Any], share: Number) -> Iterator[Any]:
+    """Yield the values at a share of the way along an axis; arrays are worked on in place, and few exist at a time."""
+    for low in values:
+        more = next(values)
+        more *= share
+        more += low
+        yield more
