@@ -12,7 +12,7 @@ from perfmodel.core.report import report
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.prediction.explain import NEGLIGIBLE, explain
 from perfmodel.prediction.latency.families import known_terms
-from perfmodel.prediction.latency.terms import Term, Terms
+from perfmodel.prediction.latency.terms import SURFACE, Term, Terms
 from perfmodel.render import csv as csv_format
 from perfmodel.render import markdown as markdown_format
 from perfmodel.render import table as table_format
@@ -51,7 +51,8 @@ def test_the_terms_add_up_and_each_says_what_it_is(op, timing, a100):
     assert sum(row["time_s"] for row in rows) == pytest.approx(prediction.predicted_time_s, rel=10 * NEGLIGIBLE)
     assert sum(row["share"] for row in rows) == pytest.approx(1, rel=10 * NEGLIGIBLE)
     assert all(row["meaning"] and row["term"] in known_terms() for row in rows)
-    assert all(row["time_s"] >= 0 for row in rows)
+    # a residual surface may take time off
+    assert all(row["time_s"] >= 0 or row["term"] == SURFACE for row in rows)
 
 
 def test_a_hidden_resource_is_listed_where_it_matters(a100):
