@@ -46,7 +46,7 @@ SPLIT_K = Term("split-k", Limiter.COMPUTE, "combining the partial results of a s
 LAUNCH = Term("launch", Limiter.LAUNCH, "start and drain of the kernel")
 SYNCHRONISATION = Term("synchronisation", Limiter.LINK, "devices waiting for one another")
 HOST = Term("host", Limiter.HOST, "dispatch of the call, as events around it measure")
-SURFACE = Term("residual surface", Limiter.UNKNOWN, "what measured kernels of such sizes took beyond the closed form")
+SURFACE = Term("residual surface", Limiter.UNKNOWN, "how far measured kernels of such sizes are from the closed form")
 BOUND = Term("bound", Limiter.UNKNOWN, "amount by which the formula fell short of the bound")
 
 _LEVELS = {

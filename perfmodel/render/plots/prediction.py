@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -83,7 +83,8 @@ _AXES_INCHES = 6.6
 def terms_plot(predictions: Iterable[Prediction]) -> Figure:
     """Return a horizontal stacked bar for each point, with its total, its 80 % interval and its bound.
 
-    Negligible terms share a grey segment, "rest", so that the length of a bar is the predicted time.
+    Negligible terms share a grey segment, "rest", and terms below 0 shorten the others, so that the length of a bar is
+    the predicted time.
 
     Raises
     ------
@@ -140,15 +141,23 @@ def color(name: str, names: Sequence[str]) -> str:
 
 def _names(points: Sequence[Explained]) -> list[str]:
     """Return the terms of all points: known terms in the order of `known_terms`, other terms, "rest"."""
-    present = dict.fromkeys(str(name) for point in points for name in point.adds)
+    present = dict.fromkeys(str(name) for point in points for name in _drawn_s(point))
     known = [str(name) for name in known_terms() if name in present]
     rest = [_REST] if any(_rest_s(point) for point in points) else []
     return [*known, *(name for name in present if name not in known), *rest]
 
 
+def _drawn_s(point: Explained) -> Mapping[str, float]:
+    """Return the length of each term's segment [s]: a residual surface that takes time off shortens all terms alike."""
+    longer = {name: time for name, time in point.adds.items() if time > 0.0}
+    shorter = sum(point.adds.values()) - sum(longer.values())
+    scale = 1.0 + shorter / sum(longer.values()) if shorter else 1.0
+    return {name: scale * time for name, time in longer.items()}
+
+
 def _rest_s(point: Explained) -> float:
     """Return the time of the terms that are not listed [s], or 0 if it is negligible."""
-    rest_s = point.time_s - sum(point.adds.values())
+    rest_s = point.time_s - sum(_drawn_s(point).values())
     return rest_s if rest_s > NEGLIGIBLE * point.time_s else 0.0
 
 
@@ -181,7 +190,7 @@ def _draw(axes: Axes, points: Sequence[Explained], names: Sequence[str]) -> None
     axes.set_ylim(len(points) - 0.35, -0.55)
     start = np.zeros(len(points))
     for name in names:
-        times = [_rest_s(point) if name == _REST else point.adds.get(name, 0.0) for point in points]
+        times = [_rest_s(point) if name == _REST else _drawn_s(point).get(name, 0.0) for point in points]
         widths = np.array(times) / scale
         shade = color(name, names)
         axes.barh(places, widths, 0.62, left=start, color=shade, edgecolor="white", linewidth=0.5, gid=name)

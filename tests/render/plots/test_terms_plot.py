@@ -57,6 +57,11 @@ def test_bars_are_as_long_as_their_times():
     assert "80 %" in said  # the share of math in the first bar: 8 of 10 us
 
 
+def test_a_term_below_zero_shortens_the_others_alike():
+    figure = terms_plot([made({"math": 8e-6, "launch": 4e-6, "residual surface": -3e-6})])
+    assert bars(figure) == {"math": pytest.approx([6]), "launch": pytest.approx([3])}
+
+
 def test_times_that_differ_much_are_drawn_as_shares():
     figure = terms_plot([made({"math": 8e-6, "launch": 2e-6}), made({"math": 1.0, "launch": 1.0})])
     assert bars(figure) == {"math": pytest.approx([80, 50]), "launch": pytest.approx([20, 50])}
