@@ -78,8 +78,8 @@ def surface(name: str, family: Family, place: str) -> Surface:
         When there is no such file, it has no surface of the family, or it is damaged.
     """
     path = surface_path(name)
-    if not path.is_file():
-        known = sorted(one.stem for one in path.parent.glob("*.toml"))
+    known = sorted(one.stem for one in (shipped_folder() / FOLDER).glob("*.toml"))
+    if name not in known:
         raise unknown_name("file of surfaces", name, known, place=f"{place}.surface", kind=InputFileError)
     if family.name not in read_surfaces(path):
         raise InputFileError(f"has no surface of {family.name}.", place=str(path), remedy=f"{place} names it.")

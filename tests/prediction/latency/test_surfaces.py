@@ -89,9 +89,11 @@ def test_a_dtype_that_was_not_fitted_has_no_surface() -> None:
     assert "residual surface" not in found.predicted_terms_s
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(InputFileError, match="h100-sxm5-80gb"):
-        surface("h100-sxm5-80g", FAMILY, "mine.toml: latency.gemm_bf16")
+@pytest.mark.parametrize("name", ["h100-sxm5-80g", "../h100-sxm5-80gb", "h100-sxm5-80gb.toml"])
+def test_a_file_that_is_not_there_is_named(name: str) -> None:
+    with pytest.raises(InputFileError, match=r"unknown file of surfaces.*h100-sxm5-80gb") as caught:
+        surface(name, FAMILY, "mine.toml: latency.gemm_bf16")
+    assert "mine.toml: latency.gemm_bf16.surface" in str(caught.value)
 
 
 DAMAGES = {
