@@ -162,8 +162,8 @@ def write_table(name: str, key: str, table: LatencyTable, opened: open_tables.Op
     replace_tables(path, head_of(key, path), latency_specs({name: table}))
     place = surface_path(key)
     before = dict(read_surfaces(place)) if place.is_file() else {}
+    before.pop(name, None)
     kept = {other: to_surface(key, spec, family(other), f"{place}: {other}") for other, spec in before.items()}
-    kept.pop(name, None)
     if table.surface is not None and table.surface.name == key:
         kept[name] = table.surface
     if kept:
