@@ -195,5 +195,6 @@ def _block(family: str, one: Surface) -> str:
     for library, sheet in one.sheets.items():
         numbers = np.round(sheet.values / UNIT).astype(int).reshape(-1, row)
         rows = "\n".join(" ".join(map(str, line)) for line in numbers.tolist())
-        lines.append(f"{_key(library or ANY)} = " + f'"""\n{rows}\n"""')
+        # the parser finds the end of a literal string at once, and looks at each character of a basic one
+        lines.append(f"{_key(library or ANY)} = '''\n{rows}\n'''")
     return "\n".join(lines) + "\n"

@@ -97,9 +97,9 @@ def test_a_file_that_is_not_there_is_named(name: str) -> None:
 
 
 DAMAGES = {
-    "a knot is lost": ('any = """\n0 ', 'any = """\n', "knots; the axes have"),
-    "no number": ('any = """\n0 ', 'any = """\nx ', "invalid literal"),
-    "too large": ('any = """\n0 ', 'any = """\n5000 ', "no correction is so large"),
+    "a knot is lost": ("any = '''\n0 ", "any = '''\n", "knots; the axes have"),
+    "no number": ("any = '''\n0 ", "any = '''\nx ", "invalid literal"),
+    "too large": ("any = '''\n0 ", "any = '''\n5000 ", "no correction is so large"),
     "another axis": ("\nk = {", "\nq = {", "has the axes"),
     "no mean": ("any = ", "all = ", "is missing"),
     "one knot": ("count = 3", "count = 1", "no axis"),
