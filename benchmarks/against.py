@@ -89,8 +89,11 @@ def main() -> int:
     if given.serve:
         serve()
         return 0
-    if given.checkout is None or not (given.checkout / "perfmodel").is_dir():
-        parser.error("name the folder of another version, which holds a folder perfmodel")
+    if given.checkout is None:
+        print("nothing to compare with: name the folder of another version")
+        return 0
+    if not (given.checkout / "perfmodel").is_dir():
+        parser.error(f"{given.checkout} holds no folder perfmodel")
     versions = [started(HERE), started(given.checkout.resolve())]
     names = [f"{dtype} {kind}" for _, dtype in MACHINES for kind in ("sweep, all sizes", "sweep, a grid of m and n")]
     names += [f"{dtype} one call, {m} x {n} x {k}" for _, dtype in MACHINES for m, n, k in SHAPES]
