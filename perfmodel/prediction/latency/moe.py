@@ -120,9 +120,10 @@ class _Layer:
         # slots of other ranks, which Triton's kernels pass on as zeros
         skips = _is_triton(moe, conditions.library)
         self.skipped = np.maximum(0.0, moe.visiting_slots - self.slots) if skips else 0.0
+        self.shape = np.broadcast_shapes(moe.shape, np.shape(self.slots + 0.0 * moe.touched))
         # along the rows for each tile: candidates x points
-        self.blocks = np.repeat([np.ravel(moe.blocks(rows)) for rows in TILE_ROWS], len(TILE_COLUMNS), axis=0)
-        self.shape = np.shape(self.slots + 0.0 * moe.touched)
+        blocks = [np.ravel(np.broadcast_to(moe.blocks(rows), self.shape)) for rows in TILE_ROWS]
+        self.blocks = np.repeat(blocks, len(TILE_COLUMNS), axis=0)
         self.activation_bytes, self.weight_bytes = dtype_bytes(moe.dtype), moe.weight_bytes
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
         loss = (1.0 + c["tile"] * _EDGE) / (1.0 + c["tile"] * _EDGE.min())

@@ -47,6 +47,16 @@ def test_scalar_equals_array(dtype: str, family: str) -> None:
         assert together.predicted_time_s[index] == pytest.approx(alone.predicted_time_s)
 
 
+def test_tokens_and_another_size_may_both_be_arrays() -> None:
+    tokens, hidden = np.array([1.0, 64.0, 900.0]), np.array([[2048.0], [4096.0]])
+    many = pm.predict(pm.Moe(tokens=tokens, dtype="bf16", **{**QWEN, "hidden": hidden}), H100).predicted_time_s
+    only = pm.predict(pm.Moe(tokens=64, dtype="bf16", **{**QWEN, "hidden": hidden[:, 0]}), H100).predicted_time_s
+    assert np.shape(many) == (2, 3)
+    assert np.asarray(many)[:, 1] == pytest.approx(only, rel=1e-12)
+    one = pm.predict(pm.Moe(tokens=900, dtype="bf16", **{**QWEN, "hidden": 4096}), H100).predicted_time_s
+    assert np.asarray(many)[1, 2] == pytest.approx(one, rel=1e-12)
+
+
 def test_few_tokens_read_the_weights_of_the_experts_that_they_touch() -> None:
     """64 tokens touch 126 of 128 experts: the time is that of reading their weights, and of one token a sixteenth."""
     one, many = (pm.predict(pm.Moe(tokens=tokens, **QWEN, dtype="bf16"), H100) for tokens in (1, 64))
