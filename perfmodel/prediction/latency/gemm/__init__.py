@@ -167,8 +167,9 @@ def _is_bf16(op: Operator | None, machine: Machine, library: str) -> bool:
     return not is_fp32(machine) and dtype_bytes(machine.dtype) >= 2 and has_plain_kernel(op)
 
 
-#: tile whose waves the residuals of 16-bit products follow best, of 128 x 128, 256 x 128, 64 x 128 and this one: chosen
-#: on the fitted half of H100, L40S and A100 (aiconfigurator, Vidur)
+#: tile whose waves the residuals of 16-bit products follow best, of 128 x 128, 256 x 128, 64 x 128 and this one: 7.23,
+#: 7.18, 7.29 and 7.14 % are left in the mean of H100, L40S and A100, and 7.34 % without waves, in a cross-validation on
+#: 1500 rows each of the fitted half (aiconfigurator, Vidur)
 _TILE_ROWS, _TILE_COLS = 128.0, 256.0
 
 
