@@ -25,9 +25,17 @@ import torch
 from perfmodel.kernels.reference import Reference, Selection, find_reference
 from perfmodel.operators import Operator
 
-#: unit roundoff: half the distance between 1 and the next number; fp8 is e4m3
+#: unit roundoff: half the distance between 1 and the next number; fp8 is e4m3, and whole numbers are not rounded
 UNIT_ROUNDOFF = MappingProxyType(
-    {"fp64": 2.0**-53, "fp32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8, "fp16": 2.0**-11, "fp8": 2.0**-4}
+    {
+        "fp64": 2.0**-53,
+        "fp32": 2.0**-24,
+        "tf32": 2.0**-11,
+        "bf16": 2.0**-8,
+        "fp16": 2.0**-11,
+        "fp8": 2.0**-4,
+        "int64": 0,
+    }
 )
 #: half the smallest subnormal number, for the dtypes in which ordinary results come near it
 _UNDERFLOW = MappingProxyType({"fp16": 2.0**-25, "fp8": 2.0**-10})

@@ -10,6 +10,7 @@ import torch
 from perfmodel.errors import UsageError
 from perfmodel.kernels.gradients import gradient_inputs, is_gradient
 from perfmodel.kernels.precision import FP4_DOUBLED, INTEGERS, TORCH_DTYPES
+from perfmodel.kernels.reference.sampling import raise_largest
 from perfmodel.operators import Operator
 
 #: dtypes of a product's second operand that is stored column by column
@@ -23,6 +24,7 @@ _POSITIVE = ("log", "sqrt", "rsqrt", "pow")
 _VALUES: dict[tuple[str, str], Callable[[torch.Tensor], torch.Tensor]] = {
     ("optimizer", "exp_avg_sq"): torch.square,
     ("optimizer_adamw", "exp_avg_sq"): torch.square,
+    ("sampling", "logits"): raise_largest,
     ("dequantize", "scales"): lambda x: x.abs() + 0.125,
     ("linear_attention", "decay"): lambda x: torch.sigmoid(x + 3.0),
     ("ssm_scan", "dt"): lambda x: 0.1 * x.abs(),

@@ -1,4 +1,4 @@
-"""Sampling a token: multinomial of a softmax, Gumbel-max as operators, and a draw among the 50 largest.
+"""Sampling a token: multinomial of a softmax, Gumbel-max as operators, among the 50 largest, and by a share.
 
 What they draw is checked by chi-square: 100,000 draws from one small row against its probabilities.
 """
@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from perfmodel.kernels.algorithms.base import Call, Contest, Inputs, normal
+from perfmodel.kernels.torch.sampling import DRAWS, SHARE
 from perfmodel.operators.sampling import Sampling
 
 #: draws of the check, tokens of its row, and how far chi-square may lie above its mean, in standard deviations
-DRAWS, TOKENS, DEVIATIONS = 100_000, 64, 5.0
+COUNTED, TOKENS, DEVIATIONS = 100_000, 64, 5.0
 ROWS = 8
 
 
@@ -27,31 +28,9 @@ def _inputs(op: Sampling, device: str, seed: int) -> Inputs:
     return {"logits": normal((int(op.rows), int(op.vocab)), device, seed)}
 
 
-def _multinomial(logits: torch.Tensor, k: int) -> torch.Tensor:
-    return torch.multinomial(torch.softmax(logits, -1), 1)[:, 0]
-
-
-def _gumbel(logits: torch.Tensor, k: int) -> torch.Tensor:
-    noise = torch.empty_like(logits).exponential_().log_()
-    return torch.argmax(logits - noise, -1)
-
-
-def _top_k(logits: torch.Tensor, k: int) -> torch.Tensor:
-    values, indices = torch.topk(logits, k, sorted=False)
-    drawn = torch.multinomial(torch.softmax(values, -1), 1)
-    return indices.gather(1, drawn)[:, 0]
-
-
-_DRAWS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
-    "multinomial": _multinomial,
-    "gumbel": _gumbel,
-    "top_k": _top_k,
-}
-
-
 def _prepared(name: str) -> Callable[[Inputs, Sampling], Call]:
     def prepare(inputs: Inputs, op: Sampling) -> Call:
-        logits, k, draw = inputs["logits"], int(op.k), _DRAWS[name]
+        logits, k, draw = inputs["logits"], int(op.k), DRAWS[name]
         return lambda: draw(logits, k)
 
     return prepare
@@ -74,12 +53,15 @@ def _check(op: Sampling, inputs: Inputs, output: Any, algorithm: str) -> str:
         return f"shape {tuple(output.shape)} instead of {(int(op.rows),)}"
     row = inputs["logits"][0, : min(TOKENS, int(op.vocab))].contiguous()
     kept = max(1, row.numel() // 2)
-    drawn = _DRAWS[algorithm](row.expand(DRAWS, -1), kept)
+    drawn = DRAWS[algorithm](row.expand(COUNTED, -1), kept)
     probabilities = torch.softmax(row.double(), -1)
     if algorithm == "top_k":
         least = torch.topk(row, kept).values[-1]
         probabilities = torch.where(row >= least, probabilities, 0.0)
-        probabilities = probabilities / probabilities.sum()
+    if algorithm == "top_p":
+        ordered, tokens = probabilities.sort(descending=True)
+        probabilities = probabilities.index_fill(0, tokens[ordered.cumsum(0) - ordered >= SHARE], 0.0)
+    probabilities = probabilities / probabilities.sum()
     counts = torch.bincount(drawn, minlength=row.numel()).double()
     off = chi_square(counts, probabilities)
     return "" if off < DEVIATIONS else f"chi-square {off:.1f} standard deviations above its mean"
@@ -90,6 +72,6 @@ CONTEST = Contest(
     sizes=(1024.0, 16384.0, 131072.0),
     operator=_operator,
     inputs=_inputs,
-    kernels={name: _prepared(name) for name in _DRAWS},
+    kernels={name: _prepared(name) for name in DRAWS},
     check=_check,
 )

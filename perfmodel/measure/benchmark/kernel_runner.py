@@ -8,9 +8,8 @@ from typing import Any
 from perfmodel.core.units import format_binary
 from perfmodel.core.vocabulary import CacheState, Limiter
 from perfmodel.errors import UnavailableError, UsageError
-from perfmodel.kernels.algorithms import contests
 from perfmodel.kernels.device import Device
-from perfmodel.kernels.registry import Call, Kernel, find_kernels
+from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.measure.benchmark.jobs import Job
 from perfmodel.measure.benchmark.nvtx_range import nvtx_range
 from perfmodel.measure.benchmark.rows import Outcome
@@ -22,7 +21,6 @@ from perfmodel.measure.timing.input_copies import InputCopies
 from perfmodel.measure.timing.timer import time_call
 from perfmodel.operators import Operator
 from perfmodel.operators.collective import Collective
-from perfmodel.prediction.algorithms import find_problem
 from perfmodel.prediction.result import Prediction
 from perfmodel.records.schema import Status
 
@@ -162,11 +160,7 @@ def _no_kernel(op: Operator) -> str:
     """Return why nothing runs: the operator has no kernels, or none for its dtype and algorithm."""
     what = f"the gradient of {op.op}" if getattr(op, "backward", False) else op.op
     given = [f"{name}={op.params()[name]}" for name in op.given() if isinstance(op.params()[name], str)]
-    why = f"there is no kernel for {what} with {' '.join([f'dtype={op.dtype}', *given])}"
-    if find_kernels(op.op):
-        return why
-    contest = next((name for name in contests() if find_problem(name).op == op.op), "")
-    return f"{why}; bench --algorithms {contest} measures its algorithms" if contest else why
+    return f"there is no kernel for {what} with {' '.join([f'dtype={op.dtype}', *given])}"
 
 
 def _shortage(op: Operator, kernel: Kernel, device: Device) -> str:

@@ -274,8 +274,8 @@ def test_a_function_that_calls_exit_has_failed_and_ends_nothing(machine, scripte
     assert [(row["status"], row["reason"]) for row in rows] == [("failed", "SystemExit: 3"), ("ok", "")]
 
 
-def test_what_only_a_contest_of_algorithms_runs_names_it(machine, scripted):
-    op = Sampling(rows=2, vocab=16)
+def test_an_operator_without_a_kernel_for_its_algorithm_says_so(machine, scripted):
+    op = Sampling(rows=2, vocab=16, algorithm="gumbel_fused")
     (row,) = run([Job(op, None, predict(op, machine))], scripted(), machine, FEW)
     assert row["status"] == "skipped"
-    assert row["reason"].endswith("bench --algorithms sampling measures its algorithms")
+    assert "no kernel for sampling with dtype=fp32 algorithm=gumbel_fused" in row["reason"]
