@@ -149,6 +149,8 @@ class Surface:
             index = index + (below if stride == 1 else stride * below)
             shares.append(share)
         if isinstance(index, np.ndarray):
+            # An axis of two knots has one cell: its sizes are in the shares, not in the index.
+            index = index if index.shape == inside.shape else np.broadcast_to(index, inside.shape)
             values: Iterator[Any] = (row.take(index, mode="clip") for row in sheet.coefficients)  # all are in range
         else:
             values = iter(sheet.cells[index].tolist())

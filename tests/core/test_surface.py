@@ -67,3 +67,12 @@ def test_a_size_that_all_points_share_may_stay_a_number() -> None:
     m = np.array([1.0, 3.0, 40.0])
     shared, each = (SURFACE.at([m, n, idle], MEAN) for n, idle in ((30.0, 1.2), (np.full(3, 30.0), np.full(3, 1.2))))
     np.testing.assert_allclose(shared, each, atol=1e-7)
+
+
+def test_sizes_of_other_shapes_are_spread_over_each_other() -> None:
+    m, n, idle = np.array([[1.0], [3.0]]), np.array([20.0, 30.0, 70.0]), np.array([1.0, 1.2, 2.0])[:, None, None]
+    spread = SURFACE.at([m, n, idle], MEAN)
+    each = SURFACE.at([np.ascontiguousarray(size) for size in np.broadcast_arrays(m, n, idle)], MEAN)
+    np.testing.assert_array_equal(spread, each)
+    few = SURFACE.at([np.array([3.0]), 30.0, idle[:, 0, 0]], MEAN)
+    np.testing.assert_array_equal(few, [SURFACE.at([3.0, 30.0, share], MEAN) for share in (1.0, 1.2, 2.0)])

@@ -95,7 +95,6 @@ WITHOUT_KERNEL = {
         "they run among ranks: bench --num-gpus",
     ),
     "memcpy": "a copy between memories is no operator of one device",
-    "sampling": "its result is random: bench --algorithms compares it with chi-square",
 }
 
 
