@@ -10,6 +10,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import signal
 import sys
 import traceback
@@ -157,6 +158,12 @@ def _interrupted() -> int:
     return EXIT_INTERRUPTED
 
 
+def _of_shape(message: str) -> str:
+    """Return a remedy for the shape of a model that is written without quotes, "" for other messages."""
+    extra = message.startswith("Got unexpected extra") and re.search(r"\b(layers|hidden|heads|vocab)=", message)
+    return "A model's shape is one argument: 'layers=32 hidden=4096 heads=32', in quotes. " if extra else ""
+
+
 def _explain(error: Exception, arguments: Sequence[str]) -> int:
     """Print one message for an error and return the exit code."""
     if isinstance(error, typer.TyperException):
@@ -165,7 +172,7 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
             message = " ".join(error.format_message().replace("Value error, ", "").split())
             unknown = message.startswith("No such command")
             command = "" if unknown else next((f" {word}" for word in arguments if not word.startswith("-")), "")
-            _complain(f"{message} See: perfmodel{command} --help")
+            _complain(f"{message} {_of_shape(message)}See: perfmodel{command} --help")
         return 2
     if isinstance(error, PerfModelError):
         _complain(str(error))

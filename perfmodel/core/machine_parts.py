@@ -156,8 +156,8 @@ class Kernels:
         meet in one channel of memory, over the arithmetic's.
     reread_cost : time that single fp32 products off cache lines take to read their weights again for every 128 rows,
         over the arithmetic's, where k is 256.
-    ragged_batch_cost : time that batches of fp32 products take longer by whose B has two sides that are no multiples of
-        32.
+    ragged_batch_cost : time that batches of fp32 products take longer by where neither side of B is a multiple of 32,
+        over the arithmetic's.
     small_batch_cost : time that batches of small fp32 products take longer by, those with up to 512 rows, columns and
         length of k of which B is the largest matrix or has over 49,152 elements, over the arithmetic's.
     averages_power : whether the power limit holds for the mean over calls and the pauses between them, so that short

@@ -93,15 +93,17 @@ OF_ONE, OF_MANY = Functions(math.ceil, max, float), Functions(np.ceil, raised, n
 
 
 def product_of(values: Iterable[Number]) -> Number:
-    """Return the product of some numbers, as a float; no array is multiplied by 1.
+    """Return the product of some numbers in float64, since int64 overflows silently; no array is multiplied by 1.
 
     >>> product_of((2, 3))
     6.0
+    >>> product_of(np.array([2**40]) for _ in range(2))
+    array([1.20892582e+24])
     """
     product: Number = 1.0
     for value in values:
-        one = type(product) is float and product == 1.0 and type(value) is np.ndarray
-        product = value if one else product * value
+        wide = isinstance(value, np.ndarray) and value.dtype == np.float64
+        product = value if wide and type(product) is float and product == 1.0 else product * value
     return product
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.units import parse_quantity
 from perfmodel.hardware_catalog.schema import (
+    PLAIN_KERNELS,
     ChipSpec,
     ClusterSpec,
     HardwareSpec,
@@ -154,14 +155,7 @@ def _kernels(hardware: Hardware) -> KernelsSpec:
             for library, tiles in kernels.fp8_tiles.items()
         },
         winograd_patches=list(kernels.winograd_patches),
-        softmax_threads=kernels.softmax_threads,
-        widens_fp8_keys=kernels.widens_fp8_keys,
-        translation_cost=kernels.translation_cost,
-        channel_cost=kernels.channel_cost,
-        reread_cost=kernels.reread_cost,
-        small_batch_cost=kernels.small_batch_cost,
-        ragged_batch_cost=kernels.ragged_batch_cost,
-        averages_power=kernels.averages_power,
+        **{name: getattr(kernels, name) for name in PLAIN_KERNELS},
         source=hardware.sources.get("kernels", ""),
         note=hardware.notes.get("kernels", ""),
     )

@@ -11,7 +11,15 @@ from perfmodel.core.dtypes import DTYPE_BYTES, canonical_dtype
 from perfmodel.core.hardware import Fabric, Kernels, Link, MemoryLevel, Peak
 from perfmodel.core.units import parse_network_rate, parse_quantity
 from perfmodel.errors import InputFileError, PerfModelError, unknown_name
-from perfmodel.hardware_catalog.schema import ClusterSpec, HardwareSpec, KernelsSpec, LinkSpec, MemorySpec, RateSpec
+from perfmodel.hardware_catalog.schema import (
+    PLAIN_KERNELS,
+    ClusterSpec,
+    HardwareSpec,
+    KernelsSpec,
+    LinkSpec,
+    MemorySpec,
+    RateSpec,
+)
 from perfmodel.prediction.latency.tables import Quantity
 
 #: memory levels from the outermost inwards; "dram" is the main memory of a CPU, "hbm" of any GPU
@@ -175,12 +183,5 @@ def to_kernels(kernels: KernelsSpec, place: str) -> Kernels:
             }
         ),
         winograd_patches=tuple(kernels.winograd_patches),
-        softmax_threads=kernels.softmax_threads,
-        widens_fp8_keys=kernels.widens_fp8_keys,
-        translation_cost=kernels.translation_cost,
-        channel_cost=kernels.channel_cost,
-        reread_cost=kernels.reread_cost,
-        small_batch_cost=kernels.small_batch_cost,
-        ragged_batch_cost=kernels.ragged_batch_cost,
-        averages_power=kernels.averages_power,
+        **{name: getattr(kernels, name) for name in PLAIN_KERNELS},
     )

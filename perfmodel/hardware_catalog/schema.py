@@ -160,8 +160,8 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
         meet in one channel of memory, over the arithmetic's (default 0).
     reread_cost : time that single fp32 products off cache lines take to read their weights again for every 128 rows,
         over the arithmetic's, where k is 256 (default 0).
-    ragged_batch_cost : time that batches of fp32 products take longer by whose B has two sides that are no multiples of
-        32.
+    ragged_batch_cost : time that batches of fp32 products take longer by where neither side of B is a multiple of 32,
+        over the arithmetic's (default 0).
     small_batch_cost : time that batches of small fp32 products take longer by, those with up to 512 rows, columns and
         length of k of which B is the largest matrix or has over 49,152 elements, over the arithmetic's (default 0).
     averages_power : whether the power limit holds for the mean over calls and the pauses between them, so that short
@@ -182,6 +182,11 @@ class KernelsSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     averages_power: bool = False
     source: str = ""
     note: str = ""
+
+
+#: keys of ``[kernels]`` that are lists or words about them; the others stand in `perfmodel.core.hardware.Kernels` as is
+_KERNEL_LISTS = ("gemm_tiles", "gemm_batched_tiles", "fp8_tiles", "winograd_patches", "source", "note")
+PLAIN_KERNELS = tuple(name for name in KernelsSpec.__struct_fields__ if name not in _KERNEL_LISTS)
 
 
 class ClusterSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

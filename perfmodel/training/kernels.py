@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.vocabulary import Load
+from perfmodel.errors import nearest
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.softmax import Softmax
+from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.predict import predict
 from perfmodel.training.flash import flash_rate
 
@@ -76,6 +78,18 @@ def product_times(hardware: Hardware, products: Iterable[Product]) -> dict[Produ
         times = np.mean([np.broadcast_to(found.predicted_time_s, m.shape) for found in named], axis=0)
         known |= dict(zip(listed, times.tolist(), strict=True))
     return known
+
+
+@cached_per_machine
+def unmeasured(hardware: Hardware, family: str, libraries: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a note for each library of which no table of a family for a machine has rows."""
+    known = measured_libraries(family, hardware)
+    return tuple(
+        f"No table of {family} has rows of library {name!r}, which the framework's file names (measured: "
+        f"{', '.join(known) or 'none'}): it counts as an unknown one. {nearest(name, known)}".rstrip()
+        for name in libraries
+        if name not in known
+    )
 
 
 @cached_per_machine

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.cluster.collectives import send_time
+from perfmodel.prediction.latency.gemm import GEMM_BF16, GEMM_FP8
 from perfmodel.training.activations import UNFUSED
 from perfmodel.training.checks import check_plan
 from perfmodel.training.flops import step_flop
 from perfmodel.training.framework import Constants, constants, nearest_framework
-from perfmodel.training.kernels import arithmetic
+from perfmodel.training.kernels import arithmetic, unmeasured
 from perfmodel.training.micro_batch import INDEX, Passes, embedding_passes, head_passes, layer_passes, looked_up
 from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
@@ -104,10 +105,12 @@ def _knowledge(setup: Setup, known: bool) -> str:
 
 
 def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
-    """Return what was assumed of an unknown framework, and which ranks exchange over the network."""
+    """Return what was assumed of unknown frameworks and libraries, and which ranks exchange over the network."""
     notes = _without_effect(setup)
     if not known:
         notes.append(f"Framework {setup.plan.framework!r} is not described; {setup.framework.title} stands for it.")
+    for family, width in ((GEMM_BF16, "bf16"), (GEMM_FP8, "fp8")):
+        notes += unmeasured(setup.hardware, family.name, setup.framework.libraries.get(width, ()))
     if crossing := setup.groups.crossing:
         listed = ", ".join(f"{name} ({inside} a node)" for name, inside in crossing.items())
         notes.append(f"Ranks that exchange over the network: {listed}.")

@@ -159,6 +159,12 @@ def test_bad_input_is_one_message(perfmodel, more, said):
     assert len(ran.err.strip().splitlines()) == 1
 
 
+def test_a_shape_without_quotes_is_told_how_to_write_it(perfmodel):
+    ran = perfmodel("train", "layers=32", "hidden=4096", "heads=32", "--on", "h100")
+    assert ran.code == 2
+    assert "'layers=32 hidden=4096 heads=32', in quotes" in ran.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

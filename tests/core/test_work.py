@@ -73,6 +73,8 @@ def test_a_tensor_is_as_large_as_the_product_of_its_sides(shape: list[int], dtyp
     assert tensor.size_bytes == pytest.approx(math.prod(shape) * DTYPE_BYTES[dtype])
     sweep: Number = Tensor.input("x", (np.array([1.0, 2.0]), *shape), dtype).size_bytes
     np.testing.assert_allclose(sweep, [tensor.size_bytes, 2 * tensor.size_bytes])
+    # Arrays of whole numbers, whose products in int64 overflow.
+    np.testing.assert_allclose(Tensor.input("x", [np.array([n]) for n in shape], dtype).numel, 1.0 * math.prod(shape))
 
 
 def test_raised_is_the_maximum_in_the_memory_of_its_first() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.errors import InputFileError, UsageError
 from perfmodel.training.framework import find_framework, frameworks, nearest_framework, read_framework
 
@@ -42,6 +43,16 @@ def test_a_file_of_ones_own_can_be_named(tmp_path) -> None:
     )
     assert find_framework(str(path)).attention == "cudnn"
     assert nearest_framework(str(path))[0].name == "own"
+
+
+def test_a_library_that_no_table_has_is_said(tmp_path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text('name = "own"\ntitle = "My own"\nlibraries = { bf16 = ["vllm", "sglnag"] }\n[sources]\n')
+    plan = pm.TrainingPlan(batch=8, seq=2048, framework=str(path))
+    notes = pm.train("llama-3.1-8b", pm.Cluster("h100", gpus=8), plan).notes
+    (said,) = (note for note in notes if "library" in note)
+    assert "'sglnag'" in said
+    assert "Did you mean 'sglang'?" in said
 
 
 def test_a_misspelt_name_gets_the_nearest() -> None:

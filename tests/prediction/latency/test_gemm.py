@@ -388,7 +388,7 @@ def test_of_a_tile_and_the_same_turned_the_one_of_fewer_blocks_is_timed(
     assert sum(1 if turned is None else 2 for *_, turned in here.cuts) == len(tiles)
     assert any(turned is not None for *_, turned in here.cuts)
     fewer = product_terms(product, replace(machine), c, COLD).time_s
-    monkeypatch.setattr(rates, "_cuts", lambda tiles: ((index, tile, None) for index, tile in enumerate(tiles)))
+    monkeypatch.setattr(rates, "cuts", lambda tiles: ((index, tile, None) for index, tile in enumerate(tiles)))
     each = product_terms(product, replace(machine), c, COLD).time_s
     assert np.asarray(fewer) == pytest.approx(each, rel=1e-14)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.core.work import Number
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
-from perfmodel.prediction.latency.gemm.tiles import tiles_by_rows, tiles_of
+from perfmodel.prediction.latency.gemm.tiles import Tile, cuts, tiles_by_rows, tiles_of
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import s_per_byte, s_per_flop
 from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK
@@ -41,9 +40,10 @@ _MOST_RATES = 64
 #: start of the reduction of the parts of k on fp32 lanes [s]: assumed; all machines but two keep it in a fit
 VECTOR_SPLIT = 4e-6
 #: energy of a byte that crosses device memory [J]: of 0, 40, 60 and 90 pJ the one with which fp32 products on T4, MI210
-#: and MI100 come out best together (NeuSight @ 6945927d9afc). DRAM and its interface take 31 pJ a byte in HBM2 and 112
-#: in GDDR5 (M. O'Connor et al., "Fine-grained DRAM", MICRO 2017; from memory, not verified). Products in 16 and 8 bits,
-#: and convolutions, were fitted without it: the energy of their FLOP holds that of their traffic
+#: and MI100 come out best together (NeuSight @ 6945927d9afc). DRAM and its interface alone take 3.92 pJ a bit in HBM2,
+#: 31 pJ a byte, and 14 pJ a bit in GDDR5, 112 pJ a byte (M. O'Connor et al., "Fine-Grained DRAM", MICRO-50, 2017,
+#: doi:10.1145/3123939.3124545, as it is quoted; the paper itself was not at hand). Products in 16 and 8 bits, and
+#: convolutions, were fitted without it: the energy of their FLOP holds that of their traffic
 JOULE_PER_BYTE = 60e-12
 #: constants that all machines share; those of a family override them
 _VECTOR: Values = {
@@ -171,7 +171,7 @@ class Rates:
     widens : whether weights are widened.
     walk : time that addresses out of reach add, over that of the arithmetic.
     reread : time that reading weights again takes where rows lie off cache lines, over that of the arithmetic.
-    ragged_batch : time that batches add whose B has two sides off whole cache lines, over that of the arithmetic.
+    ragged_batch : time that batches add where neither side of B fills whole cache lines, over that of the arithmetic.
     small : time that batches of small products add, over that of the arithmetic.
     channel : time that rows in one channel of memory add, over that of the arithmetic.
     ragged : energy of the arithmetic where two sizes are no multiples of a cache line, over that where they are.
@@ -196,6 +196,26 @@ class Rates:
         self.per_sm, self.rounds, self.evened = 1.0 / machine.sm_count, c["quantum"], 1.0 - c["quantum"]
         self.by_rows = bool(by_rows)
         tiles = product.tiles or tuple(tile[:2] for tile in by_rows) or tiles_of(machine, batched)
+        self._set_tiles(machine, tiles, by_rows, batched)
+        # Not seen in batches, whose measured operands are within reach.
+        self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
+        # Measured in fp32, over whose arithmetic they are stated.
+        measured = machine.dtype == "fp32"
+        self.ragged_batch = machine.kernels.ragged_batch_cost if batched and measured else 0.0
+        self.small = machine.kernels.small_batch_cost if batched and measured else 0.0
+        self.reread = machine.kernels.reread_cost if measured and not batched else 0.0
+        self.channel = 0.0 if batched or not fp32 else machine.kernels.channel_cost
+        self.ragged = c["ragged"]
+        self.ragged_math = not batched and self.ragged != 1.0
+        split = not by_rows and not (batched and fp32) and c["parts"] > 1.0
+        largest = max(rows * columns for rows, columns in tiles)
+        self.whole_wave = 0.5 * SPLIT_WAVES * machine.sm_count * largest if split else 0.0
+
+    def _set_tiles(
+        self, machine: Machine, tiles: Tiles, by_rows: Sequence[tuple[int, int, float]], batched: bool
+    ) -> None:
+        """Set what the formula needs of each tile: its rate on the engine, and what it fills, feeds and widens."""
+        c, product = self.c, self.product
         rows, columns = np.array(tiles, np.float64).T
         area, edge = rows * columns, 64.0 * (1.0 / rows + 1.0 / columns)
         share = c["math"] * (1.0 if batched else c["linear"])
@@ -225,21 +245,9 @@ class Rates:
         )
         self.tiles = [Tile(*tile) for tile in zip(*(column.tolist() for column in of_tiles), strict=True)]
         self.columns = Tile(*(column if (column != column[0]).any() else float(column[0]) for column in of_tiles))
-        self.cuts = list(_cuts(self.tiles))
+        self.cuts = list(cuts(self.tiles))
         self.heights = {tile.per_row for tile in self.tiles}
         self.widths = {tile.per_column for tile in self.tiles}
-        # Not seen in batches, whose measured operands are within reach.
-        self.walk = 0.0 if batched or not fp32 else machine.kernels.translation_cost
-        # Measured in fp32, over whose arithmetic they are stated.
-        measured = machine.dtype == "fp32"
-        self.ragged_batch = machine.kernels.ragged_batch_cost if batched and measured else 0.0
-        self.small = machine.kernels.small_batch_cost if batched and measured else 0.0
-        self.reread = machine.kernels.reread_cost if measured and not batched else 0.0
-        self.channel = 0.0 if batched or not fp32 else machine.kernels.channel_cost
-        self.ragged = c["ragged"]
-        self.ragged_math = not batched and self.ragged != 1.0
-        split = not by_rows and not (batched and fp32) and c["parts"] > 1.0
-        self.whole_wave = float(0.5 * SPLIT_WAVES * machine.sm_count * area.max()) if split else 0.0
 
     def tile_of(self, index: NDArray[np.intp]) -> Tile:
         """Return the tile that each product has, given its index."""
@@ -263,39 +271,3 @@ class Rates:
         self.resident_speed = resident_speed(machine, c)
         self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * size / 64.0
         self.s_per_flop = s_per_flop(machine, c["energy"] * 0.5 * size, load)
-
-
-class Tile(NamedTuple):
-    """What the formula needs of a tile: numbers, or arrays of all tiles, or of the tile that each product has.
-
-    Attributes
-    ----------
-    per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn; a column counts as many rows as it has bytes.
-    flop_per_s : rate of all SMs [FLOP/s].
-    step_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
-    widening : share of ``step_s`` that widens weights.
-    least : blocks that keep an SM busy.
-    above, up_to : rows of the product that it is for, in libraries that choose by them: more than ``above``, at most
-        ``up_to``.
-    """
-
-    per_row: Any
-    per_column: Any
-    sides: Any
-    flop_per_s: Any
-    step_s: Any
-    fill_s: Any
-    widening: Any
-    least: Any
-    above: Any
-    up_to: Any
-
-
-def _cuts(tiles: Sequence[Tile]) -> Iterator[tuple[int, Tile, Tile | None]]:
-    """Yield each tile with its index, and the tile after it if that differs from it in nothing but being turned."""
-    index = 0
-    while index < len(tiles):
-        tile, after = tiles[index], tiles[index + 1 : index + 2]
-        turned = after[0] if after and after[0][2:] == tile[2:] else None
-        yield index, tile, turned
-        index += 1 if turned is None else 2

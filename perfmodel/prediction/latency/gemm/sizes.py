@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.work import OF_MANY, OF_ONE, Number, ceil, maximum, minimum, where
-from perfmodel.prediction.latency.gemm.rates import Rates, Tile
+from perfmodel.prediction.latency.gemm.rates import Rates
+from perfmodel.prediction.latency.gemm.tiles import Tile
 from perfmodel.prediction.latency.streams import fitting_share
 
 #: outputs of a block of 128 x 128, of which every SM has one in a wave

@@ -8,6 +8,9 @@ one or a few kernels; a linear layer goes through cublasLt, which has more. A sp
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
 from perfmodel.core.hardware import Tiles
 from perfmodel.prediction.latency.machine import Machine
 
@@ -38,3 +41,39 @@ def tiles_of(machine: Machine, batched: bool) -> Tiles:
         return VECTOR if machine.dtype in ("fp32", "fp64") else TENSOR
     kernels = machine.kernels
     return (kernels.gemm_batched_tiles if batched else kernels.gemm_tiles) or VECTOR
+
+
+class Tile(NamedTuple):
+    """What the formula needs of a tile: numbers, or arrays of all tiles, or of the tile that each product has.
+
+    Attributes
+    ----------
+    per_row, per_column, sides : 1 / tm, 1 / tn and tm + tn; a column counts as many rows as it has bytes.
+    flop_per_s : rate of all SMs [FLOP/s].
+    step_s, fill_s : time of one block for one step of k, and for filling and draining it [s].
+    widening : share of ``step_s`` that widens weights.
+    least : blocks that keep an SM busy.
+    above, up_to : rows of the product that it is for, in libraries that choose by them: more than ``above``, at most
+        ``up_to``.
+    """
+
+    per_row: Any
+    per_column: Any
+    sides: Any
+    flop_per_s: Any
+    step_s: Any
+    fill_s: Any
+    widening: Any
+    least: Any
+    above: Any
+    up_to: Any
+
+
+def cuts(tiles: Sequence[Tile]) -> Iterator[tuple[int, Tile, Tile | None]]:
+    """Yield each tile with its index, and the tile after it if that differs from it in nothing but being turned."""
+    index = 0
+    while index < len(tiles):
+        tile, after = tiles[index], tiles[index + 1 : index + 2]
+        turned = after[0] if after and after[0][2:] == tile[2:] else None
+        yield index, tile, turned
+        index += 1 if turned is None else 2

@@ -11,8 +11,9 @@ import numpy as np
 
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, maximum, where
-from perfmodel.prediction.latency.gemm.rates import Rates, Tile
+from perfmodel.prediction.latency.gemm.rates import Rates
 from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes, fourth_power
+from perfmodel.prediction.latency.gemm.tiles import Tile
 from perfmodel.prediction.latency.terms import (
     CONTENTION,
     HBM,
