@@ -6,7 +6,7 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Hardware
 from perfmodel.operators.sampling import ALGORITHMS, Sampling
 from perfmodel.prediction.algorithms.base import Cost, Problem, Rates, counted, predicted
-from perfmodel.prediction.latency.host import CALL_S, EXPONENTIAL_S, HEAP_S, RANDOM_S
+from perfmodel.prediction.latency.host import CALL_S, arithmetic_s
 
 #: algorithms that draw from one distribution
 _SAME = (("multinomial", "gumbel", "gumbel_fused"), ("top_k",), ("top_p", "top_p_pivot"))
@@ -32,15 +32,14 @@ def _cost(op: Sampling, name: str, same: tuple[str, ...], hardware: Hardware) ->
 
 def _on_cpu(op: Sampling, hardware: Hardware) -> list[Cost]:
     """Return torch's operators on a CPU, where drawing the random numbers takes longer than their passes."""
-    rates, logits = Rates.for_op(op, hardware), float(op.rows * op.vocab)
+    rates = Rates.for_op(op, hardware)
     same = next(group for group in _SAME if op.algorithm in group)
     costs = []
-    for name in ("multinomial", "gumbel", "top_k"):
+    for name in _ON_CPU:
         one = op.changed(algorithm=name, k=min(op.k, op.vocab))
-        drawn = float(op.rows * one.kept()) if name == "top_k" else logits
-        select_s = HEAP_S * logits if name == "top_k" else EXPONENTIAL_S * logits
-        moved = float(one.work().bytes)
-        time_s = one.kernels() * CALL_S + RANDOM_S * drawn + select_s + moved / rates.bytes_per_s
+        work = one.work()
+        moved = float(work.bytes - work.repeated_bytes)
+        time_s = one.kernels() * CALL_S + arithmetic_s(one) + moved / rates.bytes_per_s
         why_not = "" if name in same else f"draws from another distribution than {op.algorithm}"
         costs.append(
             counted(name, float(time_s), flop=float(one.flop()), moved_bytes=moved, kernels=float(one.kernels()),
@@ -49,7 +48,7 @@ def _on_cpu(op: Sampling, hardware: Hardware) -> list[Cost]:
     return [*costs, *(Cost(name, why_not="no library has it on a CPU") for name in ALGORITHMS if name not in _ON_CPU)]
 
 
-_ON_CPU = ("multinomial", "gumbel", "top_k")
+_ON_CPU = ("multinomial", "gumbel", "top_k", "top_p")
 
 PROBLEM = Problem(
     "sampling",

@@ -45,3 +45,12 @@ def test_scalar_equals_array_and_never_beats_its_bound() -> None:
     assert np.all(together.predicted_time_s >= together.bound_time_s)
     for index, size in enumerate(cols):
         assert pm.predict(pm.Sort(cols=int(size)), CPU).predicted_time_s == together.predicted_time_s[index]  # type: ignore[index]
+
+
+def test_the_algorithms_of_a_draw_take_what_the_operator_takes() -> None:
+    for algorithm in ("multinomial", "gumbel", "top_k", "top_p"):
+        op = pm.Sampling(rows=8, vocab=100_000, algorithm=algorithm)
+        chosen = pm.choose(op, CPU)[algorithm].time_s
+        assert chosen == pytest.approx(pm.predict(op, CPU).predicted_time_s, rel=0.02)
+    found = pm.choose(op, CPU)  # a sort takes longer than a race
+    assert found["top_p"].time_s > 3 * found["multinomial"].time_s
