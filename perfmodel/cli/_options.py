@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -46,11 +47,24 @@ def only_machine(on: Sequence[str] | None) -> str | None:
     Raises
     ------
     UsageError
-        When the option occurs more than once; otherwise the last one would silently win.
+        When the option names more than one; otherwise the last one would silently win.
     """
     if on and len(on) > 1:
-        raise UsageError("the command takes one machine.", place="--on", remedy="Give --on once.")
+        raise UsageError("the command takes one machine.", place="--on", remedy="Name one machine after --on.")
     return on[0] if on else None
+
+
+def machine_names(texts: Sequence[str] | None) -> list[str] | None:
+    """Return the machines that ``--on`` names, each once: they are divided by commas, or the option is repeated.
+
+    >>> machine_names(["h100,h200", "a100-sxm4-80gb"])
+    ['h100', 'h200', 'a100-sxm4-80gb']
+    """
+    if texts is None:
+        return None
+    # The path of a file may contain commas.
+    names = (name.strip() for text in texts for name in ([text] if Path(text).is_file() else text.split(",")))
+    return list(dict.fromkeys(name for name in names if name))
 
 
 FormatOption = Annotated[str | None, format_option()]
@@ -77,21 +91,34 @@ PlotOption = Annotated[
 #: ``--on`` of commands for several machines, for measured rows, for one machine, and for a profile
 MachinesOption = Annotated[
     list[str] | None,
-    typer.Option("--on", metavar="HW", help=f"Machine: {_MACHINE}. May be repeated.", show_default=False),
+    typer.Option(
+        "--on",
+        metavar="HW",
+        help=f"Machine: {_MACHINE}; several by commas or by repeating it.",
+        callback=machine_names,
+        show_default=False,
+    ),
 ]
 MeasuredMachinesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--on",
         metavar="HW",
-        help=f"Machine: {_MACHINE}. Only rows measured on it are used, with its figures. May be repeated. Default: "
-        "the machine that each row names.",
+        help=f"Machine: {_MACHINE}. Only rows measured on it are used, with its figures; several by commas "
+        "or by repeating it. Default: the machine that each row names.",
+        callback=machine_names,
         show_default=False,
     ),
 ]
 MachineOption = Annotated[
     list[str] | None,
-    typer.Option("--on", metavar="HW", help=f"Machine: {_MACHINE}. Default: this machine.", show_default=False),
+    typer.Option(
+        "--on",
+        metavar="HW",
+        help=f"Machine: {_MACHINE}. Default: this machine.",
+        callback=machine_names,
+        show_default=False,
+    ),
 ]
 ProfiledMachineOption = Annotated[
     list[str] | None,
@@ -99,6 +126,7 @@ ProfiledMachineOption = Annotated[
         "--on",
         metavar="HW",
         help=f"Machine that was profiled: {_MACHINE}. Default: the device that the profile names.",
+        callback=machine_names,
         show_default=False,
     ),
 ]

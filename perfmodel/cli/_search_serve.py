@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, SchedulerOption, WideOption, WorkersOption
+from perfmodel.cli._options import (
+    FormatOption,
+    MachinesOption,
+    OutputOption,
+    PlotOption,
+    SchedulerOption,
+    WideOption,
+    WorkersOption,
+)
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot
 from perfmodel.cli._serving_options import (
     EngineOption,
@@ -23,7 +31,6 @@ from perfmodel.cli._serving_options import (
     PolicyOption,
     PrefixOption,
     SeedOption,
-    ServingMachinesOption,
     SloOption,
     SpreadOption,
 )
@@ -42,7 +49,7 @@ _RANKINGS = (THROUGHPUT, COST, GPUS)
 def command(
     ctx: typer.Context,
     config: ModelArgument,
-    on: ServingMachinesOption = None,
+    on: MachinesOption = None,
     tp: Annotated[str, typer.Option("--tp", metavar="LIST", help="Tensor parallel GPUs to try.")] = "1..8",
     pp: Annotated[str, typer.Option("--pp", metavar="LIST", help="Pipeline stages to try.")] = "1",
     ep: Annotated[str, typer.Option("--ep", metavar="LIST", help="GPUs that share the experts, to try.")] = "1",

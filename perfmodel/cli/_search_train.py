@@ -8,6 +8,7 @@ import typer
 
 from perfmodel.cli._options import (
     FormatOption,
+    MachinesOption,
     OutputOption,
     PlotOption,
     SchedulerOption,
@@ -18,7 +19,6 @@ from perfmodel.cli._output import Destination, check_plot, context, save_plot
 from perfmodel.cli._training_options import (
     AttentionOption,
     BatchOption,
-    ClusterMachinesOption,
     CpAlgorithmOption,
     CpOption,
     DtypeOption,
@@ -52,7 +52,7 @@ from perfmodel.errors import UsageError
 
 def command(
     config: ModelArgument,
-    on: ClusterMachinesOption = None,
+    on: MachinesOption = None,
     gpus: GpusOption = "8",
     tp: TpOption = None,
     cp: CpOption = None,

@@ -85,7 +85,7 @@ def specs_of(
 
     Parameters
     ----------
-    model, machines, engine : names; one text of machines may list several by commas.
+    model, machines, engine : names.
     sizes : option -> range or list of whole numbers, or None for the default.
     formats : option -> formats, divided by a slash.
     same : values of `Spec` that all share.
@@ -95,10 +95,9 @@ def specs_of(
     UsageError
         When there is no machine, a number is no whole number above 0, or there are too many combinations.
     """
-    names = [name.strip() for text in machines for name in text.split(",") if name.strip()]
-    if not names:
+    if not machines:
         raise UsageError("--on is missing.", remedy="Add --on h100; `perfmodel hardware list` shows the names.")
-    axes: dict[str, list[Any]] = {"machine": _machines(names)}
+    axes: dict[str, list[Any]] = {"machine": _machines(machines)}
     for key, text in sizes.items():
         axes[key] = [None] if text is None else whole_numbers(text, f"--{key.replace('_', '-')}")
     for key, text in formats.items():

@@ -18,10 +18,6 @@ ModelArgument = Annotated[
         help="A model: a config.json or its folder, a name (llama-3.1-8b), or a shape (layers=32 hidden=4096 ...).",
     ),
 ]
-ServingMachinesOption = Annotated[
-    list[str] | None,
-    _option("--on", "Machines: catalog names, aliases or spec files; several by commas or by repeating it.", "HW"),
-]
 EngineOption = Annotated[
     str,
     typer.Option("--engine", metavar="NAME", help="Engine: vllm, sglang, trtllm, ... or the file of a profile."),

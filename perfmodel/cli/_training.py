@@ -64,12 +64,11 @@ def clusters_of(on: Sequence[str] | None, gpus: str, nic: str | None, gpus_per_n
     from perfmodel.cluster.cluster import Cluster
     from perfmodel.hardware_catalog import hardware
 
-    names = [name for text in on or () for name in text.split(",") if name]
-    if not names:
+    if not on:
         raise UsageError("no machine is named.", place="--on", remedy="Write --on h100 --gpus 64.")
     return [
         Cluster.of(hardware(name), count, gpus_per_node=gpus_per_node, nic=nic)
-        for name in dict.fromkeys(names)
+        for name in on
         for count in sizes_of(gpus, "--gpus")
     ]
 

@@ -20,10 +20,6 @@ ModelArgument = Annotated[
         "('layers=32 hidden=4096 heads=32 vocab=32000').",
     ),
 ]
-ClusterMachinesOption = Annotated[
-    list[str] | None,
-    option("--on", "Machine: a catalog name, alias or spec file. May be repeated.", "HW"),
-]
 GpusOption = Annotated[str, typer.Option("--gpus", metavar="N", help="GPUs of the cluster; a range or list for rows.")]
 NicOption = Annotated[
     str | None,

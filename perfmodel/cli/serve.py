@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, SchedulerOption, WideOption, WorkersOption
+from perfmodel.cli._options import (
+    FormatOption,
+    MachinesOption,
+    OutputOption,
+    PlotOption,
+    SchedulerOption,
+    WideOption,
+    WorkersOption,
+)
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, status
 from perfmodel.cli._serving_options import (
     DraftOption,
@@ -27,7 +35,6 @@ from perfmodel.cli._serving_options import (
     RequestsOption,
     SamplingOption,
     SeedOption,
-    ServingMachinesOption,
     SloOption,
     SpeculateOption,
     SpreadOption,
@@ -46,7 +53,7 @@ _PLOTS = ("pareto", "load", "steps")
 def command(
     ctx: typer.Context,
     config: ModelArgument,
-    on: ServingMachinesOption = None,
+    on: MachinesOption = None,
     tp: Annotated[str, typer.Option("--tp", metavar="LIST", help="Tensor parallel GPUs: 2, 1/2/4 or 1..8.")] = "1",
     pp: Annotated[str, typer.Option("--pp", metavar="LIST", help="Pipeline stages.")] = "1",
     ep: Annotated[str, typer.Option("--ep", metavar="LIST", help="GPUs that share the experts of a layer.")] = "1",

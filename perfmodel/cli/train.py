@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfmodel.cli._options import FormatOption, OutputOption, PlotOption, WideOption, fraction_option
+from perfmodel.cli._options import FormatOption, MachinesOption, OutputOption, PlotOption, WideOption, fraction_option
 from perfmodel.cli._output import Destination, check_plot, context, save_plot
 from perfmodel.cli._training_options import (
     AttentionOption,
     BatchOption,
-    ClusterMachinesOption,
     CpAlgorithmOption,
     CpOption,
     DtypeOption,
@@ -60,7 +59,7 @@ _MOST = 1000
 
 def command(
     config: ModelArgument,
-    on: ClusterMachinesOption = None,
+    on: MachinesOption = None,
     gpus: GpusOption = "8",
     tp: TpOption = None,
     cp: CpOption = None,

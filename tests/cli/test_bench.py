@@ -172,7 +172,7 @@ def test_no_progress_bar_where_stderr_is_no_terminal(perfmodel, spec):
         (("gemm", "m=8", "n=8", "k=8", "-o", "nowhere/at/all.json"), 2, "folder does not exist"),
         (("gemm", "m=8", "n=8", "k=8", "-o", "record.xyz"), 2, "names no format"),
         (("gemm", "m=8", "n=8", "k=8", "--plot", "plot.gif"), 2, ".svg"),
-        (("gemm", "m=8", "n=8", "k=8", "--on", "second"), 2, "Give --on once"),
+        (("gemm", "m=8", "n=8", "k=8", "--on", "second"), 2, "Name one machine"),
     ],
 )
 def test_bad_requests_get_one_message(perfmodel, spec, arguments, code, words):

@@ -78,7 +78,7 @@ def test_table_shows_arithmetic_beside_sustained_and_the_working_sets(small, per
         (("-o", "spec.json"), 2, ".toml"),
         (("-o", "no/such/folder.toml"), 2, "folder does not exist"),
         (("--device", "gpu"), 2, "Allowed: cpu, cuda"),
-        (("--on", "a", "--on", "b"), 2, "Give --on once"),
+        (("--on", "a", "--on", "b"), 2, "Name one machine"),
         (("--on", "missing.toml"), 3, "no such file"),
     ],
 )

@@ -19,7 +19,7 @@ from perfmodel.errors import UsageError
 ANALYZE = ("analyze", "gemm", "m=64", "n=64", "k=64", "dtype=fp16", "--on", "a100-sxm4-40gb")
 #: options whose meaning differs between commands, since their values do, with the number of their definitions
 SEVERAL = {
-    "--on": 5,  # any machines, those to serve on, machines of rows, this machine, the profiled one
+    "--on": 4,  # any machines, machines of rows, this machine, the profiled one
     "--by": 2,  # keys of rows, of entries of a trace
     "--timing": 2,  # bench also chooses by itself
     "--format": 3,  # bench has a format of its own, and so has hardware show
@@ -126,7 +126,7 @@ def test_a_second_machine_is_refused_where_there_is_one(perfmodel, tmp_path: Pat
     table = tmp_path / "p.csv"
     table.write_text("name,time_ms\na,1\n")
     ran = perfmodel(command, table, "--on", "t4", "--on", "l4")
-    assert (ran.code, "Give --on once" in ran.err) == (2, True)
+    assert (ran.code, "Name one machine" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize(("text", "code"), [("5%", 0), ("0.05", 0), ("5", 2), ("-5%", 2), ("five", 2)])
@@ -219,3 +219,17 @@ def test_the_options_that_commands_share_are_all_used() -> None:
     shared = {getattr(_options, name).__metadata__[0].help for name in dir(_options) if name.endswith("Option")}
     used = {key[-1] for variants in _definitions().values() for key in variants}
     assert shared <= used
+
+
+def test_machines_are_divided_by_commas_or_by_repeating_the_option(perfmodel, tmp_path) -> None:
+    by_commas = perfmodel(*ANALYZE, "--on", "h100, h200", "--format", "json")
+    repeated = perfmodel(*ANALYZE, "--on", "h100", "--on", "h200", "--on", "h100", "--format", "json")
+    assert by_commas.code == repeated.code == 0
+    rows = json.loads(by_commas.out)["rows"]
+    assert rows == json.loads(repeated.out)["rows"]
+    assert len(rows) == 3
+    spec = tmp_path / "mine, too.toml"
+    assert _options.machine_names([str(spec)]) == [str(tmp_path / "mine"), "too.toml"]
+    spec.touch()
+    assert _options.machine_names([str(spec), "h100,,"]) == [str(spec), "h100"]
+    assert _options.machine_names(None) is None
