@@ -14,15 +14,13 @@ from perfmodel.core import roofline
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, Text
-from perfmodel.prediction.latency.terms import HOST, LAUNCH, Term, Terms
+from perfmodel.prediction.latency.terms import Term, Terms, starting_s
 from perfmodel.prediction.uncertainty import Uncertainty
 
 #: regime of each point as an index into `REGIMES`
 Codes = NDArray[np.int8] | int
 #: above this predicted time an operator is large [s]
 LARGE_S = 1e-4
-#: terms that are not the kernel's own work
-_STARTING = (LAUNCH, HOST)
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,8 @@ class Estimate:
     family, calibration : where the formula and the constants come from.
     basis : the source of the constants, for people.
     uncertainty : what the interval is made of.
-    kept_terms : the parts of the time, and the time that each resource alone would take; None where ``again`` finds
-        them: they take ten times the memory of the time.
+    kept_terms : the parts of the time, and the time that each resource alone would take, or a function that finds
+        them: they take as long as the time, and ten times its memory. None where ``again`` finds them.
     again : works the estimate of each part of a long sweep out once more, in order.
     """
 
@@ -50,7 +48,7 @@ class Estimate:
     calibration: Text
     basis: str
     uncertainty: Uncertainty
-    kept_terms: Terms | None
+    kept_terms: Terms | Callable[[], Terms] | None = field(compare=False)
     again: Callable[[], Iterable[Estimate]] = field(default=tuple, repr=False, compare=False)
 
     @property
@@ -62,7 +60,7 @@ class Estimate:
     def terms(self) -> Terms:
         """The parts of the time, and the time that each resource alone would take."""
         if self.kept_terms is not None:
-            return self.kept_terms
+            return self._own_terms()
         shape, start = np.shape(self.time_s), 0
         adds: dict[Term, NDArray[np.float64]] = {}
         alone: dict[Term, NDArray[np.float64]] = {}
@@ -71,6 +69,15 @@ class Estimate:
             _fill(adds, part.terms.adds, places, np.size(self.time_s))
             _fill(alone, part.terms.alone, places, np.size(self.time_s))
         return Terms(_shaped(adds, shape), _shaped(alone, shape))
+
+    def _own_terms(self) -> Terms:
+        """Return the terms of an estimate that keeps them, or finds them once."""
+        kept = self.kept_terms
+        assert kept is not None
+        if not isinstance(kept, Terms):
+            kept = kept()
+            object.__setattr__(self, "kept_terms", kept)
+        return kept
 
     @property
     def limiter(self) -> Text:
@@ -84,7 +91,7 @@ class Estimate:
 
     def _from_terms(self, name: Callable[[Mapping[Term, Number]], Text]) -> Text:
         if self.kept_terms is not None:
-            return name(self.kept_terms.adds)
+            return name(self._own_terms().adds)
         pieces = [np.broadcast_to(name(part.terms.adds), np.shape(part.time_s)) for part in self.again()]
         return np.concatenate(pieces).reshape(np.shape(self.time_s))
 
@@ -112,12 +119,16 @@ def limiter_of(adds: Mapping[Term, Number]) -> Text:
 
 
 def regime_code(adds: Mapping[Term, Number], time_s: Number) -> Codes:
+    """Return the regime of each point, given the terms of its time, as `regime_of` does."""
+    return regime_of(starting_s(adds), time_s)
+
+
+def regime_of(starting_s: Number, time_s: Number) -> Codes:
     """Return the regime of each point as an index into `REGIMES`.
 
     Launch-bound if starting the kernel, or the host, takes over half of the time; otherwise large from 0.1 ms.
     """
-    starting = sum((adds[name] for name in _STARTING if name in adds), start=0.0)
-    started: Any = starting > 0.5 * time_s
+    started: Any = starting_s > 0.5 * time_s
     small: Any = time_s < LARGE_S
     if isinstance(started, np.ndarray):
         code: NDArray[np.int8] = (np.int8(2) - small) * ~started  # numpy chooses by a mask ten times slower

@@ -17,7 +17,7 @@ from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import BOUND, HOST, SURFACE, Term, Terms, smooth_max
+from perfmodel.prediction.latency.terms import BOUND, HOST, SURFACE, Term, Terms, Total, smooth_max, total_of
 
 #: values of a family's constants by name, in SI units
 Values = Mapping[str, float]
@@ -108,6 +108,8 @@ class Family:
     constants : its scalars, at most 12 with the two of the host.
     formula : (operator, machine, values, conditions) -> terms of the time on the device.
     terms : every term that the formula may return.
+    total : (operator, machine, values, conditions) -> what the terms of the formula add up to, where that takes less
+        time than they; None where it does not.
     applies : (operator, machine, library) -> the points that the family is for, where several families serve an
         operator.
     dispatched : whether events around a framework's call also see the host's dispatch. Collectives are measured in
@@ -135,6 +137,7 @@ class Family:
     formula: Callable[[Operator, Machine, Values, Conditions], Terms]
     terms: tuple[Term, ...]
     applies: Callable[[Any, Machine, str], Any] = _always
+    total: Callable[[Operator, Machine, Values, Conditions], Total] | None = None
     dispatched: bool = True
     by_dtype: bool = True
     by_library: bool = False
@@ -175,8 +178,25 @@ class Family:
             kernel = kernel.plus(SURFACE, kernel.time_s * gain)
         if conditions.timing != Timing.EVENT or not self.dispatched:
             return kernel
+        return kernel.plus(HOST, self._dispatch_s(op, values, kernel.time_s))
+
+    def timed_total(
+        self, op: Operator, machine: Machine, values: Values, conditions: Conditions, gain: Number = 0.0
+    ) -> Total:
+        """Return what `timed_terms` add up to."""
+        if self.total is None:
+            return total_of(self.timed_terms(op, machine, values, conditions, gain))
+        kernel_s, starting_s = self.total(op, machine, values, conditions)
+        if anywhere(gain):
+            kernel_s = kernel_s + kernel_s * gain
+        if conditions.timing != Timing.EVENT or not self.dispatched:
+            return Total(kernel_s, starting_s)
+        host_s = self._dispatch_s(op, values, kernel_s)
+        return Total(kernel_s + host_s, starting_s + host_s)
+
+    def _dispatch_s(self, op: Operator, values: Values, kernel_s: Number) -> Number:
+        """Return what the dispatch of a call adds to the time of its kernel [s]."""
         host = values["host"] * (self.call_cost(op, values) if self.call_cost else 1.0)
         # A kernel cannot hide behind more of the dispatch than there is.
         before = maximum(0.0, host - values["hidden"])
-        total = smooth_max(CORNER, host, before + kernel.time_s)
-        return kernel.plus(HOST, total - kernel.time_s)
+        return smooth_max(CORNER, host, before + kernel_s) - kernel_s

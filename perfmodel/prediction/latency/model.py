@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,12 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants, constants, widest_interval
-from perfmodel.prediction.latency.estimate import Codes, Estimate, regime_code
+from perfmodel.prediction.latency.estimate import Codes, Estimate, regime_of
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.surfaces import gain
-from perfmodel.prediction.latency.terms import BOUND, Term, Terms
+from perfmodel.prediction.latency.terms import BOUND, Term, Terms, total_of
 from perfmodel.prediction.uncertainty import Uncertainty, Variances
 
 _ORIGINS = {
@@ -36,7 +36,14 @@ _ORIGINS = {
 _LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, as fitted to training steps"}
 
 
-def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number) -> Estimate:
+def estimate(
+    op: Operator,
+    hardware: Hardware,
+    peak: Peak | None,
+    conditions: Conditions,
+    floor_s: Number,
+    whole: bool = False,
+) -> Estimate:
     """Return the time to expect for one call; scalar or array like the operator's dimensions.
 
     Parameters
@@ -45,16 +52,23 @@ def estimate(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Co
     hardware, peak : the machine, and the peak that the operator's arithmetic runs on.
     conditions : the interval timed, the state of the caches, the library.
     floor_s : no honest measurement under these conditions is faster [s]; the estimate is not either.
+    whole : whether the terms are found with the time, and not only when they are asked for.
     """
     machine = Machine.of(hardware, peak)
     if parts := op.composition():
         family, known = _composition(parts, hardware, conditions)
-        return _estimate(family, op, machine, known, conditions, floor_s, basis=known.source)
+        return _estimate(family, op, machine, known, conditions, floor_s, None, basis=known.source)
     estimates = []
+    later = None if whole else functools.partial(_terms_of, op, hardware, peak, conditions, floor_s)
     for mask, family in families_of(op, machine, hardware.kind, conditions.library):
         known = constants(family, hardware, conditions.library, op.kernel_dtype)
-        estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s)))
+        estimates.append((mask, _estimate(family, op, machine, known, conditions, floor_s, later)))
     return functools.reduce(_merged, estimates)[1] if len(estimates) > 1 else estimates[0][1]
+
+
+def _terms_of(op: Operator, hardware: Hardware, peak: Peak | None, conditions: Conditions, floor_s: Number) -> Terms:
+    """Return the terms of the time that `estimate` returns."""
+    return estimate(op, hardware, peak, conditions, floor_s, whole=True).terms
 
 
 def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Conditions) -> tuple[Family, Constants]:
@@ -63,7 +77,7 @@ def _composition(parts: Sequence[Operator], hardware: Hardware, conditions: Cond
     Each runs as often as its ``count`` says.
     """
     kernel = replace(conditions, timing=Timing.KERNEL)
-    estimates = [estimate(part, hardware, resolve_peak(part, hardware), kernel, 0.0) for part in parts]
+    estimates = [estimate(part, hardware, resolve_peak(part, hardware), kernel, 0.0, True) for part in parts]
     adds: dict[Term, Number] = {}
     for count, part in zip([part.count for part in parts], estimates, strict=True):
         for name, value in part.terms.adds.items():
@@ -104,18 +118,20 @@ def _estimate(
     known: Constants,
     conditions: Conditions,
     floor_s: Number,
+    later: Callable[[], Terms] | None,
     basis: str = "",
 ) -> Estimate:
+    """Return what a family expects; ``later`` finds the terms where the family finds the time without them."""
     correction = known.surface
     growth, inside = gain(family, correction.surface, correction.sheet, op, machine) if correction else (0.0, False)
-    terms = family.timed_terms(op, machine, known.values, conditions, growth)
-    time = terms.time_s
+    asked = (op, machine, known.values, conditions, growth)
+    brief = later is not None and family.total is not None
+    terms: Terms | None = None if brief else family.timed_terms(*asked)
+    time, starting_s = family.timed_total(*asked) if terms is None else total_of(terms)
     short = maximum(floor_s - time, 0.0)
-    adds = {name: value if type(value) is float else plain(value) for name, value in terms.adds.items()}
     if anywhere(short > 0):
-        adds[BOUND] = plain(short)
         time = time + short
-    code = regime_code(adds, time)
+    code = regime_of(starting_s, time)
     low, high, uncertainty = _spread(known, code, inside)
     return Estimate(
         time_s=plain(time),
@@ -126,12 +142,20 @@ def _estimate(
         calibration=known.calibration,
         basis=(basis or _basis(family, op, machine, known, terms)) + _LOADS[conditions.load],
         uncertainty=uncertainty,
-        kept_terms=Terms(adds, terms.alone),
+        kept_terms=later if terms is None else _with_bound(terms, short),
     )
 
 
-def _basis(family: Family, op: Operator, machine: Machine, known: Constants, terms: Terms) -> str:
-    if family.basis:
+def _with_bound(terms: Terms, short_s: Number) -> Terms:
+    """Return the terms of a time that was too short for its bound."""
+    adds = {name: value if type(value) is float else plain(value) for name, value in terms.adds.items()}
+    if anywhere(short_s):
+        adds[BOUND] = plain(short_s)
+    return Terms(adds, terms.alone)
+
+
+def _basis(family: Family, op: Operator, machine: Machine, known: Constants, terms: Terms | None) -> str:
+    if family.basis and terms is not None:
         return f"{family.name}: {family.basis(op, machine, terms)}"
     origin = "defaults from other vendors" if ErrorSource.VENDOR in known.variances else _ORIGINS[known.nearest]
     return f"{family.name}, {origin}: {known.source}"

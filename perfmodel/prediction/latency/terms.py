@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,6 +48,8 @@ LAUNCH = Term("launch", Limiter.LAUNCH, "start and drain of the kernel")
 SYNCHRONISATION = Term("synchronisation", Limiter.LINK, "devices waiting for one another")
 HOST = Term("host", Limiter.HOST, "dispatch of the call, as events around it measure")
 SURFACE = Term("residual surface", Limiter.UNKNOWN, "how far measured kernels of such sizes are from the closed form")
+#: terms that are not the kernel's own work
+STARTING = (LAUNCH, HOST)
 BOUND = Term("bound", Limiter.UNKNOWN, "amount by which the formula fell short of the bound")
 
 _LEVELS = {
@@ -111,6 +114,29 @@ class Terms:
             total = total + value
         vars(self)["_sum"] = total
         return total
+
+
+class Total(NamedTuple):
+    """The time of one call without its parts.
+
+    Attributes
+    ----------
+    time_s : what the terms add up to [s].
+    starting_s : what of it starts the kernel, on the device and on the host [s].
+    """
+
+    time_s: Number
+    starting_s: Number
+
+
+def total_of(terms: Terms) -> Total:
+    """Return what some terms add up to."""
+    return Total(terms.time_s, starting_s(terms.adds))
+
+
+def starting_s(adds: Mapping[Term, Number]) -> Number:
+    """Return what starting the kernel takes of a time, on the device and on the host [s]."""
+    return sum((adds[name] for name in STARTING if name in adds), start=0.0)
 
 
 def smooth_max(power: float, *times: Number) -> Number:

@@ -30,7 +30,7 @@ from perfmodel.prediction.latency.gemm import (
 from perfmodel.prediction.latency.gemm.rates import PAUSE_S
 from perfmodel.prediction.latency.gemm.tiles import TENSOR, VECTOR, tiles_of
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import Terms
+from perfmodel.prediction.latency.terms import STARTING, Terms
 from perfmodel.prediction.predict import predict
 
 #: 100 SMs at 1 GHz of 64 lanes: 0.128 TFLOP/s each; 1 TB/s; no L2. Batched products have one tile, 64 x 128.
@@ -391,6 +391,23 @@ def test_of_a_tile_and_the_same_turned_the_one_of_fewer_blocks_is_timed(
     monkeypatch.setattr(rates, "cuts", lambda tiles: ((index, tile, None) for index, tile in enumerate(tiles)))
     each = product_terms(product, replace(machine), c, COLD).time_s
     assert np.asarray(fewer) == pytest.approx(each, rel=1e-14)
+
+
+@pytest.mark.parametrize(("family", "machine", "c", "dtype"), CASES)
+@pytest.mark.parametrize("timing", [Timing.KERNEL, Timing.EVENT])
+def test_the_time_is_what_the_terms_add_up_to(
+    family: Family, machine: Machine, c: Values, dtype: str, timing: Timing
+) -> None:
+    rng = np.random.default_rng(2)
+    m, n, k = np.exp(rng.uniform(0.0, 10.0, (3, 500))).round()
+    batch = np.where(rng.random(500) < 0.3, 7.0, 1.0)
+    conditions = Conditions(timing=timing)
+    for op in (Gemm(m=m, n=n, k=k, batch=batch, dtype=dtype), Gemm(m=640, n=64, k=5000, dtype=dtype)):
+        terms = family.timed_terms(op, machine, c, conditions, 0.1)
+        total = family.timed_total(op, machine, c, conditions, 0.1)
+        assert np.asarray(total.time_s) == pytest.approx(terms.time_s, rel=1e-12)
+        started = sum(np.asarray(terms.adds[name]) for name in STARTING if name in terms.adds)
+        assert np.asarray(total.starting_s) == pytest.approx(started, rel=1e-12, abs=1e-18)
 
 
 def test_sizes_broadcast() -> None:

@@ -19,12 +19,12 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
-from perfmodel.prediction.latency.gemm.product import product_terms
-from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, resident_speed
+from perfmodel.prediction.latency.gemm.product import product_s, product_terms
+from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, resident_speed
 from perfmodel.prediction.latency.gemm.times import POWER, PRODUCT_TERMS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share
-from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms
+from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms, Total, total_of
 
 __all__ = [
     "FAMILIES",
@@ -102,20 +102,39 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     if isinstance(op, Quantize):
         return _quantise(op, machine, c, conditions)
     gemm = cast(Gemm, op)
-    product = Product(gemm.m, gemm.n, gemm.k, gemm.batch, dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype))
+    product = _product(gemm)
     terms = product_terms(product, machine, c, conditions)
     if "quantisation_bytes" not in c:
         return terms
-    if gemm.quantized:
-        alone = minimum(terms.adds[LAUNCH], PRODUCT_START / machine.clock_hz)
-        return Terms({**terms.adds, LAUNCH: alone}, terms.alone)
-    fewer = FEWER_KERNELS.get((conditions.library, product.input_bytes), 1.0)
-    adds = {
-        **terms.adds,
-        LAUNCH: terms.adds[LAUNCH] * fewer,
-        QUANTISATION: quantisation_s(product, machine, c, conditions),
-    }
+    adds = {**terms.adds, LAUNCH: _launch_s(gemm, machine, c, conditions)}
+    if not gemm.quantized:
+        adds[QUANTISATION] = quantisation_s(product, machine, c, conditions)
     return Terms(adds, terms.alone)
+
+
+def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Total:
+    """Return what the terms of `formula` add up to."""
+    if not isinstance(op, Gemm):
+        return total_of(formula(op, machine, c, conditions))
+    product, launch = _product(op), _launch_s(op, machine, c, conditions)
+    time = product_s(product, machine, c, conditions) + launch
+    if "quantisation_bytes" in c and not op.quantized:
+        time = time + quantisation_s(product, machine, c, conditions)
+    return Total(time, launch)
+
+
+def _product(gemm: Gemm) -> Product:
+    return Product(gemm.m, gemm.n, gemm.k, gemm.batch, dtype_bytes(gemm.dtype), dtype_bytes(gemm.out_dtype))
+
+
+def _launch_s(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -> float:
+    """Return the time to start and drain the kernels of a product, those that quantise its input among them [s]."""
+    start = launch_s(machine, c)
+    if "quantisation_bytes" not in c:
+        return start
+    if gemm.quantized:
+        return min(start, PRODUCT_START / machine.clock_hz)
+    return start * FEWER_KERNELS.get((conditions.library, dtype_bytes(gemm.dtype)), 1.0)
 
 
 def _quantise(op: Quantize, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -206,6 +225,7 @@ GEMM_FP32 = Family(
     formula,
     PRODUCT_TERMS,
     _is_fp32,
+    total=total,
     call_cost=_call_cost,
 )  # fmt: skip
 GEMM_BF16 = Family(
@@ -220,6 +240,7 @@ GEMM_BF16 = Family(
     formula,
     PRODUCT_TERMS,
     _is_bf16,
+    total=total,
     axes=PRODUCT_AXES,
     surfaced=_alone,
 )  # fmt: skip
@@ -235,6 +256,7 @@ GEMM_FP8 = Family(
     formula,
     (*PRODUCT_TERMS, QUANTISATION),
     _is_fp8,
+    total=total,
 )  # fmt: skip
 FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)
 

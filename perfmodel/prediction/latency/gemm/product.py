@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes, fourth_power
 from perfmodel.prediction.latency.gemm.times import (
     ProductTime,
     fourth_root,
+    gathered,
     loads_of,
     power_of_time,
     time_of,
@@ -54,6 +55,9 @@ CHUNK = 16384
 #: more than rounding takes off a least time
 _ABOVE = 1.0 - 1e-9
 _PLAIN = {int, float, np.float64}
+#: places of some products among all
+Places = slice | NDArray[np.intp]
+Result = TypeVar("Result")
 
 
 def product_terms(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -69,42 +73,67 @@ def product_terms(product: Product, machine: Machine, c: Values, conditions: Con
     machine, conditions : where, and what its caches hold.
     c : the constants of one of this package's families.
     """
-    sizes = (product.m, product.n, product.k, product.batch)
-    if {type(size) for size in sizes} <= _PLAIN:
-        m, n, k, batch = map(float, sizes)
-        time = _fastest(m, n, k, batch, rates_of(product, machine, c, conditions, batch > 1.0))
-    else:
-        shape = np.broadcast_shapes(*(np.shape(size) for size in sizes))
-        pieces = _pieces(sizes, shape, lambda batched: rates_of(product, machine, c, conditions, batched))
-        time = ProductTime.gathered(pieces, shape)
+    parts = _of_each(product, machine, c, conditions, _fastest)
+    time = parts if isinstance(parts, ProductTime) else ProductTime.gathered(*parts)
     return time.terms(launch_s(machine, c))
 
 
+def product_s(product: Product, machine: Machine, c: Values, conditions: Conditions) -> Number:
+    """Return what the terms of `product_terms` add up to without the launch [s], in half of the time."""
+    parts = _of_each(product, machine, c, conditions, _least)
+    time: Number = gathered(*parts) if isinstance(parts, tuple) else parts
+    return time
+
+
+def _of_each(
+    product: Product,
+    machine: Machine,
+    c: Values,
+    conditions: Conditions,
+    function: Callable[[Number, Number, Number, Number, Rates], Result],
+) -> Result | tuple[Iterator[tuple[Places, Result]], tuple[int, ...]]:
+    """Return a function of one product, or those of a cache-sized number of products at a time, and their shape."""
+    m, n, k, batch = sizes = (product.m, product.n, product.k, product.batch)
+    if type(m) in _PLAIN and type(n) in _PLAIN and type(k) in _PLAIN and type(batch) in _PLAIN:
+        rates = rates_of(product, machine, c, conditions, bool(batch > 1.0))
+        return function(float(m), float(n), float(k), float(batch), rates)
+    shape = np.broadcast_shapes(*(np.shape(size) for size in sizes))
+    pieces = _pieces(sizes, shape, lambda batched: rates_of(product, machine, c, conditions, batched), function)
+    return pieces, shape
+
+
 def _pieces(
-    sizes: tuple[Number, ...], shape: tuple[int, ...], rates: Callable[[bool], Rates]
-) -> Iterator[tuple[slice | NDArray[np.intp], ProductTime]]:
-    """Yield places and times, a cache-sized number of products at a time, single products apart from batches."""
-    flat = [np.broadcast_to(size, shape).reshape(-1) if np.ndim(size) else float(size) for size in sizes]
+    sizes: tuple[Number, ...],
+    shape: tuple[int, ...],
+    rates: Callable[[bool], Rates],
+    function: Callable[[Number, Number, Number, Number, Rates], Result],
+) -> Iterator[tuple[Places, Result]]:
+    """Yield places and results, a cache-sized number of products at a time, single products apart from batches."""
+    flat = [_flat(size, shape) if np.ndim(size) else float(size) for size in sizes]
     for start in range(0, math.prod(shape), CHUNK):
         places = slice(start, min(start + CHUNK, math.prod(shape)))
         m, n, k, batch = _at(flat, places)
         batched: Any = batch > 1.0
         if not isinstance(batched, np.ndarray) or not batched.any() or batched.all():
-            yield places, _fastest(m, n, k, batch, rates(anywhere(batched)))
+            yield places, function(m, n, k, batch, rates(anywhere(batched)))
             continue
         for kind in (False, True):
             (index,) = np.nonzero(batched == kind)
-            yield start + index, _fastest(*_at((m, n, k, batch), index), r=rates(kind))
+            yield start + index, function(*_at((m, n, k, batch), index), rates(kind))
 
 
-def _at(sizes: Sequence[Number], places: slice | NDArray[np.intp]) -> tuple[Number, Number, Number, Number]:
+def _flat(size: Any, shape: tuple[int, ...]) -> Any:
+    return (size if size.shape == shape else np.broadcast_to(size, shape)).reshape(-1)
+
+
+def _at(sizes: Sequence[Number], places: Places) -> tuple[Number, Number, Number, Number]:
     """Return the sizes of some products; one that all of them share stays a number, and is computed with once."""
     m, n, k, batch = (size[places] if isinstance(size, np.ndarray) else size for size in sizes)
     return m, n, k, batch
 
 
 def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> ProductTime:
-    """Return the time of each product with its fastest tile and split."""
+    """Return the time of each product with its fastest tile and split, taken apart."""
     sizes = Sizes(m, n, k, batch, r)
     index, split = _choice(sizes, r)
     tile = r.tiles[index] if isinstance(index, int) else r.tile_of(index.astype(np.intp))
@@ -115,14 +144,27 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     return time_of(sizes, r, tile, split, loads_of(sizes, r, tile, blocks, Depth.of(k, r), gathered))
 
 
+def _least(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Any:
+    """Return the time of each product with its fastest tile and split [s]."""
+    sizes = Sizes(m, n, k, batch, r)
+    least = _shortest(_whole(sizes, r, named=False))
+    time = fourth_root(least)
+    worth = _worth(sizes, r, least)
+    if not anywhere(worth):
+        return time
+    if not isinstance(worth, np.ndarray):
+        return min(time, fourth_root(_shortest(_parted(sizes, r))) + r.c["split"])
+    (places,) = np.nonzero(worth)
+    in_parts = fourth_root(_shortest(_parted(sizes.at(places), r)))
+    in_parts += r.c["split"]
+    time[places] = np.minimum(time[places], in_parts, out=in_parts)
+    return time
+
+
 def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     """Return the index of the fastest tile of each product, and whether it is split along k."""
     index, least = _cheapest(_whole(sizes, r))
-    if not r.whole_wave:
-        return index, False
-    # Parts cannot take less time than their reduction, nor less than the power limit leaves.
-    few: Any = sizes.outputs <= r.whole_wave
-    worth = few & (least > fourth_power(_ABOVE * (r.c["split"] + maximum(sizes.hbm, sizes.power))))
+    worth = _worth(sizes, r, least)
     if not anywhere(worth):
         return index, False
     if not isinstance(worth, np.ndarray):
@@ -133,6 +175,17 @@ def _choice(sizes: Sizes, r: Rates) -> tuple[Any, Any]:
     return index, split
 
 
+def _worth(sizes: Sizes, r: Rates, least: Any) -> Any:
+    """Return which products may be faster in parts, given the fourth power of the time of whole ones.
+
+    Parts cannot take less time than their reduction, nor less than the power limit leaves.
+    """
+    if not r.whole_wave:
+        return False
+    few: Any = sizes.outputs <= r.whole_wave
+    return few & (least > fourth_power(_ABOVE * (r.c["split"] + maximum(sizes.hbm, sizes.power))))
+
+
 def _split(sizes: Sizes, r: Rates, index: Any, least: Any) -> tuple[Any, Any]:
     """Return the fastest tile, and whether products are split, given those of whole products and their times."""
     other, least_in_parts = _cheapest(_parted(sizes, r))
@@ -140,17 +193,17 @@ def _split(sizes: Sizes, r: Rates, index: Any, least: Any) -> tuple[Any, Any]:
     return index + split * (other - index), split
 
 
-def _whole(sizes: Sizes, r: Rates) -> Iterator[tuple[Any, Any]]:
+def _whole(sizes: Sizes, r: Rates, named: bool = True) -> Iterator[tuple[Any, Any]]:
     """Yield the index and the fourth power of the time of whole products, for one tile after the other.
 
-    Of a tile and the same turned it is the one that makes fewer blocks.
+    Of a tile and the same turned it is the one that makes fewer blocks, whose index is found if tiles are ``named``.
     """
     depth, (rows, columns) = Depth.of(sizes.k, r), sizes.counts(r)
     for index, tile, turned in r.cuts:
         blocks = rows[tile.per_row] * columns[tile.per_column]
         if turned is not None:  # the two differ in nothing else, and more blocks never take less time
             other = rows[turned.per_row] * columns[turned.per_column]
-            index, blocks = _added(index, other < blocks), minimum(blocks, other)
+            index, blocks = _added(index, other < blocks) if named else index, minimum(blocks, other)
         yield index, power_of_time(sizes, r, tile, loads_of(sizes, r, tile, blocks, depth))
 
 
@@ -194,3 +247,14 @@ def _cheapest(times: Iterator[tuple[Any, Any]]) -> tuple[Any, Any]:
         elif other < least:
             best, least = index, other
     return best, least
+
+
+def _shortest(times: Iterator[tuple[Any, Any]]) -> Any:
+    """Return the least time that `_cheapest` finds, without its tile."""
+    least: Any = math.inf
+    for _, other in times:
+        if isinstance(other, np.ndarray) and isinstance(least, np.ndarray):
+            np.minimum(least, other, out=least)
+        elif isinstance(other, np.ndarray) or other < least:
+            least = other
+    return least

@@ -95,6 +95,18 @@ class ProductTime:
         return Terms(adds, {MATH: self.math_alone, HBM: self.hbm_alone, L2: self.l2_alone})
 
 
+def gathered(parts: Iterable[tuple[Any, Any]], shape: tuple[int, ...]) -> Any:
+    """Return an array of all products from those of chunks, each with the places of its products."""
+    points = math.prod(shape)
+    whole = np.empty(points)
+    for places, part in parts:
+        if isinstance(places, slice) and places == slice(0, points):
+            whole = part  # one piece is all of them, and needs no copy
+            break
+        whole[places] = part
+    return whole.reshape(shape)
+
+
 #: what one tile asks of the resources, numbers for one product and tile, else arrays: blocks an SM; those that an SM
 #: has time for, with idle SMs in the last wave; the arithmetic of one block without filling and draining it [s]; what
 #: arithmetic and L2 alone would take [s]. Without names it takes a tenth less of the time of a single call.
