@@ -21,8 +21,11 @@ from perfmodel.training.plan import DTYPES
 
 #: bytes that a cast of its own moves for a 16-bit element. fp8 with a scale from earlier steps: 2 read and 1 written,
 #: and 2 more where the tensor at hand is searched for its largest element first; mxfp8: copies along both axes, 2 + 1 +
-#: 1; nvfp4: both copies, and the search, 2 + 2 + 1/2 + 1/2 (NVIDIA/TransformerEngine, docs on low precision training)
-CASTS = {"fp8": 3.0, "mxfp8": 4.0, "nvfp4": 5.0}
+#: 1; nvfp4: both copies, and the search, 2 + 2 + 1/2 + 1/2, and Hadamard transforms beside (NVIDIA/TransformerEngine,
+#: docs on low precision training). What casts add to the products of a layer on a B300 is 2.34 ms with fp8 and a search
+#: (5 B), 1.82 with mxfp8 (4 B) and 2.69 with nvfp4 (docs/examples/gemm_profiling @ 8f2e6357, autocast less
+#: pre-quantized): 5.1, 4 and 5.9 B
+CASTS = {"fp8": 3.0, "mxfp8": 4.0, "nvfp4": 5.9}
 
 _WIDTHS = ("bf16", "fp8")
 
@@ -41,6 +44,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name them, that call the same kernels: products take their mean, or without names that of all libraries.
     sharded_dtypes : dtypes in which its data parallel ranks can share out weights; () for all.
     attention : kernel of attention unless a plan names one.
+    switched_off : kernels of attention that its own launcher switches off: a published run that names one had the usual
+        one of the framework.
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
     dropout : which models it trains with dropout: "never", "always", or those with learned positions, as GPT-3.
     shards_layers : whether ZeRO 2 gathers weights and reduces gradients layer by layer (FSDP), not once a step.
@@ -86,6 +91,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     libraries: dict[str, tuple[str, ...]] = {}
     sharded_dtypes: tuple[str, ...] = ()
     attention: str = "fa2"
+    switched_off: tuple[str, ...] = ()
     softmax_passes: int = 1
     dropout: Literal["never", "always", "learned_positions"] = "never"
     shards_layers: bool = False

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.training.kernels import (
+    BLOCK_SCALES,
     Core,
     CoreTime,
     Product,
@@ -212,7 +213,11 @@ def _passes(hardware: Hardware, matrices: dict[str, _Matrix], shard: Shard) -> d
             Product(n, k, rows, kind, main, batch, libraries),
         )
     times = product_times(hardware, (product for three in listed.values() for product in three))
-    return {name: Passes(*(times[product] for product in three)) for name, three in listed.items()}
+    slow = BLOCK_SCALES.get(shard.dtype, 1.0)
+    return {
+        name: Passes(*(times[product] * (slow if product.dtype == dtype else 1.0) for product in three))
+        for name, three in listed.items()
+    }
 
 
 def _core_times(hardware: Hardware, config: ModelConfig, shard: Shard, windowed: bool) -> CoreTime:

@@ -217,7 +217,7 @@ def run_plan(run: Run) -> TrainingPlan:
         hsdp=_hybrid(run),
         dtype=_dtype(run.text("dtype", "bf16")),
         recompute=recompute,
-        attention=_attention(run.text("attention")),
+        attention=_attention(run),
         tp_overlap=bool(run.whole("tp_overlap")) if run.text("tp_overlap") else None,
         cp_algorithm="ring" if run.text("cp_balanced") == "0" else "zigzag",
         framework=run.text("framework", "megatron-te"),
@@ -259,8 +259,18 @@ def _dtype(text: str) -> str:
     return key
 
 
-def _attention(text: str) -> str:
-    """Return the kernel of attention that a cell names; "" for the framework's where it names none that is known."""
+def _attention(run: Run) -> str:
+    """Return the kernel of attention that a run names; "" for the framework's where it names none that it can have.
+
+    Tables write "cudnn" for Transformer Engine, which runs another kernel where a framework switches cuDNN's off.
+    """
+    kernel = _attention_kernel(run.text("attention"))
+    framework, known = nearest_framework(run.text("framework"), shards=_zero(run) == 3)
+    return "" if known and kernel in framework.switched_off else kernel
+
+
+def _attention_kernel(text: str) -> str:
+    """Return the kernel of attention that a cell names; "" for none that is known."""
     if text in ATTENTION:
         return text
     known = (("unfused", "unfused"), ("math", "unfused"), ("cudnn", "cudnn"), ("3", "fa3"), ("triton", "fa1"))

@@ -9,6 +9,7 @@ import perfmodel as pm
 from perfmodel.training.flash import charted_kernels, flash_rate
 from perfmodel.training.framework import frameworks
 from perfmodel.training.kernels import (
+    BLOCK_SCALES,
     Core,
     Product,
     core_time,
@@ -110,3 +111,14 @@ def test_frameworks_name_libraries_that_were_measured():
 def test_gradients_read_copies_where_products_sum_along_rows_only():
     names = {"h100-sxm5-80gb": True, "l40s": True, "b200-sxm-180gb": False}
     assert {name: needs_transposed(pm.hardware(name)) for name in names} == names
+
+
+def test_products_with_scales_of_blocks_take_longer():
+    cluster = pm.Cluster("b200", gpus=1)
+    plan = pm.TrainingPlan(batch=2, seq=4096, dtype="fp8", framework="megatron-bridge")
+    plain, scaled = (
+        pm.train("gpt3-2.7b", cluster, plan.changed(seq=2048, dtype=dtype)).terms_s for dtype in ("fp8", "mxfp8")
+    )
+    # adding gradients up is no product, and a part of the same term
+    assert 1.04 < scaled["products"] / plain["products"] <= BLOCK_SCALES["mxfp8"] == 1.05
+    assert scaled["head"] == pytest.approx(plain["head"])

@@ -87,6 +87,13 @@ def test_a_run_with_hsdp_is_judged() -> None:
     assert row.terms["data"] > 0
 
 
+def test_a_kernel_that_a_framework_switches_off_did_not_run() -> None:
+    assert run_plan(run_of(attention="cudnn", framework="nemo-megatron")).attention == ""
+    assert run_plan(run_of(attention="fa3", framework="nemo-megatron")).attention == "fa3"
+    for name in ("megatron-bridge 26.04", "torchtitan-compile", "nemo-25.07"):
+        assert run_plan(run_of(attention="cudnn", framework=name)).attention == "cudnn"
+
+
 def test_experts_and_windows_are_read() -> None:
     found = read_experts("experts=128;topk=4;shared=0;window=128 every 2nd layer")
     assert (found.experts, found.top_k, found.window, found.every) == (128, 4, 128, 2)
