@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.hardware import Hardware, cached_per_machine
-from perfmodel.core.vocabulary import Vocabulary
+from perfmodel.core.vocabulary import ErrorSource, Vocabulary
 from perfmodel.operators.all_gather import AllGather
 from perfmodel.operators.all_reduce import AllReduce
 from perfmodel.operators.alltoall import Alltoall
@@ -25,6 +26,8 @@ from perfmodel.prediction.predict import predict
 NVLINK_STEP_S = 3.4e-6
 #: share of a ring's bandwidth that a tree reaches: NCCL src/graph/tuning.cc, all-reduce by NCCL_ALGO_TREE
 TREE_SHARE = 0.92
+#: an exchange whose time the links set, not its start [B]
+_LARGE_BYTES = 2**28
 _KINDS: dict[str, type[Collective]] = {
     "all_reduce": AllReduce,
     "all_gather": AllGather,
@@ -95,9 +98,19 @@ def _inside_time(hardware: Hardware, kind: str, message_bytes: int, ranks: int) 
     return float(predict(op, hardware).predicted_time_s)
 
 
+@cached_per_machine
+def exchange_variances(hardware: Hardware, ranks: int) -> Mapping[ErrorSource, float]:
+    """Return source -> variance of ln(measured / predicted) of a large exchange of GPUs that one domain joins."""
+    found = predict(AllReduce(bytes=_LARGE_BYTES, num_gpus=min(ranks, _most_inside(hardware))), hardware)
+    return {source: float(value) for source, value in found.uncertainty.variances(found.regime).items()}
+
+
 def _most_inside(hardware: Hardware) -> int:
-    """Return the most GPUs for which the constants of a machine's collectives hold."""
-    return max((link.domain or 8 for link in hardware.links if link.name == "nvlink"), default=8)
+    """Return the most GPUs of one exchange that are predicted: those of a host, or of a larger domain of NVLink.
+
+    Bridges join two of a host's GPUs; the others exchange through the host, as `predict` knows.
+    """
+    return max([8, *(link.domain or 8 for link in hardware.links if link.name == "nvlink")])
 
 
 def exchange_time(group: Group, kind: str, message_bytes: float, algorithm: str = Algorithm.RING) -> float:

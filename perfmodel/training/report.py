@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
@@ -50,7 +50,7 @@ def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = ""
     where = "" if clusters else f" on {first.cluster.name}"
     name = f"{first.model}{where}, {first.plan.dtype}, {first.framework}"
     heading = title or (name if several else f"{name}: {plan_text(first.plan, first.dp)}")
-    more = {} if several else _details(study, first)
+    more = ({"terms": _terms(steps, clusters)} if study.explain else {}) | ({} if several else _details(study, first))
     facts = {} if several else {"pipeline": _pipeline(first)}
     if study.mixed:
         more["mixed"] = report(study.mixed)
@@ -79,10 +79,8 @@ def _(step: TrainingStep, **options: Any) -> Report:
 
 
 def _details(study: Study, step: TrainingStep) -> dict[str, Report]:
-    """Return the tables below a single step: its memory, its terms, what a long run of it loses."""
+    """Return the tables of a single step: its memory, what makes it fit, what a long run of it loses."""
     more: dict[str, Report] = {}
-    if study.explain:
-        more["terms"] = _terms(step)
     if step.memory:
         more["memory"] = report(step.memory)
     if study.changes:
@@ -125,14 +123,29 @@ def _notes(study: Study) -> list[str]:
     return notes
 
 
-def _terms(step: TrainingStep) -> Report:
-    """Return the terms of a step, the largest first."""
+def _terms(steps: Sequence[TrainingStep], clusters: bool) -> Report:
+    """Return the terms of each step, the largest first."""
+    several = len(steps) > 1
     rows = [
-        {"term": name, "time_s": time, "share": time / step.time_s}
+        {
+            "cluster": step.cluster.name,
+            "plan": plan_text(step.plan, step.dp),
+            "term": name,
+            "time_s": time,
+            "share": time / step.time_s,
+        }
+        for step in steps
         for name, time in sorted(step.terms_s.items(), key=lambda item: -item[1])
     ]
-    columns = (Column("term"), Column("time_s", "time", "s"), Column("share", unit="fraction"))
-    return Report("train", columns, rows, title="Terms of the step, on the GPU that sets the pace")
+    columns = (
+        Column("cluster", shown=clusters),
+        Column("plan", shown=several),
+        Column("term"),
+        Column("time_s", "time", "s"),
+        Column("share", unit="fraction"),
+    )
+    title = "Terms of each step" if several else "Terms of the step"
+    return Report("train", columns, rows, title=f"{title}, on the GPU that sets the pace")
 
 
 def _changes(study: Study) -> Report:

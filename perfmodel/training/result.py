@@ -22,6 +22,7 @@ class TrainingStep(Reportable):
     dp : data parallel ranks.
     micro_batches : micro batches of a GPU.
     time_s, low_s, high_s : expected time and its 80 % interval [s].
+    own_interval_s : the same for a comparison with other steps on the machine: without what all of them share [s].
     terms_s : the parts that add up to ``time_s``, of the GPU that sets the pace [s].
     stage_forward_s, stage_backward_s : of one micro batch in each GPU of the pipeline, all its stages together [s].
     stage_weights_s : of the latter, the products of weights' gradients [s].
@@ -45,6 +46,7 @@ class TrainingStep(Reportable):
     time_s: float
     low_s: float
     high_s: float
+    own_interval_s: tuple[float, float]
     terms_s: Mapping[str, float]
     stage_forward_s: tuple[float, ...]
     stage_backward_s: tuple[float, ...]

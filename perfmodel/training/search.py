@@ -28,7 +28,7 @@ class SetUp:
     Attributes
     ----------
     rank : 1 + the set-ups that are surely faster: whose interval ends before this one's starts. Set-ups of one rank
-        cannot be told apart.
+        cannot be told apart. What an unmeasured machine differs by counts only where machines are compared.
     step : its prediction, with its memory.
     """
 

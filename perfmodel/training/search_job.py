@@ -59,6 +59,11 @@ class Job:
     plan: TrainingPlan
     space: Space
 
+    @functools.cached_property
+    def alike(self) -> bool:
+        """Whether all clusters have the same machine, whose error all set-ups share."""
+        return len({cluster.hardware.name for cluster in self.clusters}) == 1
+
     def part(self, task: tuple[int, int, int]) -> Part:
         """Try the combinations from ``start`` to ``stop`` on one cluster."""
         index, start, stop = task
@@ -87,7 +92,8 @@ class Job:
             part.too_large += 1
             return
         step = train(self.config, cluster, plan, checked=False)
-        time, low, high = (seconds / step.tokens for seconds in (step.time_s, step.low_s, step.high_s))
+        interval = step.own_interval_s if self.alike else (step.low_s, step.high_s)
+        time, low, high = (seconds / step.tokens for seconds in (step.time_s, *interval))
         part.timed.append(Timed(index, point, time, low, high, memory.tight))
 
 

@@ -15,6 +15,7 @@ from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind, gpu_layers
+from perfmodel.training.unmeasured import stretches
 from perfmodel.training.update import StageGpu, gradients_time, stage_gpu, update_time
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -71,6 +72,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
     terms["optimizer"] = update_time(setup, slowest)
     total = sum(terms.values())
     interval = setup.constants.intervals[_knowledge(setup, known)]
+    (low, high), own = (stretch.around(total, interval) for stretch in stretches(setup, terms))
     flop, full, executed = step_flop(config, plan, setup.kernel)
     return TrainingStep(
         cluster=setup.cluster,
@@ -80,8 +82,9 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
         dp=setup.dp,
         micro_batches=plan.micro_batches(setup.cluster.gpus),
         time_s=total,
-        low_s=total * interval.low,
-        high_s=total * interval.high,
+        low_s=low,
+        high_s=high,
+        own_interval_s=own,
         terms_s={name: time for name, time in terms.items() if time},
         stage_forward_s=tuple(float(gpu.forward.sum()) for gpu in gpus),
         stage_backward_s=tuple(float(gpu.backward.sum()) for gpu in gpus),

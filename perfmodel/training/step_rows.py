@@ -120,11 +120,11 @@ def columns_of(
         *((Column("plan"),) if plans else ()),
         *(Column(key) for key in sizes),
         Column("time_s", "step", "s"),
-        Column("time_low_s", "80 % interval", show_row=_range, drop=4),
+        Column("time_low_s", "80 % interval", show_row=_range, drop=2),
         Column("tokens_per_s_per_gpu", "tokens/s/GPU", digits=4),
         Column("mfu", "MFU", "fraction"),
         Column("mfu_full_attention", "MFU, full", "fraction", drop=5),
-        Column("hfu", "HFU", "fraction", drop=3),
+        Column("hfu", "HFU", "fraction", drop=4),
         Column("memory_total_bytes", "memory", show_row=_memory_text, drop=1),
         *(
             Column(key, unit=unit, shown=False)

@@ -108,6 +108,9 @@ def test_a_machine_without_bf16_trains_in_fp16(perfmodel):
 def test_the_terms_are_listed_on_request(perfmodel):
     assert "Terms of the step" in perfmodel(*LLAMA, "--explain").out
     assert "Terms of the step" not in perfmodel(*LLAMA).out
+    both = perfmodel(*LLAMA, "--tp", "1/2", "--explain").out
+    terms = both.partition("Terms of each step")[2].splitlines()
+    assert {line.split()[0] for line in terms[2:] if line} == {"dp8", "tp2"}
 
 
 def test_a_line_fits_80_columns(perfmodel):

@@ -1,0 +1,111 @@
+"""How far a step may lie beyond what published runs show, on a machine or over links that nobody has measured.
+
+The interval of a step comes from published runs, on few machines. On another one every kernel may differ by what
+machines differ by, and exchanges through a host by what hosts do; the predictions of single operators know how much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from perfmodel.cluster.collectives import exchange_variances
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.hardware import Hardware, cached_per_machine
+from perfmodel.core.vocabulary import ErrorSource
+from perfmodel.operators.attention import Attention
+from perfmodel.operators.base import Operator
+from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.predict import predict
+from perfmodel.prediction.uncertainty import Z80
+from perfmodel.training.framework import Interval
+from perfmodel.training.kernels import arithmetic
+from perfmodel.training.setup import Setup
+
+#: what all kernels of a machine share, in place of what one kernel or library differs by, which published runs show
+_OF_MACHINES = (ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.DTYPE, ErrorSource.DTYPE_HERE)
+#: term of a step -> a kernel of the kind that it mostly consists of; the other terms are exchanges and the host
+_KERNELS = {
+    **dict.fromkeys(("products", "head", "recompute", "bubble"), "product"),
+    **dict.fromkeys(("memory_bound", "casts", "optimizer"), "copy"),
+    "attention": "attention",
+}
+#: term of a step -> the ranks that exchange in it, by their name in `Groups`
+_EXCHANGES = {"tensor": "tensor", "context": "context", "expert": "expert", "data": "data"}
+
+
+class Stretch(NamedTuple):
+    """How far the ends of a step's interval lie below and above it: ln of both ratios."""
+
+    down: float
+    up: float
+
+    def around(self, time_s: float, interval: Interval) -> tuple[float, float]:
+        """Return both ends of the interval of a time with that of published runs [s], as of independent errors."""
+        down, up = math.hypot(self.down, math.log(interval.low)), math.hypot(self.up, math.log(interval.high))
+        return time_s * math.exp(-down), time_s * math.exp(up)
+
+
+def stretches(setup: Setup, terms_s: Mapping[str, float]) -> tuple[Stretch, Stretch]:
+    """Return what nobody measured adds to the interval of a step, and of that what its machine's steps do not share.
+
+    A source of error shifts all terms that it concerns together, each by its standard deviation s of ln(measured /
+    predicted); different sources are independent of each other, and the ends add up as independent ones do:
+
+        up = sqrt(sum over sources (ln sum_i w_i exp(z s_i))^2),  w_i: share of a term, z: of an 80 % interval
+
+    and down the same with -z, so that what is certain of a step stays in it. All are 0 on a machine of published runs
+    whose ranks NVLink joins. What a machine's kernels differ by concerns all of its steps alike; what its host does,
+    only those that exchange over it.
+    """
+    total = sum(terms_s.values())
+    found: dict[ErrorSource, list[tuple[float, float]]] = {}
+    for term, time_s in terms_s.items():
+        for source, deviation in _deviations(setup, term):
+            found.setdefault(source, []).append((time_s / total, Z80 * deviation))
+    own = {source: parts for source, parts in found.items() if source is ErrorSource.HOST}
+    return _stretch(found.values()), _stretch(own.values())
+
+
+def _stretch(sources: Collection[list[tuple[float, float]]]) -> Stretch:
+    down, up = (
+        math.hypot(*(math.log1p(sum(share * math.expm1(sign * z) for share, z in parts)) for parts in sources))
+        for sign in (-1.0, 1.0)
+    )
+    return Stretch(down, up)
+
+
+def _deviations(setup: Setup, term: str) -> tuple[tuple[ErrorSource, float], ...]:
+    """Return the sources of error of a term that published runs do not show, with their standard deviations."""
+    hardware = setup.hardware
+    known = hardware.name in setup.constants.seen_machines
+    if term in _KERNELS:
+        dtype = arithmetic(setup.plan.dtype)
+        dtype = dtype if _KERNELS[term] == "product" or dtype_bytes(dtype) > 1 else "bf16"
+        return () if known else _of_kernel(hardware, _KERNELS[term], dtype)
+    if term not in _EXCHANGES:
+        return ()
+    group = getattr(setup.groups, _EXCHANGES[term])
+    if group.crosses or group.ranks == 1:  # the network is the cluster's, in the words of its owner
+        return ()
+    variances = exchange_variances(hardware, group.ranks)
+    return _kept(variances, ErrorSource.HOST, *(() if known else _OF_MACHINES))
+
+
+@cached_per_machine
+def _of_kernel(hardware: Hardware, kind: str, dtype: str) -> tuple[tuple[ErrorSource, float], ...]:
+    ops: dict[str, Operator] = {
+        "product": Gemm(m=4096, n=4096, k=4096, dtype=dtype),
+        "attention": Attention(batch=1, heads=32, seq_q=4096, head_dim=128, causal=True, dtype=dtype),
+        "copy": Elementwise(numel=2**28, kind="copy", dtype=dtype),
+    }
+    prediction = predict(ops[kind], hardware)
+    variances = prediction.uncertainty.variances(prediction.regime)
+    return _kept({source: float(value) for source, value in variances.items()}, *_OF_MACHINES)
+
+
+def _kept(variances: Mapping[ErrorSource, float], *sources: ErrorSource) -> tuple[tuple[ErrorSource, float], ...]:
+    """Return the sources that have a variance, with their standard deviations."""
+    return tuple((source, math.sqrt(variances[source])) for source in sources if variances.get(source))

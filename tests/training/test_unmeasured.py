@@ -1,0 +1,77 @@
+"""Intervals of steps know machines and links that nobody has measured."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import perfmodel as pm
+from perfmodel.cluster.cluster import Cluster
+from perfmodel.cluster.collectives import Group, exchange_time
+from perfmodel.training.framework import Interval
+from perfmodel.training.plan import TrainingPlan
+from perfmodel.training.search import search
+from perfmodel.training.space import AXES, Space
+from perfmodel.training.step import train
+from perfmodel.training.unmeasured import Stretch
+
+MODEL = pm.find_model("layers=8 hidden=2048 heads=16 vocab=32000")
+
+
+def _step(machine: str, gpus: int = 8, **sizes: int):
+    return train(MODEL, Cluster.of(pm.hardware(machine), gpus), TrainingPlan(batch=8, seq=2048, **sizes))
+
+
+def _ends(step) -> tuple[float, float]:
+    return step.low_s / step.time_s, step.high_s / step.time_s
+
+
+def test_errors_of_independent_sources_add_up_as_squares():
+    low, high = Stretch(math.log(4 / 3), math.log(4 / 3)).around(6.0, Interval(1.0, 1.0))
+    assert (low, high) == pytest.approx((4.5, 8.0))
+    both = Stretch(0.3, 0.4).around(1.0, Interval(math.exp(-0.4), math.exp(0.3)))
+    assert both == pytest.approx((math.exp(-0.5), math.exp(0.5)))
+    assert Stretch(0.0, 0.0).around(2.0, Interval(0.9, 1.2)) == pytest.approx((1.8, 2.4))
+
+
+def test_a_machine_of_published_runs_has_their_interval_and_others_a_wider_one():
+    seen, sibling, other_vendor = (_ends(_step(name, gpus=2, tp=2)) for name in ("h100", "a100-pcie-80gb", "mi300x"))
+    assert seen == pytest.approx(_ends(_step("a100-sxm4-80gb", tp=8)))
+    assert other_vendor[0] < sibling[0] < seen[0]
+    assert seen[1] < sibling[1]
+    assert seen[1] < other_vendor[1]
+
+
+def test_exchanges_through_a_host_widen_the_interval_but_not_by_more_than_they_take():
+    """Hosts differ tenfold; the rest of a step is as certain as without the exchange."""
+    alone, through_host = _step("l40s", pp=8), _step("l40s", tp=8)
+    exchanged = through_host.terms_s["tensor"] / through_host.time_s
+    low, high = _ends(through_host)
+    assert exchanged > 0.5
+    assert high > 2.0 > 1.5 > _ends(alone)[1]
+    assert (1.0 - exchanged) * 0.8 < low < _ends(alone)[0]
+
+
+def test_ranks_of_a_host_that_bridges_join_by_two_exchange_through_it():
+    cluster = Cluster.of(pm.hardware("a100-pcie-80gb"), 8)
+    pair, all_of_host = (exchange_time(Group(cluster, ranks), "all_reduce", 1e8) for ranks in (2, 8))
+    assert all_of_host > 5 * pair
+    whole = pm.predict(pm.AllReduce(bytes=10**8, num_gpus=8), "a100-pcie-80gb")
+    assert all_of_host == pytest.approx(float(whole.predicted_time_s))
+
+
+def test_set_ups_on_one_machine_are_told_apart_by_what_they_do_not_share():
+    """All steps on an MI300X share what that machine differs by; beside another machine it counts."""
+    step = _step("mi300x", tp=2)
+    low, high = step.own_interval_s
+    assert step.low_s < low < step.time_s < high < step.high_s
+    fixed = {**dict.fromkeys(AXES, (1,)), "batch": (8,), "recompute": ("none",)}
+    space, plan = Space(**{**fixed, "tp": (1, 2, 4, 8)}), TrainingPlan(batch=8, seq=2048)
+    machines = [Cluster.of(pm.hardware(name), 8) for name in ("mi300x", "mi210")]
+    ranks = [
+        [each.rank for each in search(MODEL, clusters, plan, space, top=8).best]
+        for clusters in (machines[:1], machines)
+    ]
+    assert max(ranks[0]) > 1
+    assert sum(rank == 1 for rank in ranks[1]) > sum(rank == 1 for rank in ranks[0])
