@@ -215,8 +215,10 @@ def cached_per_machine(
     def cached(hardware: Hardware, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
         key = (function, *arguments, *options.items()) if options else (function, *arguments)
         results: dict[Any, Result] = vars(hardware).setdefault("_cached", {})
-        if key not in results:
-            results[key] = function(hardware, *arguments, **options)
-        return results[key]
+        try:
+            return results[key]
+        except KeyError:
+            results[key] = found = function(hardware, *arguments, **options)
+            return found
 
     return cached

@@ -47,7 +47,7 @@ class SurfaceAxis:
         return self.first + self.step * np.arange(self.count, dtype=np.float64)
 
     def at(self, octave: Number) -> tuple[Any, Number]:
-        """Return the knot below a point, and how far the point is to the next one, from 0 to 1."""
+        """Return the knot below a point, a whole number, and how far the point is to the next one, from 0 to 1."""
         place: Any = octave - self.first
         if self.step != 1.0:
             place = place / self.step
@@ -60,9 +60,10 @@ class SurfaceAxis:
         np.minimum(place, self.count - 1.0, out=place)
         if self.count == 2:
             return 0, place
-        below = np.minimum(np.floor(place), self.count - 2.0)
+        below = np.floor(place)
+        np.minimum(below, self.count - 2.0, out=below)
         place -= below
-        return below.astype(np.intp), place
+        return below, place
 
     @functools.cached_property
     def data(self) -> tuple[float, float]:
@@ -144,19 +145,26 @@ class Surface:
         for axis, stride, size in zip(self.axes, self._strides, sizes, strict=True):
             octave = log2(size)
             least, most = axis.data
-            inside = inside & (octave >= least) & (octave <= most)
+            inside = inside & (least <= octave) & (octave <= most)
             below, share = axis.at(octave)
             index = index + (below if stride == 1 else stride * below)
             shares.append(share)
-        if isinstance(index, np.ndarray):
-            # An axis of two knots has one cell: its sizes are in the shares, not in the index.
-            index = index if index.shape == inside.shape else np.broadcast_to(index, inside.shape)
-            values: Iterator[Any] = (row.take(index, mode="clip") for row in sheet.coefficients)  # all are in range
-        else:
-            values = iter(sheet.cells[index].tolist())
-        for share in reversed(shares):
+        shares.reverse()
+        if not isinstance(index, np.ndarray) and not isinstance(inside, np.ndarray):
+            return _between(sheet.cells[index].tolist(), shares), inside
+        # An axis of two knots has one cell: its sizes are in the shares, not in the index.
+        cell = np.broadcast_to(index, inside.shape).astype(np.intp)
+        values: Iterator[Any] = (row.take(cell, mode="clip") for row in sheet.coefficients)  # all are in range
+        for share in shares:
             values = _along(values, share)
         return next(values), inside
+
+
+def _between(values: list[float], shares: Sequence[Any]) -> float:
+    """Return the value at one point of a cell, as `_along` yields it for many."""
+    for share in shares:
+        values = [low + more * share for low, more in zip(values[::2], values[1::2], strict=True)]
+    return values[0]
 
 
 def _along(values: Iterator[Any], share: Number) -> Iterator[Any]:

@@ -92,6 +92,10 @@ def number(mask: Any) -> Any:
 OF_ONE, OF_MANY = Functions(math.ceil, max, float), Functions(np.ceil, raised, number)
 
 
+#: types of single numbers
+_NUMBERS = frozenset({int, float})
+
+
 def product_of(values: Iterable[Number]) -> Number:
     """Return the product of some numbers in float64, since int64 overflows silently; no array is multiplied by 1.
 
@@ -101,7 +105,10 @@ def product_of(values: Iterable[Number]) -> Number:
     array([1.20892582e+24])
     """
     product: Number = 1.0
-    for value in values:
+    listed = tuple(values)
+    if _NUMBERS.issuperset(map(type, listed)):
+        return math.prod(listed, start=product)
+    for value in listed:
         wide = isinstance(value, np.ndarray) and value.dtype == np.float64
         product = value if wide and type(product) is float and product == 1.0 else product * value
     return product
@@ -116,9 +123,8 @@ def anywhere(mask: bool | Number | NDArray[np.bool_]) -> bool:
 NEVER = 0.0
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """One tensor of an operator, and how often it crosses device memory.
+class Tensor(NamedTuple):
+    """One tensor of an operator, and how often it crosses device memory; a tuple, since all calls make some.
 
     Attributes
     ----------
@@ -161,7 +167,7 @@ class Tensor:
     @property
     def size_bytes(self) -> Number:
         """Size in memory [B]."""
-        return self.numel * dtype_bytes(self.dtype)
+        return product_of(self.shape) * dtype_bytes(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -200,20 +206,20 @@ class Work:
         total: Number = 0.0
         repeated: Number = 0.0
         for tensor in tensors:
-            size = tensor.size_bytes
+            size, reads, writes, again = tensor.size_bytes, tensor.reads, tensor.writes, tensor.repeated
             total = _added(total, 1.0, size)
-            if tensor.reads is not NEVER:
-                read = _added(read, tensor.reads, size)
-            if tensor.writes is not NEVER:
-                written = _added(written, tensor.writes, size)
-            if tensor.repeated is not NEVER:
-                repeated = _added(repeated, tensor.repeated, size)
+            if reads is not NEVER:
+                read = _added(read, reads, size)
+            if writes is not NEVER:
+                written = _added(written, writes, size)
+            if again is not NEVER:
+                repeated = _added(repeated, again, size)
         return cls(flop, read, written, total, repeated)
 
 
 def _added(moved: Number, passes: Number, size: Number) -> Number:
     """Return bytes with those of some passes over a tensor; the usual numbers, none and one, multiply no array."""
-    if type(passes) is float:
+    if type(size) is not float and type(passes) is float:
         if passes == 0.0:
             return moved
         if passes == 1.0:

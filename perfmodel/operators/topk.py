@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -92,4 +92,4 @@ def _inner(tensor: Tensor) -> Tensor:
 
 def inner(name: str, tensor: Tensor) -> Tensor:
     """Return a tensor of one kernel as an intermediate of several: no floor counts what a cache may hold."""
-    return replace(tensor, name=name, repeated=tensor.reads + tensor.writes)
+    return tensor._replace(name=name, repeated=tensor.reads + tensor.writes)

@@ -6,6 +6,7 @@ the datasheet's ceilings, for the prediction with the sustained ones.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -110,8 +111,9 @@ def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
     (n - k) / (n - 1) / k of what a GPU sends in a ring then leaves its group: the gathered parts of the other groups
     arrive once, over k links.
     """
-    if not isinstance(op, Collective):
+    if not _exchanges(type(op)):
         return op.link_traffic()
+    assert isinstance(op, Collective)
     _check_reach(op, hardware)
     traffic: dict[str, Number] = {}
     group = 1.0
@@ -122,6 +124,12 @@ def link_traffic(op: Operator, hardware: Hardware) -> Mapping[str, Number]:
             sent = sent * maximum(op.num_gpus - group, 0.0) / maximum(op.num_gpus - 1.0, 1.0) / group
         traffic[link.name] = sent if here is True else where(here, sent, 0.0)
     return traffic or op.link_traffic()
+
+
+@functools.cache
+def _exchanges(kind: type[Operator]) -> bool:
+    """Return whether operators of a class are collectives; to ask abstract classes each time takes long."""
+    return issubclass(kind, Collective)
 
 
 #: the most devices of one host: 16 in a DGX-2 and in hosts with PCIe switches

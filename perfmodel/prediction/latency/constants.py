@@ -16,6 +16,7 @@ A library that nobody measured differs from the mean of the nearest table's n by
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
-from perfmodel.prediction.uncertainty import Z80, Variances
+from perfmodel.prediction.uncertainty import Z80, Uncertainty, Variances
 
 #: the interval where no table states one: a factor of two, the usual error of the sustained roofline
 WIDEST = (0.5, 2.0)
@@ -60,6 +61,11 @@ class Constants:
     nearest: Calibration = Calibration.NEVER_SEEN
     surface: Correction | None = None
 
+    @functools.cached_property
+    def uncertainty(self) -> Uncertainty:
+        """What the interval is made of, where all points have these constants."""
+        return Uncertainty(((True, self.variances),))
+
 
 @dataclass(frozen=True, eq=False)
 class Correction:
@@ -69,6 +75,11 @@ class Correction:
     sheet: Sheet
     intervals: Mapping[str, tuple[float, float]]
     variances: Variances
+
+    @functools.cached_property
+    def uncertainty(self) -> Uncertainty:
+        """What the interval is made of, where all points lie inside the data."""
+        return Uncertainty(((True, self.variances),))
 
 
 #: a table, and how well its constants know the machine

@@ -163,14 +163,12 @@ def _basis(family: Family, op: Operator, machine: Machine, known: Constants, ter
 
 def _spread(known: Constants, code: Codes, inside: Any) -> tuple[Number, Number, Uncertainty]:
     """Return the interval of each point, and what it is made of: narrower inside the data of a residual surface."""
-    outside = Uncertainty(((True, known.variances),))
     if known.surface is None or not anywhere(inside):
-        return *_interval(code, known.intervals), outside
-    near = Uncertainty(((True, known.surface.variances),))
+        return *_interval(code, known.intervals), known.uncertainty
     if not isinstance(inside, np.ndarray) or inside.all():
-        return *_interval(code, known.surface.intervals), near
+        return *_interval(code, known.surface.intervals), known.surface.uncertainty
     of_inside = np.int8(len(REGIMES)) * inside.view(np.int8)
-    both = Uncertainty(((inside, known.surface.variances), *outside.parts))
+    both = Uncertainty(((inside, known.surface.variances), *known.uncertainty.parts))
     return *_interval(of_inside + np.asarray(code, np.int8), known.intervals, known.surface.intervals), both
 
 

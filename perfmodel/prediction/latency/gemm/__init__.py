@@ -99,15 +99,14 @@ def constants_of(
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of a GEMM's time; 8-bit products may quantise their input first."""
-    if isinstance(op, Quantize):
-        return _quantise(op, machine, c, conditions)
-    gemm = cast(Gemm, op)
-    product = _product(gemm)
+    if not isinstance(op, Gemm):
+        return _quantise(cast(Quantize, op), machine, c, conditions)
+    product = _product(op)
     terms = product_terms(product, machine, c, conditions)
     if "quantisation_bytes" not in c:
         return terms
-    adds = {**terms.adds, LAUNCH: _launch_s(gemm, machine, c, conditions)}
-    if not gemm.quantized:
+    adds = {**terms.adds, LAUNCH: _launch_s(op, machine, c, conditions)}
+    if not op.quantized:
         adds[QUANTISATION] = quantisation_s(product, machine, c, conditions)
     return Terms(adds, terms.alone)
 

@@ -38,7 +38,7 @@ from perfmodel.core.work import Number, anywhere, floor, maximum, minimum
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.rates import SPLIT_WAVES, Product, Rates, launch_s, rates_of
-from perfmodel.prediction.latency.gemm.sizes import Depth, Sizes, fourth_power
+from perfmodel.prediction.latency.gemm.sizes import Sizes, depth_of, fourth_power
 from perfmodel.prediction.latency.gemm.times import (
     ProductTime,
     fourth_root,
@@ -141,7 +141,7 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     if anywhere(split):
         parts = 1.0 + split * (_most_parts(blocks, r) - 1.0)
         blocks, k, gathered = blocks * parts, k / parts, split * parts
-    return time_of(sizes, r, tile, split, loads_of(sizes, r, tile, blocks, Depth.of(k, r), gathered))
+    return time_of(sizes, r, tile, split, loads_of(sizes, r, tile, blocks, depth_of(k, r), gathered))
 
 
 def _least(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Any:
@@ -198,7 +198,7 @@ def _whole(sizes: Sizes, r: Rates, named: bool = True) -> Iterator[tuple[Any, An
 
     Of a tile and the same turned it is the one that makes fewer blocks, whose index is found if tiles are ``named``.
     """
-    depth, (rows, columns) = Depth.of(sizes.k, r), sizes.counts(r)
+    depth, (rows, columns) = depth_of(sizes.k, r), sizes.counts(r)
     for index, tile, turned in r.cuts:
         blocks = rows[tile.per_row] * columns[tile.per_column]
         if turned is not None:  # the two differ in nothing else, and more blocks never take less time
@@ -220,7 +220,7 @@ def _parted(sizes: Sizes, r: Rates) -> Iterator[tuple[int, Any]]:
         parts = _most_parts(blocks, r)
         if type(parts) is float and parts == 1.0:
             continue  # one part is the whole product, and takes its reduction besides
-        loads = loads_of(sizes, r, tile, blocks * parts, Depth.of(sizes.k / parts, r), parts)
+        loads = loads_of(sizes, r, tile, blocks * parts, depth_of(sizes.k / parts, r), parts)
         yield index, power_of_time(sizes, r, tile, loads)
 
 

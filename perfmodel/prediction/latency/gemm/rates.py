@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,13 +140,15 @@ def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditio
     """
     element = (product.input_bytes, product.output_bytes, product.weight_bytes, product.tiles)
     state = (conditions.timing, conditions.cache, conditions.library, conditions.load)
-    key = (Rates, element, tuple(c), tuple(c.values()), state, batched)
-    rates: Rates | None = machine.cache.get(key)
-    if rates is None:
+    # Constants that cannot change are known by their place in memory, which is theirs for as long as they are kept.
+    values = id(c) if isinstance(c, MappingProxyType) else (tuple(c), tuple(c.values()))
+    key = (Rates, element, values, state, batched)
+    kept: tuple[Values, Rates] | None = machine.cache.get(key)
+    if kept is None:
         if len(machine.cache) >= _MOST_RATES:
             machine.cache.clear()
-        rates = machine.cache[key] = Rates(product, machine, c, conditions, batched)
-    return rates
+        kept = machine.cache[key] = c, Rates(product, machine, c, conditions, batched)
+    return kept[1]
 
 
 class Rates:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,24 +48,14 @@ def fourth_power(value: Any) -> Any:
     return square * square
 
 
-class Depth(NamedTuple):
-    """What follows from the length of k that a block works through.
+#: what follows from the length of k that a block works through: whole steps that it takes; latency of the steps that no
+#: other block hides, None where there is none [s]; time in which L2 delivers one row of it [s]
+Depth = tuple[Any, Any, Any]
 
-    Attributes
-    ----------
-    steps : whole steps that it takes.
-    waiting_s : latency of the steps that no other block hides [s].
-    fed_s : time in which L2 delivers one row of it [s].
-    """
 
-    steps: Any
-    waiting_s: Any
-    fed_s: Any
-
-    @classmethod
-    def of(cls, k: Number, r: Rates) -> Depth:
-        """Return what follows from a length."""
-        return cls(ceil(k * r.per_step), k * r.waiting_s, k * r.fed_s)
+def depth_of(k: Number, r: Rates) -> Depth:
+    """Return what follows from a length of k."""
+    return ceil(k * r.per_step), k * r.waiting_s if r.waiting_s else None, k * r.fed_s
 
 
 class Sizes:
@@ -126,20 +116,18 @@ class Sizes:
 
     def blocks(self, tile: Tile) -> Number:
         """Return the blocks that a tile makes of whole products."""
-        blocks: Number = self._rows(tile.per_row) * self._columns(tile.per_column)
+        rows = self.functions.ceil(self.m * tile.per_row)
+        blocks: Number = (rows if self.single else self.batch * rows) * self.functions.ceil(self.n * tile.per_column)
         return blocks
 
     def counts(self, r: Rates) -> tuple[dict[float, Any], dict[float, Any]]:
         """Return how many tiles of each height and width cover the output."""
-        rows = {per_row: self._rows(per_row) for per_row in r.heights}
-        return rows, {per_column: self._columns(per_column) for per_column in r.widths}
-
-    def _rows(self, per_row: Any) -> Any:
-        rows = self.functions.ceil(self.m * per_row)
-        return rows if self.single else self.batch * rows
-
-    def _columns(self, per_column: Any) -> Any:
-        return self.functions.ceil(self.n * per_column)
+        ceil, m, n, batch = self.functions.ceil, self.m, self.n, self.batch
+        if self.single:
+            rows = {per_row: ceil(m * per_row) for per_row in r.heights}
+        else:
+            rows = {per_row: batch * ceil(m * per_row) for per_row in r.heights}
+        return rows, {per_column: ceil(n * per_column) for per_column in r.widths}
 
     def _super_tile(self, r: Rates) -> tuple[Number, Number]:
         """Return the rows and columns that one wave of blocks works on: as square as the output lets it be."""

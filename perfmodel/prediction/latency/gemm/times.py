@@ -126,7 +126,9 @@ def loads_of(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, g
     busy = raised(busy, tile.least)
     block_s = tile.step_s * steps
     filled_s = block_s + tile.fill_s
-    math_s = raised(busy * filled_s, filled_s + waiting_s)
+    math_s = busy * filled_s
+    if waiting_s is not None:  # else one block is done before those that keep an SM busy
+        math_s = raised(math_s, filled_s + waiting_s)
     if sizes.slowed is not None:
         math_s *= sizes.slowed
     l2_s: Any = blocks * tile.sides
