@@ -15,7 +15,7 @@ from perfmodel.training.plan import Recompute, Schedule, TrainingPlan
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind, gpu_layers
-from perfmodel.training.unmeasured import stretches
+from perfmodel.training.unmeasured import stretches, wide_because
 from perfmodel.training.update import StageGpu, gradients_time, stage_gpu, update_time
 from perfmodel.workloads.model_config import ModelConfig
 
@@ -94,7 +94,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
         hardware_flop=executed,
         peak_flop_per_s=setup.hardware.native_peak(arithmetic(plan.dtype)).flop_per_s,
         parameters=config.parameters,
-        notes=_notes(setup, known),
+        notes=(*_notes(setup, known), *wide_because(setup, terms)),
         encoder_seq=setup.encoder_seq,
     )
 

@@ -69,6 +69,21 @@ def stretches(setup: Setup, terms_s: Mapping[str, float]) -> tuple[Stretch, Stre
     return _stretch(found.values()), _stretch(own.values())
 
 
+def wide_because(setup: Setup, terms_s: Mapping[str, float]) -> list[str]:
+    """Return why the interval of a step is wider than that of published runs, as sentences."""
+    hardware = setup.hardware
+    found = []
+    if hardware.name not in setup.constants.seen_machines:
+        found.append(f"No published run is on {hardware.name}: the interval counts what machines differ by.")
+    through = [term for term in terms_s if any(source is ErrorSource.HOST for source, _ in _deviations(setup, term))]
+    if through:
+        found.append(
+            f"Ranks exchange through their host ({', '.join(through)}), which hosts do at rates that differ tenfold: "
+            "measure yours by `perfmodel bench all_reduce`."
+        )
+    return found
+
+
 def _stretch(sources: Collection[list[tuple[float, float]]]) -> Stretch:
     down, up = (
         math.hypot(*(math.log1p(sum(share * math.expm1(sign * z) for share, z in parts)) for parts in sources))
@@ -88,10 +103,11 @@ def _deviations(setup: Setup, term: str) -> tuple[tuple[ErrorSource, float], ...
     if term not in _EXCHANGES:
         return ()
     group = getattr(setup.groups, _EXCHANGES[term])
-    if group.crosses or group.ranks == 1:  # the network is the cluster's, in the words of its owner
+    if group.inside == 1:  # the network is the cluster's, as its owner says
         return ()
-    variances = exchange_variances(hardware, group.ranks)
-    return _kept(variances, ErrorSource.HOST, *(() if known else _OF_MACHINES))
+    variances = exchange_variances(hardware, group.inside)
+    # A ring over the network is as fast as NVLink lets it be, but waits for a host.
+    return _kept(variances, ErrorSource.HOST, *(() if known or group.crosses else _OF_MACHINES))
 
 
 @cached_per_machine
