@@ -35,6 +35,8 @@ from perfmodel.prediction.uncertainty import half_width
 
 #: a calibration needs this many rows of a family
 FEWEST_ROWS = 10
+#: rows that count as much as what is usual on other machines, for the spread over shapes: assumed
+USUAL_ROWS = 5
 #: a fit takes at most this many rows of one family: more do not change it, and take longer
 MOST_ROWS = 1500
 #: a row that is faster than the floor by more than a clock can boost is an artefact
@@ -121,7 +123,7 @@ def calibrate_family(
     table = LatencyTable(
         constants={name: value for name, value in fitted.common().items() if name in own or fitted.in_table(name)},
         libraries=fitted.own(),
-        intervals=intervals(ratio, regime, _narrowed(start, np.bincount(regime, minlength=len(REGIMES)))),
+        intervals=intervals(ratio, regime, _narrowed(start, ratio, regime)),
         known_libraries=libraries_of(groups),
         dtypes=dtypes(family, groups),
         source=source,
@@ -132,18 +134,25 @@ def calibrate_family(
     return FamilyCalibration(family, table, start.values, fitted.shared, fitted.libraries, ratio, error)
 
 
-def _narrowed(start: Constants, rows: NDArray[np.intp]) -> dict[str, tuple[float, float]]:
-    """Return the intervals of some constants after a number of rows in each regime.
+def _narrowed(start: Constants, log_ratio: Floats, regime: NDArray[np.intp]) -> dict[str, tuple[float, float]]:
+    """Return the intervals of some constants after rows of each regime, of their residuals in a cross-validation.
 
-    What the constants had not seen (machine, library, dtype, vendor) differs from the prediction with variance V. After
-    n rows, which differ by their shapes with variance v, it is known up to V v / (v + n V), as a normal mean is.
+    Shapes differ with variance k v: v is that of other machines, and the scale k of this one is a mean of 1 and of
+    what its n rows of all regimes show, k = (m + sum of r^2 / v) / (m + n) with m = `USUAL_ROWS` (an inverse gamma
+    prior). What the constants had not seen (machine, library, dtype, vendor, host) differs with variance V. After the
+    n_i rows of a regime it is known up to V k v / (k v + n_i V), as a normal mean is.
     """
     stated = dict(start.intervals)
+    usual = np.array(start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES)))
+    if not usual.all():
+        return stated
+    rows = np.bincount(regime, minlength=len(REGIMES))
+    scale = (USUAL_ROWS + float(np.sum(log_ratio**2 / usual[regime]))) / (USUAL_ROWS + log_ratio.size)
     for index, name in enumerate(REGIMES):
-        shape = start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES))[index]
+        shape = scale * float(usual[index])
         unseen = sum(values[index] for source, values in start.variances.items() if source is not ErrorSource.SHAPE)
-        if shape and unseen and rows[index]:
-            left = unseen * shape / (shape + rows[index] * unseen)
+        if rows[index]:
+            left = unseen * shape / (shape + rows[index] * unseen) if unseen else 0.0
             end = math.exp(half_width([shape, left]))
             stated[name] = (max(stated[name][0], 1.0 / end), min(stated[name][1], end))
     return stated
@@ -207,7 +216,11 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
         # constants in the machine's file stay there if the rows do not determine them; others come from the defaults
         own = before.constants if before else measured_constants(family, hardware)
         origin = f"fitted on {source}, {rows} rows"
-        calibrations.append(calibrate_family(family, groups, constants(family, hardware), origin, date, own))
+        start = constants(family, hardware)
+        found = calibrate_family(family, groups, start, origin, date, own)
+        if ErrorSource.HOST in start.variances:  # the rows are of this host
+            found = replace(found, table=replace(found.table, deviations={ErrorSource.HOST: (0.0,) * len(REGIMES)}))
+        calibrations.append(found)
     unused = {reason: count for reason, count in reasons.items() if count}
     return MachineCalibration(hardware, tuple(calibrations), unused)
 

@@ -15,6 +15,8 @@ from perfmodel.accuracy.libraries import intervals
 from perfmodel.accuracy.measured import MeasuredCalls
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import CacheState, Timing
+from perfmodel.hardware_catalog import hardware
+from perfmodel.operators.all_reduce import AllReduce
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import families
@@ -130,13 +132,16 @@ def test_a_fit_takes_1500_rows_and_is_checked_on_four_parts(monkeypatch):
 
 
 def test_ten_rows_narrow_what_the_machine_differs_by(simple_gpu) -> None:
-    """V v / (v + n V) is left of the variance V of what was not seen; other regimes keep theirs."""
+    """V k v / (k v + n V) is left of the variance V of what was not seen; other regimes keep theirs.
+
+    Ten rows without a residual make the scale k of the spread over shapes 5 / (5 + 10).
+    """
     op = Elementwise(numel=np.arange(1.0, 11.0) * 1e8)
     before = constants(families.family("elementwise"), simple_gpu, "", op.dtype)
     made_up = replace(calls(predict(op, simple_gpu).predicted_time_s), op=op)
     result = calibrate_calls([made_up], simple_gpu, "test", "2026-01-01")
     (made,) = result.families
-    shape = before.variances["shape"][2]
+    shape = before.variances["shape"][2] / 3
     unseen = sum(values[2] for source, values in before.variances.items() if source != "shape")
     end = math.exp(1.2816 * math.sqrt(shape + unseen * shape / (shape + 10 * unseen)))
     assert made.table.intervals["large"] == pytest.approx((1 / end, end))
@@ -145,3 +150,21 @@ def test_ten_rows_narrow_what_the_machine_differs_by(simple_gpu) -> None:
     after = predict(Elementwise(numel=3e8), result.hardware, library="torch")
     assert after.calibration == "calibrated"
     assert after.rows()[0]["not_seen"] == []
+
+
+@pytest.mark.parametrize(("scatter", "wider"), [(0.01, False), (3.0, True)])
+def test_rows_of_the_users_own_host_leave_what_hosts_differ_by_out(scatter, wider) -> None:
+    """Their residuals set the spread, which is wider than usual where they scatter more."""
+    machine = hardware("l40s")
+    sizes = 2.0 ** np.arange(12, 28)
+    noise = np.exp(scatter * np.random.default_rng(1).standard_normal(sizes.size))
+    op = AllReduce(bytes=sizes, num_gpus=8, dtype="fp16")
+    rows = replace(calls((30e-6 + 1.75 * sizes / 12e9) * noise), op=op, hardware=machine.name)
+    made = calibrate_calls([rows], machine, "test", "2026-01-01").hardware
+    before, after = (predict(AllReduce(bytes=2**26, num_gpus=8), each) for each in (machine, made))
+    assert "host" in before.rows()[0]["not_seen"]
+    assert "host" not in after.rows()[0]["not_seen"]
+    widths = [float(np.log(p.predicted_time_high_s / p.predicted_time_low_s)) for p in (before, after)]
+    shape = 2.0 * 1.2816 * math.sqrt(before.uncertainty.variances("large")["shape"])
+    assert (widths[1] > shape) is wider
+    assert wider or widths[1] < 0.4 * widths[0]

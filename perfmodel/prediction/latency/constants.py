@@ -262,7 +262,7 @@ def _effects(
         names.append(ErrorSource.DTYPE_HERE if elsewhere else ErrorSource.DTYPE)
     if not own_vendor:
         names.append(ErrorSource.VENDOR)
-    return {name: deviation for name in names if (deviation := _applied(tables, name)) is not None}
+    return {name: deviation for name in names if any(deviation := _applied(tables, name) or ())}
 
 
 def _applied(tables: Sequence[LatencyTable], name: ErrorSource) -> tuple[float, ...] | None:
