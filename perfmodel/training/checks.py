@@ -112,7 +112,9 @@ def check_sizes(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> No
     _check_experts(config, cluster, plan)
     _check_pipeline(config, cluster, plan)
     if config.learned_positions and plan.seq > config.positions:
-        raise _refused(f"seq = {plan.seq} is beyond the model's {config.positions} positions", "Use a shorter sequence")
+        raise _refused(
+            f"seq = {plan.seq} is beyond the model's {config.positions} positions", f"Use seq={config.positions}"
+        )
     share = plan.batch // plan.dp(cluster.gpus)
     if plan.micro_batch > share:
         raise _refused(
@@ -164,7 +166,8 @@ def _check_encoder(config: ModelConfig, plan: TrainingPlan) -> None:
     _divides("tp", plan.tp, "encoder_ffn", config.encoder_ffn)
     seq = plan.encoder_seq or plan.seq
     if config.learned_positions and seq > config.positions:
-        raise _refused(f"encoder_seq = {seq} is beyond the model's {config.positions} positions", "Use a shorter one")
+        near = f"Use encoder_seq={config.positions}"
+        raise _refused(f"encoder_seq = {seq} is beyond the model's {config.positions} positions", near)
 
 
 def _divides(name: str, value: int, of: str, total: int) -> None:

@@ -110,6 +110,12 @@ def _knowledge(setup: Setup, known: bool) -> str:
 def _notes(setup: Setup, known: bool) -> tuple[str, ...]:
     """Return what was assumed of unknown frameworks and libraries, and which ranks exchange over the network."""
     notes = _without_effect(setup)
+    plan = setup.plan
+    if setup.micro_batches < plan.pp:
+        full = plan.pp * plan.micro_batch * setup.dp
+        notes.append(
+            f"{setup.micro_batches:g} micro batches do not fill a pipeline of {plan.pp} stages. Nearest: batch={full}."
+        )
     if not known:
         notes.append(f"Framework {setup.plan.framework!r} is not described; {setup.framework.title} stands for it.")
     for family, width in ((GEMM_BF16, "bf16"), (GEMM_FP8, "fp8")):

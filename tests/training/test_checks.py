@@ -52,3 +52,10 @@ def test_machines_without_bf16_train_in_fp16(machine):
     assert train(named_model("gpt2"), cluster, TrainingPlan(batch=1, seq=1024, dtype="fp16")).time_s > 0
     with pytest.raises(UsageError, match="no peak for dtype 'bf16'"):
         train(named_model("gpt2"), cluster, TrainingPlan(batch=1, seq=1024))
+
+
+def test_a_batch_too_small_for_the_pipeline_names_one_that_fills_it() -> None:
+    plan, cluster = TrainingPlan(batch=2, seq=2048, pp=4), Cluster.of(H100, 4)
+    small, full = (train(DENSE, cluster, plan.changed(batch=batch)).notes for batch in (2, 4))
+    assert any("Nearest: batch=4" in note for note in small)
+    assert not any("do not fill" in note for note in full)
