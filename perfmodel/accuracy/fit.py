@@ -119,7 +119,8 @@ def fit(
     free : names of the constants to fit; None for all.
     steps : most Gauss-Newton steps.
     near : a fit to nearly the same rows, as all but one machine's. The search starts there, leaves the constants alone
-        that those rows did not identify, and needs few steps.
+        that those rows did not identify, and needs few steps. A constant whose prior has moved far from there is fitted:
+        what the rows did not tell from the one prior they may tell from the other.
     """
     constants = family.all_constants
     if not any(group.conditions.timing.includes_host for group in groups):
@@ -132,7 +133,11 @@ def fit(
     typical = {c.name: c.default for c in family.all_constants}
     starts: list[Mapping[str, float]] = [base] if typical == base else [base, typical]
     if near is not None:
-        unidentified = [c.name for c in chosen if c.name in near.unidentified]
+        unidentified = [
+            c.name
+            for c in chosen
+            if c.name in near.unidentified and abs(np.log(base[c.name] / near.values[c.name])) < FAR * c.spread
+        ]
         starts = [{**base, **near.values}]
         steps = min(steps, NEAR_STEPS)
     while True:

@@ -102,8 +102,9 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     lender = ""
     if family.borrows and library:
         library, candidates = family.borrows(hardware, library)
-        known = found[0][1].known_libraries if found else ()
-        lender = next((name for name in candidates if name in known), candidates[0])
+        near = found[0][1].known_libraries if found else ()
+        known = (*near, *known_libraries([table for _, table in found]))
+        lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
     return combined(family, found, library, dtype, measured, own_vendor=own_vendor, lender=lender)
 
 
@@ -233,11 +234,18 @@ def _elsewhere(tables: Sequence[LatencyTable], place: int, library: str) -> tupl
     nowhere = not any(library in table.known_libraries for table in tables)
     for wider in tables[place + 1 :]:
         if library in wider.libraries:
-            return wider, wider.libraries[library]
+            # What its rows do not tell from the constant of all is that one, and not what others have here.
+            shared = {name: wider.constants[name] for name in _of_libraries(wider) if name in wider.constants}
+            return wider, {**shared, **wider.libraries[library]}
         if nowhere and wider.libraries.keys() - own and wider.libraries.keys() & own:
             means = LatencyTable({}, wider.libraries).without_library
             return wider, {name: value for name, value in means.items() if name not in _OF_HOST}
     return None
+
+
+def _of_libraries(table: LatencyTable) -> set[str]:
+    """Return the constants that some library of a table has of its own, dispatch apart."""
+    return {name for own in table.libraries.values() for name in own} - _OF_HOST
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -56,5 +56,5 @@ def first_pass(op: Attention, machine: Machine, c: Values, kernel: Kernel, strea
     moved = 2.0 * tokens * op.kv_heads * op.head_dim * (read + dtype_bytes(op.kv_dtype))
     queries = tokens * op.heads * op.head_dim * (read + dtype_bytes(op.dtype))
     moved = moved + np.where(prepared(op, machine, kernel), queries, 0.0)
-    rotated = c["token"] * tokens * op.heads / (machine.sm_count * machine.clock_hz)
+    rotated = c["token"] * kernel.token * tokens * op.heads / (machine.sm_count * machine.clock_hz)
     return smooth_max(2, rotated, c["kv"] * moved / stream)

@@ -52,6 +52,9 @@ class Kernel:
         one query of groups of two and more, without a window.
     group_rows : query heads of a group for which a block of a decode costs as much as for one head.
     heads_alone : whether a decode may run on the kernel of single heads (TensorRT-LLM).
+    token : cycles of a token of a head before a prefill, over those of TensorRT-LLM, whose pass turns each pair of
+        columns with a sine and a cosine. Others write vectors of 16 B: fits of each library without this share give
+        3 to 8 cycles to vLLM and SGLang where TensorRT-LLM takes 40 to 54 (A100, H100, H200).
     """
 
     name: str
@@ -73,6 +76,7 @@ class Kernel:
     varlen: bool = False
     group_rows: float = 128.0
     heads_alone: bool = False
+    token: float = 0.15
 
     def step_keys(self, head_dim: Number) -> Number:
         """Return the keys of a step of a prefill."""
@@ -87,7 +91,7 @@ def head_step_keys(head_dim: Number) -> Number:
 _FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4)
 _CUDNN = Kernel("cudnn", packed=False)
 _FA3 = Kernel("fa3", filled=0.6, tail=0.3, splits_whole=True, score_flop=500.0)
-_TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4)
+_TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4, token=1.0)
 _TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3, tail=0.8)
 
 #: name -> the kernel, and what differs on machines with a certain instruction. Blocks of FlashAttention-2 and 3,
@@ -155,6 +159,15 @@ ROWS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
     "trtllm_gen": {"": ("sglang",)},
 })  # fmt: skip
 
+#: (library, instruction) -> libraries whose kernels have the same origin (FlashAttention): they lend their constants
+#: where the library was not measured at all
+LIKE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({
+    ("sglang", MMA): ("vllm",),
+    ("sglang", WGMMA): ("vllm",),
+    ("vllm", MMA): ("sglang",),
+    ("vllm", WGMMA): ("sglang",),
+})
+
 
 def kernel_of(op: Attention, machine: Machine, library: str) -> Kernel:
     """Return the kernel that serves a call."""
@@ -198,6 +211,6 @@ def lenders(hardware: Hardware, library: str) -> tuple[str, tuple[str, ...]]:
     if base == "torch":
         library, named = (base if named == own else library), named or own
     elif base not in ROWS_OF and named in ("", own):
-        return base, (base,)
+        return base, (base, *LIKE.get((base, instruction), ()))
     rows = ROWS_OF.get(named or base, {})
     return library, rows.get(instruction, rows.get("", (base,)))
