@@ -119,8 +119,8 @@ def fit(
     free : names of the constants to fit; None for all.
     steps : most Gauss-Newton steps.
     near : a fit to nearly the same rows, as all but one machine's. The search starts there, leaves the constants alone
-        that those rows did not identify, and needs few steps. A constant whose prior has moved far from there is fitted:
-        what the rows did not tell from the one prior they may tell from the other.
+        that those rows did not identify, and needs few steps. It fits those whose prior has moved far, since rows that
+        agree with one prior may tell it from another.
     """
     constants = family.all_constants
     if not any(group.conditions.timing.includes_host for group in groups):

@@ -102,8 +102,8 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     lender = ""
     if family.borrows and library:
         library, candidates = family.borrows(hardware, library)
-        near = found[0][1].known_libraries if found else ()
-        known = (*near, *known_libraries([table for _, table in found]))
+        known = known_libraries([table for _, table in found])
+        near = () if library in known else found[0][1].known_libraries if found else ()
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
     return combined(family, found, library, dtype, measured, own_vendor=own_vendor, lender=lender)
 

@@ -126,3 +126,12 @@ def test_a_table_of_the_vendor_alone_makes_the_vendor_a_seen_one(
         machine = replace(simple_gpu, memory=simple_gpu.memory)  # nothing is kept on it yet
         got = latency_constants.constants(FAMILY, machine, "alpha", "fp32")
         assert ("vendor" in got.variances) is pays
+
+
+def test_a_library_has_the_constant_of_all_where_its_rows_do_not_tell_another() -> None:
+    # alpha takes 4 cycles where all take 2; here alpha takes 1, and so beta half of it, as there
+    wide = replace(
+        WIDE, constants={"eta": 0.8, "issue": 2.0}, libraries={"alpha": {"issue": 4.0}, "beta": {"eta": 0.8}}
+    )
+    here = replace(MACHINE, constants={"eta": 0.9}, libraries={"alpha": {"issue": 1.0}})
+    assert combined(pm_family(), [(OWN, here), (NEVER, wide)], "beta", "fp32").values["issue"] == pytest.approx(0.5)

@@ -161,12 +161,14 @@ ROWS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
 
 #: (library, instruction) -> libraries whose kernels have the same origin (FlashAttention): they lend their constants
 #: where the library was not measured at all
-LIKE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({
-    ("sglang", MMA): ("vllm",),
-    ("sglang", WGMMA): ("vllm",),
-    ("vllm", MMA): ("sglang",),
-    ("vllm", WGMMA): ("sglang",),
-})
+LIKE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
+    {
+        ("sglang", MMA): ("vllm",),
+        ("sglang", WGMMA): ("vllm",),
+        ("vllm", MMA): ("sglang",),
+        ("vllm", WGMMA): ("sglang",),
+    }
+)
 
 
 def kernel_of(op: Attention, machine: Machine, library: str) -> Kernel:

@@ -41,10 +41,7 @@ CONSTANTS = (
     Constant("launch", "s", 9e-6, 1e-6, 60e-6, 0.4, "start and drain of the kernels of one call", True),
     Constant("math", "", 0.75, 0.1, 1.0, 0.25, "share of the tensor peak in the two products", True),
     Constant("block", "", 2500.0, 50.0, 1e5, 0.7, "SM cycles of a block of query rows, its kernel aside", True),
-    Constant(
-        "token", "", 35.0, 0.1, 1000.0, 1.0, "SM cycles of one token of one head before the kernel (RoPE)", True,
-        of_kernel=True,
-    ),
+    Constant("token", "", 35.0, 0.1, 1000.0, 1.0, "SM cycles of a token of a head before the kernel", True, None, True),
     Constant(
         "energy", "J/FLOP", 0.58e-12, 1e-13, 2e-11, 0.15, "energy of a 16-bit FLOP at the lowest voltage in TSMC 4N"
     ),
