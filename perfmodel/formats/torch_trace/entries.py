@@ -88,9 +88,9 @@ class Entries:
                 return self._collective(group, events)
 
     def _call(self, group: CallGroup, events: Ints) -> ProfileEntry:
-        name = self.names[group.name]
-        call = parse_call(name, self.recorded.calls[group.call], self._kernels(events))
-        return self._sum(events, describe(call), *operator_of(call), launched_by=name)
+        name, kernels = self.names[group.name], self._kernels(events)
+        call = parse_call(name, self.recorded.calls[group.call], kernels)
+        return self._sum(events, describe(call), *operator_of(call), launched_by=name, kernels=kernels)
 
     def _op(self, group: OpGroup, events: Ints) -> ProfileEntry:
         name = self.names[group.name]
@@ -143,11 +143,14 @@ class Entries:
         *,
         launched_by: str,
         each: bool = False,
+        kernels: tuple[str, ...] | None = None,
     ) -> ProfileEntry:
-        """Return the sum of some GPU events; ``each`` is a call, else each operator that launched some of them."""
+        """Return the sum of some GPU events; ``each`` is a call, else each operator that launched some of them.
+
+        Their names are ``kernels``, where the caller has asked for them already.
+        """
         gpu = self.timeline.gpu
-        ops = self.traced.op(events)
-        calls = int(events.size) if each else int(distinct(ops[ops != -1]).size + np.count_nonzero(ops == -1))
+        calls = int(events.size) if each else self._calls(events)
         kind_s = np.bincount(gpu.category[events], weights=gpu.duration_s[events], minlength=len(EventKind))
         # a memset or a copy beside kernels belongs to the same operator
         kind = EventKind.KERNEL if kind_s[EventKind.KERNEL.code] > 0 else EventKind.from_code(int(kind_s.argmax()))
@@ -158,10 +161,15 @@ class Entries:
             category=kind,
             op=operator,
             launched_by=launched_by,
-            kernels=self._kernels(events),
+            kernels=self._kernels(events) if kernels is None else kernels,
             metrics=self._metrics(events),
             not_modelled=reason,
         )
+
+    def _calls(self, events: Ints) -> int:
+        """Return how many operators launched some GPU events; each without one counts for itself."""
+        ops = self.traced.op(events)
+        return int(distinct(ops[ops != -1]).size + np.count_nonzero(ops == -1))
 
     def _metrics(self, events: Ints) -> Mapping[str, float]:
         """Return the mean registers of a thread of some kernels, if the trace has them."""
@@ -172,6 +180,8 @@ class Entries:
     def _kernels(self, events: Ints) -> tuple[str, ...]:
         """Return the names of some GPU events, the longest first."""
         gpu = self.timeline.gpu
+        if events.size == 1:  # most entries of a short trace
+            return (self.names[gpu.name[events[0]]],)
         names, first, which = np.unique(gpu.name[events], return_index=True, return_inverse=True)
         times_s = np.bincount(which, weights=gpu.duration_s[events])
         return tuple(self.names[name] for name in names[np.lexsort((first, -times_s))])
@@ -207,6 +217,9 @@ class Entries:
             names.setdefault(one.entry.name, {}).setdefault(_identity(one.entry), []).append(one)
         merged = []
         for name, different in names.items():
+            if len(different) == 1 and len(alone := next(iter(different.values()))) == 1:
+                merged += alone
+                continue
             for number, same in enumerate(different.values(), start=1):
                 label = name if len(different) == 1 else f"{name} [{_particular(same[0].entry) or number}]"
                 events = np.concatenate([one.events for one in same])
