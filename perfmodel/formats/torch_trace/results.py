@@ -26,10 +26,10 @@ def with_results(recorded: Recorded) -> Recorded:
     The next operator of the thread that has images as its first argument reads the result, if there are as many images
     and channels as the convolution returns.
     """
-    wanted = [number for number, name in enumerate(recorded.names) if name in (*CONVOLUTIONS, *POOLS)]
+    wanted = np.array([name in CONVOLUTIONS or name in POOLS for name in recorded.names], dtype=bool)
     ops = recorded.ops
     without = np.array([texts.values in (b"", b"[]") for texts in recorded.calls], dtype=bool)
-    chosen = np.flatnonzero(np.isin(ops.name, wanted))
+    chosen = np.flatnonzero(wanted[ops.name])
     chosen = chosen[without[ops.call[chosen]]]
     if not chosen.size:
         return recorded
