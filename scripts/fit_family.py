@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from fit_deviations import GENERATIONS, LINES, SIBLINGS
@@ -16,6 +15,7 @@ from fit_kernels import (
     is_of_kernels,
     kernel_fits,
     mean_table,
+    of_chip,
     own_constants,
     shipped_fits,
     today,
@@ -27,13 +27,12 @@ from fit_shared import (
     joined,
     shared,
 )
-from fit_surface import MOST_ROWS as ROWS_OF_SURFACE
-from fit_surface import NESTED_ROWS, chain, machine_surface, shared_surface
+from fit_surface import MOST_POINTS, NESTED_POINTS, chain, residual_surface
 from fit_usual import FittedFamily
 
 from perfmodel.accuracy.calibration import MOST_ROWS, calibrate_family
 from perfmodel.accuracy.fit import Fit, Group
-from perfmodel.accuracy.libraries import FittedConstants, dtypes, libraries_of, sample
+from perfmodel.accuracy.libraries import FittedConstants, dtypes, intervals, libraries_of, residuals, sample
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.prediction.latency.constants import WIDEST, Constants
@@ -54,30 +53,30 @@ def under(table: LatencyTable, base: Constants) -> Constants:
 
 
 def with_surfaces(
-    made: FittedFamily, family: Family, groups: Groups, origins: Origins, machines: Mapping[str, Hardware]
+    made: FittedFamily,
+    family: Family,
+    groups: Groups,
+    origins: Origins,
+    machines: Mapping[str, Hardware],
+    most: int = MOST_POINTS,
 ) -> FittedFamily:
-    """Return the same tables with the residual surfaces of machines, and of the generations that have one die."""
+    """Return the same tables with residual surfaces: one for all machines of a die, which their generation has too."""
     if not family.axes:
         return made
     tables = {name: found.table for name, found in made.shared.items()}
-    own = dict(made.machines)
-    for name, table in own.items():
-        above = chain(machines[name], tables, table)
-        surface = machine_surface(family, name, groups[name], above, joined(origins, [name]))
-        own[name] = dataclasses.replace(table, surface=surface)
-    wider = dict(made.shared)
+    own, wider = dict(made.machines), dict(made.shared)
     for name, members in _parted(groups, machines, generation).items():
-        if not all(_one_die(machines[member]) for member in members):
-            continue
-        first = next(iter(members))
-        if len(members) == 1 and first in own:  # the generation has the constants of its one machine
-            surface = own[first].surface
-        else:
-            above = chain(machines[first], tables)
-            most = ROWS_OF_SURFACE if own else NESTED_ROWS
-            surface = shared_surface(family, name, members, above, joined(origins, members), most)
-        found = wider[name]
-        wider[name] = dataclasses.replace(found, table=dataclasses.replace(found.table, surface=surface))
+        shared = all(_one_die(machines[member]) for member in members)
+        parts = {name: members} if shared else {member: {member: rows} for member, rows in members.items() if own}
+        for part, rows in parts.items():
+            first = next(iter(rows))
+            above = chain(machines[first], tables, own.get(first))
+            file = first if len(rows) == 1 and first in own else part
+            surface = residual_surface(family, file, rows, above, joined(origins, rows), most)
+            own |= {member: dataclasses.replace(own[member], surface=surface) for member in rows if member in own}
+            if shared:
+                found = wider[name]
+                wider[name] = dataclasses.replace(found, table=dataclasses.replace(found.table, surface=surface))
     return FittedFamily(wider, own)
 
 
@@ -124,6 +123,7 @@ def fit_family(
                 origins,
                 parts,
                 host=level is vendor,
+                final=level is generation and are_siblings(members, machines),
                 wider=wider[next(iter(members))],
                 between=between,
                 near=known.get(name),
@@ -132,16 +132,41 @@ def fit_family(
             wider |= dict.fromkeys(members, tables[name].table)
     made = {}
     for name, rows in groups.items() if near is None else ():
-        source = f"fitted on {joined(origins, [name])}, {min(sum(map(len, rows)), MOST_ROWS)} rows"
-        found = calibrate_family(family, rows, around[name], source, datetime.date.today().isoformat())
-        made[name] = found.table
-        error = 100 * np.abs(np.expm1(found.log_ratio)).mean()
-        kept = ", ".join(found.fit.unidentified) or "none"
-        print(f"  {family.name} {name}: {error:.1f} % on rows not fitted; kept: {kept}", flush=True)
         alone = generation(machines[name])
-        if _one_die(machines[name]) and len(generations[alone]) == 1:
-            tables[alone] = dataclasses.replace(tables[alone], table=_with_own(tables[alone].table, found.table))
-    return with_surfaces(FittedFamily(tables, made), family, groups, origins, machines)
+        chip = tables[alone] if are_siblings(generations[alone], machines) else None
+        made[name] = machine_table(family, name, rows, around[name], chip, joined(origins, [name]))
+        if _one_die(machines[name]) and chip is None:
+            tables[alone] = dataclasses.replace(tables[alone], table=_with_own(tables[alone].table, made[name]))
+    most = MOST_POINTS if near is None else NESTED_POINTS
+    return with_surfaces(FittedFamily(tables, made), family, groups, origins, machines, most)
+
+
+def machine_table(
+    family: Family, name: str, rows: Sequence[Group], around: Constants, chip: Shared | None, origins: str
+) -> LatencyTable:
+    """Return the table of a machine: fitted to its rows, or how far these are from the constants of its chip.
+
+    Parameters
+    ----------
+    family, name, rows : the rows of the machine.
+    around : the constants that hold where its own table has none.
+    chip : the constants that it has in common with its siblings, which were fitted to its rows, too; None where it has
+        no siblings that were measured.
+    origins : whose measurements those are.
+    """
+    source = f"fitted on {origins}, {min(sum(map(len, rows)), MOST_ROWS)} rows"
+    if chip is None:
+        found = calibrate_family(family, rows, around, source, today())
+        table, ratio, kept = found.table, found.log_ratio, ", ".join(found.fit.unidentified) or "none"
+    else:
+        rows = sample(rows, MOST_ROWS)
+        ratio, regime = residuals(family, rows, chip.fitted)
+        stated = intervals(ratio, regime, around.intervals)
+        table = LatencyTable({}, {}, stated, {}, libraries_of(rows), dtypes(family, rows), source, today())
+        kept = "those of its chip"
+    error = 100 * np.abs(np.expm1(ratio)).mean()
+    print(f"  {family.name} {name}: {error:.1f} % on rows not fitted; kept: {kept}", flush=True)
+    return table
 
 
 def _fit_kernels(
@@ -161,18 +186,22 @@ def _fit_kernels(
             mean = mean_table(family, members, fits, parts, origins, widest=name == "generic")
             found[name] = dataclasses.replace(mean, between=between)
     made = {}
-    for name, rows in groups.items() if own else ():
-        count = sum(len(group) for kept in by_library(rows).values() for group in sample(kept, ROWS_OF_KERNEL))
-        made[name] = LatencyTable(
-            constants={},
-            libraries=own_constants(family, fits[name]),
-            intervals=held_out(family, name, rows),
-            known_libraries=libraries_of(rows),
-            dtypes=dtypes(family, rows),
-            source=f"fitted on {joined(origins, [name])}, {count} rows",
-            date=today(),
-        )
-        print(f"  {family.name} {name}: {', '.join(fits[name])}", flush=True)
+    for level, members in _parted(groups, machines, generation).items() if own else ():
+        siblings = are_siblings(members, machines)
+        if siblings:
+            found[level] = of_chip(found[level], family, level, members)
+        for name, rows in members.items():
+            count = sum(len(group) for kept in by_library(rows).values() for group in sample(kept, ROWS_OF_KERNEL))
+            made[name] = LatencyTable(
+                constants={},
+                libraries={} if siblings else own_constants(family, fits[name]),
+                intervals=held_out(family, name, rows),
+                known_libraries=libraries_of(rows),
+                dtypes=dtypes(family, rows),
+                source=f"fitted on {joined(origins, [name])}, {count} rows",
+                date=today(),
+            )
+            print(f"  {family.name} {name}: {', '.join(fits[name])}", flush=True)
     return FittedFamily(found, made)
 
 
@@ -189,6 +218,14 @@ def _parts_of(
         return GENERATIONS, generation
     one_die = all(_one_die(machines[member]) for member in members)
     return SIBLINGS if one_die else GENERATIONS, lambda machine: machine.name
+
+
+def are_siblings(members: Collection[str], machines: Mapping[str, Hardware]) -> bool:
+    """Return whether some measured machines of a generation are several with one die.
+
+    They have one table of constants and one surface, so that they differ by what their specifications say alone.
+    """
+    return len(members) > 1 and all(_one_die(machines[member]) for member in members)
 
 
 def _one_die(machine: Hardware) -> bool:

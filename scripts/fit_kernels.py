@@ -7,6 +7,7 @@ interval comes from machines whose means leave them out.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ from perfmodel.accuracy.libraries import FittedConstants, dtypes, intervals, lib
 from perfmodel.accuracy.measured import shape_hash
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
-from perfmodel.prediction.latency.constants import WIDEST
+from perfmodel.prediction.latency.constants import WIDEST, constants
 from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family
 
 #: rows of one library on one machine that a fit takes
@@ -55,13 +56,20 @@ def by_library(rows: Sequence[Group]) -> dict[str, list[Group]]:
     return found
 
 
-def kernel_fits(family: Family, machine: str, rows: Sequence[Group], part: int = -1, near: Fits | None = None) -> Fits:
+def kernel_fits(
+    family: Family,
+    machine: str,
+    rows: Sequence[Group],
+    part: int = -1,
+    near: Fits | None = None,
+    most: int = ROWS_OF_KERNEL,
+) -> Fits:
     """Return the fit of each library's rows on a machine, without a ``part`` of the shapes; equal fits are kept."""
     found = {}
     for library, own in by_library(rows).items():
         key = (family.name, machine, library, sum(map(len, own)), part)
         if key not in _kept:
-            used = sample(own, ROWS_OF_KERNEL)
+            used = sample(own, most)
             kept = _of_part(used, part, inside=False) if part >= 0 else used
             _kept[key] = fit(family, kept, free=_free(family), near=near[library] if near else None)
         found[library] = _kept[key]
@@ -99,12 +107,11 @@ def own_constants(family: Family, fits: Fits) -> dict[str, dict[str, float]]:
 
 
 def shipped_fits(family: Family, machine: Hardware, rows: Sequence[Group]) -> Fits:
-    """Return the constants of each library that some rows are of, as the specification has them."""
-    table = machine.latency[family.name]
-    base = {constant.name: constant.default for constant in family.all_constants}
-    base |= table.without_library
-    names = sorted({group.conditions.library for group in rows} & set(table.known_libraries))
-    values = {name: {**base, **table.libraries.get(name, {})} for name in names}
+    """Return the constants of each library that some rows are of, as they ship."""
+    known = machine.latency[family.name].known_libraries
+    names = sorted({group.conditions.library for group in rows} & set(known))
+    values = {name: dict(constants(family, machine, name).values) for name in names}
+    base = [constant.name for constant in family.all_constants]
     return {name: Fit(own, (), dict.fromkeys(base, 0.0), 0.0, 0) for name, own in values.items()}
 
 
@@ -137,6 +144,14 @@ def mean_table(
     )
     fits = tuple(known) if apart else ()
     return Shared(table, found, tuple(apart), max(1, len(parts)), libraries=offsets if widest else None, known=fits)
+
+
+def of_chip(mean: Shared, family: Family, name: str, groups: Groups) -> Shared:
+    """Return the table of machines with one chip: their libraries fitted to the rows of all, in place of the means."""
+    rows = [group for own in groups.values() for group in own]
+    fits = kernel_fits(family, name, rows, most=ROWS_OF_KERNEL * len(groups))
+    table = dataclasses.replace(mean.table, libraries=own_constants(family, fits))
+    return dataclasses.replace(mean, table=table, fitted=FittedConstants(mean.fitted.shared, fits))
 
 
 def _kernel_offsets(family: Family, groups: Groups, fits: Mapping[str, Fits]) -> LibraryOffsets:

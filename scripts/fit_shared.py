@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from fit_deviations import FEWEST, GENERATIONS, MAD, SIBLINGS, LeftOut, LibraryOffset, LibraryOffsets
 
+from perfmodel.accuracy.calibration import MOST_ROWS
 from perfmodel.accuracy.fit import Group
 from perfmodel.accuracy.libraries import (
     FittedConstants,
@@ -166,7 +167,7 @@ class Shared:
 def shared(
     family: Family, groups: Groups, start: Constants, origins: Origins, judged: Sequence[Groups], *,
     host: bool = False, shrunk: bool = True, between: str = GENERATIONS, wider: LatencyTable | None = None,
-    near: Shared | None = None, anew: bool = True,
+    near: Shared | None = None, anew: bool = True, final: bool = False,
 ) -> Shared:  # fmt: skip
     """Return constants that several machines share, with the residuals of machines that were left out.
 
@@ -186,13 +187,15 @@ def shared(
         has the deviations of libraries, dtypes and vendors.
     near : constants that were fitted to nearly the same rows.
     anew : whether the deviations of libraries are estimated, in the widest table.
+    final : whether the machines have no constants of their own: then these are fitted to more rows, and the dispatch
+        is among them.
     """
-    fitted = fit_libraries(family, sampled_rows(groups), start.values, host=host, near=near.fitted if near else None)
+    sampled = sampled_rows(groups, MOST_ROWS if final else ROWS_OF_MACHINE)
+    fitted = fit_libraries(family, sampled, start.values, host=host or final, near=near.fitted if near else None)
     machines = left_out(family, groups, start, judged, fitted, host=host) if len(judged) > 1 else []
-    rows = sum(map(len, sampled_rows(groups)))
     weight = len(groups) / (len(groups) + 1.0) if shrunk and between != SIBLINGS else 1.0
     known_rows = in_sample(family, groups, fitted)
-    known = libraries_of(sampled_rows(groups))
+    known = libraries_of(sampled)
 
     def drawn(values: Values, libraries: Sequence[str]) -> dict[str, float]:
         # to what the wider table says about the same libraries: a kernel of another one may be ten times slower
@@ -213,8 +216,8 @@ def shared(
         intervals=shape_intervals(machines or known_rows, start.intervals),
         deviations=deviations,
         known_libraries=known,
-        dtypes=dtypes(family, sampled_rows(groups)),
-        source=f"fitted on {joined(origins, groups)}, {rows} rows of {', '.join(sorted(groups))}",
+        dtypes=dtypes(family, sampled),
+        source=f"fitted on {joined(origins, groups)}, {sum(map(len, sampled))} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
     )
     own_host = host or not (family.dispatched and _by_host(groups))
@@ -233,6 +236,6 @@ def joined(origins: Origins, machines: Iterable[str]) -> str:
     return ", ".join(sorted({origin for machine in machines for origin in origins[machine]}))
 
 
-def sampled_rows(groups: Groups) -> list[Group]:
+def sampled_rows(groups: Groups, most: int = ROWS_OF_MACHINE) -> list[Group]:
     """Return the rows of all machines, of each at most so many as one may have."""
-    return [group for rows in groups.values() for group in sample(rows, ROWS_OF_MACHINE)]
+    return [group for rows in groups.values() for group in sample(rows, most)]

@@ -5,10 +5,12 @@ ends beyond which there are no rows. A row is f, multilinear between the knots, 
 and each has a part of its own. The posterior mean is the penalised least squares of the rows (Rasmussen and Williams
 2006, "Gaussian processes for machine learning", section 2.2; Wilson and Nickisch 2015, arXiv 1503.01057, for the grid)
 
-    minimise  sum_i (r_i - W_i f)^2 + penalty f' K^-1 f,   f = K W' (W K W' + penalty I)^-1 r
+    minimise  sum_i n_i (r_i - W_i f)^2 + penalty f' K^-1 f,   f = K W' (W K W' + penalty / n)^-1 r
 
-with r = ln(measured / predicted). The penalty and the share of a library's own part are those of least error in a
-cross-validation over shapes, all of the fitted half; a surface that does not improve that error is not made.
+with r = ln(measured / predicted), the mean of n rows of one library and the same sizes. Points far from what the others
+say count for less, as in `perfmodel.accuracy.fit`. Machines of one chip have one surface, fitted to the rows of all, so
+that they differ by what their specifications say. The penalty and the share of a library's own part are those of least
+error in a cross-validation over shapes, all of the fitted half; a surface that does not improve that error is not made.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from perfmodel.accuracy.calibration import FOLDS
 from perfmodel.accuracy.fit import Floats, Group
-from perfmodel.accuracy.libraries import intervals, sample
+from perfmodel.accuracy.libraries import intervals
 from perfmodel.accuracy.measured import shape_hash
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import LatencyTable, same_speed
@@ -35,10 +37,10 @@ from perfmodel.prediction.latency.machine import generation, product_line, vendo
 from perfmodel.prediction.latency.surfaces import UNIT
 from perfmodel.prediction.latency.terms import HOST
 
-#: rows of a surface, and of the cross-validation that chooses its penalty: a fit takes their third power
-MOST_ROWS, CHOOSING_ROWS = 4500, 1500
-#: rows of one where something is left out, of which there are dozens
-NESTED_ROWS = 1500
+#: points of a machine in a surface, and in the cross-validation that chooses its penalty: a fit takes their third power
+MOST_POINTS, CHOOSING_POINTS = 4500, 1500
+#: those of one where something is left out, of which there are dozens
+NESTED_POINTS = 1500
 #: fewer rows than this make no surface
 FEWEST_ROWS = 200
 #: what a row may say at most: kernels that a table has by mistake, or that a library chose once
@@ -62,6 +64,7 @@ class Rows:
     key : name of the part that a row belongs to: its library, and the machine where there are several.
     part : part of the cross-validation.
     regime : index into `REGIMES`.
+    point : index of the point, the sizes and the library, that a row is at.
     """
 
     ratio: Floats
@@ -69,14 +72,36 @@ class Rows:
     key: np.ndarray
     part: np.ndarray
     regime: np.ndarray
+    point: np.ndarray = field(default_factory=lambda: np.empty(0, np.intp))
 
     def __len__(self) -> int:
         return int(self.ratio.size)
 
     def take(self, chosen: np.ndarray) -> Rows:
         """Return the rows that a mask or indices select."""
+        point = self.point[chosen] if self.point.size else self.point
         return Rows(self.ratio[chosen], self.octaves[:, chosen], self.key[chosen], self.part[chosen],
-                    self.regime[chosen])  # fmt: skip
+                    self.regime[chosen], point)  # fmt: skip
+
+    def at_points(self) -> Rows:
+        """Return the same rows with the point of each."""
+        names = np.unique(self.key, return_inverse=True)[1]
+        sizes = np.round(np.vstack([self.octaves, names]).T, 9)
+        return replace(self, point=np.unique(sizes, axis=0, return_inverse=True)[1].ravel())
+
+    def thinned(self, most: int) -> Rows:
+        """Return the rows at about so many of the points."""
+        points = np.unique(self.point)
+        kept = points[np.linspace(0, len(points) - 1, min(most, len(points))).astype(int)]
+        chosen = self.take(np.isin(self.point, kept))
+        return replace(chosen, point=np.searchsorted(kept, chosen.point))
+
+    def points(self) -> tuple[Rows, Floats]:
+        """Return one row for each point, the mean of those at it, and how many they are."""
+        count = np.bincount(self.point)
+        first = np.unique(self.point, return_index=True)[1]
+        mean = np.bincount(self.point, np.clip(self.ratio, -CLIP, CLIP)) / count
+        return replace(self.take(first), ratio=mean, point=np.arange(count.size)), count.astype(float)
 
 
 def chain(machine: Hardware, shared: Mapping[str, LatencyTable], own: LatencyTable | None = None) -> list[Found]:
@@ -86,9 +111,8 @@ def chain(machine: Hardware, shared: Mapping[str, LatencyTable], own: LatencyTab
     return found + [(Calibration.NEVER_SEEN, shared[level]) for level in levels if level in shared]
 
 
-def rows_of(family: Family, groups: Sequence[Group], tables: Sequence[Found], name: str = "") -> Rows:
-    """Return the residuals of a machine's rows under the constants of some tables."""
-    several = len({same_speed(group.op.kernel_dtype) for group in groups}) > 1
+def rows_of(family: Family, groups: Sequence[Group], tables: Sequence[Found], *, by_dtype: bool) -> Rows:
+    """Return the residuals of some rows under the constants of some tables, by library and perhaps dtype."""
     columns = []
     for group in groups:
         library, dtype = group.conditions.library, group.op.kernel_dtype
@@ -100,7 +124,7 @@ def rows_of(family: Family, groups: Sequence[Group], tables: Sequence[Found], na
             np.broadcast_to(np.log2(np.maximum(axis.size(group.op, group.machine), 1.0)), time.shape)
             for axis in family.axes
         ]
-        key = f"{name}{library} {same_speed(dtype)}" if several else f"{name}{library}"
+        key = f"{library} {same_speed(dtype)}" if by_dtype else library
         # The surface is of the kernel, about which a call that waits for its dispatch says nothing.
         held = (np.broadcast_to(family.surfaced(group.op), time.shape) == 1.0) & (kernel > 0.5 * time)
         measured = np.maximum(group.time_s - (time - kernel), 0.5 * kernel)
@@ -207,42 +231,46 @@ def _with_own(covariance: Floats, key: np.ndarray, own: float) -> Floats:
     return covariance * (1.0 - own + own * (key[:, None] == key))
 
 
-def _held_out(covariance: Floats, rows: Rows, penalty: float) -> Floats:
-    """Return the surface at each row, fitted without its part of the shapes."""
-    found = np.zeros(len(rows))
-    wanted = np.clip(rows.ratio, -CLIP, CLIP)
+def _held_out(covariance: Floats, points: Rows, noise: Floats) -> Floats:
+    """Return the surface at each point, fitted without its part of the shapes; ``noise`` is the variance of each."""
+    found = np.zeros(len(points))
     for part in range(FOLDS):
-        out = rows.part == part
+        out = points.part == part
         if out.any() and not out.all():
-            inner = covariance[np.ix_(~out, ~out)] + penalty * np.eye((~out).sum())
-            found[out] = covariance[np.ix_(out, ~out)] @ np.linalg.solve(inner, wanted[~out])
+            inner = covariance[np.ix_(~out, ~out)] + np.diag(noise[~out])
+            found[out] = covariance[np.ix_(out, ~out)] @ np.linalg.solve(inner, points.ratio[~out])
     return found
 
 
-def _error(rows: Rows, surface: Floats) -> float:
+def _trust(left: Floats) -> Floats:
+    """Return the weight of points by how far they are from what the others say: as in `perfmodel.accuracy.fit`."""
+    scale = 1.4826 * float(np.median(np.abs(left)))
+    return np.asarray(1.0 / np.sqrt(1.0 + (left / scale) ** 2))
+
+
+def _error(rows: Rows, surface: Floats | float = 0.0) -> float:
     return float(np.abs(np.expm1(surface - rows.ratio)).mean())
 
 
 def _chosen(grid: Grid, rows: Rows) -> tuple[float, float] | None:
     """Return the penalty and the libraries' own share of least error; None where no surface is worth it."""
-    rows = _thinned(rows, CHOOSING_ROWS)
-    covariance = grid.covariance(rows)
+    rows = rows.thinned(CHOOSING_POINTS)
+    points, count = rows.points()
+    covariance = grid.covariance(points)
     shares = OWN_SHARES if len(set(rows.key.tolist())) > 1 else (0.0,)
     found = {
-        (penalty, own): _error(rows, _held_out(_with_own(covariance, rows.key, own), rows, penalty))
+        (penalty, own): _error(
+            rows, _held_out(_with_own(covariance, points.key, own), points, penalty / count)[rows.point]
+        )
         for own in shares
         for penalty in PENALTIES
     }
     best = min(found, key=lambda pair: found[pair])
-    return best if found[best] < (1.0 - WORTH) * _error(rows, np.zeros(len(rows))) else None
-
-
-def _thinned(rows: Rows, most: int) -> Rows:
-    return rows.take(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))
+    return best if found[best] < (1.0 - WORTH) * _error(rows) else None
 
 
 def fit_surface(
-    family: Family, name: str, rows: Rows, source: str, stated: Mapping[str, tuple[float, float]], *, own: bool = True
+    family: Family, name: str, rows: Rows, source: str, stated: Mapping[str, tuple[float, float]], most: int
 ) -> Surface | None:
     """Return the surface of some residuals; None where it does not help.
 
@@ -253,31 +281,34 @@ def fit_surface(
     rows : residuals of one machine, or of several that share constants.
     source : whose measurements they are.
     stated : regime -> interval where few rows say another.
-    own : whether each part of the rows gets values of its own; else there is the shared surface alone.
+    most : points that are used at most.
     """
     if not family.axes or len(rows) < FEWEST_ROWS:
         return None
+    rows = rows.at_points()
     grid = Grid(family, rows)
     chosen = _chosen(grid, rows)
     if chosen is None:
         return None
     penalty, share = chosen
-    rows = _thinned(rows, MOST_ROWS)
-    covariance = _with_own(grid.covariance(rows), rows.key, share)
-    left = rows.ratio - _held_out(covariance, rows, penalty)
-    load = np.linalg.solve(covariance + penalty * np.eye(len(rows)), np.clip(rows.ratio, -CLIP, CLIP))
-    mean = (1.0 - share) * grid.knots(rows, load)
+    rows = rows.thinned(most)
+    points, count = rows.points()
+    covariance = _with_own(grid.covariance(points), points.key, share)
+    left = rows.ratio - _held_out(covariance, points, penalty / count)[rows.point]
+    noise = penalty / (count * _trust(np.bincount(rows.point, left) / count))
+    load = np.linalg.solve(covariance + np.diag(noise), points.ratio)
+    mean = (1.0 - share) * grid.knots(points, load)
     values = {"": mean}
-    for key in sorted(set(rows.key.tolist())) if own and share else ():
-        values[key] = mean + share * grid.knots(rows, load * (rows.key == key))
-    print(f"  {family.name} {name}: {100 * _error(rows, np.zeros(len(rows))):.1f} % without a surface, "
-          f"{100 * np.abs(np.expm1(-left)).mean():.1f} % with it on rows not fitted; penalty {penalty}, own {share}",
-          flush=True)  # fmt: skip
+    for key in sorted(set(points.key.tolist())) if share else ():
+        values[key] = mean + share * grid.knots(points, load * (points.key == key))
+    print(f"  {family.name} {name}: {100 * _error(rows):.1f} % without a surface, "
+          f"{100 * np.abs(np.expm1(-left)).mean():.1f} % with it on rows not fitted; penalty {penalty}, own {share}; "
+          f"{len(points)} points", flush=True)  # fmt: skip
     return Surface(
         name=name,
         axes=grid.axes,
         sheets={key: _sheet(value, family) for key, value in values.items()},
-        intervals=intervals(-left, rows.regime, {**dict.fromkeys(REGIMES, WIDEST), **stated}) if own else {},
+        intervals=intervals(-left, rows.regime, {**dict.fromkeys(REGIMES, WIDEST), **stated}),
         penalty=penalty,
         own=share,
         source=f"{source}, {len(rows)} rows",
@@ -285,27 +316,29 @@ def fit_surface(
     )
 
 
-def machine_surface(
-    family: Family, name: str, groups: Sequence[Group], tables: Sequence[Found], origins: str, most: int = MOST_ROWS
-) -> Surface | None:
-    """Return the surface of a machine about the constants of its tables, from at most so many rows."""
-    if not family.axes:
-        return None
-    rows = rows_of(family, sample(groups, most), tables)
-    return fit_surface(family, name, rows, f"fitted on {origins}", combined(family, tables).intervals)
-
-
-def shared_surface(
+def residual_surface(
     family: Family,
     name: str,
     groups: Mapping[str, Sequence[Group]],
     tables: Sequence[Found],
     origins: str,
-    most: int = MOST_ROWS,
+    most: int = MOST_POINTS,
 ) -> Surface | None:
-    """Return the surface that the machines of a generation share, about the constants that they share."""
+    """Return the surface of a machine, or of several with one chip, about their constants; None where it has none.
+
+    Parameters
+    ----------
+    family : the family.
+    name : of the file.
+    groups : machine -> its rows.
+    tables : those whose constants hold for them, the nearest first.
+    origins : whose measurements those are.
+    most : points of a machine that are used at most.
+    """
     if not family.axes:
         return None
-    each = most // len(groups)
-    rows = [rows_of(family, sample(own, each), tables, f"{machine} ") for machine, own in groups.items()]
-    return fit_surface(family, name, together(rows), f"fitted on {origins}", {}, own=False)
+    every = [group for own in groups.values() for group in own]
+    several = len({same_speed(group.op.kernel_dtype) for group in every}) > 1
+    rows = rows_of(family, every, tables, by_dtype=several)
+    stated = combined(family, tables).intervals
+    return fit_surface(family, name, rows, f"fitted on {origins}", stated, most * len(groups))

@@ -20,18 +20,19 @@ from types import MappingProxyType
 import numpy as np
 import open_tables
 from fit_deviations import LIBRARY_KEYS
-from fit_family import fit_family, shipped
-from fit_shared import Groups, Origins
-from fit_surface import NESTED_ROWS, chain, machine_surface
+from fit_family import are_siblings, fit_family, machine_table, shipped, with_surfaces
+from fit_shared import Groups, Origins, joined
+from fit_surface import NESTED_POINTS, chain
 from fit_usual import FittedFamily, usual_in
 
-from perfmodel.accuracy.calibration import calibrate_family
+from perfmodel.accuracy.fit import Group
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements
 from perfmodel.accuracy.validate import Accuracy, judge
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import LatencyTable
 from perfmodel.prediction.latency import constants
 from perfmodel.prediction.latency.family import Family
+from perfmodel.prediction.latency.machine import generation
 from perfmodel.prediction.latency.tables import default_tables
 
 
@@ -165,12 +166,15 @@ def _own(
     family: Family, groups: Groups, made: FittedFamily, machines: Mapping[str, Hardware], origins: Origins
 ) -> dict[str, LatencyTable]:
     """Return the table of each machine, fitted on its remaining rows."""
-    found = {}
+    parts: dict[str, dict[str, list[Group]]] = defaultdict(dict)
     for name, rows in groups.items():
-        shared = {level: fitted.table for level, fitted in made.shared.items()}
-        start = constants.combined(family, chain(machines[name], shared))
-        source = f"fitted on {', '.join(sorted(origins[name]))}"
-        table = calibrate_family(family, rows, start, source, "").table
-        surface = machine_surface(family, name, rows, chain(machines[name], shared, table), source, NESTED_ROWS)
-        found[name] = dataclasses.replace(table, surface=surface)
-    return found
+        parts[generation(machines[name])][name] = rows
+    own = {}
+    for level, members in parts.items():
+        chip = made.shared[level] if are_siblings(members, machines) else None
+        for name, rows in members.items():
+            shared = {level: fitted.table for level, fitted in made.shared.items()}
+            around = constants.combined(family, chain(machines[name], shared))
+            own[name] = machine_table(family, name, rows, around, chip, joined(origins, [name]))
+    fitted = with_surfaces(FittedFamily(made.shared, own), family, groups, origins, machines, NESTED_POINTS)
+    return fitted.machines
