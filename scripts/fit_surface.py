@@ -269,6 +269,28 @@ def _chosen(grid: Grid, rows: Rows) -> tuple[float, float] | None:
     return best if found[best] < (1.0 - WORTH) * _error(rows) else None
 
 
+def _common(grid: Grid, rows: Rows, penalty: float, share: float) -> float:
+    """Return the share of the mean surface that holds for the next library.
+
+    Each of the n libraries is left out in turn: its share is the coefficient b of the regression r = b f of its rows
+    on what the others say of them, from 0 to 1. The mean of n is drawn to 0 as the constants of n machines are to those
+    of the wider table, by 1 / (n + 1). One library does not tell how alike two are: b is 1 then.
+    """
+    points, count = rows.thinned(CHOOSING_POINTS).points()
+    names = np.array([key.partition(" ")[0] for key in points.key.tolist()])
+    libraries = sorted(set(names.tolist()))
+    shares = []
+    for library in libraries if len(libraries) > 1 else ():
+        out = names == library
+        rest = points.take(~out)
+        inner = _with_own(grid.covariance(rest), rest.key, share) + np.diag(penalty / count[~out])
+        across = (1.0 - share) * grid.covariance(points)[np.ix_(out, ~out)]
+        found = across @ np.linalg.solve(inner, rest.ratio)
+        along, squares = (float((count[out] * found * of).sum()) for of in (points.ratio[out], found))
+        shares.append(min(1.0, max(0.0, along / squares)) if squares else 0.0)
+    return float(np.mean(shares or [1.0])) * len(libraries) / (len(libraries) + 1.0)
+
+
 def fit_surface(
     family: Family, name: str, rows: Rows, source: str, stated: Mapping[str, tuple[float, float]], most: int
 ) -> Surface | None:
@@ -299,11 +321,12 @@ def fit_surface(
     load = np.linalg.solve(covariance + np.diag(noise), points.ratio)
     mean = (1.0 - share) * grid.knots(points, load)
     values = {"": mean}
-    for key in sorted(set(points.key.tolist())) if share else ():
+    for key in sorted(set(points.key.tolist())):
         values[key] = mean + share * grid.knots(points, load * (points.key == key))
+    common = round(_common(grid, rows, penalty, share), 2)
     print(f"  {family.name} {name}: {100 * _error(rows):.1f} % without a surface, "
-          f"{100 * np.abs(np.expm1(-left)).mean():.1f} % with it on rows not fitted; penalty {penalty}, own {share}; "
-          f"{len(points)} points", flush=True)  # fmt: skip
+          f"{100 * np.abs(np.expm1(-left)).mean():.1f} % with it on rows not fitted; penalty {penalty}, own {share}, "
+          f"common {common}; {len(points)} points", flush=True)  # fmt: skip
     return Surface(
         name=name,
         axes=grid.axes,
@@ -311,6 +334,7 @@ def fit_surface(
         intervals=intervals(-left, rows.regime, {**dict.fromkeys(REGIMES, WIDEST), **stated}),
         penalty=penalty,
         own=share,
+        common=common,
         source=f"{source}, {len(rows)} rows",
         date=datetime.date.today().isoformat(),
     )

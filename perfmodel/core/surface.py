@@ -104,10 +104,11 @@ class Surface:
     ----------
     name : of its file.
     axes : the sizes that it depends on.
-    sheets : library -> its values; "" is the mean of all, for a library without values of its own.
+    sheets : library -> its values; "" is the mean of all.
     intervals : regime -> 80 % interval of measured / predicted on rows that were not fitted, inside the data.
     penalty : variance of a row about the surface, over that of the surface about 0.
     own : share of a library's own part in the variance of the surface.
+    common : share of the mean that holds for a library without values of its own.
     source, date : what it was fitted on, and when.
     """
 
@@ -117,12 +118,21 @@ class Surface:
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     penalty: float = 1.0
     own: float = 0.0
+    common: float = 1.0
     source: str = ""
     date: str = ""
 
     def sheet(self, *names: str) -> Sheet:
-        """Return the values of the first of some libraries that has any, else the mean."""
-        return next((self.sheets[name] for name in names if name in self.sheets), self.sheets[""])
+        """Return the values of the first of some libraries that has any, else what holds for another one.
+
+        Where no library is named, any of those measured may run, and their mean holds as it is.
+        """
+        known = (self.sheets[name] for name in names if name in self.sheets)
+        return next(known, self._of_another if any(names) else self.sheets[""])
+
+    @functools.cached_property
+    def _of_another(self) -> Sheet:
+        return Sheet(self.common * self.sheets[""].values)
 
     @functools.cached_property
     def _strides(self) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ from perfmodel.prediction.latency.machine import Machine
 FOLDER = "surfaces"
 #: knots are written in thousandths, of ln(measured / predicted)
 UNIT = 1e-3
-#: key of the values for a library without values of its own
+#: key of the mean of all libraries
 ANY = "any"
 #: knots beyond this say that the closed form is wrong
 MOST = 1.0
@@ -54,6 +54,7 @@ class SurfaceSpec(msgspec.Struct, forbid_unknown_fields=True):
     interval: dict[str, tuple[float, float]] = {}
     penalty: float = 1.0
     own: float = 0.0
+    common: float = 1.0
     source: str = ""
     date: str = ""
 
@@ -118,12 +119,14 @@ def to_surface(name: str, spec: SurfaceSpec, family: Family, place: str) -> Surf
     for regime, (low, high) in spec.interval.items():
         if regime not in REGIMES or not 0 < low <= 1 <= high:
             raise InputFileError(f"{regime} = [{low:g}, {high:g}] is no interval.", place=f"{place}.interval")
+    if not 0 <= spec.common <= 1:
+        raise InputFileError(f"{spec.common:g} is no share.", place=f"{place}.common")
     shape = tuple(axis.count for axis in axes)
     sheets = {
         "" if library == ANY else library: Sheet(_values(text, shape, f"{place}.thousandths.{library}"))
         for library, text in spec.thousandths.items()
     }
-    return Surface(name, axes, sheets, dict(spec.interval), spec.penalty, spec.own, spec.source, spec.date)
+    return Surface(name, axes, sheets, dict(spec.interval), spec.penalty, spec.own, spec.common, spec.source, spec.date)
 
 
 def _axis(name: str, spec: AxisSpec, place: str) -> SurfaceAxis:
@@ -182,6 +185,7 @@ def _block(family: str, one: Surface) -> str:
     lines = [f'\n[{family}]\nsource = "{one.source}"\ndate = "{one.date}"']
     lines.append(f"penalty = {one.penalty:g}  # variance of a row about the surface, over that of the surface")
     lines.append(f"own = {one.own:g}  # share of a library's own part in the latter")
+    lines.append(f"common = {one.common:g}  # share of the mean that holds for a library that is not here")
     ends = ", ".join(f"{regime} = [{low:.3f}, {high:.3f}]" for regime, (low, high) in one.intervals.items())
     lines.append(f"interval = {{ {ends} }}\n\n[{family}.axis]  # octaves")
     for axis in one.axes:
