@@ -242,7 +242,10 @@ def _with_own(table: LatencyTable, own: LatencyTable) -> LatencyTable:
         library: {**table.libraries.get(library, {}), **own.libraries.get(library, {})}
         for library in (*table.libraries, *(name for name in own.libraries if name not in table.libraries))
     }
-    return dataclasses.replace(table, constants={**table.constants, **own.constants}, libraries=libraries)
+    # A constant that the machine has by library would hide the mean of its libraries.
+    by_library = {name for values in own.libraries.values() for name in values}
+    kept = {name: value for name, value in table.constants.items() if name not in by_library}
+    return dataclasses.replace(table, constants={**kept, **own.constants}, libraries=libraries)
 
 
 def shipped(family: Family, groups: Groups, machines: Mapping[str, Hardware]) -> FittedFamily:
