@@ -174,7 +174,8 @@ class Grid:
         """Return the weights of the knots of each axis in each row."""
         found = []
         for axis, octaves in zip(self.axes, rows.octaves, strict=True):
-            below, share = axis.at(octaves)
+            at, share = axis.at(octaves)
+            below = np.asarray(at, dtype=np.intp)
             weights = np.zeros((len(rows), axis.count))
             weights[np.arange(len(rows)), below] = 1.0 - share
             weights[np.arange(len(rows)), below + 1] += share
@@ -195,7 +196,7 @@ class Grid:
         for place in np.ndindex(*([2] * len(self.axes))):
             index, share = [], load
             for axis, octaves, of_axis, step in zip(self.axes, rows.octaves, weights, place, strict=True):
-                here = axis.at(octaves)[0] + step
+                here = np.broadcast_to(np.asarray(axis.at(octaves)[0], dtype=np.intp) + step, load.shape)
                 index.append(here)
                 share = share * of_axis[np.arange(len(rows)), here]
             np.add.at(values, tuple(index), share)
