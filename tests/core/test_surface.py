@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -47,8 +49,10 @@ def test_beyond_the_data_it_fades_to_zero_and_says_so() -> None:
     assert half == pytest.approx(MEAN.values[4, 1, 0] / 2, abs=1e-7)
 
 
-def test_a_library_without_values_has_the_mean() -> None:
-    assert SURFACE.sheet("nobody's") is SURFACE.sheets[""]
+def test_a_library_without_values_has_a_share_of_the_mean_and_an_unnamed_one_the_mean() -> None:
+    assert SURFACE.sheet("") is SURFACE.sheets[""]
+    half = dataclasses.replace(SURFACE, common=0.5)
+    np.testing.assert_allclose(half.sheet("nobody's bf16", "nobody's").values, 0.5 * SURFACE.sheets[""].values)
     assert SURFACE.sheet("nobody's", "own") is SURFACE.sheets["own"]
 
 
