@@ -25,10 +25,12 @@ COUNT, FEWER = 3000, 400
 TOLERANCE = 1.02
 #: the same where one of two chips has constants of its own: what the fits of L40S and RTX 4090 differ by
 OWN_FIT = 1.25
-#: and the start of a kernel, by what the laboratories that measured them differ [s] (RTX 4090 and L40S)
+#: and the start of a kernel on two chips, by what the laboratories that measured them differ [s] (RTX 4090 and L40S)
 START = 1e-6
 #: kinds that read a row twice: a chip of fewer SMs has more L2 for each row that is under way
 READS_TWICE = ("layer_norm", "softmax")
+#: exchanges, whose links H100 and H200 have alike, were fitted to the rows of each
+EXCHANGES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 #: TensorRT-LLM chooses among the kernels of one query by how many blocks an SM has (mayHavePerfGain in
 #: decoderXQAImplPrecompiled.cpp), not by their time, so that a chip of a few more SMs may get the slower one
 CHOSEN_BY_SMS = "trtllm"
@@ -152,9 +154,9 @@ def _compare(op: Operator, library: str, less: pm.Hardware, more: pm.Hardware, f
     """Fail where the machine of lesser figures is faster."""
     slow, fast = found[less.name], found[more.name]
     own = {*np.atleast_1d(slow.family).tolist()} & {*less.latency, *more.latency}
-    differ = own and not _of_one_chip(less, more)
-    limit, start = (OWN_FIT, START) if differ else (TOLERANCE, 0.0)
-    start += _later(less, more)
+    one_chip = _of_one_chip(less, more) and op.op not in EXCHANGES
+    limit = OWN_FIT if own and not one_chip else TOLERANCE
+    start = _later(less, more) + (0.0 if one_chip else START)
     # Where the time is the bound, it is the measured start of an empty kernel (H200).
     free = np.asarray(fast.predicted_time_s) > 1.0001 * np.asarray(fast.bound_time_s)
     ratio = np.where(free, (np.asarray(fast.predicted_time_s) - start) / np.asarray(slow.predicted_time_s), 0.0)

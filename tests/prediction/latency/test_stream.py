@@ -61,7 +61,9 @@ def test_every_stream_is_above_its_floor_grows_and_is_the_same_one_by_one(
     kind = load_operator(op)
     together = pm.predict(kind(**params, **{axis: np.array(SIZES)}), machine)
     assert np.all(np.isfinite(together.predicted_time_s))
-    assert np.all(np.diff(together.predicted_time_s) > 0)
+    grown = np.diff(together.predicted_time_s)
+    assert np.all((grown > 0) | (together.predicted_time_s <= 1.0001 * together.bound_time_s)[1:])
+    assert np.all(grown >= 0)
     assert np.all(together.predicted_time_low_s <= together.predicted_time_s)
     assert np.all(together.predicted_time_high_s >= 1.1 * together.predicted_time_s)
     if op == "linear_cross_entropy":  # its chunks are kernels, one after another, only for one size
