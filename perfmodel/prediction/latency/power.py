@@ -49,10 +49,11 @@ TENSOR_POWER = 0.6
 
 #: energy of a FLOP of the tensor engine in minutes of real work, over that in short replays: of 1.2, 1.3 and 1.4 the
 #: one with which published training steps of frameworks left out of the fit come out best (5.9, 5.07 and 5.12 % in the
-#: mean of four; scripts/fit_training.py with these ENERGIES, 2026-11-22). It makes 685 TFLOP/s of 745 for a replay of
-#: 8192^3 in bf16 on an H100 at its 700 W, and 544 of 657 on one of 500 W; nothing changes on A100, whose limit leaves
-#: the clock. Heat, other consumers of the board's power and data that toggle more bits are likely reasons; no machine
-#: has been measured for it
+#: mean of four; scripts/fit_training.py with these ENERGIES, 2026-11-22). Since it is known which attention NeMo runs
+#: they are 5.2, 4.8 and 4.6 %, and each half by the other 3.9, 3.9 and 4.3 %: 1.3 stays. It makes 685 TFLOP/s of 745
+#: for a replay of 8192^3 in bf16 on an H100 at its 700 W, and 544 of 657 on one of 500 W; nothing changes on A100,
+#: whose limit leaves the clock. Heat, other consumers of the board's power and data that toggle more bits are likely
+#: reasons; no machine has been measured for it
 SUSTAINED_ENERGY = 1.3
 
 
