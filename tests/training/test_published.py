@@ -90,7 +90,7 @@ def test_a_run_with_hsdp_is_judged() -> None:
 def test_a_kernel_that_a_framework_switches_off_did_not_run() -> None:
     assert run_plan(run_of(attention="cudnn", framework="nemo-megatron")).attention == ""
     assert run_plan(run_of(attention="fa3", framework="nemo-megatron")).attention == "fa3"
-    for name in ("megatron-bridge 26.04", "torchtitan-compile", "nemo-25.07"):
+    for name in ("megatron-bridge 26.04", "torchtitan-compile", "nemo-24.09", "nemo-25.07"):
         assert run_plan(run_of(attention="cudnn", framework=name)).attention == "cudnn"
 
 
