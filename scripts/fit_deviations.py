@@ -28,8 +28,9 @@ from perfmodel.prediction.uncertainty import Z80
 #: 0.87 and 0.87 for machines and 1.25, 1.25 and 1.25 for libraries, in the mean over all tables: about the same; 2, 4
 #: and 7 of the 203 tables have more than half of their rows outside
 PRIOR = 4.0
-#: what machines differ between: lines (kinds of memory) and generations of a vendor, and siblings with the same chip
-LINES, GENERATIONS, SIBLINGS = BETWEEN = ("lines", "generations", "siblings")
+#: what machines differ between: vendors, in the widest table of families that several have; lines (kinds of memory) and
+#: generations of a vendor; siblings with the same chip
+VENDORS, LINES, GENERATIONS, SIBLINGS = BETWEEN = ("vendors", "lines", "generations", "siblings")
 #: standard deviation of a normal distribution over its median absolute deviation
 MAD = 1.4826
 #: fewer rows of a machine in a regime than this give no offset

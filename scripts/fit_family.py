@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
-from fit_deviations import GENERATIONS, LINES, SIBLINGS
+from fit_deviations import GENERATIONS, LINES, SIBLINGS, VENDORS
 from fit_kernels import (
     ROWS_OF_KERNEL,
     by_library,
@@ -104,6 +104,7 @@ def fit_family(
             list(generations.values()),
             host=True,
             shrunk=False,
+            between=_of_widest(groups, machines),
             near=known.get("generic"),
             anew=anew,
         )
@@ -183,8 +184,9 @@ def _fit_kernels(
         for name, members in _parted(groups, machines, level).items():
             between, by = _parts_of(level, members, machines)
             parts = [list(part) for part in _parted(members, machines, by).values()]
-            mean = mean_table(family, members, fits, parts, origins, widest=name == "generic")
-            found[name] = dataclasses.replace(mean, between=between)
+            widest = name == "generic"
+            mean = mean_table(family, members, fits, parts, origins, widest=widest)
+            found[name] = dataclasses.replace(mean, between=_of_widest(groups, machines) if widest else between)
     made = {}
     for level, members in _parted(groups, machines, generation).items() if own else ():
         siblings = are_siblings(members, machines)
@@ -203,6 +205,11 @@ def _fit_kernels(
             )
             print(f"  {family.name} {name}: {', '.join(fits[name])}", flush=True)
     return FittedFamily(found, made)
+
+
+def _of_widest(groups: Groups, machines: Mapping[str, Hardware]) -> str:
+    """Return what the generations of the widest table differ between."""
+    return VENDORS if len({vendor(machines[name]) for name in groups}) > 1 else GENERATIONS
 
 
 def _parts_of(

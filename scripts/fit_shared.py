@@ -143,6 +143,7 @@ class Shared:
     libraries : what libraries differ by, in the widest table.
     own_host : whether the dispatch of the rows is the table's, too. Where it is that of all machines of the vendor, the
         left-out ones too, their offsets in the launch regime say nothing.
+    by_host : whether most rows are calls that a host dispatched.
     """
 
     table: LatencyTable
@@ -154,6 +155,7 @@ class Shared:
     between: str = GENERATIONS
     known: tuple[LeftOut, ...] = ()
     own_host: bool = True
+    by_host: bool = False
 
     def next_machine(self, wider_parts: int) -> float:
         """Return the deviation of the next machine from this table, over that between machines.
@@ -220,10 +222,12 @@ def shared(
         source=f"fitted on {joined(origins, groups)}, {sum(map(len, sampled))} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
     )
-    own_host = host or not (family.dispatched and _by_host(groups))
+    by_host = family.dispatched and _by_host(groups)
+    own_host = host or not by_host
     apart = tuple(machines if own_host else (one.without(REGIMES.index("launch")) for one in machines))
     fits = tuple(known_rows) if machines else ()
-    return Shared(table, fitted, apart, max(1, len(judged)), weight, offsets, between, fits, own_host)
+    return Shared(table, fitted, apart, max(1, len(judged)), weight, offsets, between, fits, own_host,
+                  by_host)  # fmt: skip
 
 
 def _by_host(groups: Groups) -> bool:

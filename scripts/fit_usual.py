@@ -16,6 +16,7 @@ from fit_deviations import (
     OF_OTHERS,
     OF_VENDOR,
     SIBLINGS,
+    VENDORS,
     LeftOut,
     LibraryOffsets,
     growth,
@@ -26,7 +27,11 @@ from fit_deviations import (
 from fit_shared import Shared
 
 from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.prediction.latency.family import HOST_CONSTANTS
 
+#: deviation of the hosts of machines whose calls they dispatch: hosts of a few machines, most of them of one
+#: laboratory, may be alike by chance
+HOST_SPREAD = next(constant.spread for constant in HOST_CONSTANTS if constant.name == "host")
 EXPERTS = ("moe_bf16", "moe_fp8", "moe_fp8_block", "moe_int4", "moe_fp4", "moe_mxfp4", "moe_mxfp4_fp8")
 ATTENTION = ("attention_prefill", "attention_decode")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "collective_host")
@@ -90,6 +95,8 @@ class FittedFamily:
             expected = [*usual.machines[found.between]]
             if not found.own_host:  # the host of a sibling is any other
                 expected[0] = usual.machines[GENERATIONS][0]
+            if found.by_host:
+                expected[0] = max(expected[0], HOST_SPREAD)
             deviation = machine_deviation(found.machines, expected)
             machine = tuple(math.hypot(s * factor, math.sqrt(more)) for s, more in zip(deviation, grown, strict=True))
             libraries = usual.libraries if found.libraries else {}
@@ -106,8 +113,10 @@ def usual_in(name: str, found: Mapping[str, FittedFamily]) -> Usual:
     for between in (GENERATIONS, LINES):
         every = {other: fitted.apart(between) for other, fitted in found.items()}
         machines[between] = usual_deviation([every[other] for other in alike if other in every], list(every.values()))
-    # Machines of another line are of another generation, too.
+    # Machines of another line, or of another vendor, are of another generation, too. What is a vendor's has its own
+    # source of error.
     machines[LINES] = tuple(map(max, machines[LINES], machines[GENERATIONS]))
+    machines[VENDORS] = machines[GENERATIONS]
     shared = [table for other in alike if other in found for table in found[other].shared.values()]
     grown = growth((table.machines, table.known) for table in shared if table.between != SIBLINGS)
     return Usual(machines, grown, _of_libraries(name, found))

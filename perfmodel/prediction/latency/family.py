@@ -122,6 +122,8 @@ class Family:
         bandwidth replaces it.
     call_cost : (operator, values) -> dispatch of this call relative to a plain one, where calls differ: through a layer
         of the framework, or with a scalar that it turns into a tensor. None means 1.
+    slower_calls : (machine, library) -> dispatch of a library's calls over that of kernels compiled beforehand, where
+        the host does more before each of them. None means 1.
     aliases : other names of libraries -> the names that tables have for their kernels of this family.
     borrows : (machine, library) -> the library's name, and the libraries whose constants may hold for it, the best
         first: those that run the same kernel, where ``library`` names a kernel. None means itself.
@@ -144,6 +146,7 @@ class Family:
     of_framework: bool = False
     streams: bool = False
     call_cost: Callable[[Operator, Values], Number] | None = None
+    slower_calls: Callable[[Machine, str], float] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     borrows: Callable[[Hardware, str], tuple[str, tuple[str, ...]]] | None = None
     basis: Callable[[Operator, Machine, Terms], str] | None = None
@@ -178,7 +181,7 @@ class Family:
             kernel = kernel.plus(SURFACE, kernel.time_s * gain)
         if conditions.timing != Timing.EVENT or not self.dispatched:
             return kernel
-        return kernel.plus(HOST, self._dispatch_s(op, values, kernel.time_s))
+        return kernel.plus(HOST, self._dispatch_s(op, machine, values, conditions, kernel.time_s))
 
     def timed_total(
         self, op: Operator, machine: Machine, values: Values, conditions: Conditions, gain: Number = 0.0
@@ -191,12 +194,15 @@ class Family:
             kernel_s = kernel_s + kernel_s * gain
         if conditions.timing != Timing.EVENT or not self.dispatched:
             return Total(kernel_s, starting_s)
-        host_s = self._dispatch_s(op, values, kernel_s)
+        host_s = self._dispatch_s(op, machine, values, conditions, kernel_s)
         return Total(kernel_s + host_s, starting_s + host_s)
 
-    def _dispatch_s(self, op: Operator, values: Values, kernel_s: Number) -> Number:
+    def _dispatch_s(
+        self, op: Operator, machine: Machine, values: Values, conditions: Conditions, kernel_s: Number
+    ) -> Number:
         """Return what the dispatch of a call adds to the time of its kernel [s]."""
-        host = values["host"] * (self.call_cost(op, values) if self.call_cost else 1.0)
+        slower = self.slower_calls(machine, conditions.library) if self.slower_calls else 1.0
+        host = slower * values["host"] * (self.call_cost(op, values) if self.call_cost else 1.0)
         # A kernel cannot hide behind more of the dispatch than there is.
-        before = maximum(0.0, host - values["hidden"])
+        before = maximum(0.0, host - slower * values["hidden"])
         return smooth_max(CORNER, host, before + kernel_s) - kernel_s

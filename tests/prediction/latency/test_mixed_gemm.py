@@ -15,6 +15,7 @@ from perfmodel.accuracy.validate import judge
 from perfmodel.core.vocabulary import Calibration, Timing
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
+from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
@@ -155,3 +156,19 @@ def test_measured_weight_only_products(data_dir: Any, family: str, most: float) 
     kept = tuple(call for call in measured.calls if call.hardware == A100.name and call.op.params()["scale"] != "none")
     found = judge([type(measured)(measured.place, kept)], hardware).by(["family"])
     assert next(row for row in found if row["family"] == family)["mape"] < most
+
+
+def test_the_dispatch_of_a_triton_product_takes_four_of_a_compiled_one_and_its_kernel_no_longer() -> None:
+    op = pm.Gemm(m=16, n=128, k=128, dtype="fp8", weight_dtype="fp8", scale="block:128x128")
+    machine = Machine.of(L40S, resolve_peak(op, L40S))
+    values = {constant.name: constant.default for constant in GEMM_FP8_BLOCK.all_constants}
+    values |= {"host": 100e-6, "hidden": 90e-6}
+
+    def seconds(library: str, timing: Timing) -> float:
+        return float(GEMM_FP8_BLOCK.timed_terms(op, machine, values, Conditions(timing=timing, library=library)).time_s)
+
+    # the kernel hides in the last 90 % of the dispatch
+    assert seconds("trtllm", Timing.EVENT) == pytest.approx(100e-6, rel=0.02)
+    assert seconds("vllm_triton", Timing.EVENT) == pytest.approx(4 * 100e-6, rel=0.02)
+    assert seconds("vllm", Timing.EVENT) == seconds("vllm_triton", Timing.EVENT)  # Ada has no other kernel
+    assert seconds("vllm_triton", Timing.KERNEL) == seconds("trtllm", Timing.KERNEL)
