@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.errors import UsageError, unknown_name
@@ -14,6 +15,8 @@ from perfmodel.operators.scales import check_scale
 
 #: the largest dimension: float64 represents all whole numbers up to here
 LARGEST_SIZE = 2**53
+#: sizes that are checked at a time
+_BLOCK = 2**15
 
 
 def is_unset(value: Any) -> bool:
@@ -53,11 +56,22 @@ def _check_sizes(op: str, name: str, value: Any, rules: Mapping[str, Any]) -> An
         raise _bad_size(op, name, repr(value)[:60], "is not an array of whole numbers") from None
     if array.size == 0:
         raise _bad_size(op, name, "[]", "contains no size")
-    with np.errstate(invalid="ignore"):
-        valid = (array >= rules["minimum"]) & (array <= LARGEST_SIZE) & (array == np.floor(array))
-    if not valid.all():
-        _in_range(op, name, float(array[~valid].flat[0]), rules)
+    for part in _blocks(array):
+        with np.errstate(invalid="ignore"):
+            valid = (part >= rules["minimum"]) & (part <= LARGEST_SIZE) & (part == np.floor(part))
+        if not valid.all():
+            _in_range(op, name, float(part[~valid].flat[0]), rules)
     return array
+
+
+def _blocks(array: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
+    """Yield an array some rows at a time, so that what is compared stays in a processor's cache."""
+    if array.size <= _BLOCK:
+        yield array
+        return
+    rows = max(1, _BLOCK * len(array) // array.size)
+    for start in range(0, len(array), rows):
+        yield array[start : start + rows]
 
 
 def _bad_size(op: str, name: str, value: str, reason: str, least: int = 1) -> UsageError:
