@@ -166,7 +166,31 @@ def train(config: Model, cluster: _Cluster, plan: TrainingPlan) -> TrainingStep:
     from perfmodel.training.search import full_step
     from perfmodel.workloads.catalog import find_model
 
-    return full_step(find_model(config), cluster, plan)
+    return full_step(find_model(config), _clusters([cluster], plan)[0], plan)
+
+
+def _clusters(given: object, plan: object) -> list[_Cluster]:
+    """Return one cluster, or several, as a list.
+
+    Raises
+    ------
+    UsageError
+        For a cluster or a plan of another type, with the call that makes one.
+    """
+    from perfmodel.cluster.cluster import Cluster
+    from perfmodel.errors import UsageError
+    from perfmodel.training.plan import TrainingPlan
+
+    if not isinstance(plan, TrainingPlan):
+        remedy = "Write pm.TrainingPlan(batch=128, seq=4096, tp=2)."
+        raise UsageError(f"{str(plan)[:40]!r} is no training plan.", place="plan", remedy=remedy)
+    clusters = []
+    for cluster in given if isinstance(given, list | tuple) else [given]:
+        if not isinstance(cluster, Cluster):
+            wanted = f"Write pm.Cluster({cluster!r}, gpus=8)." if isinstance(cluster, str) else "Give a pm.Cluster."
+            raise UsageError(f"{str(cluster)[:40]!r} is no cluster.", place="cluster", remedy=wanted)
+        clusters.append(cluster)
+    return clusters
 
 
 def search(
@@ -195,13 +219,12 @@ def search(
     UsageError
         When no combination can run and fits.
     """
-    from perfmodel.cluster.cluster import Cluster as _Cluster
     from perfmodel.training.search import search as search_plans
     from perfmodel.training.space import default_space
     from perfmodel.workloads.catalog import find_model
 
     model = find_model(config)
-    clusters = [cluster] if isinstance(cluster, _Cluster) else list(cluster)
+    clusters = _clusters(cluster, plan)
     space = default_space(model, clusters[0], plan, **ranges)
     return search_plans(model, clusters, plan, space, top=top, workers=workers, scheduler=scheduler)
 

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.core.report import report
 from perfmodel.errors import PerfModelError, UsageError
@@ -190,3 +191,14 @@ def test_weights_are_shared_out_in_dtypes_that_the_framework_can(dtype, stages):
     assert default_space(LLAMA, CLUSTER, plan).zero == stages
     note = find_framework("megatron-bridge").lacking([3], dtype)
     assert note == "" if 3 in stages else f"no zero = 3 in {dtype}" in note
+
+
+@pytest.mark.parametrize("call", [pm.train, pm.search])
+@pytest.mark.parametrize(
+    ("cluster", "plan", "message"),
+    [("h100", PLAN, "Write pm.Cluster"), (3, PLAN, "is no cluster"), (CLUSTER, {"tp": 2}, "is no training plan")],
+)
+def test_what_is_no_cluster_or_plan_is_named(call, cluster, plan, message) -> None:
+    with pytest.raises(UsageError) as raised:
+        call("gpt3-2.7b", cluster, plan)
+    assert message in str(raised.value)
