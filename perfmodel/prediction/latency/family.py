@@ -114,6 +114,8 @@ class Family:
         operator.
     dispatched : whether events around a framework's call also see the host's dispatch. Collectives are measured in
         queues, where it does not show.
+    dispatch_varies : whether the measured dispatch differs between calls by more than short kernels take, so that its
+        constant is that of least mean relative error, and not the middle.
     by_dtype : whether constants fitted on one dtype say less about another; not for kernels that only move bytes.
     by_library : whether libraries have kernels of different designs, so that constants fitted on some say less about
         one that is not named.
@@ -141,6 +143,7 @@ class Family:
     applies: Callable[[Any, Machine, str], Any] = _always
     total: Callable[[Operator, Machine, Values, Conditions], Total] | None = None
     dispatched: bool = True
+    dispatch_varies: bool = False
     by_dtype: bool = True
     by_library: bool = False
     of_framework: bool = False

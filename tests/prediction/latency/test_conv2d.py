@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.accuracy.fit import Group, fit, log_ratio
 from perfmodel.accuracy.measured import shape_hash
+from perfmodel.core.vocabulary import Timing
 from perfmodel.formats import read_profile
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.ceilings import resolve_peak
@@ -59,6 +60,35 @@ def test_a_second_wave_doubles_the_fused_kernel() -> None:
     # slow matrix products, so that no other algorithm fits the eleventh image into the SMs sooner
     one, two = (terms(Conv2d(n=n, c=16, h=8, w=16, k=32, **THREE), math=0.2, product=0.2).adds for n in (10, 11))
     assert float(two["wave quantisation"]) == pytest.approx(0.9 * sum(float(one[x]) for x in ("math", "tile waste")))
+
+
+def test_the_fused_kernel_does_not_beat_the_power_limit() -> None:
+    # of 40 W, 16 W are for arithmetic; a FLOP takes 1e-11 J, 3.8 times that in 16 nm: 0.42 of 0.8 TFLOP/s. What a block
+    # pads is computed too.
+    op = Conv2d(n=10, c=16, h=8, w=16, k=32, **THREE)
+    free = terms(op, ROUND, product=0.2, math=0.2)
+    limited = terms(op, replace(ROUND, tdp_w=40.0, process="TSMC 16FF"), product=0.2, math=0.2, energy=1e-11)
+    computed = 10 * 2 * 16 * 1024 * 36
+    assert float(limited.time_s - free.time_s) == pytest.approx(
+        computed * (1e-11 * 3.8 / (40 * 0.9 - 20)) - computed / 0.8e12, rel=0.02
+    )
+    assert float(free.adds["power"]) == 0.0
+
+
+def test_a_dispatch_that_varies_is_that_of_least_relative_error() -> None:
+    # kernels of about 10 us under dispatches spread evenly from 50 to 350 us: the middle is 200 us
+    size = np.full(400, 8)
+    op = Conv2d(n=size, c=8, h=8, w=8, k=8, **THREE)
+    group = Group(op, ROUND, Conditions(timing=Timing.EVENT), 10e-6 + np.linspace(50e-6, 350e-6, 400))
+
+    def error(host: float) -> float:
+        return float(np.abs(np.expm1(log_ratio(FAMILY, {**VALUES, "host": host}, [group]))).mean())
+
+    plain = fit(replace(FAMILY, dispatch_varies=False), [group], VALUES).values["host"]
+    found = fit(FAMILY, [group], VALUES).values["host"]
+    assert error(found) < 0.95 * error(plain)
+    # half of the weight 1 / t lies below the geometric mean of the ends
+    assert found == pytest.approx((50e-6 * 350e-6) ** 0.5, rel=0.1)
 
 
 def test_large_winograd_products_take_a_quarter_of_the_products() -> None:

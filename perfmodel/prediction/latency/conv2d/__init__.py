@@ -87,7 +87,7 @@ def algorithm_terms(
     by_name: dict[str, Callable[[], Terms]] = {
         "implicit_gemm": lambda: implicit(conv, sizes, machine, c, conditions),
         "direct": lambda: direct(conv, sizes, machine, c),
-        "winograd_f23": lambda: fused(sizes, machine, c),
+        "winograd_f23": lambda: fused(sizes, machine, c, conditions),
         "winograd_f43": lambda: separate(sizes, machine, c, conditions),
     }
     return {name: by_name[name]() for name in of}
@@ -108,16 +108,18 @@ def _backward(op: Conv2d, machine: Machine, library: str) -> bool:
 
 
 #: What the formula leaves of the measured times is mostly not the shape's: in NeuSight's rows (@ 6945927d9afc) each of
-#: 3,011 shapes has an excess that is alike on all four machines (correlation 0.92 to 0.97 below 0.3 ms), from nothing
-#: to about 0.22 ms on V100 and 1.6, 2.6 and 2.7 times as much on T4, P4 and P100. It follows no size, but rises along
-#: the table in 77 of 91 pairs of equal n and c: like dispatch that grows in the course of a run, with ``host`` in its
-#: middle. Without it the formula is off by 5 to 7 %; with it, exact times of the kernels would be off by 12 %.
-#: No function of the sizes does much better: fitted on half of the shapes, a Gaussian process over n, c, h and k leaves
-#: 14.7 % of the other half, and boosted trees that also see remainders and all terms 14.5 %, where the formula leaves
-#: 15.1 %. What the same shape exceeds on the other three machines tells far more: 8.8 % on P100 (19.1 without it), 8.4
-#: on P4 (15.5), 6.9 on T4 (12.4) and 5.5 on V100 (13.1).
+#: 3,011 shapes has an excess that is alike on all four machines (correlation 0.82 to 0.95 below 0.5 ms), between about
+#: 0.06 ms on each of them and 0.30 ms on V100, 0.43 on T4, 0.70 on P4 and 0.73 on P100. Where kernels are short it is
+#: spread evenly over that range and follows no size: no rank correlation with n, c, h or k is above 0.07, and trees of
+#: all sizes and their remainders, fitted on half of 649 shapes, explain less than nothing of it on the other half. It
+#: rises along the table in 77 of 91 pairs of equal n and c: like dispatch that grows in the course of a run, from what
+#: a new process takes. Kernels that the formula times exactly would be off by 17.0, 11.6, 8.4 and 10.3 % on P100, P4,
+#: T4 and V100 because of it, with the best ``host`` that there is: 11.8 % in the mean, where the formula leaves 14.5 %.
+#: With the excess that the other three machines tell, it would leave 8.5, 8.8, 7.1 and 5.9 %. Of the rest, a Gaussian
+#: process over n, c, h and k for each machine takes 0.4 points, and boosted trees that also see remainders and all
+#: terms, fitted without the excess, 0.9 points.
 TERMS = (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS, LAYOUT)
-FAMILY = Family("conv2d", CONSTANTS, formula, TERMS, forward_only)
+FAMILY = Family("conv2d", CONSTANTS, formula, TERMS, forward_only, dispatch_varies=True)
 #: nothing is fitted; in an open trace of a V100 that trains ResNet-50 (pytorch/kineto @ 624ae15193b7) convolutions take
 #: 1.23 times, their gradients 1.2 times what is predicted
 BACKWARD = Family(

@@ -10,6 +10,7 @@ from perfmodel.prediction.latency.conv2d.parts import TRANSFORMS, Sizes, plus, w
 from perfmodel.prediction.latency.conv2d.products import engine_of
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.power import s_per_flop
 from perfmodel.prediction.latency.terms import LAUNCH, MATH, TILE_WASTE, WAVES, Terms
 
 #: a block of the fused kernel makes 32 tiles of 2 x 2 outputs for 32 filters: 16 products of 32 x 32 x c
@@ -27,8 +28,11 @@ SIDE = 4.0
 POINTS = (SIDE + 2.0) ** 2
 
 
-def fused(sizes: Sizes, machine: Machine, c: Values) -> Terms:
-    """Return the terms of F(2x2, 3x3) in one kernel, and of the kernel that transforms the filters before."""
+def fused(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of F(2x2, 3x3) in one kernel, and of the kernel that transforms the filters before.
+
+    What whole blocks compute draws power, the padding too; pauses between calls give it back as in products.
+    """
     patches = machine.kernels.winograd_patches or FUSED_PATCHES
     spatial = np.minimum.reduce(
         [np.ceil(sizes.images / n) * np.ceil(sizes.p / p) * np.ceil(sizes.q / q) for n, p, q in patches]
@@ -39,12 +43,16 @@ def fused(sizes: Sizes, machine: Machine, c: Values) -> Terms:
     wave = 2.0 * 16.0 * FUSED_TILES * FUSED_FILTERS * (np.ceil(sizes.channels / 8.0) * 8.0 + FUSED_FILL) / rate
     full = 32.0 * sizes.images * sizes.p * sizes.q / 4.0 * sizes.filters * sizes.channels
     ideal = full / (c["fused"] * machine.peak_flop_per_s)
+    busy = np.maximum(1.0, np.ceil(waves)) * wave
+    power = waves * wave * c["fused"] * machine.peak_flop_per_s * s_per_flop(machine, c["energy"], conditions.load)
+    power = np.maximum(0.0, power - gemm.pause_s(machine, conditions))
     speed = c["eta"] * machine.bandwidth_bytes_per_s
     arithmetic = Terms(
         {
             MATH: ideal,
             TILE_WASTE: np.maximum(waves * wave - ideal, 0.0),
-            WAVES: (np.maximum(1.0, np.ceil(waves)) - waves) * wave,
+            WAVES: busy - waves * wave,
+            gemm.POWER_LIMIT: np.maximum(0.0, power - busy),
             LAUNCH: 2.0 * c["launch"],
         }
     )

@@ -20,8 +20,8 @@ from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
-from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, resident_speed
-from perfmodel.prediction.latency.gemm.times import POWER, PRODUCT_TERMS
+from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
+from perfmodel.prediction.latency.gemm.times import POWER, POWER_LIMIT, PRODUCT_TERMS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share
 from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms, Total, total_of
@@ -32,6 +32,7 @@ __all__ = [
     "GEMM_FP8",
     "GEMM_FP32",
     "POWER",
+    "POWER_LIMIT",
     "PRODUCT_START",
     "PRODUCT_TERMS",
     "QUANTISATION",
@@ -43,6 +44,7 @@ __all__ = [
     "family_of",
     "has_plain_kernel",
     "is_fp32",
+    "pause_s",
     "product_terms",
     "quantisation_s",
 ]

@@ -122,6 +122,12 @@ def launch_s(machine: Machine, c: Values) -> float:
     return c["launch"] if "launch" in c else c["start"] / machine.clock_hz
 
 
+def pause_s(machine: Machine, conditions: Conditions) -> float:
+    """Return the pause between calls, where the power limit of a board counts it [s]."""
+    averaged = machine.kernels.averages_power and conditions.timing == Timing.EVENT
+    return PAUSE_S if averaged else 0.0
+
+
 def resident_speed(machine: Machine, c: Values) -> float:
     """Return how much faster data in L2 are than those of device memory: a share of L2's 64 B a clock adds to it.
 
@@ -191,8 +197,7 @@ class Rates:
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
         self.l2_bytes = machine.l2_bytes
         self.copies = {CacheState.WARM: 1.0, CacheState.ROTATING: ROTATING_COPIES}.get(conditions.cache, 0.0)
-        averaged = machine.kernels.averages_power and conditions.timing == Timing.EVENT
-        self.pause_s = PAUSE_S if averaged else 0.0
+        self.pause_s = pause_s(machine, conditions)
         (self._set_vector if fp32 else self._set_tensor)(machine, conditions.load)
         self.per_step, self.waiting_s = 1.0 / c["step"], c["latency"] / 64.0
         self.fed_s = product.input_bytes / self.l2_bandwidth
