@@ -88,8 +88,12 @@ def fit_family(
     near: FittedFamily | None = None,
     *,
     anew: bool = True,
+    surfaces: bool = True,
 ) -> FittedFamily:
-    """Return a family's tables; with ``near``, fitted to nearly the same rows, without those of the machines."""
+    """Return a family's tables; with ``near``, fitted to nearly the same rows, without those of the machines.
+
+    Without ``surfaces``, they have none: deviations are of constants.
+    """
     if is_of_kernels(family):
         return _fit_kernels(family, groups, origins, machines, own=near is None)
     known = near.shared if near else {}
@@ -139,7 +143,8 @@ def fit_family(
         if _one_die(machines[name]) and chip is None:
             tables[alone] = dataclasses.replace(tables[alone], table=_with_own(tables[alone].table, made[name]))
     most = MOST_POINTS if near is None else NESTED_POINTS
-    return with_surfaces(FittedFamily(tables, made), family, groups, origins, machines, most)
+    found = FittedFamily(tables, made)
+    return with_surfaces(found, family, groups, origins, machines, most) if surfaces else found
 
 
 def machine_table(

@@ -119,7 +119,7 @@ def _renewed(name: str) -> FittedFamily:
     data, families, origins = open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)
     family, groups = families[name], data[name]
     near = shipped(family, groups, opened.machines)
-    return fit_family(family, groups, origins[name], opened.machines, near=near)
+    return fit_family(family, groups, origins[name], opened.machines, near=near, surfaces=False)
 
 
 def _measured_families() -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from perfmodel.core.hardware import Hardware, MemoryLevel, Peak
 from perfmodel.core.report import Reportable
+from perfmodel.prediction.latency.constants import fitted_table
 from perfmodel.prediction.latency.families import family
 
 
@@ -185,7 +186,10 @@ def _launch(machine: Hardware) -> Iterator[Figure]:
 
 def _latency(machine: Hardware) -> Iterator[Figure]:
     """Yield the constants of the latency model. They are fitted, so they are sustained figures only."""
-    for name, table in machine.latency.items():
+    for name in machine.latency:
+        table = fitted_table(name, machine)
+        if table is None:
+            continue
         units = {constant.name: constant.unit for constant in family(name).all_constants}
         source = ", ".join(part for part in (table.source, table.date) if part)
         for library, values in (("", table.constants), *table.libraries.items()):

@@ -119,6 +119,12 @@ def _sources(hardware: Hardware) -> tuple[tuple[Calibration, Mapping[str, Latenc
     )
 
 
+def fitted_table(name: str, hardware: Hardware) -> LatencyTable | None:
+    """Return the nearest table of a family that has constants: machines of one chip have those of their generation."""
+    tables = [by_family[name] for _, by_family in _sources(hardware) if name in by_family]
+    return next((table for table in tables if table.constants or table.libraries), None)
+
+
 def measured_libraries(name: str, hardware: Hardware) -> list[str]:
     """Return the libraries that the tables of a family for a machine were fitted on, given the family's name."""
     return known_libraries([by_family[name] for _, by_family in _sources(hardware) if name in by_family])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from perfmodel.core.hardware import Hardware
+from perfmodel.prediction.latency.constants import fitted_table
 
 Figure = dict[str, Any]
 
@@ -69,7 +70,7 @@ def _figures(machine: Hardware, families: Sequence[str]) -> Iterator[Figure]:
 
 def _constants(machine: Hardware, families: Sequence[str]) -> Iterator[Figure]:
     for family in families:
-        table = machine.latency.get(family)
+        table = fitted_table(family, machine) if family in machine.latency else None
         if table is None:
             continue
         source = f"{table.source}, {table.date}" if table.date else table.source
