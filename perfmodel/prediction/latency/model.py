@@ -128,8 +128,9 @@ def _estimate(
     brief = later is not None and family.total is not None
     terms: Terms | None = None if brief else family.timed_terms(*asked)
     time, starting_s = family.timed_total(*asked) if terms is None else total_of(terms)
-    short = maximum(floor_s - time, 0.0)
-    if anywhere(short > 0):
+    short: Number = 0.0
+    if anywhere(floor_s > time):
+        short = maximum(floor_s - time, 0.0)
         time = time + short
     code = regime_of(starting_s, time)
     low, high, uncertainty = _spread(known, code, inside)

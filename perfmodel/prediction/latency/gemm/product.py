@@ -141,7 +141,7 @@ def _fastest(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Produc
     if anywhere(split):
         parts = 1.0 + split * (_most_parts(blocks, r) - 1.0)
         blocks, k, gathered = blocks * parts, k / parts, split * parts
-    return time_of(sizes, r, tile, split, loads_of(sizes, r, tile, blocks, depth_of(k, r), gathered))
+    return time_of(sizes, r, tile, split, blocks, depth_of(k, r), gathered)
 
 
 def _least(m: Number, n: Number, k: Number, batch: Number, r: Rates) -> Any:

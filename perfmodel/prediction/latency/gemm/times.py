@@ -107,35 +107,40 @@ def gathered(parts: Iterable[tuple[Any, Any]], shape: tuple[int, ...]) -> Any:
     return whole.reshape(shape)
 
 
-#: what one tile asks of the resources, numbers for one product and tile, else arrays: blocks an SM; those that an SM
-#: has time for, with idle SMs in the last wave; the arithmetic of one block without filling and draining it [s]; what
-#: arithmetic and L2 alone would take [s]. Without names it takes a tenth less of the time of a single call.
-Loads = tuple[Any, Any, Any, Any, Any]
+def busy_of(waves: Any, sizes: Sizes, r: Rates, tile: Tile) -> Any:
+    """Return the blocks that an SM has time for, with idle SMs in the last wave, in the memory of the waves."""
+    ceil, raised, _ = sizes.functions
+    busy = ceil(waves)
+    busy *= r.rounds
+    waves *= r.evened
+    busy += waves
+    return raised(busy, tile.least)
 
 
-def loads_of(sizes: Sizes, r: Rates, tile: Tile, blocks: Number, depth: Depth, gathered: Number | None = None) -> Loads:
-    """Return what a tile asks of the resources; half of a sweep's time goes by here, so that it works in place.
+def loads_of(
+    sizes: Sizes, r: Rates, tile: Tile, blocks: Any, depth: Depth, gathered: Number | None = None
+) -> tuple[Any, Any]:
+    """Return what arithmetic and L2 alone would take with a tile [s], in the memory of its blocks.
 
-    The parts of k that are ``gathered`` are written and read again in fp32.
+    Half of a sweep's time goes by here, so that it works in place: the fewer arrays, the more of them stay in a core's
+    cache. The parts of k that are ``gathered`` are written and read again in fp32.
     """
     steps, waiting_s, fed_s = depth
-    ceil, raised, _ = sizes.functions
-    waves = blocks * r.per_sm
-    busy = ceil(waves) * r.rounds
-    busy += r.evened * waves
-    busy = raised(busy, tile.least)
-    block_s = tile.step_s * steps
-    filled_s = block_s + tile.fill_s
-    math_s = busy * filled_s
+    math_s = busy_of(blocks * r.per_sm, sizes, r, tile)
+    filled_s = tile.step_s * steps
+    filled_s += tile.fill_s
+    math_s *= filled_s
     if waiting_s is not None:  # else one block is done before those that keep an SM busy
-        math_s = raised(math_s, filled_s + waiting_s)
+        filled_s += waiting_s
+        math_s = sizes.functions.raised(math_s, filled_s)
     if sizes.slowed is not None:
         math_s *= sizes.slowed
-    l2_s: Any = blocks * tile.sides
+    l2_s = blocks
+    l2_s *= tile.sides
     l2_s *= fed_s
     if gathered is not None:
         l2_s += gathered * sizes.gather_s
-    return waves, busy, block_s, math_s, l2_s
+    return math_s, l2_s
 
 
 def fourth_root(value: Any) -> Any:
@@ -143,12 +148,12 @@ def fourth_root(value: Any) -> Any:
     return (value**0.5) ** 0.5
 
 
-def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads) -> Any:
+def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: tuple[Any, Any]) -> Any:
     """Return the fourth power of the time, which orders tiles as the time does; infinite where a tile is not for m.
 
     It is worked out in the memory of ``loads``.
     """
-    _, _, _, time, l2_s = loads
+    time, l2_s = loads
     time = sizes.functions.raised(time, sizes.power)
     time *= time
     time *= time
@@ -159,9 +164,13 @@ def power_of_time(sizes: Sizes, r: Rates, tile: Tile, loads: Loads) -> Any:
     return where((sizes.m > tile.above) & (sizes.m <= tile.up_to), time, time + np.inf) if r.by_rows else time
 
 
-def time_of(sizes: Sizes, r: Rates, tile: Tile, split: Any, loads: Loads) -> ProductTime:
+def time_of(
+    sizes: Sizes, r: Rates, tile: Tile, split: Any, blocks: Any, depth: Depth, gathered: Number | None
+) -> ProductTime:
     """Return the time of one tile and split for each product, taken apart."""
-    waves, busy, block_s, math_s, l2_s = loads
+    waves, block_s = blocks * r.per_sm, tile.step_s * depth[0]
+    busy = busy_of(1.0 * waves, sizes, r, tile)
+    math_s, l2_s = loads_of(sizes, r, tile, blocks, depth, gathered)
     limited = maximum(math_s, sizes.power)
     outside = maximum(sizes.hbm, l2_s)
     body = fourth_power(limited) + sizes.hbm_power + fourth_power(l2_s)
