@@ -95,7 +95,7 @@ median of first / second - 1. A formula that does not know the library cannot do
 
 Convolutions have a floor of another kind. On short shapes, what a call takes beyond its kernel is alike on all four
 machines (correlation 0.82 to 0.95), spread evenly between 0.06 ms and 0.3 ms (V100) to 0.7 ms (P100, P4), and no
-function of the sizes: rank correlations with n, c, h and k are below 0.07, and boosted trees that see the sizes and
+function of the sizes: rank correlations with n, c, h and k are below 0.08, and boosted trees that see the sizes and
 their remainders explain less than nothing of it on shapes that they were not fitted on. It grows along the table, as a
 dispatch would in the course of a run. Kernels whose times were known exactly would be off by 17.0 % on P100, 11.6 % on
 P4, 8.4 % on T4 and 10.3 % on V100, 11.8 % in the mean, with the best single dispatch of each machine (drawn 200 times

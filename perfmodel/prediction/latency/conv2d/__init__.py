@@ -110,7 +110,7 @@ def _backward(op: Conv2d, machine: Machine, library: str) -> bool:
 #: What the formula leaves of the measured times is mostly not the shape's: in NeuSight's rows (@ 6945927d9afc) each of
 #: 3,011 shapes has an excess that is alike on all four machines (correlation 0.82 to 0.95 below 0.5 ms), between about
 #: 0.06 ms on each of them and 0.30 ms on V100, 0.43 on T4, 0.70 on P4 and 0.73 on P100. Where kernels are short it is
-#: spread evenly over that range and follows no size: no rank correlation with n, c, h or k is above 0.07, and trees of
+#: spread evenly over that range and follows no size: no rank correlation with n, c, h or k is above 0.08, and trees of
 #: all sizes and their remainders, fitted on half of 649 shapes, explain less than nothing of it on the other half. It
 #: rises along the table in 77 of 91 pairs of equal n and c: like dispatch that grows in the course of a run, from what
 #: a new process takes. Kernels that the formula times exactly would be off by 17.0, 11.6, 8.4 and 10.3 % on P100, P4,
