@@ -12,6 +12,7 @@ from fit_deviations import (
     GENERATIONS,
     LINES,
     OF_COLLECTIVES,
+    OF_DISPATCHED,
     OF_ENGINE,
     OF_OTHERS,
     OF_VENDOR,
@@ -49,7 +50,7 @@ ALIKE = (
 LIBRARIES_ALIKE = (
     (("gemm_fp32", "gemm_bf16"), OF_VENDOR),
     (("gemm_fp8",), OF_ENGINE),
-    (("gemm_fp8_block",), OF_ENGINE),
+    (("gemm_fp8_block",), OF_DISPATCHED),
     (EXPERTS, OF_ENGINE),
     (ATTENTION, OF_ENGINE),
     (COLLECTIVES, OF_COLLECTIVES),
