@@ -281,5 +281,6 @@ def _attention_kernel(text: str) -> str:
 def _needed(run: Run, column: str) -> int:
     value = run.whole(column)
     if value < 1:
-        raise UnusableRunError(f"{column} is blank")
+        found = run.text(column)
+        raise UnusableRunError(f"{column} = {found} is below 1" if found else f"{column} is blank")
     return value

@@ -70,6 +70,7 @@ def test_a_cell_becomes_a_plan(cells: dict[str, str], values: dict[str, object])
     [
         ({"recompute": "unknown"}, "recompute is not published"),
         ({"gbs": ""}, "gbs is blank"),
+        ({"num_gpus": "0"}, "num_gpus = 0 is below 1"),
         ({"moe": "experts=8;magic=1"}, "magic"),
         ({"step_time_s": ""}, "no step time"),
     ],
