@@ -56,6 +56,13 @@ def test_the_fused_winograd_kernel_by_hand() -> None:
     assert float(got["launch"]) == pytest.approx(4e-6)
 
 
+def test_the_arithmetic_alone_takes_what_it_adds_up_to() -> None:
+    for op in (Conv2d(n=10, c=16, h=8, w=16, k=32, **THREE), Conv2d(n=10, c=16, h=8, w=16, k=16, groups=16, **THREE)):
+        got = terms(op, product=0.2, math=0.2)
+        parts = sum(float(got.adds.get(name, 0.0)) for name in ("math", "tile waste", "wave quantisation"))
+        assert float(got.alone["math"]) == pytest.approx(parts)
+
+
 def test_a_second_wave_doubles_the_fused_kernel() -> None:
     # slow matrix products, so that no other algorithm fits the eleventh image into the SMs sooner
     one, two = (terms(Conv2d(n=n, c=16, h=8, w=16, k=32, **THREE), math=0.2, product=0.2).adds for n in (10, 11))

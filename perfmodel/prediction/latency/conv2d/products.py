@@ -102,5 +102,6 @@ def direct(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values) -> Terms:
     """Return the terms of a kernel that loads both factors of each product."""
     # The engine's own peak in fp64, which may be far below that of fp32.
     rate = DIRECT * np.fmin(machine.vector_flop_per_s, machine.peak_flop_per_s)
-    arithmetic = Terms({MATH: conv.flop() / rate, LAUNCH: c["launch"]})
+    math_s = conv.flop() / rate
+    arithmetic = Terms({MATH: math_s, LAUNCH: c["launch"]}, {MATH: math_s})
     return with_memory(arithmetic, sizes.compulsory / (c["eta"] * machine.bandwidth_bytes_per_s))

@@ -54,7 +54,8 @@ def fused(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> 
             WAVES: busy - waves * wave,
             gemm.POWER_LIMIT: np.maximum(0.0, power - busy),
             LAUNCH: 2.0 * c["launch"],
-        }
+        },
+        {MATH: np.maximum(busy, power)},
     )
     # 3 x 3 filters become 4 x 4. Blocks of the same pixels run side by side; the next pixels read all filters again.
     columns = np.ceil(sizes.filters / FUSED_FILTERS)
