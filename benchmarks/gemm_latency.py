@@ -33,8 +33,8 @@ POINTS = 500_000
 REPEATS = 3
 #: single calls of a batch, and batches
 SCALARS, BATCHES = 200, 10
-WANTED_PER_S = 1e6
-WANTED_SCALAR_S = 150e-6
+WANTED_PER_S = 2e6
+WANTED_SCALAR_S = 120e-6
 #: points of the sweep whose memory is measured, and what it may take beside its sizes [B]
 LONG_SWEEP = 4_000_000
 WANTED_BYTES = 100e6
@@ -115,12 +115,15 @@ def one_call() -> bool:
     m *= 16384.0
     np.ceil(m, out=m)  # in place, so that the most memory so far is that of the sizes
     n, k = m[::-1], np.roll(m, 7)
-    hardware, before, begin = pm.hardware(CASES[0][0]), _most_bytes(), time.process_time()
+    hardware, before, begin = pm.hardware(CASES[0][0]), _most_bytes(), os.times()
     made = pm.predict(pm.Gemm(m=m, n=n, k=k, dtype="bf16"), hardware)
-    taken, most = time.process_time() - begin, _most_bytes()
+    after, most = os.times(), _most_bytes()
+    system = after.system - begin.system  # in which the kernel hands out the memory of the result
+    taken = after.user - begin.user + system
     print(
         f"one call of {np.size(made.predicted_time_s) / 1e6:.0f} million points: {ONE_CALL / taken / 1e6:.2f} million "
-        f"a second, {(most - before) / 1e6:.0f} MB more than the process and the sizes"
+        f"a second, {ONE_CALL / (taken - system) / 1e6:.2f} without the system's time, "
+        f"{(most - before) / 1e6:.0f} MB more than the process and the sizes"
     )
     return most - before < WANTED_CALL_BYTES
 

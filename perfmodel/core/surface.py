@@ -50,7 +50,7 @@ class SurfaceAxis:
         """Return the knot below a point, a whole number, and how far the point is to the next one, from 0 to 1."""
         place: Any = octave - self.first
         if self.step != 1.0:
-            place = place / self.step
+            place /= self.step
         if not isinstance(place, np.ndarray):
             index = int(place)
             if place <= 0.0:
@@ -157,7 +157,9 @@ class Surface:
             least, most = axis.data
             inside = inside & (least <= octave) & (octave <= most)
             below, share = axis.at(octave)
-            index = index + (below if stride == 1 else stride * below)
+            if stride != 1:
+                below *= stride
+            index = index + below
             shares.append(share)
         shares.reverse()
         if not isinstance(index, np.ndarray) and not isinstance(inside, np.ndarray):

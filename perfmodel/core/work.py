@@ -66,7 +66,10 @@ def floor(value: Number) -> Any:
 
 def log2(size: Number) -> Number:
     """Return the binary logarithm of a size, element by element; nothing has less than one element."""
-    return np.log2(np.maximum(size, 1.0)) if isinstance(size, np.ndarray) else math.log2(max(size, 1.0))
+    if not isinstance(size, np.ndarray):
+        return math.log2(max(size, 1.0))
+    least: NDArray[np.float64] = np.maximum(size, 1.0)
+    return np.log2(least, out=least)
 
 
 class Functions(NamedTuple):

@@ -162,8 +162,9 @@ def gain(family: Family, on: Surface, sheet: Sheet, op: Operator, machine: Machi
     logarithm, inside = on.look_up(sizes, sheet)
     if isinstance(share, np.ndarray) or share != 1.0:
         logarithm, inside = share * logarithm, inside & (share == 1.0)
-    grown: Any = np.expm1(logarithm) if isinstance(logarithm, np.ndarray) else math.expm1(logarithm)
-    return grown, inside
+    if isinstance(logarithm, np.ndarray):
+        return np.expm1(logarithm, out=logarithm), inside
+    return math.expm1(logarithm), inside
 
 
 def surface_text(name: str, surfaces: Mapping[str, Surface]) -> str:

@@ -34,7 +34,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.work import Number, anywhere, floor, maximum, minimum
+from perfmodel.core.work import Number, anywhere, floor, maximum, minimum, raised
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.gemm.rates import SPLIT_WAVES, Product, Rates, launch_s, rates_of
@@ -183,7 +183,10 @@ def _worth(sizes: Sizes, r: Rates, least: Any) -> Any:
     if not r.whole_wave:
         return False
     few: Any = sizes.outputs <= r.whole_wave
-    return few & (least > fourth_power(_ABOVE * (r.c["split"] + maximum(sizes.hbm, sizes.power))))
+    shortest: Any = maximum(sizes.hbm, sizes.power)
+    shortest += r.c["split"]
+    shortest *= _ABOVE
+    return few & (least > fourth_power(shortest))
 
 
 def _split(sizes: Sizes, r: Rates, index: Any, least: Any) -> tuple[Any, Any]:
@@ -226,7 +229,7 @@ def _parted(sizes: Sizes, r: Rates) -> Iterator[tuple[int, Any]]:
 
 def _most_parts(blocks: Number, r: Rates) -> Number:
     """Return how many parts of k make at most ``SPLIT_WAVES`` blocks an SM."""
-    return minimum(maximum(floor(SPLIT_WAVES * r.sm_count / blocks), 1.0), r.c["parts"])
+    return minimum(raised(floor(SPLIT_WAVES * r.sm_count / blocks), 1.0), r.c["parts"])
 
 
 def _cheapest(times: Iterator[tuple[Any, Any]]) -> tuple[Any, Any]:

@@ -45,7 +45,8 @@ CHANNEL_BYTES = 65536.0
 def fourth_power(value: Any) -> Any:
     """Return value^4."""
     square = value * value  # Python takes three times as long for a power
-    return square * square
+    square *= square
+    return square
 
 
 #: what follows from the length of k that a block works through: whole steps that it takes; latency of the steps that no
