@@ -49,6 +49,8 @@ LIBRARY_KEYS = ("library", "library_here")
 OF_VENDOR = {"library": (0.08, 0.10, 0.07), "library_here": (0.08, 0.06, 0.05)}
 OF_COLLECTIVES = {"library": (0.10, 0.10, 0.05), "library_here": (0.15, 0.12, 0.04)}
 OF_ENGINE = {"library": (0.16, 0.16, 0.14), "library_here": (0.20, 0.14, 0.10)}
+#: of attention, whose long calls differ more: by what the tensor engine reaches
+OF_ATTENTION = {**OF_ENGINE, "library": (0.16, 0.18, 0.15)}
 #: of products with scales of blocks, most of whose libraries were timed around calls that the host dispatches, which
 #: takes 60, 90 and 181 us in three kernels of vLLM on H100: by a factor of two in the launch regime
 OF_DISPATCHED = {**OF_ENGINE, "library": (0.70, 0.16, 0.14)}

@@ -11,6 +11,7 @@ from fit_deviations import (
     ASSUMED_SIBLING,
     GENERATIONS,
     LINES,
+    OF_ATTENTION,
     OF_COLLECTIVES,
     OF_DISPATCHED,
     OF_ENGINE,
@@ -52,7 +53,7 @@ LIBRARIES_ALIKE = (
     (("gemm_fp8",), OF_ENGINE),
     (("gemm_fp8_block",), OF_DISPATCHED),
     (EXPERTS, OF_ENGINE),
-    (ATTENTION, OF_ENGINE),
+    (ATTENTION, OF_ATTENTION),
     (COLLECTIVES, OF_COLLECTIVES),
 )
 
