@@ -24,6 +24,8 @@ USUAL_EXPONENTIALS = 16.0
 USUAL_MATRIX_INSTRUCTION = "mma.sync"
 #: warps that an SM issues from in a clock (CUDA C++ programming guide, compute capabilities; 2 on 6.0)
 USUAL_SCHEDULERS = 4.0
+#: compute capability from which on copies from global to shared memory are asynchronous
+ASYNCHRONOUS_COPIES = 8
 #: rates on datasheets are rounded, so that the ratio of two of them is off by a little
 ROUNDING = 1.05
 
@@ -52,6 +54,7 @@ class Machine:
     slack : how much faster an SM feeds its tensor engine than the engine computes: 2 where fp32 accumulation runs at
         half rate (GeForce), which its 8-bit integer rate shows, twice what the 16-bit rate asks for; else 1.
     process : process node, as "TSMC 4N"; empty where unknown.
+    copies_to_shared : whether copies from global to shared memory pass by the registers (cp.async).
     kernels : how the libraries' kernels for this machine are cut.
     hardware, peak : what the symbols come from; None for a machine that is made of symbols.
     """
@@ -74,6 +77,7 @@ class Machine:
     matrix_instruction: str = USUAL_MATRIX_INSTRUCTION
     slack: float = 1.0
     process: str = ""
+    copies_to_shared: bool = False
     kernels: Kernels = field(default_factory=Kernels)
     hardware: Hardware | None = field(default=None, repr=False, compare=False)
     peak: Peak | None = field(default=None, repr=False, compare=False)
@@ -120,10 +124,20 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         matrix_instruction=hardware.matrix_instruction or USUAL_MATRIX_INSTRUCTION,
         slack=_slack(hardware, peak),
         process=hardware.process,
+        copies_to_shared=_copies_to_shared(hardware),
         kernels=hardware.kernels,
         hardware=hardware,
         peak=peak,
     )
+
+
+def _copies_to_shared(hardware: Hardware) -> bool:
+    """Return whether the hardware copies to shared memory by itself.
+
+    It does from compute capability 8.0 on (CUDA C++ programming guide, section Asynchronous Data Copies).
+    """
+    major, _, _ = hardware.compute_capability.partition(".")
+    return major.isdigit() and int(major) >= ASYNCHRONOUS_COPIES
 
 
 def _slack(hardware: Hardware, peak: Peak | None) -> float:

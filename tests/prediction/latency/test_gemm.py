@@ -42,7 +42,7 @@ VECTOR_GPU = Machine(
 TENSOR_GPU = Machine(100.0, 1e9, 100e12, "tensor", "bf16", 12.8e12, 1e12, 0.0, np.inf)
 FP32: Values = {
     "math": 1.0, "linear": 1.0, "eta": 1.0, "launch": 2e-6, "fill": 16.0, "split": 4e-6, "tile": 0.15, "stride": 1.0,
-    "energy": 1e-12, "linear_call": 1.5, "host": 30e-6, "hidden": 10e-6,
+    "energy": 1e-12, "linear_call": 1.5, "host": 30e-6, "hidden": 10e-6, "bounds": 1.0,
 }  # fmt: skip
 #: 2000 clocks at 1 GHz are 2 us; L2 has 2.048 x 100 TFLOP/s x 2 B / 64 = 6.4 TB/s, which is 64 B a clock and SM
 BF16: Values = {
@@ -203,12 +203,38 @@ def test_rows_in_one_channel_and_sizes_off_cache_lines_by_hand() -> None:
 
     def slower(m: int, n: int, k: int, batch: int = 1) -> float:
         product = Product(m, n, k, batch, 4.0, 4.0)
-        whole, off = (product_terms(product, VECTOR_GPU, {**FP32, "ragged": r}, COLD).alone["math"] for r in (1.0, 1.5))
+        whole, off = (product_terms(product, VECTOR_GPU, {**FP32, "bounds": b}, COLD).alone["math"] for b in (1.0, 1.5))
         return float(off / whole)
 
     # two sizes off multiples of 32 are needed
     assert slower(2561, 2561, 1024) == slower(2560, 2561, 1023) == pytest.approx(1.5)
     assert slower(2560, 2560, 1024) == slower(2561, 2560, 1024) == slower(2561, 2561, 1024, batch=2) == 1.0
+
+
+def test_machines_that_copy_to_shared_memory_check_no_bounds() -> None:
+    copying, product = replace(VECTOR_GPU, copies_to_shared=True), Product(2561, 2561, 1023, 1.0, 4.0, 4.0)
+    loading, copied = (
+        product_terms(product, machine, {**FP32, "bounds": 1.5}, COLD).alone["math"]
+        for machine in (VECTOR_GPU, copying)
+    )
+    assert loading == pytest.approx(1.5 * copied)
+    # compute capability 8.0 and above, and no other vendor's chip
+    names = {"p100-pcie-16gb": False, "v100-pcie-32gb": False, "a100-pcie-40gb": True, "l4": True, "mi210": False}
+    assert {name: Machine.of(hardware(name), None).copies_to_shared for name in names} == names
+
+
+def test_sizes_off_cache_lines_take_energy_by_hand() -> None:
+    # a board of 100 W leaves 70 W: at 20 pJ a FLOP and more power sets the time, in batches, too
+    limited = replace(VECTOR_GPU, tdp_w=100.0)
+
+    def ratio(m: int, n: int, batch: float = 1.0) -> float:
+        product = Product(m, n, 1024, batch, 4.0, 4.0)
+        constants = ({**FP32, "energy": 20e-12, "byte_energy": 0.0, "ragged": r} for r in (1.0, 1.3))
+        plain, off = (product_terms(product, limited, c, COLD).alone["math"] for c in constants)
+        return float(off / plain)
+
+    assert ratio(2561, 2561) == ratio(2561, 2561, 2.0) == pytest.approx(1.3)
+    assert ratio(2560, 2561) == 1.0
 
 
 def test_weights_that_are_read_again_for_each_row_of_tiles_by_hand() -> None:

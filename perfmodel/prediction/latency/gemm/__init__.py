@@ -69,7 +69,7 @@ _SHARED = {
     "split": ("s", 0.1e-6, 30e-6, 0.4, "start of the reduction of the parts of k"),
     "tile": ("", 0.01, 5.0, 0.6, "loss of small tiles: 64 tile (1/tm + 1/tn) of the arithmetic's time"),
     "stride": ("", 1.0, 10.0, 0.4, "time of reading a matrix in pieces along k, over reading it whole"),
-    "ragged": ("", 1.0, 1.5, 0.15, "arithmetic where two sizes are no multiples of 32, over that where they are"),
+    "ragged": ("", 1.0, 1.5, 0.15, "energy of a FLOP where two sizes are no multiples of 32, over that where they are"),
     "linear_call": ("", 0.8, 3.0, 0.2, "dispatch of a linear layer, over that of a product"),
     "energy": ("J/FLOP", 1e-13, 1e-10, 0.15, "energy of a FLOP at the lowest voltage, in TSMC 4N"),
 }
@@ -221,7 +221,7 @@ GEMM_FP32 = Family(
     constants_of(
         _SHARED, ("launch",),
         math=0.93, linear=0.93, eta=0.75, launch=2.7e-6, fill=12.0, tile=0.15, stride=1.6, energy=4.8e-12,
-        ragged=1.05, linear_call=1.65,
+        ragged=1.2, linear_call=1.65,
     ),
     formula,
     PRODUCT_TERMS,

@@ -10,7 +10,8 @@ an SM, the resources take
   that no other block hides; it is longer where address translation does not reach a wave's operands
   (``translation_cost`` of the machine's kernels), where weights are read again for each row of tiles
   (``reread_cost``), where rows lie in one channel (``channel_cost``), in batches of small products
-  (``small_batch_cost``, ``ragged_batch_cost``), and where two sizes are no multiples of a cache line (``ragged``);
+  (``small_batch_cost``, ``ragged_batch_cost``), and where two sizes are no multiples of a cache line and threads
+  check the bounds of what they load (``BOUNDS``), which takes energy, too (``ragged``);
 - t_hbm = traffic / (eta W): A, B and C once; the panels of A and B again for each wave-sized super-tile of the
   output as far as they exceed L2; the part that L2 holds is faster, or free;
 - t_l2 = blocks (k / S) (tm a + tn b) / B2, a and b the sizes of an element of A and B, with B2 = l SMs 64 B f on the

@@ -87,11 +87,11 @@ class Sizes:
             self._slow(self._small(rates))
         if rates.ragged_batch:
             self._slow(where(self._off(self.n) & self._off(self.k), 1.0 + rates.ragged_batch, 1.0))
-        if rates.ragged != 1.0:
-            ragged = where(self._off_lines(), rates.ragged, 1.0)
-            self.power = self.power * ragged
-            if rates.ragged_math:
-                self._slow(ragged)
+        if rates.ragged != 1.0 or rates.bounds != 1.0:
+            off = self._off_lines()
+            self.power = self.power * where(off, rates.ragged, 1.0)
+            if rates.bounds != 1.0:
+                self._slow(where(off, rates.bounds, 1.0))
         if rates.pause_s:
             self.power = maximum(0.0, self.power - rates.pause_s)
 
