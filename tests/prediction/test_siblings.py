@@ -16,7 +16,6 @@ import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import load_all
 from perfmodel.operators.base import Operator
-from perfmodel.prediction.ceilings import ASSUMED_LAUNCH_S
 from perfmodel.prediction.latency.machine import generation
 
 #: random operators of each kind, and of those whose formulas take longer
@@ -122,12 +121,6 @@ def _of_one_chip(less: pm.Hardware, more: pm.Hardware) -> bool:
     return all("HBM" in machine.main_memory.technology.upper() for machine in (less, more))
 
 
-def _later(less: pm.Hardware, more: pm.Hardware) -> float:
-    """Return by how much later kernels were measured to start on the machine of greater figures [s]."""
-    starts = [(m.launch.floor_s or 0.0, m.launch.overhead_s or ASSUMED_LAUNCH_S) for m in (less, more)]
-    return max(0.0, *(after - before for before, after in zip(*starts, strict=True)))
-
-
 @pytest.mark.parametrize(
     "op", [*random_operators(), *random_prompts_and_others()], ids=lambda op: f"{op.op}-{op.dtype}-{len(op.params())}"
 )
@@ -156,7 +149,7 @@ def _compare(op: Operator, library: str, less: pm.Hardware, more: pm.Hardware, f
     own = {*np.atleast_1d(slow.family).tolist()} & {*less.latency, *more.latency}
     one_chip = _of_one_chip(less, more) and op.op not in EXCHANGES
     limit = OWN_FIT if own and not one_chip else TOLERANCE
-    start = _later(less, more) + (0.0 if one_chip else START)
+    start = 0.0 if one_chip else START
     # Where the time is the bound, it is the measured start of an empty kernel (H200).
     free = np.asarray(fast.predicted_time_s) > 1.0001 * np.asarray(fast.bound_time_s)
     ratio = np.where(free, (np.asarray(fast.predicted_time_s) - start) / np.asarray(slow.predicted_time_s), 0.0)
