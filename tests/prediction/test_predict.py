@@ -203,8 +203,10 @@ def test_scalar_equals_array(a100: Hardware, shapes: list[tuple[int, int, int]])
     together = pm.predict(pm.Gemm(m=m, n=n, k=k, dtype="fp16"), a100).rows()
     alone = [pm.predict(pm.Gemm(m=a, n=b, k=c, dtype="fp16"), a100).rows()[0] for a, b, c in shapes]
     for row, expected in zip(together, alone, strict=True):
-        for key in ("limiter", "bound_time_s", "fits_in", "predicted_time_s", "advice", "dimensions", "params"):
+        for key in ("limiter", "bound_time_s", "fits_in", "advice", "dimensions", "params"):
             assert row[key] == expected[key], key
+        # powers of numbers and of arrays differ in their last bit
+        assert row["predicted_time_s"] == pytest.approx(expected["predicted_time_s"], rel=1e-12)
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])
