@@ -21,6 +21,7 @@ from perfmodel.accuracy.libraries import (
     sample,
 )
 from perfmodel.accuracy.measured import MeasuredCalls, shape_hash
+from perfmodel.accuracy.siblings import SiblingCalibration, calibrate_siblings
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.report import Reportable
@@ -41,6 +42,8 @@ USUAL_ROWS = 5
 MOST_ROWS = 1500
 #: a row that is faster than the floor by more than a clock can boost is an artefact
 BOOST = 1.1
+#: correlation of the errors of one shape, measured again in another version of a library: assumed
+ONE_SHAPE = 0.5
 #: parts of the cross-validation that gives the intervals
 FOLDS = 4
 
@@ -119,11 +122,12 @@ def calibrate_family(
     """
     groups = sample(groups, MOST_ROWS)
     fitted = fit_libraries(family, groups, start.values)
-    ratio, regime = _cross_validated(family, groups, start.values, fitted)
+    ratio, regime, shape = _cross_validated(family, groups, start.values, fitted)
+    rows = [_independent(shape[regime == index]) for index in range(len(REGIMES))]
     table = LatencyTable(
         constants={name: value for name, value in fitted.common().items() if name in own or fitted.in_table(name)},
         libraries=fitted.own(),
-        intervals=intervals(ratio, regime, _narrowed(start, ratio, regime)),
+        intervals=intervals(ratio, regime, _narrowed(start, ratio, regime, rows), rows),
         known_libraries=libraries_of(groups),
         dtypes=dtypes(family, groups),
         source=source,
@@ -134,8 +138,20 @@ def calibrate_family(
     return FamilyCalibration(family, table, start.values, fitted.shared, fitted.libraries, ratio, error)
 
 
-def _narrowed(start: Constants, log_ratio: Floats, regime: NDArray[np.intp]) -> dict[str, tuple[float, float]]:
-    """Return the intervals of some constants after rows of each regime, of their residuals in a cross-validation.
+def _independent(shapes: Floats) -> float:
+    """Return how many independent rows tell as much as those of some shapes, m of each.
+
+    The errors of rows of one shape correlate with r, so that n rows tell as much as n / (1 + (m - 1) r) (the design
+    effect of clusters: Kish, "Survey sampling", 1965, section 5.4).
+    """
+    each = shapes.size / max(1, np.unique(shapes).size)
+    return shapes.size / (1.0 + max(0.0, each - 1.0) * ONE_SHAPE)
+
+
+def _narrowed(
+    start: Constants, log_ratio: Floats, regime: NDArray[np.intp], rows: Sequence[float]
+) -> dict[str, tuple[float, float]]:
+    """Return the intervals of some constants after independent rows of each regime, of their held-out residuals.
 
     Shapes differ with variance k v: v is that of other machines, and the scale k of this one is a mean of 1 and of
     what its n rows of all regimes show, k = (m + sum of r^2 / v) / (m + n) with m = `USUAL_ROWS` (an inverse gamma
@@ -146,7 +162,6 @@ def _narrowed(start: Constants, log_ratio: Floats, regime: NDArray[np.intp]) -> 
     usual = np.array(start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES)))
     if not usual.all():
         return stated
-    rows = np.bincount(regime, minlength=len(REGIMES))
     scale = (USUAL_ROWS + float(np.sum(log_ratio**2 / usual[regime]))) / (USUAL_ROWS + log_ratio.size)
     for index, name in enumerate(REGIMES):
         shape = scale * float(usual[index])
@@ -167,16 +182,18 @@ class MachineCalibration(Reportable):
     before : the machine with its constants before.
     families : the calibration of each family with enough rows.
     unused : reason -> number of rows that were not used for it.
+    siblings : the collectives without rows, of which those of others tell something.
     """
 
     before: Hardware
     families: tuple[FamilyCalibration, ...]
     unused: Mapping[str, int]
+    siblings: tuple[SiblingCalibration, ...] = ()
 
     @property
     def hardware(self) -> Hardware:
         """The machine with the fitted constants."""
-        tables = {calibration.family.name: calibration.table for calibration in self.families}
+        tables = {one.family.name: one.table for one in (*self.siblings, *self.families)}
         return replace(self.before, latency={**self.before.latency, **tables})
 
 
@@ -184,7 +201,8 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
     """Return the calibration of every family with enough rows, and why other rows were not used.
 
     The fit starts from the constants of the machine: those of its specification, or the defaults of its generation.
-    Constants that the rows do not determine stay there.
+    Constants that the rows do not determine stay there. Rows of one collective also tell what the machine's other
+    collectives take (`perfmodel.accuracy.siblings`).
 
     Parameters
     ----------
@@ -222,21 +240,32 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
             found = replace(found, table=replace(found.table, deviations={ErrorSource.HOST: (0.0,) * len(REGIMES)}))
         calibrations.append(found)
     unused = {reason: count for reason, count in reasons.items() if count}
-    return MachineCalibration(hardware, tuple(calibrations), unused)
+    rows_of = {one.family.name: by_family[one.family.name][1] for one in calibrations}
+    told = calibrate_siblings(rows_of, hardware, source, date)
+    return MachineCalibration(hardware, tuple(calibrations), unused, tuple(told))
 
 
 def _cross_validated(
     family: Family, groups: Sequence[Group], start: Values, near: FittedConstants
-) -> tuple[Floats, NDArray[np.intp]]:
-    """Return the residuals and regimes of rows with constants fitted on the other parts of the shapes."""
+) -> tuple[Floats, NDArray[np.intp], Floats]:
+    """Return the residuals and regimes of rows with constants fitted on the other parts of the shapes.
+
+    The third array numbers the rows by library and shape.
+    """
     results = []
+    libraries = sorted({group.conditions.library for group in groups})
     for part in range(FOLDS):
         fitted = list(_part(groups, part, inside=False))
         held_out = list(_part(groups, part, inside=True))
         if fitted and held_out:
-            results.append(residuals(family, held_out, fit_libraries(family, fitted, start, near=near)))
-    ratios, regimes = zip(*results, strict=True)
-    return np.concatenate(ratios), np.concatenate(regimes)
+            # a whole number of each library, and its shape as the fraction
+            shapes = [
+                libraries.index(group.conditions.library) + shape_hash(group.op, len(group)) for group in held_out
+            ]
+            own = residuals(family, held_out, fit_libraries(family, fitted, start, near=near))
+            results.append((*own, np.concatenate(shapes)))
+    ratios, regimes, every_shape = map(np.concatenate, zip(*results, strict=True))
+    return ratios, regimes, every_shape
 
 
 def _part(groups: Sequence[Group], part: int, *, inside: bool) -> Iterator[Group]:

@@ -127,19 +127,24 @@ def sample(groups: Sequence[Group], most: int) -> list[Group]:
 
 
 def intervals(
-    log_ratio: Floats, regime: NDArray[np.intp], default: Mapping[str, tuple[float, float]]
+    log_ratio: Floats,
+    regime: NDArray[np.intp],
+    default: Mapping[str, tuple[float, float]],
+    independent: Sequence[float] | None = None,
 ) -> dict[str, tuple[float, float]]:
     """Return the middle 80 % of measured / predicted in each regime; the default for a regime with few rows.
 
     The ends are the order statistics of rank 0.9 (n + 1) from either side, which contain the next row with a
-    probability of 80 %, however small n is (split conformal prediction: Lei et al. 2018, arXiv 1604.04173). A stated
-    interval contains the prediction itself, so the ends are bounded by 1.
+    probability of 80 %, however small n is (split conformal prediction: Lei et al. 2018, arXiv 1604.04173). Rows of one
+    shape in several versions of a library have nearly one error: n is the number of ``independent`` rows in each
+    regime, where it is given. A stated interval contains the prediction itself, so the ends are bounded by 1.
     """
     stated = dict(default)
     for index, name in enumerate(REGIMES):
         ratio = np.exp(-log_ratio[regime == index])
         if ratio.size >= ENOUGH_ROWS:
-            inner = min(1.0, 0.9 * (ratio.size + 1) / ratio.size)
+            count = independent[index] if independent else ratio.size
+            inner = min(1.0, 0.9 * (count + 1) / count)
             low, high = np.quantile(ratio, 1.0 - inner, method="lower"), np.quantile(ratio, inner, method="higher")
             stated[name] = (min(1.0, float(low)), max(1.0, float(high)))
     return stated

@@ -13,7 +13,9 @@ from perfmodel.accuracy.calibration import FamilyCalibration, MachineCalibration
 from perfmodel.accuracy.fit import Fit
 from perfmodel.accuracy.judge import JudgedCalls
 from perfmodel.accuracy.published import PUBLISHED_BY, PublishedRow, PublishedRuns
+from perfmodel.accuracy.siblings import SiblingCalibration
 from perfmodel.accuracy.validate import ALWAYS, Accuracy
+from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_count, format_si
 from perfmodel.prediction.explain import explain
@@ -62,6 +64,15 @@ CALIBRATION_COLUMNS = (
     Column("identified"),
     Column("certainty", "posterior / prior", "fraction", shown=False),
     Column("meaning", drop=1),
+)
+SIBLING_COLUMNS = (
+    Column("family"),
+    Column("rows_of", "rows of", show_row=lambda row: ", ".join(row["rows_of"])),
+    Column("regime"),
+    Column("width_before", "width before", digits=3),
+    Column("width_80", "width", digits=3),
+    Column("deviation_before", "deviation before", digits=2, drop=1),
+    Column("deviation", digits=2, drop=1),
 )
 _LEGEND = (
     "MAPE, median and p90 of |predicted / measured - 1|; bias: mean of predicted / measured - 1; coverage: share of "
@@ -222,7 +233,30 @@ def _(
         {**(context or {}), "hardware": [hardware.name]},
         (*summaries, *notes, *unused),
         f"Latency constants of {hardware.title}",
+        more={"siblings": _siblings(calibration.siblings)} if calibration.siblings else {},
     )
+
+
+def _siblings(calibrations: Sequence[SiblingCalibration]) -> Report:
+    """Return what rows of some collectives say about the others: one row for each of these and each regime."""
+    rows = [
+        {
+            "family": one.family.name,
+            "rows_of": list(one.siblings),
+            "regime": regime,
+            "width_before": one.width(regime, after=False),
+            "width_80": one.width(regime, after=True),
+            "deviation_before": one.deviation(regime, after=False),
+            "deviation": one.deviation(regime, after=True),
+        }
+        for one in calibrations
+        for regime in REGIMES
+    ]
+    legend = (
+        "Width: high over low end of the 80 % interval; deviation: what this machine may differ by in "
+        "ln(measured / predicted). Collectives of one machine differ alike, so that rows of some tell the others."
+    )
+    return Report("calibrate", SIBLING_COLUMNS, rows, notes=(legend,), title="Collectives without rows of their own")
 
 
 def _constant_rows(calibration: FamilyCalibration) -> Iterator[dict[str, Any]]:

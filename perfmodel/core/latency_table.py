@@ -13,7 +13,8 @@ from perfmodel.core.vocabulary import ErrorSource
 #: how long an operator runs, for the stated interval: its launch outweighs its work; below 0.1 ms; above
 REGIMES = ("launch", "mid", "large")
 
-#: sources of error beside the shape: a machine that was not measured; a library that was measured nowhere ("library")
+#: sources of error beside the shape: a machine that was not measured, or with other collectives only ("machine_here");
+#: a library that was measured nowhere ("library")
 #: or on other machines only ("library_here"); a dtype of which no row of the vendor was fitted ("dtype") or rows of
 #: other machines only ("dtype_here"); a vendor without any measured machine; the host that the devices sit in, which no
 #: specification knows

@@ -124,6 +124,7 @@ class ErrorSource(Vocabulary):
 
     SHAPE = "shape"
     MACHINE = "machine"
+    MACHINE_HERE = "machine_here"  # measured with sibling operators
     LIBRARY = "library"
     LIBRARY_HERE = "library_here"  # measured on other machines
     DTYPE = "dtype"

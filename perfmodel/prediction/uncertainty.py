@@ -23,6 +23,7 @@ Z80 = 1.2816
 MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.SHAPE: "shapes differ among themselves",
     ErrorSource.MACHINE: "nobody measured this machine",
+    ErrorSource.MACHINE_HERE: "this machine was measured with other collectives only",
     ErrorSource.LIBRARY: "nobody measured this library, or none was named and several differ",
     ErrorSource.LIBRARY_HERE: "this library was measured on other machines only",
     ErrorSource.DTYPE: "nobody measured this dtype on this vendor's machines",

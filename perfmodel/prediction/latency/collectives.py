@@ -6,9 +6,8 @@ and Simple of NCCL: Hu et al. 2025, "Demystifying NCCL", arXiv 2507.04786). The 
 time is the smallest of the lines.
 
 Rows of one size differ: where SGLang's own all-reduce was measured in several versions, they take 2.3 to 4.6 us for
-the same 512 B on two H200. The best time for each size would leave 11.3 % of its rows on H100 and H200, and the other
-rows of a size predict a row to 20 %; the lines leave 14 %. Over all all-reduces these are 5.0, 8.9 and 8.9 % (694 rows
-of sizes that were measured more than once, aiconfigurator @ 095f58a51c4c).
+the same 512 B on two H200. The best time for each size would leave 11.3 % of its rows on H100 and H200, the lines leave
+13.6 %. Over all all-reduces these are 4.9 and 8.1 % (718 rows that were not fitted, aiconfigurator @ 095f58a51c4c).
 
 Which link the bytes cross depends on how many GPUs exchange (`perfmodel.prediction.ceilings.peer_links`). More than two
 GPUs without a link of their own exchange through the host (`COLLECTIVE_HOST`), whose bridges they share.
@@ -34,6 +33,7 @@ from perfmodel.prediction.latency.protocols import (
     crowd_of,
     custom_protocols,
     custom_scale,
+    custom_start,
     fastest,
     nccl_protocols,
     path_of,
@@ -68,7 +68,7 @@ _REDUCTIONS = (
     Constant("in_switch", "", 0.65, 0.2, 1.0, 0.2, "share of the link's bandwidth of reductions in the switch"),
     Constant("custom_start", "s", 3.3e-6, 0.5e-6, 50e-6, 0.5, "start of a serving library's own small kernel", True),
     Constant("custom_step", "s", 3e-6, 0.05e-6, 30e-6, 0.6, "its second synchronisation"),
-    Constant("custom_share", "", 0.62, 0.1, 1.0, 0.5, "share of the link's bandwidth that it reaches"),
+    Constant("custom_share", "", 0.62, 0.1, 1.0, 0.5, "share of the link's bandwidth that it reaches", True),
 )
 #: through the host; ``crowding`` is the library's because each library was measured in hosts of its own
 _HOST = (
@@ -141,7 +141,8 @@ def custom_line(op: Collective, machine: Machine, c: Values) -> Line:
     scale = custom_scale(path, c)
     typical = next(constant.default for constant in _REDUCTIONS if constant.name == "custom_step")
     step = np.sqrt(typical * c["custom_step"])
-    return Line(float(scale * c["custom_start"]), float(scale * step), float(c["custom_share"] * path.bandwidth))
+    rate = c["custom_share"] * path.bandwidth
+    return Line(float(custom_start(op, path, c)), float(scale * step), float(rate))
 
 
 def ring_line(op: Collective, machine: Machine, c: Values) -> Line:
@@ -164,12 +165,14 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     GPUs; without a switch it is (n - 1) times that between two of them:
 
     - flags in the data: start and step grow by the share ``ll_rise`` as the message S spreads over the channels,
-      S / (S + 16 KiB);
-    - fewer flags, for all-gather and all-to-all: 1.4 times that start, the geometric mean of the steps;
+      S / (S + 16 KiB); an all-reduce sends 2 S over a tree;
+    - fewer flags: for all-gather and all-to-all 1.4 times that start and the geometric mean of the steps, for an
+      all-reduce 1.7 times both;
     - synchronised first: the ring of large messages;
     - all-reduce in the switch: V = S (n + 1) / n, where the machine has such a switch;
     - all-reduce kernels of a serving library (``conditions.library`` "..._custom_allreduce"): one-shot reads (n - 1) S
-      and synchronises once, two-shot reads 2 S (n - 1) / n and synchronises twice, however many GPUs there are.
+      and synchronises once, two-shot reads 2 S (n - 1) / n and synchronises twice; up to 8 MiB (TensorRT-LLM between
+      two GPUs: 16 MB).
     """
     assert isinstance(op, Collective)
     path = path_of(op, machine)
@@ -209,7 +212,7 @@ def _family(name: str, constants: tuple[Constant, ...]) -> Family:
     return Family(name, constants, formula, TERMS, applies=_direct, dispatched=False, by_dtype=False, aliases=aliases)
 
 
-ALL_REDUCE = _family("all_reduce", (*_NCCL, *_REDUCTIONS))
+ALL_REDUCE = _family("all_reduce", (*_NCCL, *_MID, *_REDUCTIONS))
 ALL_GATHER = _family("all_gather", (*_NCCL, *_MID))
 REDUCE_SCATTER = _family("reduce_scatter", (*_NCCL, *_OWN))
 ALLTOALL = _family("alltoall", (*_NCCL, *_MID, *_OWN))

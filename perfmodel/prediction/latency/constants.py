@@ -96,7 +96,7 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
 
 @cached_per_machine
 def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> Constants:
-    found = [(state, by_family[family.name]) for state, by_family in _sources(hardware) if family.name in by_family]
+    found = found_tables(family, hardware)
     measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
     own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
     lender = ""
@@ -106,6 +106,22 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         near = () if library in known else found[0][1].known_libraries if found else ()
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
     return combined(family, found, library, dtype, measured, own_vendor=own_vendor, lender=lender)
+
+
+def found_tables(family: Family, hardware: Hardware) -> list[Found]:
+    """Return the tables of a family that may hold for a machine, the nearest to it first.
+
+    A table that only rows of other operators have scaled knows the machine no better than the one that it scales.
+    """
+    found = [(state, by_family[family.name]) for state, by_family in _sources(hardware) if family.name in by_family]
+    if found and is_of_siblings(found[0][1]):
+        found[0] = (found[1][0] if len(found) > 1 else Calibration.NEVER_SEEN, found[0][1])
+    return found
+
+
+def is_of_siblings(table: LatencyTable) -> bool:
+    """Return whether rows of a machine's other operators made its table (`perfmodel.accuracy.siblings`)."""
+    return ErrorSource.MACHINE_HERE in table.deviations
 
 
 def _sources(hardware: Hardware) -> tuple[tuple[Calibration, Mapping[str, LatencyTable]], ...]:
@@ -264,7 +280,9 @@ def _effects(
 ) -> dict[ErrorSource, tuple[float, ...]]:
     """Return the deviations that apply: of what the constants of the nearest table have not seen."""
     nearest = tables[0]
-    names = [ErrorSource.HOST] if state == Calibration.CALIBRATED else [ErrorSource.HOST, ErrorSource.MACHINE]
+    names = [ErrorSource.HOST]
+    if state != Calibration.CALIBRATED:
+        names.append(ErrorSource.MACHINE_HERE if is_of_siblings(nearest) else ErrorSource.MACHINE)
     if library:
         if library not in nearest.known_libraries:
             elsewhere = any(library in table.known_libraries for table in tables)

@@ -32,23 +32,34 @@ PAIR = 2.0
 #: the message size at which half of the rise has occurred: 16 channels of 1 KiB [B]
 CHANNELS_BYTES = 16384.0
 #: start of the protocol with one flag in 128 bytes (LL128) over the one with a flag in eight, read off all-gathers and
-#: all-to-alls of 0.5 to 8 MiB. Rows of reductions show no such part
+#: all-to-alls of 0.5 to 8 MiB. Rows of reduce-scatters show no such part
 MID_START = 1.4
+#: the same of an all-reduce, over start and steps of the tree with a flag in eight bytes: all-reduces of 2 to 16 MiB on
+#: 8 H100 lie on a straight line that meets zero bytes at 26 us, where a message of 512 B takes 15.5 us
+TREE_MID = 1.7
 #: a GPU's own part is copied by the few SMs that the collective has: 4 B a clock for each SM of the whole chip (from
 #: two GPUs against eight, 0.96 TB/s on H100 and H200, 0.48 TB/s on A100), where a family has no constant for it
 OWN_BYTES_PER_CLOCK = 4.0
 #: a reduction in the switch starts later, by this factor over the ring: straight lines through the largest messages of
 #: 8 H100 meet zero bytes at 68 us in the switch and 36 us in the ring, steps included
 SWITCH_START = 2.0
+#: what one more flag costs a kernel that waits for those of all others, on H100: from 2 to 8 GPUs, small messages take
+#: 0.3 to 0.9 us longer with SGLang and TensorRT-LLM, and 0.5 to 0.7 us on A100 [s]
+FLAG_S = 0.1e-6
+#: the largest message of the all-reduce kernels of SGLang and vLLM (``max_size`` of their custom_all_reduce.py) [B]
+CUSTOM_BYTES = 8.0 * 2.0**20
+#: the same of TensorRT-LLM between two GPUs, and more (getMaxRequiredWorkspaceSize, customAllReduceUtils.h) [B]
+TRTLLM_BYTES = (16e6, 8e6)
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """One protocol: the parts of its time [s]."""
+    """One protocol: the parts of its time [s], and whether a GPU copies its own part beside them."""
 
     start: Number
     steps: Number
     link: Number
+    copies: bool = True
 
 
 @dataclass(frozen=True)
@@ -89,17 +100,25 @@ def rise_of(op: Collective, c: Values) -> Number:
 
 
 def nccl_protocols(op: Collective, path: Path, c: Values) -> list[Protocol]:
-    """Return NCCL's protocols: two in a ring, and the reduction in the switch where that moves fewer bytes."""
+    """Return NCCL's protocols: with flags, in a ring, and reductions in the switch where that moves fewer bytes.
+
+    The all-reduce with flags in the data goes up and down a tree: 2 S bytes, however many GPUs there are. Up to 1 MiB,
+    2, 4 and 8 GPUs (A100, H100, B200) reach 0.6, 0.85 and 1 of one rate if 2 S (n - 1) / n are counted, which a ring
+    sends.
+    """
     further, ring = minimum(op.steps(), op.num_gpus - 1.0), op.peer_bytes()
+    tree = op.op == "all_reduce"
     rise = path.scale * rise_of(op, c)
     start, steps, link = path.scale * c["start"], path.scale * c["step"] * further, ring / (c["share"] * path.bandwidth)
+    flags, waits = rise * c["ll_start"], rise * c["ll_step"] * further
     lines = [
-        Protocol(rise * c["ll_start"], rise * c["ll_step"] * further, ring / (c["ll_share"] * path.bandwidth)),
+        Protocol(flags, waits, (2.0 * op.bytes if tree else ring) / (c["ll_share"] * path.bandwidth)),
         Protocol(start, steps, link),
     ]
     if "mid_share" in c:
-        between = path.scale * np.sqrt(c["ll_step"] * c["step"]) * further
-        lines.append(Protocol(MID_START * rise * c["ll_start"], between, ring / (c["mid_share"] * path.bandwidth)))
+        between = TREE_MID * waits if tree else path.scale * np.sqrt(c["ll_step"] * c["step"]) * further
+        middle = ring / (c["mid_share"] * path.bandwidth)
+        lines.append(Protocol((TREE_MID if tree else MID_START) * flags, between, middle))
     less = where(path.in_switch, op.peer_bytes(in_switch=True), ring) if anywhere(path.in_switch) else ring
     if np.any(np.less(less, ring)):
         switched = np.where(less < ring, less / (c.get("in_switch", 1.0) * path.bandwidth), link)
@@ -112,18 +131,25 @@ def custom_scale(path: Path, c: Values) -> float:
     return path.scale * (c["ll_start"] + c["ll_step"]) / FLAGS_S
 
 
+def custom_start(op: Collective, path: Path, c: Values) -> Number:
+    """Return the start of a library's own kernel: the flags of all other GPUs, of which each costs `FLAG_S`."""
+    return custom_scale(path, c) * (c["custom_start"] + FLAG_S * (op.num_gpus - PAIR))
+
+
 def custom_protocols(op: Collective, library: str, c: Values, path: Path) -> list[Protocol]:
     """Return a library's own all-reduce: each GPU reads all messages; or a part of each, and then all sums.
 
-    Every GPU waits for the flags of all others at once, so that synchronising does not grow with their number (H100:
-    4.5 us with 2 GPUs, 4.8 us with 8). These flags take as much longer than on H100 as those of NCCL do.
-    TensorRT-LLM's rows have no second kind: above the first they are NCCL's.
+    Every GPU waits for the flags of all others at once. These flags take as much longer than on H100 as those of NCCL
+    do. A GPU reads its own part along with those of the others. TensorRT-LLM's rows have no second kind: above the
+    first they are NCCL's.
     """
-    scale = custom_scale(path, c)
-    start, rate = scale * c["custom_start"], c["custom_share"] * path.bandwidth
-    lines = [Protocol(start, 0.0, (op.num_gpus - 1.0) * op.bytes / rate)]
-    if not library.startswith("trtllm"):
-        lines.append(Protocol(start, scale * c["custom_step"], op.peer_bytes() / rate))
+    trtllm = library.startswith("trtllm")
+    scale, rate = custom_scale(path, c), c["custom_share"] * path.bandwidth
+    most = where(np.less_equal(op.num_gpus, PAIR), *TRTLLM_BYTES) if trtllm else CUSTOM_BYTES
+    start = where(np.less_equal(op.bytes, most), custom_start(op, path, c), np.inf)
+    lines = [Protocol(start, 0.0, (op.num_gpus - 1.0) * op.bytes / rate, copies=False)]
+    if not trtllm:
+        lines.append(Protocol(start, scale * c["custom_step"], op.peer_bytes() / rate, copies=False))
     return lines
 
 
@@ -153,7 +179,8 @@ def fastest(
         for part in (lambda line: line.start, lambda line: line.steps, lambda line: line.link)
     )
     copied = c.get("own", OWN_BYTES_PER_CLOCK) * machine.sm_count * machine.clock_hz
-    own = op.own_bytes() / maximum(copied, c["share"] * path.bandwidth)
+    copies = np.array([line.copies for line in lines])[best]
+    own = copies * op.own_bytes() / maximum(copied, c["share"] * path.bandwidth)
     over = {link_term(name): transfer if here is True else where(here, transfer, 0.0) for name, here in path.links}
     return Terms(
         {**over, SHARING: transfer * (crowd - 1.0), HBM: own, LAUNCH: start, SYNCHRONISATION: steps},

@@ -108,10 +108,11 @@ def test_a_reduction_in_the_switch_by_hand() -> None:
 
 
 def test_a_librarys_own_kernel_by_hand() -> None:
-    # one-shot: 3 * 60 kB at 150 GB/s are 1.2 us; two-shot: 90 kB are 0.6 us and 3 us more of synchronisation
+    # one-shot: 3 * 60 kB at 150 GB/s are 1.2 us; two-shot: 90 kB are 0.6 us and 3 us more of synchronisation; the flags
+    # of 2 more GPUs than a pair 0.2 us. The own part is read along with the others'
     small = pm.AllReduce(bytes=60_000, num_gpus=4, dtype="bf16")
     got = adds(small, NVLINK, CUSTOM)
-    assert (got["launch"], got["synchronisation"]) == (pytest.approx(3e-6), 0)
+    assert (got["launch"], got["synchronisation"], got["hbm"]) == (pytest.approx(3.2e-6), 0, 0)
     assert got["nvlink"] == pytest.approx(1.2e-6)
     # 600 kB: 12 us against 6 + 3 us
     larger = adds(pm.AllReduce(bytes=600_000, num_gpus=4, dtype="bf16"), NVLINK, CUSTOM)
@@ -125,6 +126,41 @@ def test_a_librarys_kernel_synchronises_as_fast_with_more_gpus() -> None:
     # two-shot: 3 us, and 3 MB or 3.5 MB at 150 GB/s; one-shot would move 6 MB or 14 MB
     assert four["synchronisation"] == eight["synchronisation"] == pytest.approx(3e-6)
     assert (four["nvlink"], eight["nvlink"]) == (pytest.approx(20e-6), pytest.approx(3.5e6 / 150e9))
+
+
+def test_an_all_reduce_with_flags_sends_the_message_up_and_down_a_tree() -> None:
+    # 2 * 16 KiB at 75 GB/s for any number of GPUs, where a ring would send 16 KiB between two and 28 KiB among eight
+    for n in (2, 8):
+        got = adds(pm.AllReduce(bytes=16384, num_gpus=n, dtype="bf16"), NVLINK)
+        assert got["nvlink"] == pytest.approx(32768 / 75e9)
+
+
+def test_an_all_reduce_with_fewer_flags_by_hand() -> None:
+    # 1.7 times start and steps with their rise; the ring's 6 MB at 120 GB/s are 50 us, where flags would take 107 us
+    rise = 1 + 0.5 * 4e6 / (4e6 + 16384)
+    slow = {**VALUES, "start": 60e-6}
+    op = pm.AllReduce(bytes=4_000_000, num_gpus=4, dtype="bf16")
+    got = ALL_REDUCE.formula(op, NVLINK, slow, NCCL).adds
+    assert float(got["nvlink"]) == pytest.approx(50e-6)
+    assert float(got["launch"]) == pytest.approx(1.7 * rise * 5.6e-6)
+    assert float(got["synchronisation"]) == pytest.approx(1.7 * rise * 3e-6)
+
+
+@pytest.mark.parametrize(
+    ("library", "num_gpus", "most"),
+    [("sglang", 8, 8 * 2**20), ("vllm", 2, 8 * 2**20), ("trtllm", 2, 16_000_000), ("trtllm", 4, 8_000_000)],
+)
+def test_a_librarys_kernel_ends_where_its_buffer_does(library: str, num_gpus: int, most: int) -> None:
+    fast = {**VALUES, "custom_share": 1.0}
+    at_the_end, beyond = (pm.AllReduce(bytes=most + n, num_gpus=num_gpus, dtype="bf16") for n in (0, 2))
+    own = Conditions(library=f"{library}_custom_allreduce")
+    (mine, nccl), (mine_beyond, nccl_beyond) = (
+        [ALL_REDUCE.formula(op, NVLINK, fast, conditions).time_s for conditions in (own, NCCL)]
+        for op in (at_the_end, beyond)
+    )
+    assert mine_beyond == nccl_beyond
+    if num_gpus == 2 or library != "trtllm":  # one-shot among four is slower than NCCL long before
+        assert mine < nccl
 
 
 def test_tensorrt_llm_has_one_kernel_of_its_own_and_nccl_above() -> None:
