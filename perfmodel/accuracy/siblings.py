@@ -29,8 +29,11 @@ from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.families import family
 from perfmodel.prediction.latency.family import Constant, Family
 
-#: families whose machines differ alike, and the correlation of their offsets
+#: families whose machines differ alike
 ALIKE = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
+#: of their offsets: about zero, those of five machines that were left out correlate by 0.71 at launch, 0.63 in between
+#: and 0.52 where the link counts (aiconfigurator @ 095f58a51c4c). Rows of one family then bring the error of the others
+#: from 14.4 to 11.0 %, with 86 % of the rows in the interval; 0.88 would bring it to 10.7 %, with 84 %
 CORRELATION = 0.7
 #: the constants of NCCL's protocols: starts, steps, and shares of the link's bandwidth
 SCALED = ("ll_start", "ll_step", "start", "step", "ll_share", "mid_share", "share", "in_switch")

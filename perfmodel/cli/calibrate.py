@@ -83,7 +83,7 @@ def command(
     dtype, launch latency, and copies over PCIe. This takes one to three minutes.
 
     With --from, fit the constants of every operator family with at least 10 rows, and report the constants that the
-    rows do not identify.
+    rows do not identify. Rows of one collective also narrow the intervals of the machine's others.
 
     With -o, also write a specification file for --on, with the datasheet's figures beside the measured ones.
 
