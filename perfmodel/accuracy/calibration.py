@@ -193,7 +193,8 @@ class MachineCalibration(Reportable):
     @property
     def hardware(self) -> Hardware:
         """The machine with the fitted constants."""
-        tables = {one.family.name: one.table for one in (*self.siblings, *self.families)}
+        tables = {told.family.name: told.table for told in self.siblings}
+        tables |= {calibration.family.name: calibration.table for calibration in self.families}
         return replace(self.before, latency={**self.before.latency, **tables})
 
 

@@ -19,8 +19,8 @@ from perfmodel.core.report import report
 from perfmodel.core.vocabulary import CacheState, Calibration, ErrorSource, Timing
 from perfmodel.hardware_catalog.write import write_spec
 
-#: an unmeasured machine with NVLink, and by how much its collectives take longer than predicted
-MACHINE, SLOWER = "a100-sxm4-40gb", 1.3
+#: a machine of which no collective was measured, and by how much its collectives take longer than predicted
+MACHINE, SLOWER = "mi300x", 1.3
 SIZES = np.geomspace(1024, 2**28, 20).round() * 8
 
 
@@ -102,5 +102,5 @@ def test_the_report_and_the_file_have_them(tmp_path: Any) -> None:
     assert len(widths) == 9
     assert all(after < before for before, after in widths.values())
     write_spec(found.hardware, tmp_path / "mine.toml")
-    kept = pm.hardware(tmp_path / "mine.toml").latency["alltoall"]
-    assert kept.deviations == pytest.approx(found.hardware.latency["alltoall"].deviations, rel=0.01)
+    kept, made = (machine.latency["alltoall"] for machine in (pm.hardware(tmp_path / "mine.toml"), found.hardware))
+    assert kept.deviations["machine_here"] == pytest.approx(made.deviations["machine_here"], rel=0.01)
