@@ -175,7 +175,8 @@ class Surface:
 def _between(values: list[float], shares: Sequence[Any]) -> float:
     """Return the value at one point of a cell, as `_along` yields it for many."""
     for share in shares:
-        values = [low + more * share for low, more in zip(values[::2], values[1::2], strict=True)]
+        each = iter(values)
+        values = [low + more * share for low, more in zip(each, each, strict=True)]
     return values[0]
 
 

@@ -67,7 +67,7 @@ def floor(value: Number) -> Any:
 def log2(size: Number) -> Number:
     """Return the binary logarithm of a size, element by element; nothing has less than one element."""
     if not isinstance(size, np.ndarray):
-        return math.log2(max(size, 1.0))
+        return math.log2(size) if size > 1.0 else 0.0
     least: NDArray[np.float64] = np.maximum(size, 1.0)
     return np.log2(least, out=least)
 
