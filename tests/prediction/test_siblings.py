@@ -28,13 +28,12 @@ OWN_FIT = 1.25
 START = 1e-6
 #: kinds that read a row twice: a chip of fewer SMs has more L2 for each row that is under way
 READS_TWICE = ("layer_norm", "softmax")
-#: exchanges, whose links H100 and H200 have alike, were fitted to the rows of each
-EXCHANGES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 #: TensorRT-LLM chooses among the kernels of one query by how many blocks an SM has (mayHavePerfGain in
 #: decoderXQAImplPrecompiled.cpp), not by their time, so that a chip of a few more SMs may get the slower one
 CHOSEN_BY_SMS = "trtllm"
 #: libraries of operators for which they were measured
 LIBRARIES = {"gemm": ("", "sglang", "trtllm", "vllm", "vidur"), "attention": ("", "sglang", "trtllm", "vllm"),
+             "all_reduce": ("", "nccl", "sglang_custom_allreduce", "trtllm_custom_allreduce"),
              "moe": ("sglang", "trtllm")}  # fmt: skip
 
 
@@ -147,7 +146,7 @@ def _compare(op: Operator, library: str, less: pm.Hardware, more: pm.Hardware, f
     """Fail where the machine of lesser figures is faster."""
     slow, fast = found[less.name], found[more.name]
     own = {*np.atleast_1d(slow.family).tolist()} & {*less.latency, *more.latency}
-    one_chip = _of_one_chip(less, more) and op.op not in EXCHANGES
+    one_chip = _of_one_chip(less, more)
     limit = OWN_FIT if own and not one_chip else TOLERANCE
     start = 0.0 if one_chip else START
     # Where the time is the bound, it is the measured start of an empty kernel (H200).
