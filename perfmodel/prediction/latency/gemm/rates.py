@@ -89,7 +89,7 @@ _TENSOR: Values = {
 _ONE_TILE: Values = {"quantum": 1.0, "latency": 15e-9}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Product:
     """``batch`` products C[m, n] = A[m, k] B[k, n].
 
