@@ -7,7 +7,7 @@ time is the smallest of the lines.
 
 Rows of one size differ: where SGLang's own all-reduce was measured in several versions, they take 2.3 to 4.6 us for
 the same 512 B on two H200. The best time for each size would leave 11.3 % of its rows on H100 and H200, the lines leave
-13.6 %. Over all all-reduces these are 4.9 and 8.1 % (718 rows that were not fitted, aiconfigurator @ 095f58a51c4c).
+13.4 %. Over all all-reduces these are 4.9 and 8.2 % (718 rows that were not fitted, aiconfigurator @ 095f58a51c4c).
 
 Which link the bytes cross depends on how many GPUs exchange (`perfmodel.prediction.ceilings.peer_links`). More than two
 GPUs without a link of their own exchange through the host (`COLLECTIVE_HOST`), whose bridges they share.
