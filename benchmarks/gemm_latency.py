@@ -34,7 +34,7 @@ REPEATS = 3
 #: single calls of a batch, and batches
 SCALARS, BATCHES = 200, 10
 WANTED_PER_S = 2e6
-WANTED_SCALAR_S = 120e-6
+WANTED_SCALAR_S = 150e-6
 #: points of the sweep whose memory is measured, and what it may take beside its sizes [B]
 LONG_SWEEP = 4_000_000
 WANTED_BYTES = 100e6
