@@ -24,7 +24,8 @@ from perfmodel.accuracy.measured import shape_hash
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import ErrorSource
-from perfmodel.prediction.latency.constants import Constants, constants, found_tables, is_of_siblings
+from perfmodel.prediction.latency.constants import Constants, constants, found_tables
+from perfmodel.prediction.latency.effects import is_of_siblings
 from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.families import family
 from perfmodel.prediction.latency.family import Constant, Family

@@ -3,22 +3,14 @@
 They come from the first of these that has a table of the family: the machine's specification ("calibrated"), the
 defaults of its generation ("same generation"), those of its product line, of its vendor, of any GPU ("never seen").
 
-The error of a prediction is taken as a sum of random effects,
-
-    ln(measured / predicted) = shape + machine + library + dtype + vendor,
-
-of which those vanish that the constants have seen. The table states the 10 % and 90 % quantiles of the first, and the
-standard deviation s of the others (`perfmodel.core.vocabulary.ErrorSource`). The half widths of the 80 % interval add
-in quadrature, below and above: low = exp(-sqrt(ln(low_shape)^2 + z^2 sum s^2)), with z = 1.2816.
-
-A library that nobody measured differs from the mean of the nearest table's n by 1 + 1 / n of the variance s^2.
+What they have not seen widens the interval: `perfmodel.prediction.latency.effects`.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -27,10 +19,18 @@ from perfmodel.core.latency_table import REGIMES, LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.operators.attention import Attention
+from perfmodel.prediction.latency.effects import (
+    applied,
+    deviation_of,
+    effects_of,
+    is_of_siblings,
+    state_of,
+    with_effects,
+)
 from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
-from perfmodel.prediction.uncertainty import Z80, Uncertainty, Variances
+from perfmodel.prediction.uncertainty import Uncertainty, Variances
 
 #: the interval where no table states one: a factor of two, the usual error of the sustained roofline
 WIDEST = (0.5, 2.0)
@@ -119,11 +119,6 @@ def found_tables(family: Family, hardware: Hardware) -> list[Found]:
     return found
 
 
-def is_of_siblings(table: LatencyTable) -> bool:
-    """Return whether rows of a machine's other operators made its table (`perfmodel.accuracy.siblings`)."""
-    return ErrorSource.MACHINE_HERE in table.deviations
-
-
 def _sources(hardware: Hardware) -> tuple[tuple[Calibration, Mapping[str, LatencyTable]], ...]:
     """Return the files that may hold tables for a machine, the nearest to it first and the generic one last."""
     return (
@@ -181,11 +176,11 @@ def combined(
     values.update(measured)
     fixed = MappingProxyType(values)
     if not found:
-        intervals, variances = _with_effects(shape, {})
+        intervals, variances = with_effects(shape, {})
         return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances)
     state = found[0][0]
-    effects = _effects(tables, state, library, dtype if family.by_dtype else "", own_vendor)
-    deviation = _applied(tables, ErrorSource.LIBRARY)
+    effects = effects_of(tables, state, library, dtype if family.by_dtype else "", own_vendor)
+    deviation = applied(tables, ErrorSource.LIBRARY)
     if unmeasured and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)
     surface = tables[0].surface if family.axes and (not dtype or tables[0].covers(dtype)) else None
@@ -194,14 +189,14 @@ def combined(
     )
     source += f"; residual surface {surface.source}, {surface.date}" if surface else ""
     source += _of_library(library, tables) + (f"; no row in {dtype}" if ErrorSource.DTYPE in effects else "")
-    intervals, variances = _with_effects(shape, effects)
+    intervals, variances = with_effects(shape, effects)
     correction = None
     if surface is not None:
         # Siblings that take over the surface of the machine measured have not earned its narrower interval.
         near = surface.intervals if state is Calibration.CALIBRATED else {}
         sheet = surface.sheet(f"{lender} {same_speed(dtype)}", lender)
-        correction = Correction(surface, sheet, *_with_effects({**shape, **near}, effects))
-    return Constants(fixed, intervals, _state(state, effects, library), source, variances, state, correction)
+        correction = Correction(surface, sheet, *with_effects({**shape, **near}, effects))
+    return Constants(fixed, intervals, state_of(state, effects, library), source, variances, state, correction)
 
 
 def _unmeasured(family: Family, tables: Sequence[LatencyTable], library: str, lender: str) -> dict[str, float]:
@@ -227,7 +222,7 @@ def _carried(family: Family, tables: Sequence[LatencyTable], place: int, library
     if not library or library in table.known_libraries:
         return {}
     found = _elsewhere(tables, place, library)
-    whole, left = _deviation(tables, "library"), _deviation(tables, "library_here")
+    whole, left = deviation_of(tables, "library"), deviation_of(tables, "library_here")
     if found is None or whole is None or left is None:
         return {}
     wider, of_library = found
@@ -273,64 +268,6 @@ def _of_libraries(table: LatencyTable) -> set[str]:
 def _mean(values: Sequence[float]) -> float:
     """Return the geometric mean."""
     return math.exp(sum(map(math.log, values)) / len(values))
-
-
-def _effects(
-    tables: Sequence[LatencyTable], state: Calibration, library: str, dtype: str, own_vendor: bool
-) -> dict[ErrorSource, tuple[float, ...]]:
-    """Return the deviations that apply: of what the constants of the nearest table have not seen."""
-    nearest = tables[0]
-    names = [ErrorSource.HOST]
-    if state != Calibration.CALIBRATED:
-        names.append(ErrorSource.MACHINE_HERE if is_of_siblings(nearest) else ErrorSource.MACHINE)
-    if library:
-        if library not in nearest.known_libraries:
-            elsewhere = any(library in table.known_libraries for table in tables)
-            names.append(ErrorSource.LIBRARY_HERE if elsewhere else ErrorSource.LIBRARY)
-    elif len(nearest.known_libraries) > 1:  # any of them may run: they differ by as much as one that nobody measured
-        names.append(ErrorSource.LIBRARY)
-    if dtype and not nearest.covers(dtype):
-        elsewhere = any(table.covers(dtype) for table in tables[:-1])
-        names.append(ErrorSource.DTYPE_HERE if elsewhere else ErrorSource.DTYPE)
-    if not own_vendor:
-        names.append(ErrorSource.VENDOR)
-    return {name: deviation for name in names if any(deviation := _applied(tables, name) or ())}
-
-
-def _applied(tables: Sequence[LatencyTable], name: ErrorSource) -> tuple[float, ...] | None:
-    """Return the deviation of what the nearest table has not seen: of the next library from the mean of its own."""
-    stated = _deviation(tables, name)
-    if stated is None or name is not ErrorSource.LIBRARY:
-        return stated
-    factor = math.sqrt(1.0 + 1.0 / max(1, len(tables[0].known_libraries)))
-    return tuple(factor * s for s in stated)
-
-
-def _state(state: Calibration, effects: Collection[ErrorSource], library: str) -> Calibration:
-    """Return how well the constants know the machine, the dtype and, where one is named, the library."""
-    if ErrorSource.DTYPE in effects or (library and ErrorSource.LIBRARY in effects):
-        return Calibration.NEVER_SEEN
-    elsewhere = ErrorSource.DTYPE_HERE in effects or ErrorSource.LIBRARY_HERE in effects
-    return Calibration.SAME_GENERATION if elsewhere and state == Calibration.CALIBRATED else state
-
-
-def _deviation(tables: Sequence[LatencyTable], name: str) -> tuple[float, ...] | None:
-    """Return a deviation from the nearest table that states it."""
-    return next((table.deviations[name] for table in tables if name in table.deviations), None)
-
-
-def _with_effects(
-    shape: Mapping[str, tuple[float, float]], effects: Mapping[ErrorSource, tuple[float, ...]]
-) -> tuple[dict[str, tuple[float, float]], Variances]:
-    """Return the intervals with all effects, and the variance of each source of error."""
-    intervals, of_shape = {}, []
-    for index, regime in enumerate(REGIMES):
-        low, high = (math.log(end) for end in shape[regime])
-        others = sum(deviation[index] ** 2 for deviation in effects.values()) * Z80**2
-        intervals[regime] = (math.exp(-math.sqrt(low**2 + others)), math.exp(math.sqrt(high**2 + others)))
-        of_shape.append(((high - low) / (2.0 * Z80)) ** 2)
-    variances = {name: tuple(s**2 for s in deviation) for name, deviation in effects.items()}
-    return intervals, {ErrorSource.SHAPE: tuple(of_shape), **variances}
 
 
 def _of_library(library: str, tables: Sequence[LatencyTable]) -> str:

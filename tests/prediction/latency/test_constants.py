@@ -13,8 +13,9 @@ from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import Calibration
 from perfmodel.hardware_catalog import load_all
 from perfmodel.prediction.latency import constants as latency_constants
-from perfmodel.prediction.latency.constants import Z80, combined
+from perfmodel.prediction.latency.constants import combined
 from perfmodel.prediction.latency.elementwise import FAMILY
+from perfmodel.prediction.uncertainty import Z80
 
 OWN, NEVER = Calibration.CALIBRATED, Calibration.NEVER_SEEN
 ENDS = dict.fromkeys(REGIMES, (0.8, 1.25))

@@ -1,0 +1,84 @@
+"""What widens the interval of a prediction: the sources of error that its constants have not seen.
+
+The error of a prediction is taken as a sum of random effects,
+
+    ln(measured / predicted) = shape + machine + library + dtype + vendor,
+
+of which those vanish that the constants have seen. The table states the 10 % and 90 % quantiles of the first, and the
+standard deviation s of the others (`perfmodel.core.vocabulary.ErrorSource`). The half widths of the 80 % interval add
+in quadrature, below and above: low = exp(-sqrt(ln(low_shape)^2 + z^2 sum s^2)), with z = 1.2816.
+
+A library that nobody measured differs from the mean of the nearest table's n by 1 + 1 / n of the variance s^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from perfmodel.core.latency_table import REGIMES, LatencyTable
+from perfmodel.core.vocabulary import Calibration, ErrorSource
+from perfmodel.prediction.uncertainty import Z80, Variances
+
+
+def is_of_siblings(table: LatencyTable) -> bool:
+    """Return whether rows of a machine's other operators made its table (`perfmodel.accuracy.siblings`)."""
+    return ErrorSource.MACHINE_HERE in table.deviations
+
+
+def effects_of(
+    tables: Sequence[LatencyTable], state: Calibration, library: str, dtype: str, own_vendor: bool
+) -> dict[ErrorSource, tuple[float, ...]]:
+    """Return the deviations that apply: of what the constants of the nearest table have not seen."""
+    nearest = tables[0]
+    names = [ErrorSource.HOST]
+    if state != Calibration.CALIBRATED:
+        names.append(ErrorSource.MACHINE_HERE if is_of_siblings(nearest) else ErrorSource.MACHINE)
+    if library:
+        if library not in nearest.known_libraries:
+            elsewhere = any(library in table.known_libraries for table in tables)
+            names.append(ErrorSource.LIBRARY_HERE if elsewhere else ErrorSource.LIBRARY)
+    elif len(nearest.known_libraries) > 1:  # any of them may run: they differ by as much as one that nobody measured
+        names.append(ErrorSource.LIBRARY)
+    if dtype and not nearest.covers(dtype):
+        elsewhere = any(table.covers(dtype) for table in tables[:-1])
+        names.append(ErrorSource.DTYPE_HERE if elsewhere else ErrorSource.DTYPE)
+    if not own_vendor:
+        names.append(ErrorSource.VENDOR)
+    return {name: deviation for name in names if any(deviation := applied(tables, name) or ())}
+
+
+def applied(tables: Sequence[LatencyTable], name: ErrorSource) -> tuple[float, ...] | None:
+    """Return the deviation of what the nearest table has not seen: of the next library from the mean of its own."""
+    stated = deviation_of(tables, name)
+    if stated is None or name is not ErrorSource.LIBRARY:
+        return stated
+    factor = math.sqrt(1.0 + 1.0 / max(1, len(tables[0].known_libraries)))
+    return tuple(factor * s for s in stated)
+
+
+def state_of(state: Calibration, effects: Collection[ErrorSource], library: str) -> Calibration:
+    """Return how well the constants know the machine, the dtype and, where one is named, the library."""
+    if ErrorSource.DTYPE in effects or (library and ErrorSource.LIBRARY in effects):
+        return Calibration.NEVER_SEEN
+    elsewhere = ErrorSource.DTYPE_HERE in effects or ErrorSource.LIBRARY_HERE in effects
+    return Calibration.SAME_GENERATION if elsewhere and state == Calibration.CALIBRATED else state
+
+
+def deviation_of(tables: Sequence[LatencyTable], name: str) -> tuple[float, ...] | None:
+    """Return a deviation from the nearest table that states it."""
+    return next((table.deviations[name] for table in tables if name in table.deviations), None)
+
+
+def with_effects(
+    shape: Mapping[str, tuple[float, float]], effects: Mapping[ErrorSource, tuple[float, ...]]
+) -> tuple[dict[str, tuple[float, float]], Variances]:
+    """Return the intervals with all effects, and the variance of each source of error."""
+    intervals, of_shape = {}, []
+    for index, regime in enumerate(REGIMES):
+        low, high = (math.log(end) for end in shape[regime])
+        others = sum(deviation[index] ** 2 for deviation in effects.values()) * Z80**2
+        intervals[regime] = (math.exp(-math.sqrt(low**2 + others)), math.exp(math.sqrt(high**2 + others)))
+        of_shape.append(((high - low) / (2.0 * Z80)) ** 2)
+    variances = {name: tuple(s**2 for s in deviation) for name, deviation in effects.items()}
+    return intervals, {ErrorSource.SHAPE: tuple(of_shape), **variances}
