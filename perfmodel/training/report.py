@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.core.report import Column, Report, report
@@ -15,7 +15,7 @@ from perfmodel.training.mixed import MixedStep
 from perfmodel.training.result import TrainingStep
 from perfmodel.training.scaling import Scaling
 from perfmodel.training.search import Search
-from perfmodel.training.step_rows import columns_of, plan_text, row_of
+from perfmodel.training.step_rows import columns_of, plan_text, row_of, terms_report
 from perfmodel.training.study import Study
 from perfmodel.training.timeline import pipeline_facts
 
@@ -50,7 +50,9 @@ def _(study: Study, *, context: Mapping[str, Any] | None = None, title: str = ""
     where = "" if clusters else f" on {first.cluster.name}"
     name = f"{first.model}{where}, {first.plan.dtype}, {first.framework}"
     heading = title or (name if several else f"{name}: {plan_text(first.plan, first.dp)}")
-    more = ({"terms": _terms(steps, clusters)} if study.explain else {}) | ({} if several else _details(study, first))
+    more = ({"terms": terms_report(steps, clusters)} if study.explain else {}) | (
+        {} if several else _details(study, first)
+    )
     facts = {} if several else {"pipeline": _pipeline(first)}
     if study.mixed:
         more["mixed"] = report(study.mixed)
@@ -121,31 +123,6 @@ def _notes(study: Study) -> list[str]:
     if any(step.memory and step.memory.tight for step in study.steps):
         notes.append("Memory is tight: with fragmentation it may not fit, or the allocator gives blocks back.")
     return notes
-
-
-def _terms(steps: Sequence[TrainingStep], clusters: bool) -> Report:
-    """Return the terms of each step, the largest first."""
-    several = len(steps) > 1
-    rows = [
-        {
-            "cluster": step.cluster.name,
-            "plan": plan_text(step.plan, step.dp),
-            "term": name,
-            "time_s": time,
-            "share": time / step.time_s,
-        }
-        for step in steps
-        for name, time in sorted(step.terms_s.items(), key=lambda item: -item[1])
-    ]
-    columns = (
-        Column("cluster", shown=clusters),
-        Column("plan", shown=several),
-        Column("term"),
-        Column("time_s", "time", "s"),
-        Column("share", unit="fraction"),
-    )
-    title = "Terms of each step" if several else "Terms of the step"
-    return Report("train", columns, rows, title=f"{title}, on the GPU that sets the pace")
 
 
 def _changes(study: Study) -> Report:

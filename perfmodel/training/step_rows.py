@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perfmodel.core.report import Column
+from perfmodel.core.report import Column, Report
 from perfmodel.core.units import format_binary, format_si
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
@@ -132,3 +132,28 @@ def columns_of(
             if not (plans and key == "plan") and key not in sizes
         ),
     )
+
+
+def terms_report(steps: Sequence[TrainingStep], clusters: bool) -> Report:
+    """Return the terms of each step, the largest first."""
+    several = len(steps) > 1
+    rows = [
+        {
+            "cluster": step.cluster.name,
+            "plan": plan_text(step.plan, step.dp),
+            "term": name,
+            "time_s": time,
+            "share": time / step.time_s,
+        }
+        for step in steps
+        for name, time in sorted(step.terms_s.items(), key=lambda item: -item[1])
+    ]
+    columns = (
+        Column("cluster", shown=clusters),
+        Column("plan", shown=several),
+        Column("term"),
+        Column("time_s", "time", "s"),
+        Column("share", unit="fraction"),
+    )
+    title = "Terms of each step" if several else "Terms of the step"
+    return Report("train", columns, rows, title=f"{title}, on the GPU that sets the pace")
