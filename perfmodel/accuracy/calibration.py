@@ -154,7 +154,7 @@ def _narrowed(
     """Return the intervals of some constants after independent rows of each regime, of their held-out residuals.
 
     Shapes differ with variance k v: v is that of other machines, and the scale k of this one is a mean of 1 and of
-    what its n rows of all regimes show, k = (m + sum of r^2 / v) / (m + n) with m = `USUAL_ROWS` (an inverse gamma
+    what its n rows of all regimes show, k = (m + n mean(r^2 / v)) / (m + n) with m = `USUAL_ROWS` (an inverse gamma
     prior). What the constants had not seen (machine, library, dtype, vendor, host) differs with variance V. After the
     n_i rows of a regime it is known up to V k v / (k v + n_i V), as a normal mean is.
     """
@@ -162,7 +162,8 @@ def _narrowed(
     usual = np.array(start.variances.get(ErrorSource.SHAPE, (0.0,) * len(REGIMES)))
     if not usual.all():
         return stated
-    scale = (USUAL_ROWS + float(np.sum(log_ratio**2 / usual[regime]))) / (USUAL_ROWS + log_ratio.size)
+    told = sum(rows)
+    scale = (USUAL_ROWS + told * float(np.mean(log_ratio**2 / usual[regime]))) / (USUAL_ROWS + told)
     for index, name in enumerate(REGIMES):
         shape = scale * float(usual[index])
         unseen = sum(values[index] for source, values in start.variances.items() if source is not ErrorSource.SHAPE)

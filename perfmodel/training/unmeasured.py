@@ -32,8 +32,8 @@ _KERNELS = {
     **dict.fromkeys(("memory_bound", "casts", "optimizer"), "copy"),
     "attention": "attention",
 }
-#: term of a step -> the ranks that exchange in it, by their name in `Groups`
-_EXCHANGES = {"tensor": "tensor", "context": "context", "expert": "expert", "data": "data"}
+#: terms in which ranks exchange; `Groups` has these ranks by the same names
+_EXCHANGES = ("tensor", "context", "expert", "data")
 
 
 class Stretch(NamedTuple):
@@ -78,8 +78,8 @@ def wide_because(setup: Setup, terms_s: Mapping[str, float]) -> list[str]:
     through = [term for term in terms_s if any(source is ErrorSource.HOST for source, _ in _deviations(setup, term))]
     if through:
         found.append(
-            f"Ranks exchange through their host ({', '.join(through)}), which hosts do at rates that differ tenfold: "
-            "measure yours by `perfmodel bench all_reduce`."
+            f"Ranks exchange through their host ({', '.join(through)}), and hosts differ tenfold: measure yours with "
+            "`perfmodel bench all_reduce`, then `calibrate --from` its record."
         )
     return found
 
@@ -102,7 +102,7 @@ def _deviations(setup: Setup, term: str) -> tuple[tuple[ErrorSource, float], ...
         return () if known else _of_kernel(hardware, _KERNELS[term], dtype)
     if term not in _EXCHANGES:
         return ()
-    group = getattr(setup.groups, _EXCHANGES[term])
+    group = getattr(setup.groups, term)
     if group.inside == 1:  # the network is the cluster's, as its owner says
         return ()
     variances = exchange_variances(hardware, group.inside)

@@ -49,6 +49,8 @@ def test_exchanges_through_a_host_widen_the_interval_but_not_by_more_than_they_t
     exchanged = through_host.terms_s["tensor"] / through_host.time_s
     low, high = _ends(through_host)
     assert exchanged > 0.5
+    assert any("through their host (tensor)" in note for note in through_host.notes)
+    assert not any("through their host" in note for note in alone.notes)
     assert high > 2.0 > 1.5 > _ends(alone)[1]
     assert (1.0 - exchanged) * 0.8 < low < _ends(alone)[0]
 

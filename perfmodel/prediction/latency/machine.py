@@ -54,7 +54,7 @@ class Machine:
     slack : how much faster an SM feeds its tensor engine than the engine computes: 2 where fp32 accumulation runs at
         half rate (GeForce), which its 8-bit integer rate shows, twice what the 16-bit rate asks for; else 1.
     process : process node, as "TSMC 4N"; empty where unknown.
-    copies_to_shared : whether copies from global to shared memory pass by the registers (cp.async).
+    copies_to_shared : whether copies from global to shared memory bypass the registers (cp.async).
     kernels : how the libraries' kernels for this machine are cut.
     hardware, peak : what the symbols come from; None for a machine that is made of symbols.
     """
