@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError, UsageError
@@ -75,6 +75,24 @@ def read_text(path: str | os.PathLike[str]) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise InputFileError(f"line {line} is not UTF-8 text.", place=place, remedy="Save the file as UTF-8.") from None
+
+
+def opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file for reading, unpacked if it is gzip.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be opened.
+    """
+    file = Path(storage.local(path))
+    with file.open("rb") as stream:
+        packed = stream.read(len(gzipped.MAGIC)) == gzipped.MAGIC
+    if not packed:
+        return file.open("rb")
+    import gzip
+
+    return cast(IO[bytes], gzip.open(file))
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:

@@ -1,8 +1,8 @@
 """The public measurement tables that the shipped constants and the accuracy report rest on.
 
-Read from ``$PERFMODEL_DATA/measurements`` (default: ``../shared/data`` beside the checkout), and the layers of mixtures
-of experts from ``other_latency``, if pyarrow is installed. Shapes are split by a hash of their sizes: constants are
-fitted on one half, and judged on the other.
+Read from ``$PERFMODEL_DATA/measurements`` (default: ``../shared/data`` beside the checkout), the layers of mixtures of
+experts from ``other_latency``, if pyarrow is installed, and our own from ``examples/records``. Shapes are split by a
+hash of their sizes: constants are fitted on one half, and judged on the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError, UnavailableError
 from perfmodel.hardware_catalog import hardware
 from perfmodel.prediction.latency.family import Family
-from perfmodel.records.measurements import read_measurements
+from perfmodel.records.calls import read_calls
 
 #: shapes whose hash is below this are fitted, the others judge
 FITTED = 0.5
@@ -34,6 +34,8 @@ ORIGINS = {
     "vidur": "Vidur @ 7d47513363ec",
     "llmservingsim": "LLMServingSim @ 5daddb21a545",
 }
+#: our own, measured with `perfmodel bench`
+RECORDS = Path(__file__).resolve().parents[1] / "examples" / "records"
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,11 @@ def _tables(excluded: list[tuple[str, str, str, int]]) -> Iterator[tuple[str, Me
     paths = sorted(folder().glob("*.csv.gz"))
     if not paths:
         raise FileNotFoundError(f"no tables in {folder()}: set PERFMODEL_DATA")
-    for path in (*paths, *(folder().parent / "other_latency").glob("aic_moe.parquet")):
+    own = sorted(RECORDS.glob("*.json.gz"))
+    for path in (*paths, *(folder().parent / "other_latency").glob("aic_moe.parquet"), *own):
         name = path.name.partition(".")[0]
         try:
-            yield name, read_measurements(path)
+            yield name, read_calls(path)
         except UnavailableError as error:
             excluded.append((name, "", error.message, 0))
 
@@ -235,5 +238,6 @@ def by_family(calls: Sequence[MeasuredCalls], machines: dict[str, Hardware]) -> 
 
 
 def origin(call: MeasuredCalls) -> str:
-    """Return whose measurement a call is."""
-    return ORIGINS[Path(call.place).name.partition("_")[0]]
+    """Return whose measurement a call is: our own are named by machine and date."""
+    path = Path(call.place)
+    return f"own record {path.name.partition('.')[0]}" if path.parent == RECORDS else ORIGINS[path.name.split("_")[0]]

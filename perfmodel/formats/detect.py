@@ -8,17 +8,15 @@ lists its readers in ``READERS``. Other modules are helpers.
 from __future__ import annotations
 
 import functools
-import gzip
 import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import Protocol, cast
 
 from perfmodel import storage
 from perfmodel.errors import InputFileError, PerfModelError, UsageError, unknown_name
-from perfmodel.files import LARGEST_TEXT_BYTES, check_regular, check_text_size, read_text
+from perfmodel.files import LARGEST_TEXT_BYTES, check_regular, check_text_size, opened, read_text
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 from perfmodel.profile.profile import Profile
 
@@ -239,20 +237,12 @@ def _check_size(path: str | os.PathLike[str]) -> None:
     """Refuse files that are too large to be held in memory, as a small gzip file may be once it is unpacked."""
     size = 0
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             while (block := stream.read(_BLOCK_BYTES)) and size <= LARGEST_TEXT_BYTES:
                 size += len(block)
     except (OSError, EOFError, ValueError, zlib.error):
         return  # reading the file raises a better message
     check_text_size(size, os.fspath(path), LARGEST_TEXT_BYTES)
-
-
-def _opened(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a file for reading, unpacked if it is gzip."""
-    file = Path(storage.local(path))
-    with file.open("rb") as stream:
-        packed = stream.read(2) == b"\x1f\x8b"
-    return cast(IO[bytes], gzip.open(file)) if packed else file.open("rb")
 
 
 def read_head(path: str | os.PathLike[str]) -> bytes:
@@ -265,7 +255,7 @@ def read_head(path: str | os.PathLike[str]) -> bytes:
     """
     check_regular(path)
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             head = stream.read(HEAD_BYTES)
     except (OSError, EOFError, ValueError, zlib.error):
         head = b""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from perfmodel import storage
 from perfmodel.accuracy.measured import SHORTEST_S, MeasuredCalls, Measurements, Skips
 from perfmodel.core.vocabulary import CacheState, Timing
 from perfmodel.errors import InputFileError, PerfModelError, UsageError
-from perfmodel.files import check_regular
+from perfmodel.files import check_regular, opened
 from perfmodel.operators import Operator, load_operator, operator_names
 from perfmodel.records.measurements import read_measurements
 from perfmodel.records.record import read_record
@@ -23,7 +23,8 @@ from perfmodel.records.schema import Record, Row, Status
 def read_calls(path: str | os.PathLike[str]) -> Measurements:
     """Return the measured calls of a record of ``perfmodel bench`` or of a table of measurements.
 
-    The first character tells them apart: a JSON document starts with a brace, a table with the name of a column.
+    The first character tells them apart, of what is inside where the file is gzip: a JSON document starts with a brace,
+    a table with the name of a column.
 
     Raises
     ------
@@ -32,7 +33,7 @@ def read_calls(path: str | os.PathLike[str]) -> Measurements:
     """
     check_regular(path)
     # the readers explain what cannot be opened
-    with contextlib.suppress(OSError), open(storage.local(path), "rb") as stream:
+    with contextlib.suppress(OSError, EOFError, ValueError, zlib.error), opened(path) as stream:
         if stream.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
             return measured_calls(read_record(path, ("bench",)))
     return read_measurements(path)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from pathlib import Path
 
 import pytest
 
 from perfmodel.errors import InputFileError
 from perfmodel.records.calls import read_calls
+from perfmodel.records.record import read_record
 
 GEMM = {
     "op": "gemm",
@@ -53,3 +56,28 @@ def test_rows_without_a_time_are_counted_with_their_reason(tmp_path, change, rea
     calls = read_calls(written(tmp_path, GEMM, {**GEMM, **change}))
     assert sum(map(len, calls.calls)) == 1
     assert [skipped.reason for skipped in calls.skipped] == [reason]
+
+
+def test_a_packed_record_is_read_as_it_is(tmp_path):
+    plain = written(tmp_path, GEMM)
+    packed = tmp_path / "record.json.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    found, expected = read_calls(packed), read_calls(plain)
+    assert [call.op.params() for call in found.calls] == [call.op.params() for call in expected.calls]
+    damaged = tmp_path / "half.json.gz"
+    damaged.write_bytes(packed.read_bytes()[:-20])
+    with pytest.raises(InputFileError, match=r"half\.json\.gz"):
+        read_calls(damaged)
+
+
+RECORDS = sorted((Path(__file__).parents[2] / "examples" / "records").glob("*.json.gz"))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_the_shipped_records_say_where_their_figures_come_from(path):
+    record = read_record(path, ("bench",))
+    device = record.facts["device"]
+    assert device["kind"] == "cuda"
+    assert {"name", "driver", "torch", "cuda", "triton", "max_sm_clock_hz", "before"} <= device.keys()
+    assert record.facts["date"].startswith(path.name.split("_")[1].removesuffix(".json.gz")[:10])
+    assert sum(map(len, read_calls(path).calls)) > 100
