@@ -577,3 +577,31 @@ def test_a_label_that_is_not_beside_its_point_has_a_leader_line(half_size, has_l
     placer.block(placer.points_of([(0.5, 0.5)]), half_size, 10.0)  # free places are 6 or 12 pt away
     placer.label((0.5, 0.5), "name")
     assert [text.arrow_patch is not None for text in axes.texts] == [False] + [True] * has_leader
+
+
+def test_no_two_entries_of_the_legend_look_alike():
+    """With more kernels than colours their owner is shown, with more operators than shapes the rare ones share one."""
+    row = gemm().rows()[0]
+    rows = [
+        {**row, "op": op, "kernel": kernel, "backend": backend, "achieved_flop_per_s": 1e14, "m": index}
+        for index, (op, kernel, backend) in enumerate(
+            [
+                *((f"op {number}", f"torch.kernel {number}", "torch") for number in range(18)),
+                *((f"op {number}", f"triton.kernel {number}", "triton") for number in range(5)),
+                ("op 0", "naive", "torch"),
+            ]
+        )
+    ]
+    axes = roofline_plot(MACHINE, rows).axes[0]
+    legend = axes.get_legend()
+    assert legend is not None
+    handles = [handle for handle in legend.legend_handles if handle is not None]
+    looks = [
+        (handle.get_marker(), handle.get_color(), handle.get_markerfacecolor(), handle.get_linestyle())
+        for handle in handles
+        if not str(handle.get_label()).startswith(("hollow", "filled"))
+    ]
+    assert len(looks) == len(set(looks))
+    labels = {str(handle.get_label()) for handle in handles}
+    assert {"torch", "triton", "several kernels", "other operators", "op 0"} <= labels
+    assert not any("kernel 3" in label for label in labels)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,30 +25,42 @@ _SIZE = 7.0
 _VECTOR_MARKERS = 2000
 #: smallest distance of two kernels' markers with an arrow head between them [pt]
 _ROOM_FOR_HEAD = 16.0
+#: what the operators with the fewest points are called together
+_OTHERS = "other operators"
 #: separates two lines within a series of points
 _GAP = (math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Styles:
-    """A shape for each operator; a colour for each kernel, or for each operator if nothing was measured."""
+    """A shape for each operator; a colour for each kernel, or for each operator if nothing was measured.
 
-    ops: tuple[str, ...]
-    kernels: tuple[str, ...]
+    No two share one. Kernels that are more than there are colours are told apart by whose they are alone, and of more
+    operators than there are shapes those with the fewest points share the last.
+
+    Attributes
+    ----------
+    ops : name in the legend of each operator's shape.
+    kernels : name in the legend of each kernel's colour.
+    """
+
+    ops: Mapping[str, str]
+    kernels: Mapping[str, str]
 
     @classmethod
     def of(cls, panels: Iterable[Iterable[Mark]]) -> Styles:
         """Return the shapes and colours of the operators and kernels of all panels, in order of appearance."""
         marks = [mark for panel in panels for mark in panel]
-        kernels = (measured.kernel for mark in marks for measured in mark.measured)
-        return cls(tuple(dict.fromkeys(mark.op for mark in marks)), tuple(dict.fromkeys(kernels)))
+        kernels = {measured.kernel: measured.kind for mark in marks for measured in mark.measured}
+        if len(kernels) <= len(PALETTE):
+            kernels = {name: name for name in kernels}
+        return cls(_shared(Counter(mark.op for mark in marks)), kernels)
 
     def color(self, op: str, kernel: str | None = None) -> str:
         """Return the colour of a kernel's filled marker, or of an operator's hollow marker."""
         if kernel is not None:
-            index = self.kernels.index(kernel)
-            return PALETTE[index % len(PALETTE)]
-        return _NEUTRAL if self.kernels else COLORS[self.ops.index(op) % len(COLORS)]
+            return PALETTE[_place(self.kernels, kernel)]
+        return _NEUTRAL if self.kernels else COLORS[_place(self.ops, op) % len(COLORS)]
 
     def marker(self, op: str, kernel: str | None, size: float) -> Line2D:
         """Return a marker without positions: filled for a kernel, else hollow."""
@@ -56,24 +69,37 @@ class Styles:
             [],
             [],
             linestyle="",
-            marker=SHAPES[self.ops.index(op) % len(SHAPES)],
+            marker=SHAPES[_place(self.ops, op)],
             markersize=size,
             markeredgecolor="white" if kernel is not None else color,
             markerfacecolor=color if kernel is not None else "none",
         )
 
 
+def _shared(counts: Counter[str]) -> dict[str, str]:
+    """Return the name in the legend of each operator: those with the fewest points share the last shape."""
+    if len(counts) <= len(SHAPES):
+        return {op: op for op in counts}
+    own = {op for op, _ in counts.most_common(len(SHAPES) - 1)}
+    return {op: op if op in own else _OTHERS for op in counts}
+
+
+def _place(names: Mapping[str, str], name: str) -> int:
+    """Return the place of a name's label among the different labels."""
+    return list(dict.fromkeys(names.values())).index(names[name])
+
+
 def legend_handles(styles: Styles, sustained: bool) -> list[Line2D]:
     """Return the legend: shapes of operators, colours of kernels, and the meaning of hollow and dashed."""
     handles = []
-    for op in styles.ops:
+    for label, op in {label: op for op, label in styles.ops.items()}.items():
         handle = styles.marker(op, None, _SIZE)
-        handle.set_label(op)
+        handle.set_label(label)
         handles.append(handle)
     # A kernel's colour is shown as a bar: a marker would look like an operator's.
     handles += [
-        Line2D([], [], color=styles.color("", kernel), linewidth=6, label=printable(kernel, 40), solid_capstyle="butt")
-        for kernel in styles.kernels
+        Line2D([], [], color=styles.color("", kernel), linewidth=6, label=printable(label, 40), solid_capstyle="butt")
+        for label, kernel in {label: kernel for kernel, label in styles.kernels.items()}.items()
     ]
     if styles.ops:
         handles.append(_circle(False, "hollow: attainable"))

@@ -11,6 +11,7 @@ from typing import Any
 from perfmodel.core.dtypes import canonical_dtype
 from perfmodel.errors import UsageError
 from perfmodel.prediction.result import Prediction
+from perfmodel.records.schema import is_composed
 from perfmodel.render.plots.figure import drawable, printable
 
 Point = Prediction | Mapping[str, Any]
@@ -19,12 +20,16 @@ _LONGEST_LABEL = 200
 
 @dataclass(frozen=True)
 class Measurement:
-    """One kernel: achieved rate [FLOP/s], fraction of the attainable rate, and whether it is faster than the bound."""
+    """One kernel: achieved rate [FLOP/s], fraction of the attainable rate, and whether it is faster than the bound.
+
+    ``kind`` tells only whose kernel it is: "torch", "triton", or "several kernels".
+    """
 
     kernel: str
     flop_per_s: float
     efficiency: float
     faster_than_bound: bool
+    kind: str = ""
 
 
 @dataclass
@@ -126,7 +131,9 @@ def _measured(row: Mapping[str, Any]) -> list[Measurement]:
         return []
     rate = float(row["achieved_flop_per_s"])
     share = rate / float(row["attainable_flop_per_s"])
-    return [Measurement(str(row.get("kernel") or "measured"), rate, share, bool(row.get("faster_than_bound")))]
+    kernel = str(row.get("kernel") or "measured")
+    kind = "several kernels" if is_composed(row) else str(row.get("backend") or kernel.partition(".")[0])
+    return [Measurement(kernel, rate, share, bool(row.get("faster_than_bound")), kind)]
 
 
 def _label(marks: Sequence[Mark]) -> None:
