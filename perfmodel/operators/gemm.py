@@ -31,9 +31,13 @@ class Gemm(Operator):
     out_dtype : dtype of C and the bias; by default ``dtype``, or bf16 for 8- and 4-bit inputs.
     bias : adds a bias of length n.
     activation : "none" or an elementwise kind with one input, fused into the epilogue.
-    quantized : A comes in 8 or 4 bits already. Otherwise the library quantises it first, which its measured time has
-        in it; FLOP, traffic and bound are those of the product in either case (`Quantize` is the other part).
+    quantized : A comes in 8 or 4 bits already. Otherwise a serving library (`QUANTISING`) quantises it first, which its
+        measured time has in it; others compute the product alone, as torch._scaled_mm and cuBLASLt do. FLOP, traffic
+        and bound are those of the product in either case (`Quantize` is the other part).
     """
+
+    #: libraries, by the start of their name, whose layers take A in 16 bits and quantise it in the same call
+    QUANTISING: ClassVar[tuple[str, ...]] = ("sglang", "trtllm", "vllm")
 
     op: ClassVar[str] = "gemm"
     preferred_engine: ClassVar[str] = "tensor"
@@ -47,7 +51,7 @@ class Gemm(Operator):
     out_dtype: str = dtype_of(doc="dtype of C; default: dtype, or bf16 for 8- and 4-bit inputs")
     bias: bool = flag(False, doc="add a bias of length n")
     activation: str = choice("none", ("none", *ACTIVATIONS), doc="fused into the epilogue")
-    quantized: bool = flag(False, doc="A comes in 8 or 4 bits already, so that no kernel quantises it first")
+    quantized: bool = flag(False, doc="A comes in 8 or 4 bits already, so that no serving library quantises it first")
 
     def __post_init__(self) -> None:
         expand_format(self)
@@ -68,6 +72,10 @@ class Gemm(Operator):
     def number_format(self) -> str:
         """The dtype, or both dtypes and the scale where the operands differ or have scales: "fp16 int4 group:128"."""
         return format_name(self.dtype, self.weight_dtype, self.scale)
+
+    def is_quantised_by(self, library: str) -> bool:
+        """Return whether a library's call quantises A before it multiplies."""
+        return not self.quantized and library.startswith(self.QUANTISING)
 
     def flop(self) -> Number:
         """Return batch (2 m n k + m n [bias] + f m n [activation]) [FLOP]."""

@@ -45,8 +45,8 @@ class Quantize(Operator):
     FLOP = 5 an element: the absolute value, the comparison for the maximum, the product with the inverse of the scale,
     the rounding and the clamp. Traffic reads x once, and writes q and the scales in fp32: 2 N + N + 4 R bytes from
     bf16 to 8 bits with a scale a row, + 4 N / g with a scale for each g columns. A scale for the whole tensor is known
-    only after a first pass: x is read twice, 5 N + 4 bytes. Libraries run it in front of a product in 8 or 4 bits
-    (`Gemm` includes it unless ``quantized`` is set).
+    only after a first pass: x is read twice, 5 N + 4 bytes. Serving libraries run it in front of a product in
+    8 or 4 bits (`Gemm` includes it for them unless ``quantized`` is set).
 
     Parameters
     ----------

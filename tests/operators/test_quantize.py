@@ -24,7 +24,7 @@ def test_only_8_and_4_bits_are_quantised_to() -> None:
         Quantize(rows=8, cols=8, dtype="bf16")
 
 
-@pytest.mark.parametrize("library", ["", "vllm", "sglang", "trtllm"])
+@pytest.mark.parametrize("library", ["vllm", "sglang", "trtllm"])
 @pytest.mark.parametrize("machine", ["h100-sxm5-80gb", "l40s", "b200-sxm-180gb"])
 def test_a_product_is_at_most_its_parts_one_after_the_other(machine: str, library: str) -> None:
     sizes = np.array([16.0, 512.0, 8192.0])

@@ -97,7 +97,7 @@ def smooth_quant(op: Operator, machine: Machine, c: Values, conditions: Conditio
     """
     gemm = cast(Gemm, op)
     terms = _integers(gemm, machine, c, conditions)
-    if gemm.quantized:
+    if not gemm.is_quantised_by(conditions.library):
         return terms
     rows = Quantize(rows=gemm.batch * gemm.m, cols=gemm.k, dtype="int8").work().bytes
     pass_s = rows / (c["eta"] * machine.bandwidth_bytes_per_s) + PRODUCT_START / machine.clock_hz
@@ -131,7 +131,7 @@ def block_scaled(op: Operator, machine: Machine, c: Values, conditions: Conditio
     start = c["realign"] / machine.clock_hz
     copying = plain(unaligned * (start + copied * (c["realign"] >= LEAST_START)))
     adds: dict[Term, Number] = {**terms.adds, REALIGNMENT: copying}
-    if gemm.quantized:
+    if not gemm.is_quantised_by(conditions.library):
         adds[LAUNCH] = minimum(terms.adds[LAUNCH], PRODUCT_START / machine.clock_hz)
     else:
         adds[QUANTISATION] = quantisation_s(product, machine, c, conditions)

@@ -533,3 +533,17 @@ def test_no_fp32_product_takes_three_times_as_long_as_its_neighbour(name: str) -
         for size, values in sizes.items():
             ratio = times({**sizes, size: np.maximum(values + 1, (values * 1.05).astype(int))}) / here
             assert 1.0 / 3.0 < ratio.min() <= ratio.max() < 3.0
+
+
+@pytest.mark.parametrize(("family", "machine", "values", "dtype"), CASES)
+def test_an_activation_takes_cycles_of_the_lanes_by_hand(
+    family: Family, machine: Machine, values: Values, dtype: str
+) -> None:
+    # 6.4e12 lane cycles a second: 60 for each of 6.4 million outputs are 60 us
+    sizes: dict[str, Any] = {"m": np.array([1000.0, 2000.0]), "n": 3200, "k": 64, "batch": 2, "dtype": dtype}
+    plain, gelu = (Gemm(**sizes, activation=kind, quantized=True) for kind in ("none", "gelu"))
+    added = family.formula(gelu, machine, values, COLD).time_s - family.formula(plain, machine, values, COLD).time_s
+    assert added == pytest.approx([60e-6, 120e-6])
+    assert family.total is not None
+    whole = family.total(gelu, machine, values, COLD).time_s
+    assert whole == pytest.approx(family.formula(gelu, machine, values, COLD).time_s)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import perfmodel as pm
 from perfmodel.core.hardware import Kernels
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.conditions import Conditions
@@ -25,13 +26,41 @@ FP8: Values = {
     "eta": 1.0, "start": 2000.0, "fill": 64.0, "split": 4e-6, "l2": 4.096, "energy": 1e-12, "resident": 0.15625,
     "quantisation_bytes": 5.0, "quantisation_row": 1.0,
 }  # fmt: skip
-COLD, WARM = Conditions(), Conditions(cache="warm")
+COLD, WARM = Conditions(library="vllm"), Conditions(cache="warm", library="vllm")
 
 
 def test_fp8_quantises_its_input_by_hand() -> None:
     # 5 B for each of 1000 x 2000 numbers at 1 TB/s: 10 us
     got = GEMM_FP8.formula(Gemm(m=1000, n=10, k=2000, dtype="fp8"), TENSOR_GPU, FP8, COLD)
     assert got.adds["quantisation"] == pytest.approx(10e-6)
+
+
+@pytest.mark.parametrize("library", ["", "torch", "triton", "nobody's"])
+@pytest.mark.parametrize("dtype", ["fp8", "fp8_block", "nvfp4"])
+def test_only_serving_libraries_quantise_in_the_call(library: str, dtype: str) -> None:
+    op = Gemm(m=512, n=4096, k=4096, dtype=dtype)
+    machine = "b200-sxm-180gb"
+    got = pm.predict(op, machine, library=library)
+    assert got.predicted_time_s == pm.predict(op.changed(quantized=True), machine, library=library).predicted_time_s
+    assert "quantisation" not in got.predicted_terms_s
+    assert pm.predict(op, machine, library="trtllm").predicted_terms_s["quantisation"] > 0
+
+
+@pytest.mark.parametrize("machine", ["h100-sxm5-80gb", "h200-sxm-141gb", "l40s", "b200-sxm-180gb", "h20-96gb", "l4"])
+@pytest.mark.parametrize("library", ["", "torch"])
+def test_fp8_is_hardly_slower_than_bf16(machine: str, library: str) -> None:
+    """The engine is twice as fast and the inputs are half as long; families state start and bandwidth to 10 %."""
+    sizes = 2.0 ** np.random.default_rng(11).uniform(8.0, 13.5, (3, 1000))
+    m, n, k = 16.0 * np.ceil(sizes / 16.0)
+    narrow, wide = (
+        np.asarray(
+            pm.predict(Gemm(m=m, n=n, k=k, dtype=dtype, out_dtype="bf16"), machine, library=library).predicted_time_s
+        )
+        for dtype in ("fp8", "bf16")
+    )
+    assert np.max(narrow / wide) < 1.5
+    assert np.max((narrow - wide)[wide > 10e-6] / wide[wide > 10e-6]) < 0.2
+    assert np.mean(narrow[wide > 50e-6] / wide[wide > 50e-6]) < 0.75
 
 
 def test_quantising_what_stays_in_l2_is_faster_by_hand() -> None:

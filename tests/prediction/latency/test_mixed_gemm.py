@@ -94,7 +94,7 @@ def test_tensorrt_llm_on_b200_copies_rows_whose_scales_are_not_aligned() -> None
 
 def test_a_quantised_input_is_quantised_by_nobody() -> None:
     sizes: dict[str, Any] = {"m": 4096, "n": 4096, "k": 4096, "dtype": "fp8_block"}
-    whole, alone = pm.predict(pm.Gemm(**sizes), H100), pm.predict(pm.Gemm(**sizes, quantized=True), H100)
+    whole, alone = (pm.predict(pm.Gemm(**sizes, quantized=given), H100, library="sglang") for given in (False, True))
     saved = whole.predicted_time_s - alone.predicted_time_s
     start = whole.predicted_terms_s["launch"] - alone.predicted_terms_s["launch"]
     assert start > 0
@@ -108,7 +108,7 @@ def test_scales_are_packed_by_a_kernel_of_their_own_for_tcgen05_alone() -> None:
 
     def start_s(instruction: str, *, quantized: bool = False) -> Any:
         own = replace(machine, matrix_instruction=instruction)
-        return block_scaled(op.changed(quantized=quantized), own, values, Conditions()).adds[LAUNCH]
+        return block_scaled(op.changed(quantized=quantized), own, values, Conditions(library="trtllm")).adds[LAUNCH]
 
     packed = PACKING_START / machine.clock_hz
     assert start_s("tcgen05") - start_s("wgmma") == pytest.approx(packed)
@@ -118,7 +118,7 @@ def test_scales_are_packed_by_a_kernel_of_their_own_for_tcgen05_alone() -> None:
 def test_integers_that_are_not_quantised_pay_a_pass_over_them() -> None:
     """A of 4096 x 8192 in 16 bits is read and written in 8: 3 B each, and 4 B a row."""
     op = pm.Gemm(m=4096, n=4096, k=8192, dtype="sq")
-    whole, alone = pm.predict(op.changed(quantized=False), A100), pm.predict(op, A100)
+    whole, alone = (pm.predict(op.changed(quantized=given), A100, library="trtllm") for given in (False, True))
     passed = (3 * 4096 * 8192 + 4 * 4096) / A100.main_memory.bandwidth_bytes_per_s
     assert passed < whole.predicted_time_s - alone.predicted_time_s < 1.5 * passed + 5e-6
 

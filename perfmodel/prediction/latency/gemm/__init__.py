@@ -2,13 +2,15 @@
 
 They share one formula, `product_terms`, with the constants of each kind of kernel. cuBLAS's fp32 products are timed
 around calls of a framework (NeuSight), where a linear layer takes more dispatch than a batched product and runs a
-little slower; 16-bit and 8-bit products are timed inside inference libraries (aiconfigurator), where an 8-bit product
-may first quantise A.
+little slower; 16-bit and 8-bit products are timed inside inference libraries (aiconfigurator), whose 8-bit products
+first quantise A (`Gemm.QUANTISING`). Other libraries' 8-bit products are the product alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import cast
 
 from perfmodel.core.dtypes import dtype_bytes
@@ -27,6 +29,7 @@ from perfmodel.prediction.latency.streams import fitting_share
 from perfmodel.prediction.latency.terms import LAUNCH, Term, Terms, Total, total_of
 
 __all__ = [
+    "EPILOGUE",
     "FAMILIES",
     "GEMM_BF16",
     "GEMM_FP8",
@@ -41,6 +44,7 @@ __all__ = [
     "VECTOR_SPLIT",
     "Product",
     "constants_of",
+    "epilogue_s",
     "family_of",
     "has_plain_kernel",
     "is_fp32",
@@ -52,10 +56,21 @@ __all__ = [
 SERVES = {"gemm_fp32": ("gemm",), "gemm_bf16": ("gemm",), "gemm_fp8": ("gemm", "quantize")}
 
 QUANTISATION = Term("quantisation", Limiter.HBM, "scaling the inputs to 8 bits first")
+EPILOGUE = Term(
+    "epilogue", Limiter.COMPUTE, "activation of the outputs, on the lanes of a block that is done multiplying"
+)
 
-#: clocks to start and drain a product without kernels before it: those of 16-bit products. Inferred from them: no row
-#: times an 8-bit product alone.
+#: clocks to start and drain a product of a serving library without kernels before it: those of 16-bit products.
+#: Inferred from them: no row of such a library times an 8-bit product alone.
 PRODUCT_START = 4300.0
+#: constants of 8-bit products of libraries that no table has rows of, which compute the product alone and whose kernels
+#: are the vendor's: clocks to start and drain, and the start of the reduction of the parts of k, as in 16 bits
+ALONE = {"start": PRODUCT_START, "split": 2.7e-6}
+#: cycles of one fp32 lane for the activation of an output in a product's epilogue. gelu: own measurement on H100, where
+#: it adds 122 to 130 us to three Triton products of 8192 x 8192 outputs (2026-11-23); erf takes two polynomials and an
+#: exponential. The others, of an exponential and a division, each by a special-function unit of an eighth of the
+#: lanes: assumed
+ACTIVATION_CYCLES = MappingProxyType({"relu": 2.0, "gelu": 60.0, "silu": 25.0, "sigmoid": 25.0, "tanh": 25.0})
 #: TensorRT-LLM computes the scale of an fp8 input at run time, in two more passes over A, but has that of an fp4 input:
 #: (library, bytes of an element) -> share of the kernels that start (chosen on aic_gemm, B200)
 FEWER_KERNELS = {("trtllm", 0.5): 0.6}
@@ -105,10 +120,12 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         return _quantise(cast(Quantize, op), machine, c, conditions)
     product = _product(op)
     terms = product_terms(product, machine, c, conditions)
+    if op.activation != "none":
+        terms = terms.plus(EPILOGUE, epilogue_s(op, machine))
     if "quantisation_bytes" not in c:
         return terms
     adds = {**terms.adds, LAUNCH: _launch_s(op, machine, c, conditions)}
-    if not op.quantized:
+    if op.is_quantised_by(conditions.library):
         adds[QUANTISATION] = quantisation_s(product, machine, c, conditions)
     return Terms(adds, terms.alone)
 
@@ -119,9 +136,21 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
         return total_of(formula(op, machine, c, conditions))
     product, launch = _product(op), _launch_s(op, machine, c, conditions)
     time = product_s(product, machine, c, conditions) + launch
-    if "quantisation_bytes" in c and not op.quantized:
+    if "quantisation_bytes" in c and op.is_quantised_by(conditions.library):
         time = time + quantisation_s(product, machine, c, conditions)
+    if op.activation != "none":
+        time = time + epilogue_s(op, machine)
     return Total(time, launch)
+
+
+def epilogue_s(gemm: Gemm, machine: Machine) -> Number:
+    """Return the time of the activation of a product's outputs [s], which its multiplications do not hide.
+
+    outputs x cycles / lanes: a tile that fills shared memory has no other block on its SM that would multiply
+    meanwhile.
+    """
+    lanes_per_s = machine.vector_flop_per_s / 2.0 / machine.packed
+    return ACTIVATION_CYCLES[gemm.activation] * gemm.batch * (1.0 * gemm.m * gemm.n) / lanes_per_s
 
 
 def _product(gemm: Gemm) -> Product:
@@ -133,8 +162,9 @@ def _launch_s(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -
     start = launch_s(machine, c)
     if "quantisation_bytes" not in c:
         return start
-    if gemm.quantized:
-        return min(start, PRODUCT_START / machine.clock_hz)
+    if not gemm.is_quantised_by(conditions.library):
+        served = conditions.library.startswith(Gemm.QUANTISING)
+        return min(start, PRODUCT_START / machine.clock_hz) if served else start
     return start * FEWER_KERNELS.get((conditions.library, dtype_bytes(gemm.dtype)), 1.0)
 
 
@@ -224,7 +254,7 @@ GEMM_FP32 = Family(
         ragged=1.2, linear_call=1.65,
     ),
     formula,
-    PRODUCT_TERMS,
+    (*PRODUCT_TERMS, EPILOGUE),
     _is_fp32,
     total=total,
     call_cost=_call_cost,
@@ -239,7 +269,7 @@ GEMM_BF16 = Family(
         math=0.93, eta=0.79, start=PRODUCT_START, fill=200.0, split=2.7e-6, l2=0.6, energy=0.58e-12, resident=0.03,
     ),
     formula,
-    PRODUCT_TERMS,
+    (*PRODUCT_TERMS, EPILOGUE),
     _is_bf16,
     total=total,
     axes=PRODUCT_AXES,
@@ -249,13 +279,16 @@ GEMM_FP8 = Family(
     "gemm_fp8",
     # Whether the inputs are quantised in kernels of their own, and which 8-bit kernels there are, is the library's:
     # those of cuBLAS read a tile for several blocks at once, and split k.
-    constants_of(
-        TENSOR_CONSTANTS, ("start", "quantisation_bytes", "quantisation_row", "split", "l2"),
-        eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=0.58e-12, resident=0.05,
-        quantisation_bytes=5.0, quantisation_row=150.0,
+    tuple(
+        replace(constant, unmeasured=ALONE.get(constant.name))
+        for constant in constants_of(
+            TENSOR_CONSTANTS, ("start", "quantisation_bytes", "quantisation_row", "split", "l2"),
+            eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=0.58e-12, resident=0.05,
+            quantisation_bytes=5.0, quantisation_row=150.0,
+        )
     ),
     formula,
-    (*PRODUCT_TERMS, QUANTISATION),
+    (*PRODUCT_TERMS, QUANTISATION, EPILOGUE),
     _is_fp8,
     total=total,
 )  # fmt: skip
