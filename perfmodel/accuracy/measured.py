@@ -161,20 +161,24 @@ KERNELS = {
     "TritonFp8BlockScaledMMKernel": "triton",
     "moe_torch_flow_min_latency": "min_latency",
 }
+#: backends of torch's scaled_dot_product_attention, as our benchmarks name them -> the kernel within the library
+BACKENDS = {"torch.sdpa.flash": "fa2", "torch.sdpa.efficient": "efficient", "torch.sdpa.cudnn": "cudnn"}
 
 
 def library_of(implementation: str) -> str:
     """Return the library's name of an implementation: the part before the first hyphen or slash.
 
-    The kernels of `KERNELS` count as libraries of their own.
+    The kernels of `KERNELS` count as libraries of their own; those of `BACKENDS` are named within theirs.
 
     >>> library_of("sglang_custom_allreduce-0.5.10"), library_of("torch-2.1-cudnn"), library_of("cublas")
     ('sglang_custom_allreduce', 'torch', 'cublas')
-    >>> library_of("vllm-0.24.0/TritonFp8BlockScaledMMKernel")
-    'vllm_triton'
+    >>> library_of("vllm-0.24.0/TritonFp8BlockScaledMMKernel"), library_of("torch-torch.sdpa.flash.backward")
+    ('vllm_triton', 'torch/fa2')
     """
     name, _, detail = implementation.partition("/")
-    library = name.split("-")[0]
+    library, _, kernel = name.partition("-")
+    if backend := BACKENDS.get(kernel.removesuffix(".backward")):
+        return f"{library}/{backend}"
     return f"{library}_{KERNELS[detail]}" if detail in KERNELS else library
 
 

@@ -61,9 +61,12 @@ class LatencyTable:
 
     @functools.cached_property
     def without_library(self) -> Mapping[str, float]:
-        """The constants for a library without values of its own: the geometric mean of those of the others."""
+        """The constants for a library without values of its own: the geometric mean of those of the others.
+
+        A kernel that is named within a library ("torch/fa2") is not one of them: nobody runs it who does not ask.
+        """
         logarithms: dict[str, list[float]] = {}
-        for values in self.libraries.values():
+        for values in (values for library, values in self.libraries.items() if "/" not in library):
             for name, value in values.items():
                 logarithms.setdefault(name, []).append(math.log(value))
         means = {name: math.exp(sum(logs) / len(logs)) for name, logs in logarithms.items()}

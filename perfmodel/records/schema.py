@@ -15,8 +15,8 @@ import msgspec
 from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import CacheState, Timing, Vocabulary
 
-#: kernel name that records without ``composition_time_s`` gave to a composition of several operators
-_COMPOSED_NAME = "naive"
+#: kernels that run several operators one after another, also in records whose rows have no ``composition_time_s``
+_COMPOSED_NAMES = ("naive", "torch.sdpa.math", "torch.sdpa.math.backward")
 
 
 class Status(Vocabulary):
@@ -212,7 +212,7 @@ class Record(Reportable):
 
 def is_composed(row: Mapping[str, Any]) -> bool:
     """Whether a row's kernel runs several operators one after another; their traffic differs from the operator's."""
-    return row.get("kernel") == _COMPOSED_NAME or row.get("composition_time_s") is not None
+    return row.get("kernel") in _COMPOSED_NAMES or row.get("composition_time_s") is not None
 
 
 def is_measured(row: Mapping[str, Any]) -> bool:

@@ -101,7 +101,7 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
     lender = ""
     if family.borrows and library:
-        library, candidates = family.borrows(hardware, library)
+        library, candidates = family.borrows(hardware, library, dtype)
         known = known_libraries([table for _, table in found])
         near = () if library in known else found[0][1].known_libraries if found else ()
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
@@ -184,6 +184,8 @@ def combined(
     if unmeasured and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)
     surface = tables[0].surface if family.axes and (not dtype or tables[0].covers(dtype)) else None
+    if "/" in lender and any(lender in table.libraries for table in tables):
+        surface = None  # the constants of a kernel that is named within a library were fitted without it
     source = ", ".join(filter(None, (tables[0].source, tables[0].date))) + (
         "; bandwidth of this machine's [sustained]" if measured else ""
     )

@@ -53,7 +53,8 @@ def applied(tables: Sequence[LatencyTable], name: ErrorSource) -> tuple[float, .
     stated = deviation_of(tables, name)
     if stated is None or name is not ErrorSource.LIBRARY:
         return stated
-    factor = math.sqrt(1.0 + 1.0 / max(1, len(tables[0].known_libraries)))
+    whole = [library for library in tables[0].known_libraries if "/" not in library]  # kernels named within one are not
+    factor = math.sqrt(1.0 + 1.0 / max(1, len(whole)))
     return tuple(factor * s for s in stated)
 
 

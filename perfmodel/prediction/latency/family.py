@@ -127,8 +127,8 @@ class Family:
     slower_calls : (machine, library) -> dispatch of a library's calls over that of kernels compiled beforehand, where
         the host does more before each of them. None means 1.
     aliases : other names of libraries -> the names that tables have for their kernels of this family.
-    borrows : (machine, library) -> the library's name, and the libraries whose constants may hold for it, the best
-        first: those that run the same kernel, where ``library`` names a kernel. None means itself.
+    borrows : (machine, library, dtype) -> the library's name, and the libraries whose constants may hold for it, the
+        best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     on_cpu : whether it is for CPUs, which the others are not.
     basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
     axes : the sizes over which a residual surface corrects the kernel's time (`perfmodel.core.surface`); none where
@@ -151,7 +151,7 @@ class Family:
     call_cost: Callable[[Operator, Values], Number] | None = None
     slower_calls: Callable[[Machine, str], float] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
-    borrows: Callable[[Hardware, str], tuple[str, tuple[str, ...]]] | None = None
+    borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
     basis: Callable[[Operator, Machine, Terms], str] | None = None
     on_cpu: bool = False
     axes: tuple[Axis, ...] = ()

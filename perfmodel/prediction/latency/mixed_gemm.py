@@ -147,7 +147,7 @@ def _product(gemm: Gemm, tiles: tuple[tuple[int, int], ...]) -> Product:
     return Product(gemm.m, gemm.n, gemm.k, gemm.batch, own, out, weights, tiles)
 
 
-def _lenders(hardware: Hardware, library: str) -> tuple[str, tuple[str, ...]]:
+def _lenders(hardware: Hardware, library: str, dtype: str) -> tuple[str, tuple[str, ...]]:
     """Return vLLM's usual kernel for scales of blocks on a machine; other libraries have one kernel."""
     name = _kernel(hardware.matrix_instruction, library)
     return name, (name,)

@@ -467,6 +467,7 @@ def test_every_kernel_that_a_library_runs_is_known() -> None:
         ("torch", "mma.sync", "bf16", "fa2"),
         ("torch", "wgmma", "bf16", "cudnn"),
         ("torch/fa2", "wgmma", "bf16", "fa2"),
+        ("torch/efficient", "wgmma", "bf16", "efficient"),
         ("sglang", "wgmma", "fp8", "fa3"),
         ("sglang/triton", "wgmma", "bf16", "triton"),
         ("sglang", "tcgen05", "bf16", "trtllm_gen"),
@@ -482,6 +483,37 @@ def test_every_kernel_that_a_library_runs_is_known() -> None:
 def test_a_library_runs_the_kernel_of_the_chip(library: str, instruction: str, kv_dtype: str, kernel: str) -> None:
     op = causal(heads=8, seq_q=128, kv_dtype=kv_dtype)
     assert kernel_of(op, replace(ROUND, matrix_instruction=instruction), library).name == kernel
+
+
+@pytest.mark.parametrize("machine", ["a100", "h100", "b200"])
+def test_torch_runs_its_memory_efficient_kernel_in_fp32(machine: str) -> None:
+    """The others are for 16 bits. Three products of TF32 make one of fp32: a sixth of the 16-bit rate or less."""
+    wide, narrow = (pm.Attention(heads=16, seq_q=4096, head_dim=128, dtype=dtype) for dtype in ("fp32", "bf16"))
+    own, named = (pm.predict(wide, machine, library=name).predicted_time_s for name in ("torch", "torch/efficient"))
+    assert own == named
+    assert own > 4.0 * pm.predict(narrow, machine, library="torch/efficient").predicted_time_s
+
+
+def test_backends_of_torch_on_hopper_take_their_own_time() -> None:
+    op = pm.Attention(batch=2, heads=32, seq_q=4096, head_dim=128, dtype="bf16", causal=True)
+    times = {
+        name: pm.predict(op, "h100", library=f"torch/{name}").predicted_time_s for name in ("cudnn", "fa2", "efficient")
+    }
+    assert pm.predict(op, "h100", library="torch").predicted_time_s == times["cudnn"]
+    assert times["cudnn"] < times["fa2"] < times["efficient"]
+
+
+def test_a_mask_tensor_costs_the_keys_that_it_hides() -> None:
+    """is_causal of torch aligns the first query with the first key: queries of a later chunk need a mask."""
+    chunk = pm.Attention(heads=32, seq_q=1024, seq_kv=4096, head_dim=128, dtype="bf16", causal=True)
+    every = chunk.changed(causal=False)
+    corner = chunk.changed(seq_kv=1024)
+    for name, costs in (("torch", True), ("torch/fa2", False)):
+        masked, full = (pm.predict(op, "h100", library=name).predicted_time_s for op in (chunk, every))
+        assert (masked > full) is costs
+    assert pm.predict(corner, "h100", library="torch").predicted_time_s < (
+        pm.predict(corner.changed(causal=False), "h100", library="torch").predicted_time_s
+    )
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ CONSTANTS = (
 
 #: rows that a block's tensor products have, however few query heads share its keys; its step of keys
 ROWS, KEYS = 128.0, 128.0
+#: rows of FlashAttention-2's split kernel: kBlockM in run_mha_fwd_splitkv_dispatch, flash_fwd_launch_template.h
+SPLIT_ROWS = 64.0
 #: share of the tensor peak in such a block
 TILE_MATH = 0.8
 #: numbers of parts that keys are split into
@@ -108,7 +110,8 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     instruction = machine.matrix_instruction
     narrow = instruction == TCGEN05 and dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
     rate = machine.flop_per_clock_per_sm * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
-    a_key = (kernel.rows if instruction == MMA else ROWS) * 4.0 * op.head_dim / rate
+    rows = kernel.rows if instruction == MMA else SPLIT_ROWS if kernel.step_by_head else ROWS
+    a_key = rows * 4.0 * op.head_dim / rate
     start = c["block"] * (1.0 if instruction == MMA else FIXED_BLOCK + (1.0 - FIXED_BLOCK) * op.head_dim / 128.0)
     over = np.maximum(op.seq_q * group / kernel.group_rows, 1.0)
     extra: Number = 0.0

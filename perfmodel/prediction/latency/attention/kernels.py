@@ -52,6 +52,11 @@ class Kernel:
         one query of groups of two and more, without a window.
     group_rows : query heads of a group for which a block of a decode costs as much as for one head.
     heads_alone : whether a decode may run on the kernel of single heads (TensorRT-LLM).
+    tf32_products : products of TF32 that give one of fp32, for kernels with fp32 on the tensor engine; 0 without.
+    fp32_rate : share of the vector engine's fp32 peak that other kernels reach in fp32.
+    masks : whether a tensor masks what lies beyond a query, unless queries and keys are equally many: all keys of a
+        sequence are visited then.
+    mask_cycles : cycles of the vector lanes for a score that such a tensor masks, over those of an exponential.
     token : cycles of a token of a head before a prefill, over those of TensorRT-LLM, whose pass turns each pair of
         columns with a sine and a cosine. Others write vectors of 16 B: fits of each library without this share give
         3 to 8 cycles to vLLM and SGLang where TensorRT-LLM takes 40 to 54 (A100, H100, H200).
@@ -76,6 +81,10 @@ class Kernel:
     varlen: bool = False
     group_rows: float = 128.0
     heads_alone: bool = False
+    tf32_products: float = 0.0
+    fp32_rate: float = 1.0
+    masks: bool = False
+    mask_cycles: float = 0.0
     token: float = 0.15
 
     def step_keys(self, head_dim: Number) -> Number:
@@ -90,6 +99,9 @@ def head_step_keys(head_dim: Number) -> Number:
 
 _FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4)
 _CUDNN = Kernel("cudnn", packed=False)
+# cutlassF_*_64x64_rf_sm80 and 64x128_rf_sm80: aten/src/ATen/native/transformers/cuda/mem_eff_attention of
+# github.com/pytorch/pytorch. In fp32 it has OpMultiplyAddFastF32: three products of TF32 (gemm_kernel_utils.h).
+_EFFICIENT = Kernel("efficient", 64.0, 64.0, packed=False, splits=False, tail=0.4, rate=0.5, tf32_products=3.0)
 _FA3 = Kernel("fa3", filled=0.6, tail=0.3, splits_whole=True, score_flop=500.0)
 _TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4, token=1.0)
 _TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3, tail=0.8)
@@ -111,7 +123,12 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower.
     "fa4": (replace(_FA3, name="fa4"), {}),
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0), {}),
-    "triton": (Kernel("triton", 64.0, packed=False), {}),  # assumed
+    "triton": (Kernel("triton", 64.0, packed=False, fp32_rate=0.2), {}),  # assumed
+    # mma.sync, as FlashAttention-2: half of its rate on H100 (own record), and on A100 (assumed).
+    "efficient": (_EFFICIENT, {
+        WGMMA: replace(_EFFICIENT, rate=0.25),
+        TCGEN05: replace(_EFFICIENT, rate=0.125),
+    }),
     # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
     "cudnn": (_CUDNN, {WGMMA: replace(_CUDNN, exponentials=0.7)}),
     "trtllm": (replace(_TRTLLM, rows=64.0, keys=32.0, filled=0.5), {
@@ -128,6 +145,10 @@ IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "fa2": {"varlen": True, "splits": False},
     "fa3": {"two_level": True, "score_flop": 0.0},
 })  # fmt: skip
+#: what differs where scaled_dot_product_attention calls a kernel: its is_causal aligns the first query with the first
+#: key, so that queries at the end of a sequence need a mask. FlashAttention-2 and the memory-efficient kernel have it
+#: as an argument (torch.nn.attention.bias.causal_lower_right), cuDNN as a tensor.
+IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType({"cudnn": {"masks": True, "mask_cycles": 1.0}})
 
 #: (library, instruction or "" for any other, whether keys and values are narrower than queries, or None for both) ->
 #: kernel; the first that fits.
@@ -146,16 +167,20 @@ RUNS: tuple[tuple[str, str, bool | None, str], ...] = (
     ("", TCGEN05, None, "trtllm_gen"),
     ("", "", None, "fa3"),
 )
+#: library -> its kernel in fp32, where those of `RUNS` have none: check_flash_attention_hardware_support and
+#: check_cudnn_tensor_shapes of sdp_utils.cpp ask for 16 bits
+IN_FP32: Mapping[str, str] = MappingProxyType({"torch": "efficient"})
 
 #: kernel -> libraries whose rows it is in, or a kernel like it, by instruction: the first that was measured near the
 #: machine lends its constants to the kernel named alone
 ROWS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType({
-    "fa2": {MMA: ("vllm", "sglang"), "": ("sglang",)},
+    "fa2": {MMA: ("vllm", "sglang"), "": ("torch/fa2", "sglang")},
     "fa3": {"": ("sglang",)},
     "fa4": {"": ("sglang",)},
     "flashinfer": {MMA: ("vllm", "sglang"), "": ("sglang",)},
     "triton": {"": ("sglang",)},
-    "cudnn": {"": ("sglang",)},
+    "cudnn": {"": ("torch/cudnn", "sglang")},
+    "efficient": {"": ("torch/efficient", "vllm", "sglang")},
     "trtllm_gen": {"": ("sglang",)},
 })  # fmt: skip
 
@@ -174,12 +199,13 @@ LIKE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
 def kernel_of(op: Attention, machine: Machine, library: str) -> Kernel:
     """Return the kernel that serves a call."""
     narrow = dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
-    return _kernel(library, machine.matrix_instruction, narrow, machine.l2_copies > 1)
+    wide = dtype_bytes(op.dtype) > 2
+    return _kernel(library, machine.matrix_instruction, narrow, wide, machine.l2_copies > 1)
 
 
 @functools.cache
-def _kernel(library: str, instruction: str, narrow: bool, partitioned: bool) -> Kernel:
-    usual, on = KERNELS[_name(library, instruction, narrow)]
+def _kernel(library: str, instruction: str, narrow: bool, wide: bool, partitioned: bool) -> Kernel:
+    usual, on = KERNELS[_name(library, instruction, narrow, wide)]
     found = on.get(instruction, usual)
     if found.name == "fa2" and partitioned:
         # A100, whose L2 has two parts, has the shared memory for blocks of 128 rows, which chips for graphics lack.
@@ -187,32 +213,35 @@ def _kernel(library: str, instruction: str, narrow: bool, partitioned: bool) -> 
     if partitioned and instruction == MMA:
         # And for two blocks at once, so that the last ones are no faster alone.
         found = replace(found, tail=1.0)
-    if library.partition("/")[0] == "vllm" and found.name in IN_VLLM:
-        return replace(found, **IN_VLLM[found.name])
-    return found
+    differs = {"vllm": IN_VLLM, "torch": IN_TORCH}.get(library.partition("/")[0], {})
+    return replace(found, **differs.get(found.name, {}))
 
 
-def _name(library: str, instruction: str, narrow: bool) -> str:
+def _name(library: str, instruction: str, narrow: bool, wide: bool = False) -> str:
     base, _, named = library.partition("/")
     if (named or base) in KERNELS and (named or base) != "trtllm":
         return named or base
+    if wide and base in IN_FP32:
+        return IN_FP32[base]
     for key, on, cache, kernel in RUNS:
         if key in (base, "") and on in (instruction, "") and cache in (narrow, None):
             return kernel
     raise AssertionError("the last line of RUNS fits every library")
 
 
-def lenders(hardware: Hardware, library: str) -> tuple[str, tuple[str, ...]]:
+def lenders(hardware: Hardware, library: str, dtype: str = "") -> tuple[str, tuple[str, ...]]:
     """Return a library's name without a kernel that it runs anyway, and the libraries whose constants may hold for it.
 
     The best come first. A library lends itself its constants; a kernel takes those of libraries whose rows it is in.
+    torch has one for each backend, so that its kernel is always named.
     """
     base, _, named = library.partition("/")
     instruction = hardware.matrix_instruction or MMA
-    own = _name(base, instruction, narrow=False)
+    own = _name(base, instruction, narrow=False, wide=bool(dtype) and dtype_bytes(dtype) > 2)
     if base == "torch":
-        library, named = (base if named == own else library), named or own
+        named = named or own
+        library = f"{base}/{named}"
     elif base not in ROWS_OF and named in ("", own):
         return base, (base, *LIKE.get((base, instruction), ()))
     rows = ROWS_OF.get(named or base, {})
-    return library, rows.get(instruction, rows.get("", (base,)))
+    return library, (library, *rows.get(instruction, rows.get("", (base,))))

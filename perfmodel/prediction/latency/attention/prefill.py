@@ -91,6 +91,8 @@ def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     vLLM's add up in two levels, which costs the more the larger the heads are. Rates that depend on the size of a head
     are read off the rows of the kernel.
     """
+    if dtype_bytes(op.dtype) > 2:
+        return _fp32_flop_per_clock(machine, kernel)
     rate = machine.flop_per_clock_per_sm * kernel.rate
     instruction, narrow = machine.matrix_instruction, narrow_keys(op)
     if dtype_bytes(op.dtype) == 1:
@@ -109,6 +111,21 @@ def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     if kernel.name == "trtllm" and instruction == MMA:
         return rate * np.where((op.head_dim > 128) & (op.head_dim < 256), PADDED_HEADS, 1.0)
     return rate
+
+
+def _fp32_flop_per_clock(machine: Machine, kernel: Kernel) -> float:
+    """Return the FLOP of an SM in a clock in fp32: of some products in TF32 for one, or of the vector lanes."""
+    tf32 = machine.hardware.find_peak("tf32", "tensor") if machine.hardware and kernel.tf32_products else None
+    if tf32 is None:
+        return machine.flop_per_clock_per_sm * kernel.fp32_rate
+    return tf32.flop_per_s * kernel.rate / kernel.tf32_products / (machine.sm_count * machine.clock_hz)
+
+
+def masked(op: Attention, kernel: Kernel) -> Any:
+    """Return where a tensor masks the keys that a query may not see."""
+    if not (kernel.masks and op.causal):
+        return False
+    return (np.greater(op.seq_kv, op.seq_q) & np.greater(op.seq_q, 1)) | np.greater(op.window, 0)
 
 
 def _ada_8bit(op: Attention, machine: Machine, kernel: Kernel) -> bool:
@@ -144,11 +161,13 @@ class _Blocks:
             count = np.minimum(count, np.ceil(held) / group)
         filled = np.minimum(held, 1.0)
         window = np.where(np.asarray(op.window) > 0, op.window, np.inf)
-        windowed = window < op.seq_kv
+        hidden = masked(op, kernel)
+        windowed = (window < op.seq_kv) & np.logical_not(hidden)
         step = kernel.step_keys(op.head_dim)
         edges = 0.5 * np.maximum(kernel.rows, step) * (float(op.causal) + windowed)
         most = np.minimum(op.seq_kv, window + kernel.rows)
-        keys = np.minimum(op.pairs() / op.seq_q + edges, most)
+        most = np.where(hidden, op.seq_kv, most)
+        keys = np.where(hidden, most, np.minimum(op.pairs() / op.seq_q + edges, most))
         return cls(count, filled, np.maximum(keys, step), np.maximum(most, step), windowed)
 
 
@@ -219,7 +238,9 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     heads = 1.0 * op.batch * op.heads
     product = 4.0 * op.head_dim / (flop_per_clock(op, machine, kernel) * min(1.0, machine.slack * c["math"]))
     # Products in 8 bits are too short to hide them.
-    shown = kernel.exponentials if dtype_bytes(op.dtype) > 1 else 1.0
+    shown: Number = kernel.exponentials if dtype_bytes(op.dtype) > 1 else 1.0
+    if kernel.mask_cycles:
+        shown = shown + np.where(masked(op, kernel), kernel.mask_cycles, 0.0)
     exponential = shown / machine.exponentials_per_clock
     pair = product + exponential
     # Of a block, however many rows it has: fits give 3,300 to 4,300 cycles for blocks of 64 rows (TensorRT-LLM on A100
