@@ -27,7 +27,7 @@ FIGURES = (
     Column("mape", "MAPE", "fraction"),
     Column("median_ape", "median", "fraction", drop=3),
     Column("p90_ape", "p90", "fraction", drop=2),
-    Column("bias", unit="fraction"),
+    Column("bias", unit="fraction", drop=2),
     Column("coverage_80", "coverage", "fraction", drop=1),
     Column("width_80", "width", digits=3, drop=1),
     Column("bound_mape", "roofline", "fraction"),
