@@ -60,7 +60,9 @@ def test_the_table_fits_a_narrow_terminal(table):
     for width in (60, 80, 120):
         lines = table_format.render(report, width=width).splitlines()
         assert max(map(len, lines)) <= width
-    assert {"MAPE", "coverage", "width", "roofline"} <= set(table_format.render(report, width=80).splitlines()[1].split())
+    assert {"MAPE", "coverage", "width", "roofline"} <= set(
+        table_format.render(report, width=80).splitlines()[1].split()
+    )
 
 
 def test_flagged_rows_are_judged_when_asked_for(perfmodel, table):

@@ -1,0 +1,178 @@
+"""Measure whole models in plain PyTorch with Hugging Face transformers on this machine's GPU, as JSON lines.
+
+    python scripts/record_models.py OUT.jsonl [--device cpu --tiny] [--trace FOLDER]
+
+Needs transformers. Weights are random; the optimizer is AdamW in fp32, products run under autocast to bf16. Training
+lines hold the median time of a step [s] and the peak of allocated memory [B], serving lines the time of a prefill and
+of a decoding step. ``--trace`` also writes a profile of two training steps and of decoding, for `perfmodel diagnose`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+LLAMA_1B = {"layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "ffn": 8192, "vocab": 128256}
+LLAMA_8B = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256}
+TINY = {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 128, "vocab": 512}
+
+
+def model_of(shape: dict[str, int], attention: str, device: str, dtype: torch.dtype) -> torch.nn.Module:
+    """Return a Llama of a shape with random weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        num_hidden_layers=shape["layers"],
+        hidden_size=shape["hidden"],
+        num_attention_heads=shape["heads"],
+        num_key_value_heads=shape["kv_heads"],
+        intermediate_size=shape["ffn"],
+        vocab_size=shape["vocab"],
+        max_position_embeddings=8192,
+        attn_implementation=attention,
+    )
+    with torch.device(device):
+        return LlamaForCausalLM(config).to(dtype)
+
+
+def timed(call: Callable[[], Any], device: str, warm: int, count: int) -> list[float]:
+    """Return the wall time of each of some calls, the device idle before and after [s]."""
+
+    def wait() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    for _ in range(warm):
+        call()
+    found = []
+    for _ in range(count):
+        wait()
+        start = time.perf_counter()
+        call()
+        wait()
+        found.append(time.perf_counter() - start)
+    return found
+
+
+def traced(call: Callable[[], Any], path: Path, steps: int) -> None:
+    """Write a profile of some calls, each marked as a step of the profiler."""
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=steps, repeat=1)
+
+    def save(profiler: torch.profiler.profile) -> None:
+        profiler.export_chrome_trace(str(path))
+
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=save, record_shapes=True) as profiler:
+        for _ in range(steps + 1):
+            call()
+            profiler.step()
+
+
+def trainings(shape: dict[str, int], device: str, tiny: bool, traces: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield the time of a training step with either attention and some sizes of the batch."""
+    for attention, batch, seq in (("sdpa", 4, 2048), ("sdpa", 1, 2048), ("sdpa", 2, 4096), ("eager", 2, 2048)):
+        if tiny:
+            seq //= 64
+        model = model_of(shape, attention, device, torch.float32)
+        model.train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        tokens = torch.randint(shape["vocab"], (batch, seq), device=device)
+
+        def step(model: Any = model, optimizer: Any = optimizer, tokens: Any = tokens) -> None:
+            optimizer.zero_grad()
+            with torch.autocast(device, torch.bfloat16):
+                loss = model(input_ids=tokens, labels=tokens, use_cache=False).loss
+            loss.backward()
+            optimizer.step()
+
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        times = timed(step, device, 2, 5)
+        peak = torch.cuda.max_memory_allocated() if device == "cuda" else None
+        if traces is not None and batch == 4:
+            traced(step, traces / "train.json", 2)
+        yield {
+            "what": "train",
+            "model": shape,
+            "attention": attention,
+            "batch": batch,
+            "seq": seq,
+            "step_s": statistics.median(times),
+            "steps_s": times,
+            "peak_bytes": peak,
+        }
+        del model, optimizer, step
+        if device == "cuda":
+            torch.cuda.empty_cache()
+
+
+def servings(shape: dict[str, int], device: str, tiny: bool, traces: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield the times of a prefill and of a decoding step in bf16, at some sizes of the batch."""
+    model = model_of(shape, "sdpa", device, torch.bfloat16)
+    model.eval()
+    for batch, context in ((1, 512), (1, 4096), (8, 1024), (32, 1024)):
+        if tiny:
+            context //= 64
+        tokens = torch.randint(shape["vocab"], (batch, context), device=device)
+        held: dict[str, Any] = {}
+        with torch.inference_mode():
+
+            def prefill(tokens: Any = tokens, held: dict[str, Any] = held) -> None:
+                held["cache"] = model(input_ids=tokens, use_cache=True, logits_to_keep=1).past_key_values
+
+            first = timed(prefill, device, 1, 3)
+            one = tokens[:, :1].contiguous()
+
+            def decode(one: Any = one, held: dict[str, Any] = held) -> None:
+                held["cache"] = model(input_ids=one, past_key_values=held["cache"], use_cache=True).past_key_values
+
+            each = timed(decode, device, 3, 20)
+            if traces is not None and batch == 8:
+                traced(decode, traces / "decode.json", 2)
+        yield {
+            "what": "serve",
+            "model": shape,
+            "batch": batch,
+            "context": context,
+            "prefill_s": statistics.median(first),
+            "decode_s": statistics.median(each),
+            "decodes_s": each,
+        }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, and write a line for each measurement as soon as it is made."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--trace", type=Path)
+    given = parser.parse_args(arguments)
+    import transformers
+
+    facts = {"torch": torch.__version__, "transformers": transformers.__version__, "device": given.device}
+    if given.device == "cuda":
+        facts["gpu"] = torch.cuda.get_device_name()
+    small, large = (TINY, TINY) if given.tiny else (LLAMA_1B, LLAMA_8B)
+    with given.out.open("w", encoding="utf-8") as stream:
+        for rows in (
+            trainings(small, given.device, given.tiny, given.trace),
+            servings(large, given.device, given.tiny, given.trace),
+        ):
+            for row in rows:
+                line = json.dumps({**facts, **row})
+                print(line, flush=True)
+                stream.write(line + "\n")
+                stream.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
