@@ -10,6 +10,8 @@ of a decoding step. ``--trace`` also writes a profile of two training steps and 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.metadata
 import json
 import statistics
 import sys
@@ -27,9 +29,8 @@ TINY = {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 128, "vocab
 
 def model_of(shape: dict[str, int], attention: str, device: str, dtype: torch.dtype) -> torch.nn.Module:
     """Return a Llama of a shape with random weights."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
+    transformers = importlib.import_module("transformers")
+    config = transformers.LlamaConfig(
         num_hidden_layers=shape["layers"],
         hidden_size=shape["hidden"],
         num_attention_heads=shape["heads"],
@@ -40,7 +41,8 @@ def model_of(shape: dict[str, int], attention: str, device: str, dtype: torch.dt
         attn_implementation=attention,
     )
     with torch.device(device):
-        return LlamaForCausalLM(config).to(dtype)
+        model: torch.nn.Module = transformers.LlamaForCausalLM(config).to(dtype)
+    return model
 
 
 def timed(call: Callable[[], Any], device: str, warm: int, count: int) -> list[float]:
@@ -155,9 +157,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--trace", type=Path)
     given = parser.parse_args(arguments)
-    import transformers
-
-    facts = {"torch": torch.__version__, "transformers": transformers.__version__, "device": given.device}
+    version = importlib.metadata.version("transformers")
+    facts = {"torch": torch.__version__, "transformers": version, "device": given.device}
     if given.device == "cuda":
         facts["gpu"] = torch.cuda.get_device_name()
     small, large = (TINY, TINY) if given.tiny else (LLAMA_1B, LLAMA_8B)
