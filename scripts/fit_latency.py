@@ -1,14 +1,15 @@
 """Fit the constants of the latency model on public measurement tables, and write them where they belong.
 
-    python scripts/fit_latency.py [--deviations | --surfaces] [FAMILY ...]
+    python scripts/fit_latency.py [--deviations | --surfaces | --backends] [FAMILY ...]
 
 For each family: the defaults for any GPU (``hardware_specs/defaults/generic.toml``), for those of one vendor
 (``nvidia.toml``), of one vendor and kind of memory (``nvidia-hbm.toml``), of each generation (``hopper.toml``), and the
 ``[latency]`` tables of each machine that was measured. All from the fitting half of the shapes (`open_tables.FITTED`);
 the other half judges, in docs/accuracy.md. Families that are not named keep their tables.
 ``--deviations`` renews only what machines and libraries differ by (`fit_deviations`), ``--surfaces`` only the residual
-surfaces about the shipped constants (`fit_surface`), in ``hardware_specs/surfaces/``. What is usual between machines
-and libraries is estimated from all families, so that a fit of some of them keeps the deviations that are stored.
+surfaces about the shipped constants (`fit_surface`), in ``hardware_specs/surfaces/``, ``--backends`` only the constants
+of torch's kernels of attention (`fit_backends`). What is usual between machines and libraries is estimated from all
+families, so that a fit of some of them keeps the deviations that are stored.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import open_tables
+from fit_backends import rows_of_backends, with_backends
 from fit_family import fit_family, shipped, with_surfaces
-from fit_usual import FittedFamily, usual_in
+from fit_usual import ATTENTION, FittedFamily, usual_in
 
 from perfmodel.accuracy.libraries import intervals
 from perfmodel.accuracy.measured import MeasuredCalls
@@ -40,7 +42,7 @@ from perfmodel.prediction.latency import roofline
 from perfmodel.prediction.latency.constants import WIDEST
 from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.families import family, family_names
-from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.machine import Machine, generation
 from perfmodel.prediction.latency.surfaces import read_surfaces, surface_path, surface_text, to_surface
 from perfmodel.prediction.latency.tables import LatencySpec, default_tables, latency_specs
 
@@ -110,7 +112,8 @@ def _fit(name: str) -> FittedFamily:
     """Fit one family in a process of its own."""
     opened = open_tables.load()
     data, families, origins = open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)
-    return fit_family(families[name], data[name], origins[name], opened.machines)
+    made = fit_family(families[name], data[name], origins[name], opened.machines)
+    return with_backends(made, families[name], rows_of_backends(name, opened), opened.machines)
 
 
 def _renewed(name: str) -> FittedFamily:
@@ -155,6 +158,21 @@ def renew_surfaces(chosen: Sequence[str]) -> None:
             write_table(name, key, table, opened)
 
 
+def renew_backends(chosen: Sequence[str]) -> None:
+    """Write the constants of torch's backends anew, about the shipped constants of the serving libraries."""
+    opened = open_tables.load()
+    data, families, _ = open_tables.by_family(open_tables.half(opened.calls, fitted=True), opened.machines)
+    for name in chosen:
+        groups = rows_of_backends(name, opened)
+        near = shipped(families[name], data[name], opened.machines)
+        own = {machine: opened.machines[machine].latency[name] for machine in groups}
+        made = with_backends(FittedFamily(near.shared, own), families[name], groups, opened.machines)
+        for machine in groups:
+            level = generation(opened.machines[machine])
+            write_table(name, level, made.shared[level].table, opened)
+            write_table(name, machine, made.machines[machine], opened)
+
+
 def write_table(name: str, key: str, table: LatencyTable, opened: open_tables.OpenTables) -> None:
     """Write the table of a family into a file, and its surface into the file of surfaces."""
     folder = shipped_folder() if key in opened.machines else shipped_folder() / "defaults"
@@ -197,12 +215,15 @@ def main() -> None:
     parser.add_argument("--deviations", action="store_true", help="renew only what machines and libraries differ by")
     parser.add_argument("--surfaces", action="store_true", help="renew only the residual surfaces")
     parser.add_argument("families", metavar="FAMILY", nargs="*", help="families to fit; all by default")
+    parser.add_argument("--backends", action="store_true", help="renew only the constants of torch's attention")
     options = parser.parse_args()
     for name in options.families:
         if name not in family_names():
             parser.error(str(unknown_name("family", name, family_names())))
     if options.surfaces:
         renew_surfaces([name for name in options.families or family_names() if family(name).axes])
+    elif options.backends:
+        renew_backends(options.families or ATTENTION)
     elif options.deviations:
         renew_deviations(options.families or _measured_families())
     else:

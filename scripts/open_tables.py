@@ -22,6 +22,7 @@ from perfmodel.accuracy.measured import MeasuredCalls, Measurements, shape_hash
 from perfmodel.core.hardware import Hardware
 from perfmodel.errors import PerfModelError, UnavailableError
 from perfmodel.hardware_catalog import hardware
+from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.family import Family
 from perfmodel.records.calls import read_calls
 
@@ -222,12 +223,24 @@ def _host_weight(call: MeasuredCalls, calls: Sequence[MeasuredCalls]) -> float:
     return max(1.0, first / own)
 
 
-def by_family(calls: Sequence[MeasuredCalls], machines: dict[str, Hardware]) -> tuple[Data, dict[str, Family], Origins]:
-    """Return the rows by family and hardware, the families, and whose measurements the rows are."""
+def is_of_framework(call: MeasuredCalls) -> bool:
+    """Return whether a call of attention is a framework's or our own kernel's: `fit_backends` fits these."""
+    return call.op.op == "attention" and call.library not in Attention.WRITING
+
+
+def by_family(
+    calls: Sequence[MeasuredCalls], machines: dict[str, Hardware], *, frameworks: bool = False
+) -> tuple[Data, dict[str, Family], Origins]:
+    """Return the rows by family and hardware, the families, and whose measurements the rows are.
+
+    Calls of attention by ``frameworks`` are left out unless they are asked for.
+    """
     data: Data = {}
     families: dict[str, Family] = {}
     origins: Origins = {}
     for call in calls:
+        if is_of_framework(call) and not frameworks:
+            continue
         for name, (family, groups) in family_groups([call], machines).items():
             families[name] = family
             if name == "collective_host":
