@@ -3,27 +3,28 @@
 Where the whole would cost too much, a part is checked of the inputs that are independent of each other, as rows of a
 softmax: the gradients that sum over all of them, as those of a norm's weights, are then left out.
 
-The tolerance of one element is 4 a (u_dtype + sqrt(L) u_acc) R with R its size plus the median size of those that are
-not zero, since terms that cancel are about as large as the results elsewhere, and a 1 for most operators. The other
-symbols are those of `perfmodel.kernels.check`.
+The tolerance of one element is 4 (u_dtype R + u_acc S), as in `perfmodel.kernels.check`, with R and S from
+`perfmodel.kernels.gradient_errors` for the operators whose gradients cancel: attention, softmax and rope. For others R
+is its size plus the median size of those that are not zero, since terms that cancel are about as large as the results
+elsewhere, and S is sqrt(L) R; both are a times as large, with a 1 for most operators.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 
-from perfmodel.kernels.check import UNIT_ROUNDOFF, Verdict, declared_output
+from perfmodel.kernels.check import SAFETY, UNDERFLOW, UNIT_ROUNDOFF, Verdict, count_wrong, declared_output
+from perfmodel.kernels.gradient_errors import SCALES, Scale
 from perfmodel.kernels.gradients import OUTPUT_GRADIENT, differentiated, forward_of, leaves
 from perfmodel.kernels.reference import find_reference
 from perfmodel.kernels.reference.pool2d import pooled
 from perfmodel.operators import Operator
 
-_SAFETY = 4.0
 #: elements of inputs, output and, in attention, scores that are checked at once, by kind of device: about 1 GB in
 #: float64 with what autograd keeps on a CPU
 _MOST_ELEMENTS = MappingProxyType({"cpu": 2**23, "cuda": 2**27})
@@ -32,9 +33,9 @@ _MOST_FLOP = MappingProxyType({"cpu": 1e10, "cuda": 5e11})
 
 
 #: operator -> how many times more a rounding changes its gradients, beyond what their sizes say: probabilities whose
-#: logarithms are rounded, and the two products and the softmax between the inputs of attention and its output
+#: logarithms are rounded
 _AMPLIFIED: Mapping[str, Callable[[Any], float]] = MappingProxyType(
-    {"cross_entropy": lambda op: 1.0 + math.log(float(op.vocab)) / 2, "attention": lambda op: 4.0}
+    {"cross_entropy": lambda op: 1.0 + math.log(float(op.vocab)) / 2}
 )
 
 
@@ -101,12 +102,13 @@ def check_gradients(op: Operator, inputs: Mapping[str, torch.Tensor], outputs: A
     else:
         kept = [True] * len(results)
     exact = [x for x, keep in zip(_exact(checked_op, checked_inputs), kept, strict=True) if keep]
+    scales = _scales(checked_op, checked_inputs, exact)
     checked = (
         "all gradients"
         if part is None or chosen is None
         else f"the gradients of {chosen.numel()} of {getattr(op, part.dimension)} {part.dimension}"
     )
-    return _compared(checked_op, results, exact, checked)
+    return _compared(checked_op, results, exact, scales, checked)
 
 
 def _tensors(op: Operator, outputs: Any) -> list[torch.Tensor]:
@@ -164,22 +166,34 @@ def _forward(op: Any, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return find_reference(op.op)(op, inputs, everything).value
 
 
-def _compared(op: Operator, results: list[torch.Tensor], exact: list[torch.Tensor], checked: str) -> Verdict:
-    """Return the verdict on some gradients."""
-    wrong, count, relative = 0, 0, 0.0
-    safety = _SAFETY * _AMPLIFIED.get(op.op, lambda _: 1.0)(op)
-    roundoff, sums = UNIT_ROUNDOFF[op.dtype], min(UNIT_ROUNDOFF[op.dtype], UNIT_ROUNDOFF["fp32"])
+def _scales(op: Operator, inputs: Mapping[str, torch.Tensor], exact: list[torch.Tensor]) -> Sequence[Scale]:
+    """Return the sizes that the errors of each gradient are proportional to."""
+    if op.op in SCALES:
+        return SCALES[op.op](op, {n: x.to(torch.float64) if x.is_floating_point() else x for n, x in inputs.items()})
+    amplified = _AMPLIFIED.get(op.op, lambda _: 1.0)(op)
     outputs = sum(x.numel() for x in exact)
-    for result, expected in zip(results, exact, strict=True):
+    scales = []
+    for expected in exact:
         size = expected.abs()
         nonzero = size[size > 0]
         terms = max(float(op.flop()) / (2 * outputs), *map(float, expected.shape), 1.0)
-        scale = size + (nonzero.median() if nonzero.numel() else 0.0)
-        tolerance = safety * (roundoff + math.sqrt(terms) * sums) * scale
+        scale = amplified * (size + (nonzero.median() if nonzero.numel() else 0.0))
+        scales.append(Scale(scale, math.sqrt(terms) * scale))
+    return scales
+
+
+def _compared(
+    op: Operator, results: list[torch.Tensor], exact: list[torch.Tensor], scales: Sequence[Scale], checked: str
+) -> Verdict:
+    """Return the verdict on some gradients."""
+    wrong, count, relative = 0, 0, 0.0
+    roundoff, sums = UNIT_ROUNDOFF[op.dtype], min(UNIT_ROUNDOFF[op.dtype], UNIT_ROUNDOFF["fp32"])
+    for result, expected, scale in zip(results, exact, scales, strict=True):
+        tolerance = SAFETY * (roundoff * scale.rounded + sums * scale.summed + UNDERFLOW.get(op.dtype, 0.0))
         error = (result.to(torch.float64) - expected).abs()
-        wrong += int((~(error <= tolerance)).sum())  # a comparison with NaN is false
+        wrong += count_wrong(op.op, ~(error <= tolerance), result)  # a comparison with NaN is false
         count += error.numel()
-        largest = float(size.max())
+        largest = float(expected.abs().max())
         relative = max(relative, float(error.max()) / largest if largest else float(error.max()))
     message = f"{wrong} of {count} elements of gradients are beyond the tolerance" if wrong else ""
     return Verdict(not wrong, relative, checked, message)

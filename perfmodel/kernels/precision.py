@@ -45,11 +45,16 @@ def unsupported_dtype(device_kind: str, *dtypes: str) -> str:
 
 @contextlib.contextmanager
 def rounding(dtype: str) -> Iterator[None]:
-    """Run without gradients, with float32 products in full float32, or in tf32 if ``dtype`` is tf32."""
-    before = torch.get_float32_matmul_precision()
+    """Run without gradients, with products and convolutions of float32 in full float32, or in tf32 for ``dtype`` tf32.
+
+    cuDNN has a switch of its own, which torch leaves on: its convolutions would round to 11 bits.
+    """
+    before, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = dtype == "tf32"
     try:
         with torch.inference_mode():
             yield
     finally:
         torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = convolutions

@@ -47,6 +47,10 @@ def _no_bytes(op: Any) -> float:
     return 0.0
 
 
+def _once(op: Any) -> int:
+    return 1
+
+
 def _always(op: Any) -> bool:
     return True
 
@@ -70,6 +74,7 @@ class Kernel:
     in_place : it updates its inputs, as an optimizer does, and returns one of them.
     compiles : its first call compiles for seconds, so that a short run leaves it out unless it is asked for by name.
     gradient : it computes the backward pass (``backward=true``), not the operator; None computes both.
+    rounded_sums : how many partial sums of an output it rounds to the operator's dtype, which its check allows for.
     """
 
     name: str
@@ -84,6 +89,7 @@ class Kernel:
     in_place: bool = False
     compiles: bool = False
     gradient: bool | None = False
+    rounded_sums: Callable[[Any], int] = _once
 
     def computes(self, op: Any) -> bool:
         """Return whether it computes an operator: the backward pass or the forward one, and not as another does."""

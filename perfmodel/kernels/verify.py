@@ -33,6 +33,7 @@ def verify(
     seed: int = 0,
     *,
     in_place: bool = False,
+    rounded_sums: int = 1,
 ) -> Verdict:
     """Check the call that will be timed. It passes only if it computes a new result from its inputs.
 
@@ -49,8 +50,8 @@ def verify(
     inputs : inputs by name; they are overwritten meanwhile.
     seed : the seed of the inputs.
     in_place : the call is one that updates its inputs; its result then belongs to what they were before.
+    rounded_sums : how many partial sums it rounds to the operator's dtype; see `perfmodel.kernels.check.growth`.
     """
-    compare = check_gradients if is_gradient(op) else check
     try:
         first = results(call())
         sizes = [tensor.nbytes for tensor in first]
@@ -63,7 +64,11 @@ def verify(
         with poisoned_allocators():
             output = call()
         misuse = "" if in_place else _misuse(op, inputs, output, seed ^ _OTHER_SEED)
-        return Verdict(False, math.inf, "", misuse) if misuse else compare(op, before, output, seed)
+        if misuse:
+            return Verdict(False, math.inf, "", misuse)
+        if is_gradient(op):
+            return check_gradients(op, before, output, seed)
+        return check(op, before, output, seed, rounded_sums)
     finally:
         _fill(op, call, inputs, seed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -117,6 +118,10 @@ def _composition(op: Gemm) -> tuple[Operator, ...]:
     return (*products, *sums, *streamed(numel, dtype, *last))
 
 
+def _panels(op: Gemm) -> int:
+    return math.ceil(op.k / PANEL)
+
+
 def _is_8_bit(op: Gemm) -> bool:
     return op.number_format == "fp8"
 
@@ -150,6 +155,7 @@ KERNELS = (
         applies=_differs,
         workspace_bytes=_workspace_bytes,
         composition=_composition,
+        rounded_sums=_panels,
     ),
     Kernel(
         "compiled",

@@ -94,7 +94,8 @@ class KernelRunner:
         inputs = self._inputs.of(job.op)
         with device.precision(job.op.dtype):
             call = kernel.prepare(job.op, inputs)
-            verdict = verify(job.op, call, inputs, settings.seed, in_place=kernel.in_place)
+            sums = kernel.rounded_sums(job.op)
+            verdict = verify(job.op, call, inputs, settings.seed, in_place=kernel.in_place, rounded_sums=sums)
             check = (verdict.correct, verdict.max_relative_error, verdict.checked)
             if not verdict.correct:
                 return Outcome(Status.WRONG, verdict.message, None, *check)

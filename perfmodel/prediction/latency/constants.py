@@ -299,4 +299,7 @@ def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
     """
     rate = hardware.main_memory.sustained_bytes_per_s
     peak = hardware.main_memory.bandwidth_bytes_per_s
-    return {"eta": rate / peak, "write": 1.0} if family.streams and rate and peak else {}
+    if not (family.streams and rate and peak):
+        return {}
+    known = {constant.name for constant in family.all_constants}  # not all streams tell a write from a read
+    return {name: value for name, value in (("eta", rate / peak), ("write", 1.0)) if name in known}

@@ -15,6 +15,8 @@ from perfmodel.hardware_catalog import load_all
 from perfmodel.prediction.latency import constants as latency_constants
 from perfmodel.prediction.latency.constants import combined
 from perfmodel.prediction.latency.elementwise import FAMILY
+from perfmodel.prediction.latency.families import family, family_names
+from perfmodel.prediction.latency.tables import latency_specs
 from perfmodel.prediction.uncertainty import Z80
 
 OWN, NEVER = Calibration.CALIBRATED, Calibration.NEVER_SEEN
@@ -136,3 +138,14 @@ def test_a_library_has_the_constant_of_all_where_its_rows_do_not_tell_another() 
     )
     here = replace(MACHINE, constants={"eta": 0.9}, libraries={"alpha": {"issue": 1.0}})
     assert combined(pm_family(), [(OWN, here), (NEVER, wide)], "beta", "fp32").values["issue"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", family_names())
+def test_a_measured_bandwidth_determines_only_constants_that_a_family_has(name: str) -> None:
+    machine = next(machine for machine in load_all() if machine.name == "h100-sxm5-80gb")
+    main = replace(machine.main_memory, sustained_bytes_per_s=3e12)
+    machine = replace(machine, memory=tuple(main if level.name == main.name else level for level in machine.memory))
+    determined = latency_constants.measured_constants(family(name), machine)
+    assert determined.keys() <= {constant.name for constant in family(name).all_constants}
+    assert bool(determined) == family(name).streams
+    latency_specs({name: LatencyTable(determined)})  # a table with them can be written to a specification
