@@ -112,7 +112,8 @@ def _root(errors: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 def _over_heads(scale: Scale, group: int) -> Scale:
     """Return the scale of a sum over the heads that share a key; their errors are independent."""
-    rounded, summed = (x.unflatten(1, (-1, group)) for x in (scale.rounded, scale.summed))
+    batch, heads, *rest = scale.rounded.shape
+    rounded, summed = (x.reshape(batch, heads // group, group, *rest) for x in (scale.rounded, scale.summed))
     return Scale(rounded.square().sum(2).sqrt() * (1 if group == 1 else 2), summed.sum(2))
 
 

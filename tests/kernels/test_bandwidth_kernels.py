@@ -93,6 +93,17 @@ def test_a_chain_of_an_even_number_of_steps_ends_where_it_began(interpreted, dty
     out = probe.call.args[0]
     offsets = torch.arange(interpreted._BLOCK, dtype=torch.int32)
     c = (((offsets * 1103515245 + 12345) & 0x7FFFFFFF) * (1.0 / 2147483648.0)).to(out.dtype)
-    # x = c^2, then c - x and x in turn; c alone is what it would be if x were lost
-    torch.testing.assert_close(out, c * c, rtol=1e-5, atol=1e-5)
-    assert probe.amount == 2 * interpreted._BLOCK * 16
+    # 32 steps: shift - x and x in turn
+    torch.testing.assert_close(out, c, rtol=1e-5, atol=1e-5)
+    assert probe.amount == 2 * interpreted._BLOCK * 32
+
+
+def test_two_numbers_in_32_bits_are_counted_as_two(interpreted):
+    probe = interpreted.chain_probe("bf16", 3, device="cpu", flop=1e6)
+    turns = probe.call.args[5]
+    assert probe.amount == 2 * 2 * 3 * interpreted._BLOCK * 32 * turns
+    assert 0.5e6 < probe.amount < 1e6
+    # any fraction with the exponent of one half is a number from 0.5 to 1
+    fraction, half = probe.call.args[3:5]
+    largest = torch.tensor([fraction | half], dtype=torch.int32).view(torch.bfloat16)
+    assert 0.98 < float(largest[0]) == float(largest[1]) < 1.0

@@ -42,14 +42,26 @@ read = machine_code(
     b._read, {"x": "*fp32", "out": "*fp32", **dict.fromkeys(("turns", "start", "step", "mask"), "i32")},
     {"CACHE": ".cg", "BLOCK": b._BLOCK, "UNROLL": b._UNROLL}, {"x": wide, "out": wide},
 )
-# from the label of a loop to the branch back to it
-body = re.search(r"(\$L__BB\d+_\d+):((?:(?!\$L__BB)[\s\S])*?)bra(?:\.uni)?\s+\1;", read).group(2)
+
+def loop(text):
+    # from the label of a loop to the branch back to it
+    return re.search(r"(\$L__BB\d+_\d+):((?:(?!\$L__BB)[\s\S])*?)bra(?:\.uni)?\s+\1;", text).group(2)
+
+body, sizes = loop(read), {"BLOCK": b._BLOCK, "UNROLL": b._CHAIN_UNROLL}
+scalars = {"factor": "fp32", "shift": "fp32", "turns": "i32"}
+single = machine_code(b._chain, {"out": "*fp32", **scalars}, sizes, {"out": wide})
+words = dict.fromkeys(("factor", "shift", "fraction", "half", "turns"), "i32")
+code = b._PAIRED["bf16"][0]
+paired = machine_code(b._paired_chain, {"out": "*i32", **words}, {**sizes, "CODE": code}, {"out": wide})
+chains = (("fma.rn.f32", single), ("fma.rn.bf16x2", paired))
 print(json.dumps({
     "names": names,
     "declaring_imports_triton": declaring_imports_triton,
     "product": "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16" in product,
     "copy": "cp.async.bulk.tensor.2d" in product,
     "spills": ".local" in product,
+    "multiply_adds": [len(re.findall(rf"{name}\s", loop(text))) for name, text in chains],
+    "factors": [len(set(re.findall(rf"{name}\s+\S+\s+\S+\s+(\S+)\s+(\S+)", loop(text)))) for name, text in chains],
     "loads": len(re.findall(r"ld\.global\.cg\.v4", body)),
 }))
 """
@@ -80,3 +92,10 @@ def test_the_product_uses_the_tensor_cores_and_the_copy_engine_of_hopper_and_spi
 def test_no_load_leaves_its_loop(found):
     # 16 blocks of 1024 floats by 128 threads, 4 floats a load: 32 loads
     assert found["loads"] == 32
+
+
+@pytest.mark.slow
+def test_chains_are_multiply_adds_alone_with_one_factor_and_one_shift(found):
+    # 8 chains of a thread by 32 steps; three vector registers of its own would stall an instruction in 1 of 3 cycles
+    assert found["multiply_adds"] == [256, 256]
+    assert found["factors"] == [1, 1]

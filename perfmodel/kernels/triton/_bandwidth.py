@@ -20,16 +20,20 @@ from perfmodel.kernels.torch._bandwidth import Probe
 
 #: elements of a block (4 KiB of float32), and blocks per turn of a loop (64 KiB per program)
 _BLOCK, _UNROLL = 1024, 16
+#: multiply-adds of a chain per turn of its loop: its counter and branch are below 2 % of the instructions
+_CHAIN_UNROLL = 32
 #: programs per SM of a streaming kernel; eight of four warps fill half the warps of an SM
 _PROGRAMS_PER_SM = 8
 #: bytes of the ring that all programs of an SM read from L1; smaller than the L1 of any GPU since Volta
 _RING_BYTES = 2**14
 #: bytes that a kernel reads from or writes to a cache, and FLOP of a chain: about a millisecond each
 _CACHED_BYTES, _CHAIN_FLOP = 2.0**33, 2.0**35
-#: instructions with two multiply-adds of 16-bit numbers
-_PAIRED: Mapping[str, str] = MappingProxyType(
-    {"fp16": "fma.rn.f16x2 $0, $1, $2, $3;", "bf16": "fma.rn.bf16x2 $0, $1, $2, $3;"}
+#: instructions with two multiply-adds of 16-bit numbers, and the bits of their fractions
+_PAIRED: Mapping[str, tuple[str, int]] = MappingProxyType(
+    {"fp16": ("fma.rn.f16x2 $0, $1, $2, $3;", 0x03FF), "bf16": ("fma.rn.bf16x2 $0, $1, $2, $3;", 0x007F)}
 )
+#: factor and shift of a chain
+_FACTOR, _SHIFT = -1.0, 0.75
 #: dtypes of a chain of multiply-adds
 CHAINS = ("fp32", "fp64", "fp16", "bf16")
 
@@ -62,20 +66,41 @@ def _write(x, turns, step, mask, BLOCK: tl.constexpr, UNROLL: tl.constexpr):
 
 
 @triton.jit
-def _chain(out, factor, turns, BLOCK: tl.constexpr, UNROLL: tl.constexpr, PAIRED: tl.constexpr):
-    """Compute x = factor x + c repeatedly; with factor -1, x alternates between x and c - x and does not converge."""
+def _chain(out, factor, shift, turns, BLOCK: tl.constexpr, UNROLL: tl.constexpr):
+    """Compute x = factor x + shift repeatedly; with factor -1, x alternates and does not converge.
+
+    Factor and shift are scalars that all chains share: an instruction that reads three vector registers of its own
+    issues in 2 of 3 cycles, since the registers have two banks, with one read of each a cycle.
+    """
     program = tl.program_id(0)
     offsets = program * BLOCK + tl.arange(0, BLOCK)
-    # the upper bits of a linear congruential generator: values from 0 to 1 that use all bits of a 16-bit number
-    c = (((offsets * 1103515245 + 12345) & 0x7FFFFFFF) * (1.0 / 2147483648.0)).to(out.dtype.element_ty)
-    x = c * c
-    factors = (x * 0 + factor).to(x.dtype)
+    # the upper bits of a linear congruential generator: values from 0 to 1
+    x = (((offsets * 1103515245 + 12345) & 0x7FFFFFFF) * (1.0 / 2147483648.0)).to(out.dtype.element_ty)
+    factors = tl.full((BLOCK,), factor, x.dtype)
+    shifts = tl.full((BLOCK,), shift, x.dtype)
     for _ in range(turns):
         for _ in tl.static_range(UNROLL):
-            if PAIRED == "":
-                x = tl.fma(x, factors, c)
-            else:
-                x = tl.inline_asm_elementwise(PAIRED, "=r,r,r,r", [x, factors, c], dtype=x.dtype, is_pure=True, pack=2)
+            x = tl.fma(x, factors, shifts)
+    tl.store(out + offsets, x)
+
+
+@triton.jit
+def _paired_chain(
+    out, factor, shift, fraction, half, turns, BLOCK: tl.constexpr, UNROLL: tl.constexpr, CODE: tl.constexpr
+):
+    """Do the same with two 16-bit numbers in each 32 bits.
+
+    Bits of factor and shift are arguments: of two numbers that it knows to be equal the compiler makes an instruction
+    that only one of two pipes takes. ``fraction`` and ``half`` make pairs from 0.5 to 1 of random bits.
+    """
+    program = tl.program_id(0)
+    offsets = program * BLOCK + tl.arange(0, BLOCK)
+    x = ((offsets * 1103515245 + 12345) & fraction) | half
+    factors = tl.full((BLOCK,), factor, tl.int32)
+    shifts = tl.full((BLOCK,), shift, tl.int32)
+    for _ in range(turns):
+        for _ in tl.static_range(UNROLL):
+            x = tl.inline_asm_elementwise(CODE, "=r,r,r,r", [x, factors, shifts], dtype=tl.int32, is_pure=True, pack=1)
     tl.store(out + offsets, x)
 
 
@@ -122,11 +147,28 @@ def chain_probe(dtype: str, programs: int, device: str = "cuda", flop: float = _
 
     One multiply-add is 2 FLOP. An instruction has two 16-bit numbers, as datasheets count them.
     """
-    turns = max(1, int(flop / (2.0 * _BLOCK * programs * _UNROLL)))
-    out = torch.empty(programs * _BLOCK, dtype=TORCH_DTYPES[dtype], device=device)
-    paired = _PAIRED.get(dtype, "")
-    call = functools.partial(_chain[(programs,)], out, -1.0, turns, BLOCK=_BLOCK, UNROLL=_UNROLL, PAIRED=paired)
-    return Probe(call, 2.0 * _BLOCK * _UNROLL * programs * turns)
+    lanes = 2 if dtype in _PAIRED else 1
+    flop_of_a_turn = 2.0 * lanes * _BLOCK * programs * _CHAIN_UNROLL
+    turns = max(1, int(flop / flop_of_a_turn))
+    sizes = {"BLOCK": _BLOCK, "UNROLL": _CHAIN_UNROLL}
+    if dtype in _PAIRED:
+        code, fraction = _PAIRED[dtype]
+        constants = (_pair(_FACTOR, dtype), _pair(_SHIFT, dtype), fraction * 0x10001, _pair(0.5, dtype))
+        out = torch.empty(programs * _BLOCK, dtype=torch.int32, device=device)
+        call = functools.partial(_paired_chain[(programs,)], out, *constants, turns, **sizes, CODE=code)
+    else:
+        out = torch.empty(programs * _BLOCK, dtype=TORCH_DTYPES[dtype], device=device)
+        call = functools.partial(_chain[(programs,)], out, _FACTOR, _SHIFT, turns, **sizes)
+    return Probe(call, flop_of_a_turn * turns)
+
+
+def _pair(value: float, dtype: str) -> int:
+    """Return the bits of two equal 16-bit numbers, as a signed 32-bit integer.
+
+    >>> hex(_pair(0.5, "bf16")), hex(_pair(-1.0, "fp16") & 0xFFFFFFFF)
+    ('0x3f003f00', '0xbc00bc00')
+    """
+    return int(torch.tensor([value, value], dtype=TORCH_DTYPES[dtype]).view(torch.int32).item())
 
 
 def programs_that_fill(sms: int) -> int:
