@@ -83,8 +83,8 @@ def operator_number(op: Ints) -> Ints:
 def build(recorded: Recorded, skipped: Counter[str], *, all_steps: bool) -> Traced:
     """Link the events of a trace and choose the window that counts.
 
-    The window is that of the profiler's steps on the GPU, from the start of the first to the end of the last. If the
-    trace has steps on the CPU only, it lasts until the end of the work that they launched. Without steps, or with
+    The window is that of the profiler's steps on the GPU, from the start of the first to the end of the last and of the
+    work that the steps launched. If the trace has steps on the CPU only, it starts with these. Without steps, or with
     ``all_steps``, it lasts from the first event to the last.
     """
     recorded = with_steps_as_annotations(recorded)

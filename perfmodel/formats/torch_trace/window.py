@@ -80,13 +80,16 @@ def window_of(timeline: Timeline, steps_on_gpu: Spans | None) -> tuple[tuple[flo
     if steps_on_gpu is None:
         return whole, ""
     on_cpu, on_gpu = (_steps(part, timeline.names) for part in (timeline.annotations, steps_on_gpu))
-    if on_gpu is not None and (on_cpu is None or on_gpu.busy_s >= _LEAST_GPU_STEP * on_cpu.busy_s):
+    if on_gpu is not None and on_cpu is None:
         return (on_gpu.start_s, on_gpu.end_s), "the profiler's steps on the GPU"
     if on_cpu is None:
         return whole, ""
     begin = take_or(api.start_s, gpu.launch, np.nan)
     launched = (begin >= on_cpu.start_s) & (begin <= on_cpu.end_s)
     last_s = float(gpu.end_s[launched].max()) if launched.any() else on_cpu.end_s
+    if on_gpu is not None and on_gpu.busy_s >= _LEAST_GPU_STEP * on_cpu.busy_s:
+        # a step's range on the GPU may end with the forward pass, where other threads launch the rest
+        return (on_gpu.start_s, max(on_gpu.end_s, last_s)), "the profiler's steps on the GPU"
     return (on_cpu.start_s, max(on_cpu.end_s, last_s)), "the profiler's steps on the CPU and what they launched"
 
 

@@ -170,13 +170,21 @@ def test_without_steps_everything_counts(read):
 
 
 def test_steps_on_the_gpu_decide_what_counts(read):
-    steps = (event("gpu_user_annotation", "ProfilerStep#3", 109, 50, tid=7), *CPU_STEPS)
-    profile = read(*STEPPED, *steps)
+    on_gpu = event("gpu_user_annotation", "ProfilerStep#3", 109, 50, tid=7)
+    profile = read(*STEPPED, on_gpu)
     assert [e.name for e in profile.entries] == ["inside"]
     assert profile.timeline.window_s == pytest.approx((104e-6, 154e-6))
     assert profile.timeline.in_window().tolist() == [False, True, False, False]
     assert "Counted: 1 of 4" in profile.notes[0]
-    assert read(*STEPPED, *steps, all_steps=True).total_time_s == pytest.approx(25e-6)
+    assert read(*STEPPED, on_gpu, all_steps=True).total_time_s == pytest.approx(25e-6)
+
+
+def test_steps_on_the_gpu_last_until_what_the_steps_launched(read):
+    # a range on the GPU that ends with the forward pass, as in traces of PyTorch 2.11: another thread launches the rest
+    on_gpu = event("gpu_user_annotation", "ProfilerStep#3", 109, 50, tid=7)
+    profile = read(*STEPPED, on_gpu, *CPU_STEPS)
+    assert {e.name for e in profile.entries} == {"inside", "late"}
+    assert profile.timeline.window_s == pytest.approx((104e-6, 209e-6))
 
 
 def test_steps_on_the_cpu_last_until_what_they_launched(read):
