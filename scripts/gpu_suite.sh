@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one run that ends within 9 minutes: the GPU tests, the full benchmark, a calibration,
+# Everything that needs a GPU, in one run that ends within 7 minutes: the GPU tests, the full benchmark, a calibration,
 # the model against the fresh record, and the kernel targets; one table at the end.
 # Usage, from the checkout: OUT=folder scripts/gpu_suite.sh [--dry-run]
 # PYTHON names the interpreter that has torch with CUDA. Records and logs go to OUT. A step that takes too long is
@@ -16,7 +16,7 @@ case "$*" in
 esac
 out=${OUT:-out/gpu}
 python=${PYTHON:-python3}
-total=520
+total=420
 failed=0
 if [ "$run" = yes ]; then
     mkdir -p "$out"
@@ -54,9 +54,9 @@ perfmodel=("$python" -m perfmodel)
 step "GPU" 10 nvidia-smi --format=csv \
     --query-gpu=name,driver_version,clocks.max.sm,clocks.sm,power.limit,temperature.gpu,ecc.mode.current,mig.mode.current
 step "detect" 20 "${perfmodel[@]}" hardware detect
-step "bench --preset full" 240 "${perfmodel[@]}" bench --device cuda --preset full -o "$out/bench.json"
-step "GPU tests" 100 "$python" -m pytest -p no:cacheprovider -m gpu tests/gpu
-step "calibrate" 100 "${perfmodel[@]}" calibrate --device cuda -o "$out/calibrated.toml"
+step "bench --preset full" 230 "${perfmodel[@]}" bench --device cuda --preset full -o "$out/bench.json"
+step "GPU tests" 100 "$python" -m pytest -p no:cacheprovider --durations=15 -m gpu tests/gpu
+step "calibrate" 40 "${perfmodel[@]}" calibrate --device cuda -o "$out/calibrated.toml"
 step "torch.compile" 40 "${perfmodel[@]}" bench --device cuda --kernel "compiled*" --time-limit 0.3 -o "$out/compiled.json" \
     elementwise kind=chain4 numel=134217728 dtype=bf16 layer_norm rows=32768 cols=8192 dtype=bf16 \
     rms_norm rows=32768 cols=8192 dtype=bf16

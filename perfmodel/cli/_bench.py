@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from perfmodel.measure.benchmark.presets import Preset
     from perfmodel.measure.benchmark.resume import EarlierRun
     from perfmodel.measure.benchmark.settings import BenchSettings
+    from perfmodel.measure.memory_limit import MemoryLimit
     from perfmodel.measure.telemetry.nvml import Telemetry
     from perfmodel.operators import Operator
     from perfmodel.records.schema import Record
@@ -33,10 +34,14 @@ _TIME_LIMIT_S = 5.0
 
 @dataclass(frozen=True)
 class Selection:
-    """The operators to measure: groups, each with a flag that restricts its operators to the library's kernel."""
+    """The operators to measure: groups, each with a flag that restricts its operators to the library's kernel.
+
+    ``limit`` is that of the memory which the kernels of a preset may take.
+    """
 
     groups: tuple[tuple[list[Operator], bool], ...]
     preset: Preset | None = None
+    limit: MemoryLimit | None = None
 
     @property
     def operators(self) -> list[Operator]:
@@ -152,7 +157,7 @@ def within_limit(
     groups = tuple((operators, library_only) for operators, _, library_only in reduced)
     count = sum(number for _, number, _ in reduced)
     sentence = f"sizes reduced to stay within {format_binary(limit.limit_bytes)} of memory: {count}" if count else ""
-    return Selection(groups, selection.preset), limit.limit_bytes, sentence
+    return Selection(groups, selection.preset, limit), limit.limit_bytes, sentence
 
 
 def planned_jobs(
@@ -167,6 +172,8 @@ def planned_jobs(
     for operators, library_only in selection.groups:
         planned = plan(operators, machine, (), cache)
         jobs.extend(first_supported(planned, device) if library_only else planned)
+    if selection.limit and selection.limit.by_kernel:
+        jobs = [job for job in jobs if selection.limit.holds(job.op, job.kernel)]
     return split_supported(without_repeats(jobs) if selection.preset else jobs, device)
 
 

@@ -139,7 +139,7 @@ def _chosen(op: Operator, inputs: Mapping[str, torch.Tensor], seed: int) -> torc
         return None
     random = torch.randint(size, (count - 2,), generator=torch.Generator().manual_seed(seed))
     both_ends = torch.tensor([0, size - 1])
-    chosen: torch.Tensor = torch.unique(torch.cat([random, both_ends])).to(dy.device)
+    chosen: torch.Tensor = torch.unique(torch.cat([random, both_ends]).to(dy.device))
     return chosen
 
 

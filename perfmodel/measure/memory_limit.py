@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from perfmodel.errors import UsageError
 from perfmodel.kernels.device import Device
-from perfmodel.kernels.registry import find_kernels
+from perfmodel.kernels.registry import Kernel, find_kernels
 from perfmodel.operators import Operator
 
 #: share of the free memory that may be used: the rest is for other programs
@@ -33,10 +34,13 @@ class MemoryLimit:
     ----------
     limit_bytes : for everything [B]; of the process on a CPU, of the device on a GPU.
     reserved_bytes : the part that is in use before anything is measured [B].
+    by_kernel : whether a kernel that needs more is left out. Otherwise sizes are reduced until each kernel fits, since
+        a CPU has no large point to lose.
     """
 
     limit_bytes: float
     reserved_bytes: float
+    by_kernel: bool = False
 
     @classmethod
     def of(cls, device: Device, most_bytes: float = math.inf, *, flush: bool = True) -> MemoryLimit:
@@ -47,7 +51,7 @@ class MemoryLimit:
         reserved = 0.0
         if device.kind == "cpu":
             reserved = _INTERPRETER_BYTES + (_FLUSH_CACHES * device.cache_bytes if flush else 0.0)
-        return cls(min(SHARE_OF_FREE * device.free_memory_bytes(), most_bytes), reserved)
+        return cls(min(SHARE_OF_FREE * device.free_memory_bytes(), most_bytes), reserved, device.kind != "cpu")
 
     @property
     def usable_bytes(self) -> float:
@@ -55,8 +59,12 @@ class MemoryLimit:
         return max(0.0, self.limit_bytes - self.reserved_bytes)
 
     def fits(self, op: Operator) -> bool:
-        """Whether every kernel of an operator can be measured within the limit."""
-        return needed_bytes(op) <= self.usable_bytes
+        """Whether an operator can be measured within the limit: by every kernel, or where it is by kernel, by some."""
+        return needed_bytes(op, min if self.by_kernel else max) <= self.usable_bytes
+
+    def holds(self, op: Operator, kernel: Kernel | None) -> bool:
+        """Whether one kernel of an operator can be measured within the limit."""
+        return kernel is None or _measuring_bytes(op, kernel.workspace_bytes(op)) <= self.usable_bytes
 
     def reduced(self, op: Operator) -> Operator:
         """Return an operator that fits, its largest size halved until it does; as it is where that is not possible."""
@@ -69,11 +77,16 @@ class MemoryLimit:
         return smaller
 
 
-def needed_bytes(op: Operator) -> float:
-    """Return the memory that measuring an operator takes, for the kernel that takes most [B]."""
-    workspace = max((kernel.workspace_bytes(op) for kernel in find_kernels(op.op) if kernel.computes(op)), default=0.0)
+def needed_bytes(op: Operator, of: Callable[[Iterable[float]], float] = max) -> float:
+    """Return the memory that measuring an operator takes, for the kernel that takes most, or with ``min`` least [B]."""
+    workspaces = [kernel.workspace_bytes(op) for kernel in find_kernels(op.op) if kernel.computes(op)]
+    return _measuring_bytes(op, of(workspaces or [0.0]))
+
+
+def _measuring_bytes(op: Operator, workspace_bytes: float) -> float:
+    """Return the memory that measuring a kernel with some workspace takes [B]."""
     outputs = sum(float(math.prod(map(float, t.shape))) for t in op.tensors() if t.writes)
-    tensors = float(op.work().working_set_bytes) + workspace
+    tensors = float(op.work().working_set_bytes) + workspace_bytes
     return _TIMES_TENSORS * tensors + _COMPARED_BYTES * min(outputs, _MOST_COMPARED) + _SMALL_BYTES
 
 

@@ -14,31 +14,43 @@ from perfmodel.kernels.inputs import make_inputs  # noqa: E402
 from perfmodel.kernels.verify import verify  # noqa: E402
 from perfmodel.operators import Operator  # noqa: E402
 from perfmodel.operators.attention import Attention  # noqa: E402
+from perfmodel.operators.conv2d import Conv2d  # noqa: E402
+from perfmodel.operators.dropout import Dropout  # noqa: E402
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
 from perfmodel.operators.gemm import Gemm  # noqa: E402
 from perfmodel.operators.layer_norm import LayerNorm  # noqa: E402
+from perfmodel.operators.optimizer import Optimizer  # noqa: E402
 from perfmodel.operators.rms_norm import RmsNorm  # noqa: E402
 from perfmodel.operators.softmax import Softmax  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU"),
+    pytest.mark.filterwarnings(r"ignore:::torch\."),  # advice of torch's own machinery
 ]
 
 
+@pytest.fixture(autouse=True)
+def _one_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the first configuration of each search space: compiling all of them takes minutes; benchmarks do it."""
+    from triton.runtime.autotuner import Autotuner
+
+    pruned = Autotuner.prune_configs
+    monkeypatch.setattr(Autotuner, "prune_configs", lambda tuner, arguments: pruned(tuner, arguments)[:1])
+
+
 def _products() -> Iterator[Operator]:
-    for dtype in ("fp32", "tf32", "bf16", "fp16"):
+    for dtype in ("fp32", "tf32", "fp16"):
         yield Gemm(m=513, n=264, k=1000, dtype=dtype)
     for dtype in ("bf16", "fp8"):
         yield Gemm(m=1024, n=1536, k=2048, bias=True, activation="gelu", dtype=dtype)
-        yield Gemm(m=16, n=4096, k=4096, dtype=dtype)
+    yield Gemm(m=16, n=4096, k=4096, dtype="bf16")
     yield Gemm(m=200, n=136, k=72, batch=5, bias=True, activation="silu", dtype="bf16")
 
 
 def _rows() -> Iterator[Operator]:
-    for dtype in ("fp32", "bf16", "fp16"):
-        for kind in (LayerNorm, RmsNorm, Softmax):
-            yield kind(rows=1000, cols=1600, dtype=dtype)
+    for dtype, kind in (("fp32", LayerNorm), ("bf16", RmsNorm), ("fp16", Softmax)):
+        yield kind(rows=1000, cols=1600, dtype=dtype)
     for kind in (LayerNorm, RmsNorm, Softmax):
         yield kind(rows=5, cols=32768, dtype="bf16")
         yield kind(rows=3000, cols=33, dtype="bf16")
@@ -52,13 +64,11 @@ def _elementwise() -> Iterator[Operator]:
 
 
 def _attentions() -> Iterator[Operator]:
-    for dtype in ("bf16", "fp16", "fp32", "tf32"):
+    for dtype in ("fp32", "tf32"):
         yield Attention(heads=8, kv_heads=2, seq_q=300, head_dim=64, causal=True, dtype=dtype)
-    yield Attention(batch=2, heads=4, seq_q=1024, head_dim=128, causal=True, dtype="bf16")
     yield Attention(batch=2, heads=4, seq_q=1000, head_dim=128, dtype="bf16")
     yield Attention(heads=4, kv_heads=1, seq_q=500, seq_kv=1100, head_dim=128, causal=True, dtype="bf16")
     yield Attention(heads=4, seq_q=700, head_dim=128, causal=True, window=200, dtype="bf16")
-    yield Attention(heads=2, seq_q=300, head_dim=80, dtype="fp16")
     yield Attention(heads=2, seq_q=300, head_dim=256, causal=True, dtype="fp16")
     yield Attention(batch=3, heads=32, kv_heads=8, seq_q=1, seq_kv=5000, head_dim=128, causal=True, dtype="bf16")
     yield Attention(batch=1, heads=8, kv_heads=2, seq_q=4, seq_kv=9000, head_dim=64, causal=True, dtype="fp16")
@@ -76,7 +86,8 @@ def test_every_kernel_agrees_with_float64_on_fresh_inputs(op: Operator) -> None:
         if kernel.compiles or not kernel.applies(op) or kernel.supports(op, device):
             continue
         with device.precision(op.dtype):
-            verdict = verify(op, kernel.prepare(op, inputs), inputs, seed=1)
+            sums = kernel.rounded_sums(op)
+            verdict = verify(op, kernel.prepare(op, inputs), inputs, seed=1, rounded_sums=sums)
         ran.append(kernel.backend)
         if not verdict.correct:
             wrong.append(f"{kernel.name}: {verdict.message}, {verdict.max_relative_error:.2g}")
@@ -87,10 +98,8 @@ def test_every_kernel_agrees_with_float64_on_fresh_inputs(op: Operator) -> None:
 @pytest.mark.parametrize(
     "op",
     [
-        Gemm(m=256, n=264, k=512, bias=True, activation="gelu", dtype="bf16"),
-        Elementwise(numel=100_003, kind="chain4", dtype="bf16"),
+        Gemm(m=256, n=264, k=512, bias=True, activation="gelu", dtype="fp32"),
         RmsNorm(rows=100, cols=1600, dtype="bf16"),
-        Attention(heads=2, seq_q=200, head_dim=64, causal=True, dtype="bf16"),
     ],
     ids=lambda op: op.op,
 )
@@ -102,6 +111,33 @@ def test_compiled_compositions_agree_with_float64(op: Operator) -> None:
     with device.precision(op.dtype):
         verdict = verify(op, kernel.prepare(op, inputs), inputs, seed=1)
     assert verdict.correct, verdict
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        Attention(batch=2, heads=4, seq_q=512, head_dim=64, causal=True, dtype="bf16", backward=True),
+        Softmax(rows=2048, cols=2048, dtype="bf16", backward=True),
+        Conv2d(n=4, c=64, h=28, w=28, k=64, r=3, s=3, padding=1, dtype="fp32"),
+        Conv2d(n=4, c=64, h=28, w=28, k=64, r=3, s=3, padding=1, dtype="tf32"),
+        Dropout(numel=2**24, dtype="bf16"),
+        Optimizer(parameters=2**22, dtype="fp32"),
+        Gemm(m=256, n=1024, k=8192, dtype="bf16"),
+    ],
+    ids=lambda op: f"{op.op}-{op.dtype}",
+)
+def test_kernels_of_torch_round_no_more_than_derived(op: Operator) -> None:
+    device, wrong = open_device("cuda"), []
+    inputs = make_inputs(op, "cuda", seed=1)
+    for kernel in registry.find_kernels(op.op):
+        if kernel.backend == "torch" and kernel.computes(op) and not kernel.compiles and not kernel.refuses(op, device):
+            sums, in_place = kernel.rounded_sums(op), kernel.in_place
+            with device.precision(op.dtype):
+                call = kernel.prepare(op, inputs)
+                verdict = verify(op, call, inputs, seed=1, in_place=in_place, rounded_sums=sums)
+            if not verdict.correct:
+                wrong.append(f"{kernel.name}: {verdict.message}, {verdict.max_relative_error:.2g}")
+    assert not wrong
 
 
 def test_each_backend_of_sdpa_runs_or_says_why_not() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from perfmodel.kernels.registry import find_kernels  # noqa: E402
 from perfmodel.measure.benchmark import presets  # noqa: E402
 from perfmodel.measure.benchmark.jobs import points  # noqa: E402
 from perfmodel.measure.benchmark.presets import within_memory  # noqa: E402
@@ -118,3 +119,15 @@ def test_a_preset_stays_within_its_limit(tmp_path):
     limit = 0.25 * 3.2e9
     assert f'"memory_limit_bytes": {limit}' in record.read_text()
     assert peak <= limit
+
+
+def test_on_a_gpu_a_kernel_that_needs_too_much_is_left_out_and_the_point_keeps_its_size(scripted):
+    device = scripted(free_bytes=80e9)
+    device.kind = "cuda"
+    limit = MemoryLimit.of(device)
+    op = Attention(batch=2, heads=32, seq_q=8192, head_dim=128, causal=True, dtype="bf16")
+    assert limit.reduced(op) is op
+    held = {kernel.name for kernel in find_kernels("attention") if kernel.computes(op) and limit.holds(op, kernel)}
+    assert {"torch.sdpa", "torch.sdpa.flash", "triton.attention.tma"} <= held
+    assert not held & {"naive", "torch.sdpa.math"}, "their scores take 17 GB, four times"
+    assert MemoryLimit(limit.limit_bytes, 0.0).reduced(op).seq_q < 8192

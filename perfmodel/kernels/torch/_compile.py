@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import shutil
+import warnings
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -24,7 +26,21 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     Earlier results of compilation are discarded, since torch keeps only a few shapes of each function.
     """
     torch.compiler.reset()
-    return torch.compile(function, fullgraph=True, dynamic=False)
+    call = torch.compile(function, fullgraph=True, dynamic=False)
+    compiles = [True]
+
+    @functools.wraps(function)
+    def quietly(*arguments: Any) -> Result:
+        if not compiles:
+            return call(*arguments)
+        with warnings.catch_warnings():
+            # The compiler advises another precision than the one that was asked for, among other things.
+            warnings.filterwarnings("ignore", module=r"torch\.")
+            result = call(*arguments)
+        compiles.clear()
+        return result
+
+    return quietly
 
 
 def no_compiler(device: Device) -> str:

@@ -42,6 +42,8 @@ def supports(backend: str, op: Attention, device: Device) -> str:
         return f"scaled_dot_product_attention does not support {op.kv_dtype} keys with {op.dtype} queries"
     if device.kind == "cpu" and backend not in _ON_CPU:
         return "torch has this backend only on GPUs"
+    if backend == "EFFICIENT_ATTENTION" and op.heads != op.kv_heads:
+        return "torch's memory-efficient kernel needs as many heads of keys as of queries"
     return unsupported_dtype(device.kind, op.dtype) or (_refusal(backend, op, device.kind) if backend else "")
 
 
@@ -115,6 +117,6 @@ def _is_supported(backend: str, op: Attention, q: torch.Tensor, k: torch.Tensor,
                 if flash
                 else torch.backends.cuda.can_use_efficient_attention
             )
-            return bool(can_use(parameters, True))
+            return bool(can_use(parameters, False))  # True would write the reasons to stderr
         choice = torch._fused_sdp_choice(q, k, v, mask, 0.0, causal, enable_gqa=grouped)
         return bool(choice == chosen.value)
