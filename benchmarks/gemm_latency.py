@@ -38,8 +38,8 @@ WANTED_SCALAR_S = 150e-6
 #: points of the sweep whose memory is measured, and what it may take beside its sizes [B]
 LONG_SWEEP = 4_000_000
 WANTED_BYTES = 100e6
-#: points of one call, and the memory of its result, 35 B a point, with what it takes to find it [B]
-ONE_CALL, WANTED_CALL_BYTES = 10_000_000, 500e6
+#: points of one call, and the memory of its result, 19 B a point, with what it takes to find it [B]
+ONE_CALL, WANTED_CALL_BYTES = 10_000_000, 300e6
 #: the 16-bit family on the tensor engine, and the fp32 one on the vector engine
 CASES = (("h100-sxm5-80gb", "bf16"), ("a100-sxm4-40gb", "fp32"))
 #: a large product, and one that is small enough to be split along k

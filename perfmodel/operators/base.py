@@ -294,9 +294,22 @@ def _span(array: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float
     """Return ``array.flat[start:stop]``, which takes numpy ten times as long for an array that was broadcast."""
     if array.ndim == 1:
         return np.ascontiguousarray(array[start:stop])  # numpy computes with others at half the speed
-    size = math.prod(array.shape[1:])
+    span = np.empty(stop - start, array.dtype)
+    _fill(span, array, start)
+    return span
+
+
+def _fill(span: NDArray[np.float64], array: NDArray[np.float64], start: int) -> None:
+    """Write the numbers of an array from a place on, in row-major order, into memory that they fill."""
+    if array.ndim == 1:
+        span[:] = array[start : start + span.size]
+        return
+    size, stop = math.prod(array.shape[1:]), start + span.size
     first, last = start // size, (stop - 1) // size
     if first == last:
-        return _span(array[first], start - first * size, stop - first * size)
-    head, tail = _span(array[first], start - first * size, size), _span(array[last], 0, stop - last * size)
-    return np.concatenate((head, array[first + 1 : last].reshape(-1), tail))
+        _fill(span, array[first], start - first * size)
+        return
+    head, tail = (first + 1) * size - start, stop - last * size
+    _fill(span[:head], array[first], size - head)
+    span[head:-tail].reshape(-1, *array.shape[1:])[:] = array[first + 1 : last]
+    _fill(span[-tail:], array[last], 0)

@@ -123,18 +123,24 @@ def predict_piece(op: Operator, hardware: Hardware, conditions: Conditions) -> P
     peak = peak_of(op, hardware, work)
     times = bounding_times(op, hardware, work, peak)
     bound = roofline.bound(times)
-    if type(op).least_flop is not Operator.least_flop:
-        floor = floor_time(op, hardware, conditions.cache)
-    elif conditions.cache is CacheState.COLD:
+    if _bound_is_floor(op, conditions):
         floor = bound.time_s
+    elif type(op).least_flop is not Operator.least_flop:
+        floor = floor_time(op, hardware, conditions.cache)
     else:
         floor = floor_of(work, hardware, times, conditions.cache)
     return Prediction(op, hardware, conditions, peak, bound, estimate(op, hardware, peak, conditions, floor))
 
 
+def _bound_is_floor(op: Operator, conditions: Conditions) -> bool:
+    """Return whether no measurement is faster than the bound: warm data or another algorithm may be."""
+    return conditions.cache is CacheState.COLD and type(op).least_flop is Operator.least_flop
+
+
 def gathered(op: Operator, hardware: Hardware, conditions: Conditions, parts: Iterable[Prediction]) -> Prediction:
     """Return the prediction of a long sweep, put together from those of its pieces as they come."""
     time_s, code, start = np.empty(op.points), np.empty(op.points, np.int8), 0
+    floor_s = time_s if _bound_is_floor(op, conditions) else np.empty(op.points)
     peaks: list[Peak | None] = []
     names: tuple[str, ...] = ()
 
@@ -143,12 +149,14 @@ def gathered(op: Operator, hardware: Hardware, conditions: Conditions, parts: It
         for piece in parts:
             places = slice(start, start := start + piece.operator.points)
             time_s[places], code[places] = piece.bound.time_s, piece.bound.limiter_code
+            if floor_s is not time_s:
+                floor_s[places] = piece.estimate.spread.floor_s
             names = piece.bound.names
             peaks.append(piece.peak)
             yield piece.estimate
 
     again = functools.partial(estimates, op, hardware, conditions)
-    expected = joined(kept(), op.shape, again)
+    expected = joined(kept(), op.shape, floor_s, again)
     bound = roofline.Bound(time_s.reshape(op.shape), code.reshape(op.shape), names)
     peak = next((peak for peak in peaks if peak is not None), None)
     return Prediction(op, hardware, conditions, peak, bound, expected)

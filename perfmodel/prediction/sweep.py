@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +26,8 @@ from perfmodel.workers.slots import Letter, Slot, read, slots, written
 
 #: points that a worker gets at a time, at most: some tens of milliseconds of work, and 2 MB of results
 _TASK = 2**16
-#: room in shared memory for the result of a point, 34 B where one family serves all points [B]
-_SLOT_BYTES = 64
+#: room in shared memory for the result of a point, 19 B where one family serves all points [B]
+_SLOT_BYTES = 40
 #: tasks that a worker has before it, so that it never waits; on a cluster, whose workers nobody counts, all of them
 _AHEAD, _AHEAD_ON_A_CLUSTER = 4, 256
 
@@ -118,18 +117,23 @@ def _shared(
     keep_freed_memory()
     packed = pickle.dumps((hardware, conditions))
     size = chunk * max(1, min(_TASK // chunk, math.ceil(op.points / chunk) // most))
+    spans = [(start, min(start + size, op.points)) for start in range(0, op.points, size)]
     with slots(pool, most, _SLOT_BYTES * size) as places:
-        spans = ((start, min(start + size, op.points)) for start in range(0, op.points, size))
         tasks = (
             _Task(packed, *op.described(start, stop), stop - start, chunk, place)
             for (start, stop), place in zip(spans, places, strict=False)
         )
         # The processes of a cluster are others; this one works beside those of its own machine.
-        here = functools.partial(_found, hardware, conditions) if isinstance(pool, ProcessPoolExecutor) else None
-        found = itertools.chain.from_iterable(map(read, streamed(_work, tasks, pool, most, here)))
-        for part, (peak, bound, expected) in zip(op.parts(chunk), found, strict=True):
-            again = functools.partial(estimates, part, hardware, conditions)
-            yield Prediction(part, hardware, conditions, peak, bound, replace(expected, again=again))
+        here = functools.partial(_own, hardware, conditions) if isinstance(pool, ProcessPoolExecutor) else None
+        results: Iterator[list[_Found | Letter] | _Own] = streamed(_work, tasks, pool, most, here)
+        for (start, stop), result in zip(spans, results, strict=True):
+            if isinstance(result, _Own):
+                yield from result.pieces
+                continue
+            for part, sent in zip(op.parts(chunk, start, stop), result, strict=True):
+                peak, bound, expected = read(sent)
+                again = functools.partial(estimates, part, hardware, conditions)
+                yield Prediction(part, hardware, conditions, peak, bound, replace(expected, again=again))
 
 
 #: what a piece took work to find
@@ -163,16 +167,30 @@ def _unpacked(packed: bytes) -> tuple[Hardware, Conditions]:
     return shared
 
 
-def _work(task: _Task) -> list[_Found] | Letter:
-    """Return what each piece of a task took work to find; a function of a worker."""
-    return written(_found(*_unpacked(task.packed), task), task.place)
+@dataclass(frozen=True)
+class _Own:
+    """The pieces of a task that this process has worked on."""
+
+    pieces: list[Prediction]
 
 
-def _found(hardware: Hardware, conditions: Conditions, task: _Task) -> list[_Found]:
-    """Return what each piece of a task took work to find.
+def _own(hardware: Hardware, conditions: Conditions, task: _Task) -> _Own:
+    return _Own([predict_piece(part, hardware, conditions) for part in _parts(task)])
 
-    Their terms are left out: to send them takes as long as to compute them again.
+
+def _work(task: _Task) -> list[_Found | Letter]:
+    """Return what each piece of a task took work to find; a function of a worker.
+
+    Each piece is sent off before the next, whose arrays take its memory, and its place in the cache. Their terms are
+    left out: to send them takes as long as to compute them again.
     """
-    parts = task.op.parts(task.chunk, task.start, task.start + task.points)
-    made = (predict_piece(part, hardware, conditions) for part in parts)
-    return [(piece.peak, piece.bound, replace(piece.estimate, kept_terms=None)) for piece in made]
+    sent: list[_Found | Letter] = []
+    for index, part in enumerate(_parts(task)):
+        piece = predict_piece(part, *_unpacked(task.packed))
+        found = (piece.peak, piece.bound, replace(piece.estimate, kept_terms=None))
+        sent.append(written(found, task.place and task.place.part(index, _SLOT_BYTES * task.chunk)))
+    return sent
+
+
+def _parts(task: _Task) -> Iterator[Operator]:
+    return task.op.parts(task.chunk, task.start, task.start + task.points)

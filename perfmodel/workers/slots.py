@@ -31,6 +31,11 @@ class Slot(NamedTuple):
     start: int
     stop: int
 
+    def part(self, index: int, size_bytes: int) -> Slot:
+        """Return one of the parts of a size, with no more room than the slot has."""
+        start = min(self.start + index * size_bytes, self.stop)
+        return Slot(self.block, start, min(start + size_bytes, self.stop))
+
 
 class Letter(NamedTuple):
     """A result on its way: pickled, and the sizes of its arrays, which lie one after another in a slot [B]."""

@@ -57,6 +57,11 @@ def test_other_executors_and_a_full_machine_send_results_as_they_are(monkeypatch
     assert slots.read(made((2, None)))["value"] == 2
 
 
+def test_parts_of_a_slot_follow_each_other_and_stay_inside() -> None:
+    slot = slots.Slot("block", 100, 190)
+    assert [slot.part(index, 40)[1:] for index in range(4)] == [(100, 140), (140, 180), (180, 190), (190, 190)]
+
+
 ENDLESS = """
 import itertools, os, time
 from perfmodel.workers import executor, slots, streamed

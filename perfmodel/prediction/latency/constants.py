@@ -62,6 +62,11 @@ class Constants:
     surface: Correction | None = None
 
     @functools.cached_property
+    def ends(self) -> tuple[tuple[float, float], ...]:
+        """The interval of each regime."""
+        return tuple(self.intervals[regime] for regime in REGIMES)
+
+    @functools.cached_property
     def uncertainty(self) -> Uncertainty:
         """What the interval is made of, where all points have these constants."""
         return Uncertainty(((True, self.variances),))
@@ -75,6 +80,11 @@ class Correction:
     sheet: Sheet
     intervals: Mapping[str, tuple[float, float]]
     variances: Variances
+
+    @functools.cached_property
+    def ends(self) -> tuple[tuple[float, float], ...]:
+        """The interval of each regime."""
+        return tuple(self.intervals[regime] for regime in REGIMES)
 
     @functools.cached_property
     def uncertainty(self) -> Uncertainty:

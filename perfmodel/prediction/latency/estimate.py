@@ -13,14 +13,50 @@ from numpy.typing import NDArray
 from perfmodel.core import roofline
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, Text
+from perfmodel.core.work import Number, Text, maximum, plain
 from perfmodel.prediction.latency.terms import Term, Terms, starting_s
 from perfmodel.prediction.uncertainty import Uncertainty
 
 #: regime of each point as an index into `REGIMES`
 Codes = NDArray[np.int8] | int
+#: low and high end of an interval, over the time
+Ends = tuple[float, float]
 #: above this predicted time an operator is large [s]
 LARGE_S = 1e-4
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The interval of each point over its time: what it follows from, since the two ends take twice the time's memory.
+
+    Attributes
+    ----------
+    code : which of the ``ends`` each point has.
+    ends : the intervals that occur.
+    floor_s : no honest measurement is faster [s]; the low end is not either.
+    """
+
+    code: Codes
+    ends: tuple[Ends, ...]
+    floor_s: Number
+
+    def low_s(self, time_s: Number) -> Number:
+        """Return the low ends of some times [s]."""
+        return plain(maximum(time_s * self._end(0), self.floor_s))
+
+    def high_s(self, time_s: Number) -> Number:
+        """Return the high ends of some times [s]."""
+        return plain(time_s * self._end(1))
+
+    def _end(self, which: int) -> Number:
+        if isinstance(self.code, int):
+            return self.ends[self.code][which]
+        return np.array([ends[which] for ends in self.ends]).take(self.code)
+
+    def beside(self, other: Spread, here: NDArray[np.bool_]) -> Spread:
+        """Return the spread of this one's points where a mask holds, and of the other's elsewhere, with one floor."""
+        code = np.where(here, self.code, np.int8(len(self.ends)) + np.asarray(other.code, np.int8))
+        return Spread(code, self.ends + other.ends, self.floor_s)
 
 
 @dataclass(frozen=True)
@@ -30,7 +66,7 @@ class Estimate:
     Attributes
     ----------
     time_s : expected time of one call [s].
-    low_s, high_s : 80 % interval [s].
+    spread : its 80 % interval.
     regime_code : where the interval comes from, as an index into `REGIMES`.
     family, calibration : where the formula and the constants come from.
     basis : the source of the constants, for people.
@@ -41,8 +77,7 @@ class Estimate:
     """
 
     time_s: Number
-    low_s: Number
-    high_s: Number
+    spread: Spread
     regime_code: Codes
     family: Text
     calibration: Text
@@ -50,6 +85,16 @@ class Estimate:
     uncertainty: Uncertainty
     kept_terms: Terms | Callable[[], Terms] | None = field(compare=False)
     again: Callable[[], Iterable[Estimate]] = field(default=tuple, repr=False, compare=False)
+
+    @property
+    def low_s(self) -> Number:
+        """Lower end of the 80 % interval [s]."""
+        return self.spread.low_s(self.time_s)
+
+    @property
+    def high_s(self) -> Number:
+        """Upper end of the 80 % interval [s]."""
+        return self.spread.high_s(self.time_s)
 
     @property
     def regime(self) -> Text:
@@ -152,30 +197,36 @@ def _shaped(columns: Mapping[Term, NDArray[np.float64]], shape: tuple[int, ...])
     return {name: column.reshape(shape) for name, column in columns.items()}
 
 
-def joined(parts: Iterable[Estimate], shape: tuple[int, ...], again: Callable[[], Iterable[Estimate]]) -> Estimate:
+def joined(
+    parts: Iterable[Estimate],
+    shape: tuple[int, ...],
+    floor_s: NDArray[np.float64],
+    again: Callable[[], Iterable[Estimate]],
+) -> Estimate:
     """Return the estimates of the parts of a long sweep as one of some shape, without their terms, which ``again`` has.
 
-    The columns are filled as the parts come, so that memory holds one part beside them.
+    The columns are filled as the parts come, so that memory holds one part beside them; ``floor_s`` [s] has been by
+    then.
     """
     points, start = math.prod(shape), 0
-    time_s, low_s, high_s = (np.empty(points) for _ in range(3))
-    code = np.empty(points, np.int8)
+    time_s, code, which = np.empty(points), np.empty(points, np.int8), np.empty(points, np.int8)
     texts: dict[str, list[tuple[Text, int]]] = {"family": [], "calibration": []}
+    ends: dict[Ends, int] = {}
     bases: dict[str, None] = {}
     sources: list[tuple[slice, Uncertainty]] = []
     for part in parts:
         size = np.size(part.time_s)
         places = slice(start, start := start + size)
-        time_s[places], low_s[places], high_s[places] = part.time_s, part.low_s, part.high_s
-        code[places] = part.regime_code
+        time_s[places], code[places] = part.time_s, part.regime_code
+        known = [ends.setdefault(pair, len(ends)) for pair in part.spread.ends]
+        which[places] = np.array(known, np.int8).take(part.spread.code)
         for name, pieces in texts.items():
             pieces.append((getattr(part, name), size))
         bases[part.basis] = None
         sources.append((places, part.uncertainty))
     return Estimate(
         time_s=time_s.reshape(shape),
-        low_s=low_s.reshape(shape),
-        high_s=high_s.reshape(shape),
+        spread=Spread(which.reshape(shape), tuple(ends), floor_s.reshape(shape)),
         regime_code=code.reshape(shape),
         family=_joined_text(texts["family"], shape),
         calibration=_joined_text(texts["calibration"], shape),

@@ -17,7 +17,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants, constants, widest_interval
-from perfmodel.prediction.latency.estimate import Codes, Estimate, regime_of
+from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, regime_of
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Family
 from perfmodel.prediction.latency.machine import Machine
@@ -133,11 +133,10 @@ def _estimate(
         short = maximum(floor_s - time, 0.0)
         time = time + short
     code = regime_of(starting_s, time)
-    low, high, uncertainty = _spread(known, code, inside)
+    spread, uncertainty = _spread(known, code, inside, floor_s)
     return Estimate(
         time_s=plain(time),
-        low_s=plain(maximum(time * low, floor_s)),
-        high_s=plain(time * high),
+        spread=spread,
         regime_code=code,
         family=family.name,
         calibration=known.calibration,
@@ -162,24 +161,15 @@ def _basis(family: Family, op: Operator, machine: Machine, known: Constants, ter
     return f"{family.name}, {origin}: {known.source}"
 
 
-def _spread(known: Constants, code: Codes, inside: Any) -> tuple[Number, Number, Uncertainty]:
+def _spread(known: Constants, code: Codes, inside: Any, floor_s: Number) -> tuple[Spread, Uncertainty]:
     """Return the interval of each point, and what it is made of: narrower inside the data of a residual surface."""
     if known.surface is None or not anywhere(inside):
-        return *_interval(code, known.intervals), known.uncertainty
+        return Spread(code, known.ends, floor_s), known.uncertainty
     if not isinstance(inside, np.ndarray) or inside.all():
-        return *_interval(code, known.surface.intervals), known.surface.uncertainty
+        return Spread(code, known.surface.ends, floor_s), known.surface.uncertainty
     of_inside = np.int8(len(REGIMES)) * inside.view(np.int8)
     both = Uncertainty(((inside, known.surface.variances), *known.uncertainty.parts))
-    return *_interval(of_inside + np.asarray(code, np.int8), known.intervals, known.surface.intervals), both
-
-
-def _interval(code: Codes, *intervals: Mapping[str, tuple[float, float]]) -> tuple[Number, Number]:
-    """Return the interval of each point, by its regime; codes beyond those of the first intervals are of the next."""
-    if isinstance(code, int):
-        return intervals[0][REGIMES[code]]
-    place = code.astype(np.intp)  # once: numpy converts other whole numbers each time
-    low, high = np.array([of[regime] for of in intervals for regime in REGIMES]).T
-    return low.take(place), high.take(place)
+    return Spread(of_inside + np.asarray(code, np.int8), known.ends + known.surface.ends, floor_s), both
 
 
 def _masked(mask: np.ndarray, uncertainty: Uncertainty) -> Iterator[tuple[np.ndarray, Variances]]:
@@ -200,8 +190,7 @@ def _merged(first: tuple[np.ndarray, Estimate], second: tuple[np.ndarray, Estima
 
     return mask | other_mask, Estimate(
         time_s=pick(one.time_s, other.time_s),
-        low_s=pick(one.low_s, other.low_s),
-        high_s=pick(one.high_s, other.high_s),
+        spread=one.spread.beside(other.spread, mask),
         regime_code=pick(one.regime_code, other.regime_code),
         family=pick(one.family, other.family),
         calibration=pick(one.calibration, other.calibration),

@@ -15,6 +15,7 @@ from matplotlib.text import Text
 import perfmodel as pm
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.errors import UsageError
+from perfmodel.prediction.latency.estimate import Spread
 from perfmodel.prediction.latency.families import known_terms
 from perfmodel.prediction.latency.terms import Term, Terms
 from perfmodel.render.plots.prediction import MOST_BARS, color, terms_plot
@@ -26,7 +27,7 @@ def made(terms, name="", low=0.8, high=1.3):
     terms = {known_terms().get(term) or Term(term, Limiter.UNKNOWN, ""): time for term, time in terms.items()}
     real = pm.predict(pm.Gemm(m=64, n=64, k=64, dtype="fp16", name=name), pm.hardware("a100-sxm4-80gb"))
     estimate = dataclasses.replace(
-        real.estimate, kept_terms=Terms(terms), time_s=total, low_s=low * total, high_s=high * total
+        real.estimate, kept_terms=Terms(terms), time_s=total, spread=Spread(0, ((low, high),), 0.0)
     )
     return dataclasses.replace(real, bound=dataclasses.replace(real.bound, time_s=total / 2), estimate=estimate)
 
