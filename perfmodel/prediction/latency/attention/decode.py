@@ -273,8 +273,11 @@ FEW_QUERIES, BLOCK_QUERIES, LONGER = 8, 128, 4
 
 
 def applies(op: Attention, machine: Machine, library: str) -> Any:
-    """Whether each point has few queries of a longer sequence; a sequence of one token is a (short) prompt."""
-    if op.backward:
+    """Whether each point has few queries of a longer sequence; a sequence of one token is a (short) prompt.
+
+    Kernels that have no form for few queries serve them as a prefill.
+    """
+    if op.backward or not kernel_of(op, machine, library).decodes:
         return False
     few = (op.seq_q <= FEW_QUERIES) | ((op.seq_q <= BLOCK_QUERIES) & (op.seq_kv >= LONGER * op.seq_q))
     return (few & (op.seq_kv > 1)) | ((op.seq_q == 1) & (library.partition("/")[0] in PROMPTS_OF_ONE))

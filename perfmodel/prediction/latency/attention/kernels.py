@@ -42,6 +42,10 @@ class Kernel:
         and storing the output do.
     tail : share of the longest block of a prefill that the last ones add to an even distribution over the SMs: little
         where the longest start first, all where two blocks share an SM, so that one alone is no faster.
+    ascending : what ``tail`` grows by where the blocks of a causal prefill start in the order of their keys, so that
+        the longest end last: times the share of the longest that an average block lacks.
+    sharing : blocks that share an SM and hide each other's waits: of a prefill one alone takes as many times longer
+        than its part of a busy SM.
     splits_whole : whether the keys of a whole prompt are split as well, where it has few blocks.
     score_flop : energy of a score's exponential and sums, over that of a 16-bit FLOP.
     step_by_head : whether the keys of a step are those of FlashAttention-2's split kernel, fewer for larger heads, in
@@ -51,6 +55,7 @@ class Kernel:
     varlen : FlashAttention-2 for sequences of several lengths (vLLM): heads share blocks, and keys are split, only for
         one query of groups of two and more, without a window.
     group_rows : query heads of a group for which a block of a decode costs as much as for one head.
+    decodes : whether few queries have a kernel of their own, which packs the heads of a group and splits keys.
     heads_alone : whether a decode may run on the kernel of single heads (TensorRT-LLM).
     tf32_products : products of TF32 that give one of fp32, for kernels with fp32 on the tensor engine; 0 without.
     fp32_rate : share of the vector engine's fp32 peak that other kernels reach in fp32.
@@ -73,6 +78,8 @@ class Kernel:
     exponentials: float = 1.0
     filled: float = 0.0
     tail: float = 0.5
+    ascending: float = 0.0
+    sharing: float = 1.0
     splits_whole: bool = False
     score_flop: float = 0.0
     step_by_head: bool = False
@@ -80,6 +87,7 @@ class Kernel:
     apart_in_windows: bool = False
     varlen: bool = False
     group_rows: float = 128.0
+    decodes: bool = True
     heads_alone: bool = False
     tf32_products: float = 0.0
     fp32_rate: float = 1.0
@@ -98,10 +106,13 @@ def head_step_keys(head_dim: Number) -> Number:
 
 
 _FA2 = Kernel("fa2", 64.0, packed=False, step_by_head=True, apart_in_windows=True, filled=0.6, tail=0.4)
-_CUDNN = Kernel("cudnn", packed=False)
+_CUDNN = Kernel("cudnn", packed=False, splits=False)
 # cutlassF_*_64x64_rf_sm80 and 64x128_rf_sm80: aten/src/ATen/native/transformers/cuda/mem_eff_attention of
 # github.com/pytorch/pytorch. In fp32 it has OpMultiplyAddFastF32: three products of TF32 (gemm_kernel_utils.h).
-_EFFICIENT = Kernel("efficient", 64.0, 64.0, packed=False, splits=False, tail=0.4, rate=0.5, tf32_products=3.0)
+_EFFICIENT = Kernel(
+    "efficient", 64.0, 64.0, packed=False, splits=False, exponentials=5.5, tail=0.2, ascending=1.4, sharing=2.0,
+    tf32_products=3.0, decodes=False,
+)  # fmt: skip
 _FA3 = Kernel("fa3", filled=0.6, tail=0.3, splits_whole=True, score_flop=500.0)
 _TRTLLM = Kernel("trtllm", packed=False, prepares_q=True, heads_alone=True, filled=0.4, token=1.0)
 _TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.7, filled=0.3, tail=0.8)
@@ -109,29 +120,28 @@ _TRTLLM_GEN = Kernel("trtllm_gen", packed=False, group_rows=8.0, exponentials=0.
 #: name -> the kernel, and what differs on machines with a certain instruction. Blocks of FlashAttention-2 and 3,
 #: FlashInfer and TensorRT-LLM are read off rows of aiconfigurator on A100, L40S, H100, H200 and B200, unless a source
 #: is named. So are ``filled``, ``tail`` and ``score_flop``, in coarse steps, with the rows that judge in view as well:
-#: both halves agree to 0.2 points.
+#: both halves agree to 0.2 points. ``ascending`` of all, and ``tail``, ``sharing`` and ``exponentials`` of torch's
+#: kernels on Hopper are read off 65 rows of two own records (H100, torch 2.11) in the same way.
 KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     # Heads of a group share a block only for one query without a window: seqlenq_ngroups_swapped in mha_fwd of
     # csrc/flash_attn/flash_api.cpp, github.com/Dao-AILab/flash-attention.
     # On Hopper its mma.sync reaches half of what wgmma does: 329 of 632 TFLOP/s in
     # github.com/pytorch/pytorch/issues/142132. The quarter on Blackwell is assumed.
     "fa2": (_FA2, {
-        WGMMA: replace(_FA2, rows=128.0, rate=0.5),
-        TCGEN05: replace(_FA2, rows=128.0, rate=0.25),
+        WGMMA: replace(_FA2, rows=128.0, rate=0.5, tail=0.2, ascending=1.4),
+        TCGEN05: replace(_FA2, rows=128.0, rate=0.25, tail=0.2, ascending=1.4),
     }),
     "fa3": (_FA3, {WGMMA: replace(_FA3, exponentials=0.7)}),
     # Assumed to be cut as fa3; its rows are few (head_dim 512) and 10 times slower.
     "fa4": (replace(_FA3, name="fa4"), {}),
     "flashinfer": (Kernel("flashinfer", 64.0, group_rows=16.0), {}),
     "triton": (Kernel("triton", 64.0, packed=False, fp32_rate=0.2), {}),  # assumed
-    # mma.sync, as FlashAttention-2: half of its rate on H100 (own record), and on A100 (assumed).
     "efficient": (_EFFICIENT, {
-        WGMMA: replace(_EFFICIENT, rate=0.25),
-        TCGEN05: replace(_EFFICIENT, rate=0.125),
+        WGMMA: replace(_EFFICIENT, rate=0.5),
+        TCGEN05: replace(_EFFICIENT, rate=0.25),
     }),
-    # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132. Its blocks are read
-    # off 20 own rows: those of 64, 128 and 192 rows leave 7.8, 3.2 and 1.9 % of those that are fitted.
-    "cudnn": (_CUDNN, {WGMMA: replace(_CUDNN, rows=192.0, exponentials=0.7)}),
+    # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
+    "cudnn": (_CUDNN, {WGMMA: replace(_CUDNN, exponentials=0.7, tail=0.4, ascending=1.0)}),
     "trtllm": (replace(_TRTLLM, rows=64.0, keys=32.0, filled=0.5), {
         # Every tile of a window is masked in its wgmma kernels.
         WGMMA: replace(_TRTLLM, window_cost=3.7, filled=0.2),
@@ -149,7 +159,7 @@ IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
 #: what differs where scaled_dot_product_attention calls a kernel: its is_causal aligns the first query with the first
 #: key, so that queries at the end of a sequence need a mask. FlashAttention-2 and the memory-efficient kernel have it
 #: as an argument (torch.nn.attention.bias.causal_lower_right), cuDNN as a tensor.
-IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType({"cudnn": {"masks": True, "mask_cycles": 1.0}})
+IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType({"cudnn": {"masks": True, "mask_cycles": 2.0}})
 
 #: (library, instruction or "" for any other, whether keys and values are narrower than queries, or None for both) ->
 #: kernel; the first that fits.

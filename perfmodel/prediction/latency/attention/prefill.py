@@ -80,6 +80,8 @@ STREAM, L2_SPEED = 0.85, 3.0
 #: block cost of a window over that of a full row in TensorRT-LLM's wgmma kernels with a 16-bit cache, whose blocks mask
 #: fewer of their kernel than those with an 8-bit one
 WINDOW_16BIT = 2.0
+#: cycles of a score in fp32, over those of 16 bits, where products in fp32 run on the tensor engine
+FP32_SCORE = 2.0
 #: start and drain of their kernels of heads of 128 in 16 bits, over that of others: no pass prepares Q (H100, H200)
 UNPREPARED = 0.78
 
@@ -239,6 +241,8 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     product = 4.0 * op.head_dim / (flop_per_clock(op, machine, kernel) * min(1.0, machine.slack * c["math"]))
     # Products in 8 bits are too short to hide them.
     shown: Number = kernel.exponentials if dtype_bytes(op.dtype) > 1 else 1.0
+    if kernel.tf32_products and dtype_bytes(op.dtype) > 2:
+        shown = FP32_SCORE * shown
     if kernel.mask_cycles:
         shown = shown + np.where(masked(op, kernel), kernel.mask_cycles, 0.0)
     exponential = shown / machine.exponentials_per_clock
@@ -260,7 +264,10 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     split, joining = _split(op, machine, kernel, blocks)
     longest = (kernel.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
-    run = smooth_max(4, busy + kernel.tail * longest, longest) + joining
+    tail: Number = kernel.tail
+    if kernel.ascending:
+        tail = tail + kernel.ascending * (1.0 - blocks.keys / blocks.most_keys)
+    run = smooth_max(4, busy + tail * longest, kernel.sharing * longest) + joining
     run = run + _held_down(op, machine, c, kernel, load, visited, run)
     return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
 
