@@ -141,7 +141,7 @@ def renew_deviations(chosen: Sequence[str]) -> None:
     for name in [name for name in measured if name in chosen]:
         for key, table in found[name].tables(usual_in(name, found)).items():
             path = shipped_folder() / "defaults" / f"{key}.toml"
-            kept = dataclasses.replace(default_tables(key)[name], deviations=table.deviations)
+            kept = dataclasses.replace(default_tables(key)[name], deviations=table.deviations, links=table.links)
             replace_tables(path, head_of(key, path), latency_specs({name: kept}))
 
 

@@ -38,6 +38,10 @@ ASSUMED_DTYPE = {"dtype": (0.25, 0.25, 0.25), "dtype_here": (0.08, 0.08, 0.08)}
 OTHER_KERNELS = {"conv2d": {"dtype": (0.6, 0.6, 0.6)}}
 #: of a vendor of which nothing was measured: assumed
 ASSUMED_VENDOR = {"vendor": (0.30, 0.30, 0.30)}
+#: of a kind of link that no row crossed, in each regime, before two kinds are known: the spread of the constants of the
+#: protocols that set it (`perfmodel.prediction.latency.collectives`): starts and steps with flags in the data 0.4, the
+#: share of the link that they reach 0.3, that of the ring 0.15
+ASSUMED_LINK = (0.40, 0.30, 0.15)
 #: of the host, for exchanges through it: two hosts with L40S differ by a factor of 1.2, 2 and 6.5 in the median of each
 #: regime, and the deviation of two values is their difference over the root of 2
 HOST_DEVIATION = {"collective_host": {"host": (0.13, 0.50, 1.30)}}
@@ -49,6 +53,7 @@ def left_out(
     """Return the residuals of each machine whose part was left out of the fit."""
     found = []
     for part in judged:
+        kinds = links_of(family, {name: rows for name, rows in groups.items() if name not in part})
         others = {name: rows for name, rows in groups.items() if name not in part}
         fitted = fit_libraries(family, sampled_rows(others), start.values, host=host, near=near)
         libraries = {g.conditions.library for rows in others.values() for g in rows}
@@ -59,8 +64,15 @@ def left_out(
             if not rows:
                 continue
             ratio, regime = residuals(family, sample(rows, ROWS_OF_MACHINE), fitted)
-            found.append(LeftOut(name, -ratio, regime, together))
+            own = links_of(family, {name: rows})
+            found.append(LeftOut(name, -ratio, regime, together, "" if set(own) <= set(kinds) else own[0]))
     return found
+
+
+def links_of(family: Family, groups: Groups) -> tuple[str, ...]:
+    """Return the kinds of link that the rows of some machines cross; none for a family whose calls cross none."""
+    machines = [group.machine for rows in groups.values() for group in rows]
+    return tuple(sorted({family.link(machine.links.values()) for machine in machines} - {""}))
 
 
 def in_sample(family: Family, groups: Groups, fitted: FittedConstants) -> list[LeftOut]:
@@ -219,6 +231,7 @@ def shared(
         deviations=deviations,
         known_libraries=known,
         dtypes=dtypes(family, sampled),
+        links=links_of(family, groups),
         source=f"fitted on {joined(origins, groups)}, {sum(map(len, sampled))} rows of {', '.join(sorted(groups))}",
         date=datetime.date.today().isoformat(),
     )

@@ -23,10 +23,11 @@ from fit_deviations import (
     LibraryOffsets,
     growth,
     library_deviations,
+    link_deviation,
     machine_deviation,
     usual_deviation,
 )
-from fit_shared import Shared
+from fit_shared import ASSUMED_LINK, Shared
 
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.prediction.latency.family import HOST_CONSTANTS
@@ -67,11 +68,13 @@ class Usual:
     machines : the deviation in each regime between machines of each kind of parts.
     grown : variance by which the shapes of another generation spread more than those of machines that were fitted.
     libraries : source of error -> what libraries of the family differ by, which it is drawn to that of others for.
+    link : the deviation in each regime of a kind of link that nobody measured.
     """
 
     machines: Mapping[str, Sequence[float]]
     grown: Sequence[float]
     libraries: Mapping[str, tuple[float, ...]]
+    link: tuple[float, ...] = ASSUMED_LINK
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,9 @@ class FittedFamily:
             deviation = machine_deviation(found.machines, expected)
             machine = tuple(math.hypot(s * factor, math.sqrt(more)) for s, more in zip(deviation, grown, strict=True))
             libraries = usual.libraries if found.libraries else {}
+            link = {"link": usual.link} if name == "generic" and found.table.links else {}
             made[name] = dataclasses.replace(
-                found.table, deviations={"machine": machine, **found.table.deviations, **libraries}
+                found.table, deviations={"machine": machine, **found.table.deviations, **libraries, **link}
             )
         return {**made, **self.machines}
 
@@ -121,7 +125,9 @@ def usual_in(name: str, found: Mapping[str, FittedFamily]) -> Usual:
     machines[VENDORS] = machines[GENERATIONS]
     shared = [table for other in alike if other in found for table in found[other].shared.values()]
     grown = growth((table.machines, table.known) for table in shared if table.between != SIBLINGS)
-    return Usual(machines, grown, _of_libraries(name, found))
+    exchanged = [one for table in shared if table.table.links for one in table.machines]
+    link = link_deviation(exchanged, machines[GENERATIONS], ASSUMED_LINK)
+    return Usual(machines, grown, _of_libraries(name, found), link)
 
 
 def _of_libraries(name: str, found: Mapping[str, FittedFamily]) -> dict[str, tuple[float, ...]]:

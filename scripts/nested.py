@@ -85,11 +85,20 @@ def without(fits: Sequence[Without], machines: Mapping[str, Hardware]) -> Iterat
         kept = {family: before[family] for family in before if family not in families}
         return MappingProxyType({**kept, **tables.get(name, {})})
 
+    left_out = {fit.machine for fit in fits}
     with unittest.mock.patch.object(constants, "default_tables", lambda name: altered(name, default_tables(name))):
         yield {
-            name: dataclasses.replace(machine, latency=altered(name, machine.latency))
+            name: dataclasses.replace(
+                unmeasured(machine) if name in left_out else machine, latency=altered(name, machine.latency)
+            )
             for name, machine in machines.items()
         }
+
+
+def unmeasured(machine: Hardware) -> Hardware:
+    """Return a machine without its measured bandwidths: most of them are of rows of the same tables."""
+    levels = tuple(dataclasses.replace(level, sustained_bytes_per_s=None) for level in machine.memory)
+    return dataclasses.replace(machine, memory=levels)
 
 
 @dataclass(frozen=True)

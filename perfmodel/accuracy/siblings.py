@@ -39,7 +39,7 @@ CORRELATION = 0.7
 #: the constants of NCCL's protocols: starts, steps, and shares of the link's bandwidth
 SCALED = ("ll_start", "ll_step", "start", "step", "ll_share", "mid_share", "share", "in_switch")
 #: what the machine differs by, and what its library does
-_OF_MACHINE = (ErrorSource.MACHINE, ErrorSource.MACHINE_HERE, ErrorSource.VENDOR)
+_OF_MACHINE = (ErrorSource.MACHINE, ErrorSource.MACHINE_HERE, ErrorSource.VENDOR, ErrorSource.LINK)
 _OF_LIBRARY = (ErrorSource.LIBRARY, ErrorSource.LIBRARY_HERE)
 
 

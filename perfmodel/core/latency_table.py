@@ -14,10 +14,9 @@ from perfmodel.core.vocabulary import ErrorSource
 REGIMES = ("launch", "mid", "large")
 
 #: sources of error beside the shape: a machine that was not measured, or with other collectives only ("machine_here");
-#: a library that was measured nowhere ("library")
-#: or on other machines only ("library_here"); a dtype of which no row of the vendor was fitted ("dtype") or rows of
-#: other machines only ("dtype_here"); a vendor without any measured machine; the host that the devices sit in, which no
-#: specification knows
+#: a library that was measured nowhere ("library") or on other machines only ("library_here"); a dtype of which no row
+#: of the vendor was fitted ("dtype") or rows of other machines only ("dtype_here"); a vendor without any measured
+#: machine; a kind of link that no row crossed; the host that the devices sit in, which no specification knows
 DEVIATIONS = tuple(source for source in ErrorSource if source not in (ErrorSource.SHAPE, ErrorSource.RUN))
 
 
@@ -42,6 +41,7 @@ class LatencyTable:
     dtypes : dtypes of the rows that they were fitted on; empty where that is unknown.
     source, date : what the constants were fitted on, and when.
     surface : what is left over at each size, where enough rows say.
+    links : kinds of link that the rows crossed; empty for rows that cross none, and for a machine's own.
     """
 
     constants: Mapping[str, float]
@@ -54,10 +54,15 @@ class LatencyTable:
     date: str = ""
     note: str = ""
     surface: Surface | None = None
+    links: tuple[str, ...] = ()
 
     def covers(self, dtype: str) -> bool:
         """Return whether rows of a dtype were fitted; fp16 and bf16 have the same speed."""
         return not self.dtypes or same_speed(dtype) in map(same_speed, self.dtypes)
+
+    def crosses(self, link: str) -> bool:
+        """Return whether rows over a kind of link were fitted, or the kind is that of the machine."""
+        return not self.links or link in self.links
 
     @functools.cached_property
     def without_library(self) -> Mapping[str, float]:

@@ -130,6 +130,7 @@ class ErrorSource(Vocabulary):
     DTYPE = "dtype"
     DTYPE_HERE = "dtype_here"
     VENDOR = "vendor"
+    LINK = "link"  # a kind of it
     HOST = "host"  # through which devices exchange
     RUN = "run"  # of a whole model
 

@@ -25,7 +25,7 @@ FAST, AS_EXPECTED, SLOW = "faster than expected", "as expected", "slower than ex
 #: causes that are listed
 _MOST_CAUSES = 4
 #: what makes an expectation doubtful where nobody measured it
-_UNMEASURED = (ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LIBRARY, ErrorSource.DTYPE)
+_UNMEASURED = (ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.LIBRARY, ErrorSource.DTYPE)
 #: another way of computing explains a time if it predicts it within this factor
 _CLOSE = 1.35
 #: an expectation that nobody measured may itself be wrong by this factor beyond its interval: assumed

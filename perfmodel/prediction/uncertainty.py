@@ -29,6 +29,7 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.DTYPE: "nobody measured this dtype on this vendor's machines",
     ErrorSource.DTYPE_HERE: "this dtype was measured on other machines only",
     ErrorSource.VENDOR: "nobody measured a machine of this vendor",
+    ErrorSource.LINK: "nobody measured exchanges over this kind of link there",
     ErrorSource.HOST: "hosts differ in the paths between their devices",
     ErrorSource.RUN: "the run of a whole model differs from its operators measured alone: clock, temperature, memory",
 }

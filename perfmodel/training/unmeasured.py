@@ -25,7 +25,9 @@ from perfmodel.training.kernels import arithmetic
 from perfmodel.training.setup import Setup
 
 #: what all kernels of a machine share, in place of what one kernel or library differs by, which published runs show
-_OF_MACHINES = (ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.DTYPE, ErrorSource.DTYPE_HERE)
+_OF_MACHINES = (
+    ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.DTYPE, ErrorSource.DTYPE_HERE,
+)  # fmt: skip
 #: term of a step -> a kernel of the kind that it mostly consists of; the other terms are exchanges and the host
 _KERNELS = {
     **dict.fromkeys(("products", "head", "recompute", "bubble"), "product"),

@@ -125,3 +125,11 @@ def test_a_machine_whose_clock_varies_states_a_wider_interval_of_whole_runs() ->
     assert wide.time_s == narrow.time_s
     assert wide.low_s < narrow.low_s
     assert wide.high_s > narrow.high_s
+
+
+@pytest.mark.parametrize(
+    ("machine", "seen"), [("h100", True), ("rtx-4090", True), ("v100-pcie-32gb", False), ("mi300x", False)]
+)
+def test_collectives_over_a_kind_of_link_that_nobody_measured_say_so(machine: str, seen: bool) -> None:
+    prediction = pm.predict(pm.AllReduce(bytes=2.0**20, num_gpus=2), pm.hardware(machine), library="nccl")
+    assert ("link" in prediction.rows()[0]["not_seen"]) is not seen

@@ -17,6 +17,7 @@ from fit_deviations import (
     LibraryOffsets,
     growth,
     library_deviations,
+    link_deviation,
     machine_deviation,
     offsets_of,
     student_quantile,
@@ -113,3 +114,18 @@ def test_shapes_of_machines_that_are_not_known_spread_by_the_difference_of_varia
 
     assert growth([(spread(0.5), spread(0.3))])[0] == pytest.approx(0.16, rel=0.05)
     assert growth([(spread(0.1), spread(0.3))]) == growth([]) == (0.0, 0.0, 0.0)
+
+
+def over(link: str, offset: float) -> LeftOut:
+    return LeftOut(link or "other", np.full(20, offset), np.zeros(20, dtype=np.intp), link=link)
+
+
+def test_without_two_kinds_of_link_the_assumed_deviation_holds_with_a_wider_tail() -> None:
+    found = link_deviation([over("", 9.0)], [0.1], [0.4])
+    assert found[0] == pytest.approx(0.4 * student_quantile(PRIOR) / Z80)
+
+
+def test_two_kinds_of_link_differ_by_one_number_less_what_machines_do() -> None:
+    # 0.5^2 - 0.3^2 = 0.4^2, one degree of freedom beside those of the prior
+    found = link_deviation([over("pcie", 0.5), over("nvlink", -0.5)], [0.3], [0.4])
+    assert found[0] == pytest.approx(0.4 * student_quantile(PRIOR + 1.0) / Z80)

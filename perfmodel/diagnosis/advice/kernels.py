@@ -26,7 +26,9 @@ _FASTER = ("tf32", "bf16", "fp16")
 #: a kernel is worth tuning if it is this many times slower than its prediction; so many are listed
 _SLOWER, _TUNED = 1.5, 3
 #: sources of error that make a prediction no standard for good kernels: nobody measured the machine, the library
-_UNKNOWN = frozenset((ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LIBRARY, ErrorSource.DTYPE))
+_UNKNOWN = frozenset(
+    (ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.LIBRARY, ErrorSource.DTYPE)
+)
 
 
 def kernel_advice(run: MeasuredRun) -> Iterator[Advice | None]:

@@ -15,11 +15,13 @@ GPUs without a link of their own exchange through the host (`COLLECTIVE_HOST`), 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from perfmodel.core.hardware import Link
 from perfmodel.operators.base import Operator
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
@@ -207,9 +209,22 @@ def host_formula(op: Operator, machine: Machine, c: Values, conditions: Conditio
     return fastest(op, machine, path, lines, c, crowd)
 
 
+def direct_link(links: Iterable[Link]) -> str:
+    """Return the kind of link over which a pair of a machine's GPUs exchange; "" where there is none."""
+    return next((link.name for link, _ in peer_links(links, PAIR)), "")
+
+
+def host_link_of(links: Iterable[Link]) -> str:
+    """Return the kind of link over which more of a machine's GPUs exchange through the host; "" where there is none."""
+    return next((link.name for link in links if link.name in HOST_LINKS), "")
+
+
 def _family(name: str, constants: tuple[Constant, ...]) -> Family:
     aliases = KERNELS if name == "all_reduce" else NCCL_ALONE
-    return Family(name, constants, formula, TERMS, applies=_direct, dispatched=False, by_dtype=False, aliases=aliases)
+    return Family(
+        name, constants, formula, TERMS, applies=_direct, dispatched=False, by_dtype=False, aliases=aliases,
+        link=direct_link,
+    )  # fmt: skip
 
 
 ALL_REDUCE = _family("all_reduce", (*_NCCL, *_MID, *_REDUCTIONS))
@@ -217,8 +232,9 @@ ALL_GATHER = _family("all_gather", (*_NCCL, *_MID))
 REDUCE_SCATTER = _family("reduce_scatter", (*_NCCL, *_OWN))
 ALLTOALL = _family("alltoall", (*_NCCL, *_MID, *_OWN))
 COLLECTIVE_HOST = Family(
-    "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False, by_dtype=False, aliases=ANY_HOST
-)
+    "collective_host", _HOST, host_formula, TERMS, applies=_hosted, dispatched=False, by_dtype=False, aliases=ANY_HOST,
+    link=host_link_of,
+)  # fmt: skip
 #: nobody measured these two: the constants are the usual ones of NCCL's protocols
 BROADCAST = _family("broadcast", _NCCL)
 SEND_RECV = _family("send_recv", _NCCL)

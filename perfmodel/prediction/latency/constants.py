@@ -2,7 +2,6 @@
 
 They come from the first of these that has a table of the family: the machine's specification ("calibrated"), the
 defaults of its generation ("same generation"), those of its product line, of its vendor, of any GPU ("never seen").
-
 What they have not seen widens the interval: `perfmodel.prediction.latency.effects`.
 """
 
@@ -106,7 +105,7 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
 
 @cached_per_machine
 def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> Constants:
-    found = found_tables(family, hardware)
+    found, link = found_tables(family, hardware), family.link(hardware.links)
     measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
     own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
     lender = ""
@@ -115,7 +114,7 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         known = known_libraries([table for _, table in found])
         near = () if library in known else found[0][1].known_libraries if found else ()
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
-    return combined(family, found, library, dtype, measured, own_vendor=own_vendor, lender=lender)
+    return combined(family, found, library, dtype, measured, link=link, own_vendor=own_vendor, lender=lender)
 
 
 def found_tables(family: Family, hardware: Hardware) -> list[Found]:
@@ -158,6 +157,7 @@ def combined(
     dtype: str = "",
     measured: Mapping[str, float] = MappingProxyType({}),
     *,
+    link: str = "",
     own_vendor: bool = True,
     lender: str = "",
 ) -> Constants:
@@ -167,7 +167,7 @@ def combined(
     ----------
     family : the family.
     found : its tables, the nearest to the machine first.
-    library, dtype : whose kernels run, and on which numbers; "" for any.
+    library, dtype, link : whose kernels run, on which numbers, and the kind of link that they cross; "" for any.
     measured : constants that the machine's own sustained bandwidth determines.
     own_vendor : whether one of the tables is of the machine's vendor.
     lender : the library whose constants hold, where it is not ``library``. The interval stays that of ``library``.
@@ -189,7 +189,7 @@ def combined(
         intervals, variances = with_effects(shape, {})
         return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances)
     state = found[0][0]
-    effects = effects_of(tables, state, library, dtype if family.by_dtype else "", own_vendor)
+    effects = effects_of(tables, state, library, dtype if family.by_dtype else "", link, own_vendor)
     deviation = applied(tables, ErrorSource.LIBRARY)
     if unmeasured and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)

@@ -2,7 +2,7 @@
 
 The error of a prediction is taken as a sum of random effects,
 
-    ln(measured / predicted) = shape + machine + library + dtype + vendor,
+    ln(measured / predicted) = shape + machine + library + dtype + vendor + link,
 
 of which those vanish that the constants have seen. The table states the 10 % and 90 % quantiles of the first, and the
 standard deviation s of the others (`perfmodel.core.vocabulary.ErrorSource`). The half widths of the 80 % interval add
@@ -27,7 +27,7 @@ def is_of_siblings(table: LatencyTable) -> bool:
 
 
 def effects_of(
-    tables: Sequence[LatencyTable], state: Calibration, library: str, dtype: str, own_vendor: bool
+    tables: Sequence[LatencyTable], state: Calibration, library: str, dtype: str, link: str, own_vendor: bool
 ) -> dict[ErrorSource, tuple[float, ...]]:
     """Return the deviations that apply: of what the constants of the nearest table have not seen."""
     nearest = tables[0]
@@ -45,6 +45,8 @@ def effects_of(
         names.append(ErrorSource.DTYPE_HERE if elsewhere else ErrorSource.DTYPE)
     if not own_vendor:
         names.append(ErrorSource.VENDOR)
+    if link and not nearest.crosses(link):
+        names.append(ErrorSource.LINK)
     return {name: deviation for name in names if any(deviation := applied(tables, name) or ())}
 
 
@@ -59,8 +61,8 @@ def applied(tables: Sequence[LatencyTable], name: ErrorSource) -> tuple[float, .
 
 
 def state_of(state: Calibration, effects: Collection[ErrorSource], library: str) -> Calibration:
-    """Return how well the constants know the machine, the dtype and, where one is named, the library."""
-    if ErrorSource.DTYPE in effects or (library and ErrorSource.LIBRARY in effects):
+    """Return how well the constants know the machine, its link, the dtype and, where one is named, the library."""
+    if ErrorSource.LINK in effects or ErrorSource.DTYPE in effects or (library and ErrorSource.LIBRARY in effects):
         return Calibration.NEVER_SEEN
     elsewhere = ErrorSource.DTYPE_HERE in effects or ErrorSource.LIBRARY_HERE in effects
     return Calibration.SAME_GENERATION if elsewhere and state == Calibration.CALIBRATED else state

@@ -7,11 +7,11 @@ time of the kernel. Scalars and arrays run the same code.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfmodel.core.hardware import Hardware
+from perfmodel.core.hardware import Hardware, Link
 from perfmodel.core.vocabulary import Timing
 from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
@@ -64,6 +64,10 @@ HOST_CONSTANTS = (
 
 def _always(op: Operator, machine: Machine, library: str) -> bool:
     return True
+
+
+def _no_link(links: Iterable[Link]) -> str:
+    return ""
 
 
 def _everywhere(op: Operator) -> float:
@@ -130,6 +134,7 @@ class Family:
     borrows : (machine, library, dtype) -> the library's name, and the libraries whose constants may hold for it, the
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     on_cpu : whether it is for CPUs, which the others are not.
+    link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
     basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
     axes : the sizes over which a residual surface corrects the kernel's time (`perfmodel.core.surface`); none where
         the rows do not earn one.
@@ -152,6 +157,7 @@ class Family:
     slower_calls: Callable[[Machine, str], float] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
+    link: Callable[[Iterable[Link]], str] = _no_link
     basis: Callable[[Operator, Machine, Terms], str] | None = None
     on_cpu: bool = False
     axes: tuple[Axis, ...] = ()

@@ -41,6 +41,7 @@ class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
     deviation: dict[str, tuple[float, float, float]] = {}
     known_libraries: list[str] = []
     dtypes: list[str] = []
+    links: list[str] = []
     source: str = ""
     date: str = ""
     note: str = ""
@@ -111,6 +112,7 @@ def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
         deviations=_deviations(spec.deviation, f"{place}.deviation"),
         known_libraries=tuple(spec.known_libraries),
         dtypes=tuple(canonical_dtype(dtype, place=f"{place}.dtypes") for dtype in spec.dtypes),
+        links=tuple(spec.links),
         source=spec.source,
         date=spec.date,
         note=spec.note,
@@ -191,6 +193,7 @@ def _spec(name: str, table: LatencyTable) -> LatencySpec:
         deviation={name: _rounded(values) for name, values in table.deviations.items()},
         known_libraries=list(table.known_libraries),
         dtypes=list(table.dtypes),
+        links=list(table.links),
         source=table.source,
         date=table.date,
         note=table.note,

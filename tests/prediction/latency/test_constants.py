@@ -149,3 +149,12 @@ def test_a_measured_bandwidth_determines_only_constants_that_a_family_has(name: 
     assert determined.keys() <= {constant.name for constant in family(name).all_constants}
     assert bool(determined) == family(name).streams
     latency_specs({name: LatencyTable(determined)})  # a table with them can be written to a specification
+
+
+@pytest.mark.parametrize(("link", "deviations"), [("nvlink", ()), ("", ()), ("pcie", (0.15,))])
+def test_a_kind_of_link_that_the_nearest_table_has_no_rows_of_adds_its_variance(link, deviations) -> None:  # type: ignore[no-untyped-def]
+    near = replace(MACHINE, links=("nvlink",))
+    wide = replace(WIDE, deviations={**WIDE.deviations, "link": (0.4, 0.3, 0.15)}, links=("nvlink", "pcie"))
+    got = combined(pm_family(), [(OWN, near), (NEVER, wide)], "alpha", "fp32", link=link)
+    assert got.intervals["large"][1] == pytest.approx(width(*deviations))
+    assert got.calibration == (NEVER if deviations else OWN)
