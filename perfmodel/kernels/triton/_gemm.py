@@ -25,6 +25,7 @@ from perfmodel.kernels.triton._tune import config, tuned
 CONFIGS = (
     *(config(8, stages, BLOCK_M=128, BLOCK_N=256, BLOCK_K=k, GROUP_M=8) for k in (64, 128) for stages in (3, 4)),
     config(8, 3, BLOCK_M=256, BLOCK_N=128, BLOCK_K=64, GROUP_M=8),
+    config(8, 4, BLOCK_M=128, BLOCK_N=256, BLOCK_K=32, GROUP_M=8),
     config(8, 3, BLOCK_M=128, BLOCK_N=128, BLOCK_K=32, GROUP_M=8),
     *(config(4, 4, BLOCK_M=128, BLOCK_N=128, BLOCK_K=k, GROUP_M=8) for k in (64, 128)),
     *(config(4, 4, BLOCK_M=64, BLOCK_N=64, BLOCK_K=k, GROUP_M=8) for k in (32, 64, 128)),
@@ -35,22 +36,32 @@ CONFIGS = (
 _INTERPRETED = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "GROUP_M": 2}
 _KEY = ("M", "N", "K", "BATCH")
 #: with at most this many rows, a product is bound by reading B, and tiles with few rows are faster
-_FEW_ROWS = 64
+FEW_ROWS = 64
+#: elements of the largest tile that is multiplied without tensor cores
+_LARGEST_OF_VECTORS = 128 * 128
 #: tiles per multiprocessor: with more, larger tiles suffice; with fewer, smaller ones keep more multiprocessors busy
 _MOST_TILES, _FEWEST_TILES = 16, 0.5
+#: rows and columns of the tiles that are transposed
+_TURNED = 64
 #: tiles with at least this many columns are stored by descriptor in two halves
 _HALVED = 32 if triton.knobs.runtime.interpret else 256
 
 
-def _fits(configs: list[triton.Config], arguments: Mapping[str, Any], **_: Any) -> list[triton.Config]:
-    """Drop tiles whose depth suits another dtype, whose number is too large or too small, or that exceed the rows."""
+def _fits(configs: list[triton.Config], arguments: Mapping[str, Any], **given: Any) -> list[triton.Config]:
+    """Drop tiles whose depth suits another dtype, whose number is too large or too small, or that exceed the rows.
+
+    Without tensor cores a large tile is thousands of multiply-adds in a row, which take long to compile.
+    """
     m, n, batch = (arguments.get(name, 1) for name in ("M", "N", "BATCH"))
     element = (arguments["a_ptr"] if "a_ptr" in arguments else arguments["a_desc"].base).element_size()
-    few = m <= _FEW_ROWS
+    few = m <= FEW_ROWS
+    vector = element == 4 and given.get("PRECISION") == "ieee"
     tiles: dict[triton.Config, float] = {}
     for candidate in configs:
         rows, columns, depth = (candidate.kwargs[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
-        flat = rows < _FEW_ROWS
+        flat = rows < FEW_ROWS
+        if vector and rows * columns > _LARGEST_OF_VECTORS:
+            continue
         if depth * element == (256 if flat else 128) and (
             rows <= max(m, 16) if few else not flat and rows < max(2 * m, 128)
         ):
@@ -74,11 +85,28 @@ def _place(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl
 
 
 @triton.jit
-def _activated(x, ACTIVATION: tl.constexpr):
+def _gelu(x):
+    """Return x Phi(x) = max(x, 0) - |x| Q(|x|), with 60 % of the instructions that erf takes.
+
+    The error of Q is at most 7.5e-8. Q is the upper tail of the normal distribution: formula 7.1.26 for erf of
+    Abramowitz and Stegun, "Handbook of mathematical functions", 1964, at x / sqrt(2) and halved.
+    """
+    size = tl.abs(x)
+    t = 1.0 / (1.0 + 0.23164188 * size)
+    series = t * (0.127414796 + t * (-0.142248368 + t * (0.7107068705 + t * (-0.7265760135 + t * 0.5307027145))))
+    return tl.maximum(x, 0.0) - size * series * tl.exp2(-0.7213475204 * x * x)
+
+
+@triton.jit
+def _activated(x, ACTIVATION: tl.constexpr, NARROW: tl.constexpr):
+    """Return the activation; gelu's tolerates an error of 1.5e-7 where the result is rounded to 16 bits."""
     if ACTIVATION == "relu":
         return tl.maximum(x, 0.0)
     elif ACTIVATION == "gelu":
-        return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+        if NARROW:
+            return _gelu(x)
+        else:
+            return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
     elif ACTIVATION == "silu":
         return x / (1.0 + tl.exp(-x))
     elif ACTIVATION == "sigmoid":
@@ -90,12 +118,12 @@ def _activated(x, ACTIVATION: tl.constexpr):
 
 
 @triton.jit
-def _finished(acc, bias_ptr, columns, N, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr):
+def _finished(acc, bias_ptr, columns, N, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr, NARROW: tl.constexpr):
     """Return the accumulator after bias and activation, both in float32."""
     if HAS_BIAS:
         bias = tl.load(bias_ptr + columns, mask=columns < N, other=0.0)
         acc += bias.to(tl.float32)[None, :]
-    return _activated(acc, ACTIVATION)
+    return _activated(acc, ACTIVATION, NARROW)
 
 
 @triton.jit
@@ -138,7 +166,8 @@ def _one_tile(
         acc = tl.dot(left, right, acc, input_precision=PRECISION)
         a += BLOCK_K
         b += BLOCK_K * stride_bk
-    acc = _finished(acc, bias_ptr, columns, N, HAS_BIAS, ACTIVATION)
+    narrow: tl.constexpr = c_ptr.dtype.element_ty.primitive_bitwidth <= 16
+    acc = _finished(acc, bias_ptr, columns, N, HAS_BIAS, ACTIVATION, narrow)
     c = c_ptr + batch * stride_cb + rows[:, None] * stride_cm + columns[None, :]
     tl.store(c, acc.to(c_ptr.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
 
@@ -219,7 +248,8 @@ def _by_descriptor(
                 right = right.to(tl.float32)
             acc = tl.dot(left, right, acc, input_precision=PRECISION)
         columns = column * BLOCK_N + tl.arange(0, BLOCK_N)
-        acc = _finished(acc, bias_ptr, columns, N, HAS_BIAS, ACTIVATION)
+        narrow: tl.constexpr = c_desc.dtype.primitive_bitwidth <= 16
+        acc = _finished(acc, bias_ptr, columns, N, HAS_BIAS, ACTIVATION, narrow)
         if BLOCK_N >= HALVED:
             # storing a wide tile in halves needs half the shared memory, which leaves room for another stage
             pair = tl.permute(tl.reshape(acc, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
@@ -228,6 +258,26 @@ def _by_descriptor(
             c_desc.store([row * BLOCK_M, column * BLOCK_N + BLOCK_N // 2], second.to(c_desc.dtype))
         else:
             c_desc.store([row * BLOCK_M, column * BLOCK_N], acc.to(c_desc.dtype))
+
+
+@triton.jit
+def _turned(b_ptr, out_ptr, K, N, stride_bb, BLOCK: tl.constexpr):
+    """Write tiles of b [batch, k, n] to out [batch, n, k]."""
+    batch = tl.cast(tl.program_id(2), tl.int64)
+    k = tl.cast(tl.program_id(0), tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.cast(tl.program_id(1), tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tile = tl.load(b_ptr + batch * stride_bb + k[:, None] * N + n[None, :], mask=(k[:, None] < K) & (n[None, :] < N))
+    turned = tl.trans(tile)
+    tl.store(out_ptr + batch * K * N + n[:, None] * K + k[None, :], turned, mask=(n[:, None] < N) & (k[None, :] < K))
+
+
+def by_columns(b: torch.Tensor) -> torch.Tensor:
+    """Return a copy of b [batch, k, n] that is stored column by column; b's rows are contiguous."""
+    batch, k, n = b.shape
+    out = torch.empty((batch, n, k), dtype=b.dtype, device=b.device)
+    grid = (triton.cdiv(k, _TURNED), triton.cdiv(n, _TURNED), batch)
+    _turned[grid](b, out, k, n, b.stride(0), BLOCK=_TURNED, num_warps=8)
+    return out.mT
 
 
 def _strides(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> tuple[int, ...]:

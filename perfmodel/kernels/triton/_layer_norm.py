@@ -11,6 +11,11 @@ from perfmodel.kernels.triton._rows import INTERPRETED, ROW_CONFIGS, row_fits
 from perfmodel.kernels.triton._tune import tuned
 
 
+@triton.jit
+def _both(sum_a, squares_a, sum_b, squares_b):
+    return sum_a + sum_b, squares_a + squares_b
+
+
 @tuned(ROW_CONFIGS, ("cols", "CENTRED"), INTERPRETED, row_fits)
 @triton.jit
 def _normalised(
@@ -29,9 +34,20 @@ def _normalised(
     gamma = tl.load(gamma_ptr + column, mask=inside, other=0.0).to(tl.float32)
     if CENTRED:
         beta = tl.load(beta_ptr + column, mask=inside, other=0.0).to(tl.float32)
-        mean = tl.sum(x, 1) / cols
-        x = tl.where(inside[None, :], x - mean[:, None], 0.0)
-    scale = 1.0 / tl.sqrt(tl.sum(x * x, 1) / cols + eps)
+        if x_ptr.dtype.element_ty.primitive_bitwidth <= 16:
+            # One reduction in place of two, each of which all warps wait for. With a mean of r deviations the
+            # difference cancels r^2 2^-24 of the variance; the rounding of 16-bit inputs has changed it by as much.
+            total, squares = tl.reduce((x, x * x), 1, _both)
+            mean = total / cols
+            variance = tl.maximum(squares / cols - mean * mean, 0.0)
+            x = x - mean[:, None]
+        else:
+            mean = tl.sum(x, 1) / cols
+            x = tl.where(inside[None, :], x - mean[:, None], 0.0)
+            variance = tl.sum(x * x, 1) / cols
+    else:
+        variance = tl.sum(x * x, 1) / cols
+    scale = 1.0 / tl.sqrt(variance + eps)
     y = x * scale[:, None] * gamma[None, :]
     if CENTRED:
         y += beta[None, :]
