@@ -219,6 +219,10 @@ class Operator(abc.ABC):
         """Return the operators that run one after another instead of this one; empty for a single kernel."""
         return ()
 
+    def composition_in(self, library: str) -> tuple[Operator, ...]:
+        """Return the operators that a library runs one after another, where it has no kernel for this one."""
+        return self.composition()
+
     def work(self) -> Work:
         """Return FLOP, traffic and working set."""
         return Work.from_tensors(self.flop(), self.tensors())

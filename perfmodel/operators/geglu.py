@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from perfmodel.core.work import Number, Tensor
 from perfmodel.operators.base import Operator, choice, flag, size
-from perfmodel.operators.swiglu import gated
+from perfmodel.operators.swiglu import gated, gated_passes
 
 #: form of gelu -> FLOP an element forward and backward. erf: divide, erf, add, two products, and the gate's product.
 #: tanh: x^2, its factor, sum, two products with x, tanh, add, two products, and the gate's. Backward computes the
@@ -43,3 +43,9 @@ class Geglu(Operator):
     def tensors(self) -> tuple[Tensor, ...]:
         """Return gate, up and y [rows, cols]; backward dy, gate, up, dgate and dup."""
         return gated(self, self.rows, self.cols, backward=self.backward)
+
+    def composition_in(self, library: str) -> tuple[Operator, ...]:
+        """Return the two calls of PyTorch; others run one kernel."""
+        if library != "torch":
+            return ()
+        return gated_passes(self, 1.0 * self.rows * self.cols, "gelu", backward=self.backward)

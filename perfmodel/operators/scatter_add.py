@@ -27,6 +27,8 @@ class ScatterAdd(Operator):
     table : rows of y.
     unique : different rows among the indices; by default what ``distribution`` gives.
     distribution : how the indices are spread: "even", "zipf" or "same".
+    by_element : the kernel looks up an index for each element (``torch.scatter_add``) and not for each row
+        (``torch.index_add``); the indices are those of the rows, so that no byte is counted twice.
     backward : the gradient of x, which selects rows of dy.
     """
 
@@ -37,6 +39,7 @@ class ScatterAdd(Operator):
     table: Number = size(doc="rows of the result")
     unique: Number = size(None, doc="different rows among the indices; default by distribution")
     distribution: str = distribution()
+    by_element: bool = flag(False, quiet=True, doc="as torch.scatter_add: each element has its index, that of its row")
     backward: bool = flag(False, quiet=True, doc="the gradient: selects rows")
 
     def check(self) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from perfmodel.core.work import Number, Tensor
 from perfmodel.operators.base import Operator, flag, size
+from perfmodel.operators.elementwise import Elementwise
 
 
 def gated(op: Operator, rows: Number, cols: Number, *, backward: bool) -> tuple[Tensor, ...]:
@@ -20,6 +21,18 @@ def gated(op: Operator, rows: Number, cols: Number, *, backward: bool) -> tuple[
         Tensor.input("up", shape, op.dtype),
         Tensor.output("y", shape, op.dtype),
     )
+
+
+def gated_passes(op: Operator, numel: Number, kind: str, *, backward: bool) -> tuple[Operator, ...]:
+    """Return the calls of PyTorch, which has no kernel for a gated activation: the activation, then the product.
+
+    Backward the gradient of the product, then that of the activation.
+    """
+    if backward:
+        kinds = ("mul", kind)
+        return tuple(Elementwise(numel=numel, kind=each, dtype=op.dtype, backward=True) for each in kinds)
+    product = Elementwise(numel=numel, kind="mul", num_inputs=2, dtype=op.dtype)
+    return (Elementwise(numel=numel, kind=kind, dtype=op.dtype), product)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,3 +62,9 @@ class Swiglu(Operator):
     def tensors(self) -> tuple[Tensor, ...]:
         """Return gate, up and y [rows, cols]; backward dy, gate, up, dgate and dup."""
         return gated(self, self.rows, self.cols, backward=self.backward)
+
+    def composition_in(self, library: str) -> tuple[Operator, ...]:
+        """Return the two calls of PyTorch; others run one kernel."""
+        if library != "torch":
+            return ()
+        return gated_passes(self, 1.0 * self.rows * self.cols, "silu", backward=self.backward)

@@ -12,10 +12,8 @@ from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.quantize import groups
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
-from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
 from perfmodel.operators.dequantize import Dequantize
-from perfmodel.operators.elementwise import Elementwise
 
 
 def _supports(op: Dequantize, device: Device) -> str:
@@ -35,13 +33,7 @@ def _library(op: Dequantize, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _composition(op: Dequantize) -> tuple[Operator, ...]:
-    """The conversion to float32, the product, and the conversion to the result."""
-    numel = op.rows * op.cols
-    return (
-        Elementwise(numel=numel, kind="cast", dtype=op.in_dtype, out_dtype="fp32"),
-        *streamed(numel, "fp32", "mul"),
-        Elementwise(numel=numel, kind="cast", dtype="fp32", out_dtype=op.dtype),
-    )
+    return op.composition_in("torch")
 
 
 def _workspace_bytes(op: Dequantize) -> float:

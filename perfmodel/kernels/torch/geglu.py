@@ -14,9 +14,7 @@ from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.geglu import FORMS
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
-from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
-from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.geglu import Geglu
 
 
@@ -34,8 +32,7 @@ def _library(op: Geglu, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _composition(op: Geglu) -> tuple[Operator, ...]:
-    numel = op.rows * op.cols
-    return (*streamed(numel, op.dtype, "gelu"), *streamed(numel, op.dtype, "mul", tensors=2))
+    return op.composition_in("torch")
 
 
 def _supports_compiled(op: Geglu, device: Device) -> str:
@@ -48,17 +45,11 @@ def _compiled(op: Geglu, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: function(gate, up, form)
 
 
-def _gradient_passes(op: Geglu) -> tuple[Operator, ...]:
-    """The gradients of the product and of the activation, each a pass."""
-    numel = op.rows * op.cols
-    return tuple(Elementwise(numel=numel, kind=kind, dtype=op.dtype, backward=True) for kind in ("mul", "gelu"))
-
-
 _FORWARD = (
     Kernel("torch.geglu", "geglu", "torch", _library, _supports, composition=_composition),
     Kernel("compiled", "geglu", "torch", _compiled, _supports_compiled, compiles=True),
 )
-KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes))
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(

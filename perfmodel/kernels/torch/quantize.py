@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import torch
@@ -13,11 +12,8 @@ from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.quantize import groups
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
-from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
-from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.quantize import Quantize
-from perfmodel.operators.reduction import Reduction
 
 #: largest number of e4m3
 LARGEST = 448.0
@@ -41,15 +37,7 @@ def _library(op: Quantize, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _composition(op: Quantize) -> tuple[Operator, ...]:
-    """The magnitudes, their maximum, the conversion to float32, the quotient and the conversion to 8 bits."""
-    numel, rows = op.rows * op.cols, 1.0 * math.prod(groups(op)[:-1])
-    return (
-        *streamed(numel, op.in_dtype, "abs"),
-        Reduction(rows=rows, cols=numel / rows, dtype=op.in_dtype),
-        Elementwise(numel=numel, kind="cast", dtype=op.in_dtype, out_dtype="fp32"),
-        *streamed(numel, "fp32", "div"),
-        Elementwise(numel=numel, kind="cast", dtype="fp32", out_dtype=op.dtype),
-    )
+    return op.composition_in("torch")
 
 
 def _workspace_bytes(op: Quantize) -> float:

@@ -40,9 +40,13 @@ def _composition(op: ScatterAdd) -> tuple[Operator, ...]:
     return (Elementwise(numel=op.table * op.cols, kind="fill", dtype=op.dtype), op)
 
 
+def _by_element(op: ScatterAdd) -> tuple[Operator, ...]:
+    return _composition(op.changed(by_element=True))
+
+
 _FORWARD = (
     Kernel("torch.index_add", "scatter_add", "torch", _rows, _supports, composition=_composition),
-    Kernel("torch.scatter_add", "scatter_add", "torch", _elements, _supports, composition=_composition),
+    Kernel("torch.scatter_add", "scatter_add", "torch", _elements, _supports, composition=_by_element),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0]))
 

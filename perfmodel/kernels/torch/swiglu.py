@@ -13,9 +13,7 @@ from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
-from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
-from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.swiglu import Swiglu
 
 
@@ -33,8 +31,7 @@ def _library(op: Swiglu, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _composition(op: Swiglu) -> tuple[Operator, ...]:
-    numel = op.rows * op.cols
-    return (*streamed(numel, op.dtype, "silu"), *streamed(numel, op.dtype, "mul", tensors=2))
+    return op.composition_in("torch")
 
 
 def _supports_compiled(op: Swiglu, device: Device) -> str:
@@ -47,17 +44,11 @@ def _compiled(op: Swiglu, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: function(gate, up)
 
 
-def _gradient_passes(op: Swiglu) -> tuple[Operator, ...]:
-    """The gradients of the product and of the activation, each a pass."""
-    numel = op.rows * op.cols
-    return tuple(Elementwise(numel=numel, kind=kind, dtype=op.dtype, backward=True) for kind in ("mul", "silu"))
-
-
 _FORWARD = (
     Kernel("torch.swiglu", "swiglu", "torch", _library, _supports, composition=_composition),
     Kernel("compiled", "swiglu", "torch", _compiled, _supports_compiled, compiles=True),
 )
-KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes))
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _composition))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(

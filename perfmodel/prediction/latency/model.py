@@ -55,7 +55,7 @@ def estimate(
     whole : whether the terms are found with the time, and not only when they are asked for.
     """
     machine = Machine.of(hardware, peak)
-    if parts := op.composition():
+    if parts := op.composition_in(conditions.library):
         family, known = _composition(parts, hardware, conditions)
         return _estimate(family, op, machine, known, conditions, floor_s, None, basis=known.source)
     estimates = []

@@ -1,0 +1,18 @@
+"""What PyTorch's own CUDA kernels take where they are not the one kernel that an operator describes.
+
+These families are for ``library="torch"`` alone: torch.sort moves 64-bit indices, torch.multinomial is a dozen kernels
+and waits for the host twice, a batch norm has one block a channel. Each module lists the kernels of some operators with
+the files of PyTorch that they stand in (pytorch/aten/src/ATen/native/cuda, 2.11), as passes whose times add up. Any
+other library, and none named, keeps the operator's one kernel.
+"""
+
+from perfmodel.prediction.latency.eager import images, lookups, selections
+
+SERVES = {
+    "eager_selection": ("sort", "topk", "scan", "sampling"),
+    "eager_lookup": ("gather", "scatter_add", "index_select", "kv_write", "embedding"),
+    "eager_image": ("batch_norm", "group_norm", "pool2d"),
+    "eager_norm_backward": ("layer_norm", "rms_norm", "add_rms_norm"),
+}
+
+FAMILIES = (selections.FAMILY, lookups.FAMILY, images.FAMILY, images.NORM_BACKWARD)

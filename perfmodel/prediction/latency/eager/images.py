@@ -1,0 +1,126 @@
+"""Norms and pools of images as PyTorch runs them, and the gradients of norms of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.work import Number
+from perfmodel.operators.base import Operator
+from perfmodel.operators.batch_norm import BatchNorm
+from perfmodel.operators.group_norm import GroupNorm
+from perfmodel.operators.pool2d import Pool2d
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.eager.passes import TERMS, Pass, is_eager, time_of
+from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START
+from perfmodel.prediction.latency.terms import Terms
+
+#: threads of a block of a norm (Normalization.cuh, MAX_BLOCK_SIZE; block_reduce.h, kCUDABlockReduceNumThreads), and the
+#: sizes that those along the pixels of a channel have (getNumThreads)
+THREADS = 512.0
+WIDTHS = (32.0, 64.0, 128.0, 256.0, 512.0)
+#: blocks of a batch norm's second kernel at most (Normalization.cuh, 256 * 1024)
+MOST_BLOCKS = 262144.0
+
+WAIT = Constant("wait", "", 900.0, 200.0, 5000.0, 0.15, "cycles of a thread's step: a load, and what depends on it")
+SHORT = Constant("short", "", 155.0, 10.0, 1000.0, 0.2, "SM cycles of one short block")
+OPERAND = Constant("operand", "", 0.18, 0.02, 2.0, 0.2, "SM cycles of an element of each tensor of a broadcast kernel")
+OUTPUT = Constant("output", "", 2.0, 0.1, 20.0, 0.2, "SM cycles of an output of a pool")
+TAP = Constant("tap", "", 0.24, 0.02, 5.0, 0.2, "SM cycles of an element of a pool's window")
+PARTIAL = Constant("partial", "", 0.75, 0.05, 5.0, 0.3, "SM cycles of an element in the sums over rows of a gradient")
+
+
+def _waves(blocks: Number, machine: Machine) -> Number:
+    return np.maximum(blocks / (machine.sm_count * machine.threads_per_sm / THREADS), 1.0)
+
+
+def _batch_norm(op: BatchNorm, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return the kernels without cuDNN: statistics by one block a channel, their inverse, and scale and shift.
+
+    The gradient is one kernel of a block a channel, which walks along it twice (Normalization.cuh).
+    """
+    n, channels, hw = (np.asarray(value, dtype=np.float64) for value in (op.n, op.c, op.hw))
+    numel = n * channels * hw
+    width = np.asarray(WIDTHS)[np.minimum(np.searchsorted(WIDTHS, hw), len(WIDTHS) - 1)]
+    steps = np.ceil(hw / width) * np.ceil(n / (THREADS / width))
+    waited = _waves(channels, machine) * steps * c["wait"] / machine.clock_hz
+    if op.backward:
+        return [Pass(1.0, 5.0 * numel * size, 1.0, 0.0, 0.0, 2.0 * waited)]
+    blocks = channels * np.minimum(n, np.maximum(np.floor(MOST_BLOCKS / channels), 1.0))
+    scaled = Pass(1.0, 2.0 * numel * size, 1.0, 0.0, np.maximum(c["short"] * blocks, 2.0 * c["operand"] * numel))
+    if not op.training:
+        return [scaled]
+    return [Pass(2.0, numel * size, 1.0, 0.0, 0.0, waited), scaled]
+
+
+def _group_norm(op: GroupNorm, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return the moments of each group by a block, the scale and shift of each channel, and a broadcast kernel.
+
+    The gradient sums dy and dy x of each channel of each image by a block, joins these (4 small kernels), and computes
+    dx from five tensors (group_norm_kernel.cu).
+    """
+    n, channels, hw = (np.asarray(value, dtype=np.float64) for value in (op.n, op.c, op.hw))
+    numel = n * channels * hw
+    rows = n * (channels if op.backward else op.groups)
+    steps = np.ceil(numel / rows / THREADS)
+    waited = _waves(rows, machine) * steps * c["wait"] / machine.clock_hz
+    if op.backward:
+        return [Pass(5.0, 2.0 * numel * size, 1.0, 0.0, 0.0, waited),
+                Pass(1.0, 3.0 * numel * size, 1.0, 0.0, 6.0 * c["operand"] * numel)]  # fmt: skip
+    return [Pass(2.0, numel * size, 1.0, 0.0, 0.0, waited),
+            Pass(1.0, 2.0 * numel * size, 1.0, 0.0, 4.0 * c["operand"] * numel)]  # fmt: skip
+
+
+def _pool2d(op: Pool2d, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return a thread an output, which walks over its window; backward an input, over the windows that it is in."""
+    outputs, inputs = 1.0 * op.n * op.c * op.p * op.q, 1.0 * op.n * op.c * op.h * op.w
+    window = 1.0 * op.k * op.k
+    each = (inputs, outputs * window / inputs) if op.backward else (outputs, window)
+    return [Pass(1.0, op.work().bytes, 1.0, 0.0, each[0] * (c["output"] + c["tap"] * each[1]))]
+
+
+def _norm_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return dx, a block a row, and the gradients of the weights, which read dy and x again by columns."""
+    numel = 1.0 * op.rows * op.cols
+    return [Pass(1.0, 3.0 * numel * size), Pass(1.0, 2.0 * numel * size, 1.0, 0.0, c["partial"] * numel)]
+
+
+_PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
+    "batch_norm": _batch_norm,
+    "group_norm": _group_norm,
+    "pool2d": _pool2d,
+    "layer_norm": _norm_backward,
+    "rms_norm": _norm_backward,
+    "add_rms_norm": _norm_backward,
+}
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of the passes of a norm, a pool, or a norm's gradient."""
+    passes = _PASSES[op.op](op, dtype_bytes(op.dtype), c, machine)
+    return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
+
+
+def _backward(op: Any, machine: Machine, library: str) -> bool:
+    return is_eager(op, machine, library) and bool(op.backward)
+
+
+_STREAM = (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL)
+FAMILY = Family(
+    "eager_image",
+    (*_STREAM, WAIT, SHORT, OPERAND, OUTPUT, TAP),
+    formula,
+    TERMS,
+    is_eager,
+    streams=True,
+    by_dtype=False,
+)
+NORM_BACKWARD = Family(
+    "eager_norm_backward", (*_STREAM, PARTIAL), formula, TERMS, _backward, streams=True, by_dtype=False
+)

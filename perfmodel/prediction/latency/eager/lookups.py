@@ -1,0 +1,162 @@
+"""Look-ups by index and sums into tables as PyTorch runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.work import Number, plain
+from perfmodel.operators.base import Operator
+from perfmodel.operators.embedding import Embedding
+from perfmodel.operators.gather import Gather
+from perfmodel.operators.index_select import IndexSelect
+from perfmodel.operators.lookup import SECTOR_BYTES, distinct, harmonic
+from perfmodel.operators.scatter_add import ScatterAdd
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.eager.passes import TERMS, Pass, is_eager, time_of
+from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START
+from perfmodel.prediction.latency.terms import Terms
+
+INDEX_BYTES = 8.0
+#: bytes that a miss of L2 fetches: two sectors (CUDA runtime, cudaLimitMaxL2FetchGranularity; its usual value)
+FETCHED_BYTES = 64.0
+#: kernels beside the sort of embedding's gradient: unique rows, their counts and offsets by scans, partial sums
+#: (Embedding.cu, EmbeddingBackwardKernel.cu)
+GRADIENT_KERNELS = 12.0
+#: passes of the sort of its indices: 8 bits of the rows of the table each, with indices of 8 B
+DIGIT = 8.0
+
+JUMP = Constant("jump", "B", 42.0, 1.0, 400.0, 0.3, "bytes that a stream moves while memory turns to another place")
+ADD = Constant("add", "", 1.9, 0.2, 10.0, 0.2, "SM cycles of an element that index_add sums into a row")
+SCATTER = Constant("scatter", "", 0.83, 0.1, 5.0, 0.2, "SM cycles of an element of scatter_add and gather")
+COPY = Constant("copy", "", 0.92, 0.1, 5.0, 0.2, "SM cycles of an element of index_copy")
+ROW = Constant("row", "", 155.0, 10.0, 1000.0, 0.2, "SM cycles of one short block, one row of index_select")
+CLASH = Constant("clash", "", 9.3, 1.0, 60.0, 0.3, "cycles between two sums into one row of a table")
+SUMMED = Constant("summed", "", 2.5, 0.2, 20.0, 0.3, "SM cycles of an element of embedding's gradient")
+
+
+def missed(draws: Number, table: Number, each: Number, spread: str, machine: Machine) -> Number:
+    """Return how many of some draws miss L2: places of ``each`` bytes, of which it keeps those drawn most often.
+
+    One copy of L2 holds them. What it holds it fetches once.
+    """
+    draws, table = np.asarray(draws, dtype=np.float64), np.asarray(table, dtype=np.float64)
+    kept = np.clip(machine.l2_bytes / machine.l2_copies / each, 1.0, table)
+    if spread == "same":
+        return plain(np.ones(np.broadcast(draws, table).shape))
+    share = kept / table if spread == "even" else np.minimum(harmonic(kept) / harmonic(table), 1.0)
+    found = distinct(plain(np.maximum(draws * share, 1.0)), plain(np.ceil(kept)), spread)
+    return plain(np.minimum(draws * (1.0 - share) + found, draws))
+
+
+def _random(draws: Number, table: Number | None, row: Number, spread: str, machine: Machine, c: Values) -> Number:
+    """Return what random rows of ``row`` bytes cost, in bytes of a stream [B]: whole fetches, and a jump to each.
+
+    Rows shorter than a fetch share it with their neighbours. Without a table no place is drawn twice.
+    """
+    fetched = np.ceil(np.asarray(row) / FETCHED_BYTES) * FETCHED_BYTES
+    if table is None:
+        return draws * (fetched + c["jump"])
+    places = np.maximum(np.asarray(table) * row / fetched, 1.0)
+    return missed(draws, places, fetched, spread, machine) * (fetched + c["jump"])
+
+
+def _sectors(row: Number) -> Number:
+    return np.ceil(np.asarray(row) / SECTOR_BYTES) * SECTOR_BYTES
+
+
+def _gather(op: Gather, size: float, c: Values, machine: Machine) -> list[Pass]:
+    random = _random(op.numel, op.table, size, op.distribution, machine, c)
+    streamed = 1.0 * op.numel * (INDEX_BYTES + size)
+    cycles = c["scatter"] * op.numel
+    cached = streamed + (0.0 if op.distribution == "same" else SECTOR_BYTES * op.numel)
+    if not op.backward:
+        return [Pass(1.0, streamed + random, 1.0, cached, cycles)]
+    # zeros; then sums, each of which reads and writes its place
+    zeros = [] if op.table is None else [Pass(1.0, 1.0 * op.table * size)]
+    return [*zeros, Pass(1.0, streamed + 2.0 * random, 1.0, cached, cycles)]
+
+
+def _select(rows: Number, cols: Number, table: Number | None, spread: str, size: float, c: Values,
+            machine: Machine) -> Pass:  # fmt: skip
+    """Return index_select, a block a row that copies vectors of 16 B (IndexKernelUtils.cu, vectorized gather)."""
+    row = 1.0 * cols * size
+    moved = rows * (INDEX_BYTES + row) + _random(rows, table, row, spread, machine, c)
+    return Pass(1.0, moved, 1.0, 2.0 * rows * _sectors(row), c["row"] * rows)
+
+
+def _index_select(op: IndexSelect, size: float, c: Values, machine: Machine) -> list[Pass]:
+    if not op.backward:
+        return [_select(op.rows, op.cols, op.table, op.distribution, size, c, machine)]
+    table = op.rows if op.table is None else op.table
+    zeros = [] if op.table is None else [Pass(1.0, 1.0 * table * op.cols * size)]
+    added = ScatterAdd(rows=op.rows, cols=op.cols, table=table, distribution=op.distribution, dtype=op.dtype)
+    return [*zeros, *_scatter_add(added, size, c, machine)]
+
+
+def _scatter_add(op: ScatterAdd, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return index_add or scatter_add: an atomic sum an element, those into one row one after another."""
+    if op.backward:
+        return [_select(op.rows, op.cols, op.table, op.distribution, size, c, machine)]
+    row = 1.0 * op.cols * size
+    moved = op.rows * (INDEX_BYTES + row) + 2.0 * _random(op.rows, op.table, row, op.distribution, machine, c)
+    waited = c["clash"] * op.multiplicity / machine.clock_hz
+    return [Pass(1.0, moved, 1.0, 0.0, c["scatter" if op.by_element else "add"] * op.rows * op.cols, waited)]
+
+
+def _kv_write(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return index_copy, an element a thread, after a conversion where the cache has another dtype."""
+    numel = 2.0 * op.tokens * op.kv_heads * op.head_dim
+    cache = dtype_bytes(op.cache_dtype)
+    converted = [] if op.cache_dtype == op.dtype else [Pass(1.0, numel * (size + cache))]
+    return [*converted, Pass(1.0, 2.0 * numel * cache + INDEX_BYTES * op.tokens, 1.0, 0.0, c["copy"] * numel)]
+
+
+def _embedding(op: Embedding, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return the gradient of an embedding: zeros, a sort of the indices, partial sums in fp32, and their sums."""
+    passes = np.ceil(np.log2(np.maximum(op.vocab, 2.0)) / DIGIT)
+    pair = 2.0 * INDEX_BYTES
+    sums = 1.0 * op.unique * op.dim
+    return [
+        Pass(1.0, 1.0 * op.vocab * op.dim * size),
+        Pass(2.0 * (2.0 * passes + 4.0), op.tokens * (2.0 * INDEX_BYTES + 2.0 * pair * passes)),
+        Pass(GRADIENT_KERNELS, 1.0 * op.tokens * op.dim * size + sums * (8.0 + size), 1.0, 0.0,
+             c["summed"] * op.tokens * op.dim),
+    ]  # fmt: skip
+
+
+_PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
+    "gather": _gather,
+    "index_select": _index_select,
+    "scatter_add": _scatter_add,
+    "kv_write": _kv_write,
+    "embedding": _embedding,
+}
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of the passes of a look-up, or of sums into a table."""
+    passes = _PASSES[op.op](op, dtype_bytes(op.dtype), c, machine)
+    return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
+
+
+def _applies(op: Any, machine: Machine, library: str) -> bool:
+    return is_eager(op, machine, library) and (op.op != "embedding" or op.backward)
+
+
+FAMILY = Family(
+    "eager_lookup",
+    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, JUMP, ADD, SCATTER, COPY, ROW, CLASH,
+     SUMMED),
+    formula,
+    TERMS,
+    _applies,
+    streams=True,
+    by_dtype=False,
+)  # fmt: skip

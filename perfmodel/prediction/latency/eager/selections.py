@@ -1,0 +1,182 @@
+"""Sorts, selections, scans and draws as PyTorch runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.work import Number
+from perfmodel.operators.base import Operator
+from perfmodel.operators.sampling import Sampling
+from perfmodel.operators.scan import Scan
+from perfmodel.operators.sort import Sort
+from perfmodel.operators.topk import Topk
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.eager.passes import TERMS, Pass, among, is_eager, time_of
+from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START
+from perfmodel.prediction.latency.terms import Terms
+
+#: bytes of the index that moves with each key (int64)
+INDEX_BYTES = 8.0
+#: keys of a row that one block sorts alone; keys from which on each row is a sort of its own; rows from which on a
+#: block has a row (Sort.cu, SortStable.cu: should_use_small_sort, launch_stable_sort_kernel)
+SMALL, LONG, MANY = 4096.0, 1e6, 128.0
+#: bits of a digit: of onesweep, of a segmented sort (CUB, DeviceRadixSortPolicy), of a block's sort
+DIGIT, SEGMENTED_DIGIT, BLOCK_DIGIT = 8.0, 6.0, 4.0
+#: bits of a digit of a selection by several blocks, and by one (TensorTopK.cu)
+BLOCKS_DIGIT, ONE_DIGIT = 8.0, 2.0
+#: (rows up to, elements from which on several blocks share a row) (TensorTopK.cu, should_use_multiblock)
+SHARED_ROWS = ((20.0, 20000.0), (40.0, 10000.0), (80.0, 8000.0), (199.0, 5000.0), (799.0, 3000.0), (4000.0, 800.0),
+               (np.inf, 400.0))  # fmt: skip
+#: kernels of torch.multinomial that check the probabilities, on a number each (Distributions.cpp), and how often the
+#: host waits for what they found
+CHECKS, SYNCS = 6.0, 2.0
+
+SCATTERED = Constant("scattered", "", 0.72, 0.3, 1.0, 0.15, "bandwidth of passes of a sort or scan over a stream's")
+PASS_START = Constant("pass_start", "s", 4.5e-6, 1e-6, 20e-6, 0.2, "start, look-back and drain of a pass of a sort")
+SELECT = Constant("select", "", 0.65, 0.1, 5.0, 0.2, "SM cycles of an element in one pass of a selection")
+BLOCK = Constant("block", "", 0.5, 0.05, 5.0, 0.3, "SM cycles of a key and digit in the sort of one block")
+STEP = Constant("step", "", 1000.0, 200.0, 5000.0, 0.3, "cycles of one step of a block along its row")
+SYNC = Constant("sync", "s", 35e-6, 5e-6, 200e-6, 0.3, "host that reads a check and dispatches what follows")
+
+
+def _of_sort(rows: Number, cols: Number, size: float, c: Values) -> list[Pass]:
+    """Return the kernels of torch.sort: keys of ``size`` bytes, with their indices.
+
+    One row, or rows of 10^6 keys: the indices are written, then one onesweep a row. Below 128 rows: all rows are sorted
+    as one with (row, index), then by row, and gathered. Else a segmented sort, a block a row in each pass, which reads
+    keys twice. Up to 4096 keys: one block sorts a row in shared memory.
+    """
+    rows, cols = np.asarray(rows, dtype=np.float64), np.asarray(cols, dtype=np.float64)
+    keys, bits, pair = rows * cols, 8.0 * size, size + INDEX_BYTES
+    small = cols <= SMALL
+    single = ~small & ((rows == 1) | (cols >= LONG))
+    joint = ~small & ~single & (rows < MANY)
+    digits, by_row = bits / DIGIT, np.ceil(np.log2(np.maximum(rows, 2.0)) / DIGIT)
+    segmented = np.ceil(bits / SEGMENTED_DIGIT)
+    slower = 1.0 / c["scattered"]
+    # each pass has a reset before it; a histogram, its sum and a reset come before all
+    start = c["pass_start"] / c["launch"]
+    sweeps = Pass(start * (rows * (2.0 * digits + 3.0) + 1.0), keys * (size + 2.0 * pair * digits + 8.0), slower)
+    rows_too = Pass(
+        start * (2.0 * digits + 2.0 * by_row + 8.0),
+        keys * (8.0 + size + 2.0 * pair * digits + INDEX_BYTES * (1.0 + 2.0 * by_row) + 2.0 * pair),
+        slower,
+    )
+    blocks = Pass(2.0 + segmented, keys * (8.0 + segmented * (2.0 * pair + size)), slower)
+    in_block = Pass(3.0, keys * (8.0 + 2.0 * size + 2.0 * pair), 1.0, 0.0, keys * c["block"] * bits / BLOCK_DIGIT)
+    kinds = ((small, in_block), (single, sweeps), (joint, rows_too), (~(small | single | joint), blocks))
+    return [among(mask, one) for mask, one in kinds]
+
+
+def _of_topk(rows: Number, cols: Number, k: Number, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return the kernels of torch.topk: a read a digit, one that gathers, and the sort of what was found.
+
+    Several blocks share long rows: two kernels a digit of 8 bits. One block of up to 1024 threads has a short one, and
+    digits of 2 bits.
+    """
+    rows, cols = np.asarray(rows, dtype=np.float64), np.asarray(cols, dtype=np.float64)
+    elements, bits = rows * cols, 8.0 * size
+    limits = [limit for limit, _ in SHARED_ROWS]
+    shared = cols >= np.array([least for _, least in SHARED_ROWS])[np.searchsorted(limits, rows)]
+    reads = bits / BLOCKS_DIGIT + 1.0
+    several = Pass(2.0 * reads + 5.0, elements * size * reads, 1.0, 0.0, elements * c["select"] * reads)
+    threads = np.clip(np.ceil(cols / 32.0) * 32.0, 32.0, 1024.0)
+    held = machine.sm_count * np.minimum(machine.threads_per_sm / threads, 32.0)
+    steps = (bits / ONE_DIGIT + 2.0) * np.ceil(cols / threads)
+    waited = np.maximum(rows / held, 1.0) * steps * c["step"] / machine.clock_hz
+    alone = Pass(1.0, elements * size, 1.0, 0.0, 0.0, waited)
+    return [among(shared, several), among(~shared, alone), *_of_sort(rows, np.minimum(k, SMALL), size, c)]
+
+
+def _of_scan(rows: Number, cols: Number, size: float, c: Values, machine: Machine) -> list[Pass]:
+    """Return the kernels of torch.cumsum: CUB's look-back for a single row, else blocks that walk along rows.
+
+    A block of 512 threads has 16 to 512 of them side by side, which take two columns each in a step (ScanUtils.cuh,
+    get_log_num_threads_x_inner_scan).
+    """
+    rows, cols = np.asarray(rows, dtype=np.float64), np.asarray(cols, dtype=np.float64)
+    elements, single = rows * cols, rows == 1
+    wide = 2.0 ** np.clip(np.floor((9.0 + np.ceil(np.log2(cols)) - np.ceil(np.log2(rows))) / 2.0), 4.0, 9.0)
+    steps = np.ceil(cols / (2.0 * wide))
+    blocks = np.ceil(rows * wide / 512.0)
+    held = machine.sm_count * machine.threads_per_sm / 512.0
+    waited = np.maximum(blocks / held, 1.0) * steps * c["step"] / machine.clock_hz
+    return [
+        among(single, Pass(2.0, 2.0 * elements * size, 1.0 / c["scattered"])),
+        among(~single, Pass(1.0, 2.0 * elements * size, 1.0, 0.0, 0.0, waited)),
+    ]
+
+
+def _of_draw(rows: Number, cols: Number, size: float, c: Values) -> list[Pass]:
+    """Return the kernels of torch.multinomial of one sample: checks that the host reads, then the race.
+
+    max, min and sum read the probabilities; exponential numbers are written, divided into them (2 r + w), and the
+    largest is found (r).
+    """
+    moved = 8.0 * rows * cols * size
+    return [Pass(6.0 + CHECKS + SYNCS * c["sync"] / c["launch"], moved)]
+
+
+def _of_sampling(op: Sampling, size: float, c: Values, machine: Machine) -> list[Pass]:
+    rows, cols = op.rows, op.vocab
+    row = 1.0 * rows * cols * size
+    if op.algorithm == "gumbel":  # exponential w, log r + w, difference 2 r + w, argmax r
+        return [Pass(4.0, 7.0 * row)]
+    if op.algorithm == "multinomial":
+        return [Pass(1.0, 2.0 * row), *_of_draw(rows, cols, size, c)]
+    if op.algorithm == "top_k":
+        kept = 1.0 * rows * op.k * size
+        return [*_of_topk(rows, cols, op.k, size, c, machine), Pass(2.0, 4.0 * kept), *_of_draw(rows, op.k, size, c)]
+    # softmax r + w, scan, difference 2 r + w, comparison r and a mask, copy r + w, fill r + w and the mask; gather
+    between = Pass(6.0, 9.0 * row + 2.0 * rows * cols)
+    return [
+        *_of_sort(rows, cols, size, c), *_of_scan(rows, cols, size, c, machine), between,
+        *_of_draw(rows, cols, size, c),
+    ]  # fmt: skip
+
+
+_PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
+    "sort": lambda op, size, c, machine: _of_sort(op.rows, op.cols, size, c),
+    "topk": lambda op, size, c, machine: _of_topk(op.rows, op.cols, op.k, size, c, machine),
+    "scan": lambda op, size, c, machine: _of_scan(op.rows, op.cols, size, c, machine),
+    "sampling": _of_sampling,
+}
+
+
+def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of the passes of a sort, a selection, a scan or a draw."""
+    passes = _PASSES[op.op](op, dtype_bytes(op.dtype), c, machine)
+    return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
+
+
+#: algorithms that PyTorch has for each operator; others are no call of it
+ALGORITHMS = {
+    "sort": ("radix",),
+    "topk": ("radix_select",),
+    "scan": ("look_back",),
+    "sampling": ("multinomial", "gumbel", "top_k", "top_p"),
+}
+
+
+def _applies(op: Any, machine: Machine, library: str) -> bool:
+    known: Sort | Topk | Scan | Sampling = op
+    return is_eager(op, machine, library) and known.algorithm in ALGORITHMS[op.op]
+
+
+FAMILY = Family(
+    "eager_selection",
+    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, SCATTERED, PASS_START, SELECT, BLOCK, STEP,
+     SYNC),
+    formula,
+    TERMS,
+    _applies,
+    streams=True,
+    by_dtype=False,
+)  # fmt: skip
