@@ -8,7 +8,6 @@ from typing import ClassVar
 from perfmodel.core.work import Number, Tensor
 from perfmodel.errors import unknown_name
 from perfmodel.operators.base import Operator, choice, dtype_of, size
-from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.quantize import QUANTISED, SCALES, check_group, scales
 
 
@@ -51,15 +50,4 @@ class Dequantize(Operator):
             Tensor.input("q", (self.rows, self.cols), self.in_dtype),
             Tensor.input("scales", scales(self), "fp32"),
             Tensor.output("x", (self.rows, self.cols), self.dtype),
-        )
-
-    def composition_in(self, library: str) -> tuple[Operator, ...]:
-        """Return PyTorch's calls: the conversion to fp32, the product, and the conversion to the result."""
-        if library != "torch":
-            return ()
-        numel = 1.0 * self.rows * self.cols
-        return (
-            Elementwise(numel=numel, kind="cast", dtype=self.in_dtype, out_dtype="fp32"),
-            Elementwise(numel=numel, kind="mul", num_inputs=1, dtype="fp32"),
-            Elementwise(numel=numel, kind="cast", dtype="fp32", out_dtype=self.dtype),
         )

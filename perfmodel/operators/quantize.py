@@ -7,11 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from perfmodel.core.work import Number, Tensor, product_of
+from perfmodel.core.work import Number, Tensor
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators.base import Operator, choice, dtype_of, size
-from perfmodel.operators.elementwise import Elementwise
-from perfmodel.operators.reduction import Reduction
 
 #: dtypes that rows are quantised to
 QUANTISED = ("fp8", "int8", "fp4")
@@ -84,17 +82,4 @@ class Quantize(Operator):
             Tensor("x", (self.rows, self.cols), self.in_dtype, reads=passes, repeated=passes - 1.0),
             Tensor.output("q", (self.rows, self.cols), self.dtype),
             Tensor.output("scales", scales(self), "fp32"),
-        )
-
-    def composition_in(self, library: str) -> tuple[Operator, ...]:
-        """Return PyTorch's calls: magnitudes, their maximum, the conversion to fp32, the quotient, the conversion."""
-        if library != "torch":
-            return ()
-        numel, shared = 1.0 * self.rows * self.cols, product_of(scales(self))
-        return (
-            Elementwise(numel=numel, kind="abs", dtype=self.in_dtype),
-            Reduction(rows=shared, cols=numel / shared, dtype=self.in_dtype),
-            Elementwise(numel=numel, kind="cast", dtype=self.in_dtype, out_dtype="fp32"),
-            Elementwise(numel=numel, kind="div", num_inputs=1, dtype="fp32"),
-            Elementwise(numel=numel, kind="cast", dtype="fp32", out_dtype=self.dtype),
         )

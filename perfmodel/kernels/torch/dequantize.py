@@ -12,7 +12,6 @@ from perfmodel.kernels.precision import TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.quantize import groups
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
-from perfmodel.operators import Operator
 from perfmodel.operators.dequantize import Dequantize
 
 
@@ -30,10 +29,6 @@ def _primitives(q: torch.Tensor, scales: torch.Tensor, shape: tuple[int, ...], d
 def _library(op: Dequantize, inputs: Mapping[str, torch.Tensor]) -> Call:
     q, scales, shape, dtype = inputs["q"], inputs["scales"], groups(op), TORCH_DTYPES[op.dtype]
     return lambda: _primitives(q, scales, shape, dtype)
-
-
-def _composition(op: Dequantize) -> tuple[Operator, ...]:
-    return op.composition_in("torch")
 
 
 def _workspace_bytes(op: Dequantize) -> float:
@@ -58,7 +53,6 @@ KERNELS = (
         _library,
         _supports,
         workspace_bytes=_workspace_bytes,
-        composition=_composition,
     ),
     Kernel(
         "compiled",

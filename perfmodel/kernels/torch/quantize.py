@@ -12,7 +12,6 @@ from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.reference.quantize import groups
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.torch._compile import compiled, no_compiler
-from perfmodel.operators import Operator
 from perfmodel.operators.quantize import Quantize
 
 #: largest number of e4m3
@@ -36,10 +35,6 @@ def _library(op: Quantize, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: _primitives(x, shape)
 
 
-def _composition(op: Quantize) -> tuple[Operator, ...]:
-    return op.composition_in("torch")
-
-
 def _workspace_bytes(op: Quantize) -> float:
     return 8.0 * float(op.rows * op.cols)
 
@@ -61,7 +56,6 @@ KERNELS = (
         _library,
         _supports,
         workspace_bytes=_workspace_bytes,
-        composition=_composition,
     ),
     Kernel(
         "compiled",

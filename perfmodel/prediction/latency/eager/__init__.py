@@ -6,13 +6,14 @@ the files of PyTorch that they stand in (pytorch/aten/src/ATen/native/cuda, 2.11
 other library, and none named, keeps the operator's one kernel.
 """
 
-from perfmodel.prediction.latency.eager import images, lookups, selections
+from perfmodel.prediction.latency.eager import conversions, images, lookups, selections
 
 SERVES = {
     "eager_selection": ("sort", "topk", "scan", "sampling"),
     "eager_lookup": ("gather", "scatter_add", "index_select", "kv_write", "embedding"),
     "eager_image": ("batch_norm", "group_norm", "pool2d"),
+    "eager_conversion": ("quantize", "dequantize"),
     "eager_norm_backward": ("layer_norm", "rms_norm", "add_rms_norm"),
 }
 
-FAMILIES = (selections.FAMILY, lookups.FAMILY, images.FAMILY, images.NORM_BACKWARD)
+FAMILIES = (selections.FAMILY, lookups.FAMILY, images.FAMILY, images.NORM_BACKWARD, conversions.FAMILY)

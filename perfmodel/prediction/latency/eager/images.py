@@ -32,7 +32,9 @@ WAIT = Constant("wait", "", 900.0, 200.0, 5000.0, 0.15, "cycles of a thread's st
 SHORT = Constant("short", "", 155.0, 10.0, 1000.0, 0.2, "SM cycles of one short block")
 OPERAND = Constant("operand", "", 0.18, 0.02, 2.0, 0.2, "SM cycles of an element of each tensor of a broadcast kernel")
 OUTPUT = Constant("output", "", 2.0, 0.1, 20.0, 0.2, "SM cycles of an output of a pool")
-TAP = Constant("tap", "", 0.24, 0.02, 5.0, 0.2, "SM cycles of an element of a pool's window")
+INPUT = Constant("input", "", 2.35, 0.1, 20.0, 0.2, "SM cycles of an input of a pool's gradient")
+TAP = Constant("tap", "", 0.25, 0.02, 5.0, 0.2, "SM cycles of an element of a pool's window")
+ROW = Constant("row", "", 900.0, 50.0, 10e3, 0.3, "SM cycles of a block that computes the gradient of a row")
 PARTIAL = Constant("partial", "", 0.75, 0.05, 5.0, 0.3, "SM cycles of an element in the sums over rows of a gradient")
 
 
@@ -53,7 +55,7 @@ def _batch_norm(op: BatchNorm, size: float, c: Values, machine: Machine) -> list
     if op.backward:
         return [Pass(1.0, 5.0 * numel * size, 1.0, 0.0, 0.0, 2.0 * waited)]
     blocks = channels * np.minimum(n, np.maximum(np.floor(MOST_BLOCKS / channels), 1.0))
-    scaled = Pass(1.0, 2.0 * numel * size, 1.0, 0.0, np.maximum(c["short"] * blocks, 2.0 * c["operand"] * numel))
+    scaled = Pass(1.0, 2.0 * numel * size, 1.0, 0.0, np.maximum(c["short"] * blocks, 4.0 * c["operand"] * numel))
     if not op.training:
         return [scaled]
     return [Pass(2.0, numel * size, 1.0, 0.0, 0.0, waited), scaled]
@@ -62,8 +64,8 @@ def _batch_norm(op: BatchNorm, size: float, c: Values, machine: Machine) -> list
 def _group_norm(op: GroupNorm, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return the moments of each group by a block, the scale and shift of each channel, and a broadcast kernel.
 
-    The gradient sums dy and dy x of each channel of each image by a block, joins these (4 small kernels), and computes
-    dx from five tensors (group_norm_kernel.cu).
+    The gradient sums dy and dy x of each channel of each image by a block, joins these (small kernels), and computes dx
+    from five tensors (group_norm_kernel.cu).
     """
     n, channels, hw = (np.asarray(value, dtype=np.float64) for value in (op.n, op.c, op.hw))
     numel = n * channels * hw
@@ -71,7 +73,7 @@ def _group_norm(op: GroupNorm, size: float, c: Values, machine: Machine) -> list
     steps = np.ceil(numel / rows / THREADS)
     waited = _waves(rows, machine) * steps * c["wait"] / machine.clock_hz
     if op.backward:
-        return [Pass(5.0, 2.0 * numel * size, 1.0, 0.0, 0.0, waited),
+        return [Pass(10.0, 2.0 * numel * size, 1.0, 0.0, 0.0, waited),
                 Pass(1.0, 3.0 * numel * size, 1.0, 0.0, 6.0 * c["operand"] * numel)]  # fmt: skip
     return [Pass(2.0, numel * size, 1.0, 0.0, 0.0, waited),
             Pass(1.0, 2.0 * numel * size, 1.0, 0.0, 4.0 * c["operand"] * numel)]  # fmt: skip
@@ -81,14 +83,15 @@ def _pool2d(op: Pool2d, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return a thread an output, which walks over its window; backward an input, over the windows that it is in."""
     outputs, inputs = 1.0 * op.n * op.c * op.p * op.q, 1.0 * op.n * op.c * op.h * op.w
     window = 1.0 * op.k * op.k
-    each = (inputs, outputs * window / inputs) if op.backward else (outputs, window)
-    return [Pass(1.0, op.work().bytes, 1.0, 0.0, each[0] * (c["output"] + c["tap"] * each[1]))]
+    each = c["input"] * inputs if op.backward else c["output"] * outputs
+    return [Pass(1.0, op.work().bytes, 1.0, 0.0, each + c["tap"] * outputs * window)]
 
 
 def _norm_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return dx, a block a row, and the gradients of the weights, which read dy and x again by columns."""
     numel = 1.0 * op.rows * op.cols
-    return [Pass(1.0, 3.0 * numel * size), Pass(1.0, 2.0 * numel * size, 1.0, 0.0, c["partial"] * numel)]
+    return [Pass(1.0, 3.0 * numel * size, 1.0, 0.0, c["row"] * op.rows),
+            Pass(1.0, 2.0 * numel * size, 1.0, 0.0, c["partial"] * numel)]  # fmt: skip
 
 
 _PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
@@ -114,7 +117,7 @@ def _backward(op: Any, machine: Machine, library: str) -> bool:
 _STREAM = (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL)
 FAMILY = Family(
     "eager_image",
-    (*_STREAM, WAIT, SHORT, OPERAND, OUTPUT, TAP),
+    (*_STREAM, WAIT, SHORT, OPERAND, OUTPUT, INPUT, TAP),
     formula,
     TERMS,
     is_eager,
@@ -122,5 +125,5 @@ FAMILY = Family(
     by_dtype=False,
 )
 NORM_BACKWARD = Family(
-    "eager_norm_backward", (*_STREAM, PARTIAL), formula, TERMS, _backward, streams=True, by_dtype=False
+    "eager_norm_backward", (*_STREAM, ROW, PARTIAL), formula, TERMS, _backward, streams=True, by_dtype=False
 )

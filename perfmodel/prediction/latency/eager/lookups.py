@@ -26,28 +26,31 @@ from perfmodel.prediction.latency.terms import Terms
 INDEX_BYTES = 8.0
 #: bytes that a miss of L2 fetches: two sectors (CUDA runtime, cudaLimitMaxL2FetchGranularity; its usual value)
 FETCHED_BYTES = 64.0
-#: kernels beside the sort of embedding's gradient: unique rows, their counts and offsets by scans, partial sums
-#: (Embedding.cu, EmbeddingBackwardKernel.cu)
-GRADIENT_KERNELS = 12.0
+#: kernels beside the sort of embedding's gradient: unique rows, their counts and offsets by scans, partial sums, and a
+#: wait of the host for the number of rows, as some more (Embedding.cu, EmbeddingBackwardKernel.cu)
+GRADIENT_KERNELS = 30.0
 #: passes of the sort of its indices: 8 bits of the rows of the table each, with indices of 8 B
 DIGIT = 8.0
 
-JUMP = Constant("jump", "B", 42.0, 1.0, 400.0, 0.3, "bytes that a stream moves while memory turns to another place")
+#: share of the cycles of `CLASH` that each sector of the row takes; the others are for the row. Set on two rows of an
+#: H100, torch 2.11.0, 2026-11-23
+OF_SECTOR = 0.24
+
+JUMP = Constant("jump", "B", 30.0, 1.0, 400.0, 0.3, "bytes that a stream moves while memory turns to another place")
 ADD = Constant("add", "", 1.9, 0.2, 10.0, 0.2, "SM cycles of an element that index_add sums into a row")
-SCATTER = Constant("scatter", "", 0.83, 0.1, 5.0, 0.2, "SM cycles of an element of scatter_add and gather")
-COPY = Constant("copy", "", 0.92, 0.1, 5.0, 0.2, "SM cycles of an element of index_copy")
+ELEMENT = Constant("element", "", 0.87, 0.1, 5.0, 0.2, "SM cycles of an element of gather, scatter_add, index_copy")
 ROW = Constant("row", "", 155.0, 10.0, 1000.0, 0.2, "SM cycles of one short block, one row of index_select")
-CLASH = Constant("clash", "", 9.3, 1.0, 60.0, 0.3, "cycles between two sums into one row of a table")
-SUMMED = Constant("summed", "", 2.5, 0.2, 20.0, 0.3, "SM cycles of an element of embedding's gradient")
+CLASH = Constant("clash", "", 3.5, 0.5, 60.0, 0.3, "cycles between two sums into one sector of a row")
+SUMMED = Constant("summed", "", 3.5, 0.2, 20.0, 0.3, "SM cycles of an element of embedding's gradient")
 
 
-def missed(draws: Number, table: Number, each: Number, spread: str, machine: Machine) -> Number:
+def missed(draws: Number, table: Number, each: Number, spread: str, held_bytes: Number) -> Number:
     """Return how many of some draws miss L2: places of ``each`` bytes, of which it keeps those drawn most often.
 
-    One copy of L2 holds them. What it holds it fetches once.
+    L2 has room for ``held_bytes`` of them, and fetches these once.
     """
     draws, table = np.asarray(draws, dtype=np.float64), np.asarray(table, dtype=np.float64)
-    kept = np.clip(machine.l2_bytes / machine.l2_copies / each, 1.0, table)
+    kept = np.clip(held_bytes / each, 1.0, table)
     if spread == "same":
         return plain(np.ones(np.broadcast(draws, table).shape))
     share = kept / table if spread == "even" else np.minimum(harmonic(kept) / harmonic(table), 1.0)
@@ -64,7 +67,8 @@ def _random(draws: Number, table: Number | None, row: Number, spread: str, machi
     if table is None:
         return draws * (fetched + c["jump"])
     places = np.maximum(np.asarray(table) * row / fetched, 1.0)
-    return missed(draws, places, fetched, spread, machine) * (fetched + c["jump"])
+    held = c["fill"] * machine.l2_bytes / machine.l2_copies
+    return missed(draws, places, fetched, spread, held) * (fetched + c["jump"])
 
 
 def _sectors(row: Number) -> Number:
@@ -74,7 +78,7 @@ def _sectors(row: Number) -> Number:
 def _gather(op: Gather, size: float, c: Values, machine: Machine) -> list[Pass]:
     random = _random(op.numel, op.table, size, op.distribution, machine, c)
     streamed = 1.0 * op.numel * (INDEX_BYTES + size)
-    cycles = c["scatter"] * op.numel
+    cycles = c["element"] * op.numel
     cached = streamed + (0.0 if op.distribution == "same" else SECTOR_BYTES * op.numel)
     if not op.backward:
         return [Pass(1.0, streamed + random, 1.0, cached, cycles)]
@@ -106,8 +110,9 @@ def _scatter_add(op: ScatterAdd, size: float, c: Values, machine: Machine) -> li
         return [_select(op.rows, op.cols, op.table, op.distribution, size, c, machine)]
     row = 1.0 * op.cols * size
     moved = op.rows * (INDEX_BYTES + row) + 2.0 * _random(op.rows, op.table, row, op.distribution, machine, c)
-    waited = c["clash"] * op.multiplicity / machine.clock_hz
-    return [Pass(1.0, moved, 1.0, 0.0, c["scatter" if op.by_element else "add"] * op.rows * op.cols, waited)]
+    sectors = 1.0 - OF_SECTOR + OF_SECTOR * _sectors(row) / SECTOR_BYTES
+    waited = c["clash"] * sectors * op.multiplicity / machine.clock_hz
+    return [Pass(1.0, moved, 1.0, 0.0, c["element" if op.by_element else "add"] * op.rows * op.cols, waited)]
 
 
 def _kv_write(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
@@ -115,7 +120,7 @@ def _kv_write(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
     numel = 2.0 * op.tokens * op.kv_heads * op.head_dim
     cache = dtype_bytes(op.cache_dtype)
     converted = [] if op.cache_dtype == op.dtype else [Pass(1.0, numel * (size + cache))]
-    return [*converted, Pass(1.0, 2.0 * numel * cache + INDEX_BYTES * op.tokens, 1.0, 0.0, c["copy"] * numel)]
+    return [*converted, Pass(1.0, 2.0 * numel * cache + INDEX_BYTES * op.tokens, 1.0, 0.0, c["element"] * numel)]
 
 
 def _embedding(op: Embedding, size: float, c: Values, machine: Machine) -> list[Pass]:
@@ -152,8 +157,7 @@ def _applies(op: Any, machine: Machine, library: str) -> bool:
 
 FAMILY = Family(
     "eager_lookup",
-    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, JUMP, ADD, SCATTER, COPY, ROW, CLASH,
-     SUMMED),
+    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, JUMP, ADD, ELEMENT, ROW, CLASH, SUMMED),
     formula,
     TERMS,
     _applies,

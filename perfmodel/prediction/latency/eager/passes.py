@@ -19,7 +19,7 @@ from perfmodel.prediction.latency.terms import CONTENTION, HBM, L2, LAUNCH, MATH
 TERMS = (MATH, HBM, L2, IDLE, CONTENTION, LAUNCH)
 #: exponent of the smooth maximum of a kernel's memory, cache, instructions and waiting: scattered reads, of which
 #: half hit L2, take a sixth longer than the slower of both (gather and index_select by Zipf's law, H100, torch 2.11)
-POWER = 3.0
+POWER = 4.0
 
 
 @dataclass(frozen=True)

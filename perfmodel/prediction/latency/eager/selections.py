@@ -25,33 +25,48 @@ from perfmodel.prediction.latency.terms import Terms
 #: bytes of the index that moves with each key (int64)
 INDEX_BYTES = 8.0
 #: keys of a row that one block sorts alone; keys from which on each row is a sort of its own; rows from which on a
-#: block has a row (Sort.cu, SortStable.cu: should_use_small_sort, launch_stable_sort_kernel)
+#: block has a row (Sort.cpp, should_use_small_sort; SortStable.cu, launch_stable_sort_kernel)
 SMALL, LONG, MANY = 4096.0, 1e6, 128.0
+#: keys up to which one thread pairs, and one warp, sort a row; a block pads longer rows to a power of two, at least
+#: PADDED (Sort.cu, sortKeyValueInplace)
+IN_PAIRS, IN_WARP, PADDED = 32.0, 128.0, 1024.0
 #: bits of a digit: of onesweep, of a segmented sort (CUB, DeviceRadixSortPolicy), of a block's sort
 DIGIT, SEGMENTED_DIGIT, BLOCK_DIGIT = 8.0, 6.0, 4.0
+#: SM cycles of a padded key and digit in a block's sort, and the cycles of a warp that merges its row; set on three
+#: rows of an H100, torch 2.11.0, 2026-11-23
+BLOCK_CYCLES, MERGE_CYCLES = 0.78, 60e3
 #: bits of a digit of a selection by several blocks, and by one (TensorTopK.cu)
 BLOCKS_DIGIT, ONE_DIGIT = 8.0, 2.0
 #: (rows up to, elements from which on several blocks share a row) (TensorTopK.cu, should_use_multiblock)
 SHARED_ROWS = ((20.0, 20000.0), (40.0, 10000.0), (80.0, 8000.0), (199.0, 5000.0), (799.0, 3000.0), (4000.0, 800.0),
                (np.inf, 400.0))  # fmt: skip
-#: kernels of torch.multinomial that check the probabilities, on a number each (Distributions.cpp), and how often the
-#: host waits for what they found
-CHECKS, SYNCS = 6.0, 2.0
+#: such blocks: threads, blocks of an SM, least and most elements of a thread (TensorTopK.cu, get_items_per_thread), and
+#: the cycles that the counts of one take when they are added up block by block; set on one row of the same record
+BLOCK_THREADS, BLOCKS_PER_SM, LEAST_ITEMS, MOST_ITEMS, COUNT_CYCLES = 256.0, 6.0, 4.0, 64.0, 42.0
+#: start of a short kernel of a sequence over that of a lone one: it waits for the one before to drain
+STARTS = 1.7
+#: SM cycles of an element of CUB's scan
+SCAN_CYCLES = 1.0
+#: kernels of torch.multinomial that check the probabilities (Distributions.cpp), and how often the host waits for what
+#: they found
+CHECKS, SYNCS = 7.0, 2.0
+#: threads of a block of softmax, elements of each in a step, and reads of the row (SoftMax.cu)
+SOFTMAX_THREADS, SOFTMAX_VECTOR, SOFTMAX_READS = 1024.0, 4.0, 3.0
 
-SCATTERED = Constant("scattered", "", 0.72, 0.3, 1.0, 0.15, "bandwidth of passes of a sort or scan over a stream's")
-PASS_START = Constant("pass_start", "s", 4.5e-6, 1e-6, 20e-6, 0.2, "start, look-back and drain of a pass of a sort")
+SCATTERED = Constant("scattered", "", 0.72, 0.3, 1.0, 0.15, "bandwidth of passes of a sort over a stream's")
+PASS_START = Constant("pass_start", "s", 13e-6, 2e-6, 60e-6, 0.2, "reset, start, look-back and drain of a sort's pass")
 SELECT = Constant("select", "", 0.65, 0.1, 5.0, 0.2, "SM cycles of an element in one pass of a selection")
-BLOCK = Constant("block", "", 0.5, 0.05, 5.0, 0.3, "SM cycles of a key and digit in the sort of one block")
-STEP = Constant("step", "", 1000.0, 200.0, 5000.0, 0.3, "cycles of one step of a block along its row")
-SYNC = Constant("sync", "s", 35e-6, 5e-6, 200e-6, 0.3, "host that reads a check and dispatches what follows")
+STEP = Constant("step", "", 1300.0, 200.0, 10e3, 0.3, "cycles of a step of a block that selects from its row")
+SCAN_STEP = Constant("scan_step", "", 3000.0, 300.0, 20e3, 0.3, "cycles of a step of a block that scans its row")
+SYNC = Constant("sync", "s", 16e-6, 3e-6, 200e-6, 0.3, "host that reads a check and dispatches what follows")
 
 
-def _of_sort(rows: Number, cols: Number, size: float, c: Values) -> list[Pass]:
+def _of_sort(rows: Number, cols: Number, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return the kernels of torch.sort: keys of ``size`` bytes, with their indices.
 
     One row, or rows of 10^6 keys: the indices are written, then one onesweep a row. Below 128 rows: all rows are sorted
     as one with (row, index), then by row, and gathered. Else a segmented sort, a block a row in each pass, which reads
-    keys twice. Up to 4096 keys: one block sorts a row in shared memory.
+    keys twice. Up to 4096 keys: copies of keys and indices, which one block sorts in shared memory.
     """
     rows, cols = np.asarray(rows, dtype=np.float64), np.asarray(cols, dtype=np.float64)
     keys, bits, pair = rows * cols, 8.0 * size, size + INDEX_BYTES
@@ -60,39 +75,57 @@ def _of_sort(rows: Number, cols: Number, size: float, c: Values) -> list[Pass]:
     joint = ~small & ~single & (rows < MANY)
     digits, by_row = bits / DIGIT, np.ceil(np.log2(np.maximum(rows, 2.0)) / DIGIT)
     segmented = np.ceil(bits / SEGMENTED_DIGIT)
-    slower = 1.0 / c["scattered"]
-    # each pass has a reset before it; a histogram, its sum and a reset come before all
-    start = c["pass_start"] / c["launch"]
-    sweeps = Pass(start * (rows * (2.0 * digits + 3.0) + 1.0), keys * (size + 2.0 * pair * digits + 8.0), slower)
+    slower, start = 1.0 / c["scattered"], c["pass_start"] / c["launch"]
+    # indices; then a row's histogram, its sum and a reset, and the passes
+    sweeps = Pass(1.0 + rows * (3.0 + start * digits), keys * (INDEX_BYTES + size + 2.0 * pair * digits), slower)
     rows_too = Pass(
-        start * (2.0 * digits + 2.0 * by_row + 8.0),
-        keys * (8.0 + size + 2.0 * pair * digits + INDEX_BYTES * (1.0 + 2.0 * by_row) + 2.0 * pair),
+        8.0 + start * (digits + by_row),
+        keys * (2.0 * INDEX_BYTES + size + 2.0 * pair * digits + 2.0 * INDEX_BYTES * by_row + 2.0 * pair),
         slower,
     )
-    blocks = Pass(2.0 + segmented, keys * (8.0 + segmented * (2.0 * pair + size)), slower)
-    in_block = Pass(3.0, keys * (8.0 + 2.0 * size + 2.0 * pair), 1.0, 0.0, keys * c["block"] * bits / BLOCK_DIGIT)
-    kinds = ((small, in_block), (single, sweeps), (joint, rows_too), (~(small | single | joint), blocks))
-    return [among(mask, one) for mask, one in kinds]
+    blocks = Pass(2.0 + segmented, keys * (INDEX_BYTES + segmented * (2.0 * pair + size)), slower)
+    copied = Pass(2.0, keys * (INDEX_BYTES + 2.0 * size))
+    kinds = ((single, sweeps), (joint, rows_too), (~(small | single | joint), blocks), (small, copied))
+    return [*(among(mask, one) for mask, one in kinds), among(small, _in_block(rows, cols, size, machine))]
 
 
-def _of_topk(rows: Number, cols: Number, k: Number, size: float, c: Values, machine: Machine) -> list[Pass]:
+def _in_block(rows: Number, cols: Number, size: float, machine: Machine) -> Pass:
+    """Return the sort of short rows, each by one block or warp."""
+    padded = np.maximum(2.0 ** np.ceil(np.log2(cols)), PADDED)
+    cycles = rows * padded * BLOCK_CYCLES * 8.0 * size / BLOCK_DIGIT
+    waited = np.where((cols > IN_PAIRS) & (cols <= IN_WARP), MERGE_CYCLES / machine.clock_hz, 0.0)
+    moved = 2.0 * rows * cols * (size + INDEX_BYTES)
+    return Pass(1.0, moved, 1.0, 0.0, np.where(cols > IN_WARP, cycles, 0.0), waited)
+
+
+def _of_topk(
+    rows: Number, cols: Number, k: Number, size: float, c: Values, machine: Machine, ordered: bool = True
+) -> list[Pass]:
     """Return the kernels of torch.topk: a read a digit, one that gathers, and the sort of what was found.
 
-    Several blocks share long rows: two kernels a digit of 8 bits. One block of up to 1024 threads has a short one, and
-    digits of 2 bits.
+    Several blocks share long rows: two kernels a digit of 8 bits, the second of which adds up the counts of a row's
+    blocks, and six to gather. One block of up to 1024 threads has a short row, and digits of 2 bits.
     """
     rows, cols = np.asarray(rows, dtype=np.float64), np.asarray(cols, dtype=np.float64)
     elements, bits = rows * cols, 8.0 * size
     limits = [limit for limit, _ in SHARED_ROWS]
     shared = cols >= np.array([least for _, least in SHARED_ROWS])[np.searchsorted(limits, rows)]
-    reads = bits / BLOCKS_DIGIT + 1.0
-    several = Pass(2.0 * reads + 5.0, elements * size * reads, 1.0, 0.0, elements * c["select"] * reads)
+    digits = bits / BLOCKS_DIGIT
+    items = np.ceil(elements / (machine.sm_count * BLOCKS_PER_SM * BLOCK_THREADS))
+    of_row = np.ceil(cols / (np.clip(items, LEAST_ITEMS, MOST_ITEMS) * BLOCK_THREADS))
+    counted = Pass(STARTS * (digits + 6.0), waited_s=digits * of_row * COUNT_CYCLES / machine.clock_hz)
+    reads = digits + 1.0
+    several = Pass(STARTS * digits, elements * size * reads, 1.0, 0.0, elements * c["select"] * reads)
     threads = np.clip(np.ceil(cols / 32.0) * 32.0, 32.0, 1024.0)
     held = machine.sm_count * np.minimum(machine.threads_per_sm / threads, 32.0)
     steps = (bits / ONE_DIGIT + 2.0) * np.ceil(cols / threads)
     waited = np.maximum(rows / held, 1.0) * steps * c["step"] / machine.clock_hz
     alone = Pass(1.0, elements * size, 1.0, 0.0, 0.0, waited)
-    return [among(shared, several), among(~shared, alone), *_of_sort(rows, np.minimum(k, SMALL), size, c)]
+    found = [among(shared, several), among(shared, counted), among(~shared, alone)]
+    if not ordered:
+        return found
+    short = np.asarray(k) <= SMALL
+    return [*found, among(short, _in_block(rows, np.minimum(k, SMALL), size, machine))]
 
 
 def _of_scan(rows: Number, cols: Number, size: float, c: Values, machine: Machine) -> list[Pass]:
@@ -107,11 +140,18 @@ def _of_scan(rows: Number, cols: Number, size: float, c: Values, machine: Machin
     steps = np.ceil(cols / (2.0 * wide))
     blocks = np.ceil(rows * wide / 512.0)
     held = machine.sm_count * machine.threads_per_sm / 512.0
-    waited = np.maximum(blocks / held, 1.0) * steps * c["step"] / machine.clock_hz
+    waited = np.maximum(blocks / held, 1.0) * steps * c["scan_step"] / machine.clock_hz
     return [
-        among(single, Pass(2.0, 2.0 * elements * size, 1.0 / c["scattered"])),
+        among(single, Pass(2.0, 2.0 * elements * size, 1.0, 0.0, SCAN_CYCLES * elements)),
         among(~single, Pass(1.0, 2.0 * elements * size, 1.0, 0.0, 0.0, waited)),
     ]
+
+
+def _of_softmax(rows: Number, cols: Number, size: float, c: Values, machine: Machine) -> Pass:
+    """Return softmax, whose block walks along its row for the maximum, the sum and the result."""
+    steps = SOFTMAX_READS * np.ceil(cols / (SOFTMAX_THREADS * SOFTMAX_VECTOR))
+    waited = np.maximum(rows / machine.sm_count / 2.0, 1.0) * steps * c["step"] / 2.0 / machine.clock_hz
+    return Pass(1.0, 2.0 * rows * cols * size, waited_s=waited)
 
 
 def _of_draw(rows: Number, cols: Number, size: float, c: Values) -> list[Pass]:
@@ -121,7 +161,7 @@ def _of_draw(rows: Number, cols: Number, size: float, c: Values) -> list[Pass]:
     largest is found (r).
     """
     moved = 8.0 * rows * cols * size
-    return [Pass(6.0 + CHECKS + SYNCS * c["sync"] / c["launch"], moved)]
+    return [Pass(STARTS * (6.0 + CHECKS) + SYNCS * c["sync"] / c["launch"], moved)]
 
 
 def _of_sampling(op: Sampling, size: float, c: Values, machine: Machine) -> list[Pass]:
@@ -130,20 +170,22 @@ def _of_sampling(op: Sampling, size: float, c: Values, machine: Machine) -> list
     if op.algorithm == "gumbel":  # exponential w, log r + w, difference 2 r + w, argmax r
         return [Pass(4.0, 7.0 * row)]
     if op.algorithm == "multinomial":
-        return [Pass(1.0, 2.0 * row), *_of_draw(rows, cols, size, c)]
-    if op.algorithm == "top_k":
-        kept = 1.0 * rows * op.k * size
-        return [*_of_topk(rows, cols, op.k, size, c, machine), Pass(2.0, 4.0 * kept), *_of_draw(rows, op.k, size, c)]
-    # softmax r + w, scan, difference 2 r + w, comparison r and a mask, copy r + w, fill r + w and the mask; gather
-    between = Pass(6.0, 9.0 * row + 2.0 * rows * cols)
+        return [_of_softmax(rows, cols, size, c, machine), *_of_draw(rows, cols, size, c)]
+    if op.algorithm == "top_k":  # the k largest unsorted, their softmax, the draw among them, the look-up of its index
+        return [
+            *_of_topk(rows, cols, op.k, size, c, machine, ordered=False), Pass(2.0 * STARTS),
+            *_of_draw(rows, op.k, size, c),
+        ]  # fmt: skip
+    # difference 2 r + w, comparison r and a mask, copy r + w, fill r + w and the mask; look-up of the index
+    between = Pass(5.0 * STARTS, 7.0 * row + 2.0 * rows * cols)
     return [
-        *_of_sort(rows, cols, size, c), *_of_scan(rows, cols, size, c, machine), between,
-        *_of_draw(rows, cols, size, c),
+        *_of_sort(rows, cols, size, c, machine), _of_softmax(rows, cols, size, c, machine),
+        *_of_scan(rows, cols, size, c, machine), between, *_of_draw(rows, cols, size, c),
     ]  # fmt: skip
 
 
 _PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
-    "sort": lambda op, size, c, machine: _of_sort(op.rows, op.cols, size, c),
+    "sort": lambda op, size, c, machine: _of_sort(op.rows, op.cols, size, c, machine),
     "topk": lambda op, size, c, machine: _of_topk(op.rows, op.cols, op.k, size, c, machine),
     "scan": lambda op, size, c, machine: _of_scan(op.rows, op.cols, size, c, machine),
     "sampling": _of_sampling,
@@ -172,8 +214,8 @@ def _applies(op: Any, machine: Machine, library: str) -> bool:
 
 FAMILY = Family(
     "eager_selection",
-    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, SCATTERED, PASS_START, SELECT, BLOCK, STEP,
-     SYNC),
+    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, SCATTERED, PASS_START, SELECT, STEP,
+     SCAN_STEP, SYNC),
     formula,
     TERMS,
     _applies,
