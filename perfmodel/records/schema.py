@@ -16,7 +16,7 @@ from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import CacheState, Timing, Vocabulary
 
 #: kernels that run several operators one after another, also in records whose rows have no ``composition_time_s``
-_COMPOSED_NAMES = ("naive", "torch.sdpa.math", "torch.sdpa.math.backward")
+_COMPOSED_NAMES = ("naive", "torch.sdpa.math", "torch.sdpa.math.backward", "chunked", "chunked.backward")
 
 
 class Status(Vocabulary):

@@ -72,12 +72,39 @@ def _unfused(op: Attention) -> Operator:
 
 
 def _passes(op: Attention) -> tuple[Operator, ...]:
-    """The three kernels of the unfused algorithm, and the scale, the mask and the copies of keys between them."""
-    scores, group = op.batch * op.heads * op.seq_q * op.keys(), int(op.heads // op.kv_heads)
-    between = ("mul", "add") if op.causal else ("mul",)
-    passes = (*_unfused(op).composition(), *streamed(scores, op.dtype, *between))
-    repeated = op.batch * op.heads * op.keys() * op.head_dim
-    return (*passes, *streamed(repeated, op.dtype, "copy", "copy")) if group > 1 else passes
+    """The three kernels of the unfused algorithm, and the scale, the mask and the copies of keys between them.
+
+    masked_fill copies the scores, then fills the copy; a kernel whose operand is a view (the mask, or a repeated key)
+    has no vectors and takes twice, where it only reads the view one and a half times, as long as a copy.
+    """
+    scores = op.batch * op.heads * op.seq_q * op.keys()
+    between = ("mul", *("copy",) * 3) if op.causal else ("mul",)
+    return (*_unfused(op).composition(), *streamed(scores, op.dtype, *between), *_repeated(op, op.dtype))
+
+
+def _repeated(op: Attention, dtype: str) -> tuple[Operator, ...]:
+    """Return the copies of keys and values for each query head of a group."""
+    numel = op.batch * op.heads * op.keys() * op.head_dim
+    return streamed(numel, dtype, *("copy",) * 3) if op.heads > op.kv_heads else ()
+
+
+def _math_passes(op: Attention) -> tuple[Operator, ...]:
+    """The kernels of _scaled_dot_product_attention_math, in fp32 (aten/src/ATen/native/transformers/attention.cpp).
+
+    The mask is added in place. _safe_softmax also compares each score with -inf and reduces what it finds, together
+    six bytes a score, and writes the result anew; in 16 bits the probabilities are converted at the end: six bytes more.
+    """
+    scores = op.batch * op.heads * op.seq_q * op.keys()
+    if op.backward:  # four products, the gradients of the softmax and of its result written anew
+        return (*_wide(op).composition(), *streamed(scores, "fp32", "copy"))
+    masked = ("copy",) if op.causal and op.seq_q > 1 else ()
+    six_bytes = ("copy",) if op.dtype == "fp32" else ("copy", "copy")
+    passes = (*streamed(scores, "fp32", "copy", *masked), *streamed(0.75 * scores, "fp32", *six_bytes))
+    return (*_wide(op).composition(), *passes, *_repeated(op, "fp32"))
+
+
+def _wide(op: Attention) -> Operator:
+    return _unfused(op.changed(dtype="fp32", kv_dtype="fp32"))
 
 
 def _fused_passes(op: Attention) -> tuple[Operator, ...]:
@@ -93,7 +120,9 @@ def _library(name: str, backend: str) -> Kernel:
     """Return scaled_dot_product_attention by one of its backends; with "" torch chooses."""
     prepare, supports = functools.partial(_sdpa.prepare, backend), functools.partial(_sdpa.supports, backend)
     kernel = Kernel(name, "attention", "torch", prepare, supports)
-    return dataclasses.replace(kernel, workspace_bytes=_workspace_bytes) if backend == "MATH" else kernel
+    if backend != "MATH":
+        return kernel
+    return dataclasses.replace(kernel, workspace_bytes=_workspace_bytes, composition=_math_passes)
 
 
 _FORWARD = (
@@ -123,7 +152,11 @@ _FORWARD = (
 )
 KERNELS = (
     *_FORWARD,
-    *(gradient_kernel(kernel) for kernel in _FORWARD if kernel.name.startswith("torch.sdpa")),
+    *(
+        gradient_kernel(kernel, _math_passes if kernel.name.endswith("math") else None)
+        for kernel in _FORWARD
+        if kernel.name.startswith("torch.sdpa")
+    ),
     gradient_kernel(next(kernel for kernel in _FORWARD if kernel.name == "naive"), _fused_passes),
 )
 

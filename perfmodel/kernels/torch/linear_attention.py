@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._passes import streamed
+from perfmodel.operators import Operator
+from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.linear_attention import LinearAttention
 
 
@@ -78,6 +82,49 @@ def _workspace_bytes(op: LinearAttention) -> float:
     return 16.0 * float(op.batch * op.heads * op.seq) * (size + 4.0 * float(op.head_dim))
 
 
+def _products(op: LinearAttention, length: int) -> tuple[Gemm, ...]:
+    """Return the four batched products in fp32: scores, their values, updates of the state, and what it gives."""
+    key, value = op.head_dim, op.value_dim
+    sizes: tuple[tuple[Any, Any, Any], ...]
+    sizes = ((length, length, key), (length, value, length), (key, value, length), (length, value, key))
+    chunks = op.batch * op.heads * op.chunks
+    return tuple(Gemm(batch=chunks, m=m, n=n, k=k, dtype="fp32") for m, n, k in sizes)
+
+
+def _passes(op: LinearAttention) -> tuple[Operator, ...]:
+    """The kernels of the chunked form, all in fp32.
+
+    A conversion from 16 bits moves three quarters of a copy. The weights of pairs take five copies: differences of
+    logarithms (half), tril, exp, tril, and the product with the scores (one and a half). The state is multiplied and
+    added to once a chunk, and all states are stacked.
+    """
+    tokens, chunks, length = op.batch * op.heads * op.seq, op.chunks, int(min(op.chunk, op.seq))
+    state = op.batch * op.heads * op.head_dim * op.value_dim
+    inputs = tokens * (2.0 * op.head_dim + 2.0 * op.value_dim)
+    widened = () if op.dtype == "fp32" else streamed(0.75 * inputs, "fp32", "copy")
+    return (
+        *_products(op, length),
+        *widened,
+        *streamed(tokens * length, "fp32", *("copy",) * 5),
+        *streamed(tokens * op.head_dim, "fp32", "mul", "mul"),
+        *streamed(state, "fp32", *("mul",) * int(chunks)),
+        *streamed(state, "fp32", *("add",) * int(chunks), tensors=2),
+        *streamed(state * chunks, "fp32", "copy"),
+        *streamed(tokens * op.value_dim, "fp32", "add", tensors=2),
+    )
+
+
+def _gradient_passes(op: LinearAttention) -> tuple[Operator, ...]:
+    """The kernels of autograd: two products for each, the passes once more, and a tensor of all states for each chunk.
+
+    The gradient of a chunk's updates is written into zeros of the size of all chunks (half a copy), which are added to
+    those of the chunks before (one and a half).
+    """
+    passes = _passes(op)
+    every = op.batch * op.heads * op.chunks * op.head_dim * op.value_dim
+    return (*passes, *passes[:4], *streamed(every, "fp32", *("copy",) * (2 * int(op.chunks))))
+
+
 _FORWARD = (
     Kernel(
         "chunked",
@@ -87,10 +134,11 @@ _FORWARD = (
         _supports,
         _is("chunked"),
         workspace_bytes=_workspace_bytes,
+        composition=_passes,
     ),
     Kernel("recurrent", "linear_attention", "torch", _recurrent, _supports, _is("recurrent")),
 )
-KERNELS = (*_FORWARD, *map(gradient_kernel, _FORWARD))
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes), gradient_kernel(_FORWARD[1]))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(
