@@ -25,7 +25,7 @@ from perfmodel.kernels.triton._tune import config, tuned
 CONFIGS = (
     *(config(8, stages, BLOCK_M=128, BLOCK_N=256, BLOCK_K=k, GROUP_M=8) for k in (64, 128) for stages in (3, 4)),
     config(8, 3, BLOCK_M=256, BLOCK_N=128, BLOCK_K=64, GROUP_M=8),
-    config(8, 4, BLOCK_M=128, BLOCK_N=256, BLOCK_K=32, GROUP_M=8),
+    config(8, 3, BLOCK_M=128, BLOCK_N=256, BLOCK_K=32, GROUP_M=8),
     config(8, 3, BLOCK_M=128, BLOCK_N=128, BLOCK_K=32, GROUP_M=8),
     *(config(4, 4, BLOCK_M=128, BLOCK_N=128, BLOCK_K=k, GROUP_M=8) for k in (64, 128)),
     *(config(4, 4, BLOCK_M=64, BLOCK_N=64, BLOCK_K=k, GROUP_M=8) for k in (32, 64, 128)),
