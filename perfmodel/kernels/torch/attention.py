@@ -92,7 +92,7 @@ def _math_passes(op: Attention) -> tuple[Operator, ...]:
     """The kernels of _scaled_dot_product_attention_math, in fp32 (aten/src/ATen/native/transformers/attention.cpp).
 
     The mask is added in place. _safe_softmax also compares each score with -inf and reduces what it finds, together
-    six bytes a score, and writes the result anew; in 16 bits the probabilities are converted at the end: six bytes more.
+    six bytes a score, and writes the result anew; in 16 bits the probabilities are converted at the end, six more.
     """
     scores = op.batch * op.heads * op.seq_q * op.keys()
     if op.backward:  # four products, the gradients of the softmax and of its result written anew
