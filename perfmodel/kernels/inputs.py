@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from perfmodel.errors import UsageError
-from perfmodel.kernels.gradients import gradient_inputs, is_gradient
+from perfmodel.kernels.gradients import OUTPUT_GRADIENT, gradient_inputs, is_gradient
 from perfmodel.kernels.precision import FP4_DOUBLED, INTEGERS, TORCH_DTYPES
 from perfmodel.kernels.reference.sampling import raise_largest
 from perfmodel.operators import Operator
@@ -39,8 +39,8 @@ def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Te
 
     The values are standard normal, generated on the device in float32 (fp64: in float64) and rounded to the dtype.
     Zeros would not do: a GPU clocks higher on them than on real data (arXiv 2501.12084). The second operand of an
-    product in 8 bits or fewer is stored column by column, the only order that Hopper's tensor cores accept. Integers
-    fill their range, and scales are positive.
+    product in 8 bits or fewer is stored column by column, the only order that Hopper's tensor cores accept, and what a
+    convolution with the layout NHWC reads, channel by channel. Integers fill their range, and scales are positive.
 
     Parameters
     ----------
@@ -64,10 +64,16 @@ def make_inputs(op: Operator, device_kind: str, seed: int) -> dict[str, torch.Te
         shape = tuple(round(float(size)) for size in tensor.shape)
         by_columns = op.op == "gemm" and tensor.name == "b" and tensor.dtype in _BY_COLUMNS
         stored = (*shape[:-2], shape[-1], shape[-2]) if by_columns else shape
-        empty = torch.empty(stored, dtype=dtypes[tensor.dtype], device=device_kind)
+        layout = torch.channels_last if _by_channels(op, tensor.name) else torch.contiguous_format
+        empty = torch.empty(stored, dtype=dtypes[tensor.dtype], device=device_kind, memory_format=layout)
         inputs[tensor.name] = empty.mT if by_columns else empty
     fill_inputs(op, inputs, seed)
     return inputs
+
+
+def _by_channels(op: Operator, name: str) -> bool:
+    """Return whether a tensor of an operator is stored with its channels next to each other."""
+    return getattr(op, "layout", "") == "nhwc" and name in ("x", "weight", OUTPUT_GRADIENT)
 
 
 def fill_inputs(op: Operator, inputs: Mapping[str, torch.Tensor], seed: int) -> None:

@@ -194,3 +194,15 @@ def test_the_passes_of_a_composition_can_be_predicted(op):
             assert passes
             assert all(pm.predict(one, "a100").predicted_time_s > 0 for one in passes)
         assert kernel.workspace_bytes(op) >= 0
+
+
+def test_images_by_channels_are_inputs_and_no_copies_of_the_call():
+    for backward in (False, True):
+        op = pm.Conv2d(n=2, c=4, h=9, w=8, k=6, r=3, s=3, padding=1, layout="nhwc", backward=backward)
+        inputs = make_inputs(op, "cpu", seed=1)
+        assert all(x.is_contiguous(memory_format=torch.channels_last) for x in inputs.values())
+    plain = pm.Conv2d(n=2, c=4, h=9, w=8, k=6, r=3, s=3, padding=1)
+    assert all(x.is_contiguous() for x in make_inputs(plain, "cpu", seed=1).values())
+    library = registry.find_kernels("conv2d")[0]
+    y = library.prepare(op.changed(backward=False), inputs)()
+    assert y.is_contiguous(memory_format=torch.channels_last)

@@ -23,17 +23,10 @@ def _supports_unfolded(op: Conv2d, device: Device) -> str:
     return "the unfolded matrix is of one group" if op.groups > 1 else _supports(op, device)
 
 
-def _images(op: Conv2d, x: torch.Tensor) -> torch.Tensor:
-    """Return the images in the operator's layout; the copy is not part of the call."""
-    return x.contiguous(memory_format=torch.channels_last) if op.layout == "nhwc" else x
-
-
 def _library(op: Conv2d, inputs: Mapping[str, torch.Tensor]) -> Call:
     x, weight = inputs["x"], inputs["weight"]
     sizes = (None, int(op.stride), int(op.padding), int(op.dilation), int(op.groups))
-    if op.layout == "nchw":
-        return lambda: F.conv2d(x, weight, *sizes)
-    return lambda: F.conv2d(_images(op, x), _images(op, weight), *sizes)
+    return lambda: F.conv2d(x, weight, *sizes)  # inputs have the operator's layout, and so has the result
 
 
 def _unfolded(op: Conv2d, inputs: Mapping[str, torch.Tensor]) -> Call:
