@@ -66,7 +66,7 @@ def _fitted(
 
 
 def _known(table: LatencyTable, libraries: Mapping[str, Mapping[str, float]], source: str) -> LatencyTable:
-    """Return a table that knows some backends; without ``source`` others have their constants."""
+    """Return a table that knows some backends; without ``source`` another one has their constants."""
     return dataclasses.replace(
         table,
         libraries={**table.libraries, **libraries} if source else table.libraries,

@@ -61,6 +61,8 @@ _MEMORY_NAME = re.compile(
 #: of a batch norm, whose statistics need every image before the first result; and the constants for convolutions were
 #: fitted on forward convolutions, whose algorithms (Winograd) not all gradients have
 _NOT_PREDICTED = re.compile(r"batch_norm|convolution_backward")
+#: part of the name of PyTorch's calls of attention -> the kernel within the library
+_ATTENTION = {"flash_attention": "fa2", "efficient_attention": "efficient", "cudnn_attention": "cudnn"}
 #: a measurement is faster than its bound from this share on: clocks differ, and boards exceed the datasheet's
 FASTER_TOLERANCE = 0.02
 #: why a measurement can be faster than its bound
@@ -161,8 +163,15 @@ def limit(entry: ProfileEntry, hardware: Hardware | None) -> Limit:
 
 
 def library_of(entry: ProfileEntry) -> str:
-    """Return the library that runs an entry, as measurement tables name it: "torch" for PyTorch's operators."""
-    return "torch" if entry.launched_by.startswith("aten::") else ""
+    """Return the library that runs an entry, as measurement tables name it: "torch" for PyTorch's operators.
+
+    Attention has the kernel too, which the operator names.
+    """
+    call = entry.launched_by
+    kernel = next((kernel for part, kernel in _ATTENTION.items() if part in call), "")
+    if call.startswith("aten::"):
+        return f"torch/{kernel}" if kernel else "torch"
+    return "fa2" if call.startswith("flash_attn::") else ""
 
 
 def is_predicted(entry: ProfileEntry) -> bool:

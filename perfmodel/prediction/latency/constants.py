@@ -112,7 +112,8 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
     if family.borrows and library:
         library, candidates = family.borrows(hardware, library, dtype)
         known = known_libraries([table for _, table in found])
-        near = () if library in known else found[0][1].known_libraries if found else ()
+        fitted = next((table for _, table in found if table.constants or table.libraries), None)
+        near = () if fitted is None or library in known else fitted.known_libraries
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
     return combined(family, found, library, dtype, measured, link=link, own_vendor=own_vendor, lender=lender)
 
@@ -196,7 +197,8 @@ def combined(
     surface = tables[0].surface if family.axes and (not dtype or tables[0].covers(dtype)) else None
     if "/" in lender and any(lender in table.libraries for table in tables):
         surface = None  # the constants of a kernel that is named within a library were fitted without it
-    source = ", ".join(filter(None, (tables[0].source, tables[0].date))) + (
+    own = next((table for table in tables if lender in table.libraries), tables[0]) if "/" in lender else tables[0]
+    source = ", ".join(filter(None, (own.source, own.date))) + (
         "; bandwidth of this machine's [sustained]" if measured else ""
     )
     source += f"; residual surface {surface.source}, {surface.date}" if surface else ""

@@ -22,6 +22,8 @@ from perfmodel.prediction.latency.machine import Machine
 
 #: instructions of the tensor engine: Ampere and Ada, Hopper, Blackwell
 MMA, WGMMA, TCGEN05 = "mma.sync", "wgmma", "tcgen05"
+#: AMD's
+MFMA = "mfma"
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "efficient": (_EFFICIENT, {
         WGMMA: replace(_EFFICIENT, rate=0.5),
         TCGEN05: replace(_EFFICIENT, rate=0.25),
+        # On ROCm both are AOTriton's: aten/src/ATen/native/transformers/hip.
+        MFMA: replace(_FA2, name="efficient"),
     }),
     # As fast as FlashAttention-3 on Hopper: 631 TFLOP/s, github.com/pytorch/pytorch/issues/142132.
     "cudnn": (_CUDNN, {WGMMA: replace(_CUDNN, exponentials=0.7, tail=0.4, ascending=1.0)}),
