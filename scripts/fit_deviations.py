@@ -69,6 +69,7 @@ class LeftOut:
     ratio, regime : of each row.
     part : name of the machines that were left out together.
     link : the kind of link that the rows cross, where no other machine's rows do.
+    apart : which rows the family tells apart; None for none.
     """
 
     machine: str
@@ -76,6 +77,7 @@ class LeftOut:
     regime: NDArray[np.intp]
     part: str = ""
     link: str = ""
+    apart: NDArray[np.bool_] | None = None
 
     def offset(self, regime: int) -> float | None:
         """Return the median of a regime: what the machine differs by; None where rows are few."""
@@ -85,12 +87,18 @@ class LeftOut:
     def without(self, regime: int) -> LeftOut:
         """Return the rows of the other regimes."""
         others = self.regime != regime
-        return replace(self, ratio=self.ratio[others], regime=self.regime[others])
+        apart = None if self.apart is None else self.apart[others]
+        return replace(self, ratio=self.ratio[others], regime=self.regime[others], apart=apart)
 
     def within(self, regime: int) -> Floats:
         """Return what is left of a regime's rows without the machine's offset."""
         rows = self.ratio[self.regime == regime]
         return rows - np.median(rows) if rows.size else rows
+
+    def apart_in(self, regime: int) -> NDArray[np.bool_]:
+        """Return which of the rows of `within` the family tells apart."""
+        here = self.regime == regime
+        return np.zeros(int(here.sum()), dtype=np.bool_) if self.apart is None else self.apart[here]
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,16 @@ from fit_usual import FittedFamily
 
 from perfmodel.accuracy.calibration import MOST_ROWS, calibrate_family
 from perfmodel.accuracy.fit import Fit, Group
-from perfmodel.accuracy.libraries import FittedConstants, dtypes, intervals, libraries_of, residuals, sample
+from perfmodel.accuracy.libraries import (
+    FittedConstants,
+    dtypes,
+    intervals,
+    libraries_of,
+    residuals,
+    sample,
+    stated_apart,
+    told_apart,
+)
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.prediction.latency.constants import WIDEST, Constants
@@ -167,8 +176,11 @@ def machine_table(
     else:
         rows = sample(rows, MOST_ROWS)
         ratio, regime = residuals(family, rows, chip.fitted)
-        stated = intervals(ratio, regime, around.intervals)
-        table = LatencyTable({}, {}, stated, {}, libraries_of(rows), dtypes(family, rows), source, today())
+        together = intervals(ratio, regime, around.intervals)
+        stated, others = stated_apart(ratio, regime, told_apart(family, rows), together)
+        table = LatencyTable(
+            {}, {}, stated, {}, libraries_of(rows), dtypes(family, rows), source, today(), apart=others
+        )
         kept = "those of its chip"
     error = 100 * np.abs(np.expm1(ratio)).mean()
     print(f"  {family.name} {name}: {error:.1f} % on rows not fitted; kept: {kept}", flush=True)

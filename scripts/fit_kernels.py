@@ -135,7 +135,7 @@ def mean_table(
     table = LatencyTable(
         constants={},
         libraries=own_constants(family, found.libraries),
-        intervals=shape_intervals(apart or known, dict.fromkeys(REGIMES, WIDEST)),
+        intervals=shape_intervals(apart or known, dict.fromkeys(REGIMES, WIDEST))[0],
         deviations={**ASSUMED_DTYPE, **ASSUMED_VENDOR} if widest else {},
         known_libraries=libraries_of(rows),
         dtypes=dtypes(family, rows),

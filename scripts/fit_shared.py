@@ -20,6 +20,8 @@ from perfmodel.accuracy.libraries import (
     libraries_of,
     residuals,
     sample,
+    stated_apart,
+    told_apart,
 )
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.prediction.latency.constants import Constants
@@ -63,9 +65,11 @@ def left_out(
             rows = [group for group in rows if group.conditions.library in libraries]
             if not rows:
                 continue
-            ratio, regime = residuals(family, sample(rows, ROWS_OF_MACHINE), fitted)
+            rows = sample(rows, ROWS_OF_MACHINE)
+            ratio, regime = residuals(family, rows, fitted)
             own = links_of(family, {name: rows})
-            found.append(LeftOut(name, -ratio, regime, together, "" if set(own) <= set(kinds) else own[0]))
+            link = "" if set(own) <= set(kinds) else own[0]
+            found.append(LeftOut(name, -ratio, regime, together, link, told_apart(family, rows)))
     return found
 
 
@@ -85,17 +89,19 @@ def in_sample(family: Family, groups: Groups, fitted: FittedConstants) -> list[L
         for library in sorted({group.conditions.library for group in rows}):
             own = sample([group for group in rows if group.conditions.library == library], ROWS_OF_MACHINE)
             ratio, regime = residuals(family, own, fitted)
-            found.append(LeftOut(name, -ratio, regime))
+            found.append(LeftOut(name, -ratio, regime, apart=told_apart(family, own)))
     return found
 
 
 def shape_intervals(
     machines: Sequence[LeftOut], default: Mapping[str, tuple[float, float]]
-) -> dict[str, tuple[float, float]]:
-    """Return the middle 80 % of measured / predicted without the machines' offsets."""
-    ratio = [machine.within(regime) for machine in machines for regime in range(len(REGIMES))]
-    code = [np.full(rows.size, index % len(REGIMES)) for index, rows in enumerate(ratio)]
-    return intervals(-np.concatenate(ratio), np.concatenate(code), default)
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
+    """Return the middle 80 % of measured / predicted without the machines' offsets, also of the rows told apart."""
+    places = [(machine, regime) for machine in machines for regime in range(len(REGIMES))]
+    ratio = -np.concatenate([machine.within(regime) for machine, regime in places])
+    code = np.concatenate([np.full(machine.within(regime).size, regime) for machine, regime in places])
+    apart = np.concatenate([machine.apart_in(regime) for machine, regime in places])
+    return stated_apart(ratio, code, apart, intervals(ratio, code, default))
 
 
 def library_offsets(family: Family, groups: Groups, start: Constants, near: FittedConstants) -> LibraryOffsets:
@@ -224,10 +230,12 @@ def shared(
         deviations = {**ASSUMED_DTYPE, **ASSUMED_VENDOR}
         deviations |= OTHER_KERNELS.get(family.name, {})
         deviations |= HOST_DEVIATION.get(family.name, {})
+    stated, others = shape_intervals(machines or known_rows, start.intervals)
     table = LatencyTable(
         constants=drawn({n: v for n, v in fitted.common().items() if n in fitted.shared.certainty}, known),
         libraries={library: drawn(values, [library]) for library, values in fitted.own().items()},
-        intervals=shape_intervals(machines or known_rows, start.intervals),
+        intervals=stated,
+        apart=others,
         deviations=deviations,
         known_libraries=known,
         dtypes=dtypes(family, sampled),

@@ -19,6 +19,8 @@ from perfmodel.accuracy.libraries import (
     libraries_of,
     residuals,
     sample,
+    stated_apart,
+    told_apart,
 )
 from perfmodel.accuracy.measured import MeasuredCalls, shape_hash
 from perfmodel.accuracy.siblings import SiblingCalibration, calibrate_siblings
@@ -122,12 +124,15 @@ def calibrate_family(
     """
     groups = sample(groups, MOST_ROWS)
     fitted = fit_libraries(family, groups, start.values)
-    ratio, regime, shape = _cross_validated(family, groups, start.values, fitted)
+    ratio, regime, shape, apart = _cross_validated(family, groups, start.values, fitted)
     rows = [_independent(shape[regime == index]) for index in range(len(REGIMES))]
+    together = intervals(ratio, regime, _narrowed(start, ratio, regime, rows), rows)
+    stated, others = stated_apart(ratio, regime, apart, together)
     table = LatencyTable(
         constants={name: value for name, value in fitted.common().items() if name in own or fitted.in_table(name)},
         libraries=fitted.own(),
-        intervals=intervals(ratio, regime, _narrowed(start, ratio, regime, rows), rows),
+        intervals=stated,
+        apart=others,
         known_libraries=libraries_of(groups),
         dtypes=dtypes(family, groups),
         source=source,
@@ -249,10 +254,10 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
 
 def _cross_validated(
     family: Family, groups: Sequence[Group], start: Values, near: FittedConstants
-) -> tuple[Floats, NDArray[np.intp], Floats]:
+) -> tuple[Floats, NDArray[np.intp], Floats, NDArray[np.bool_]]:
     """Return the residuals and regimes of rows with constants fitted on the other parts of the shapes.
 
-    The third array numbers the rows by library and shape.
+    The third array numbers the rows by library and shape, the fourth says which the family tells apart.
     """
     results = []
     libraries = sorted({group.conditions.library for group in groups})
@@ -265,9 +270,9 @@ def _cross_validated(
                 libraries.index(group.conditions.library) + shape_hash(group.op, len(group)) for group in held_out
             ]
             own = residuals(family, held_out, fit_libraries(family, fitted, start, near=near))
-            results.append((*own, np.concatenate(shapes)))
-    ratios, regimes, every_shape = map(np.concatenate, zip(*results, strict=True))
-    return ratios, regimes, every_shape
+            results.append((*own, np.concatenate(shapes), told_apart(family, held_out)))
+    ratios, regimes, every_shape, apart = map(np.concatenate, zip(*results, strict=True))
+    return ratios, regimes, every_shape, apart
 
 
 def _part(groups: Sequence[Group], part: int, *, inside: bool) -> Iterator[Group]:

@@ -126,6 +126,24 @@ def sample(groups: Sequence[Group], most: int) -> list[Group]:
     return [group for group in samples if len(group)]
 
 
+def told_apart(family: Family, groups: Sequence[Group]) -> NDArray[np.bool_]:
+    """Return which of all rows are of calls that the family tells apart."""
+    return np.concatenate([np.broadcast_to(family.apart(group.op), (len(group),)) for group in groups])
+
+
+def stated_apart(
+    log_ratio: Floats, regime: NDArray[np.intp], apart: NDArray[np.bool_], default: Mapping[str, tuple[float, float]]
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
+    """Return the intervals of the rows that a mask leaves, and those of the others; no others where it takes none.
+
+    A regime of either with few rows has the ``default``, the interval of both together.
+    """
+    if not apart.any():
+        return dict(default), {}
+    one, other = (intervals(log_ratio[rows], regime[rows], default) for rows in (~apart, apart))
+    return one, other
+
+
 def intervals(
     log_ratio: Floats,
     regime: NDArray[np.intp],

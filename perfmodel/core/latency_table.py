@@ -42,6 +42,7 @@ class LatencyTable:
     source, date : what the constants were fitted on, and when.
     surface : what is left over at each size, where enough rows say.
     links : kinds of link that the rows crossed; empty for rows that cross none, and for a machine's own.
+    apart : the intervals of calls that the family tells apart, since their shapes differ by more or less.
     """
 
     constants: Mapping[str, float]
@@ -55,6 +56,7 @@ class LatencyTable:
     note: str = ""
     surface: Surface | None = None
     links: tuple[str, ...] = ()
+    apart: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def covers(self, dtype: str) -> bool:
         """Return whether rows of a dtype were fitted; fp16 and bf16 have the same speed."""

@@ -19,6 +19,7 @@ from perfmodel.core.surface import Sheet, Surface
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.effects import (
+    Stated,
     applied,
     deviation_of,
     effects_of,
@@ -50,6 +51,7 @@ class Constants:
         constants have not seen.
     nearest : how near to the machine the nearest of the tables is.
     surface : the correction over the sizes, where the nearest table has one.
+    apart : how sure they are of the calls that the family tells apart, where a table does.
     """
 
     values: Values
@@ -59,6 +61,7 @@ class Constants:
     variances: Variances = field(default_factory=dict)
     nearest: Calibration = Calibration.NEVER_SEEN
     surface: Correction | None = None
+    apart: Stated | None = None
 
     @functools.cached_property
     def ends(self) -> tuple[tuple[float, float], ...]:
@@ -72,23 +75,11 @@ class Constants:
 
 
 @dataclass(frozen=True, eq=False)
-class Correction:
+class Correction(Stated):
     """A residual surface, the values of the library in it, and how sure the constants are inside its data."""
 
     surface: Surface
     sheet: Sheet
-    intervals: Mapping[str, tuple[float, float]]
-    variances: Variances
-
-    @functools.cached_property
-    def ends(self) -> tuple[tuple[float, float], ...]:
-        """The interval of each regime."""
-        return tuple(self.intervals[regime] for regime in REGIMES)
-
-    @functools.cached_property
-    def uncertainty(self) -> Uncertainty:
-        """What the interval is made of, where all points lie inside the data."""
-        return Uncertainty(((True, self.variances),))
 
 
 #: a table, and how well its constants know the machine
@@ -176,12 +167,14 @@ def combined(
     lender = lender or library
     values = {constant.name: constant.default for constant in family.all_constants}
     shape: dict[str, tuple[float, float]] = dict.fromkeys(REGIMES, WIDEST)
+    apart = dict(shape)
     tables = [table for _, table in found]
     for place in reversed(range(len(tables))):
         values.update(tables[place].without_library)
         values.update(_carried(family, tables, place, lender))
         values.update(tables[place].libraries.get(lender, {}))
         shape.update(tables[place].intervals)
+        apart.update({**tables[place].intervals, **tables[place].apart})
     unmeasured = _unmeasured(family, tables, library, lender)
     values.update(unmeasured)
     values.update(measured)
@@ -209,8 +202,10 @@ def combined(
         # Siblings that take over the surface of the machine measured have not earned its narrower interval.
         near = surface.intervals if state is Calibration.CALIBRATED else {}
         sheet = surface.sheet(f"{lender} {same_speed(dtype)}", lender)
-        correction = Correction(surface, sheet, *with_effects({**shape, **near}, effects))
-    return Constants(fixed, intervals, state_of(state, effects, library), source, variances, state, correction)
+        correction = Correction(*with_effects({**shape, **near}, effects), surface, sheet)
+    other = Stated(*with_effects(apart, effects)) if apart != shape else None
+    state_now = state_of(state, effects, library)
+    return Constants(fixed, intervals, state_now, source, variances, state, correction, other)
 
 
 def _unmeasured(family: Family, tables: Sequence[LatencyTable], library: str, lender: str) -> dict[str, float]:
@@ -297,11 +292,6 @@ def _of_library(library: str, tables: Sequence[LatencyTable]) -> str:
 def known_libraries(tables: Sequence[LatencyTable]) -> list[str]:
     """Return the libraries that some tables were fitted on, in alphabetical order."""
     return sorted({name for table in tables for name in table.known_libraries})
-
-
-def widest_interval(*intervals: tuple[float, float]) -> tuple[float, float]:
-    """Return the interval that contains all of some."""
-    return min(low for low, _ in intervals), max(high for _, high in intervals)
 
 
 def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:

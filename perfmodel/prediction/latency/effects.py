@@ -13,12 +13,14 @@ A library that nobody measured differs from the mean of the nearest table's n by
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from perfmodel.core.latency_table import REGIMES, LatencyTable
 from perfmodel.core.vocabulary import Calibration, ErrorSource
-from perfmodel.prediction.uncertainty import Z80, Variances
+from perfmodel.prediction.uncertainty import Z80, Uncertainty, Variances
 
 
 def is_of_siblings(table: LatencyTable) -> bool:
@@ -73,6 +75,24 @@ def deviation_of(tables: Sequence[LatencyTable], name: str) -> tuple[float, ...]
     return next((table.deviations[name] for table in tables if name in table.deviations), None)
 
 
+@dataclass(frozen=True, eq=False)
+class Stated:
+    """The 80 % interval of some calls in each regime, and the variance of each source of error that it is made of."""
+
+    intervals: Mapping[str, tuple[float, float]]
+    variances: Variances
+
+    @functools.cached_property
+    def ends(self) -> tuple[tuple[float, float], ...]:
+        """The interval of each regime."""
+        return tuple(self.intervals[regime] for regime in REGIMES)
+
+    @functools.cached_property
+    def uncertainty(self) -> Uncertainty:
+        """What the interval is made of, where it is that of all points."""
+        return Uncertainty(((True, self.variances),))
+
+
 def with_effects(
     shape: Mapping[str, tuple[float, float]], effects: Mapping[ErrorSource, tuple[float, ...]]
 ) -> tuple[dict[str, tuple[float, float]], Variances]:
@@ -85,3 +105,8 @@ def with_effects(
         of_shape.append(((high - low) / (2.0 * Z80)) ** 2)
     variances = {name: tuple(s**2 for s in deviation) for name, deviation in effects.items()}
     return intervals, {ErrorSource.SHAPE: tuple(of_shape), **variances}
+
+
+def widest_interval(*intervals: tuple[float, float]) -> tuple[float, float]:
+    """Return the interval that contains all of some."""
+    return min(low for low, _ in intervals), max(high for _, high in intervals)

@@ -66,6 +66,10 @@ def _always(op: Operator, machine: Machine, library: str) -> bool:
     return True
 
 
+def _never(op: Operator) -> bool:
+    return False
+
+
 def _no_link(links: Iterable[Link]) -> str:
     return ""
 
@@ -134,6 +138,7 @@ class Family:
     borrows : (machine, library, dtype) -> the library's name, and the libraries whose constants may hold for it, the
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     on_cpu : whether it is for CPUs, which the others are not.
+    apart : operator -> the calls whose shapes differ by more or less than the others', which have their own intervals.
     link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
     basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
     axes : the sizes over which a residual surface corrects the kernel's time (`perfmodel.core.surface`); none where
@@ -157,6 +162,7 @@ class Family:
     slower_calls: Callable[[Machine, str], float] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
+    apart: Callable[[Any], Any] = _never
     link: Callable[[Iterable[Link]], str] = _no_link
     basis: Callable[[Operator, Machine, Terms], str] | None = None
     on_cpu: bool = False

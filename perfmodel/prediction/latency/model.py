@@ -16,7 +16,8 @@ from perfmodel.core.work import Number, Text, anywhere, maximum, plain
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.constants import Constants, constants, widest_interval
+from perfmodel.prediction.latency.constants import Constants, constants
+from perfmodel.prediction.latency.effects import widest_interval
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, regime_of
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Family
@@ -124,6 +125,8 @@ def _estimate(
     """Return what a family expects; ``later`` finds the terms where the family finds the time without them."""
     correction = known.surface
     growth, inside = gain(family, correction.surface, correction.sheet, op, machine) if correction else (0.0, False)
+    if known.apart is not None:
+        inside = family.apart(op)
     asked = (op, machine, known.values, conditions, growth)
     brief = later is not None and family.total is not None
     terms: Terms | None = None if brief else family.timed_terms(*asked)
@@ -162,14 +165,18 @@ def _basis(family: Family, op: Operator, machine: Machine, known: Constants, ter
 
 
 def _spread(known: Constants, code: Codes, inside: Any, floor_s: Number) -> tuple[Spread, Uncertainty]:
-    """Return the interval of each point, and what it is made of: narrower inside the data of a residual surface."""
-    if known.surface is None or not anywhere(inside):
+    """Return the interval of each point, and what it is made of.
+
+    It is another one inside the data of a residual surface, and for the calls that the family tells apart.
+    """
+    other = known.apart or known.surface
+    if other is None or not anywhere(inside):
         return Spread(code, known.ends, floor_s), known.uncertainty
     if not isinstance(inside, np.ndarray) or inside.all():
-        return Spread(code, known.surface.ends, floor_s), known.surface.uncertainty
+        return Spread(code, other.ends, floor_s), other.uncertainty
     of_inside = np.int8(len(REGIMES)) * inside.view(np.int8)
-    both = Uncertainty(((inside, known.surface.variances), *known.uncertainty.parts))
-    return Spread(of_inside + np.asarray(code, np.int8), known.ends + known.surface.ends, floor_s), both
+    both = Uncertainty(((inside, other.variances), *known.uncertainty.parts))
+    return Spread(of_inside + np.asarray(code, np.int8), known.ends + other.ends, floor_s), both
 
 
 def _masked(mask: np.ndarray, uncertainty: Uncertainty) -> Iterator[tuple[np.ndarray, Variances]]:

@@ -38,6 +38,7 @@ class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
     constants: dict[str, Quantity] = {}
     library: dict[str, dict[str, Quantity]] = {}
     interval: dict[str, tuple[float, float]] = {}
+    apart: dict[str, tuple[float, float]] = {}
     deviation: dict[str, tuple[float, float, float]] = {}
     known_libraries: list[str] = []
     dtypes: list[str] = []
@@ -109,6 +110,7 @@ def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
         constants=_constants(spec.constants, known, f"{place}.constants"),
         libraries=MappingProxyType(libraries),
         intervals=_intervals(spec.interval, f"{place}.interval"),
+        apart=_intervals(spec.apart, f"{place}.apart"),
         deviations=_deviations(spec.deviation, f"{place}.deviation"),
         known_libraries=tuple(spec.known_libraries),
         dtypes=tuple(canonical_dtype(dtype, place=f"{place}.dtypes") for dtype in spec.dtypes),
@@ -189,7 +191,8 @@ def _spec(name: str, table: LatencyTable) -> LatencySpec:
     return LatencySpec(
         constants=written(table.constants),
         library={library: written(values) for library, values in table.libraries.items()},
-        interval={regime: (round(low, 3), round(high, 3)) for regime, (low, high) in table.intervals.items()},
+        interval=_ends(table.intervals),
+        apart=_ends(table.apart),
         deviation={name: _rounded(values) for name, values in table.deviations.items()},
         known_libraries=list(table.known_libraries),
         dtypes=list(table.dtypes),
@@ -199,6 +202,10 @@ def _spec(name: str, table: LatencyTable) -> LatencySpec:
         note=table.note,
         surface=table.surface.name if table.surface else "",
     )
+
+
+def _ends(intervals: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    return {regime: (round(low, 3), round(high, 3)) for regime, (low, high) in intervals.items()}
 
 
 def _rounded(values: tuple[float, ...]) -> tuple[float, float, float]:

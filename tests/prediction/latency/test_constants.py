@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import perfmodel as pm
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.latency_table import REGIMES, LatencyTable
-from perfmodel.core.vocabulary import Calibration
+from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.hardware_catalog import load_all
 from perfmodel.prediction.latency import constants as latency_constants
 from perfmodel.prediction.latency.constants import combined
@@ -158,3 +159,25 @@ def test_a_kind_of_link_that_the_nearest_table_has_no_rows_of_adds_its_variance(
     got = combined(pm_family(), [(OWN, near), (NEVER, wide)], "alpha", "fp32", link=link)
     assert got.intervals["large"][1] == pytest.approx(width(*deviations))
     assert got.calibration == (NEVER if deviations else OWN)
+
+
+def test_calls_that_a_family_tells_apart_have_intervals_of_their_own() -> None:
+    own = replace(MACHINE, apart={**ENDS, "large": (0.5, 2.0)})
+    got = combined(pm_family(), [(OWN, own), (NEVER, WIDE)], "alpha", "fp32")
+    assert got.intervals["large"] == pytest.approx((0.8, 1.25))
+    assert got.apart is not None
+    assert got.apart.intervals["large"] == pytest.approx((0.5, 2.0))
+    nearer = combined(pm_family(), [(OWN, MACHINE), (NEVER, own)], "alpha", "fp32")
+    assert nearer.apart is None  # the nearer table rules
+
+
+def test_a_sweep_over_the_batch_has_the_interval_of_each_product() -> None:
+    machine = next(one for one in load_all() if one.name == "p100-pcie-16gb")
+    swept = pm.predict(pm.Gemm(m=2048, n=2048, k=2048, batch=np.array([1, 2, 4]), dtype="fp32"), machine)
+    for place, batch in enumerate((1, 2, 4)):
+        one = pm.predict(pm.Gemm(m=2048, n=2048, k=2048, batch=batch, dtype="fp32"), machine)
+        assert swept.predicted_time_high_s[place] == pytest.approx(one.predicted_time_high_s)
+        shape = swept.uncertainty.variances(swept.regime)[ErrorSource.SHAPE][place]
+        assert shape == pytest.approx(one.uncertainty.variances(str(one.regime))[ErrorSource.SHAPE])
+    ratio = swept.predicted_time_high_s / swept.predicted_time_s
+    assert ratio[0] > ratio[1]  # single products spread more

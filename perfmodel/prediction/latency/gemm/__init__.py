@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import CacheState, Limiter
@@ -246,6 +246,11 @@ def _alone(op: Gemm) -> Number:
     return maximum(0.0, 1.0 - log2(op.batch) / FADE)
 
 
+def _is_single(op: Operator) -> Any:
+    """Whether a product is the only one of its call: libraries have more kernels for it than for a batch."""
+    return op.batch == 1 if isinstance(op, Gemm) else False
+
+
 GEMM_FP32 = Family(
     "gemm_fp32",
     constants_of(
@@ -258,6 +263,7 @@ GEMM_FP32 = Family(
     _is_fp32,
     total=total,
     call_cost=_call_cost,
+    apart=_is_single,
 )  # fmt: skip
 GEMM_BF16 = Family(
     "gemm_bf16",
