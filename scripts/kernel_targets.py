@@ -100,17 +100,21 @@ def against(what: str, rows: Sequence[Row], share: float) -> Target:
 
 
 def compositions(rows: Sequence[Row]) -> Iterator[Target]:
-    """Yield how much slower each composition from 0.1 ms on is than one kernel, against what the model expects."""
+    """Yield how much slower each composition from 0.1 ms on is than one kernel, against what the model expects.
+
+    One kernel is the library's where it has one, else Triton's.
+    """
     for row in rows:
         expected = (row.composition_time_low_s, row.composition_time_s, row.composition_time_high_s)
-        if row.status != Status.OK or None in expected or not row.predicted_time_s or (row.measured_time_s or 0) < 1e-4:
+        if row.status != Status.OK or None in expected or (row.measured_time_s or 0) < 1e-4:
             continue
         same = [other for other in measured(rows, row.op, row.dtype) if other.params == row.params]
         library = fastest(same, "torch") or fastest(same, "triton")
-        if library is None:
+        if library is None or not library.predicted_time_s:
             continue
         factor = time_of(row) / time_of(library)
-        low, middle, high = ((time_s or 0.0) / row.predicted_time_s for time_s in expected)
+        # a library without a kernel of its own is predicted as the composition: the kernel beside it is what counts
+        low, middle, high = ((time_s or 0.0) / library.predicted_time_s for time_s in expected)
         yield Target(
             f"{row.op} {row.dimensions} {row.dtype}, {row.kernel}",
             f"{middle:.2f} x ({low:.2f} to {high:.2f})",

@@ -70,7 +70,7 @@ class Kernel:
     own_operator : the operator with the kernel's actual traffic, where that differs: an unfused composition writes its
         intermediates to memory.
     composition : the operators that the kernel runs one after another, each ``count`` times; the model predicts their
-        sum. None where it runs the operator itself as one kernel.
+        sum. None, or no operators, where it runs the operator itself as one kernel.
     in_place : it updates its inputs, as an optimizer does, and returns one of them.
     compiles : its first call compiles for seconds, so that a short run leaves it out unless it is asked for by name.
     gradient : it computes the backward pass (``backward=true``), not the operator; None computes both.
@@ -90,6 +90,10 @@ class Kernel:
     compiles: bool = False
     gradient: bool | None = False
     rounded_sums: Callable[[Any], int] = _once
+
+    def parts(self, op: Any) -> Sequence[Operator]:
+        """Return the operators that it runs one after another; none where it runs the operator itself."""
+        return self.composition(op) if self.composition else ()
 
     def computes(self, op: Any) -> bool:
         """Return whether it computes an operator: the backward pass or the forward one, and not as another does."""

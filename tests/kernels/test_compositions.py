@@ -105,11 +105,39 @@ def test_the_model_expects_naive_kernels_of_large_tensors_to_be_slower(op):
 
 
 def test_kernels_of_one_pass_have_no_composition():
+    several = ("naive", "torch.silu_mul", "widened", "torch.sdpa.math", "torch._int_mm")
+    sometimes = ("torch.matmul", "torch.scaled_mm")  # with an activation
     for operator in ("gemm", "elementwise", "layer_norm", "rms_norm", "softmax", "attention"):
         for kernel in registry.find_kernels(operator):
-            if kernel.gradient:
+            if kernel.gradient or kernel.name in sometimes:
                 continue
             assert (kernel.composition is None) == (
-                kernel.name not in ("naive", "torch.silu_mul", "widened", "torch.sdpa.math")
-                and (operator, kernel.name) != ("attention", "compiled")
-            )
+                kernel.name not in several and (operator, kernel.name) != ("attention", "compiled")
+            ), kernel.name
+
+
+def test_a_product_of_the_library_is_several_kernels_with_an_activation_or_a_conversion():
+    library, scaled, integer = (_named(name) for name in ("torch.matmul", "torch.scaled_mm", "torch._int_mm"))
+    sizes = {"m": 64, "n": 32, "k": 16}
+    assert library.parts(Gemm(**sizes, bias=True, dtype="bf16")) == ()
+    assert library.parts(Gemm(**sizes, dtype="tf32")) == ()
+    product, activation = library.parts(Gemm(**sizes, bias=True, activation="gelu", dtype="bf16"))
+    assert (product.bias, product.activation, activation.kind, activation.numel) == (True, "none", "gelu", 64 * 32)
+    product, cast, bias = library.parts(Gemm(**sizes, bias=True, dtype="bf16", out_dtype="fp32"))
+    assert (product.bias, cast.kind, cast.out_dtype, bias.kind, bias.strided) == (False, "cast", "fp32", "add", True)
+    assert scaled.parts(Gemm(**sizes, dtype="fp8")) == ()
+    assert [part.op for part in scaled.parts(Gemm(**sizes, bias=True, activation="relu", dtype="fp8"))] == [
+        "gemm", "elementwise", "elementwise",
+    ]  # fmt: skip
+    product, scale, cast = integer.parts(Gemm(**sizes, dtype="sq"))
+    assert (product.dtype, scale.kind, cast.out_dtype) == ("int8", "mul", Gemm(**sizes, dtype="sq").out_dtype)
+
+
+def _named(name):
+    return next(kernel for kernel in registry.find_kernels("gemm") if kernel.name == name)
+
+
+def test_operands_of_a_row_or_a_column_are_read_element_by_element():
+    for op, count in ((LayerNorm(rows=64, cols=64), 4), (RmsNorm(rows=64, cols=64), 2), (Softmax(rows=64, cols=64), 2)):
+        parts = _naive(op).composition(op)
+        assert sum(part.count for part in parts if getattr(part, "strided", False)) == count, op.op

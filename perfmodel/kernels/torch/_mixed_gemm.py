@@ -15,6 +15,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import COMPUTED, TORCH_DTYPES
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.kernels.scaled import widened
+from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
@@ -77,6 +78,16 @@ def _integers(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
     multiply = _function("_int_mm")
     assert multiply is not None
     return lambda: (multiply(a, b) * scale).to(out)[None]
+
+
+def _integer_parts(op: Gemm) -> tuple[Operator, ...]:
+    """The product in 32-bit integers, its columns' scales, and the conversion of the result."""
+    numel = op.m * op.n
+    return (
+        Gemm(m=op.m, n=op.n, k=op.k, dtype="int8", weight_dtype="int8", out_dtype="fp32"),
+        *streamed(numel, "fp32", "mul", strided=True),
+        Elementwise(numel=numel, kind="cast", dtype="fp32", out_dtype=op.out_dtype),
+    )
 
 
 def _int8_weights(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
@@ -149,7 +160,9 @@ def _has_weights(dtype: str) -> Callable[[Gemm], bool]:
 
 
 MIXED_KERNELS = (
-    Kernel("torch._int_mm", "gemm", "torch", _integers, _supports_int, applies=_is_integer),
+    Kernel(
+        "torch._int_mm", "gemm", "torch", _integers, _supports_int, applies=_is_integer, composition=_integer_parts
+    ),
     Kernel(
         "torch._weight_int8pack_mm",
         "gemm",

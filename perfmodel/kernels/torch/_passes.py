@@ -10,21 +10,28 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.reduction import Reduction
 
 
-def streamed(numel: Any, dtype: str, *kinds: str, tensors: int = 1) -> tuple[Elementwise, ...]:
-    """Return a pass for each kind over ``numel`` elements of each tensor; equal passes become one with a count."""
+def streamed(numel: Any, dtype: str, *kinds: str, tensors: int = 1, strided: bool = False) -> tuple[Elementwise, ...]:
+    """Return a pass for each kind over ``numel`` elements of each tensor; equal passes become one with a count.
+
+    ``strided`` says that an operand is a view with gaps or broadcast, which PyTorch reads element by element in place
+    of vectors (aten/src/ATen/native/cuda/Loops.cuh, gpu_kernel_impl: contiguous operands only are vectorised).
+    """
     return tuple(
-        Elementwise(numel=numel, kind=kind, num_inputs=tensors, dtype=dtype, count=count)
+        Elementwise(numel=numel, kind=kind, num_inputs=tensors, dtype=dtype, count=count, strided=strided)
         for kind, count in Counter(kinds).items()
     )
 
 
-def rowwise(op: Any, *, reductions: int, kinds: tuple[str, ...]) -> tuple[Operator, ...]:
+def rowwise(
+    op: Any, *, reductions: int, kinds: tuple[str, ...] = (), broadcast: tuple[str, ...] = ()
+) -> tuple[Operator, ...]:
     """Return the passes of a composition over rows: reductions, and elementwise kinds.
 
-    The second operand of these kinds is a row or a column; its bytes are negligible.
+    The second operand of the ``broadcast`` kinds is a row or a column, whose bytes are negligible.
     """
     reduction = Reduction(rows=op.rows, cols=op.cols, dtype=op.dtype, count=reductions)
-    return (reduction, *streamed(op.rows * op.cols, op.dtype, *kinds))
+    numel = op.rows * op.cols
+    return (reduction, *streamed(numel, op.dtype, *kinds), *streamed(numel, op.dtype, *broadcast, strided=True))
 
 
 def column(op: Any, *kinds: str) -> tuple[Elementwise, ...]:

@@ -17,6 +17,7 @@ from perfmodel.kernels.torch._mixed_gemm import MIXED_KERNELS
 from perfmodel.kernels.torch._passes import streamed
 from perfmodel.kernels.torch._workspace import tensor_bytes
 from perfmodel.operators import Operator
+from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 
 #: columns of A and rows of B per panel of the naive product
@@ -114,8 +115,32 @@ def _composition(op: Gemm) -> tuple[Operator, ...]:
     products += [Gemm(m=m, n=n, k=rest, batch=batch, dtype=op.dtype)] if rest else []
     numel, dtype = batch * m * n, op.out_dtype
     sums = streamed(numel, dtype, *["add"] * (whole + bool(rest) - 1), tensors=2)
-    last = (*["add"] * op.bias, *[op.activation] * (op.activation != "none"))
-    return (*products, *sums, *streamed(numel, dtype, *last))
+    return (*products, *sums, *_epilogue(op, bias=bool(op.bias)))
+
+
+def _library_parts(op: Gemm) -> tuple[Operator, ...]:
+    """The product with its bias, and an activation after it; what is converted has its bias added after that."""
+    converted = TORCH_DTYPES[op.out_dtype] != TORCH_DTYPES[op.dtype]
+    if not converted and op.activation == "none":
+        return ()
+    numel = op.batch * op.m * op.n
+    product = op.changed(activation="none", **({"bias": False, "out_dtype": op.dtype} if converted else {}))
+    cast = [Elementwise(numel=numel, kind="cast", dtype=op.dtype, out_dtype=op.out_dtype)] * converted
+    return (product, *cast, *_epilogue(op, bias=bool(converted and op.bias)))
+
+
+def _scaled_parts(op: Gemm) -> tuple[Operator, ...]:
+    """The product, and its bias and activation after it."""
+    if not op.bias and op.activation == "none":
+        return ()
+    return (op.changed(bias=False, activation="none"), *_epilogue(op, bias=bool(op.bias)))
+
+
+def _epilogue(op: Gemm, *, bias: bool) -> tuple[Operator, ...]:
+    """Return the passes over C after a product."""
+    numel, dtype = op.batch * op.m * op.n, op.out_dtype
+    activation = [op.activation] * (op.activation != "none")
+    return (*streamed(numel, dtype, *["add"] * bias, strided=True), *streamed(numel, dtype, *activation))
 
 
 def _panels(op: Gemm) -> int:
@@ -144,8 +169,8 @@ def _workspace_bytes(op: Gemm) -> float:
 
 
 KERNELS = (
-    Kernel("torch.matmul", "gemm", "torch", _library, _supports, applies=_is_ordinary),
-    Kernel("torch.scaled_mm", "gemm", "torch", _scaled, _supports_scaled, applies=_is_8_bit),
+    Kernel("torch.matmul", "gemm", "torch", _library, _supports, applies=_is_ordinary, composition=_library_parts),
+    Kernel("torch.scaled_mm", "gemm", "torch", _scaled, _supports_scaled, applies=_is_8_bit, composition=_scaled_parts),
     Kernel(
         "naive",
         "gemm",

@@ -52,8 +52,8 @@ def _compiled(op: LayerNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 def _composition(op: LayerNorm) -> tuple[Operator, ...]:
     """Two means; difference, square, two scales and shift of all elements; two operations on a column."""
-    kinds = ("sub", "square", "mul", "mul", "add")
-    return (*rowwise(op, reductions=2, kinds=kinds), *column(op, "add", "rsqrt"))
+    broadcast = ("sub", "mul", "mul", "add")
+    return (*rowwise(op, reductions=2, kinds=("square",), broadcast=broadcast), *column(op, "add", "rsqrt"))
 
 
 def _workspace_bytes(op: LayerNorm) -> float:

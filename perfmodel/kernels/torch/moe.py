@@ -11,6 +11,7 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import COMPUTED, TORCH_DTYPES, unsupported_dtype
 from perfmodel.kernels.reference.moe import choose, weights_of
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._passes import streamed
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
@@ -141,14 +142,20 @@ def _grouped(op: Moe, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _dense_parts(op: Moe) -> tuple[Operator, ...]:
-    """The products of all experts with all tokens, the activation and the weighted sum."""
+    """The products of all experts with all tokens, the activation of views with gaps, and the weighted sum in float32.
+
+    The sum is a product of one row, the shares of a token, with the results of all experts.
+    """
     experts = max(1, round(float(op.touched)))
     up, inter = int((1 + op.gated) * op.inter_of_rank), int(op.inter_of_rank)
+    hidden, results = experts * op.tokens * inter, experts * op.tokens * op.hidden
     return (
         Gemm(m=op.tokens, n=up, k=op.hidden, batch=experts, dtype=op.dtype),
-        Elementwise(numel=experts * op.tokens * inter, kind="silu_mul" if op.gated else "silu", dtype=op.dtype),
+        *streamed(hidden, op.dtype, "silu", strided=bool(op.gated)),
+        *(streamed(hidden, op.dtype, "mul", tensors=2, strided=True) if op.gated else ()),
         Gemm(m=op.tokens, n=op.hidden, k=inter, batch=experts, dtype=op.dtype),
-        Elementwise(numel=experts * op.tokens * op.hidden, kind="mul", num_inputs=1, dtype=op.dtype),
+        Elementwise(numel=results, kind="cast", dtype=op.dtype, out_dtype="fp32"),
+        Gemm(m=1, n=op.hidden, k=experts, batch=op.tokens, dtype="fp32"),
     )
 
 

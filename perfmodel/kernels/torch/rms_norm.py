@@ -51,7 +51,7 @@ def _compiled(op: RmsNorm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 def _composition(op: RmsNorm) -> tuple[Operator, ...]:
     """One mean; square and two scales of all elements; two operations on a column."""
-    return (*rowwise(op, reductions=1, kinds=("square", "mul", "mul")), *column(op, "add", "rsqrt"))
+    return (*rowwise(op, reductions=1, kinds=("square",), broadcast=("mul", "mul")), *column(op, "add", "rsqrt"))
 
 
 def _workspace_bytes(op: RmsNorm) -> float:

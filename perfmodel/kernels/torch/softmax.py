@@ -49,7 +49,7 @@ def _compiled(op: Softmax, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 def _composition(op: Softmax) -> tuple[Operator, ...]:
     """A maximum and a sum; difference, exponential and quotient of all elements."""
-    return rowwise(op, reductions=2, kinds=("sub", "exp", "div"))
+    return rowwise(op, reductions=2, kinds=("exp",), broadcast=("sub", "div"))
 
 
 def _workspace_bytes(op: Softmax) -> float:

@@ -66,8 +66,8 @@ def build_row(job: Job, outcome: Outcome, hardware: Hardware, settings: BenchSet
         return row
     if kernel and kernel.own_operator:
         row["own_bound_time_s"] = float(bound_time(kernel.own_operator(op), hardware).time_s)
-    if kernel and kernel.composition:
-        row |= _composed(kernel.composition(op), prediction, hardware)
+    if kernel and (parts := kernel.parts(op)):
+        row |= _composed(parts, prediction, hardware)
     if settings.keep_samples:
         row["samples_s"] = list(outcome.timed.samples_s)
     if outcome.sustained:
