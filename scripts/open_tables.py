@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.accuracy.calibration import family_groups, usable
+from perfmodel.accuracy.calibration import FEWEST_ROWS, family_groups, usable
 from perfmodel.accuracy.fit import Group
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements, shape_hash
 from perfmodel.core.hardware import Hardware
@@ -233,7 +233,8 @@ def by_family(
 ) -> tuple[Data, dict[str, Family], Origins]:
     """Return the rows by family and hardware, the families, and whose measurements the rows are.
 
-    Calls of attention by ``frameworks`` are left out unless they are asked for.
+    Calls of attention by ``frameworks`` are left out unless they are asked for, and families of a few rows, whose
+    constants stay those of the code.
     """
     data: Data = {}
     families: dict[str, Family] = {}
@@ -247,7 +248,13 @@ def by_family(
                 groups = [replace(group, weight=_host_weight(call, calls)) for group in groups]
             data.setdefault(name, {}).setdefault(call.hardware, []).extend(groups)
             origins.setdefault(name, {}).setdefault(call.hardware, set()).add(origin(call))
+    for name in [name for name, machine in data.items() if _rows_of(machine) < FEWEST_ROWS and not frameworks]:
+        del data[name], families[name], origins[name]
     return data, families, origins
+
+
+def _rows_of(groups: dict[str, list[Group]]) -> int:
+    return sum(len(group) for rows in groups.values() for group in rows)
 
 
 def origin(call: MeasuredCalls) -> str:

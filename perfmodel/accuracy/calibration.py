@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfmodel.accuracy.fit import Fit, Floats, Group
 from perfmodel.accuracy.libraries import (
+    USUAL_ROWS,
     FittedConstants,
     dtypes,
     fit_libraries,
@@ -38,8 +39,6 @@ from perfmodel.prediction.uncertainty import half_width
 
 #: a calibration needs this many rows of a family
 FEWEST_ROWS = 10
-#: rows that count as much as what is usual on other machines, for the spread over shapes: assumed
-USUAL_ROWS = 5
 #: a fit takes at most this many rows of one family: more do not change it, and take longer
 MOST_ROWS = 1500
 #: a row that is faster than the floor by more than a clock can boost is an artefact
@@ -101,6 +100,8 @@ def family_groups(
     """
     by_family: dict[str, tuple[Family, list[Group]]] = {}
     for call in calls:
+        if call.op.composition_in(call.conditions.library):
+            continue  # the families of its parts predict it
         hardware = machines[call.hardware]
         machine = Machine.of(hardware, resolve_peak(call.op, hardware) if np.any(call.op.flop()) else None)
         group = Group(call.op, machine, call.conditions, call.time_s)

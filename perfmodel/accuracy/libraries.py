@@ -13,11 +13,17 @@ from numpy.typing import NDArray
 from perfmodel.accuracy.fit import Fit, Floats, Group, fit
 from perfmodel.accuracy.measured import shape_hash
 from perfmodel.core.latency_table import REGIMES
+from perfmodel.prediction.latency.constants import WIDEST
 from perfmodel.prediction.latency.estimate import regime_code
 from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
+from perfmodel.prediction.uncertainty import Z80
 
 #: a library has constants of its own, and a regime an interval of its own, from this many rows on
 ENOUGH_ROWS = 20
+#: fewer rows than this do not show how a regime differs from the others
+SOME_ROWS = 3
+#: rows that count as much as what is usual on other machines, for the spread over shapes: assumed
+USUAL_ROWS = 5
 
 
 @dataclass(frozen=True)
@@ -156,8 +162,15 @@ def intervals(
     probability of 80 %, however small n is (split conformal prediction: Lei et al. 2018, arXiv 1604.04173). Rows of one
     shape in several versions of a library have nearly one error: n is the number of ``independent`` rows in each
     regime, where it is given. A stated interval contains the prediction itself, so the ends are bounded by 1.
+
+    Where nothing wider tells of a regime with some rows but not enough, all n rows do, with m = `USUAL_ROWS` that
+    spread as the widest interval says: their variance is (m v + sum r^2) / (m + n) (an inverse gamma prior).
     """
     stated = dict(default)
+    variance = (USUAL_ROWS * (math.log(WIDEST[1]) / Z80) ** 2 + float(np.sum(log_ratio**2))) / (
+        USUAL_ROWS + log_ratio.size
+    )
+    reach = math.exp(Z80 * math.sqrt(variance))
     for index, name in enumerate(REGIMES):
         ratio = np.exp(-log_ratio[regime == index])
         if ratio.size >= ENOUGH_ROWS:
@@ -165,4 +178,6 @@ def intervals(
             inner = min(1.0, 0.9 * (count + 1) / count)
             low, high = np.quantile(ratio, 1.0 - inner, method="lower"), np.quantile(ratio, inner, method="higher")
             stated[name] = (min(1.0, float(low)), max(1.0, float(high)))
+        elif ratio.size >= SOME_ROWS and tuple(default[name]) == WIDEST:
+            stated[name] = (1.0 / reach, reach)
     return stated

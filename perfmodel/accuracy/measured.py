@@ -160,6 +160,8 @@ KERNELS = {
     "CutlassFp8BlockScaledMMKernel": "cutlass",
     "TritonFp8BlockScaledMMKernel": "triton",
     "moe_torch_flow_min_latency": "min_latency",
+    # kernels that torch.compile writes, not those of torch
+    "compiled": "compiled",
 }
 #: backends of torch's scaled_dot_product_attention, as our benchmarks name them -> the kernel within the library
 BACKENDS = {"torch.sdpa.flash": "fa2", "torch.sdpa.efficient": "efficient", "torch.sdpa.cudnn": "cudnn"}
@@ -179,7 +181,8 @@ def library_of(implementation: str) -> str:
     library, _, kernel = name.partition("-")
     if backend := BACKENDS.get(kernel.removesuffix(".backward")):
         return f"{library}/{backend}"
-    return f"{library}_{KERNELS[detail]}" if detail in KERNELS else library
+    own = KERNELS.get(detail or kernel)
+    return f"{library}_{own}" if own else library
 
 
 def shape_hash(op: Operator, rows: int) -> NDArray[np.float64]:

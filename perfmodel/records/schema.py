@@ -17,6 +17,8 @@ from perfmodel.core.vocabulary import CacheState, Timing, Vocabulary
 
 #: kernels that run several operators one after another, also in records whose rows have no ``composition_time_s``
 _COMPOSED_NAMES = ("naive", "torch.sdpa.math", "torch.sdpa.math.backward", "chunked", "chunked.backward")
+#: calls of a library that run several operators, which the model predicts as what the library does
+_CALLS_OF_LIBRARY = ("torch.quantize", "torch.dequantize", "torch.swiglu", "torch.geglu")
 
 
 class Status(Vocabulary):
@@ -212,7 +214,10 @@ class Record(Reportable):
 
 def is_composed(row: Mapping[str, Any]) -> bool:
     """Whether a row's kernel runs several operators one after another; their traffic differs from the operator's."""
-    return row.get("kernel") in _COMPOSED_NAMES or row.get("composition_time_s") is not None
+    kernel = str(row.get("kernel"))
+    if kernel.removesuffix(".backward") in _CALLS_OF_LIBRARY:
+        return False
+    return kernel in _COMPOSED_NAMES or row.get("composition_time_s") is not None
 
 
 def is_measured(row: Mapping[str, Any]) -> bool:

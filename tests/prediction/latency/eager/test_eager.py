@@ -1,0 +1,164 @@
+"""PyTorch's own kernels: what its sources say that they move and wait for, and what an H100 measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import perfmodel as pm
+from perfmodel.accuracy.measured import library_of, shape_hash
+from perfmodel.operators import load_operator
+from perfmodel.prediction.latency.eager.lookups import missed
+from perfmodel.records.calls import read_calls
+
+RECORDS = Path(__file__).parents[4] / "examples" / "records"
+#: operator, dimensions, the dimension that makes it larger, and sizes of it
+CASES: list[tuple[str, dict[str, Any], str, tuple[int, int]]] = [
+    ("sort", {}, "cols", (5000, 10**8)),
+    ("sort", {"cols": 256}, "rows", (2, 10**6)),
+    ("sort", {"cols": 50000, "dtype": "bf16"}, "rows", (2, 127)),
+    ("topk", {"cols": 128, "k": 8}, "rows", (1, 10**6)),
+    ("topk", {"rows": 1000, "k": 8}, "cols", (1000, 10**6)),
+    ("scan", {}, "cols", (10, 10**9)),
+    ("scan", {"cols": 1000}, "rows", (2, 10**6)),
+    ("sampling", {"rows": 64}, "vocab", (100, 10**6)),
+    ("sampling", {"vocab": 32000, "algorithm": "top_p"}, "rows", (2, 100)),
+    ("gather", {"table": 10**8}, "numel", (1000, 10**8)),
+    ("gather", {"table": 10**8, "backward": True}, "numel", (1000, 10**8)),
+    ("index_select", {"cols": 64, "table": 10**5}, "rows", (100, 10**7)),
+    ("index_select", {"cols": 64, "table": 10**5, "backward": True}, "rows", (100, 10**7)),
+    ("scatter_add", {"cols": 64, "table": 10**5}, "rows", (100, 10**7)),
+    ("kv_write", {"kv_heads": 8, "head_dim": 128, "dtype": "bf16"}, "tokens", (1, 10**6)),
+    ("embedding", {"vocab": 32000, "dim": 512, "backward": True}, "tokens", (1, 10**6)),
+    ("pool2d", {"c": 64, "h": 56, "w": 56, "k": 3}, "n", (1, 1000)),
+    ("batch_norm", {"c": 64, "hw": 3136}, "n", (1, 1000)),
+    ("batch_norm", {"n": 64, "c": 64, "backward": True}, "hw", (49, 10**5)),
+    ("group_norm", {"groups": 32, "c": 256, "hw": 1024}, "n", (1, 1000)),
+    ("layer_norm", {"cols": 1024, "backward": True}, "rows", (1, 10**6)),
+    ("quantize", {"cols": 4096}, "rows", (1, 10**5)),
+    ("dequantize", {"cols": 4096}, "rows", (1, 10**5)),
+]
+
+
+def time_s(op: str, on: str = "h100", library: str = "torch", **dimensions: Any) -> Any:
+    return pm.predict(load_operator(op)(**dimensions), on, library=library).predicted_time_s
+
+
+@pytest.mark.parametrize(("op", "fixed", "name", "sizes"), CASES)
+def test_never_faster_than_the_bound_and_never_faster_for_more(
+    op: str, fixed: dict[str, Any], name: str, sizes: tuple[int, int]
+) -> None:
+    column = np.unique(np.geomspace(*sizes, 40).round())
+    for on in ("h100", "a100", "mi300x"):
+        result = pm.predict(load_operator(op)(**fixed, **{name: column}), on, library="torch")
+        times = np.asarray(result.predicted_time_s)
+        assert np.all(times >= np.asarray(result.bound_time_s))
+        assert np.all(np.diff(times) >= -1e-3 * times[1:]), (op, name, on)
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=st.sampled_from(CASES), share=st.floats(0.0, 1.0), on=st.sampled_from(("h100", "v100", "l40s")))
+def test_a_single_call_is_predicted_as_that_of_a_sweep(
+    case: tuple[str, dict[str, Any], str, tuple[int, int]], share: float, on: str
+) -> None:
+    op, fixed, name, (first, last) = case
+    size = round(first * (last / first) ** share)
+    column = np.array([float(size), float(last)])
+    assert float(time_s(op, on, **fixed, **{name: size})) == pytest.approx(
+        float(time_s(op, on, **fixed, **{name: column})[0]), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize(("op", "fixed", "name", "sizes"), CASES)
+def test_other_libraries_keep_the_one_kernel(op: str, fixed: dict[str, Any], name: str, sizes: tuple[int, int]) -> None:
+    known = load_operator(op)(**fixed, **{name: sizes[1]})
+    families = {library: str(pm.predict(known, "h100", library=library).rows()[0]["family"])
+                for library in ("", "vllm", "torch")}  # fmt: skip
+    assert [name.startswith("eager_") for name in families.values()] == [False, False, True]
+
+
+def test_a_sort_moves_its_indices() -> None:
+    """A key of 4 B crosses memory 1 + 2 x 4 times, its index 1 + 2 x 4 times: 108 B, of 8 B 272 B."""
+    more = 2**28
+    each = {size: float(time_s("sort", cols=2 * more, dtype=dtype) - time_s("sort", cols=more, dtype=dtype)) / more
+            for size, dtype in ((4, "fp32"), (8, "fp64"))}  # fmt: skip
+    assert each[8] / each[4] == pytest.approx(272 / 108, rel=1e-3)
+    assert 108 / each[4] < 0.8 * 3.35e12
+
+
+def test_short_rows_are_padded() -> None:
+    """A block sorts 1024 keys at least (Sort.cu), so that 256 take as long but for their bytes."""
+    short, long = (float(time_s("sort", rows=10**6, cols=cols)) for cols in (256, 1024))
+    assert 0.6 < short / long <= 1.0
+
+
+def test_a_draw_waits_for_the_host() -> None:
+    one, gumbel = (float(time_s("sampling", rows=1, vocab=100, algorithm=name)) for name in ("multinomial", "gumbel"))
+    assert one > gumbel + 30e-6
+
+
+def test_random_places_cost_more_than_one_and_less_in_the_cache() -> None:
+    random, near, same = (
+        float(time_s("gather", numel=2**24, table=table, distribution=kind))
+        for table, kind in ((2**28, "even"), (2**20, "even"), (2**28, "same"))
+    )
+    assert random > 3.0 * near > 3.0 * same
+
+
+def test_what_misses() -> None:
+    """Of a table that fits each place is fetched once, of a large one nearly every draw misses."""
+    assert missed(1e6, 100.0, 64.0, "even", 1e6) == pytest.approx(100.0)
+    assert missed(1e6, 1e9, 64.0, "even", 1e6) == pytest.approx(1e6, rel=1e-3)
+    assert missed(1e6, 1e9, 64.0, "same", 1e6) == 1.0
+    assert missed(1e6, 1e9, 64.0, "zipf", 1e6) < 0.6e6
+
+
+def test_a_batch_norm_has_a_block_a_channel() -> None:
+    """Fewer channels of the same size leave SMs idle: the gradient takes as long for 8 as for 64."""
+    few, many = (float(time_s("batch_norm", n=64, c=c, hw=3136, backward=True)) for c in (8, 64))
+    assert few == pytest.approx(many, rel=0.05)
+
+
+def test_sums_into_one_row_follow_one_another() -> None:
+    hot = float(time_s("scatter_add", rows=10**6, cols=8, table=1000, distribution="same"))
+    spread = float(time_s("scatter_add", rows=10**6, cols=8, table=1000))
+    assert hot > 10.0 * spread
+
+
+def test_a_gated_activation_is_two_calls() -> None:
+    op = pm.Swiglu(rows=4096, cols=4096, dtype="bf16")
+    parts = op.composition_in("torch")
+    assert [part.work().bytes for part in parts] == [2 * 4096 * 4096 * 2, 3 * 4096 * 4096 * 2]
+    together = sum(float(pm.predict(part, "h100", library="torch").predicted_time_s) for part in parts)
+    assert float(pm.predict(op, "h100", library="torch").predicted_time_s) == pytest.approx(together)
+    assert op.composition_in("") == op.composition_in("vllm") == ()
+
+
+def test_what_torch_compiles_is_no_call_of_torch() -> None:
+    assert library_of("torch-compiled") == "torch_compiled"
+    assert library_of("torch-torch.sort") == "torch"
+
+
+def test_the_record_of_an_h100_agrees() -> None:
+    """Rows that were not fitted are within a fifth in the mean, and most lie in the interval."""
+    errors, inside = [], []
+    for path in sorted(RECORDS.glob("h100-*.json.gz")):
+        for call in read_calls(path).calls:
+            if call.library != "torch":
+                continue
+            result = pm.predict(call.op, call.hardware, cache=str(call.cache), library="torch")
+            if str(result.rows()[0]["family"]).startswith("eager_"):
+                judged = shape_hash(call.op, len(call)) >= 0.5
+                predicted = np.broadcast_to(result.predicted_time_s, call.time_s.shape)
+                errors += list(np.abs(predicted / call.time_s - 1.0)[judged])
+                low, high = (np.broadcast_to(end, call.time_s.shape)
+                             for end in (result.predicted_time_low_s, result.predicted_time_high_s))  # fmt: skip
+                inside += list(((low <= call.time_s) & (call.time_s <= high))[judged])
+    assert len(errors) > 30
+    assert np.mean(errors) < 0.2
+    assert np.mean(inside) > 0.7
