@@ -26,13 +26,11 @@ def gated(op: Operator, rows: Number, cols: Number, *, backward: bool) -> tuple[
 def gated_passes(op: Operator, numel: Number, kind: str, *, backward: bool) -> tuple[Operator, ...]:
     """Return the calls of PyTorch, which has no kernel for a gated activation: the activation, then the product.
 
-    Backward the gradient of the product, then that of the activation.
+    Backward a product for each of its two gradients, then that of the activation: 9 N s bytes.
     """
-    if backward:
-        kinds = ("mul", kind)
-        return tuple(Elementwise(numel=numel, kind=each, dtype=op.dtype, backward=True) for each in kinds)
-    product = Elementwise(numel=numel, kind="mul", num_inputs=2, dtype=op.dtype)
-    return (Elementwise(numel=numel, kind=kind, dtype=op.dtype), product)
+    product = Elementwise(numel=numel, kind="mul", num_inputs=2, dtype=op.dtype, count=2 if backward else 1)
+    activation = Elementwise(numel=numel, kind=kind, dtype=op.dtype, backward=backward)
+    return (product, activation) if backward else (activation, product)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ SERVES = {
     "eager_lookup": ("gather", "scatter_add", "index_select", "kv_write", "embedding"),
     "eager_image": ("batch_norm", "group_norm", "pool2d"),
     "eager_conversion": ("quantize", "dequantize"),
-    "eager_norm_backward": ("layer_norm", "rms_norm", "add_rms_norm"),
+    "eager_norm_backward": ("layer_norm", "rms_norm", "add_rms_norm", "softmax"),
 }
 
 FAMILIES = (selections.FAMILY, lookups.FAMILY, images.FAMILY, images.NORM_BACKWARD, conversions.FAMILY)

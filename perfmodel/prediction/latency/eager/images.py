@@ -27,6 +27,8 @@ THREADS = 512.0
 WIDTHS = (32.0, 64.0, 128.0, 256.0, 512.0)
 #: blocks of a batch norm's second kernel at most (Normalization.cuh, 256 * 1024)
 MOST_BLOCKS = 262144.0
+#: SM cycles of an element in the gradient of softmax; set on one row of an H100, torch 2.11.0, 2026-11-23
+SOFTMAX_CYCLES = 0.62
 
 WAIT = Constant("wait", "", 900.0, 200.0, 5000.0, 0.15, "cycles of a thread's step: a load, and what depends on it")
 SHORT = Constant("short", "", 155.0, 10.0, 1000.0, 0.2, "SM cycles of one short block")
@@ -43,7 +45,9 @@ def _waves(blocks: Number, machine: Machine) -> Number:
 
 
 def _batch_norm(op: BatchNorm, size: float, c: Values, machine: Machine) -> list[Pass]:
-    """Return the kernels without cuDNN: statistics by one block a channel, their inverse, and scale and shift.
+    """Return the kernels without cuDNN, which runs with weights in fp32 and fp16, not in bf16 and not without weights.
+
+    They are the statistics by one block a channel, their inverse, and scale and shift.
 
     The gradient is one kernel of a block a channel, which walks along it twice (Normalization.cuh).
     """
@@ -88,10 +92,17 @@ def _pool2d(op: Pool2d, size: float, c: Values, machine: Machine) -> list[Pass]:
 
 
 def _norm_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
-    """Return dx, a block a row, and the gradients of the weights, which read dy and x again by columns."""
+    """Return dx, a block a row, and the gradients of the weights, which read dy and x again by columns.
+
+    The gradient of softmax has no weights; its block reads dy and y for the sum, then again (SoftMax.cu).
+    """
     numel = 1.0 * op.rows * op.cols
-    return [Pass(1.0, 3.0 * numel * size, 1.0, 0.0, c["row"] * op.rows),
-            Pass(1.0, 2.0 * numel * size, 1.0, 0.0, c["partial"] * numel)]  # fmt: skip
+    if op.op == "softmax":
+        return [Pass(1.0, 3.0 * numel * size, cycles=SOFTMAX_CYCLES * numel + c["row"] * op.rows)]
+    return [
+        Pass(1.0, 3.0 * numel * size, 1.0, 0.0, c["row"] * op.rows),
+        Pass(1.0, 2.0 * numel * size, 1.0, 0.0, c["partial"] * numel),
+    ]
 
 
 _PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
@@ -101,6 +112,7 @@ _PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
     "layer_norm": _norm_backward,
     "rms_norm": _norm_backward,
     "add_rms_norm": _norm_backward,
+    "softmax": _norm_backward,
 }
 
 
