@@ -126,7 +126,7 @@ def compositions(rows: Sequence[Row]) -> Iterator[Target]:
 def targets(rows: Sequence[Row]) -> list[Target]:
     """Return every target, whether the record has what it needs or not."""
     cube = dict.fromkeys(("m", "n", "k"), 8192)
-    prefill = {"seq_q": 8192, "head_dim": 128, "causal": True}
+    prefill = {"batch": 2, "heads": 32, "kv_heads": 32, "seq_q": 8192, "seq_kv": 8192, "head_dim": 128, "causal": True}
     return [
         *streams(rows),
         against("gemm bf16 8192^3, triton, of cuBLAS", measured(rows, "gemm", dtype="bf16", **cube), 0.9),

@@ -42,8 +42,8 @@ def _one_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
 def _products() -> Iterator[Operator]:
     for dtype in ("fp32", "tf32", "fp16"):
         yield Gemm(m=513, n=264, k=1000, dtype=dtype)
-    for dtype in ("bf16", "fp8"):
-        yield Gemm(m=1024, n=1536, k=2048, bias=True, activation="gelu", dtype=dtype)
+    yield Gemm(m=1024, n=1536, k=2048, bias=True, activation="gelu", dtype="bf16")
+    yield Gemm(m=512, n=768, k=1024, dtype="fp8")
     yield Gemm(m=16, n=4096, k=4096, dtype="bf16")
     yield Gemm(m=200, n=136, k=72, batch=5, bias=True, activation="silu", dtype="bf16")
 
@@ -64,12 +64,11 @@ def _elementwise() -> Iterator[Operator]:
 
 
 def _attentions() -> Iterator[Operator]:
-    for dtype in ("fp32", "tf32"):
-        yield Attention(heads=8, kv_heads=2, seq_q=300, head_dim=64, causal=True, dtype=dtype)
+    # in fp32 without tensor cores the compiler takes 15 s for it
+    yield Attention(heads=8, kv_heads=2, seq_q=300, head_dim=64, causal=True, dtype="tf32")
     yield Attention(batch=2, heads=4, seq_q=1000, head_dim=128, dtype="bf16")
     yield Attention(heads=4, kv_heads=1, seq_q=500, seq_kv=1100, head_dim=128, causal=True, dtype="bf16")
     yield Attention(heads=4, seq_q=700, head_dim=128, causal=True, window=200, dtype="bf16")
-    yield Attention(heads=2, seq_q=300, head_dim=256, causal=True, dtype="fp16")
     yield Attention(batch=3, heads=32, kv_heads=8, seq_q=1, seq_kv=5000, head_dim=128, causal=True, dtype="bf16")
     yield Attention(batch=1, heads=8, kv_heads=2, seq_q=4, seq_kv=9000, head_dim=64, causal=True, dtype="fp16")
 

@@ -268,3 +268,20 @@ def test_gelu_of_narrow_results_is_the_normal_distribution():
     _gemm.tiled(a, b, y, None, **modes, PRECISION="ieee")
     exact = x.double() * torch.special.ndtr(x.double())
     torch.testing.assert_close(y[0].diagonal().double(), exact, rtol=2.0**-7, atol=1e-6)
+
+
+def test_blocks_of_attention_that_are_tried_suit_the_sequence_and_the_dtype():
+    from perfmodel.kernels.triton import _attention
+
+    def tried(dtype, queries, precision="ieee"):
+        arguments = {"q_ptr": torch.empty(1, dtype=dtype), "seq_q": queries}
+        kept = _attention._fits(list(_attention.CONFIGS), arguments, BLOCK_D=64, PRECISION=precision)
+        return {(c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"], c.num_warps, c.num_stages) for c in kept}
+
+    assert tried(torch.bfloat16, 16) == {(64, 64, 4, 3)}
+    assert (128, 128, 8, 3) not in tried(torch.bfloat16, 300)
+    assert {(128, 128, 8, 3), (128, 64, 4, 2)} < tried(torch.bfloat16, 4096)
+    assert all(m == 128 for m, *_ in tried(torch.bfloat16, 4096))
+    # without tensor cores the compiler unrolls every multiply-add
+    assert {m for m, *_ in tried(torch.float32, 4096)} == {64}
+    assert 128 in {m for m, *_ in tried(torch.float32, 4096, "tf32")}

@@ -23,7 +23,9 @@ from perfmodel.kernels.triton._tune import config, tuned
 #: the search space: queries and keys of a block; the last one is for shapes that fit no other
 CONFIGS = (
     config(8, 2, BLOCK_M=128, BLOCK_N=128),
+    config(8, 3, BLOCK_M=128, BLOCK_N=128),
     config(8, 3, BLOCK_M=128, BLOCK_N=64),
+    config(4, 2, BLOCK_M=128, BLOCK_N=64),
     config(4, 3, BLOCK_M=64, BLOCK_N=64),
     config(4, 2, BLOCK_M=64, BLOCK_N=32),
 )
@@ -31,23 +33,35 @@ _INTERPRETED = {"BLOCK_M": 32, "BLOCK_N": 32}
 #: shared memory for Q and for K and V of the pipeline, of the 227 KiB per block on sm_90; the softmax uses the rest
 _SHARED_BYTES = 224 * 1024
 #: float32 accumulators per thread for O and the scores, of its 255 registers
-_MOST_ACCUMULATORS = 144
+_MOST_ACCUMULATORS = 192
+#: from so many queries in 16 bits on, blocks of 64 queries are not tried, and these are, by warps, stages and keys: a
+#: deeper pipeline, and two blocks of four warps on an SM, of which one multiplies while the other has its softmax
+_LONG, _OF_LONG = 2048, ((8, 3, 128), (4, 2, 64))
 #: bytes of keys and values of the heads that run together, so that they remain in an L2 of 50 MB
 _SECTION_BYTES = 2**24
 
 
 def _fits(configs: list[triton.Config], arguments: Mapping[str, Any], **given: Any) -> list[triton.Config]:
-    """Drop blocks that exceed shared memory or registers, or are larger than the sequence."""
+    """Drop blocks that exceed shared memory or registers, or are larger than the sequence.
+
+    Without tensor cores a large block is thousands of multiply-adds in a row, which take long to compile.
+    """
     known = {**arguments, **given}
     depth, queries = known["BLOCK_D"], known["seq_q"]
     element = known["q_ptr"].element_size()
+    long = element == 2 and queries >= _LONG
+    most_queries = 64 if element == 4 and known.get("PRECISION") == "ieee" else 128
     kept = []
     for candidate in configs[:-1]:
         m, n = candidate.kwargs["BLOCK_M"], candidate.kwargs["BLOCK_N"]
         shared = element * depth * (m + 2 * n * candidate.num_stages)
         accumulators = m * (depth + n) / (32 * candidate.num_warps)
-        if shared <= _SHARED_BYTES and accumulators <= _MOST_ACCUMULATORS and (m < 128 or queries > 64):
+        of_long = (candidate.num_warps, candidate.num_stages, n) in _OF_LONG
+        suits = m <= most_queries and (long if of_long else m < 128 or queries > 64)
+        if shared <= _SHARED_BYTES and accumulators <= _MOST_ACCUMULATORS and suits:
             kept.append(candidate)
+    if long:
+        kept = [candidate for candidate in kept if candidate.kwargs["BLOCK_M"] == 128] or kept
     return kept or [configs[-1]]
 
 

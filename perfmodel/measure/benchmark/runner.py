@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -51,3 +53,25 @@ def collect(
     except (KeyboardInterrupt, UnavailableError) as stopped:
         return collected, stopped
     return collected, None
+
+
+class Pace:
+    """Calls something now and then, so that it takes no more than a share of the time.
+
+    Parameters
+    ----------
+    share : the largest share of the time.
+    clock : a monotonic clock [s].
+    """
+
+    def __init__(self, share: float = 0.05, clock: Callable[[], float] = time.monotonic) -> None:
+        self._share, self._clock = share, clock
+        self._next_s = -math.inf
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call it, unless the last call was so recent that this one would exceed the share."""
+        begin = self._clock()
+        if begin >= self._next_s:
+            function()
+            end = self._clock()
+            self._next_s = end + (end - begin) / self._share

@@ -16,7 +16,7 @@ from perfmodel.measure.benchmark.jobs import (  # noqa: E402
     Job,
     plan,
 )
-from perfmodel.measure.benchmark.runner import collect, run  # noqa: E402
+from perfmodel.measure.benchmark.runner import Pace, collect, run  # noqa: E402
 from perfmodel.measure.benchmark.settings import BenchSettings  # noqa: E402
 from perfmodel.measure.timing.stopping_rule import StandardErrorRule  # noqa: E402
 from perfmodel.operators.elementwise import Elementwise  # noqa: E402
@@ -279,3 +279,21 @@ def test_an_operator_without_a_kernel_for_its_algorithm_says_so(machine, scripte
     (row,) = run([Job(op, None, predict(op, machine))], scripted(), machine, FEW)
     assert row["status"] == "skipped"
     assert "no kernel for sampling with dtype=fp32 algorithm=gumbel_fused" in row["reason"]
+
+
+def test_what_takes_long_is_called_now_and_then():
+    now, called = [0.0], []
+
+    def write():
+        called.append(now[0])
+        now[0] += 0.1 * len(called)  # it takes longer each time
+
+    pace = Pace(0.05, lambda: now[0])
+    for _ in range(1000):
+        pace.call(write)
+        now[0] += 0.1
+    assert called[0] == 0.0, "the first row is written at once"
+    # a call of 0.1 s is followed by 2 s without one, one of 0.2 s by 4 s
+    assert called[1] == pytest.approx(2.1, abs=0.11)
+    assert called[2] - called[1] == pytest.approx(4.2, abs=0.11)
+    assert sum(0.1 * (n + 1) for n in range(len(called))) <= 0.06 * now[0]
