@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.metadata
+import itertools
 import json
 import statistics
 import sys
@@ -116,10 +117,15 @@ def trainings(shape: dict[str, int], device: str, tiny: bool, traces: Path | Non
 
 
 def servings(shape: dict[str, int], device: str, tiny: bool, traces: Path | None) -> Iterator[dict[str, Any]]:
-    """Yield the times of a prefill and of a decoding step in bf16, at some sizes of the batch."""
+    """Yield the times of a prefill and of a decoding step in bf16, at some sizes of the batch.
+
+    cuDNN builds a plan for each new length of the keys, so that decoding is measured with it and without.
+    """
     model = model_of(shape, "sdpa", device, torch.bfloat16)
     model.eval()
-    for batch, context in ((1, 512), (1, 4096), (8, 1024), (32, 1024)):
+    sizes = ((1, 512), (1, 4096), (8, 1024), (32, 1024))
+    for (batch, context), cudnn in itertools.product(sizes, (False, True)):
+        torch.backends.cuda.enable_cudnn_sdp(cudnn)
         if tiny:
             context //= 64
         tokens = torch.randint(shape["vocab"], (batch, context), device=device)
@@ -136,13 +142,14 @@ def servings(shape: dict[str, int], device: str, tiny: bool, traces: Path | None
                 held["cache"] = model(input_ids=one, past_key_values=held["cache"], use_cache=True).past_key_values
 
             each = timed(decode, device, 3, 20)
-            if traces is not None and batch == 8:
+            if traces is not None and batch == 8 and not cudnn:
                 traced(decode, traces / "decode.json", 2)
         yield {
             "what": "serve",
             "model": shape,
             "batch": batch,
             "context": context,
+            "cudnn": cudnn,
             "prefill_s": statistics.median(first),
             "decode_s": statistics.median(each),
             "decodes_s": each,

@@ -271,14 +271,14 @@ class Deployment:
         self.check_length(longest)
 
     def check_length(self, tokens: float) -> None:
-        """Raise for a sequence that is longer than the model's positions.
+        """Raise for a sequence that is longer than the model's positions; a model may not say how many it has.
 
         Raises
         ------
         UsageError
             When it is.
         """
-        if tokens > self.config.positions:
+        if 0 < self.config.positions < tokens:
             raise UsageError(
                 f"a sequence of {math.ceil(tokens)} tokens is longer than the model's {self.config.positions} "
                 "positions.",

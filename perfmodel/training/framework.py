@@ -47,6 +47,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     switched_off : kernels of attention that its own launcher switches off: a published run that names one had the usual
         one of the framework.
     softmax_passes : times that unfused attention reads and writes its scores for scale, mask and softmax.
+    wide_scores : whether these passes are in fp32 with activations in 16 bits, too: autocast runs softmax in fp32.
     dropout : which models it trains with dropout: "never", "always", or those with learned positions, as GPT-3.
     shards_layers : whether ZeRO 2 gathers weights and reduces gradients layer by layer (FSDP), not once a step.
     zero_stages : what its data parallel ranks can share out, as ``zero`` of a plan.
@@ -56,12 +57,15 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gradient_dtype : dtype of the gradients that data parallel ranks reduce.
     norm_bytes, rotary_bytes, gate_bytes : what the kernels of a norm, of the rotary positions and of a gated activation
         read and write for an element of their output, forward and backward, with activations in 16 bits [B].
+    rms_norm_bytes : the same of an RMSNorm, where its kernels are others than those of a LayerNorm.
     square_bytes : the same of a squared ReLU.
     split_bytes : what its kernels move in backward to join the gradients of queries, keys and values, or to add up
         those of their common input, for an element of the hidden state [B].
     copies_queries : whether queries and values of models with rotary positions are copied out of the projection's
         output, and their gradients joined again.
     shard_bytes : what it copies in a micro batch for a parameter that is shared out, gathers and reductions aside [B].
+    weight_cast_bytes : what autocast to 16 bits moves in a pass for a parameter: its weight is cast forward, and the
+        gradient of it backward [B].
     loss_bytes : the same of the loss, for a logit [B].
     optimizer_bytes : bytes that Adam moves for a parameter of a GPU.
     overlaps_data_parallel : whether gradients are reduced beside the backward pass.
@@ -93,6 +97,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attention: str = "fa2"
     switched_off: tuple[str, ...] = ()
     softmax_passes: int = 1
+    wide_scores: bool = False
     dropout: Literal["never", "always", "learned_positions"] = "never"
     shards_layers: bool = False
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
@@ -103,10 +108,12 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     norm_bytes: tuple[float, float] = (4.0, 6.0)
     rotary_bytes: tuple[float, float] = (4.0, 4.0)
     gate_bytes: tuple[float, float] = (6.0, 10.0)
+    rms_norm_bytes: tuple[float, float] | None = None
     square_bytes: tuple[float, float] = (4.0, 6.0)
     split_bytes: float = 0.0
     copies_queries: bool = False
     shard_bytes: float = 0.0
+    weight_cast_bytes: float = 0.0
     loss_bytes: float = 48.0
     optimizer_bytes: float = 34.0
     overlaps_data_parallel: bool = True

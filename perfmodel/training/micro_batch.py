@@ -67,10 +67,11 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     attention = _attention(setup, work)
     exchanges = _exchanges(setup, shard, work, kind, attention)
     adapters = _adapters(setup, config, shard, kind.moe)
+    cast_s = _weight_cast_s(setup, work.parameters + work.expert_parameters)
     forward = _vector(
         products=sum(passes.forward_s for passes in work.products.values()),
         attention=attention[0],
-        memory_bound=slow * (work.streams_s + adapters[0]),
+        memory_bound=slow * (work.streams_s + adapters[0] + cast_s),
         casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_elements),
         gaps=KERNEL_GAP_S * work.kernels,
         **exchanges[0],
@@ -79,7 +80,7 @@ def layer_passes(setup: Setup, kind: Kind) -> Passes:
     backward = _vector(
         products=inputs_s + weights_s + (0.0 if frozen else work.accumulate_s),
         attention=attention[1],
-        memory_bound=slow * (work.streams_backward_s + adapters[1]),
+        memory_bound=slow * (work.streams_backward_s + adapters[1] + setup.trained * cast_s),
         casts=fixed.casts * stream_time(setup.hardware, _cast_bytes(setup) * work.cast_backward_elements)
         + fixed.casts * stream_time(setup.hardware, 2.0 * _transposed(setup) * work.gathered_elements),
         gaps=KERNEL_GAP_S * work.kernels_backward,
@@ -181,10 +182,17 @@ def head_passes(setup: Setup) -> Passes:
     work = head_work(setup.hardware, setup.config, setup.shard)
     slow = setup.constants.memory_bound[setup.framework.streams]
     loss = slow * stream_time(setup.hardware, setup.framework.loss_bytes * work.logits)
-    forward = work.products.forward_s + slow * work.streams_s
+    cast_s = _weight_cast_s(setup, work.parameters)
+    forward = work.products.forward_s + slow * (work.streams_s + cast_s)
     weights_s = 0.0 if setup.plan.lora else work.products.weight_s
-    backward = work.products.input_s + weights_s + loss
+    backward = work.products.input_s + weights_s + loss + slow * setup.trained * cast_s
     return Passes(_vector(head=forward), _vector(head=backward), weights_s, work.parameters)
+
+
+def _weight_cast_s(setup: Setup, parameters: float) -> float:
+    """Return what casting some weights to 16 bits, or their gradients back, takes in a pass under autocast [s]."""
+    narrow = setup.shard.element_bytes == 2.0
+    return stream_time(setup.hardware, setup.framework.weight_cast_bytes * parameters) if narrow else 0.0
 
 
 def looked_up(setup: Setup, index: int) -> float:

@@ -84,6 +84,7 @@ class Setup:
         """What one GPU runs of a layer."""
         plan, framework = self.plan, self.framework
         sp = framework.sequence_parallel if plan.sp is None else plan.sp
+        narrow = plan.dtype not in ("fp32", "tf32")
         return Shard(
             tokens=plan.micro_batch * plan.seq / plan.cp,
             sequences=plan.micro_batch,
@@ -95,11 +96,11 @@ class Setup:
             sp=sp and plan.tp > 1,
             dtype=plan.dtype,
             kernel=self.kernel,
-            softmax_passes=framework.softmax_passes,
+            softmax_passes=framework.softmax_passes * (2 if framework.wide_scores and narrow else 1),
             dropout=self.dropout,
             bias=framework.bias,
             main_gradients=framework.main_gradients,
-            norm_bytes=framework.norm_bytes,
+            norm_bytes=self._norm_bytes,
             rotary_bytes=framework.rotary_bytes,
             gate_bytes=framework.gate_bytes,
             square_bytes=framework.square_bytes,
@@ -113,6 +114,12 @@ class Setup:
             libraries=framework.libraries.get("bf16", ()),
             narrow_libraries=framework.libraries.get("fp8", ()),
         )
+
+    @property
+    def _norm_bytes(self) -> tuple[float, float]:
+        """What the kernels of a norm of this model move for an element in 16 bits, forward and backward [B]."""
+        unlike = self.framework.rms_norm_bytes if self.config.architecture.rms_norm else None
+        return unlike or self.framework.norm_bytes
 
     @property
     def encoder_seq(self) -> int:
