@@ -78,8 +78,8 @@ def command(
     from perfmodel.operators.parse import parse_operators
     from perfmodel.prediction.conditions import Conditions
     from perfmodel.prediction.summary import summarize, unmeasured_library
-    from perfmodel.prediction.sweep import ahead, predict_shared
-    from perfmodel.workers import executor
+    from perfmodel.prediction.sweep import predict_shared
+    from perfmodel.workers import ahead, executor
 
     destination = Destination.of("analyze", format_, output, wide=wide)
     check_plot(plot)

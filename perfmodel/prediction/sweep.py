@@ -21,15 +21,13 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.estimate import Estimate
 from perfmodel.prediction.predict import CHUNK, estimates, gathered, keep_freed_memory, pieces, predict_piece
 from perfmodel.prediction.result import Prediction
-from perfmodel.workers import executor, streamed
+from perfmodel.workers import ahead, executor, streamed
 from perfmodel.workers.slots import Letter, Slot, read, slots, written
 
 #: points that a worker gets at a time, at most: some tens of milliseconds of work, and 2 MB of results
 _TASK = 2**16
 #: room in shared memory for the result of a point, 19 B where one family serves all points [B]
 _SLOT_BYTES = 40
-#: tasks that a worker has before it, so that it never waits; on a cluster, whose workers nobody counts, all of them
-_AHEAD, _AHEAD_ON_A_CLUSTER = 4, 256
 
 
 def sweep(
@@ -90,7 +88,7 @@ def predict_shared(
     ----------
     op, hardware, conditions : what is predicted; a sweep of one piece, or no pool, stays in this process.
     pool : an executor of `perfmodel.workers`.
-    most : tasks that are given out at a time: see `ahead`.
+    most : tasks that are given out at a time: see `perfmodel.workers.ahead`.
 
     Raises
     ------
@@ -103,11 +101,6 @@ def predict_shared(
         parts = pieces(op, hardware, conditions)
         return next(parts) if op.points <= CHUNK else gathered(op, hardware, conditions, parts)
     return gathered(op, hardware, conditions, _shared(op, hardware, conditions, CHUNK, pool, most))
-
-
-def ahead(workers: int, scheduler: str) -> int:
-    """Return how many tasks of a sweep are given out at a time."""
-    return _AHEAD_ON_A_CLUSTER if scheduler else _AHEAD * workers
 
 
 def _shared(

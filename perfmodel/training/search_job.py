@@ -14,11 +14,12 @@ from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.space import Space, divides, repeats
 from perfmodel.training.step import train
-from perfmodel.workers import executor, mapped
+from perfmodel.workers import ahead, executor, streamed
 from perfmodel.workloads.model_config import ModelConfig
 
-#: set-ups that one worker gets at a time: small enough to share them out, large enough to keep what it has computed
-_CHUNK = 1024
+#: set-ups that one worker gets at a time, some hundredths of a second of work, and how many such tasks it has before it:
+#: few, since at the end the others wait for them
+_CHUNK, _EACH = 128, 2
 #: reasons for which a combination is left out
 INDIVISIBLE, TOO_LARGE, REPEATED = "sizes do not divide", "memory", "zero on a single rank"
 
@@ -110,12 +111,16 @@ def _work(item: tuple[bytes, tuple[int, int, int]]) -> Part:
 
 def run(job: Job, tasks: Sequence[tuple[int, int, int]], workers: int, scheduler: str) -> Iterator[Part]:
     """Yield what each task gave, in the order of the tasks."""
-    with executor(min(workers, len(tasks)) if workers > 1 else workers, scheduler) as pool:
+    workers = min(workers, len(tasks)) if workers > 1 else workers
+    with executor(workers, scheduler, here=True) as pool:
         if pool is None:
             yield from map(job.part, tasks)
             return
         packed = pickle.dumps(job)
-        yield from mapped(_work, ((packed, task) for task in tasks), pool)
+        items = ((packed, task) for task in tasks)
+        # The processes of a cluster are others; this one works beside those of its own machine.
+        here = None if scheduler else lambda item: job.part(item[1])
+        yield from streamed(_work, items, pool, ahead(workers, scheduler, _EACH), here)
 
 
 def chunks(clusters: int, points: int) -> list[tuple[int, int, int]]:

@@ -26,6 +26,8 @@ _Result = TypeVar("_Result")
 _MOST_PER_CPU = 4
 #: items of a stream that are left for the process that asks
 OWN = 4
+#: items that each other worker has before it, so that it never waits; on a cluster, whose workers nobody counts, all
+_EACH, _ON_A_CLUSTER = 4, 256
 #: how long a scheduler may take to answer [s]
 _CONNECT_S = 10.0
 
@@ -125,6 +127,17 @@ def _version() -> str:
         return importlib.metadata.version("perfmodel")
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def ahead(workers: int, scheduler: str, each: int = _EACH) -> int:
+    """Return how many items of a stream are given out at a time, or wait with their results: see `streamed`.
+
+    Parameters
+    ----------
+    workers, scheduler : as in `executor`, with this process as one of the workers.
+    each : items that each of the others has before it: when the last are given out, this process waits for so many.
+    """
+    return _ON_A_CLUSTER if scheduler else OWN + each * (workers - 1)
 
 
 def mapped(
