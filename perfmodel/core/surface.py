@@ -9,7 +9,6 @@ everything outside. A time is multiplied by exp(f).
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -134,11 +133,6 @@ class Surface:
     def _of_another(self) -> Sheet:
         return Sheet(self.common * self.sheets[""].values)
 
-    @functools.cached_property
-    def _strides(self) -> tuple[int, ...]:
-        counts = [axis.count - 1 for axis in self.axes]
-        return tuple(math.prod(counts[place + 1 :]) for place in range(len(counts)))
-
     def at(self, sizes: Sequence[Number], sheet: Sheet) -> Number:
         """Return ln(measured / predicted) at some sizes, one for each axis; scalar or array."""
         return self.look_up(sizes, sheet)[0]
@@ -151,15 +145,17 @@ class Surface:
         """Return what `at` and `holds` do, with the logarithms of the sizes taken once."""
         index: Any = 0
         inside: Any = True
-        shares = []
-        for axis, stride, size in zip(self.axes, self._strides, sizes, strict=True):
+        shares: list[Any] = []
+        many = any(isinstance(size, np.ndarray) for size in sizes)
+        for axis, size in zip(self.axes, sizes, strict=True):
             octave = log2(size)
             least, most = axis.data
             inside = inside & (least <= octave) & (octave <= most)
             below, share = axis.at(octave)
-            if stride != 1:
-                below *= stride
-            index = index + below
+            if many and not isinstance(share, np.ndarray):  # a size that all points share leaves half of the corners
+                sheet = _cut(sheet, len(shares), below, share)
+                continue
+            index = index * (axis.count - 1) + below
             shares.append(share)
         shares.reverse()
         if not isinstance(index, np.ndarray) and not isinstance(inside, np.ndarray):
@@ -170,6 +166,13 @@ class Surface:
         for share in shares:
             values = _along(values, share)
         return next(values), inside
+
+
+@functools.lru_cache(maxsize=256)
+def _cut(sheet: Sheet, axis: int, below: int, share: float) -> Sheet:
+    """Return the values between two knots of an axis, for the axes that are left."""
+    low, high = (sheet.values.take(place, axis) for place in (below, below + 1))
+    return Sheet(low + share * (high - low))
 
 
 def _between(values: list[float], shares: Sequence[Any]) -> float:
