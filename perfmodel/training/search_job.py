@@ -17,8 +17,8 @@ from perfmodel.training.step import train
 from perfmodel.workers import ahead, executor, streamed
 from perfmodel.workloads.model_config import ModelConfig
 
-#: set-ups that one worker gets at a time, some hundredths of a second of work, and how many such tasks it has before it,
-#: few of them, since at the end the others wait
+#: set-ups of a task, which take some hundredths of a second, and how many tasks a worker has before it: few, since at
+#: the end the others wait for them
 _CHUNK, _EACH = 128, 2
 #: reasons for which a combination is left out
 INDIVISIBLE, TOO_LARGE, REPEATED = "sizes do not divide", "memory", "zero on a single rank"
