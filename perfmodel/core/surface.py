@@ -171,7 +171,8 @@ class Surface:
 @functools.lru_cache(maxsize=256)
 def _cut(sheet: Sheet, axis: int, below: int, share: float) -> Sheet:
     """Return the values between two knots of an axis, for the axes that are left."""
-    low, high = (sheet.values.take(place, axis) for place in (below, below + 1))
+    low: NDArray[np.float64] = np.take(sheet.values, below, axis)
+    high: NDArray[np.float64] = np.take(sheet.values, below + 1, axis)
     return Sheet(low + share * (high - low))
 
 

@@ -513,9 +513,10 @@ def test_sizes_that_all_products_share_are_those_of_each(name: str, dtype: str, 
         sizes[size] = np.full(300, 96.0 if size != "k" else 2048.0)
     each = predict(Gemm(**sizes, batch=np.ones(300), dtype=dtype), machine)
     one = predict(Gemm(**{**sizes, **{size: sizes[size][0] for size in shared}}, dtype=dtype), machine)
-    assert np.array_equal(one.predicted_time_s, each.predicted_time_s)
+    # a residual surface adds up its corners in another order
+    np.testing.assert_allclose(one.predicted_time_s, each.predicted_time_s, rtol=1e-15)
     for term, time in each.predicted_terms_s.items():
-        assert np.all(one.predicted_terms_s[term] == time), term
+        assert np.all(np.abs(one.predicted_terms_s[term] - time) <= 1e-15 * each.predicted_time_s), term
 
 
 @pytest.mark.parametrize("name", ["mi100", "mi210", "p100-pcie-16gb", "t4"])
