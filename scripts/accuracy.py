@@ -25,6 +25,7 @@ from accuracy_lines import QUOTED, QUOTED_HEAD, SUMMARY, SUMMARY_HEAD, Keep
 from accuracy_text import TEXT
 from nested import Nested, without
 
+from perfmodel import hardware_catalog
 from perfmodel.accuracy.judge import JudgedCalls
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements
 from perfmodel.accuracy.report import FIGURES
@@ -245,6 +246,7 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
         noise=table(("family", "machine", "dtype", "libraries", "shapes", "mean", "median", "bias"),
                     noise_floor(opened.calls)),
         models=models(nested, opened.machines),
+        own=breakdown(judge(open_tables.judges(), hardware_catalog.hardware), ("hardware", "family")),
         tables=exclusions(opened),
         excluded=table(("table", "machine", "reason", "rows"), excluded),
     )  # fmt: skip

@@ -8,7 +8,9 @@ TEXT = """# Accuracy of the latency model
 - ai-dynamo/aiconfigurator @ 095f58a51c4c (Apache-2.0; `aic_*`): kernels inside SGLang, TensorRT-LLM and vLLM, replayed
   from CUDA graphs; layers of mixtures of experts; collectives in queues;
 - microsoft/vidur @ 7d47513363ec (MIT; `vidur_*`): fp16 kernels of vLLM's layers;
-- casys-kaist/LLMServingSim @ 5daddb21a545 (MIT; `llmservingsim_*`): bf16 kernels of vLLM's layers on an RTX 4090.
+- casys-kaist/LLMServingSim @ 5daddb21a545 (MIT; `llmservingsim_*`): bf16 kernels of vLLM's layers on an RTX 4090;
+
+and from our own records on an H100 (`examples/records`; `h100-*`), PyTorch 2.11 and Triton 3.6.
 
 The error of a row is predicted / measured - 1; the mean is the mean of its absolute value. Each row is predicted in its
 own view of time, cache state and library. The width of an interval is its high end over its low end; widths are
@@ -55,6 +57,16 @@ deviation of a whole run from its operators comes from them (`RUN_DEVIATION`; fo
 whose clock differed between sessions, `run_deviation` in its specification).
 
 {models}
+
+## Our own measurements
+
+`examples/records` holds what `perfmodel bench` measured on an H100 and on an H200 with PyTorch 2.11 and our own Triton
+kernels, of which no table above has a row. Half of the shapes of the H100 are fitted, and stand among the tables below.
+The rows of this table, from the H200, fitted nothing, and their shapes were chosen without looking at a prediction:
+another machine, a library that was fitted on one machine, a host that no constant comes from. `stream` and the families
+that start with `eager` are PyTorch's sorts, look-ups, poolings, norms of images and gradients.
+
+{own}
 
 ## Rows that were not fitted, by family and machine
 

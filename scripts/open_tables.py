@@ -201,6 +201,12 @@ def load() -> OpenTables:
     return OpenTables(calls, machines, left_out, excluded)
 
 
+def judges() -> list[Measurements]:
+    """Return our own records that nothing is fitted on."""
+    fitted = set(RECORDS.glob(FITTED_RECORDS))
+    return [read_calls(path) for path in sorted(RECORDS.glob("*.json.gz")) if path not in fitted]
+
+
 def half(calls: Sequence[MeasuredCalls], *, fitted: bool) -> list[MeasuredCalls]:
     """Return the rows whose shapes are for fitting, or those that judge."""
     found = []
