@@ -44,6 +44,10 @@ _AMPLIFIED: Mapping[str, Callable[[Any], float]] = MappingProxyType(
 )
 
 
+#: operators that read rows of a table, whose gradients are sums of different lengths
+_LOOKUPS = ("embedding", "gather", "index_select")
+
+
 class Part(NamedTuple):
     """What is cut to check a part: a dimension, the axis that it is of some inputs and of dy, and these inputs."""
 
@@ -175,6 +179,8 @@ def _scales(op: Operator, inputs: Mapping[str, torch.Tensor], exact: list[torch.
     """Return the sizes that the errors of each gradient are proportional to."""
     if op.op in SCALES:
         return SCALES[op.op](op, {n: x.to(torch.float64) if x.is_floating_point() else x for n, x in inputs.items()})
+    if op.op in _LOOKUPS:
+        return _of_lookups(op, inputs)
     amplified = _AMPLIFIED.get(op.op, lambda _: 1.0)(op)
     outputs = sum(x.numel() for x in exact)
     scales = []
@@ -185,6 +191,18 @@ def _scales(op: Operator, inputs: Mapping[str, torch.Tensor], exact: list[torch.
         scale = amplified * (size + (nonzero.median() if nonzero.numel() else 0.0))
         scales.append(Scale(scale, math.sqrt(terms) * scale))
     return scales
+
+
+def _of_lookups(op: Operator, inputs: Mapping[str, torch.Tensor]) -> list[Scale]:
+    """Return the sizes for sums of the dy of each place that read a row of a table: a popular row has many.
+
+    Atomic additions round each partial sum to the dtype. Those of n terms of size s have the size s sqrt(j), and all
+    of them together s n / sqrt(2), which is about the sum of the magnitudes.
+    """
+    dy = inputs[OUTPUT_GRADIENT]
+    magnitudes = _exact(op, {**inputs, OUTPUT_GRADIENT: dy.abs()})
+    counts = _exact(op, {**inputs, OUTPUT_GRADIENT: torch.ones_like(dy)})
+    return [Scale(size, count.sqrt() * size) for size, count in zip(magnitudes, counts, strict=True)]
 
 
 def _compared(

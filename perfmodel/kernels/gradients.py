@@ -7,6 +7,8 @@ gradients that the operator's backward count writes, in the order of the inputs 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +49,15 @@ def differentiated(op: Operator) -> tuple[str, ...]:
     return named or tuple(inputs[:1])
 
 
+@functools.cache
+def _start_autograd() -> None:
+    """Run a first backward pass on a GPU: torch's thread for it warns once that cuBLAS has no context there yet."""
+    with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad():
+        warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
+        x = torch.ones(16, 16, device="cuda", requires_grad=True)
+        torch.autograd.grad((x @ x).sum(), x)
+
+
 class GradientCall:
     """The backward pass of a kernel: calling it runs nothing else.
 
@@ -61,6 +72,8 @@ class GradientCall:
 
     def __init__(self, kernel: Kernel, op: Operator, inputs: Mapping[str, torch.Tensor]) -> None:
         self._kernel, self._op = kernel, op
+        if any(x.is_cuda for x in inputs.values()):
+            _start_autograd()
         with torch.inference_mode(False):  # autograd keeps no tensors that were made in inference mode
             self._inputs = {name: x.clone() if x.is_inference() else x for name, x in inputs.items()}
         self.renew()

@@ -135,3 +135,18 @@ def test_gradients_of_softmax_and_rope_pass_where_they_cancel_and_fail_where_the
     forth = torch.cat((first * cos - second * sin, second * cos + first * sin), -1).flatten(-2)
     assert check_gradients(op, inputs, (back,)).correct
     assert not check_gradients(op, inputs, (forth,)).correct
+
+
+def test_a_popular_row_of_a_table_has_the_error_of_its_many_terms():
+    op = pm.IndexSelect(rows=20_000, cols=4, table=50, distribution="zipf", dtype="fp32", backward=True)
+    inputs = make_inputs(op, "cpu", seed=2)
+    index, dy = inputs["index"], inputs["dy"]
+    one_by_one = torch.zeros(50, 4)
+    for row, gradient in zip(index.tolist(), dy, strict=True):
+        one_by_one[row] += gradient
+    assert check_gradients(op, inputs, (one_by_one,)).correct
+    halves = torch.zeros(50, 4, dtype=torch.float16).index_add_(0, index, dy.half()).float()
+    assert not check_gradients(op, inputs, (halves,)).correct
+    lost = one_by_one.clone()
+    lost[index[0]] -= dy[0]
+    assert not check_gradients(op, inputs, (lost,)).correct

@@ -163,13 +163,16 @@ class CudaDevice:
         graph = torch.cuda.CUDAGraph()
         # "thread_local": another thread may talk to the driver meanwhile, as telemetry does.
         mode = "thread_local"
-        with _tidy_capture() as pool, torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=mode):
-            outputs = []
-            for call in calls:
-                output = call()
-                if keep_outputs:
-                    outputs.append(output)
-                del output
+        with warnings.catch_warnings():
+            # Calls whose kernels run elsewhere would be measured as nothing. It is also said of a failed capture.
+            warnings.filterwarnings("error", message="The CUDA Graph is empty")
+            with _tidy_capture() as pool, torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=mode):
+                outputs = []
+                for call in calls:
+                    output = call()
+                    if keep_outputs:
+                        outputs.append(output)
+                    del output
         del outputs  # the graph keeps their memory; the tensors themselves are not needed after the capture
         return graph.replay
 
