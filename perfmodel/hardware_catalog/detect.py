@@ -7,11 +7,12 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from perfmodel.core.report import Reportable
+from perfmodel.hardware_catalog.cuda_driver import open_driver, read_attributes
 from perfmodel.hardware_catalog.find import DeviceMatch, match_device
 from perfmodel.hardware_catalog.nvml import GpuReading, read_gpus
 
@@ -69,17 +70,20 @@ def detect() -> Detection:
     return Detection(detect_gpus(), detect_cpu())
 
 
-def detect_gpus(nvml: Any = None) -> tuple[tuple[GpuReading, DeviceMatch | None], ...]:
+def detect_gpus(nvml: Any = None, driver: Any = None) -> tuple[tuple[GpuReading, DeviceMatch | None], ...]:
     """Return the GPUs that NVML reports, each with the machine of the catalog that matches it, or None.
 
-    Without NVML, driver or GPU the result is empty. ``nvml`` replaces the module `pynvml` in tests.
+    Without NVML, driver or GPU the result is empty. ``nvml`` replaces the module `pynvml` in tests, ``driver`` the
+    library of the CUDA driver.
 
     Raises
     ------
     InputFileError
         When a specification file of the catalog or of ``PERFMODEL_HARDWARE`` is wrong.
     """
-    return tuple((gpu, match_device(gpu.name, gpu.memory_bytes)) for gpu in read_gpus(nvml))
+    driver = driver or open_driver()
+    gpus = (replace(gpu, **read_attributes(gpu.bus_id, driver)) for gpu in read_gpus(nvml))
+    return tuple((gpu, match_device(gpu.name, gpu.memory_bytes)) for gpu in gpus)
 
 
 def detect_cpu(root: str | os.PathLike[str] = "/") -> CpuDescription:

@@ -17,6 +17,11 @@ class GpuReading:
     sm_clock_hz, memory_clock_hz : highest clocks [Hz].
     pcie_generation, pcie_width : of the link as it is trained at most on this machine; width in lanes.
     power_limit_w : enforced limit [W].
+    compute_capability : "9.0".
+    bus_bits : width of the memory's bus [bit].
+    ecc : whether the memory corrects errors.
+    bus_id : where it is on the PCI bus, by which the CUDA driver finds it.
+    sm_count, l2_bytes : multiprocessors, and size of the L2 [B], from the CUDA driver.
     """
 
     index: int
@@ -28,6 +33,19 @@ class GpuReading:
     pcie_width: int | None = None
     power_limit_w: float | None = None
     driver: str = ""
+    compute_capability: str = ""
+    bus_bits: int | None = None
+    ecc: bool | None = None
+    bus_id: str = ""
+    sm_count: int | None = None
+    l2_bytes: float | None = None
+
+    @property
+    def memory_bandwidth_bytes_per_s(self) -> float | None:
+        """Bandwidth of the memory at its highest clock [B/s]: two transfers a clock, as wide as the bus."""
+        if self.memory_clock_hz is None or self.bus_bits is None:
+            return None
+        return 2.0 * self.memory_clock_hz * self.bus_bits / 8.0
 
 
 def read_gpus(nvml: Any = None) -> tuple[GpuReading, ...]:
@@ -62,7 +80,8 @@ def _reading(nvml: Any, index: int) -> GpuReading:
         except (nvml.NVMLError, AttributeError):
             return None
 
-    memory = ask("nvmlDeviceGetMemoryInfo", handle)
+    memory, ecc = ask("nvmlDeviceGetMemoryInfo", handle), ask("nvmlDeviceGetEccMode", handle)
+    capability, place = ask("nvmlDeviceGetCudaComputeCapability", handle), ask("nvmlDeviceGetPciInfo", handle)
     return GpuReading(
         index=index,
         name=_text(ask("nvmlDeviceGetName", handle)),
@@ -73,6 +92,11 @@ def _reading(nvml: Any, index: int) -> GpuReading:
         pcie_width=ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
         power_limit_w=_scaled(ask("nvmlDeviceGetEnforcedPowerLimit", handle), 1e-3),
         driver=_text(ask("nvmlSystemGetDriverVersion")),
+        compute_capability=".".join(map(str, capability)) if capability else "",
+        bus_bits=ask("nvmlDeviceGetMemoryBusWidth", handle),
+        ecc=bool(ecc[0]) if ecc else None,
+        # the name with a domain of four digits, as CUDA has it
+        bus_id=_text(getattr(place, "busIdLegacy", None) or getattr(place, "busId", "")),
     )
 
 

@@ -62,6 +62,15 @@ class SmallFakeNvml:
     def nvmlDeviceGetEnforcedPowerLimit(self, handle: int) -> int:  # noqa: N802
         raise self.NVMLError("Not Supported")
 
+    def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> tuple[int, int]:  # noqa: N802
+        return (9, 0)
+
+    def nvmlDeviceGetMemoryBusWidth(self, handle: int) -> int:  # noqa: N802
+        return 6144
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> Any:  # noqa: N802
+        return SimpleNamespace(busId=b"00000000:00:06.0", busIdLegacy=f"0000:00:0{6 + handle}.0".encode())
+
     def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
         return b"580.95.05"
 
@@ -77,6 +86,29 @@ def test_a_gpu_is_read_and_matched() -> None:
     assert (h200.pcie_generation, h200.pcie_width, h200.driver) == (5, 16, "580.95.05")
     # what the driver does not support, and what an old pynvml does not have, is not known
     assert h200.power_limit_w is None
+
+
+class SmallFakeDriver:
+    """The calls of libcuda that are made; it knows the GPU of one bus id."""
+
+    def cuDeviceGetByPCIBusId(self, device: Any, bus_id: bytes) -> int:  # noqa: N802 -- the driver's name
+        device._obj.value = 3
+        return 0 if bus_id == b"0000:00:06.0" else 101
+
+    def cuDeviceGetAttribute(self, value: Any, number: int, device: Any) -> int:  # noqa: N802
+        assert device.value == 3
+        value._obj.value = {16: 132, 38: 60 * 2**20}[number]
+        return 0
+
+
+def test_the_cuda_driver_says_what_nvml_does_not() -> None:
+    nvml = SmallFakeNvml(("NVIDIA H200", 143_771 * 2**20), ("NVIDIA H200", 143_771 * 2**20))
+    (first, _), (second, _) = detect_gpus(nvml, SmallFakeDriver())
+    assert (first.sm_count, first.l2_bytes, first.compute_capability) == (132, 60 * 2**20, "9.0")
+    assert (second.sm_count, second.l2_bytes) == (None, None), "the driver does not see it"
+    # 3201 MHz, twice, 6144 bit
+    assert first.memory_bandwidth_bytes_per_s == pytest.approx(4.917e12, rel=1e-3)
+    assert first.ecc is None
 
 
 def test_old_pynvml_returns_bytes() -> None:
