@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +23,7 @@ def open_driver() -> Any:
     return driver if driver.cuInit(0) == 0 else None
 
 
-def read_attributes(bus_id: str, driver: Any) -> Mapping[str, int]:
+def read_attributes(bus_id: str, driver: Any) -> dict[str, Any]:
     """Return ``sm_count`` and ``l2_bytes`` [B] of the GPU with a PCI bus id, each only where the driver says it.
 
     CUDA numbers GPUs in another order than NVML, so that the bus id names the GPU. ``driver`` is that of `open_driver`.
@@ -32,7 +31,7 @@ def read_attributes(bus_id: str, driver: Any) -> Mapping[str, int]:
     device, value = ctypes.c_int(), ctypes.c_int()
     if driver is None or driver.cuDeviceGetByPCIBusId(ctypes.byref(device), bus_id.encode()) != 0:
         return {}
-    found = {}
+    found: dict[str, Any] = {}
     for name, number in _ATTRIBUTES.items():
         if driver.cuDeviceGetAttribute(ctypes.byref(value), number, device) == 0 and value.value > 0:
             found[name] = value.value
