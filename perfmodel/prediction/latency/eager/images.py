@@ -30,12 +30,20 @@ MOST_BLOCKS = 262144.0
 #: SM cycles of an element in the gradient of softmax; set on one row of an H100, torch 2.11.0, 2026-11-23
 SOFTMAX_CYCLES = 0.62
 
+#: an input of the gradient of a mean, and an element of its window, over those of a maximum: divisions, no comparison;
+#: set on three rows of an H100 and an H200, torch 2.11.0, 2026-11-23
+MEAN_INPUT, MEAN_TAP = 1.75, 0.5
+#: cycles that a thread waits for an element of its window: what windows of 7 x 7 take where threads are few (H100)
+TAP_WAIT = 600.0
+#: steps that joining the threads of a block takes
+JOIN = 8.0
+
 WAIT = Constant("wait", "", 900.0, 200.0, 5000.0, 0.15, "cycles of a thread's step: a load, and what depends on it")
 SHORT = Constant("short", "", 155.0, 10.0, 1000.0, 0.2, "SM cycles of one short block")
 OPERAND = Constant("operand", "", 0.18, 0.02, 2.0, 0.2, "SM cycles of an element of each tensor of a broadcast kernel")
-OUTPUT = Constant("output", "", 2.0, 0.1, 20.0, 0.2, "SM cycles of an output of a pool")
+OUTPUT = Constant("output", "", 2.45, 0.1, 20.0, 0.2, "SM cycles of an output of a pool")
 INPUT = Constant("input", "", 2.35, 0.1, 20.0, 0.2, "SM cycles of an input of a pool's gradient")
-TAP = Constant("tap", "", 0.25, 0.02, 5.0, 0.2, "SM cycles of an element of a pool's window")
+TAP = Constant("tap", "", 0.18, 0.02, 5.0, 0.2, "SM cycles of an element of a pool's window")
 ROW = Constant("row", "", 900.0, 50.0, 10e3, 0.3, "SM cycles of a block that computes the gradient of a row")
 PARTIAL = Constant("partial", "", 0.75, 0.05, 5.0, 0.3, "SM cycles of an element in the sums over rows of a gradient")
 
@@ -54,7 +62,7 @@ def _batch_norm(op: BatchNorm, size: float, c: Values, machine: Machine) -> list
     n, channels, hw = (np.asarray(value, dtype=np.float64) for value in (op.n, op.c, op.hw))
     numel = n * channels * hw
     width = np.asarray(WIDTHS)[np.minimum(np.searchsorted(WIDTHS, hw), len(WIDTHS) - 1)]
-    steps = np.ceil(hw / width) * np.ceil(n / (THREADS / width))
+    steps = np.ceil(hw / width) * np.ceil(n / (THREADS / width)) + JOIN
     waited = _waves(channels, machine) * steps * c["wait"] / machine.clock_hz
     if op.backward:
         return [Pass(1.0, 5.0 * numel * size, 1.0, 0.0, 0.0, 2.0 * waited)]
@@ -87,8 +95,12 @@ def _pool2d(op: Pool2d, size: float, c: Values, machine: Machine) -> list[Pass]:
     """Return a thread an output, which walks over its window; backward an input, over the windows that it is in."""
     outputs, inputs = 1.0 * op.n * op.c * op.p * op.q, 1.0 * op.n * op.c * op.h * op.w
     window = 1.0 * op.k * op.k
-    each = c["input"] * inputs if op.backward else c["output"] * outputs
-    return [Pass(1.0, op.work().bytes, 1.0, 0.0, each + c["tap"] * outputs * window)]
+    mean = op.kind == "mean"
+    each = c["input"] * (MEAN_INPUT if mean else 1.0) * inputs if op.backward else c["output"] * outputs
+    taps = c["tap"] * (MEAN_TAP if mean else 1.0) * outputs * window
+    rounds = np.maximum(1.0, (inputs if op.backward else outputs) / (machine.sm_count * machine.threads_per_sm))
+    waited = rounds * (1.0 if op.backward else window) * TAP_WAIT / machine.clock_hz
+    return [Pass(1.0, op.work().bytes, 1.0, 0.0, each + taps, waited)]
 
 
 def _norm_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:

@@ -17,7 +17,7 @@ from perfmodel.operators.index_select import IndexSelect
 from perfmodel.operators.lookup import SECTOR_BYTES, distinct, harmonic
 from perfmodel.operators.scatter_add import ScatterAdd
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.eager.passes import TERMS, Pass, is_eager, time_of
+from perfmodel.prediction.latency.eager.passes import TERMS, Pass, among, is_eager, time_of
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START
@@ -32,15 +32,20 @@ GRADIENT_KERNELS = 30.0
 #: passes of the sort of its indices: 8 bits of the rows of the table each, with indices of 8 B
 DIGIT = 8.0
 
-#: share of the cycles of `CLASH` that each sector of the row takes; the others are for the row. Set on two rows of an
-#: H100, torch 2.11.0, 2026-11-23
-OF_SECTOR = 0.24
+#: bytes of a line of L2, whose sums one slice of L2 does one after another; sums into other lines do not wait
+LINE_BYTES = 128.0
+#: fixed part of a sum into a line, in sectors; set on an H100, torch 2.11.0, 2026-11-23: 1.76 ns a row of one sector
+#: that all are added to, 4.72 ns a row of two lines
+FIXED_SECTORS = 0.77
+#: tokens up to which the gradient of an embedding sorts nothing, those of a step, and its cycles (EmbeddingBackward
+#: kernel of Embedding.cu); set on one row of an H200 of the same kind
+FEW_TOKENS, FEW_OF_STEP, FEW_CYCLES = 3072.0, 32.0, 3100.0
 
 JUMP = Constant("jump", "B", 30.0, 1.0, 400.0, 0.3, "bytes that a stream moves while memory turns to another place")
 ADD = Constant("add", "", 1.9, 0.2, 10.0, 0.2, "SM cycles of an element that index_add sums into a row")
 ELEMENT = Constant("element", "", 0.87, 0.1, 5.0, 0.2, "SM cycles of an element of gather, scatter_add, index_copy")
 ROW = Constant("row", "", 155.0, 10.0, 1000.0, 0.2, "SM cycles of one short block, one row of index_select")
-CLASH = Constant("clash", "", 3.5, 0.5, 60.0, 0.3, "cycles between two sums into one sector of a row")
+CLASH = Constant("clash", "", 1.95, 0.3, 30.0, 0.3, "cycles of a sum into one sector of a line, that others wait for")
 SUMMED = Constant("summed", "", 3.5, 0.2, 20.0, 0.3, "SM cycles of an element of embedding's gradient")
 
 
@@ -110,8 +115,10 @@ def _scatter_add(op: ScatterAdd, size: float, c: Values, machine: Machine) -> li
         return [_select(op.rows, op.cols, op.table, op.distribution, size, c, machine)]
     row = 1.0 * op.cols * size
     moved = op.rows * (INDEX_BYTES + row) + 2.0 * _random(op.rows, op.table, row, op.distribution, machine, c)
-    sectors = 1.0 - OF_SECTOR + OF_SECTOR * _sectors(row) / SECTOR_BYTES
-    waited = c["clash"] * sectors * op.multiplicity / machine.clock_hz
+    sectors = np.minimum(_sectors(row), LINE_BYTES) / SECTOR_BYTES
+    neighbours = np.maximum(np.floor(LINE_BYTES / np.maximum(row, 1.0)), 1.0)
+    shared = {"same": 1.0, "zipf": harmonic(neighbours)}.get(op.distribution, neighbours)
+    waited = c["clash"] * (FIXED_SECTORS + sectors) * op.multiplicity * shared / machine.clock_hz
     return [Pass(1.0, moved, 1.0, 0.0, c["element" if op.by_element else "add"] * op.rows * op.cols, waited)]
 
 
@@ -124,16 +131,22 @@ def _kv_write(op: Any, size: float, c: Values, machine: Machine) -> list[Pass]:
 
 
 def _embedding(op: Embedding, size: float, c: Values, machine: Machine) -> list[Pass]:
-    """Return the gradient of an embedding: zeros, a sort of the indices, partial sums in fp32, and their sums."""
+    """Return the gradient of an embedding: zeros, a sort of the indices, partial sums in fp32, and their sums.
+
+    Few tokens are not sorted: each block of 32 columns walks through all of them.
+    """
     passes = np.ceil(np.log2(np.maximum(op.vocab, 2.0)) / DIGIT)
     pair = 2.0 * INDEX_BYTES
-    sums = 1.0 * op.unique * op.dim
+    numel, sums = 1.0 * op.tokens * op.dim, 1.0 * op.unique * op.dim
+    few = np.asarray(op.tokens) <= FEW_TOKENS
+    walked = np.ceil(op.tokens / FEW_OF_STEP) * FEW_CYCLES / machine.clock_hz
+    summed = Pass(GRADIENT_KERNELS, numel * size + sums * (8.0 + size), 1.0, 0.0, c["summed"] * numel)
     return [
         Pass(1.0, 1.0 * op.vocab * op.dim * size),
-        Pass(2.0 * (2.0 * passes + 4.0), op.tokens * (2.0 * INDEX_BYTES + 2.0 * pair * passes)),
-        Pass(GRADIENT_KERNELS, 1.0 * op.tokens * op.dim * size + sums * (8.0 + size), 1.0, 0.0,
-             c["summed"] * op.tokens * op.dim),
-    ]  # fmt: skip
+        among(few, Pass(1.0, (numel + 2.0 * sums) * size, waited_s=walked)),
+        among(~few, Pass(2.0 * (2.0 * passes + 4.0), op.tokens * (2.0 * INDEX_BYTES + 2.0 * pair * passes))),
+        among(~few, summed),
+    ]
 
 
 _PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {

@@ -32,9 +32,9 @@ SMALL, LONG, MANY = 4096.0, 1e6, 128.0
 IN_PAIRS, IN_WARP, PADDED = 32.0, 128.0, 1024.0
 #: bits of a digit: of onesweep, of a segmented sort (CUB, DeviceRadixSortPolicy), of a block's sort
 DIGIT, SEGMENTED_DIGIT, BLOCK_DIGIT = 8.0, 6.0, 4.0
-#: SM cycles of a padded key and digit in a block's sort, and the cycles of a warp that merges its row; set on three
-#: rows of an H100, torch 2.11.0, 2026-11-23
-BLOCK_CYCLES, MERGE_CYCLES = 0.78, 60e3
+#: SM cycles of a padded key in a block's sort, and more for each digit; those of a key padded to 128 in a warp's merge
+#: sort, and the cycles that a lone warp takes; set on six rows of an H100 and an H200, torch 2.11.0, 2026-11-23
+BLOCK_CYCLES, BLOCK_DIGIT_CYCLES, WARP_CYCLES, MERGE_CYCLES = 4.0, 0.28, 12.0, 60e3
 #: bits of a digit of a selection by several blocks, and by one (TensorTopK.cu)
 BLOCKS_DIGIT, ONE_DIGIT = 8.0, 2.0
 #: (rows up to, elements from which on several blocks share a row) (TensorTopK.cu, should_use_multiblock)
@@ -53,7 +53,7 @@ CHECKS, SYNCS = 7.0, 2.0
 #: threads of a block of softmax, elements of each in a step, and reads of the row (SoftMax.cu)
 SOFTMAX_THREADS, SOFTMAX_VECTOR, SOFTMAX_READS = 1024.0, 4.0, 3.0
 
-SCATTERED = Constant("scattered", "", 0.72, 0.3, 1.0, 0.15, "bandwidth of passes of a sort over a stream's")
+SWEEP = Constant("sweep", "", 3.3, 0.5, 20.0, 0.2, "SM cycles of a key with its index in one pass of a radix sort")
 PASS_START = Constant("pass_start", "s", 13e-6, 2e-6, 60e-6, 0.2, "reset, start, look-back and drain of a sort's pass")
 SELECT = Constant("select", "", 0.65, 0.1, 5.0, 0.2, "SM cycles of an element in one pass of a selection")
 STEP = Constant("step", "", 1300.0, 200.0, 10e3, 0.3, "cycles of a step of a block that selects from its row")
@@ -75,27 +75,34 @@ def _of_sort(rows: Number, cols: Number, size: float, c: Values, machine: Machin
     joint = ~small & ~single & (rows < MANY)
     digits, by_row = bits / DIGIT, np.ceil(np.log2(np.maximum(rows, 2.0)) / DIGIT)
     segmented = np.ceil(bits / SEGMENTED_DIGIT)
-    slower, start = 1.0 / c["scattered"], c["pass_start"] / c["launch"]
-    # indices; then a row's histogram, its sum and a reset, and the passes
-    sweeps = Pass(1.0 + rows * (3.0 + start * digits), keys * (INDEX_BYTES + size + 2.0 * pair * digits), slower)
+    start = c["pass_start"] / c["launch"]
+    # indices and the histogram; then a pass for each digit
+    first = Pass(1.0 + 3.0 * np.where(joint, 1.0, rows), keys * (INDEX_BYTES + size))
+    sweeps = Pass(start * rows * digits, 2.0 * keys * pair * digits, cycles=c["sweep"] * keys * digits)
     rows_too = Pass(
-        8.0 + start * (digits + by_row),
-        keys * (2.0 * INDEX_BYTES + size + 2.0 * pair * digits + 2.0 * INDEX_BYTES * by_row + 2.0 * pair),
-        slower,
+        start * (digits + by_row),
+        2.0 * keys * (pair * digits + INDEX_BYTES * by_row),
+        cycles=c["sweep"] * keys * (digits + by_row),
     )
-    blocks = Pass(2.0 + segmented, keys * (INDEX_BYTES + segmented * (2.0 * pair + size)), slower)
+    gathered = Pass(5.0, keys * (2.0 * INDEX_BYTES + 2.0 * pair))
+    walked = np.ceil(rows / machine.sm_count) * cols * segmented * c["sweep"] / machine.clock_hz
+    blocks = Pass(2.0 + segmented, keys * (INDEX_BYTES + segmented * (2.0 * pair + size)), waited_s=walked)
     copied = Pass(2.0, keys * (INDEX_BYTES + 2.0 * size))
-    kinds = ((single, sweeps), (joint, rows_too), (~(small | single | joint), blocks), (small, copied))
+    kinds = (
+        (single | joint, first), (single, sweeps), (joint, rows_too), (joint, gathered),
+        (~(small | single | joint), blocks), (small, copied),
+    )  # fmt: skip
     return [*(among(mask, one) for mask, one in kinds), among(small, _in_block(rows, cols, size, machine))]
 
 
 def _in_block(rows: Number, cols: Number, size: float, machine: Machine) -> Pass:
-    """Return the sort of short rows, each by one block or warp."""
+    """Return the sort of short rows, each by one block or warp, or by threads in pairs."""
     padded = np.maximum(2.0 ** np.ceil(np.log2(cols)), PADDED)
-    cycles = rows * padded * BLOCK_CYCLES * 8.0 * size / BLOCK_DIGIT
-    waited = np.where((cols > IN_PAIRS) & (cols <= IN_WARP), MERGE_CYCLES / machine.clock_hz, 0.0)
-    moved = 2.0 * rows * cols * (size + INDEX_BYTES)
-    return Pass(1.0, moved, 1.0, 0.0, np.where(cols > IN_WARP, cycles, 0.0), waited)
+    of_block = padded * (BLOCK_CYCLES + BLOCK_DIGIT_CYCLES * 8.0 * size / BLOCK_DIGIT)
+    in_warp = (cols > IN_PAIRS) & (cols <= IN_WARP)
+    cycles = rows * np.where(in_warp, IN_WARP * WARP_CYCLES, np.where(cols > IN_WARP, of_block, 0.0))
+    waited = np.where(in_warp, MERGE_CYCLES / machine.clock_hz, 0.0)
+    return Pass(1.0, 2.0 * rows * cols * (size + INDEX_BYTES), 1.0, 0.0, cycles, waited)
 
 
 def _of_topk(
@@ -132,12 +139,14 @@ def _of_scan(rows: Number, cols: Number, size: float, c: Values, machine: Machin
     """Return the kernels of torch.cumsum: CUB's look-back for a single row, else blocks that walk along rows.
 
     A block of 512 threads has 16 to 512 of them side by side, which take two columns each in a step (ScanUtils.cuh,
-    get_log_num_threads_x_inner_scan).
+    get_log_num_threads_x_inner_scan). The difference there is of unsigned numbers: with over 512 times more rows than
+    columns it wraps, and a block of 512 threads has a short row to itself. A block takes a step to start.
     """
     rows, cols = np.asarray(rows, dtype=np.float64), np.asarray(cols, dtype=np.float64)
     elements, single = rows * cols, rows == 1
-    wide = 2.0 ** np.clip(np.floor((9.0 + np.ceil(np.log2(cols)) - np.ceil(np.log2(rows))) / 2.0), 4.0, 9.0)
-    steps = np.ceil(cols / (2.0 * wide))
+    twice = 9.0 + np.ceil(np.log2(cols)) - np.ceil(np.log2(rows))
+    wide = 2.0 ** np.where(twice < 0.0, 9.0, np.clip(np.floor(twice / 2.0), 4.0, 9.0))
+    steps = np.ceil(cols / (2.0 * wide)) + 1.0
     blocks = np.ceil(rows * wide / 512.0)
     held = machine.sm_count * machine.threads_per_sm / 512.0
     waited = np.maximum(blocks / held, 1.0) * steps * c["scan_step"] / machine.clock_hz
@@ -168,7 +177,7 @@ def _of_sampling(op: Sampling, size: float, c: Values, machine: Machine) -> list
     rows, cols = op.rows, op.vocab
     row = 1.0 * rows * cols * size
     if op.algorithm == "gumbel":  # exponential w, log r + w, difference 2 r + w, argmax r
-        return [Pass(4.0, 7.0 * row)]
+        return [Pass(4.0 * STARTS, 7.0 * row)]
     if op.algorithm == "multinomial":
         return [_of_softmax(rows, cols, size, c, machine), *_of_draw(rows, cols, size, c)]
     if op.algorithm == "top_k":  # the k largest unsorted, their softmax, the draw among them, the look-up of its index
@@ -214,7 +223,7 @@ def _applies(op: Any, machine: Machine, library: str) -> bool:
 
 FAMILY = Family(
     "eager_selection",
-    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, SCATTERED, PASS_START, SELECT, STEP,
+    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, SWEEP, PASS_START, SELECT, STEP,
      SCAN_STEP, SYNC),
     formula,
     TERMS,
