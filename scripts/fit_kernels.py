@@ -77,7 +77,7 @@ def kernel_fits(
 
 
 def held_out(family: Family, machine: str, rows: Sequence[Group]) -> dict[str, tuple[float, float]]:
-    """Return the interval of rows whose part of the shapes was not fitted."""
+    """Return the interval of rows whose part of the shapes was not fitted; that of all in a regime with few rows."""
     whole = kernel_fits(family, machine, rows)
     ratios, regimes = [], []
     for part in range(FOLDS):
@@ -88,7 +88,9 @@ def held_out(family: Family, machine: str, rows: Sequence[Group]) -> dict[str, t
                 ratio, regime = residuals(family, used, FittedConstants(fits[library]))
                 ratios.append(ratio)
                 regimes.append(regime)
-    return intervals(np.concatenate(ratios), np.concatenate(regimes), dict.fromkeys(REGIMES, WIDEST))
+    ratio, regime = np.concatenate(ratios), np.concatenate(regimes)
+    of_all = intervals(ratio, np.zeros_like(regime), dict.fromkeys(REGIMES, WIDEST))[REGIMES[0]]
+    return intervals(ratio, regime, dict.fromkeys(REGIMES, of_all))
 
 
 def mean_fits(family: Family, machines: Sequence[Fits]) -> FittedConstants:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
@@ -30,7 +30,7 @@ from perfmodel.prediction.latency.effects import (
 from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
-from perfmodel.prediction.uncertainty import Uncertainty, Variances
+from perfmodel.prediction.uncertainty import Z80, Uncertainty, Variances
 
 #: the interval where no table states one: a factor of two, the usual error of the sustained roofline
 WIDEST = (0.5, 2.0)
@@ -97,6 +97,8 @@ def constants(family: Family, hardware: Hardware, library: str = "", dtype: str 
 @cached_per_machine
 def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> Constants:
     found, link = found_tables(family, hardware), family.link(hardware.links)
+    if not found and family.like is not None:
+        return _like(family, constants(family.like, hardware, library, dtype))
     measured = {} if family.name in hardware.latency else measured_constants(family, hardware)
     own_vendor = any(family.name in by_family for _, by_family in _sources(hardware)[:-1])
     lender = ""
@@ -107,6 +109,23 @@ def _constants(hardware: Hardware, family: Family, library: str, dtype: str) -> 
         near = () if fitted is None or library in known else fitted.known_libraries
         lender = next((name for listed in (near, known) for name in candidates if name in listed), candidates[0])
     return combined(family, found, library, dtype, measured, link=link, own_vendor=own_vendor, lender=lender)
+
+
+def _like(family: Family, near: Constants) -> Constants:
+    """Return the defaults of a family with the interval of the one that it is like, widened."""
+    wider = family.unlike * Z80
+    ends = {
+        regime: (math.exp(-math.hypot(math.log(low), wider)), math.exp(math.hypot(math.log(high), wider)))
+        for regime, (low, high) in near.intervals.items()
+    }
+    shape = tuple(variance + family.unlike**2 for variance in near.variances[ErrorSource.SHAPE])
+    return replace(
+        near,
+        values={constant.name: constant.default for constant in family.all_constants},
+        intervals=ends,
+        variances={**near.variances, ErrorSource.SHAPE: shape},
+        surface=None,
+    )
 
 
 def found_tables(family: Family, hardware: Hardware) -> list[Found]:

@@ -140,6 +140,8 @@ class Family:
     on_cpu : whether it is for CPUs, which the others are not.
     apart : operator -> the calls whose shapes differ by more or less than the others', which have their own intervals.
     link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
+    like : the family whose constants it uses, and whose interval is its own where no table has rows of it, widened by a
+        further deviation ``unlike`` of ln(measured / predicted).
     basis : (operator, machine, terms) -> the figures that set the time, for people, where they are not the constants.
     axes : the sizes over which a residual surface corrects the kernel's time (`perfmodel.core.surface`); none where
         the rows do not earn one.
@@ -164,6 +166,8 @@ class Family:
     borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
     apart: Callable[[Any], Any] = _never
     link: Callable[[Iterable[Link]], str] = _no_link
+    like: Family | None = None
+    unlike: float = 0.0
     basis: Callable[[Operator, Machine, Terms], str] | None = None
     on_cpu: bool = False
     axes: tuple[Axis, ...] = ()

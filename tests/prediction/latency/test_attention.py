@@ -34,6 +34,7 @@ from perfmodel.prediction.latency.attention.terms import WITHOUT_WRITE
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.terms import LAUNCH
 from perfmodel.records.measurements import read_measurements
 
 #: 100 SMs at 1 GHz with 4096 FLOP a clock each, 10 TB/s, no L2
@@ -673,3 +674,31 @@ def test_kernels_without_a_form_for_one_query_serve_it_as_a_prompt() -> None:
     slow, fast = (pm.predict(op, "h100", library=f"torch/{name}") for name in ("efficient", "cudnn"))
     assert (slow.family, fast.family) == ("attention_prefill", "attention_decode")
     assert slow.predicted_time_s > 2.0 * fast.predicted_time_s
+
+
+def test_gradients_take_longer_than_five_halves_of_the_forward_pass_and_their_interval_is_wider() -> None:
+    op = pm.Attention(batch=2, heads=16, seq_q=2048, head_dim=128, dtype="bf16", causal=True)
+    forward, backward = (pm.predict(x, "h100", library="torch") for x in (op, op.changed(backward=True)))
+    assert 2.5 < backward.predicted_time_s / forward.predicted_time_s < 4.0
+    widths = [p.predicted_time_high_s / p.predicted_time_low_s for p in (forward, backward)]
+    assert widths[0] < widths[1] < 2.0 * widths[0]
+    assert backward.calibration == forward.calibration
+    strange = pm.predict(op.changed(backward=True), "h100", library="nobody")
+    assert strange.predicted_time_high_s / strange.predicted_time_low_s > widths[1]
+
+
+def test_a_kernel_that_writes_the_cache_takes_its_time_for_each_token_and_another_narrows_queries() -> None:
+    """100 SMs at 1 GHz: 10,000 tokens of 200 cycles take 20 us; narrowed keys cost columns and one more kernel."""
+    op = causal(batch=10, heads=8, seq_q=1000)
+    own, alone = (
+        PREFILL.formula(x, ROUND, PREFILL_VALUES, Conditions(library="vllm")) for x in (op, op.changed(kv_write=False))
+    )
+    kernel = kernel_of(op, ROUND, "vllm")
+    term = next(term for term in own.adds if str(term) == "rope and kv write")
+    assert own.adds[term] > 10_000 * kernel.write_token / (100 * 1e9)
+    assert alone.adds[term] == 0.0
+    narrow = op.changed(kv_dtype="fp8")
+    launches = [
+        PREFILL.formula(x, ROUND, PREFILL_VALUES, Conditions(library="vllm")).adds[LAUNCH] for x in (op, narrow)
+    ]
+    assert launches[1] - launches[0] == pytest.approx(kernel.narrowing_s)

@@ -17,6 +17,7 @@ from perfmodel.core.work import Number
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.attention.first_pass import narrowing_s
 from perfmodel.prediction.latency.attention.kernels import (
     MMA,
     TCGEN05,
@@ -260,7 +261,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         **body.adds,
         KV_WRITE: c["token"] * queries / (machine.sm_count * machine.clock_hz) if writes else 0.0,
         SPLIT_K: _join(c, run.parts),
-        LAUNCH: c["launch"] * run.launches * (1.0 if writes else WITHOUT_WRITE),
+        LAUNCH: c["launch"] * run.launches * (1.0 if writes else WITHOUT_WRITE) + narrowing_s(attention, kernel),
     }
     return Terms(adds, body.alone)
 

@@ -20,6 +20,11 @@ def narrow_keys(op: Attention) -> bool:
     return dtype_bytes(op.dtype) == 2 and dtype_bytes(op.kv_dtype) == 1
 
 
+def narrowing_s(op: Attention, kernel: Kernel) -> float:
+    """Return the start of the kernel that narrows the queries [s]."""
+    return kernel.narrowing_s if narrow_keys(op) and op.kv_write else 0.0
+
+
 def prepared(op: Attention, machine: Machine, kernel: Kernel) -> Any:
     """Return where a pass before attention reads and writes Q: to turn it, or to narrow it for an 8-bit cache."""
     if kernel.name == "trtllm" and machine.matrix_instruction == WGMMA and dtype_bytes(op.kv_dtype) == 2:
@@ -49,12 +54,21 @@ def inputs(op: Attention, machine: Machine, kernel: Kernel) -> Number:
 
 
 def first_pass(op: Attention, machine: Machine, c: Values, kernel: Kernel, stream: Number) -> Number:
-    """Return the time before attention: rotating the tokens and writing their keys and values [s]."""
+    """Return the time before attention: rotating the tokens and writing their keys and values [s].
+
+    Where a kernel of its own writes the cache, each of its blocks takes ``write_token`` cycles for a token and
+    ``write_column`` for a column that it narrows, and another kernel narrows the queries.
+    """
     tokens = 1.0 * op.batch * op.seq_q
     # K and V are written in the dtype of the cache, and Q in that of the products.
     read = _read_bytes(op, kernel)
     moved = 2.0 * tokens * op.kv_heads * op.head_dim * (read + dtype_bytes(op.kv_dtype))
     queries = tokens * op.heads * op.head_dim * (read + dtype_bytes(op.dtype))
-    moved = moved + np.where(prepared(op, machine, kernel), queries, 0.0)
-    rotated = c["token"] * kernel.token * tokens * op.heads / (machine.sm_count * machine.clock_hz)
-    return smooth_max(2, rotated, c["kv"] * moved / stream)
+    queries = np.where(prepared(op, machine, kernel), queries, 0.0)
+    cycles = machine.sm_count * machine.clock_hz
+    rotated = c["token"] * kernel.token * tokens * op.heads / cycles
+    if not kernel.write_token:
+        return smooth_max(2, rotated, c["kv"] * (moved + queries) / stream)
+    columns = kernel.write_column * op.kv_heads * op.head_dim if narrow_keys(op) else 0.0
+    written = tokens * (kernel.write_token + columns) / cycles
+    return smooth_max(2, rotated, c["kv"] * moved / stream) + written + queries / stream

@@ -67,6 +67,9 @@ class Kernel:
     token : cycles of a token of a head before a prefill, over those of TensorRT-LLM, whose pass turns each pair of
         columns with a sine and a cosine. Others write vectors of 16 B: fits of each library without this share give
         3 to 8 cycles to vLLM and SGLang where TensorRT-LLM takes 40 to 54 (A100, H100, H200).
+    narrowing_s : start of a further kernel of a call whose keys are narrower than its queries [s].
+    write_token : SM cycles of a token in a kernel that only writes the cache, a block for each token.
+    write_column : the same of a column of a key head that is narrowed to 8 bits, keys and values together.
     """
 
     name: str
@@ -96,6 +99,9 @@ class Kernel:
     masks: bool = False
     mask_cycles: float = 0.0
     token: float = 0.15
+    narrowing_s: float = 0.0
+    write_token: float = 0.0
+    write_column: float = 0.0
 
     def step_keys(self, head_dim: Number) -> Number:
         """Return the keys of a step of a prefill."""
@@ -155,10 +161,18 @@ KERNELS: Mapping[str, tuple[Kernel, Mapping[str, Kernel]]] = MappingProxyType({
     "trtllm_gen": (_TRTLLM_GEN, {}),
 })  # fmt: skip
 
-#: what differs in vLLM's builds
+NARROWING_S = 1.5e-6
+#: what differs in vLLM's builds. Its reshape_and_cache_flash writes the cache, a block for each token
+#: (csrc/cache_kernels.cu); on Hopper, where it narrows keys and values, a kernel of its own narrows the queries. The
+#: cycles are read off its rows of prompts on H100: 15.0 % without them, 11.9 with these, 12.2 with 200 and 1. So is the
+#: start of that kernel, off those of decodes: 0, 1, 2 and 3 us leave 13.0, 12.3, 12.2 and 12.6 % on H100, and of
+#: FlashInfer's 15.3, 14.8, 14.8 and 15.5 % on L40S.
 IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
-    "fa2": {"varlen": True, "splits": False},
-    "fa3": {"two_level": True, "score_flop": 0.0},
+    "fa2": {"varlen": True, "splits": False, "write_token": 200.0},
+    "fa3": {
+        "two_level": True, "score_flop": 0.0, "write_token": 200.0, "write_column": 0.6, "narrowing_s": NARROWING_S,
+    },
+    "flashinfer": {"narrowing_s": NARROWING_S},
 })  # fmt: skip
 #: what differs where scaled_dot_product_attention calls a kernel: its is_causal aligns the first query with the first
 #: key, so that queries at the end of a sequence need a mask. FlashAttention-2 and the memory-efficient kernel have it

@@ -21,7 +21,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import decode
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
-from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, prepared
+from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, narrowing_s, prepared
 from perfmodel.prediction.latency.attention.kernels import (
     MMA,
     TCGEN05,
@@ -209,7 +209,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         HBM: np.where(computes, 0.0, hbm),
         CONTENTION: smooth_max(4, blocks.run, hbm) - np.maximum(blocks.run, hbm),
         KV_WRITE: first,
-        LAUNCH: c["launch"] * _launches(attention, machine, kernel),
+        LAUNCH: c["launch"] * _launches(attention, machine, kernel) + narrowing_s(attention, kernel),
     }
     return Terms(adds, {MATH: blocks.run, HBM: hbm, KV_WRITE: first})
 
