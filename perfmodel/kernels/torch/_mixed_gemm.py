@@ -137,14 +137,20 @@ def _widening(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
 
 
 def _widening_parts(op: Gemm) -> tuple[Operator, ...]:
-    """B is widened and scaled, each a pass over n k numbers, and multiplied."""
+    """B is widened and scaled, passes over n k numbers, and multiplied; scales of groups are repeated first."""
     dtype, numel = _computed_in(op), op.batch * op.n * op.k
+    weights = op.weight_dtype if op.weight_dtype == "fp8" else "int8"
+    scaled: tuple[Operator, ...] = ()
+    if op.scale == "column":
+        scaled = streamed(numel, dtype, "mul", strided=True)
+    elif op.scale != "none":
+        repeated = streamed(numel, dtype, "copy", strided=True)
+        scaled = (*repeated, *streamed(numel, dtype, "mul", tensors=2, strided=True))
     return (
-        Elementwise(numel=numel, kind="cast", dtype=op.weight_dtype if op.weight_dtype == "fp8" else "int8",
-                    out_dtype=dtype),
-        Elementwise(numel=numel, kind="mul", dtype=dtype),
+        Elementwise(numel=numel, kind="cast", dtype=weights, out_dtype=dtype),
+        *scaled,
         Gemm(m=op.m, n=op.n, k=op.k, batch=op.batch, dtype=dtype, out_dtype=op.out_dtype),
-    )  # fmt: skip
+    )
 
 
 def _is_mixed(op: Gemm) -> bool:

@@ -12,7 +12,10 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
 from perfmodel.operators import Operator
+from perfmodel.operators.cross_entropy import CrossEntropy
+from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.linear_cross_entropy import LinearCrossEntropy
+from perfmodel.operators.softmax import Softmax
 
 
 def _supports(op: LinearCrossEntropy, device: Device) -> str:
@@ -52,7 +55,21 @@ def _loss_only(op: LinearCrossEntropy) -> bool:
 
 
 def _composition(op: LinearCrossEntropy) -> tuple[Operator, ...]:
-    return op.composition()
+    """The kernels of all chunks. The loss is that of logits in float32; the gradient of W is read and added to."""
+    logits, *products = (part for part in op.composition() if part.op == "gemm")
+    numel = op.chunk * op.vocab
+    loss = CrossEntropy(rows=op.chunk, vocab=op.vocab, dtype="fp32")
+    passes: tuple[Operator, ...] = (
+        Elementwise(numel=numel, kind="cast", dtype=op.dtype, out_dtype="fp32"),
+        *loss.composition(),
+    )
+    if op.gradients:
+        softmax = Softmax(rows=op.chunk, cols=op.vocab, dtype=op.dtype)
+        # half a copy: a read
+        added = Elementwise(numel=op.vocab * op.hidden / 2, kind="copy", dtype=op.dtype)
+        passes = (*passes, softmax, added)
+    count = int(op.chunks)
+    return (logits, *(part.changed(count=count) for part in passes), *products)
 
 
 def _workspace_bytes(op: LinearCrossEntropy) -> float:

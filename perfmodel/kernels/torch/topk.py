@@ -10,6 +10,8 @@ from perfmodel.kernels.cases import BenchmarkCases
 from perfmodel.kernels.device import Device
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.operators import Operator
+from perfmodel.operators.sort import Sort
 from perfmodel.operators.topk import Topk
 
 
@@ -27,8 +29,9 @@ def _sorted(op: Topk, inputs: Mapping[str, torch.Tensor]) -> Call:
     return lambda: torch.sort(x, -1, descending=True).values[:, :k]
 
 
-def _sorting(op: Topk) -> tuple[Topk, ...]:
-    return (op.changed(algorithm="sort"),)
+def _sorting(op: Topk) -> tuple[Operator, ...]:
+    """All keys of each row with their indices."""
+    return (Sort(rows=op.rows, cols=op.cols, value_dtype="int64", dtype=op.dtype),)
 
 
 def _workspace_bytes(op: Topk) -> float:
