@@ -107,8 +107,14 @@ def attention_advice(run: MeasuredRun, hardware: Hardware) -> Iterator[Advice | 
 
 
 def _flash(unfused: Unfused, hardware: Hardware) -> Span | None:
-    """Return the expected time of one fused kernel for the same scores, None where the machine lacks the dtype."""
+    """Return the expected time of one fused kernel for the same scores, None where the machine lacks the dtype.
+
+    None as well where scores are smaller than queries, as those of a router over a few experts: one kernel would save
+    little traffic.
+    """
     scores = unfused.scores
+    if scores.keys < scores.head_dim:
+        return None
     op = Attention(
         heads=scores.heads,
         seq_q=scores.queries,
