@@ -33,10 +33,16 @@ def plain(value: Number | np.float64) -> Number:
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
+#: types of single numbers
+_SINGLE = frozenset({int, float, np.float64})
+
+
 def maximum(a: Number, b: Number) -> Number:
     """Return the larger of two, element by element; NaN where either is NaN, as `numpy.maximum`."""
     if type(a) is float and type(b) is float:
         return a if a >= b or a != a else b  # only NaN differs from itself
+    if type(a) in _SINGLE and type(b) in _SINGLE:
+        return maximum(float(a), float(b))
     return np.maximum(a, b)
 
 
@@ -51,17 +57,27 @@ def minimum(a: Number, b: Number) -> Number:
     """Return the smaller of two, element by element; NaN where either is NaN, as `numpy.minimum`."""
     if type(a) is float and type(b) is float:
         return a if a <= b or a != a else b  # only NaN differs from itself
+    if type(a) in _SINGLE and type(b) in _SINGLE:
+        return minimum(float(a), float(b))
     return np.minimum(a, b)
+
+
+def clipped(value: Number, least: Number, most: Number) -> Number:
+    """Return a value, or the nearer of two limits where it lies beyond them, element by element, as `numpy.clip`."""
+    if type(value) in _SINGLE and type(least) in _SINGLE and type(most) in _SINGLE:
+        return minimum(maximum(value, least), most)
+    between: NDArray[np.float64] = np.clip(value, least, most)
+    return between
 
 
 def ceil(value: Number) -> Any:
     """Return the least whole number that is not below a finite value, element by element, as `numpy.ceil`."""
-    return float(math.ceil(value)) if type(value) is float else np.ceil(value)
+    return float(math.ceil(value)) if type(value) in _SINGLE else np.ceil(value)
 
 
 def floor(value: Number) -> Any:
     """Return the largest whole number that is not above a finite value, element by element, as `numpy.floor`."""
-    return float(math.floor(value)) if type(value) is float else np.floor(value)
+    return float(math.floor(value)) if type(value) in _SINGLE else np.floor(value)
 
 
 def log2(size: Number) -> Number:
@@ -95,7 +111,7 @@ def number(mask: Any) -> Any:
 OF_ONE, OF_MANY = Functions(math.ceil, max, float), Functions(np.ceil, raised, number)
 
 
-#: types of single numbers
+#: types of numbers that Python multiplies by itself
 _NUMBERS = frozenset({int, float})
 
 

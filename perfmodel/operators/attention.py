@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.core.work import Number, Tensor, anywhere, clipped, minimum, plain, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
 from perfmodel.operators.gemm import Gemm
@@ -99,20 +99,20 @@ class Attention(Operator):
         # full: first a ramp of queries with fewer than `most` keys, then queries with `most` keys.
         most = self._keys_of_a_query()
         first = self.seq_kv - self.seq_q + 1.0
-        ramp = np.clip(most - first, 0.0, self.seq_q)
+        ramp = clipped(most - first, 0.0, self.seq_q)
         return plain(ramp * first + 0.5 * ramp * (ramp - 1.0) + (self.seq_q - ramp) * most)
 
     def _keys_of_a_query(self) -> Number:
         """Return the most keys that a query attends to: the window, or without one the whole sequence."""
-        if not np.any(self.window):
+        if not anywhere(self.window):
             return self.seq_kv
-        return plain(np.where(np.asarray(self.window) > 0, np.minimum(self.window, self.seq_kv), self.seq_kv))
+        return plain(where(np.greater(self.window, 0), minimum(self.window, self.seq_kv), self.seq_kv))
 
     def keys(self) -> Number:
         """Return the number of keys that any query attends to: less than seq_kv only with a window."""
         if self.algorithm == "unfused":
             return self.seq_kv
-        return plain(np.minimum(self.seq_kv, self._keys_of_a_query() + self.seq_q - 1.0))
+        return plain(minimum(self.seq_kv, self._keys_of_a_query() + self.seq_q - 1.0))
 
     def flop(self) -> Number:
         """Return 4 batch heads pairs head_dim; backward 10 for flash, 8 unfused [FLOP]."""

@@ -224,8 +224,13 @@ class Operator(abc.ABC):
         return self.composition()
 
     def work(self) -> Work:
-        """Return FLOP, traffic and working set."""
-        return Work.from_tensors(self.flop(), self.tensors())
+        """Return FLOP, traffic and working set; that of a single call is counted once."""
+        kept: Work | None = vars(self).get("_work")
+        if kept is None:
+            kept = Work.from_tensors(self.flop(), self.tensors())
+            if type(kept.working_set_bytes) is float:  # arrays would stay for as long as the operator does
+                vars(self)["_work"] = kept
+        return kept
 
     def params(self) -> dict[str, Any]:
         """Return the operator's dimensions by name, without dtype, name and count.

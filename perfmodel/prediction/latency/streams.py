@@ -7,10 +7,8 @@ the call before has read too: a cyclic scan, which evicts what it needs next, wi
 
 from __future__ import annotations
 
-import numpy as np
-
 from perfmodel.core.vocabulary import CacheState
-from perfmodel.core.work import Number, maximum, minimum
+from perfmodel.core.work import Number, clipped, maximum, minimum, where
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -75,8 +73,7 @@ def surviving_share(footprint_bytes: Number, machine: Machine, c: Values, condit
         return 0.0 * footprint_bytes
     filled = footprint_bytes / machine.l2_bytes
     end = max(SURVIVING_END, c["fill"] + OVERFLOW)
-    share: Number = np.clip((end - filled) / (end - c["fill"]), 0.0, 1.0)
-    return share
+    return clipped((end - filled) / (end - c["fill"]), 0.0, 1.0)
 
 
 def left_share(traffic_bytes: Number, machine: Machine, c: Values, conditions: Conditions) -> Number:
@@ -164,8 +161,8 @@ def beside_math(math_s: Number, hbm_s: Number, l2_s: Number, c: Values, power: f
     shown = total.adds[HBM] > 0.0
     adds = {
         MATH: total.adds[MATH],
-        HBM: np.where(shown, hbm_s, 0.0),
-        L2: np.where(shown, l2_s, 0.0),
+        HBM: where(shown, hbm_s, 0.0),
+        L2: where(shown, l2_s, 0.0),
         CONTENTION: total.adds[CONTENTION],
         LAUNCH: c["launch"],
     }
@@ -183,8 +180,7 @@ def missed_share(resident_rows_bytes: Number, machine: Machine, c: Values) -> Nu
     mu = clip((F / (fill C) - 1) / (span - 1), 0, 1): none while the bytes F that pass between the two reads fit.
     """
     fits = c["fill"] * max(machine.l2_bytes, 1.0)
-    missed: Number = np.clip((BETWEEN * resident_rows_bytes / fits - 1.0) / (SPAN - 1.0), 0.0, 1.0)
-    return missed
+    return clipped((BETWEEN * resident_rows_bytes / fits - 1.0) / (SPAN - 1.0), 0.0, 1.0)
 
 
 def thrash_bytes(rows_bytes: Number, machine: Machine, c: Values, conditions: Conditions) -> Number:
@@ -198,6 +194,5 @@ def thrash_bytes(rows_bytes: Number, machine: Machine, c: Values, conditions: Co
     capacity = max(machine.l2_bytes, 1.0) / machine.l2_copies
     if conditions.cache != CacheState.WARM:
         return 0.0 * rows_bytes
-    full = np.clip((rows_bytes / capacity - THRASH_FROM) / (THRASH_ALL - THRASH_FROM), 0.0, 1.0)
-    again: Number = c["thrash"] * full * np.minimum(rows_bytes, capacity)
-    return again
+    full = clipped((rows_bytes / capacity - THRASH_FROM) / (THRASH_ALL - THRASH_FROM), 0.0, 1.0)
+    return c["thrash"] * full * minimum(rows_bytes, capacity)

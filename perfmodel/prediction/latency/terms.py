@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, maximum
+from perfmodel.core.work import Number, maximum, where
 
 
 class Term(str):
@@ -163,12 +161,12 @@ def overlapped(power: float, times: Mapping[Term, Number]) -> Terms:
     total = smooth_max(power, *times.values())
     largest: Number = 0.0
     for time in times.values():
-        largest = np.maximum(largest, time)
+        largest = maximum(largest, time)
     adds: dict[Term, Number] = {}
-    free: Number | np.ndarray = True
+    free: Any = True
     for name, time in times.items():
-        here = np.logical_and(time >= largest, free)
-        free = np.logical_and(free, np.logical_not(here))
-        adds[name] = np.where(here, time, 0.0)
+        here = (time >= largest) & free
+        free = free & (here ^ True)
+        adds[name] = where(here, time, 0.0)
     adds[CONTENTION] = total - largest
     return Terms(adds, dict(times))
