@@ -127,7 +127,7 @@ def command(
     """Measure operators with reference kernels, and compare the times with their bounds and predictions.
 
     Each kernel's output is checked against float64; then the kernel is timed until the mean is known to 1 %. With -o
-    the record is written after every row, so that Ctrl-C loses nothing.
+    the record is written row by row, so that Ctrl-C loses nothing.
 
     Example: perfmodel bench gemm m=256..1024 n=512 k=512 layer_norm rows=4096 cols=1024 --device cpu -o record.json
 

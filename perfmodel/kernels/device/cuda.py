@@ -18,6 +18,8 @@ from perfmodel.kernels.precision import rounding
 _HOLD_CLOCK_HZ = 3e9
 #: resolution of a pair of events [s] (CUDA runtime API, cudaEventElapsedTime)
 _EVENT_TICK_S = 0.5e-6
+#: how torch's warning of a graph without kernels begins
+_EMPTY_GRAPH = "The CUDA Graph is empty"
 
 
 def is_available() -> bool:
@@ -164,15 +166,19 @@ class CudaDevice:
         # "thread_local": another thread may talk to the driver meanwhile, as telemetry does.
         mode = "thread_local"
         with warnings.catch_warnings():
-            # Calls whose kernels run elsewhere would be measured as nothing. It is also said of a failed capture.
-            warnings.filterwarnings("error", message="The CUDA Graph is empty")
+            # Calls whose kernels run elsewhere would be measured as nothing.
+            warnings.filterwarnings("error", message=_EMPTY_GRAPH)
             with _tidy_capture() as pool, torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode=mode):
                 outputs = []
-                for call in calls:
-                    output = call()
-                    if keep_outputs:
-                        outputs.append(output)
-                    del output
+                try:
+                    for call in calls:
+                        output = call()
+                        if keep_outputs:
+                            outputs.append(output)
+                        del output
+                except Exception:  # torch ends the capture and finds nothing in it, which is not the reason
+                    warnings.filterwarnings("ignore", message=_EMPTY_GRAPH)
+                    raise
         del outputs  # the graph keeps their memory; the tensors themselves are not needed after the capture
         return graph.replay
 
