@@ -111,7 +111,9 @@ class Nested:
     @classmethod
     def of(cls, opened: open_tables.OpenTables, unseen: Sequence[MeasuredCalls]) -> Nested:
         """Fit every family without each machine and each library, and judge the ``unseen`` rows of these."""
-        names = sorted(set(open_tables.by_family(unseen, opened.machines)[1]))
+        fitted = open_tables.half(opened.calls, fitted=True)
+        both = (open_tables.by_family(calls, opened.machines)[1] for calls in (unseen, fitted))
+        names = sorted(set.intersection(*map(set, both)))  # a family with few rows in a half is not fitted
         with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
             fits = tuple(fit for found in pool.map(_fits_without, names) for fit in found)
         return cls(fits, dict(_judged(fits, unseen, opened.machines)))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.accuracy.calibration import FEWEST_ROWS, family_groups, usable
+from perfmodel.accuracy.calibration import FOLDS, family_groups, usable
 from perfmodel.accuracy.fit import Group
 from perfmodel.accuracy.measured import MeasuredCalls, Measurements, shape_hash
 from perfmodel.core.hardware import Hardware
@@ -28,6 +28,8 @@ from perfmodel.records.calls import read_calls
 
 #: shapes whose hash is below this are fitted, the others judge
 FITTED = 0.5
+#: families with fewer rows to fit are not fitted: two in each part of the cross-validation
+FEWEST_ROWS = 2 * FOLDS
 #: whose measurements a table holds, by the start of its name
 ORIGINS = {
     "neusight": "NeuSight @ 6945927d9afc",

@@ -34,7 +34,7 @@ IN_PAIRS, IN_WARP, PADDED = 32.0, 128.0, 1024.0
 DIGIT, SEGMENTED_DIGIT, BLOCK_DIGIT = 8.0, 6.0, 4.0
 #: SM cycles of a padded key in a block's sort, and more for each digit; those of a key padded to 128 in a warp's merge
 #: sort, and the cycles that a lone warp takes; set on six rows of an H100 and an H200, torch 2.11.0, 2026-11-23
-BLOCK_CYCLES, BLOCK_DIGIT_CYCLES, WARP_CYCLES, MERGE_CYCLES = 4.0, 0.28, 12.0, 60e3
+BLOCK_CYCLES, BLOCK_DIGIT_CYCLES, WARP_CYCLES, MERGE_CYCLES = 4.0, 0.28, 12.0, 50e3
 #: bits of a digit of a selection by several blocks, and by one (TensorTopK.cu)
 BLOCKS_DIGIT, ONE_DIGIT = 8.0, 2.0
 #: (rows up to, elements from which on several blocks share a row) (TensorTopK.cu, should_use_multiblock)
@@ -58,7 +58,7 @@ PASS_START = Constant("pass_start", "s", 13e-6, 2e-6, 60e-6, 0.2, "reset, start,
 SELECT = Constant("select", "", 0.65, 0.1, 5.0, 0.2, "SM cycles of an element in one pass of a selection")
 STEP = Constant("step", "", 1300.0, 200.0, 10e3, 0.3, "cycles of a step of a block that selects from its row")
 SCAN_STEP = Constant("scan_step", "", 3000.0, 300.0, 20e3, 0.3, "cycles of a step of a block that scans its row")
-SYNC = Constant("sync", "s", 16e-6, 3e-6, 200e-6, 0.3, "host that reads a check and dispatches what follows")
+SYNC = Constant("sync", "s", 12e-6, 3e-6, 200e-6, 0.3, "host that reads a check and dispatches what follows")
 
 
 def _of_sort(rows: Number, cols: Number, size: float, c: Values, machine: Machine) -> list[Pass]:
@@ -111,7 +111,7 @@ def _of_topk(
     """Return the kernels of torch.topk: a read a digit, one that gathers, and the sort of what was found.
 
     Several blocks share long rows: two kernels a digit of 8 bits, the second of which adds up the counts of a row's
-    blocks, and six to gather. One block of up to 1024 threads has a short row, and digits of 2 bits.
+    blocks, and four to gather. One block of up to 1024 threads has a short row, and digits of 2 bits.
     """
     rows, cols = np.asarray(rows, dtype=np.float64), np.asarray(cols, dtype=np.float64)
     elements, bits = rows * cols, 8.0 * size
@@ -120,7 +120,7 @@ def _of_topk(
     digits = bits / BLOCKS_DIGIT
     items = np.ceil(elements / (machine.sm_count * BLOCKS_PER_SM * BLOCK_THREADS))
     of_row = np.ceil(cols / (np.clip(items, LEAST_ITEMS, MOST_ITEMS) * BLOCK_THREADS))
-    counted = Pass(STARTS * (digits + 6.0), waited_s=digits * of_row * COUNT_CYCLES / machine.clock_hz)
+    counted = Pass(STARTS * (digits + 4.0), waited_s=digits * of_row * COUNT_CYCLES / machine.clock_hz)
     reads = digits + 1.0
     several = Pass(STARTS * digits, elements * size * reads, 1.0, 0.0, elements * c["select"] * reads)
     threads = np.clip(np.ceil(cols / 32.0) * 32.0, 32.0, 1024.0)
