@@ -27,8 +27,9 @@ THREADS = 512.0
 WIDTHS = (32.0, 64.0, 128.0, 256.0, 512.0)
 #: blocks of a batch norm's second kernel at most (Normalization.cuh, 256 * 1024)
 MOST_BLOCKS = 262144.0
-#: SM cycles of an element in the gradient of softmax; set on one row of an H100, torch 2.11.0, 2026-11-23
-SOFTMAX_CYCLES = 0.62
+#: SM cycles of an element in the gradients of softmax and of a sum; each set on one row of an H100, torch 2.11.0,
+#: 2026-11-23
+SOFTMAX_CYCLES, EXPAND_CYCLES = 0.62, 0.38
 
 #: an input of the gradient of a mean, and an element of its window, over those of a maximum: divisions, no comparison;
 #: set on three rows of an H100 and an H200, torch 2.11.0, 2026-11-23
@@ -109,6 +110,8 @@ def _norm_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pa
     The gradient of softmax has no weights; its block reads dy and y for the sum, then again (SoftMax.cu).
     """
     numel = 1.0 * op.rows * op.cols
+    if op.op == "reduction":  # a copy of the expanded column, element by element (Copy.cu)
+        return [Pass(1.0, op.work().bytes, cycles=EXPAND_CYCLES * numel)]
     if op.op == "softmax":
         return [Pass(1.0, 3.0 * numel * size, cycles=SOFTMAX_CYCLES * numel + c["row"] * op.rows)]
     return [
@@ -125,6 +128,7 @@ _PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
     "rms_norm": _norm_backward,
     "add_rms_norm": _norm_backward,
     "softmax": _norm_backward,
+    "reduction": _norm_backward,
 }
 
 
