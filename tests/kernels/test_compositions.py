@@ -106,7 +106,8 @@ def test_the_model_expects_naive_kernels_of_large_tensors_to_be_slower(op):
 
 def test_kernels_of_one_pass_have_no_composition():
     several = ("naive", "torch.silu_mul", "widened", "torch.sdpa.math", "torch._int_mm")
-    sometimes = ("torch.matmul", "torch.scaled_mm")  # with an activation
+    # with an activation, or operands that are copied first
+    sometimes = ("torch.matmul", "torch.scaled_mm", "triton.gemm", "triton.gemm.persistent", "triton.gemm.tma")
     for operator in ("gemm", "elementwise", "layer_norm", "rms_norm", "softmax", "attention"):
         for kernel in registry.find_kernels(operator):
             if kernel.gradient or kernel.name in sometimes:
@@ -129,6 +130,9 @@ def test_a_product_of_the_library_is_several_kernels_with_an_activation_or_a_con
     assert [part.op for part in scaled.parts(Gemm(**sizes, bias=True, activation="relu", dtype="fp8"))] == [
         "gemm", "elementwise", "elementwise",
     ]  # fmt: skip
+    ours = _named("triton.gemm")
+    assert ours.parts(Gemm(m=512, n=32, k=16, dtype="bf16")) == ours.parts(Gemm(**sizes, dtype="tf32")) == ()
+    assert [part.op for part in ours.parts(Gemm(m=512, n=32, k=16, dtype="tf32"))] == ["transpose", "gemm"]
     product, scale, cast = integer.parts(Gemm(**sizes, dtype="sq"))
     assert (product.dtype, scale.kind, cast.out_dtype) == ("int8", "mul", Gemm(**sizes, dtype="sq").out_dtype)
 

@@ -12,7 +12,10 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._passes import streamed
+from perfmodel.operators import Operator
 from perfmodel.operators.conv2d import Conv2d
+from perfmodel.operators.gemm import Gemm
 
 
 def _supports(op: Conv2d, device: Device) -> str:
@@ -44,13 +47,29 @@ def _is_library(op: Conv2d) -> bool:
     return op.algorithm != "im2col"
 
 
+def _unfolded_parts(op: Conv2d) -> tuple[Operator, ...]:
+    """The images unfolded, written once, and the product with the filters."""
+    columns, pixels = op.c * op.r * op.s, op.p * op.q
+    unfolded = streamed(op.n * columns * pixels, op.dtype, "copy")
+    return (*unfolded, Gemm(batch=op.n, m=op.k, n=pixels, k=columns, dtype=op.dtype))
+
+
 def _workspace_bytes(op: Conv2d) -> float:
     return next((float(t.size_bytes) for t in op.tensors() if t.name == "unfolded"), 0.0)
 
 
 _FORWARD = (
     Kernel("F.conv2d", "conv2d", "torch", _library, _supports, _is_library),
-    Kernel("im2col", "conv2d", "torch", _unfolded, _supports_unfolded, _is_unfolded, workspace_bytes=_workspace_bytes),
+    Kernel(
+        "im2col",
+        "conv2d",
+        "torch",
+        _unfolded,
+        _supports_unfolded,
+        _is_unfolded,
+        workspace_bytes=_workspace_bytes,
+        composition=_unfolded_parts,
+    ),
 )
 KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], Conv2d.composition))
 

@@ -125,6 +125,26 @@ def _gradient_passes(op: LinearAttention) -> tuple[Operator, ...]:
     return (*passes, *passes[:4], *streamed(every, "fp32", *("copy",) * (2 * int(op.chunks))))
 
 
+def _steps(op: LinearAttention) -> tuple[Operator, ...]:
+    """The kernels of the loop over tokens: the state decayed, the outer product, their sum, and what the query reads.
+
+    Conversions and results are a head's columns each.
+    """
+    state, heads = op.batch * op.heads * op.head_dim * op.value_dim, op.batch * op.heads
+    token = (
+        *streamed(state, "fp32", "mul", "mul", strided=True),
+        *streamed(state, "fp32", "add", tensors=2),
+        Gemm(batch=heads, m=1, n=op.value_dim, k=op.head_dim, dtype="fp32"),
+        *streamed(heads * op.head_dim, "fp32", *("copy",) * 4, strided=True),
+    )
+    return tuple(part.changed(count=part.count * int(op.seq)) for part in token)
+
+
+def _steps_back(op: LinearAttention) -> tuple[Operator, ...]:
+    """The kernels of autograd: about two for each of the forward pass."""
+    return (*_steps(op), *_steps(op))
+
+
 _FORWARD = (
     Kernel(
         "chunked",
@@ -136,9 +156,9 @@ _FORWARD = (
         workspace_bytes=_workspace_bytes,
         composition=_passes,
     ),
-    Kernel("recurrent", "linear_attention", "torch", _recurrent, _supports, _is("recurrent")),
+    Kernel("recurrent", "linear_attention", "torch", _recurrent, _supports, _is("recurrent"), composition=_steps),
 )
-KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes), gradient_kernel(_FORWARD[1]))
+KERNELS = (*_FORWARD, gradient_kernel(_FORWARD[0], _gradient_passes), gradient_kernel(_FORWARD[1], _steps_back))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(

@@ -11,6 +11,9 @@ from perfmodel.kernels.device import Device
 from perfmodel.kernels.gradients import gradient_kernel
 from perfmodel.kernels.precision import unsupported_dtype
 from perfmodel.kernels.registry import Call, Kernel
+from perfmodel.kernels.torch._passes import streamed
+from perfmodel.operators import Operator
+from perfmodel.operators.reduction import Reduction
 from perfmodel.operators.ssm_scan import SsmScan
 
 
@@ -34,8 +37,30 @@ def _loop(op: SsmScan, inputs: Mapping[str, torch.Tensor]) -> Call:
     return run
 
 
-_FORWARD = Kernel("loop", "ssm_scan", "torch", _loop, _supports)
-KERNELS = (_FORWARD, gradient_kernel(_FORWARD))
+def _steps(op: SsmScan) -> tuple[Operator, ...]:
+    """The kernels of each token: five passes over the state with a broadcast operand or two tensors, exp, and the sum.
+
+    Conversions, the products of step and value and the results are a channel's number each.
+    """
+    channels = op.batch * op.channels
+    state = channels * op.state
+    token = (
+        *streamed(state, "fp32", "mul", "mul", "mul", strided=True),
+        *streamed(state, "fp32", "exp"),
+        *streamed(state, "fp32", "mul", "add", tensors=2),
+        Reduction(rows=channels, cols=op.state, dtype="fp32"),
+        *streamed(channels, "fp32", *("copy",) * 6, strided=True),
+    )
+    return tuple(part.changed(count=part.count * int(op.seq)) for part in token)
+
+
+def _steps_back(op: SsmScan) -> tuple[Operator, ...]:
+    """The kernels of autograd: about two for each of the forward pass."""
+    return (*_steps(op), *_steps(op))
+
+
+_FORWARD = Kernel("loop", "ssm_scan", "torch", _loop, _supports, composition=_steps)
+KERNELS = (_FORWARD, gradient_kernel(_FORWARD, _steps_back))
 
 #: sizes for the presets of `perfmodel bench`
 CASES = BenchmarkCases(

@@ -20,7 +20,9 @@ from perfmodel.kernels.triton._base import (
     unavailable,
     unsupported_dtype,
 )
+from perfmodel.operators import Operator
 from perfmodel.operators.gemm import Gemm
+from perfmodel.operators.transpose import Transpose
 
 #: products of 8-bit inputs are written with 16 or 32 bits, as by default in the operator
 _INPUTS = ("fp32", "tf32", "bf16", "fp16", "fp8")
@@ -56,6 +58,13 @@ def _turns(op: Gemm, b: torch.Tensor) -> bool:
     return bool(op.dtype == "tf32" and op.m >= _ROWS_TO_TURN and b.stride(2) == 1 and b.stride(1) == b.shape[2])
 
 
+def _parts(op: Gemm) -> tuple[Operator, ...]:
+    """B copied to columns and the product, where they are two kernels."""
+    if op.dtype != "tf32" or op.m < _ROWS_TO_TURN:
+        return ()
+    return (Transpose(rows=op.k, cols=op.n, dtype="fp32", count=int(op.batch)), op)
+
+
 def _workspace_bytes(op: Gemm) -> float:
     return tensor_bytes(op, "b") if op.dtype == "tf32" else 0.0
 
@@ -85,7 +94,7 @@ def _preparing(variant: str) -> Prepare:
 
 
 KERNELS = tuple(
-    Kernel(name, "gemm", "triton", _preparing(variant), supports, workspace_bytes=_workspace_bytes)
+    Kernel(name, "gemm", "triton", _preparing(variant), supports, workspace_bytes=_workspace_bytes, composition=_parts)
     for name, variant, supports in (
         ("triton.gemm", "tiled", _supports),
         ("triton.gemm.persistent", "persistent", _supports),
