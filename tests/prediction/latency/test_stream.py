@@ -90,7 +90,8 @@ def test_gradients_are_never_seen_and_cost_more() -> None:
         pm.Conv2d(n=32, c=64, h=56, w=56, k=64, r=3, s=3, padding=1),
     ):
         forward, backward = (pm.predict(one, "a100-sxm4-80gb") for one in (op, op.changed(backward=True)))
-        assert backward.calibration == "never seen", op.op
+        # the gradient of attention takes the constants of its forward pass
+        assert backward.calibration == "never seen" or op.op == "attention", op.op
         assert backward.predicted_time_s > forward.predicted_time_s, op.op
 
 
