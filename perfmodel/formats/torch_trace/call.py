@@ -176,7 +176,8 @@ def parse_call(name: str, texts: Sequence[bytes], kernels: tuple[str, ...] = ())
     """Return a call from the JSON texts of its dims, strides, dtypes and values, and of its result's sizes."""
     dims, strides, types, values, *result = (_decoded(text) for text in texts)
     # traces of 2021 have no dtypes, and no trace has those of lists of tensors; the longest kernel's name may
-    by_kernel = kernel_dtype(kernels[0]) if kernels else ""
+    untold = len(types) < len(dims) or any(kind in _LISTS for kind in types)
+    by_kernel = kernel_dtype(kernels[0]) if kernels and untold else ""
     arguments = tuple(
         _argument(
             sizes,

@@ -52,10 +52,12 @@ class EventColumns:
     @classmethod
     def joined(cls, parts: list[Self]) -> Self:
         """Return the events of several parts, ordered by start."""
-        columns = {
-            column.name: np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)
-        }
-        joined, start_us = cls(**columns), columns["start_us"]
+        if len(parts) == 1:
+            joined = parts[0]
+        else:
+            names = [column.name for column in fields(cls)]
+            joined = cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+        start_us = joined.start_us
         if bool(np.all(start_us[1:] >= start_us[:-1])):
             return joined
         return joined.take(np.argsort(start_us, kind="stable"))

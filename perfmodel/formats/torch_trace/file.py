@@ -17,7 +17,7 @@ from pathlib import Path
 from perfmodel import storage
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
-from perfmodel.formats.torch_trace.blocks import BLOCK_BYTES, Blocks
+from perfmodel.formats.torch_trace.blocks import BLOCK_BYTES, FIRST_BYTES, Blocks
 from perfmodel.formats.torch_trace.events import Event, Header, decode_document, no_events
 from perfmodel.storage.gzipped import unpacked
 
@@ -51,6 +51,7 @@ class Source:
         self.header = Header()
         # most bytes that the file may unpack to, or infinity if it is not packed
         self._most_bytes = math.inf
+        self._first_bytes = FIRST_BYTES
         self.skipped: Counter[str] = Counter()
 
     def blocks(self) -> Iterator[list[Event]]:
@@ -101,13 +102,14 @@ class Source:
         with self.path.open("rb") as stream:
             packed = stream.read(2) == _GZIP
         if not packed:
+            self._first_bytes = self.path.stat().st_size + 1
             return self.path.open("rb")
         self._most_bytes = max(self.limit, _LARGEST_RATIO * self.path.stat().st_size)
         return gzip.open(self.path, "rb")
 
     def _pieces(self, stream: BufferedIOBase) -> Iterator[list[Event]]:
         """Yield the events, decoded a block at a time."""
-        blocks = Blocks(stream, self._to_first_event(stream), self.skipped)
+        blocks = Blocks(stream, self._to_first_event(stream), self.skipped, self._first_bytes)
         while blocks.fill():
             if blocks.read_bytes > self._most_bytes:
                 raise InputFileError(

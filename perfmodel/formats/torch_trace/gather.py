@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from operator import attrgetter
@@ -106,7 +107,7 @@ class Gathered:
         )
 
     def _all(self, kind: str, columns: type[_Columns]) -> _Columns:
-        parts = self._parts.pop(kind) or [self._columns(kind, [])]
+        parts = self._parts.pop(kind) or [_no_columns(kind)]
         return columns.joined([part for part in parts if isinstance(part, columns)])
 
     def _columns(self, kind: str, bucket: list[Event], *, again: bool = False) -> EventColumns:
@@ -125,12 +126,16 @@ class Gathered:
     @staticmethod
     def _plausible(start_us: Floats, duration_us: Floats, skipped: Counter[str]) -> NDArray[np.bool_]:
         """Return which events have possible times, and count the others."""
+        longest_us = 1e6 * LONGEST_TIME_S
         with np.errstate(invalid="ignore"):
+            possible = (start_us >= 0) & (start_us <= _LATEST_US) & (duration_us >= 0) & (duration_us <= longest_us)
+            if possible.all():  # as those of almost every trace
+                return possible
             checks = {
                 "event without a start": np.isnan(start_us),
                 "event without a duration": np.isnan(duration_us) & ~np.isnan(start_us),
                 "event with a negative time": (start_us < 0) | (duration_us < 0),
-                "event with an impossible time": (start_us > _LATEST_US) | (duration_us > 1e6 * LONGEST_TIME_S),
+                "event with an impossible time": (start_us > _LATEST_US) | (duration_us > longest_us),
             }
         good = np.ones(start_us.size, dtype=bool)
         for reason, bad in checks.items():
@@ -154,6 +159,12 @@ class Gathered:
                 for a in arguments
             ]
         )
+
+
+@functools.cache
+def _no_columns(kind: str) -> EventColumns:
+    """Return the columns of no events of a kind, which most traces have of some kinds."""
+    return Gathered(Counter())._columns(kind, [])
 
 
 #: start, duration and name, which events of every kind have
