@@ -195,7 +195,11 @@ def _of_sampling(op: Sampling, size: float, c: Values, machine: Machine) -> list
 
 _PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
     "sort": lambda op, size, c, machine: _of_sort(op.rows, op.cols, size, c, machine),
-    "topk": lambda op, size, c, machine: _of_topk(op.rows, op.cols, op.k, size, c, machine),
+    "topk": lambda op, size, c, machine: (
+        _of_sort(op.rows, op.cols, size, c, machine)
+        if op.algorithm == "sort"
+        else _of_topk(op.rows, op.cols, op.k, size, c, machine)
+    ),
     "scan": lambda op, size, c, machine: _of_scan(op.rows, op.cols, size, c, machine),
     "sampling": _of_sampling,
 }
@@ -210,7 +214,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 #: algorithms that PyTorch has for each operator; others are no call of it
 ALGORITHMS = {
     "sort": ("radix",),
-    "topk": ("radix_select",),
+    "topk": ("radix_select", "sort"),
     "scan": ("look_back",),
     "sampling": ("multinomial", "gumbel", "top_k", "top_p"),
 }
