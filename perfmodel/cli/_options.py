@@ -236,7 +236,7 @@ LibraryOption = Annotated[
         "--library",
         metavar="NAME",
         help="Library whose kernels run, as in measurement tables: torch, sglang, trtllm, vllm, nccl; for attention "
-        "also a kernel: fa2, fa3, flashinfer, triton, cudnn, or torch/fa2. Default: any.",
+        "also a kernel: fa2, fa3, flashinfer, triton, cudnn, efficient, or torch/fa2. Default: any.",
         show_default=False,
     ),
 ]
