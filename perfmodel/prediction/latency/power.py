@@ -29,22 +29,24 @@ KNEE_HZ, BASE_W, BASE_SHARE = 1.2e9, 20.0, 0.10
 #: process -> energy of an operation at equal speed over that of TSMC 4N. A process that is not listed counts as 4N.
 #:
 #: What a foundry states, and what the factors make of it:
-#: - 16FF to 12FFN: -25 % for 12FFC over 16FFC (TSMC, anandtech.com/show/11337); here -24 %.
 #: - 16FF to N7: -60 % for CLN7FF over CLN16FF+
 #:   (TSMC, techgage.com/news/tsmc-has-begun-mass-production-of-chips-built-on-its-7nm-process); here -61 %.
 #: - N7 to N5: -30 % (TSMC, cheapdeveloper.com/news/general/tsmc-pumped-7-nm-and-5-nm-processes-technology-r848); here
 #:   -28 %: the factor that follows from -30 % is 1.05. The constants were fitted with 1.08.
 #: Assumed, since nobody states it:
+#: - 16FF to 12FFN, NVIDIA's variant: -16 %. TSMC states -25 % for 12FFC over 16FFC (anandtech.com/show/11337), smaller
+#:   cells included, which V100 does not have: 25.9 million transistors a mm^2, and P100 25.1. T4 and P4, each of them
+#:   left out, tell -7 to -16 % in fp32 products; with -24 % T4 came out a seventh too fast, in whole models too.
 #: - 4N and 4NP, NVIDIA's variants: -7 % over N5. TSMC states -22 % for N4P over N5, another variant.
 #: - N6: -5 % over N7. TSMC states 18 % more logic density and nothing about power.
 #: - Samsung 8N: between 12FFN and N7. Samsung states -10 % for 8LPP over its own 10LPP; nothing relates that to TSMC.
 PROCESS_ENERGY = {
-    "TSMC 16FF": 3.8, "TSMC 12FFN": 2.9, "Samsung 8N": 1.77, "TSMC N7": 1.5, "TSMC N6": 1.42, "TSMC N5": 1.08,
+    "TSMC 16FF": 3.8, "TSMC 12FFN": 3.2, "Samsung 8N": 1.77, "TSMC N7": 1.5, "TSMC N6": 1.42, "TSMC N5": 1.08,
     "TSMC 4N": 1.0, "TSMC 4NP": 1.0,
 }  # fmt: skip
 #: tensor engines gain less from a process than vector engines: their energy goes with this power of the factor
 #: (assumed: no open row has a power-limited tensor engine older than 4N)
-TENSOR_POWER = 0.6
+TENSOR_POWER = 0.55
 
 
 #: energy of a FLOP of the tensor engine in minutes of real work, over that in short replays: of 1.2, 1.3 and 1.4 the

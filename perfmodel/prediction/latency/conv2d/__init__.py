@@ -21,7 +21,7 @@ from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
-from perfmodel.prediction.latency.conv2d.parts import IM2COL, LAYOUT, TRANSFORMS, Sizes, fastest, only
+from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, TRANSFORMS, Sizes, fastest, only
 from perfmodel.prediction.latency.conv2d.products import direct, implicit
 from perfmodel.prediction.latency.conv2d.winograd import POINTS, SIDE, fused, separate
 from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
@@ -62,7 +62,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         return implicit(conv, Sizes.of(conv), machine, c, conditions)
     algorithms = [algorithm_terms(conv, machine, c, conditions, of=("implicit_gemm",))["implicit_gemm"]]
     # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
-    can = conv.winograd() & (conv.layout == "nchw")
+    can = conv.winograd() & (conv.layout == "nchw") & _has_winograd(machine)
     loading = np.greater(conv.groups, 1) | ((machine.engine == "vector") & np.logical_not(can))
     if np.any(loading):
         algorithms.append(only(loading, algorithm_terms(conv, machine, c, conditions, of=("direct",))["direct"]))
@@ -73,6 +73,15 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         by_name = algorithm_terms(conv, machine, c, conditions, of=names)
         algorithms += [only(can, by_name[name]) for name in names]
     return fastest(algorithms)
+
+
+def _has_winograd(machine: Machine) -> bool:
+    """Return whether libraries have Winograd's algorithm for a machine's engine.
+
+    cuDNN has it no more for tensor cores from Hopper on: convolutions in fp16 take as long as in bf16 on H100 and H200
+    (own measurements, torch 2.11.0, cuDNN 9.19).
+    """
+    return machine.engine == "vector" or machine.matrix_instruction not in ("wgmma", "tcgen05")
 
 
 #: the algorithms that `algorithm_terms` knows
@@ -118,7 +127,7 @@ def _backward(op: Conv2d, machine: Machine, library: str) -> bool:
 #: With the excess that the other three machines tell, it would leave 8.5, 8.8, 7.1 and 5.9 %. Of the rest, a Gaussian
 #: process over n, c, h and k for each machine takes 0.4 points, and boosted trees that also see remainders and all
 #: terms, fitted without the excess, 0.9 points.
-TERMS = (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS, LAYOUT)
+TERMS = (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS, LAYOUT, GATHERING)
 FAMILY = Family("conv2d", CONSTANTS, formula, TERMS, forward_only, dispatch_varies=True)
 #: nothing is fitted; in an open trace of a V100 that trains ResNet-50 (pytorch/kineto @ 624ae15193b7) convolutions take
 #: 1.23 times, their gradients 1.2 times what is predicted

@@ -17,6 +17,7 @@ from perfmodel.prediction.latency.terms import HBM, Term, Terms, smooth_max
 
 IM2COL = Term("im2col", Limiter.HBM, "unfolding the images in a kernel of its own")
 TRANSFORMS = Term("transforms", Limiter.HBM, "Winograd's transforms of filters, images and outputs")
+GATHERING = Term("gathering", Limiter.COMPUTE, "finding the pixels that the taps of a filter meet")
 LAYOUT = Term("layout", Limiter.HBM, "transposing images, filters and outputs for kernels that want NHWC")
 IMPOSSIBLE = Term("impossible", Limiter.UNKNOWN, "an algorithm that cannot be used here")
 

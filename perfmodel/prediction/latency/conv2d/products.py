@@ -12,16 +12,32 @@ from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
-from perfmodel.prediction.latency.conv2d.parts import IM2COL, LAYOUT, Sizes, plus, with_memory
+from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, Sizes, plus, with_memory
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import LAUNCH, MATH, Terms
+from perfmodel.prediction.latency.terms import LAUNCH, MATH, Terms, smooth_max
 
 #: a direct kernel loads both factors of each product: this share of the vector peak
 DIRECT = 0.125
+#: clocks that a lane spends on one output of a grouped direct kernel, and on each of its taps: four divisions find the
+#: output, and a tap is two loads, two comparisons with the border, their addresses and a multiply-add (PyTorch's
+#: aten/src/ATen/native/cuda/DepthwiseConv2d.cu). Their sum for 3 x 3 taps, 280, is that of three depthwise layers in
+#: bf16 and fp32 alike on an H100 (own measurement, torch 2.11.0, 2026-11-23: 250 to 330); their ratio is assumed
+DIRECT_OUTPUT, DIRECT_TAP = 100.0, 20.0
+#: lanes of a warp
+LANES = 32.0
+#: time of a product on tensor cores whose filters have several taps, over that of a plain one: every tap has addresses
+#: and borders of its own; clocks of a lane that the kernels which transpose spend on an element of the filters, whose
+#: taps lie apart, and of the images; and the power of the smooth maximum of the latter and their bytes. Convolutions of
+#: ResNet-50, MobileNet and a U-Net in 16 bits, by channels or not, are off by 9 % in the mean on an H100 and 10 % on an
+#: H200 with them, by some 30 % without (own measurements, torch 2.11.0, 2026-11-23; chosen with both in view). Filters
+#: of 7 x 7 for 3 channels, 1 of 20 rows, take 3 to 4 times what is predicted
+GATHER, FILTER_CLOCKS, IMAGE_CLOCKS, TRANSPOSE_POWER = 1.2, 154.0, 35.0, 1.5
 #: bytes of neighbouring channels that a kernel for tensor cores loads at once: 8 in fp16, others are padded (NVIDIA
 #: technical blog, "Tensor ops made easier in cuDNN")
 VECTOR_BYTES = 16.0
+#: pixels that a kernel for images in NCHW loads at once: assumed; with 7 x 7 pixels it transposes them (H100, H200)
+PIXELS = 4.0
 #: (pixels, filters) of a block, read off the kernels' names in NeuSight's rows: scudnn_128x32, 128x64 and 128x128 of
 #: implicit GEMMs; of the products of Winograd's tiles, sgemm_64x64 and 32x128
 IMPLICIT_TILES = ((128, 32), (128, 64), (128, 128))
@@ -74,13 +90,36 @@ def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions
         return plus(gemm.product_terms(product, machine, values, conditions), IM2COL, unfold)
     # The unfolded matrix is built from data in the caches, so that x crosses memory once, and its copies do not.
     arithmetic = gemm.product_terms(product, machine, {**values, "eta": np.inf}, conditions)
-    terms = with_memory(arithmetic, sizes.compulsory / speed)
-    if conv.layout == "nhwc" or gemm.is_fp32(machine):
+    if gemm.is_fp32(machine):
+        return with_memory(arithmetic, sizes.compulsory / speed)
+    terms = with_memory(_gathered(conv, arithmetic), sizes.compulsory / speed)
+    if conv.layout == "nhwc":
         return terms
-    # A filter of one tap multiplies the images as they are.
+    # A filter of one tap multiplies the images as they are, if each of their channels starts at a vector of `PIXELS`.
     as_it_is = np.equal(conv.r, 1) & np.equal(conv.s, 1) & np.equal(conv.stride, 1) & np.equal(conv.padding, 0)
-    transposes = 3.0 * c["launch"] + 2.0 * sizes.compulsory / speed
-    return plus(terms, LAYOUT, np.where(as_it_is, 0.0, transposes))
+    as_it_is = as_it_is & np.equal(np.mod(conv.h * conv.w, PIXELS), 0.0)
+    return plus(terms, LAYOUT, np.where(as_it_is, 0.0, 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)))
+
+
+def _gathered(conv: Conv2d, product: Terms) -> Terms:
+    """Return the terms of a product on tensor cores with those of its addresses, `GATHER`; they draw little power."""
+    limited = product.adds.get(gemm.POWER_LIMIT, 0.0)
+    slower = np.where(np.greater(conv.r * conv.s, 1), GATHER - 1.0, 0.0)
+    more = slower * (product.time_s - product.adds.get(LAUNCH, 0.0) - limited)
+    return plus(product, GATHERING, np.maximum(0.0, more - limited))
+
+
+def _transposes_s(conv: Conv2d, sizes: Sizes, machine: Machine, speed: float) -> Number:
+    """Return the time of transposing images, also the pixels that no tap meets, filters and outputs [s]."""
+    images = (1.0 * conv.n * conv.c * conv.h * conv.w) + sizes.y / sizes.size
+    lanes = _lanes(machine)
+    moved = smooth_max(TRANSPOSE_POWER, 2.0 * images * sizes.size / speed, IMAGE_CLOCKS * images / lanes)
+    return moved + FILTER_CLOCKS * sizes.weight / sizes.size / lanes
+
+
+def _lanes(machine: Machine) -> float:
+    """Return the lanes that a machine issues to in a second [1/s]."""
+    return LANES * machine.schedulers_per_sm * machine.sm_count * machine.clock_hz
 
 
 def _product_sizes(conv: Conv2d, sizes: Sizes, vector: float) -> tuple[Number, Number, Number]:
@@ -98,9 +137,13 @@ def _product_sizes(conv: Conv2d, sizes: Sizes, vector: float) -> tuple[Number, N
 
 
 def direct(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values) -> Terms:
-    """Return the terms of a kernel that loads both factors of each product."""
+    """Return the terms of a kernel that loads both factors of each product; with groups, its instructions count too."""
     # The engine's own peak in fp64, which may be far below that of fp32.
     rate = DIRECT * np.fmin(machine.vector_flop_per_s, machine.peak_flop_per_s)
-    math_s = conv.flop() / rate
+    outputs = 1.0 * sizes.images * sizes.filters * sizes.p * sizes.q
+    clocks = outputs * (DIRECT_OUTPUT + DIRECT_TAP * sizes.channels / conv.groups * conv.r * conv.s)
+    # cuDNN has a kernel of its own for channels that lie beside each other.
+    native = np.greater(conv.groups, 1) & (conv.layout == "nchw")
+    math_s = np.maximum(conv.flop() / rate, np.where(native, clocks / _lanes(machine), 0.0))
     arithmetic = Terms({MATH: math_s, LAUNCH: c["launch"]}, {MATH: math_s})
     return with_memory(arithmetic, sizes.compulsory / (c["eta"] * machine.bandwidth_bytes_per_s))
