@@ -509,6 +509,8 @@ def test_a_mask_tensor_costs_the_keys_that_it_hides() -> None:
     chunk = pm.Attention(heads=32, seq_q=1024, seq_kv=4096, head_dim=128, dtype="bf16", causal=True)
     every = chunk.changed(causal=False)
     corner = chunk.changed(seq_kv=1024)
+    few = chunk.changed(seq_q=np.array([1.0, 2.0, 100.0]))
+    assert pm.predict(few, "h100", library="torch").family.tolist() == ["attention_decode", *["attention_prefill"] * 2]
     for name, costs in (("torch", True), ("torch/fa2", False)):
         masked, full = (pm.predict(op, "h100", library=name).predicted_time_s for op in (chunk, every))
         assert (masked > full) is costs

@@ -278,8 +278,11 @@ def applies(op: Attention, machine: Machine, library: str) -> Any:
 
     Kernels that have no form for few queries serve them as a prefill.
     """
-    if op.backward or not kernel_of(op, machine, library).decodes:
+    kernel = kernel_of(op, machine, library)
+    if op.backward or not kernel.decodes:
         return False
+    if kernel.one_query:
+        return (op.seq_q == 1) & (op.seq_kv > 1)
     few = (op.seq_q <= FEW_QUERIES) | ((op.seq_q <= BLOCK_QUERIES) & (op.seq_kv >= LONGER * op.seq_q))
     return (few & (op.seq_kv > 1)) | ((op.seq_q == 1) & (library.partition("/")[0] in PROMPTS_OF_ONE))
 

@@ -58,6 +58,7 @@ class Kernel:
         one query of groups of two and more, without a window.
     group_rows : query heads of a group for which a block of a decode costs as much as for one head.
     decodes : whether few queries have a kernel of their own, which packs the heads of a group and splits keys.
+    one_query : whether that kernel is for one query only.
     heads_alone : whether a decode may run on the kernel of single heads (TensorRT-LLM).
     tf32_products : products of TF32 that give one of fp32, for kernels with fp32 on the tensor engine; 0 without.
     fp32_rate : share of the vector engine's fp32 peak that other kernels reach in fp32.
@@ -93,6 +94,7 @@ class Kernel:
     varlen: bool = False
     group_rows: float = 128.0
     decodes: bool = True
+    one_query: bool = False
     heads_alone: bool = False
     tf32_products: float = 0.0
     fp32_rate: float = 1.0
@@ -176,8 +178,11 @@ IN_VLLM: Mapping[str, Mapping[str, Any]] = MappingProxyType({
 })  # fmt: skip
 #: what differs where scaled_dot_product_attention calls a kernel: its is_causal aligns the first query with the first
 #: key, so that queries at the end of a sequence need a mask. FlashAttention-2 and the memory-efficient kernel have it
-#: as an argument (torch.nn.attention.bias.causal_lower_right), cuDNN as a tensor.
-IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType({"cudnn": {"masks": True, "mask_cycles": 2.0}})
+#: as an argument (torch.nn.attention.bias.causal_lower_right), cuDNN as a tensor, which
+#: its kernels of prompts read.
+IN_TORCH: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {"cudnn": {"masks": True, "mask_cycles": 2.0, "one_query": True}}
+)
 
 #: (library, instruction or "" for any other, whether keys and values are narrower than queries, or None for both) ->
 #: kernel; the first that fits.
