@@ -36,8 +36,8 @@ SOFTMAX_CYCLES, EXPAND_CYCLES = 0.62, 0.38
 MEAN_INPUT, MEAN_TAP = 1.75, 0.5
 #: cycles that a thread waits for an element of its window: what windows of 7 x 7 take where threads are few (H100)
 TAP_WAIT = 600.0
-#: steps that joining the threads of a block takes
-JOIN = 8.0
+#: steps that joining the threads of a block takes, where they merge means and variances, and where they add sums
+JOIN, JOIN_SUMS = 8.0, 4.0
 
 WAIT = Constant("wait", "", 900.0, 200.0, 5000.0, 0.15, "cycles of a thread's step: a load, and what depends on it")
 SHORT = Constant("short", "", 155.0, 10.0, 1000.0, 0.2, "SM cycles of one short block")
@@ -83,10 +83,10 @@ def _group_norm(op: GroupNorm, size: float, c: Values, machine: Machine) -> list
     n, channels, hw = (np.asarray(value, dtype=np.float64) for value in (op.n, op.c, op.hw))
     numel = n * channels * hw
     rows = n * (channels if op.backward else op.groups)
-    steps = np.ceil(numel / rows / THREADS)
+    steps = np.ceil(numel / rows / THREADS) + JOIN_SUMS
     waited = _waves(rows, machine) * steps * c["wait"] / machine.clock_hz
     if op.backward:
-        return [Pass(10.0, 2.0 * numel * size, 1.0, 0.0, 0.0, waited),
+        return [Pass(5.0, 2.0 * numel * size, 1.0, 0.0, 0.0, waited),
                 Pass(1.0, 3.0 * numel * size, 1.0, 0.0, 6.0 * c["operand"] * numel)]  # fmt: skip
     return [Pass(2.0, numel * size, 1.0, 0.0, 0.0, waited),
             Pass(1.0, 2.0 * numel * size, 1.0, 0.0, 4.0 * c["operand"] * numel)]  # fmt: skip
