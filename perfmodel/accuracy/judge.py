@@ -141,7 +141,8 @@ def _predicted_parts(calls: MeasuredCalls, hardware: Hardware, skips: Skips) -> 
 
 def _predict(calls: MeasuredCalls, hardware: Hardware) -> Prediction:
     conditions = calls.conditions
-    return predict(calls.op, hardware, timing=conditions.timing, cache=conditions.cache, library=conditions.library)
+    library = "-".join(filter(None, (conditions.library, conditions.version)))
+    return predict(calls.op, hardware, timing=conditions.timing, cache=conditions.cache, library=library)
 
 
 def _judged(calls: MeasuredCalls, hardware: Hardware, prediction: Prediction) -> JudgedCalls:

@@ -55,10 +55,16 @@ class MeasuredCalls:
         return library_of(self.implementation)
 
     @property
+    def version(self) -> str:
+        """The version of the library: "torch-2.1-cudnn" has 2.1; "" where the name has none."""
+        _, *details = self.implementation.partition("/")[0].split("-")
+        return details[0] if details and details[0][:1].isdigit() else ""
+
+    @property
     def conditions(self) -> Conditions:
         """The conditions that these times hold for; a replayed graph is timed on the device, as a kernel is."""
         timing = self.timing if self.timing.includes_host else Timing.KERNEL
-        return Conditions(timing, self.cache, self.library)
+        return Conditions(timing, self.cache, self.library, version=self.version)
 
     def __len__(self) -> int:
         return int(self.time_s.size)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 
 from perfmodel.core.vocabulary import CacheState, Load, Timing
+
+#: a library with its version, as tables name it: "torch-2.1"
+_VERSIONED = re.compile(r"(.+)-(\d[\w.]*)")
 
 
 @dataclass(frozen=True)
@@ -19,18 +23,29 @@ class Conditions:
     library : whose kernels run ("torch", "sglang", "trtllm", "nccl"), as measurement tables name them; "" for any.
         For attention also the kernel, "fa2" or "torch/fa2".
     load : for how long the device has been at work.
+    version : of the library, "2.1"; "" for one of today. Kernels that a release replaced differ by it.
     """
 
     timing: Timing = Timing.KERNEL
     cache: CacheState = CacheState.COLD
     library: str = ""
     load: Load = Load.BURST
+    version: str = ""
+
+    def is_before(self, major: int, minor: int) -> bool:
+        """Whether the library is older than a release; one without a version is not.
+
+        >>> Conditions(version="2.1").is_before(2, 7), Conditions(version="2.11.0").is_before(2, 7)
+        (True, False)
+        """
+        numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
+        return bool(numbers) and numbers < [major, minor]
 
     @classmethod
     def parse(
         cls, timing: str = Timing.KERNEL, cache: str = CacheState.COLD, library: str = "", load: str = Load.BURST
     ) -> Conditions:
-        """Return the conditions that these words name.
+        """Return the conditions that these words name; a library may have its version behind a hyphen, "torch-2.1".
 
         Raises
         ------
@@ -45,4 +60,6 @@ class Conditions:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(timing: str, cache: str, library: str, load: str) -> Conditions:
-    return Conditions(Timing.parse(timing), CacheState.parse(cache), library, Load.parse(load))
+    match = _VERSIONED.fullmatch(str(library))
+    name, version = match.groups() if match else (library, "")
+    return Conditions(Timing.parse(timing), CacheState.parse(cache), name, Load.parse(load), version)

@@ -169,8 +169,8 @@ class Prediction(Reportable):
 
     @property
     def library(self) -> str:
-        """Whose kernels run; "" for any."""
-        return self.conditions.library
+        """Whose kernels run, with their version where one was named; "" for any."""
+        return "-".join(filter(None, (self.conditions.library, self.conditions.version)))
 
     @property
     def load(self) -> Load:

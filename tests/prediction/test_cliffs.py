@@ -94,19 +94,13 @@ def allowed(case: Case, machine: pm.Hardware, name: str, sizes: Mapping[str, Flo
     if case.kind is pm.Softmax and name == "cols":
         vector = int(ALIGNED / dtype_bytes(case.params["dtype"]))
         better = np.gcd(larger.astype(int), vector) > np.gcd(sizes["cols"].astype(int), vector)
-        # Over 1024 columns a block computes a row: MI210 takes 1.70 cycles an element at 1022, 5.55 at 1033; P100 twice
-        # as many as before. Rows that leave a warm L2 at the same size add to that.
-        most[(sizes["cols"] <= 1024.0) & (larger > 1024.0)] = 3.7
-        if machine.vendor == "AMD":
-            # Only rows that start at 16 bytes are kept in shared memory: MI210 takes 3.61 cycles an element at 2046
-            # columns and 2.42 at 2044, and the difference grows with the row.
-            least[better] = 0.45
-        else:
-            # Rows that start at 16 bytes have fewer steps over single elements: P100 takes 2.66 cycles an element at
-            # 1101 columns and 2.07 at 1112. So do rows that whole vectors fill: 1600 columns take longer than 2048.
-            # Both weigh more in 16 bits, where a vector has eight elements.
-            least[better] = 0.65
-            least[~better] = 0.85 if case.params["dtype"] == "fp32" else 0.75
+        # A warp has a row up to 2048 columns, a block above: a lane waits longer for 64 columns than a thread for 3. On
+        # an H100 (torch 2.11) 256 rows of 1024 columns take 6.7 us, of 4096 columns 5.7 us.
+        least[(sizes["cols"] <= 2048.0) & (larger > 2048.0)] = 0.25
+        # From 10 columns a thread on, rows of whole vectors are in shared memory: 9216 columns of fp32 reach 2.23 TB/s
+        # on a B200, and 9344 3.33 TB/s; others are read three times.
+        least[better & (larger > 9216.0)] = 0.4
+        least[(sizes["cols"] <= 9216.0) & (larger > 9216.0)] = 0.5
     return np.stack([most, least])
 
 

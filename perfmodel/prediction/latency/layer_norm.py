@@ -1,12 +1,15 @@
-"""LayerNorm over the last axis: one block of threads a row, which reads it for its statistics, then again.
+"""LayerNorm and RMSNorm over the last axis, as PyTorch computes them: a block a row, which it reads twice.
 
-This is PyTorch's vectorised kernel.
+The vectorised kernel of layer_norm_kernel.cu (`vectorized_layer_norm_kernel`; since PyTorch 2.8 `F.rms_norm` runs it,
+too): each of 128 threads loads 4 elements at a time, 512 columns a step, first for the statistics and then for the
+result. The steps of a block follow one another, so that few long rows take as long as their steps, however few bytes
+they have.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,13 +17,16 @@ from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.layer_norm import LayerNorm
+from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
+from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
     FEED,
     FILL,
+    FRAMEWORKS,
+    FUSED,
     START,
     STREAM_TERMS,
     THRASH,
@@ -30,21 +36,27 @@ from perfmodel.prediction.latency.streams import (
     stream_times,
     thrash_bytes,
 )
-from perfmodel.prediction.latency.terms import Terms
+from perfmodel.prediction.latency.terms import Terms, smooth_max
 
-SERVES = {"layer_norm": ("layer_norm",)}
+SERVES = {"layer_norm": ("layer_norm", "rms_norm")}
 
 COLUMN = Constant("column", "", 0.75, 0.05, 10.0, 0.3, "cycles of an SM for one column of one row")
-CONSTANTS = (replace(ETA, default=0.8), START, FEED, replace(FILL, default=0.55), COLUMN, THRASH)
+TRIP = Constant("trip", "s", 0.95e-6, 0.1e-6, 5e-6, 0.2, "a block's step along its row, in both passes over it")
+CONSTANTS = (replace(ETA, default=0.8), START, FEED, replace(FILL, default=0.55), COLUMN, TRIP, THRASH)
 
 #: dispatch of the call over a plain one's: two layers of the framework, three results (1.5 to 1.9 on 7 machines)
 CALL_COST = 1.75
-#: threads of a block
-THREADS = 128.0
+#: threads of a block, and columns that they take in a step
+THREADS, STEP = 128.0, 512.0
 #: columns whose arithmetic takes as long as the fixed part of a row: joining the statistics of its threads
 ROW = 800.0
-#: rows that one SM works on at once before more of them take longer: one row alone cannot fill it
-ALONE = 2.0
+#: the same of a sum of squares, which takes less to join than a mean and a variance (`cuWelfordCombine`), and its step
+#: over LayerNorm's
+RMS_ROW, RMS_TRIP = 100.0, 0.8
+#: steps that take as long as the start and the join of a block
+JOIN = 1.0
+#: exponent of the smooth maximum of a block's own steps and of what all blocks of an SM issue
+OVERLAP = 2.0
 #: bytes of the elements that ``column`` is stated for
 COLUMN_BYTES = 4.0
 
@@ -53,18 +65,25 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     """Return the terms of t = launch + ||math, hbm + l2|| [s].
 
     Traffic is rows cols size (2 + mu), with the `missed_share` mu, the weights and `thrash_bytes`; math =
-    max(rows / SM, alone) (cols + row) column / f.
+    ||rows / SM (cols + row) column / f, (join + ceil(cols / 512)) trip||_2.
     """
-    rows, cols = cast(LayerNorm, op).rows, cast(LayerNorm, op).cols
+    norm = cast(LayerNorm | RmsNorm, op)
+    rows, cols, is_rms = norm.rows, norm.cols, norm.op == RmsNorm.op
     work = op.work()
     row_bytes = cols * dtype_bytes(op.dtype)
     missed = missed_share(np.minimum(rows, resident_blocks(machine, THREADS)) * row_bytes, machine, c)
     traffic = work.bytes + missed * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, conditions)
     # Loads are vectors of 16 B, so that narrow elements take fewer; MI210's build does not gain from that.
     narrow = 1.0 if machine.matrix_instruction == "mfma" else dtype_bytes(op.dtype) / COLUMN_BYTES
-    column = c["column"] * narrow
-    math = np.maximum(rows / machine.sm_count, ALONE) * (cols + ROW) * column / machine.clock_hz
+    each = (cols + (RMS_ROW if is_rms else ROW)) * c["column"] * narrow / machine.clock_hz
+    alone = c["trip"] * (RMS_TRIP if is_rms else 1.0) * (JOIN + np.ceil(cols / STEP))
+    math = smooth_max(OVERLAP, rows / machine.sm_count * each, alone)
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
+
+
+def applies(op: Any, machine: Machine, library: str) -> bool:
+    """Whether this kernel runs: forward, for a LayerNorm that is not fused, and for a framework's RMSNorm."""
+    return not op.backward and (library in FRAMEWORKS or (op.op == LayerNorm.op and library not in FUSED))
 
 
 def call_cost(op: Operator, c: Values) -> Number:
@@ -72,5 +91,5 @@ def call_cost(op: Operator, c: Values) -> Number:
     return CALL_COST
 
 
-FAMILY = Family("layer_norm", CONSTANTS, formula, STREAM_TERMS, forward_only, call_cost=call_cost)
+FAMILY = Family("layer_norm", CONSTANTS, formula, STREAM_TERMS, applies, call_cost=call_cost)
 FAMILIES = (FAMILY,)

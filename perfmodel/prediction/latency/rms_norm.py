@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Family, Values, forward_only
+from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
     FEED,
     FILL,
+    FRAMEWORKS,
+    FUSED,
     ISSUE,
     START,
     STREAM_TERMS,
@@ -56,4 +58,9 @@ def call_cost(op: Operator, c: Values) -> Number:
     return CALL_COST
 
 
-FAMILIES = (Family("rms_norm", CONSTANTS, formula, STREAM_TERMS, forward_only, by_library=True, call_cost=call_cost),)
+def applies(op: Any, machine: Machine, library: str) -> bool:
+    """Whether such a kernel runs: forward, not a framework's, which is LayerNorm's, nor one that only streams."""
+    return not op.backward and library not in (*FRAMEWORKS, *FUSED)
+
+
+FAMILIES = (Family("rms_norm", CONSTANTS, formula, STREAM_TERMS, applies, by_library=True, call_cost=call_cost),)

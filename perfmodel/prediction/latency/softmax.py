@@ -1,13 +1,16 @@
-"""Softmax over the last axis, as PyTorch computes it: one warp a row up to 1024 columns, one block a row above.
+"""Softmax over the last axis, as PyTorch computes it: short rows in a warp, longer ones in a block.
 
-A warp keeps its row in registers, padded to a power of two of columns. A block reads its row three times: for the
-maximum, for the sum, for the output.
+A warp keeps its row in registers, padded to a power of two of columns. Since PyTorch 2.7 (pull request 144679) it has
+rows of up to 2048 columns, and a block of 1024 threads keeps up to 9 columns a thread in registers
+(`cunn_SoftMaxForwardReg` of SoftMax.cu), longer rows in shared memory; a row that does not fit there is read three
+times: for the maximum, for the sum, for the output. Before, a warp had up to 1024 columns, and a block of at most 512
+threads read every longer row three times.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,12 +19,13 @@ from perfmodel.core.work import Number
 from perfmodel.operators.base import Operator
 from perfmodel.operators.softmax import Softmax
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
+from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
     ETA,
     FEED,
     FILL,
+    FUSED,
     START,
     STREAM_TERMS,
     THRASH,
@@ -31,11 +35,11 @@ from perfmodel.prediction.latency.streams import (
     stream_times,
     thrash_bytes,
 )
-from perfmodel.prediction.latency.terms import Terms
+from perfmodel.prediction.latency.terms import Terms, smooth_max
 
 SERVES = {"softmax": ("softmax",)}
 
-WARP = Constant("warp", "", 0.2, 0.02, 5.0, 0.35, "cycles of an SM for one column of a row in a warp's registers")
+WARP = Constant("warp", "", 0.3, 0.02, 5.0, 0.35, "cycles of an SM for one column of a row in a warp's registers")
 STEP = Constant(
     "step",
     "",
@@ -45,12 +49,28 @@ STEP = Constant(
     0.3,
     "cycles of a thread's step along its row, in an SM of 2048 threads and 4 schedulers",
 )
-CONSTANTS = (replace(ETA, default=0.8), START, FEED, replace(FILL, default=0.6), WARP, STEP, THRASH)
+LANE = Constant(
+    "lane", "s", 0.15e-6, 0.02e-6, 1e-6, 0.2, "latency of one column of a thread that keeps its columns in registers"
+)
+CONSTANTS = (replace(ETA, default=0.8), START, FEED, replace(FILL, default=0.6), WARP, STEP, LANE, THRASH)
 
 #: dispatch of the call over a plain one's, through a layer (1.26 to 1.5 on 7 machines)
 CALL_COST = 1.3
-#: most columns that a warp keeps in registers
+#: the release since which rows stay in registers
+REGISTERS_SINCE = (2, 7)
+#: most columns that a warp keeps in registers before that release; since then, and bytes of them
 WARP_COLUMNS = 1024.0
+MOST_WARP_COLUMNS, MOST_WARP_BYTES = 2048.0, 8192.0
+#: threads of a block since then, columns that each keeps in registers at most, and up to how many of them an SM of 2048
+#: threads holds two blocks: the compiler needs more than 32 registers a thread for 5. On a B200 4224 columns take 1.6
+#: times as long as 4096 for that, and 9344, in shared memory, 0.7 times as long as 9216
+BLOCK, MOST_KEPT, FEW_KEPT = 1024.0, 9.0, 4.0
+#: reductions of a block since then, in columns of a thread, and what a block issues for a column over what a warp does
+BLOCK_JOIN, BLOCK_ISSUE = 6.0, 1.3
+#: most bytes of a row in shared memory: what a kernel has without asking for more
+SHARED_ROW_BYTES = 48.0 * 1024.0
+#: exponent of the smooth maximum of a row's own latency and of what all rows of an SM issue
+OVERLAP = 1.5
 #: columns whose arithmetic takes as long as the fixed part of a row, where a warp has it
 ROW = 200.0
 #: joining the threads of a block, in steps
@@ -119,7 +139,51 @@ def _block(cols: Number, vector: float, machine: Machine) -> tuple[Number, Numbe
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = launch + ||math, hbm + l2|| [s].
+    """Return the terms of t = launch + ||math, hbm + l2|| [s], of the kernel that the library's version has."""
+    if conditions.is_before(*REGISTERS_SINCE):
+        return read_three_times(op, machine, c, conditions)
+    return kept_in_registers(op, machine, c, conditions)
+
+
+def kept_in_registers(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms since PyTorch 2.7.
+
+    A row's own latency is lane (1 + columns a lane) in a warp, lane (join + columns a thread) in a block, and what it
+    issues warp (cols + row) cycles of its SM. math is the smooth maximum of the latency and of the issue in a warp, of
+    which an SM holds many. An SM holds one or two blocks, which follow one another: math = rounds (latency + issue of
+    all that it holds). Traffic is rows cols size (2 + 2 mu), mu only of a row in none of these places.
+    """
+    rows = np.asarray(cast(Softmax, op).rows, dtype=np.float64)
+    cols = np.asarray(cast(Softmax, op).cols, dtype=np.float64)
+    size = dtype_bytes(op.dtype)
+    vector = VECTOR_BYTES / size
+    work = op.work()
+    each = rows / machine.sm_count
+    # in a warp
+    padded = 2.0 ** np.ceil(np.log2(np.maximum(cols, 32.0)))
+    issued = each * c["warp"] * (padded + ROW) / machine.clock_hz
+    warp = smooth_max(OVERLAP, issued, c["lane"] * (1.0 + padded / 32.0))
+    # in a block
+    kept = np.ceil(cols / BLOCK)
+    in_registers = kept <= MOST_KEPT
+    shared = (cols % vector == 0) & (cols * size < SHARED_ROW_BYTES)
+    reads = np.where(in_registers | shared, 1.0, 3.0)
+    walked = np.where(in_registers, kept, reads * np.ceil(cols / (BLOCK * vector)))
+    two = ~in_registers | (kept <= FEW_KEPT)
+    held = np.maximum(1.0, np.floor(np.where(two, 1.0, 0.5) * machine.threads_per_sm / BLOCK))
+    rounds = np.maximum(1.0, each / held)
+    issue = BLOCK_ISSUE * c["warp"] / machine.clock_hz
+    busy = np.clip(each, 1.0, held)
+    block = rounds * (c["lane"] * (BLOCK_JOIN + walked) + busy * issue * kept * BLOCK)
+    in_warp = (cols <= MOST_WARP_COLUMNS) & (cols * size <= MOST_WARP_BYTES)
+    missed = missed_share(np.minimum(rows, machine.sm_count * held) * cols * size, machine, c)
+    again = np.where(in_warp, 0.0, (reads - 1.0) * missed * rows * cols * size)
+    times = stream_times(work.bytes + again, work.working_set_bytes, machine, c, conditions)
+    return beside_math(np.where(in_warp, warp, block), *times, c)
+
+
+def read_three_times(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms before PyTorch 2.7.
 
     Traffic is rows cols size (2 + 2 mu), with the `missed_share` mu, and twice `thrash_bytes`; rows in a warp or in
     shared memory have neither mu nor thrashing. math = max(rows / SM, 1) cycles / f, with cycles = warp (2^ceil(log2
@@ -149,10 +213,15 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
 
 
+def applies(op: Any, machine: Machine, library: str) -> bool:
+    """Whether one of these kernels runs: forward, unless a library fuses it."""
+    return not op.backward and library not in FUSED
+
+
 def call_cost(op: Operator, c: Values) -> Number:
     """Return the dispatch over that of a plain call."""
     return CALL_COST
 
 
-FAMILY = Family("softmax", CONSTANTS, formula, STREAM_TERMS, forward_only, call_cost=call_cost)
+FAMILY = Family("softmax", CONSTANTS, formula, STREAM_TERMS, applies, call_cost=call_cost)
 FAMILIES = (FAMILY,)

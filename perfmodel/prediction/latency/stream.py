@@ -22,6 +22,7 @@ from perfmodel.prediction.latency.streams import (
     ETA,
     FEED,
     FILL,
+    FUSED,
     ISSUE,
     START,
     STREAM_TERMS,
@@ -35,12 +36,14 @@ from perfmodel.prediction.latency.terms import LAUNCH, Terms
 SERVES = {
     "stream": (
         "add_rms_norm", "batch_norm", "cross_entropy", "dequantize", "dropout", "gather", "geglu", "group_norm",
-        "index_select", "kv_write", "linear_attention", "muon", "optimizer", "optimizer_adamw", "pool2d", "scatter_add",
-        "ssm_scan", "swiglu",
+        "index_select", "kv_write", "layer_norm", "linear_attention", "muon", "optimizer", "optimizer_adamw", "pool2d",
+        "rms_norm", "scatter_add", "softmax", "ssm_scan", "swiglu",
     ),
     "stream_backward": ("embedding", "layer_norm", "reduction", "rms_norm", "rope", "softmax"),
 }  # fmt: skip
 
+#: operators with a family of their own, for kernels that do more than stream
+ROWS = ("layer_norm", "rms_norm", "softmax")
 #: 0.88 of the datasheet's bandwidth: what Liger-Kernel's fused kernels reach on A100 and H100, without a fit (0.87 and
 #: 0.93 by the bytes of `perfmodel.operators`)
 CONSTANTS = (
@@ -99,11 +102,16 @@ def _between(op: Operator, tensors: tuple[Tensor, ...], machine: Machine) -> Num
     return size * minimum(1.0, machine.sm_count / channels)
 
 
+def _streamed(op: Any, machine: Machine, library: str) -> bool:
+    """Whether an operator has no family of its own, or its family's kernels are not the library's."""
+    return op.op not in ROWS or (not op.backward and library in FUSED)
+
+
 def _backward(op: Any, machine: Machine, library: str) -> bool:
     return bool(op.backward)
 
 
 FAMILIES = (
-    Family("stream", CONSTANTS, formula, STREAM_TERMS, streams=True, by_dtype=False),
+    Family("stream", CONSTANTS, formula, STREAM_TERMS, _streamed, streams=True, by_dtype=False),
     Family("stream_backward", CONSTANTS, formula, STREAM_TERMS, _backward, streams=True, by_dtype=False),
 )

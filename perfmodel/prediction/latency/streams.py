@@ -38,6 +38,9 @@ THRASH = Constant("thrash", "", 0.4, 0.01, 3.0, 1.0, "bytes read again for each 
 #: terms of `beside_math`
 STREAM_TERMS = (MATH, HBM, L2, CONTENTION, LAUNCH)
 
+#: libraries with PyTorch's kernels of rows, and those whose kernels of rows read and write each element once
+FRAMEWORKS, FUSED = ("torch",), ("triton",)
+
 #: bytes that one SM reads from L2 in a clock at most
 L2_BYTES_PER_CLOCK = 64.0
 #: share of L2 up to which some part of a stream survives, at least: a cyclic scan of more than the capacity evicts what

@@ -15,13 +15,14 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.reduction import FAMILY, block_s
+from perfmodel.prediction.latency.reduction import FAMILY, block_s, shares
 
 #: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
 ROUND = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
-VALUES = {"eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "host": 30e-6, "hidden": 10e-6}
+VALUES = {"eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "trip": 5e-7, "host": 30e-6, "hidden": 10e-6}
 COLD, WARM = Conditions(), Conditions(cache="warm")
-EVENT = Conditions(timing="event", cache="warm", library="torch")
+EVENT = Conditions(timing="event", cache="warm")
+TORCH = Conditions(library="torch")
 DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
 sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**6))
 
@@ -99,3 +100,28 @@ def test_a_profile_agrees() -> None:
     op = Reduction(rows=16 * 559, cols=1024)
     got = FAMILY.formula(op, Machine.of(spec, resolve_peak(op, spec)), DEFAULT, COLD)
     assert got.time_s == pytest.approx(15.1e-6, rel=0.1)
+
+
+def test_a_warp_has_a_row_until_its_lanes_would_take_256_values() -> None:
+    # 256 rows of 4096: 16 blocks of 16 warps, 128 values a lane, 4 at a time; of 8192: a block of 512 threads each
+    assert tuple(map(float, shares(256.0, 4096.0, ROUND))) == (16.0, 512.0, 128.0)
+    assert tuple(map(float, shares(256.0, 8192.0, ROUND))) == (256.0, 512.0, 16.0)
+    # one row of 2^20: 512 threads would take 2048 values each; 100 SMs of 4 blocks each share it, so that the least
+    # number of values, 16 of a thread, makes 128 blocks
+    assert tuple(map(float, shares(1.0, 2.0**20, ROUND))) == (128.0, 512.0, 16.0)
+
+
+def test_few_rows_of_torch_take_their_steps_by_hand() -> None:
+    # 32 steps and 2 to join them, 0.5 us each; 16 blocks draw 4.2 MB at 16 x 30 B a clock in 8.7 us; the stream alone
+    # takes 5.24 us: ||17, 5.24||_1.7
+    got = FAMILY.formula(Reduction(rows=256, cols=4096), ROUND, VALUES, TORCH)
+    assert got.time_s - 2e-6 == pytest.approx((17.0**1.7 + 5.244**1.7) ** (1 / 1.7) * 1e-6, rel=1e-3)
+    # an own H100 record (torch 2.11): 16.9 us, and 6.7 us for twice the columns
+    assert got.time_s > 1.5 * FAMILY.formula(Reduction(rows=256, cols=8192), ROUND, VALUES, TORCH).time_s
+
+
+@given(sizes)
+def test_every_row_has_a_block_and_every_thread_a_value(shape: tuple[int, int]) -> None:
+    values, blocks = (shares(float(shape[0]), float(shape[1]), ROUND)[index] for index in (2, 0))
+    assert values >= 1.0
+    assert blocks >= 1.0

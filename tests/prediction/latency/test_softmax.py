@@ -19,16 +19,19 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.softmax import FAMILY, block_threads, steps
+from perfmodel.prediction.predict import predict
 from perfmodel.records.measurements import read_measurements
 
 #: 100 SMs at 1 GHz, 1 TB/s, L2 of 10 MB
 ROUND = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
 VALUES = {
-    "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "warp": 0.25, "step": 2048.0, "thrash": 0.5, "host": 40e-6,
-    "hidden": 20e-6,
+    "eta": 0.8, "launch": 2e-6, "feed": 0.5, "fill": 0.8, "warp": 0.25, "step": 2048.0, "lane": 1e-7, "thrash": 0.5,
+    "host": 40e-6, "hidden": 20e-6,
 }  # fmt: skip
-COLD, WARM = Conditions(), Conditions(cache="warm")
-EVENT = Conditions(timing="event", cache="warm", library="torch")
+COLD, WARM = Conditions(version="2.1"), Conditions(cache="warm", version="2.1")
+EVENT = Conditions(timing="event", cache="warm", library="torch", version="2.1")
+#: since PyTorch 2.7
+NOW = Conditions(library="torch")
 DEFAULT: Values = {constant.name: constant.default for constant in FAMILY.all_constants}
 sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**5))
 
@@ -126,7 +129,7 @@ def test_few_rows_leave_sms_idle() -> None:
     assert all_sms == pytest.approx(4.096e-6)
 
 
-@pytest.mark.parametrize("conditions", [COLD, WARM, EVENT])
+@pytest.mark.parametrize("conditions", [COLD, WARM, EVENT, NOW])
 @pytest.mark.parametrize("cols", [1, 100, 1000, 1601, 4096, 20000])
 def test_more_rows_never_take_less_time(conditions: Conditions, cols: int) -> None:
     rows = np.unique(np.geomspace(1, 1e7, 300).round())
@@ -135,7 +138,7 @@ def test_more_rows_never_take_less_time(conditions: Conditions, cols: int) -> No
     )
 
 
-@given(st.lists(sizes, min_size=1, max_size=6), st.sampled_from([COLD, WARM, EVENT]))
+@given(st.lists(sizes, min_size=1, max_size=6), st.sampled_from([COLD, WARM, EVENT, NOW]))
 def test_scalar_equals_array(shapes: list[tuple[int, int]], conditions: Conditions) -> None:
     rows, cols = np.array(shapes).T
     together = FAMILY.timed_terms(Softmax(rows=rows, cols=cols), ROUND, VALUES, conditions)
@@ -144,7 +147,7 @@ def test_scalar_equals_array(shapes: list[tuple[int, int]], conditions: Conditio
         assert np.asarray(together.time_s)[index] == pytest.approx(alone.time_s, rel=1e-13)
 
 
-@given(sizes, st.sampled_from([COLD, WARM, EVENT]), st.sampled_from(["fp32", "fp16", "bf16"]))
+@given(sizes, st.sampled_from([COLD, WARM, EVENT, NOW]), st.sampled_from(["fp32", "fp16", "bf16"]))
 def test_every_term_is_a_time_on_every_machine(shape: tuple[int, int], conditions: Conditions, dtype: str) -> None:
     for spec in load_all():
         if spec.kind == "gpu":
@@ -196,3 +199,39 @@ def test_a_row_that_does_not_fit_in_shared_memory_is_read_three_times() -> None:
     got = FAMILY.formula(Softmax(rows=10**5, cols=cols), machine, VALUES, COLD).alone["hbm"]
     # 65,520 B of a row fit, 65,536 B do not: 2 passes of all bytes, or 4
     assert got == pytest.approx([2 * 16380 * 4e5 / 0.8e12, 4 * 16384 * 4e5 / 0.8e12])
+
+
+def test_a_warp_waits_for_each_column_of_a_lane() -> None:
+    # one row of 1000, padded to 1024: 32 columns a lane and one load more, 0.1 us each; its issue, (1024 + 200) x 0.25
+    # cycles at 1 GHz on 1 of 100 SMs, is 0.1 % of that
+    got = FAMILY.formula(Softmax(rows=1, cols=1000, dtype="bf16"), ROUND, VALUES, NOW)
+    assert got.alone["math"] == pytest.approx(3.3e-6, rel=1e-3)
+    assert got.time_s == pytest.approx(5.3e-6, rel=1e-3)
+
+
+def test_a_block_keeps_its_row_in_registers() -> None:
+    # 400 rows of 4096, 4 columns a thread, 2 blocks an SM: 2 rounds of (6 + 4) x 0.1 us and 2 x 1.3 x 0.25 x 4096 ns
+    four = FAMILY.formula(Softmax(rows=400, cols=4096), ROUND, VALUES, NOW)
+    assert four.alone["math"] == pytest.approx(2 * (1e-6 + 2 * 1.3 * 0.25 * 4096e-9))
+    # one column more: 5 a thread need more registers, and an SM holds one block: 4 rounds
+    five = FAMILY.formula(Softmax(rows=400, cols=4097), ROUND, VALUES, NOW)
+    assert five.alone["math"] == pytest.approx(4 * (1.1e-6 + 1.3 * 0.25 * 5120e-9))
+    # read once and written once
+    assert five.alone["hbm"] == pytest.approx(2 * 400 * 4097 * 4 / 0.8e12)
+
+
+def test_rows_that_fit_nowhere_are_read_three_times_today_too() -> None:
+    # 10,240 columns of fp32, 10 a thread, are 40 KiB of shared memory; 12,288 columns are 48 KiB, too many
+    cols = np.array([10240.0, 12288.0])
+    small = replace(ROUND, l2_bytes=1e5)
+    got = FAMILY.formula(Softmax(rows=10**5, cols=cols), small, VALUES, NOW).alone["hbm"]
+    assert got == pytest.approx(cols * 4e5 / 0.8e12 * [2.0, 4.0])
+
+
+def test_a_fused_kernel_only_streams() -> None:
+    spec = hardware("h100-sxm5-80gb")
+    op = Softmax(rows=4096, cols=4096, dtype="bf16")
+    torch, triton = (predict(op, spec, library=library) for library in ("torch", "triton"))
+    # an own H100 record (torch 2.11, Triton 3.6): 56.9 and 25.3 us
+    assert torch.predicted_time_s == pytest.approx(56.9e-6, rel=0.2)
+    assert triton.predicted_time_s == pytest.approx(25.3e-6, rel=0.2)
