@@ -21,6 +21,7 @@ from perfmodel.prediction.latency.streams import (
     ETA,
     FEED,
     FILL,
+    FRAMEWORKS,
     ISSUE,
     LEFT,
     START,
@@ -48,6 +49,9 @@ _LOOK_UP_START = replace(START, low=1.5e-6, high=2.6e-6, spread=0.1, library=Tru
 _ROPE_LEFT = replace(LEFT, default=0.5)
 #: all of their data come from device memory; the mean of elementwise kernels on other machines
 _FEED = replace(FEED, default=0.24, spread=0.2)
+#: the release since which PyTorch gathers rows by vectors of 16 B (`vectorized_gather_kernel`, IndexKernelUtils.h);
+#: the tables of serving engines are older
+GATHER_SINCE = (2, 7)
 INDEX = Constant(
     "index", "s", 0.2e-6, 0.01e-6, 2e-6, 0.3, "latency of each of up to 16 indices, looked up one after another"
 )
@@ -68,12 +72,14 @@ def rotation(op: Operator, machine: Machine, c: Values, conditions: Conditions) 
 
 
 def look_up(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = launch + ||issue tokens dim / (SM f) + index tokens, hbm + l2|| [s].
+    """Return the terms of t = launch + ||issue tokens dim / (SM f) + index tokens, hbm + l2|| [s], of PyTorch hbm + l2.
 
     The latency of ``index`` counts up to `FEW` tokens, whose kernel walks through the indices.
     """
     op = cast(Embedding, op)
     work = op.work()
+    if conditions.library in FRAMEWORKS and not conditions.is_before(*GATHER_SINCE):
+        return beside_math(0.0, *stream_times(work.bytes, work.working_set_bytes, machine, c, conditions), c)
     walked = np.where(np.asarray(op.tokens) <= FEW, c["index"] * op.tokens, 0.0)
     issued = issue_s(op.tokens * op.dim, machine, c) + walked
     return beside_math(issued, *stream_times(work.bytes, work.working_set_bytes, machine, c, conditions), c)

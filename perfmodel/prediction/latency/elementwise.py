@@ -18,6 +18,7 @@ from perfmodel.prediction.latency.streams import (
     ETA,
     FEED,
     FILL,
+    FUSED,
     ISSUE,
     LEFT,
     START,
@@ -70,13 +71,14 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     """
     op = cast(Elementwise, op)
     work = op.work()
-    layered = op.kind in SERVING or conditions.library.partition("/")[0] in LAYERED
+    serving = op.kind in SERVING and conditions.library not in FUSED
+    layered = serving or conditions.library.partition("/")[0] in LAYERED
     traffic = (work.bytes_read + c["write"] * work.bytes_written) / (STRIDED if op.strided else 1.0)
     held = left_share(traffic, machine, c, conditions) if layered else None
     # A fused multiply-add is 2 FLOP in one cycle of a lane.
     lanes = machine.vector_flop_per_s / 2.0 / machine.packed
     math = op.flop() * (c["pow"] if op.kind == "pow" else 1.0) / lanes
-    if op.kind in SERVING:
+    if serving:
         last = issue_s(ROW * machine.sm_count, machine, c)
         math = maximum(math, issue_s(op.numel, machine, c, 0.0 if held is None else held) + last)
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions, held), c)

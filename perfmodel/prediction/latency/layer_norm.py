@@ -36,7 +36,7 @@ from perfmodel.prediction.latency.streams import (
     stream_times,
     thrash_bytes,
 )
-from perfmodel.prediction.latency.terms import Terms, smooth_max
+from perfmodel.prediction.latency.terms import LAUNCH, Terms, smooth_max
 
 SERVES = {"layer_norm": ("layer_norm", "rms_norm")}
 
@@ -48,11 +48,13 @@ CONSTANTS = (replace(ETA, default=0.8), START, FEED, replace(FILL, default=0.55)
 CALL_COST = 1.75
 #: threads of a block, and columns that they take in a step
 THREADS, STEP = 128.0, 512.0
+#: columns of a vector; threads of the two kernels of rows that are not whole vectors, a column each in a step
+VECTOR, MOMENTS, RESULTS = 4.0, 512.0, 256.0
 #: columns whose arithmetic takes as long as the fixed part of a row: joining the statistics of its threads
 ROW = 800.0
-#: the same of a sum of squares, which takes less to join than a mean and a variance (`cuWelfordCombine`), and its step
-#: over LayerNorm's
-RMS_ROW, RMS_TRIP = 100.0, 0.8
+#: the same of a sum of squares, which takes less to join than a mean and a variance (`cuWelfordCombine`), and its
+#: instructions over LayerNorm's; its steps over LayerNorm's, in 16 bits and in fp32
+RMS_ROW, RMS_COLUMN, RMS_TRIP, RMS_TRIP_FP32 = 450.0, 0.8, 0.8, 0.6
 #: steps that take as long as the start and the join of a block
 JOIN = 1.0
 #: exponent of the smooth maximum of a block's own steps and of what all blocks of an SM issue
@@ -65,20 +67,28 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     """Return the terms of t = launch + ||math, hbm + l2|| [s].
 
     Traffic is rows cols size (2 + mu), with the `missed_share` mu, the weights and `thrash_bytes`; math =
-    ||rows / SM (cols + row) column / f, (join + ceil(cols / 512)) trip||_2.
+    ||rows / SM (cols + row) column / f, (join + ceil(cols / 512)) trip||_2. Rows that are no whole vectors take two
+    kernels that load single elements (`RowwiseMomentsCUDAKernel`, `LayerNormForwardCUDAKernel`).
     """
     norm = cast(LayerNorm | RmsNorm, op)
-    rows, cols, is_rms = norm.rows, norm.cols, norm.op == RmsNorm.op
+    rows, cols = norm.rows, norm.cols
     work = op.work()
     row_bytes = cols * dtype_bytes(op.dtype)
     missed = missed_share(np.minimum(rows, resident_blocks(machine, THREADS)) * row_bytes, machine, c)
     traffic = work.bytes + missed * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, conditions)
     # Loads are vectors of 16 B, so that narrow elements take fewer; MI210's build does not gain from that.
     narrow = 1.0 if machine.matrix_instruction == "mfma" else dtype_bytes(op.dtype) / COLUMN_BYTES
-    each = (cols + (RMS_ROW if is_rms else ROW)) * c["column"] * narrow / machine.clock_hz
-    alone = c["trip"] * (RMS_TRIP if is_rms else 1.0) * (JOIN + np.ceil(cols / STEP))
-    math = smooth_max(OVERLAP, rows / machine.sm_count * each, alone)
-    return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
+    column, trip = c["column"] * narrow / machine.clock_hz, c["trip"]
+    row = ROW
+    if norm.op == RmsNorm.op:
+        row, column = RMS_ROW, column * RMS_COLUMN
+        trip = trip * (RMS_TRIP if dtype_bytes(op.dtype) < COLUMN_BYTES else RMS_TRIP_FP32)
+    whole = cols % VECTOR == 0
+    steps = np.where(whole, np.ceil(cols / STEP), (np.ceil(cols / MOMENTS) + np.ceil(cols / RESULTS)) / 2.0)
+    kernels = np.where(whole, 1.0, 2.0)
+    math = smooth_max(OVERLAP, rows / machine.sm_count * (cols + row) * column, trip * (kernels * JOIN + steps))
+    terms = beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
+    return Terms({**terms.adds, LAUNCH: c["launch"] * kernels}, terms.alone)
 
 
 def applies(op: Any, machine: Machine, library: str) -> bool:

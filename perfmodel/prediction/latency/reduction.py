@@ -2,7 +2,7 @@
 
 `setReduceConfig` of PyTorch's Reduce.cuh gives a block up to 512 threads. A warp has a row to itself until its lanes
 would take 256 values each, so that a few rows of 4096 columns take longer than rows of 8192, which a block shares; and
-several blocks share a row from 256 values a thread on. The loads of a thread, 4 values each, follow one another.
+several blocks share a row from 256 values a thread on. The loads of a thread, 16 B each, follow one another.
 
 Kernels of compilers split rows earlier, so that they only need enough values to keep all SMs drawing.
 
@@ -29,9 +29,7 @@ from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, WAVES, Term, Ter
 
 SERVES = {"reduction": ("reduction",)}
 
-TRIP = Constant(
-    "trip", "s", 0.46e-6, 0.1e-6, 2e-6, 0.2, "a thread's step along its row: a load of 4 values, and their sum"
-)
+TRIP = Constant("trip", "s", 0.46e-6, 0.1e-6, 2e-6, 0.2, "a thread's step along its row: a load and its sum")
 CONSTANTS = (ETA, START, FEED, FILL, TRIP)
 #: idle SMs and waiting threads cost bandwidth here, not arithmetic
 IDLE = Term(WAVES, Limiter.HBM, "bandwidth that the threads at work do not draw")
@@ -41,13 +39,13 @@ BLOCK_VALUES = 512.0 * 16.0
 #: bytes that one SM draws from memory in a clock at most: 2.5 times its fair share of an A100's or H100's bandwidth
 #: (10 to 13 B), so that fewer than SM / 2.5 blocks cannot saturate it there
 DRAW_BYTES = 30.0
-#: threads of a block and of a warp, values of a load, and columns from which on loads have so many (Reduce.cuh)
-THREADS, WARP, VECTOR, LEAST_VECTORISED = 512.0, 32.0, 4.0, 128.0
+#: threads of a block and of a warp, bytes of a load, and columns from which on loads have so many (Reduce.cuh)
+THREADS, WARP, VECTOR_BYTES, LEAST_VECTORISED = 512.0, 32.0, 16.0, 128.0
 #: values of a thread: from the first times its warps on, or from the second on, a block shares a row; from the second
 #: on, blocks share it, so that each thread keeps the first at least and the second at most (Reduce.cuh)
 LEAST_VALUES, MOST_VALUES = 16.0, 256.0
 #: steps that take as long as joining the threads of a block, and the blocks of a row
-JOIN, JOIN_BLOCKS = 2.0, 3.0
+JOIN, JOIN_BLOCKS = 2.0, 12.0
 #: exponent of the smooth maximum of a thread's own steps and of the traffic
 OVERLAP = 1.7
 
@@ -58,15 +56,17 @@ def _power_of_two(number: Number) -> Number:
     return found
 
 
-def shares(rows: Number, cols: Number, machine: Machine) -> tuple[Number, Number, Number]:
-    """Return how rows are shared out: blocks, threads of each, and values of a thread.
+def shares(rows: Number, cols: Number, vector: float, machine: Machine) -> tuple[Number, Number, Number]:
+    """Return how rows are shared out: blocks, threads of each, and values of a thread, which loads ``vector`` at once.
 
     >>> from perfmodel.hardware_catalog import hardware
     >>> h100 = Machine.of(hardware("h100-sxm5-80gb"), None)
-    >>> [tuple(map(float, shares(256.0, cols, h100))) for cols in (4096.0, 8192.0)]  # a warp a row, then a block a row
-    [(16.0, 512.0, 128.0), (256.0, 512.0, 16.0)]
+    >>> tuple(map(float, shares(256.0, 4096.0, 4.0, h100)))  # a warp a row
+    (16.0, 512.0, 128.0)
+    >>> tuple(map(float, shares(256.0, 8192.0, 4.0, h100)))  # a block a row
+    (256.0, 512.0, 16.0)
     """
-    loads = np.where(cols >= LEAST_VECTORISED, np.floor(cols / VECTOR), cols)
+    loads = np.where(cols >= LEAST_VECTORISED, np.floor(cols / vector), cols)
     width = np.minimum(_power_of_two(loads), WARP)
     height = np.minimum(_power_of_two(rows), THREADS / width)
     width = np.minimum(_power_of_two(loads), THREADS / height)
@@ -100,13 +100,14 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 
 
 def _steps_s(op: Operator, traffic_bytes: Number, machine: Machine, c: Values) -> Number:
-    """Return the time of rounds of blocks (join + values of a thread / 4) trip, at least what the busy SMs need [s]."""
+    """Return the time of rounds of blocks (join + loads of a thread) trip, at least what the busy SMs need [s]."""
     reduction = cast(Reduction, op)
     rows, cols = np.asarray(reduction.rows, dtype=np.float64), np.asarray(reduction.cols, dtype=np.float64)
-    blocks, threads, values = shares(rows, cols, machine)
+    vector = VECTOR_BYTES / dtype_bytes(op.dtype)
+    blocks, threads, values = shares(rows, cols, vector, machine)
     several = blocks > rows
     rounds = np.maximum(1.0, blocks * threads / (machine.sm_count * machine.threads_per_sm))
-    steps = rounds * c["trip"] * (JOIN + JOIN_BLOCKS * several + np.ceil(values / VECTOR))
+    steps = rounds * c["trip"] * (JOIN + JOIN_BLOCKS * several + np.ceil(values / vector))
     drawn = traffic_bytes / (np.minimum(blocks, machine.sm_count) * DRAW_BYTES * machine.clock_hz)
     slowest: Number = np.maximum(steps, drawn)
     return slowest

@@ -52,7 +52,7 @@ STEP = Constant(
 LANE = Constant(
     "lane", "s", 0.15e-6, 0.02e-6, 1e-6, 0.2, "latency of one column of a thread that keeps its columns in registers"
 )
-CONSTANTS = (replace(ETA, default=0.8), START, FEED, replace(FILL, default=0.6), WARP, STEP, LANE, THRASH)
+CONSTANTS = (replace(ETA, default=0.85, spread=0.05), START, FEED, replace(FILL, default=0.6), WARP, STEP, LANE, THRASH)
 
 #: dispatch of the call over a plain one's, through a layer (1.26 to 1.5 on 7 machines)
 CALL_COST = 1.3
@@ -61,12 +61,20 @@ REGISTERS_SINCE = (2, 7)
 #: most columns that a warp keeps in registers before that release; since then, and bytes of them
 WARP_COLUMNS = 1024.0
 MOST_WARP_COLUMNS, MOST_WARP_BYTES = 2048.0, 8192.0
-#: threads of a block since then, columns that each keeps in registers at most, and up to how many of them an SM of 2048
-#: threads holds two blocks: the compiler needs more than 32 registers a thread for 5. On a B200 4224 columns take 1.6
-#: times as long as 4096 for that, and 9344, in shared memory, 0.7 times as long as 9216
-BLOCK, MOST_KEPT, FEW_KEPT = 1024.0, 9.0, 4.0
+#: columns of a row in a warp over which an SM holds fewer warps, and what issuing a column takes then, over before:
+#: 0.62 over 0.45 cycles (H100, torch 2.11, bf16)
+MANY_COLUMNS, MANY = 1024.0, 1.35
+#: latency and issue of a column in a warp in fp32 over those in 16 bits, which it converts: 3.4 us over 4.9 for 1024
+#: columns, 6.7 over 9.9 for 2048 (H100, torch 2.11)
+UNCONVERTED, UNCONVERTED_BYTES = 0.68, 4.0
+#: threads of a block since then, columns that each keeps in registers at most, and up to how many of them, in fp32 and
+#: in 16 bits, an SM of 2048 threads holds two blocks: more need over 32 registers a thread. On a B200 4224 columns of
+#: fp32 take 1.6 times as long as 4096 for that, and 9344, in shared memory, 0.7 times as long as 9216
+BLOCK, MOST_KEPT, FEW_KEPT, FEW_NARROW = 1024.0, 9.0, 4.0, 5.0
+#: lanes of a warp
+LANES = 32.0
 #: reductions of a block since then, in columns of a thread, and what a block issues for a column over what a warp does
-BLOCK_JOIN, BLOCK_ISSUE = 6.0, 1.3
+BLOCK_JOIN, BLOCK_ISSUE = 6.0, 1.15
 #: most bytes of a row in shared memory: what a kernel has without asking for more
 SHARED_ROW_BYTES = 48.0 * 1024.0
 #: exponent of the smooth maximum of a row's own latency and of what all rows of an SM issue
@@ -149,9 +157,10 @@ def kept_in_registers(op: Operator, machine: Machine, c: Values, conditions: Con
     """Return the terms since PyTorch 2.7.
 
     A row's own latency is lane (1 + columns a lane) in a warp, lane (join + columns a thread) in a block, and what it
-    issues warp (cols + row) cycles of its SM. math is the smooth maximum of the latency and of the issue in a warp, of
-    which an SM holds many. An SM holds one or two blocks, which follow one another: math = rounds (latency + issue of
-    all that it holds). Traffic is rows cols size (2 + 2 mu), mu only of a row in none of these places.
+    issues ``warp`` cycles of its SM for a column, somewhat more in a block. math is the smooth maximum of the latency
+    and of the issue in a warp, of which an SM holds many. An SM holds one or two blocks, which follow one another:
+    math = rounds (latency + issue of all that it holds). Traffic is rows cols size (2 + 2 mu), mu only of a row that
+    is kept nowhere.
     """
     rows = np.asarray(cast(Softmax, op).rows, dtype=np.float64)
     cols = np.asarray(cast(Softmax, op).cols, dtype=np.float64)
@@ -159,17 +168,15 @@ def kept_in_registers(op: Operator, machine: Machine, c: Values, conditions: Con
     vector = VECTOR_BYTES / size
     work = op.work()
     each = rows / machine.sm_count
-    # in a warp
-    padded = 2.0 ** np.ceil(np.log2(np.maximum(cols, 32.0)))
-    issued = each * c["warp"] * (padded + ROW) / machine.clock_hz
-    warp = smooth_max(OVERLAP, issued, c["lane"] * (1.0 + padded / 32.0))
-    # in a block
+    warp_issue = c["warp"] * np.where(cols > MANY_COLUMNS, MANY, 1.0) / machine.clock_hz
+    warp = smooth_max(OVERLAP, each * warp_issue * cols, c["lane"] * (1.0 + cols / LANES))
+    warp = warp * (UNCONVERTED if size >= UNCONVERTED_BYTES else 1.0)
     kept = np.ceil(cols / BLOCK)
     in_registers = kept <= MOST_KEPT
     shared = (cols % vector == 0) & (cols * size < SHARED_ROW_BYTES)
     reads = np.where(in_registers | shared, 1.0, 3.0)
     walked = np.where(in_registers, kept, reads * np.ceil(cols / (BLOCK * vector)))
-    two = ~in_registers | (kept <= FEW_KEPT)
+    two = ~in_registers | (kept <= (FEW_KEPT if size >= UNCONVERTED_BYTES else FEW_NARROW))
     held = np.maximum(1.0, np.floor(np.where(two, 1.0, 0.5) * machine.threads_per_sm / BLOCK))
     rounds = np.maximum(1.0, each / held)
     issue = BLOCK_ISSUE * c["warp"] / machine.clock_hz

@@ -104,11 +104,11 @@ def test_a_profile_agrees() -> None:
 
 def test_a_warp_has_a_row_until_its_lanes_would_take_256_values() -> None:
     # 256 rows of 4096: 16 blocks of 16 warps, 128 values a lane, 4 at a time; of 8192: a block of 512 threads each
-    assert tuple(map(float, shares(256.0, 4096.0, ROUND))) == (16.0, 512.0, 128.0)
-    assert tuple(map(float, shares(256.0, 8192.0, ROUND))) == (256.0, 512.0, 16.0)
+    assert tuple(map(float, shares(256.0, 4096.0, 4.0, ROUND))) == (16.0, 512.0, 128.0)
+    assert tuple(map(float, shares(256.0, 8192.0, 4.0, ROUND))) == (256.0, 512.0, 16.0)
     # one row of 2^20: 512 threads would take 2048 values each; 100 SMs of 4 blocks each share it, so that the least
     # number of values, 16 of a thread, makes 128 blocks
-    assert tuple(map(float, shares(1.0, 2.0**20, ROUND))) == (128.0, 512.0, 16.0)
+    assert tuple(map(float, shares(1.0, 2.0**20, 4.0, ROUND))) == (128.0, 512.0, 16.0)
 
 
 def test_few_rows_of_torch_take_their_steps_by_hand() -> None:
@@ -122,6 +122,6 @@ def test_few_rows_of_torch_take_their_steps_by_hand() -> None:
 
 @given(sizes)
 def test_every_row_has_a_block_and_every_thread_a_value(shape: tuple[int, int]) -> None:
-    values, blocks = (shares(float(shape[0]), float(shape[1]), ROUND)[index] for index in (2, 0))
+    values, blocks = (shares(float(shape[0]), float(shape[1]), 8.0, ROUND)[index] for index in (2, 0))
     assert values >= 1.0
     assert blocks >= 1.0
