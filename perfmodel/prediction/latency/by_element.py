@@ -43,7 +43,7 @@ FEW = 16.0
 #: the tables of A100 and H100 have no rows below 15 us, which do not tell a start: it stays within what short kernels
 #: take on other machines. A look-up is a kernel of PyTorch's, whose elementwise kernels take 2.4 us on NVIDIA
 _ROPE_START = replace(START, low=1.5e-6, high=2.0e-6, spread=0.1, library=True)
-_LOOK_UP_START = replace(START, low=1.5e-6, high=2.6e-6, spread=0.1, library=True, unmeasured=2.4e-6)
+_LOOK_UP_START = replace(START, low=1.5e-6, high=2.6e-6, spread=0.25, library=True, unmeasured=2.4e-6)
 #: queries and keys are the last that the product before wrote, and are rotated in place: more of L2 than elementwise
 #: kernels find; of 0.33 and 0.5 the one that predicts machines that are left out better
 _ROPE_LEFT = replace(LEFT, default=0.5)
