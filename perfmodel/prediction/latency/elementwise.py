@@ -81,7 +81,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     held = left_share(traffic, machine, c, conditions) if layered else None
     # A fused multiply-add is 2 FLOP in one cycle of a lane.
     lanes = machine.vector_flop_per_s / 2.0 / machine.packed
-    math = op.flop() * (c["pow"] if op.kind == "pow" else CYCLES.get(op.kind, 1.0)) / lanes
+    cycles = c["pow"] if op.kind == "pow" else 1.0 if op.backward else CYCLES.get(op.kind, 1.0)
+    math = op.flop() * cycles / lanes
     if serving:
         last = issue_s(ROW * machine.sm_count, machine, c)
         math = maximum(math, issue_s(op.numel, machine, c, 0.0 if held is None else held) + last)
