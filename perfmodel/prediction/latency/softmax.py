@@ -39,7 +39,7 @@ from perfmodel.prediction.latency.terms import Terms, smooth_max
 
 SERVES = {"softmax": ("softmax",)}
 
-WARP = Constant("warp", "", 0.3, 0.02, 5.0, 0.35, "cycles of an SM for one column of a row in a warp's registers")
+WARP = Constant("warp", "", 0.4, 0.02, 5.0, 0.35, "cycles of an SM for one column of a row in a warp's registers")
 STEP = Constant(
     "step",
     "",
@@ -64,8 +64,8 @@ MOST_WARP_COLUMNS, MOST_WARP_BYTES = 2048.0, 8192.0
 #: columns of a row in a warp over which an SM holds fewer warps, and what issuing a column takes then, over before:
 #: 0.62 over 0.45 cycles (H100, torch 2.11, bf16)
 MANY_COLUMNS, MANY = 1024.0, 1.35
-#: latency and issue of a column in a warp in fp32 over those in 16 bits, which it converts: 3.4 us over 4.9 for 1024
-#: columns, 6.7 over 9.9 for 2048 (H100, torch 2.11)
+#: latency of a column in a warp in fp32 over that in 16 bits, which it converts: 3.4 us over 4.9 for 1024 columns, 6.7
+#: over 9.9 for 2048 (H100, torch 2.11)
 UNCONVERTED, UNCONVERTED_BYTES = 0.68, 4.0
 #: threads of a block since then, columns that each keeps in registers at most, and up to how many of them, in fp32 and
 #: in 16 bits, an SM of 2048 threads holds two blocks: more need over 32 registers a thread. On a B200 4224 columns of
@@ -80,7 +80,7 @@ SHARED_ROW_BYTES = 48.0 * 1024.0
 #: exponent of the smooth maximum of a row's own latency and of what all rows of an SM issue
 OVERLAP = 1.5
 #: columns whose arithmetic takes as long as the fixed part of a row, where a warp has it
-ROW = 200.0
+ROW = 60.0
 #: joining the threads of a block, in steps
 JOIN = 4.0
 #: share of a step that is for its element; a step over the 4 elements of a vector of fp32 takes as long as 2 over one
@@ -169,8 +169,8 @@ def kept_in_registers(op: Operator, machine: Machine, c: Values, conditions: Con
     work = op.work()
     each = rows / machine.sm_count
     warp_issue = c["warp"] * np.where(cols > MANY_COLUMNS, MANY, 1.0) / machine.clock_hz
-    warp = smooth_max(OVERLAP, each * warp_issue * cols, c["lane"] * (1.0 + cols / LANES))
-    warp = warp * (UNCONVERTED if size >= UNCONVERTED_BYTES else 1.0)
+    lane = c["lane"] * (UNCONVERTED if size >= UNCONVERTED_BYTES else 1.0)
+    warp = smooth_max(OVERLAP, each * warp_issue * cols, lane * (1.0 + cols / LANES))
     kept = np.ceil(cols / BLOCK)
     in_registers = kept <= MOST_KEPT
     shared = (cols % vector == 0) & (cols * size < SHARED_ROW_BYTES)

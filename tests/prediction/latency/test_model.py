@@ -167,14 +167,14 @@ def test_scalar_equals_array(op: pm.Operator) -> None:
 
 def test_a_dtype_that_nobody_measured_is_known_like_a_machine_that_nobody_measured() -> None:
     machine = pm.hardware("v100-pcie-32gb")  # its rows are in fp32
-    fp32, fp16 = (pm.LayerNorm(rows=10**5, cols=2048, dtype=dtype) for dtype in ("fp32", "fp16"))
-    measured, other = pm.predict(fp32, machine), pm.predict(fp16, machine)
+    fp32, fp64 = (pm.LayerNorm(rows=10**5, cols=2048, dtype=dtype) for dtype in ("fp32", "fp64"))
+    measured, other = pm.predict(fp32, machine), pm.predict(fp64, machine)
     assert (measured.calibration, other.calibration) == ("calibrated", "never seen")
     assert (
         other.predicted_time_high_s / other.predicted_time_s
         > measured.predicted_time_high_s / measured.predicted_time_s
     )
-    assert "no row in fp16" in other.prediction_basis
+    assert "no row in fp64" in other.prediction_basis
     # fp16 and bf16 run alike
     h100 = pm.hardware("h100-sxm5-80gb")
     assert {pm.predict(pm.Gemm(m=512, n=512, k=512, dtype=d), h100).calibration for d in ("fp16", "bf16")} == {
