@@ -173,7 +173,9 @@ def test_rows_are_predicted_in_their_own_view_of_time(simple_gpu):
     assert (
         event.predicted_s[0] == predict(op, simple_gpu, timing="event", cache="cold", library="torch").predicted_time_s
     )
-    assert graph.predicted_s[0] == predict(op, simple_gpu, timing="kernel", cache="cold").predicted_time_s
+    assert (
+        graph.predicted_s[0] == predict(op, simple_gpu, timing="kernel", cache="cold", library="torch").predicted_time_s
+    )
     assert event.predicted_s[0] > graph.predicted_s[0]
 
 
