@@ -47,7 +47,7 @@ LEAST_VALUES, MOST_VALUES = 16.0, 256.0
 #: steps that take as long as joining the threads of a block, and the blocks of a row
 JOIN, JOIN_BLOCKS = 2.0, 12.0
 #: exponent of the smooth maximum of a thread's own steps and of the traffic
-OVERLAP = 2.2
+OVERLAP = 2.0
 
 
 def _power_of_two(number: Number) -> Number:
@@ -86,7 +86,7 @@ def block_s(size: float, machine: Machine) -> float:
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = launch + max(hbm + l2, block), of PyTorch launch + ||hbm + l2, steps||_2.2 [s].
+    """Return the terms of t = launch + max(hbm + l2, block), of PyTorch launch + ||hbm + l2, steps||_2 [s].
 
     What blocks or steps add is "wave quantisation".
     """
