@@ -130,6 +130,11 @@ class Operator(abc.ABC):
                 return math.prod(self.shape)
         return 1
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers the dimensions that are arrays have: fewer than points where they broadcast."""
+        return sum(array.size for array in self._arrays().values())
+
     def parts(self, most: int, start: int = 0, stop: int | None = None) -> Iterator[Self]:
         """Yield the operator of up to ``most`` points of a sweep at a time, in row-major order.
 

@@ -22,12 +22,14 @@ from perfmodel.prediction.latency.estimate import Estimate
 from perfmodel.prediction.predict import CHUNK, estimates, gathered, keep_freed_memory, pieces, predict_piece
 from perfmodel.prediction.result import Prediction
 from perfmodel.workers import ahead, executor, streamed
-from perfmodel.workers.slots import Letter, Slot, read, slots, written
+from perfmodel.workers.slots import Letter, Slot, content, read, slots, written
 
 #: points that a worker gets at a time, at most: some tens of milliseconds of work, and 2 MB of results
 _TASK = 2**16
 #: room in shared memory for the result of a point, 19 B where one family serves all points [B]
 _SLOT_BYTES = 40
+#: numbers of an operator up to which every worker gets it as a whole, once, and not the ranges of each task
+_FEW_NUMBERS = 2**18
 
 
 def sweep(
@@ -108,16 +110,18 @@ def _shared(
 ) -> Iterator[Prediction]:
     """Yield the predictions of the pieces of a sweep, in order, as workers find them."""
     keep_freed_memory()
-    packed = pickle.dumps((hardware, conditions))
+    whole = op.numbers <= _FEW_NUMBERS
+    packed = pickle.dumps((hardware, conditions, op if whole else None))
     size = chunk * max(1, min(_TASK // chunk, math.ceil(op.points / chunk) // most))
     spans = [(start, min(start + size, op.points)) for start in range(0, op.points, size)]
-    with slots(pool, most, _SLOT_BYTES * size) as places:
+    with slots(pool, most, _SLOT_BYTES * size, packed) as places:
+        shared = places.shared or packed
         tasks = (
-            _Task(packed, *op.described(start, stop), stop - start, chunk, place)
-            for (start, stop), place in zip(spans, places, strict=False)
+            _Task(shared, *((None, start) if whole else op.described(start, stop)), stop - start, chunk, place)
+            for (start, stop), place in zip(spans, places.each, strict=False)
         )
         # The processes of a cluster are others; this one works beside those of its own machine.
-        here = functools.partial(_own, hardware, conditions) if isinstance(pool, ProcessPoolExecutor) else None
+        here = functools.partial(_own, op, hardware, conditions) if isinstance(pool, ProcessPoolExecutor) else None
         results: Iterator[list[_Found | Letter] | _Own] = streamed(_work, tasks, pool, most, here)
         for (start, stop), result in zip(spans, results, strict=True):
             if isinstance(result, _Own):
@@ -138,26 +142,33 @@ class _Task(NamedTuple):
 
     Attributes
     ----------
-    packed : machine and conditions.
-    op, start, points : the points that ``op`` has from ``start`` on.
+    shared : machine, conditions, and the whole operator if it has few numbers, pickled; or where they stand.
+    op, start, points : the points that ``op``, or else the whole operator, has from ``start`` on.
     chunk : points of a piece.
     place : where the arrays of the result go.
     """
 
-    packed: bytes
-    op: Operator
+    shared: bytes | Slot
+    op: Operator | None
     start: int
     points: int
     chunk: int
     place: Slot | None
 
+    def parts(self, whole: Operator | None) -> Iterator[Operator]:
+        """Yield the operator of each piece."""
+        op = self.op or whole
+        assert op is not None
+        return op.parts(self.chunk, self.start, self.start + self.points)
+
 
 @functools.lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> tuple[Hardware, Conditions]:
+def _unpacked(shared: bytes | Slot) -> tuple[Hardware, Conditions, Operator | None]:
     """Return what all pieces share; a worker keeps the machine, with what it has computed from its figures."""
     keep_freed_memory()
-    shared: tuple[Hardware, Conditions] = pickle.loads(packed)  # noqa: S301 -- made by the process that asks
-    return shared
+    packed = content(shared) if isinstance(shared, Slot) else shared
+    found: tuple[Hardware, Conditions, Operator | None] = pickle.loads(packed)  # noqa: S301 -- of the process that asks
+    return found
 
 
 @dataclass(frozen=True)
@@ -167,8 +178,8 @@ class _Own:
     pieces: list[Prediction]
 
 
-def _own(hardware: Hardware, conditions: Conditions, task: _Task) -> _Own:
-    return _Own([predict_piece(part, hardware, conditions) for part in _parts(task)])
+def _own(op: Operator, hardware: Hardware, conditions: Conditions, task: _Task) -> _Own:
+    return _Own([predict_piece(part, hardware, conditions) for part in task.parts(op)])
 
 
 def _work(task: _Task) -> list[_Found | Letter]:
@@ -177,13 +188,10 @@ def _work(task: _Task) -> list[_Found | Letter]:
     Each piece is sent off before the next, whose arrays take its memory, and its place in the cache. Their terms are
     left out: to send them takes as long as to compute them again.
     """
+    hardware, conditions, whole = _unpacked(task.shared)
     sent: list[_Found | Letter] = []
-    for index, part in enumerate(_parts(task)):
-        piece = predict_piece(part, *_unpacked(task.packed))
+    for index, part in enumerate(task.parts(whole)):
+        piece = predict_piece(part, hardware, conditions)
         found = (piece.peak, piece.bound, replace(piece.estimate, kept_terms=None))
         sent.append(written(found, task.place and task.place.part(index, _SLOT_BYTES * task.chunk)))
     return sent
-
-
-def _parts(task: _Task) -> Iterator[Operator]:
-    return task.op.parts(task.chunk, task.start, task.start + task.points)

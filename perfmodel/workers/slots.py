@@ -45,9 +45,19 @@ class Letter(NamedTuple):
     sizes: tuple[int, ...]
 
 
+class Places(NamedTuple):
+    """Shared memory: slots for one task after the other, over and over again, and the one of what all tasks share.
+
+    They are None where there is no shared memory: then all of it is sent.
+    """
+
+    each: Iterator[Slot | None]
+    shared: Slot | None
+
+
 @contextlib.contextmanager
-def slots(pool: Executor | None, count: int, size_bytes: int) -> Iterator[Iterator[Slot | None]]:
-    """Yield slots for one task after the other, over and over again; None where results are sent as they are.
+def slots(pool: Executor | None, count: int, size_bytes: int, shared: bytes = b"") -> Iterator[Places]:
+    """Yield the places of results, and of what all tasks share.
 
     They are None for the workers of a cluster, which share no memory with this process, for threads, which share all of
     it, and where the machine has no room.
@@ -58,14 +68,17 @@ def slots(pool: Executor | None, count: int, size_bytes: int) -> Iterator[Iterat
     count : tasks that are under way at a time. A result has been read before the task after so many others is given
         out, as `perfmodel.workers.streamed` does.
     size_bytes : size of a slot [B].
+    shared : what every worker reads once (`content`), in place of once with each task.
     """
-    memory = _memory(count * size_bytes) if isinstance(pool, ProcessPoolExecutor) else None
+    most = count * size_bytes
+    memory = _memory(most + len(shared)) if isinstance(pool, ProcessPoolExecutor) else None
     if memory is None:
-        yield itertools.repeat(None)
+        yield Places(itertools.repeat(None), None)
         return
     try:
-        starts = range(0, count * size_bytes, size_bytes)
-        yield itertools.cycle([Slot(memory.name, start, start + size_bytes) for start in starts])
+        each = [Slot(memory.name, start, start + size_bytes) for start in range(0, most, size_bytes)]
+        memory.buf[most : most + len(shared)] = shared
+        yield Places(itertools.cycle(each), Slot(memory.name, most, most + len(shared)))
     finally:
         memory.close()
         memory.unlink()
@@ -105,6 +118,11 @@ def read(sent: _Result | Letter) -> _Result:
     arrays = [bytearray(memory[start : (start := start + size)]) for size in sent.sizes]
     result: _Result = pickle.loads(sent.head, buffers=arrays)  # noqa: S301 -- made by a worker of this process
     return result
+
+
+def content(place: Slot) -> memoryview:
+    """Return what stands in a slot."""
+    return _bytes(place.block)[place.start : place.stop]
 
 
 def _bytes(block: str) -> memoryview:
