@@ -117,7 +117,7 @@ def _shared(
     with slots(pool, most, _SLOT_BYTES * size, packed) as places:
         shared = places.shared or packed
         tasks = (
-            _Task(shared, *((None, start) if whole else op.described(start, stop)), stop - start, chunk, place)
+            _Task(shared, *_described(op, start, stop, whole), stop - start, chunk, place)
             for (start, stop), place in zip(spans, places.each, strict=False)
         )
         # The processes of a cluster are others; this one works beside those of its own machine.
@@ -160,6 +160,11 @@ class _Task(NamedTuple):
         op = self.op or whole
         assert op is not None
         return op.parts(self.chunk, self.start, self.start + self.points)
+
+
+def _described(op: Operator, start: int, stop: int, whole: bool) -> tuple[Operator | None, int]:
+    """Return an operator that has some points, None where every worker has the whole one, and the first of them."""
+    return (None, start) if whole else op.described(start, stop)
 
 
 @functools.lru_cache(maxsize=1)

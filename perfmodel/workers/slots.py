@@ -77,7 +77,7 @@ def slots(pool: Executor | None, count: int, size_bytes: int, shared: bytes = b"
         return
     try:
         each = [Slot(memory.name, start, start + size_bytes) for start in range(0, most, size_bytes)]
-        memory.buf[most : most + len(shared)] = shared
+        cast(memoryview, memory.buf)[most : most + len(shared)] = shared
         yield Places(itertools.cycle(each), Slot(memory.name, most, most + len(shared)))
     finally:
         memory.close()
