@@ -93,6 +93,24 @@ EXCLUSIONS = (
         "gelu from a faster host (31 us of dispatch, where every other kind has 45)",
         lambda call: (call.hardware == "p100-pcie-16gb") & (call.op.params().get("kind") == "gelu"),
     ),
+    Exclusion(
+        "products in tf32 by our Triton kernel, which did not run on the tensor engine",
+        lambda call: (call.library == "triton") & (call.op.op == "gemm") & (call.op.dtype == "tf32"),
+    ),
+    Exclusion(
+        "products and their activation in two calls of PyTorch",
+        lambda call: (
+            (call.library == "torch") & (call.op.op == "gemm") & (call.op.params().get("activation", "none") != "none")
+        ),
+    ),
+    Exclusion(
+        "products of integers in PyTorch whose weights lie row by row",
+        lambda call: (call.library == "torch") & (call.op.op == "gemm") & (call.op.dtype == "int8"),
+    ),
+    Exclusion(
+        "layers of a mixture of experts in PyTorch, call by call of the host: compositions",
+        lambda call: (call.library == "torch") & (call.op.op == "moe"),
+    ),
 )
 
 

@@ -81,6 +81,19 @@ def _loop(op: Moe, inputs: Mapping[str, torch.Tensor]) -> Call:
     return call
 
 
+def _loop_parts(op: Moe) -> tuple[Operator, ...]:
+    """The products of each expert that is touched with its rows, the activation and the weighted sum."""
+    experts = max(1, round(float(op.touched)))
+    rows, inter = max(1, round(float(op.computed_slots) / experts)), int(op.inter_of_rank)
+    return (
+        Gemm(m=rows, n=int((1 + op.gated) * inter), k=op.hidden, dtype=op.dtype, count=experts),
+        Elementwise(numel=rows * inter, kind="silu_mul" if op.gated else "silu", dtype=op.dtype, count=experts),
+        Gemm(m=rows, n=op.hidden, k=inter, dtype=op.dtype, count=experts),
+        Elementwise(numel=rows * op.hidden, kind="mul", num_inputs=1, dtype="fp32", count=experts),
+        Elementwise(numel=rows * op.hidden, kind="add", dtype="fp32", count=experts),
+    )
+
+
 def _widened(op: Moe, inputs: Mapping[str, torch.Tensor]) -> Call:
     """All weights times their scales in the dtype of the tokens, which stay as they are; then expert by expert."""
 
@@ -168,7 +181,16 @@ def _dense_bytes(op: Moe) -> float:
 
 
 KERNELS = (
-    Kernel("experts one by one", "moe", "torch", _loop, _supports, _is_ordinary, _slots_bytes),
+    Kernel(
+        "experts one by one",
+        "moe",
+        "torch",
+        _loop,
+        _supports,
+        _is_ordinary,
+        _slots_bytes,
+        composition=_loop_parts,
+    ),
     Kernel("torch._grouped_mm", "moe", "torch", _grouped, _supports_grouped, _is_ordinary, _slots_bytes),
     Kernel("dense", "moe", "torch", _dense, _supports, _is_ordinary, _dense_bytes, composition=_dense_parts),
     Kernel(

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.vocabulary import CacheState, Limiter
+from perfmodel.core.vocabulary import CacheState, Limiter, Timing
 from perfmodel.core.work import Number, plain
 from perfmodel.operators.base import Operator
 from perfmodel.operators.moe import Moe
@@ -69,6 +69,11 @@ FEW_ROWS, USUAL_ROWS, USUAL_COLUMNS = 16.0, 64.0, 64.0
 #: libraries that sort slots by the experts of all ranks, as Triton's and Marlin's kernels do: chosen on the fitted
 #: rows. Those of sglang in fp4 (cutedsl) sort them by the rank's
 SORT_ALL = ("trtllm", "trtllm_min_latency")
+#: libraries that run a layer call by call from the host: PyTorch, whose two grouped products (torch._grouped_mm) have
+#: around them the router, a sort, a count, a gather, activation and weighted sum. The host reads the count before it
+#: goes on, so that its dispatch adds to the kernels' time. Calls as perfmodel's own kernel makes them, and the time of
+#: one that does next to nothing, as of elementwise kernels on NVIDIA
+EAGER, EAGER_CALLS, EAGER_LAUNCH_S = ("torch",), 22.0, 2.4e-6
 #: energy of a 16-bit FLOP at the lowest voltage, in TSMC 4N [J], as for plain products
 ENERGY = 0.58e-12
 #: engines that multiply fp8 by fp4 as they are, so that nothing is widened (PTX ISA, tcgen05.mma, .kind::mxf8f6f4)
@@ -91,13 +96,32 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     up = layer.product((1.0 + moe.gated) * moe.inter_of_rank, 1.0 * moe.hidden)
     down = layer.product(1.0 * moe.hidden, 1.0 * moe.inter_of_rank)
     adds = {name: plain(up[name] + down[name]) for name in up}
-    adds[GLUE] = plain(c["glue"] * moe.glue_bytes(layer.skipped) * layer.row_cost / layer.bandwidth)
+    eager = conditions.library in EAGER
+    between = _eager_bytes(moe) if eager else c["glue"] * moe.glue_bytes(layer.skipped)
+    adds[GLUE] = plain(between * layer.row_cost / layer.bandwidth)
     marlin = conditions.library in TRITON and moe.weight_dtype == "int4"
     sort_all = conditions.library in SORT_ALL or _is_triton(moe, conditions.library) or marlin
     sorted_by = moe.experts if sort_all else moe.experts_of_rank
     adds[EXPERTS] = plain(c["expert"] * sorted_by)
-    adds[LAUNCH] = c["start"] / machine.clock_hz
+    adds[LAUNCH] = _eager_start_s(c, conditions) if eager else c["start"] / machine.clock_hz
     return Terms(adds)
+
+
+def _eager_bytes(moe: Moe) -> Number:
+    """Return the bytes that the calls between the products of an eager layer move [B].
+
+    Of a number of each slot's token, with b the bytes of ``out_dtype``: the gather and the scatter 2 b each, the cast
+    to fp32 b + 4, the product with the shares 8 and their sum 4; of one of its hidden layer: the activation 2 b and the
+    product with the gate 3 b.
+    """
+    b = dtype_bytes(moe.out_dtype)
+    of_hidden = 5.0 * b if moe.gated else 2.0 * b
+    return moe.computed_slots * ((5.0 * b + 16.0) * moe.hidden + of_hidden * moe.inter_of_rank)
+
+
+def _eager_start_s(c: Values, conditions: Conditions) -> float:
+    """Return what starting the calls of an eager layer takes [s]: kernels alone, or with their dispatch."""
+    return EAGER_CALLS * (c["host"] if conditions.timing == Timing.EVENT else EAGER_LAUNCH_S)
 
 
 def _is_triton(moe: Moe, library: str) -> bool:
@@ -222,13 +246,7 @@ _MEANINGS: Mapping[str, tuple[str, float, float, float, str]] = {
     "fill": ("", 1.0, 3000.0, 0.5, "length of k that filling and draining a block takes"),
     "l2": ("", 0.02, 10.0, 0.5, "L2 bandwidth, over what tiles of 64 x 64 need at the peak"),
     "tile": ("", 0.01, 10.0, 0.6, "loss of small tiles: 64 tile (1/tm + 1/tn) of the arithmetic's time"),
-    "unaligned": (
-        "",
-        1e-3,
-        100.0,
-        1.0,
-        "SM clocks of a weight where Triton's kernels know no alignment of its row",
-    ),
+    "unaligned": ("", 1e-3, 100.0, 1.0, "SM clocks of a weight where Triton's kernels know no alignment of its row"),
     "resident": (
         "",
         1e-3,

@@ -135,3 +135,18 @@ def test_weights_of_four_bits_are_widened_unless_the_engine_takes_them_as_they_a
 
     assert 3.0 < time_s("b200-sxm-180gb", "w4a16_mxfp4") / time_s("b200-sxm-180gb", "w4a8_mxfp4_mxfp8") < 8.0
     assert time_s("h200-sxm-141gb", "w4a16_mxfp4") < time_s("b200-sxm-180gb", "w4a16_mxfp4")
+
+
+def test_pytorch_runs_a_layer_call_by_call_by_hand() -> None:
+    """22 calls, of a kernel's start each, or of the host's dispatch as well where events are around all of them."""
+    sizes: dict[str, Any] = {"tokens": 512, "hidden": 1024, "inter": 256, "experts": 8, "top_k": 2, "dtype": "bf16"}
+    op = pm.Moe(**sizes)
+    alone, called = (pm.predict(op, H100, library="torch", timing=timing) for timing in ("kernel", "event"))
+    assert alone.predicted_terms_s["launch"] == pytest.approx(22 * 2.4e-6)
+    assert called.predicted_terms_s["launch"] == pytest.approx(22 * 26e-6)
+    # 1,024 slots of 26 B for each of 1,024 numbers and 10 B for each of 256; they fit L2 or not
+    moved = 1024 * (26 * 1024 + 10 * 256)
+    assert 0.0 < alone.predicted_terms_s["permutation"] < 1.5 * moved / H100.main_memory.bandwidth_bytes_per_s
+    fused = pm.predict(op, H100, library="sglang")
+    assert alone.predicted_time_s > fused.predicted_time_s
+    assert alone.calibration == Calibration.NEVER_SEEN
