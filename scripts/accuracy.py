@@ -33,6 +33,7 @@ from perfmodel.accuracy.validate import Accuracy, judge
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.units import format_si
 from perfmodel.files import write_atomic
+from perfmodel.operators.gemm import Gemm
 from perfmodel.render.plots.accuracy import coverage_plot
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,7 +67,7 @@ def _belongs(call: MeasuredCalls, family: str) -> Any:
     if call.op.kernel_dtype != call.op.dtype or "block" in call.op.params().get("scale", ""):
         return False  # families of one library each, or with kernels that do not compare
     if call.op.op == "gemm":
-        eight = call.op.dtype in ("fp8", "int8", "fp4")
+        eight = call.op.dtype in ("fp8", "int8", "fp4") and call.library.startswith(Gemm.QUANTISING)
         return family == ("gemm_fp32" if call.op.dtype == "fp32" else "gemm_fp8" if eight else "gemm_bf16")
     if call.op.op == "attention" and family.startswith("attention"):
         queries, keys = (np.asarray(call.op.params()[name]) for name in ("seq_q", "seq_kv"))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -43,6 +44,8 @@ MOST_POINTS, CHOOSING_POINTS = 4500, 1500
 NESTED_POINTS = 1500
 #: fewer rows than this make no surface
 FEWEST_ROWS = 200
+#: a library, or one of its dtypes, with fewer points than this has no part of its own
+FEWEST_OF_KEY = 10
 #: what a row may say at most: kernels that a table has by mistake, or that a library chose once
 CLIP = 0.5
 PENALTIES = (0.3, 0.6, 1.2, 2.4)
@@ -322,7 +325,8 @@ def fit_surface(
     load = np.linalg.solve(covariance + np.diag(noise), points.ratio)
     mean = (1.0 - share) * grid.knots(points, load)
     values = {"": mean}
-    for key in sorted(set(points.key.tolist())):
+    known = Counter(points.key.tolist())
+    for key in sorted(key for key in known if known[key] >= FEWEST_OF_KEY):
         values[key] = mean + share * grid.knots(points, load * (points.key == key))
     common = round(_common(grid, rows, penalty, share), 2)
     print(f"  {family.name} {name}: {100 * _error(rows):.1f} % without a surface, "

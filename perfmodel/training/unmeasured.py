@@ -101,7 +101,8 @@ def _deviations(setup: Setup, term: str) -> tuple[tuple[ErrorSource, float], ...
     if term in _KERNELS:
         dtype = arithmetic(setup.plan.dtype)
         dtype = dtype if _KERNELS[term] == "product" or dtype_bytes(dtype) > 1 else "bf16"
-        return () if known else _of_kernel(hardware, _KERNELS[term], dtype)
+        narrow = setup.framework.libraries.get("fp8", ()) if dtype_bytes(dtype) < 2 else ()
+        return () if known else _of_kernel(hardware, _KERNELS[term], dtype, next(iter(narrow), ""))
     if term not in _EXCHANGES:
         return ()
     group = getattr(setup.groups, term)
@@ -113,13 +114,13 @@ def _deviations(setup: Setup, term: str) -> tuple[tuple[ErrorSource, float], ...
 
 
 @cached_per_machine
-def _of_kernel(hardware: Hardware, kind: str, dtype: str) -> tuple[tuple[ErrorSource, float], ...]:
+def _of_kernel(hardware: Hardware, kind: str, dtype: str, library: str) -> tuple[tuple[ErrorSource, float], ...]:
     ops: dict[str, Operator] = {
         "product": Gemm(m=4096, n=4096, k=4096, dtype=dtype),
         "attention": Attention(batch=1, heads=32, seq_q=4096, head_dim=128, causal=True, dtype=dtype),
         "copy": Elementwise(numel=2**28, kind="copy", dtype=dtype),
     }
-    prediction = predict(ops[kind], hardware)
+    prediction = predict(ops[kind], hardware, library=library if kind == "product" else "")
     variances = prediction.uncertainty.variances(prediction.regime)
     return _kept({source: float(value) for source, value in variances.items()}, *_OF_MACHINES)
 

@@ -18,6 +18,7 @@ from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.gemm import (
+    FAMILIES,
     GEMM_BF16,
     GEMM_FP8,
     GEMM_FP32,
@@ -338,11 +339,18 @@ def test_tiles_by_machine_and_engine() -> None:
     [
         *(("vector", "fp32", "gemm_fp32"), ("tensor", "fp32", "gemm_fp32"), ("tensor", "fp64", "gemm_fp32")),
         *(("tensor", "bf16", "gemm_bf16"), ("tensor", "tf32", "gemm_bf16"), ("tensor", "fp16", "gemm_bf16")),
-        *(("tensor", "fp8", "gemm_fp8"), ("tensor", "int8", "gemm_fp8"), ("tensor", "fp4", "gemm_fp8")),
+        *(("tensor", "fp8", "gemm_bf16"), ("tensor", "int8", "gemm_bf16"), ("tensor", "fp4", "gemm_fp8")),
     ],
 )
 def test_the_family_follows_engine_and_dtype(engine: str, dtype: str, name: str) -> None:
     assert family_of(replace(TENSOR_GPU, engine=engine, dtype=dtype)).name == name
+
+
+def test_serving_libraries_have_8_bit_kernels_of_their_own() -> None:
+    for dtype, name in (("fp8", "gemm_fp8"), ("int8", "gemm_fp8"), ("fp4", "gemm_fp8"), ("bf16", "gemm_bf16")):
+        machine = replace(TENSOR_GPU, dtype=dtype)
+        serving = [family.name for family in FAMILIES if family.applies(None, machine, "vllm")]
+        assert serving == [name]
 
 
 @pytest.mark.parametrize("family", [GEMM_FP32, GEMM_BF16, GEMM_FP8])

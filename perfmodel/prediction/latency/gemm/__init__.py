@@ -3,13 +3,12 @@
 They share one formula, `product_terms`, with the constants of each kind of kernel. cuBLAS's fp32 products are timed
 around calls of a framework (NeuSight), where a linear layer takes more dispatch than a batched product and runs a
 little slower; 16-bit and 8-bit products are timed inside inference libraries (aiconfigurator), whose 8-bit products
-first quantise A (`Gemm.QUANTISING`). Other libraries' 8-bit products are the product alone.
+first quantise A (`Gemm.QUANTISING`). Other libraries' 8-bit products are the product alone, like 16-bit ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -60,12 +59,9 @@ EPILOGUE = Term(
     "epilogue", Limiter.COMPUTE, "activation of the outputs, on the lanes of a block that is done multiplying"
 )
 
-#: clocks to start and drain a product of a serving library without kernels before it: those of 16-bit products.
-#: Inferred from them: no row of such a library times an 8-bit product alone.
+#: clocks to start and drain a serving library's product without kernels before it: those of 16-bit products. Inferred
+#: from them: no row of such a library times an 8-bit product alone.
 PRODUCT_START = 4300.0
-#: constants of 8-bit products of libraries that no table has rows of, which compute the product alone and whose kernels
-#: are the vendor's: clocks to start and drain, and the start of the reduction of the parts of k, as in 16 bits
-ALONE = {"start": PRODUCT_START, "split": 2.7e-6}
 #: cycles of one fp32 lane for the activation of an output in a product's epilogue. gelu: own measurement on H100, where
 #: it adds 122 to 130 us to three Triton products of 8192 x 8192 outputs (2026-11-23); erf takes two polynomials and an
 #: exponential. The others, of an exponential and a division, each by a special-function unit of an eighth of the
@@ -163,8 +159,7 @@ def _launch_s(gemm: Gemm, machine: Machine, c: Values, conditions: Conditions) -
     if "quantisation_bytes" not in c:
         return start
     if not gemm.is_quantised_by(conditions.library):
-        served = conditions.library.startswith(Gemm.QUANTISING)
-        return min(start, PRODUCT_START / machine.clock_hz) if served else start
+        return min(start, PRODUCT_START / machine.clock_hz)
     return start * FEWER_KERNELS.get((conditions.library, dtype_bytes(gemm.dtype)), 1.0)
 
 
@@ -209,12 +204,19 @@ def _is_fp32(op: Operator | None, machine: Machine, library: str) -> bool:
 
 
 def _is_fp8(op: Operator | None, machine: Machine, library: str) -> bool:
-    narrow = not is_fp32(machine) and dtype_bytes(machine.dtype) < 2
-    return isinstance(op, Quantize) or (narrow and has_plain_kernel(op))
+    """Whether an 8-bit product is a serving library's, with kernels of its own; those of fp4 are all such."""
+    size = dtype_bytes(machine.dtype)
+    served = size < 1 or (size < 2 and library.startswith(Gemm.QUANTISING))
+    return isinstance(op, Quantize) or (served and not is_fp32(machine) and has_plain_kernel(op))
 
 
 def _is_bf16(op: Operator | None, machine: Machine, library: str) -> bool:
-    return not is_fp32(machine) and dtype_bytes(machine.dtype) >= 2 and has_plain_kernel(op)
+    """Whether a product is in 16 bits, or in 8 by the vendor's kernels: those of 16 bits with a faster engine.
+
+    On H100 23 products of torch.scaled_mm are 6 % off by the constants of 16-bit products (own measurement,
+    2026-11-23), and 62 % by those of serving libraries' 8-bit ones.
+    """
+    return not is_fp32(machine) and has_plain_kernel(op) and not _is_fp8(op, machine, library)
 
 
 #: tile whose waves the residuals of 16-bit products follow best, of 128 x 128, 256 x 128, 64 x 128 and this one: 7.23,
@@ -285,13 +287,10 @@ GEMM_FP8 = Family(
     "gemm_fp8",
     # Whether the inputs are quantised in kernels of their own, and which 8-bit kernels there are, is the library's:
     # those of cuBLAS read a tile for several blocks at once, and split k.
-    tuple(
-        replace(constant, unmeasured=ALONE.get(constant.name))
-        for constant in constants_of(
-            TENSOR_CONSTANTS, ("start", "quantisation_bytes", "quantisation_row", "split", "l2"),
-            eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=0.58e-12, resident=0.05,
-            quantisation_bytes=5.0, quantisation_row=150.0,
-        )
+    constants_of(
+        TENSOR_CONSTANTS, ("start", "quantisation_bytes", "quantisation_row", "split", "l2"),
+        eta=0.75, start=14000.0, fill=250.0, split=3e-6, l2=0.6, energy=0.58e-12, resident=0.05,
+        quantisation_bytes=5.0, quantisation_row=150.0,
     ),
     formula,
     (*PRODUCT_TERMS, QUANTISATION, EPILOGUE),
