@@ -18,6 +18,7 @@ import argparse
 import concurrent.futures
 import dataclasses
 import datetime
+import multiprocessing
 import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
@@ -28,6 +29,7 @@ import numpy as np
 import open_tables
 from fit_backends import rows_of_backends, with_backends
 from fit_family import fit_family, shipped, with_surfaces
+from fit_spread import with_spreads
 from fit_usual import ATTENTION, FittedFamily, usual_in
 
 from perfmodel.accuracy.libraries import intervals
@@ -173,17 +175,30 @@ def renew_backends(chosen: Sequence[str]) -> None:
             write_table(name, machine, made.machines[machine], opened)
 
 
+def renew_spreads(chosen: Sequence[str]) -> None:
+    """Write how much the shapes of each library differ anew, about the shipped constants."""
+    opened = open_tables.load()
+    machines = opened.machines
+    found = with_spreads(machines, chosen, open_tables.half(opened.calls, fitted=True))
+    for (machine, name), factors in found.items():
+        path = shipped_folder() / f"{machine}.toml"
+        table = dataclasses.replace(machines[machine].latency[name], spread=factors)
+        if table != machines[machine].latency[name]:
+            replace_tables(path, head_of(machine, path), latency_specs({name: table}))
+
+
 def write_table(name: str, key: str, table: LatencyTable, opened: open_tables.OpenTables) -> None:
     """Write the table of a family into a file, and its surface into the file of surfaces."""
     folder = shipped_folder() if key in opened.machines else shipped_folder() / "defaults"
     path = folder / f"{key}.toml"
     replace_tables(path, head_of(key, path), latency_specs({name: table}))
     place = surface_path(key)
-    before = dict(read_surfaces(place)) if place.is_file() else {}
-    before.pop(name, None)
+    before = read_surfaces(place) if place.is_file() else {}
     kept = {other: to_surface(key, spec, family(other), f"{place}: {other}") for other, spec in before.items()}
     if table.surface is not None and table.surface.name == key:
         kept[name] = table.surface
+    else:
+        kept.pop(name, None)
     if kept:
         place.parent.mkdir(exist_ok=True)
         write_atomic(place, surface_text(key, kept))
@@ -214,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--deviations", action="store_true", help="renew only what machines and libraries differ by")
     parser.add_argument("--surfaces", action="store_true", help="renew only the residual surfaces")
+    parser.add_argument("--spreads", action="store_true", help="renew only how much each library's shapes differ")
     parser.add_argument("families", metavar="FAMILY", nargs="*", help="families to fit; all by default")
     parser.add_argument("--backends", action="store_true", help="renew only the constants of torch's attention")
     options = parser.parse_args()
@@ -224,6 +240,8 @@ def main() -> None:
         renew_surfaces([name for name in options.families or family_names() if family(name).axes])
     elif options.backends:
         renew_backends(options.families or ATTENTION)
+    elif options.spreads:
+        renew_spreads(options.families or _measured_families())
     elif options.deviations:
         renew_deviations(options.families or _measured_families())
     else:
@@ -255,6 +273,9 @@ def renew(chosen: Sequence[str]) -> None:
     names = [name for name in chosen if name in data]
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         write(dict(zip(names, pool.map(_fit, names), strict=True)), opened, stored)
+    # a process of its own, which reads the tables that were just written
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        pool.submit(renew_spreads, names).result()
     for name, path in files().items():
         if path in order and list(tables_in(path)) != order[path]:
             replace_tables(path, head_of(name, path), {}, order=order[path])

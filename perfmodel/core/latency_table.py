@@ -43,6 +43,7 @@ class LatencyTable:
     surface : what is left over at each size, where enough rows say.
     links : kinds of link that the rows crossed; empty for rows that cross none, and for a machine's own.
     apart : the intervals of calls that the family tells apart, since their shapes differ by more or less.
+    spread : library -> half widths of its intervals, over those of all libraries; 1 for others.
     """
 
     constants: Mapping[str, float]
@@ -57,6 +58,7 @@ class LatencyTable:
     surface: Surface | None = None
     links: tuple[str, ...] = ()
     apart: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    spread: Mapping[str, float] = field(default_factory=dict)
 
     def covers(self, dtype: str) -> bool:
         """Return whether rows of a dtype were fitted; fp16 and bf16 have the same speed."""

@@ -194,6 +194,8 @@ def combined(
         values.update(tables[place].libraries.get(lender, {}))
         shape.update(tables[place].intervals)
         apart.update({**tables[place].intervals, **tables[place].apart})
+    spread = next((table.spread[lender] for table in tables if lender in table.spread), 1.0)
+    shape, apart = _spread(shape, spread), _spread(apart, spread)
     unmeasured = _unmeasured(family, tables, library, lender)
     values.update(unmeasured)
     values.update(measured)
@@ -206,7 +208,7 @@ def combined(
     deviation = applied(tables, ErrorSource.LIBRARY)
     if unmeasured and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)
-    surface = tables[0].surface if family.axes and (not dtype or tables[0].covers(dtype)) else None
+    surface = _surface(tables, dtype) if family.axes else None
     if "/" in lender and any(lender in table.libraries for table in tables):
         surface = None  # the constants of a kernel that is named within a library were fitted without it
     own = next((table for table in tables if lender in table.libraries), tables[0]) if "/" in lender else tables[0]
@@ -219,12 +221,24 @@ def combined(
     correction = None
     if surface is not None:
         # Siblings that take over the surface of the machine measured have not earned its narrower interval.
-        near = surface.intervals if state is Calibration.CALIBRATED else {}
+        near = _spread(surface.intervals, spread) if state is Calibration.CALIBRATED else {}
         sheet = surface.sheet(f"{lender} {same_speed(dtype)}", lender)
         correction = Correction(*with_effects({**shape, **near}, effects), surface, sheet)
     other = Stated(*with_effects(apart, effects)) if apart != shape else None
     state_now = state_of(state, effects, library)
     return Constants(fixed, intervals, state_now, source, variances, state, correction, other)
+
+
+def _surface(tables: Sequence[LatencyTable], dtype: str) -> Surface | None:
+    """Return the surface of the nearest table, if rows of the dtype are in it: those of a sibling with the same one."""
+    surface = tables[0].surface
+    sharing = (table for table in tables if surface and table.surface and table.surface.name == surface.name)
+    return surface if not dtype or any(table.covers(dtype) for table in sharing) else None
+
+
+def _spread(intervals: Mapping[str, tuple[float, float]], spread: float) -> dict[str, tuple[float, float]]:
+    """Return intervals with so many times their half widths."""
+    return {regime: (low**spread, high**spread) for regime, (low, high) in intervals.items()}
 
 
 def _unmeasured(family: Family, tables: Sequence[LatencyTable], library: str, lender: str) -> dict[str, float]:

@@ -27,6 +27,8 @@ from perfmodel.prediction.latency.surfaces import surface
 Quantity = str | float
 #: a standard deviation of the logarithm above this, a factor of 20, is a mistake
 LARGEST_DEVIATION = 3.0
+#: a library's shapes differ by so many times what those of all do, or by less
+LARGEST_SPREAD = 4.0
 
 
 class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,6 +41,7 @@ class LatencySpec(msgspec.Struct, forbid_unknown_fields=True):
     library: dict[str, dict[str, Quantity]] = {}
     interval: dict[str, tuple[float, float]] = {}
     apart: dict[str, tuple[float, float]] = {}
+    spread: dict[str, float] = {}
     deviation: dict[str, tuple[float, float, float]] = {}
     known_libraries: list[str] = []
     dtypes: list[str] = []
@@ -111,6 +114,7 @@ def _table(name: str, spec: LatencySpec, place: str) -> LatencyTable:
         libraries=MappingProxyType(libraries),
         intervals=_intervals(spec.interval, f"{place}.interval"),
         apart=_intervals(spec.apart, f"{place}.apart"),
+        spread=_spreads(spec.spread, f"{place}.spread"),
         deviations=_deviations(spec.deviation, f"{place}.deviation"),
         known_libraries=tuple(spec.known_libraries),
         dtypes=tuple(canonical_dtype(dtype, place=f"{place}.dtypes") for dtype in spec.dtypes),
@@ -162,6 +166,17 @@ def _intervals(written: Mapping[str, tuple[float, float]], place: str) -> Mappin
     return MappingProxyType(dict(written))
 
 
+def _spreads(written: Mapping[str, float], place: str) -> Mapping[str, float]:
+    for library, factor in written.items():
+        if not 1.0 / LARGEST_SPREAD <= factor <= LARGEST_SPREAD:
+            raise InputFileError(
+                f"{factor:g} is outside {1 / LARGEST_SPREAD:g} to {LARGEST_SPREAD:g}.",
+                place=f"{place}.{library}",
+                remedy="It is the library's half widths over those of all libraries.",
+            )
+    return MappingProxyType(dict(written))
+
+
 def _deviations(
     written: Mapping[str, tuple[float, float, float]], place: str
 ) -> Mapping[str, tuple[float, float, float]]:
@@ -193,6 +208,7 @@ def _spec(name: str, table: LatencyTable) -> LatencySpec:
         library={library: written(values) for library, values in table.libraries.items()},
         interval=_ends(table.intervals),
         apart=_ends(table.apart),
+        spread={library: round(factor, 2) for library, factor in table.spread.items()},
         deviation={name: _rounded(values) for name, values in table.deviations.items()},
         known_libraries=list(table.known_libraries),
         dtypes=list(table.dtypes),

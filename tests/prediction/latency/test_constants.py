@@ -171,6 +171,14 @@ def test_calls_that_a_family_tells_apart_have_intervals_of_their_own() -> None:
     assert nearer.apart is None  # the nearer table rules
 
 
+def test_the_shapes_of_a_library_may_differ_by_more_than_those_of_all() -> None:
+    own = replace(MACHINE, spread={"alpha": 2.0})
+    known, other = (combined(pm_family(), [(OWN, own), (NEVER, WIDE)], name, "fp32") for name in ("alpha", "beta"))
+    assert known.intervals["large"] == pytest.approx((0.8**2, 1.25**2))
+    plain = combined(pm_family(), [(OWN, MACHINE), (NEVER, WIDE)], "beta", "fp32")
+    assert other.intervals == plain.intervals
+
+
 def test_a_sweep_over_the_batch_has_the_interval_of_each_product() -> None:
     machine = next(one for one in load_all() if one.name == "p100-pcie-16gb")
     swept = pm.predict(pm.Gemm(m=2048, n=2048, k=2048, batch=np.array([1, 2, 4]), dtype="fp32"), machine)

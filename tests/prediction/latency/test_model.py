@@ -186,6 +186,6 @@ def test_the_output_says_whether_a_library_has_constants_of_its_own() -> None:
     machine, op = pm.hardware("h100-sxm5-80gb"), pm.Gemm(m=64, n=64, k=64, dtype="bf16")
     assert pm.predict(op, machine, library="sglang").prediction_basis.endswith("those of sglang")
     assert (
-        "none of foo's own (known: sglang, trtllm, vidur, vllm)"
+        "none of foo's own (known: sglang, torch, trtllm, vidur, vllm)"
         in pm.predict(op, machine, library="foo").prediction_basis
     )

@@ -53,7 +53,7 @@ def test_the_time_is_the_closed_form_times_the_surface() -> None:
     on = machine.latency["gemm_bf16"].surface
     assert on is not None
     sizes = [axis.size(product(), surfaces.Machine.of(machine, with_it.peak)) for axis in FAMILY.axes]
-    factor = np.exp(on.at(sizes, on.sheet("sglang")))
+    factor = np.exp(on.at(sizes, on.sheet("sglang bf16", "sglang")))
     assert with_it.predicted_time_s == pytest.approx(factor * plain.predicted_time_s)
     assert with_it.predicted_terms_s["residual surface"] == pytest.approx((factor - 1.0) * plain.predicted_time_s)
     assert "residual surface fitted on" in with_it.prediction_basis
@@ -85,7 +85,7 @@ def test_outside_the_data_there_is_no_correction_and_the_interval_of_the_table()
 
 
 def test_a_dtype_that_was_not_fitted_has_no_surface() -> None:
-    found = pm.predict(product(dtype="tf32"), pm.hardware(NAME))
+    found = pm.predict(product(dtype="int8"), pm.hardware(NAME))
     assert "residual surface" not in found.predicted_terms_s
 
 

@@ -46,6 +46,7 @@ def test_times_have_units_and_shares_have_none() -> None:
         ({"constants": {"host": "3 GB"}}, "is not in s"),
         ({"library": {"torch": {"write": 0.8}}}, "unknown constant 'write'"),
         ({"interval": {"huge": (0.9, 1.1)}}, "unknown regime 'huge'"),
+        ({"spread": {"torch": 9.0}}, "outside 0.25 to 4"),
         ({"interval": {"mid": (1.05, 1.1)}}, "does not contain 1"),
     ],
 )

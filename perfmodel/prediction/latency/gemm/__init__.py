@@ -9,19 +9,20 @@ first quantise A (`Gemm.QUANTISING`). Other libraries' 8-bit products are the pr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import CacheState, Limiter
-from perfmodel.core.work import Number, ceil, log2, maximum, minimum
+from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
+from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
+from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
 from perfmodel.prediction.latency.gemm.times import POWER, POWER_LIMIT, PRODUCT_TERMS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share
@@ -55,18 +56,10 @@ __all__ = [
 SERVES = {"gemm_fp32": ("gemm",), "gemm_bf16": ("gemm",), "gemm_fp8": ("gemm", "quantize")}
 
 QUANTISATION = Term("quantisation", Limiter.HBM, "scaling the inputs to 8 bits first")
-EPILOGUE = Term(
-    "epilogue", Limiter.COMPUTE, "activation of the outputs, on the lanes of a block that is done multiplying"
-)
 
 #: clocks to start and drain a serving library's product without kernels before it: those of 16-bit products. Inferred
 #: from them: no row of such a library times an 8-bit product alone.
 PRODUCT_START = 4300.0
-#: cycles of one fp32 lane for the activation of an output in a product's epilogue. gelu: own measurement on H100, where
-#: it adds 122 to 130 us to three Triton products of 8192 x 8192 outputs (2026-11-23); erf takes two polynomials and an
-#: exponential. The others, of an exponential and a division, each by a special-function unit of an eighth of the
-#: lanes: assumed
-ACTIVATION_CYCLES = MappingProxyType({"relu": 2.0, "gelu": 60.0, "silu": 25.0, "sigmoid": 25.0, "tanh": 25.0})
 #: TensorRT-LLM computes the scale of an fp8 input at run time, in two more passes over A, but has that of an fp4 input:
 #: (library, bytes of an element) -> share of the kernels that start (chosen on aic_gemm, B200)
 FEWER_KERNELS = {("trtllm", 0.5): 0.6}
@@ -116,8 +109,10 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         return _quantise(cast(Quantize, op), machine, c, conditions)
     product = _product(op)
     terms = product_terms(product, machine, c, conditions)
+    if not is_fp32(machine) and anywhere(share := off_sectors(product)):
+        terms = terms.plus(SECTORS, share * (terms.time_s - terms.adds[LAUNCH]))
     if op.activation != "none":
-        terms = terms.plus(EPILOGUE, epilogue_s(op, machine))
+        terms = terms.plus(EPILOGUE, epilogue_s(op, machine, c, conditions))
     if "quantisation_bytes" not in c:
         return terms
     adds = {**terms.adds, LAUNCH: _launch_s(op, machine, c, conditions)}
@@ -131,22 +126,15 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
     if not isinstance(op, Gemm):
         return total_of(formula(op, machine, c, conditions))
     product, launch = _product(op), _launch_s(op, machine, c, conditions)
-    time = product_s(product, machine, c, conditions) + launch
+    time = product_s(product, machine, c, conditions)
+    if not is_fp32(machine):
+        time = time * (1.0 + off_sectors(product))
+    time = time + launch
     if "quantisation_bytes" in c and op.is_quantised_by(conditions.library):
         time = time + quantisation_s(product, machine, c, conditions)
     if op.activation != "none":
-        time = time + epilogue_s(op, machine)
+        time = time + epilogue_s(op, machine, c, conditions)
     return Total(time, launch)
-
-
-def epilogue_s(gemm: Gemm, machine: Machine) -> Number:
-    """Return the time of the activation of a product's outputs [s], which its multiplications do not hide.
-
-    outputs x cycles / lanes: a tile that fills shared memory has no other block on its SM that would multiply
-    meanwhile.
-    """
-    lanes_per_s = machine.vector_flop_per_s / 2.0 / machine.packed
-    return ACTIVATION_CYCLES[gemm.activation] * gemm.batch * (1.0 * gemm.m * gemm.n) / lanes_per_s
 
 
 def _product(gemm: Gemm) -> Product:
@@ -277,7 +265,7 @@ GEMM_BF16 = Family(
         math=0.93, eta=0.79, start=PRODUCT_START, fill=200.0, split=2.7e-6, l2=0.6, energy=0.58e-12, resident=0.03,
     ),
     formula,
-    (*PRODUCT_TERMS, EPILOGUE),
+    (*PRODUCT_TERMS, SECTORS, EPILOGUE),
     _is_bf16,
     total=total,
     axes=PRODUCT_AXES,
@@ -293,7 +281,7 @@ GEMM_FP8 = Family(
         quantisation_bytes=5.0, quantisation_row=150.0,
     ),
     formula,
-    (*PRODUCT_TERMS, QUANTISATION, EPILOGUE),
+    (*PRODUCT_TERMS, SECTORS, QUANTISATION, EPILOGUE),
     _is_fp8,
     total=total,
 )  # fmt: skip
