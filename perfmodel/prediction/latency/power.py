@@ -34,9 +34,10 @@ KNEE_HZ, BASE_W, BASE_SHARE = 1.2e9, 20.0, 0.10
 #: - N7 to N5: -30 % (TSMC, cheapdeveloper.com/news/general/tsmc-pumped-7-nm-and-5-nm-processes-technology-r848); here
 #:   -28 %: the factor that follows from -30 % is 1.05. The constants were fitted with 1.08.
 #: Assumed, since nobody states it:
-#: - 16FF to 12FFN, NVIDIA's variant: -16 %. TSMC states -25 % for 12FFC over 16FFC (anandtech.com/show/11337), smaller
-#:   cells included, which V100 does not have: 25.9 million transistors a mm^2, and P100 25.1. T4 and P4, each of them
-#:   left out, tell -7 to -16 % in fp32 products; with -24 % T4 came out a seventh too fast, in whole models too.
+#: - 16FF to 12FFN, NVIDIA's variant: -16 %, in the middle of two figures. TSMC states -25 % for 12FFC over 16FFC
+#:   (anandtech.com/show/11337), smaller cells included, which V100 does not have: 25.9 million transistors a mm^2, and
+#:   P100 25.1. The fp32 products of T4 and P4 alone would make it -7 %. With -24 % T4, left out, ran whole models 15 %
+#:   too fast; now 10 %.
 #: - 4N and 4NP, NVIDIA's variants: -7 % over N5. TSMC states -22 % for N4P over N5, another variant.
 #: - N6: -5 % over N7. TSMC states 18 % more logic density and nothing about power.
 #: - Samsung 8N: between 12FFN and N7. Samsung states -10 % for 8LPP over its own 10LPP; nothing relates that to TSMC.
