@@ -30,8 +30,8 @@ LANES = 32.0
 #: and borders of its own; clocks of a lane that the kernels which transpose spend on an element of the filters, whose
 #: taps lie apart, and of the images; and the power of the smooth maximum of the latter and their bytes. Convolutions of
 #: ResNet-50, MobileNet and a U-Net in 16 bits, by channels or not, are off by 10 % in the mean on an H100 and an H200
-#: with them, by 31 % without and with no clocks of depthwise kernels (own measurements, torch 2.11.0, 2026-11-23; chosen with both in view). Filters
-#: of 7 x 7 for 3 channels, 1 of 20 rows, take 3 to 4 times what is predicted
+#: with them, by 31 % without and with no clocks of depthwise kernels (own measurements, torch 2.11.0, 2026-11-23;
+#: chosen with both in view). Filters of 7 x 7 for 3 channels, 3 of 56 rows, take 3 to 4 times what is predicted
 GATHER, FILTER_CLOCKS, IMAGE_CLOCKS, TRANSPOSE_POWER = 1.2, 154.0, 35.0, 1.5
 #: bytes of neighbouring channels that a kernel for tensor cores loads at once: 8 in fp16, others are padded (NVIDIA
 #: technical blog, "Tensor ops made easier in cuDNN")
