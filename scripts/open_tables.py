@@ -215,10 +215,10 @@ def load() -> OpenTables:
     return OpenTables(calls, machines, left_out, excluded)
 
 
-def judges() -> list[Measurements]:
-    """Return our own records that nothing is fitted on."""
+def judge_records(end: str) -> list[Measurements]:
+    """Return our own records whose names end so; nothing is fitted on them."""
     fitted = set(RECORDS.glob(FITTED_RECORDS))
-    return [read_calls(path) for path in sorted(RECORDS.glob("*.json.gz")) if path not in fitted]
+    return [read_calls(path) for path in sorted(RECORDS.glob(f"*{end}.json.gz")) if path not in fitted]
 
 
 def half(calls: Sequence[MeasuredCalls], *, fitted: bool) -> list[MeasuredCalls]:
