@@ -59,6 +59,8 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         read and write for an element of their output, forward and backward, with activations in 16 bits [B].
     rms_norm_bytes : the same of an RMSNorm, where its kernels are others than those of a LayerNorm.
     square_bytes : the same of a squared ReLU.
+    row_library : library whose fused norms and softmax its own are like: kernels that read a row once ("triton"), or
+        those of PyTorch.
     split_bytes : what its kernels move in backward to join the gradients of queries, keys and values, or to add up
         those of their common input, for an element of the hidden state [B].
     copies_queries : whether queries and values of models with rotary positions are copied out of the projection's
@@ -110,6 +112,7 @@ class Framework(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gate_bytes: tuple[float, float] = (6.0, 10.0)
     rms_norm_bytes: tuple[float, float] | None = None
     square_bytes: tuple[float, float] = (4.0, 6.0)
+    row_library: str = "triton"
     split_bytes: float = 0.0
     copies_queries: bool = False
     shard_bytes: float = 0.0

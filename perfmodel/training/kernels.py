@@ -116,15 +116,16 @@ def stream_time(hardware: Hardware, moved_bytes: float) -> float:
 
 
 @cached_per_machine
-def row_slowness(hardware: Hardware, kind: str, rows: int, cols: int, dtype: str) -> float:
+def row_slowness(hardware: Hardware, kind: str, rows: int, cols: int, dtype: str, library: str = "triton") -> float:
     """Return how much longer a kernel that reduces rows takes than a copy of the same bytes; at least 1.
 
-    It is the ratio of the predictions of `LayerNorm`, or `Softmax`, and of a copy. RMSNorm counts as LayerNorm: the
-    rows that its own family was fitted on are those of one serving library's kernel.
+    It is the ratio of the predictions of `LayerNorm`, or `Softmax`, in a library and of a copy. Fused kernels of
+    training frameworks read a row once, as Triton's do. RMSNorm counts as LayerNorm: the rows that its own family was
+    fitted on are those of one serving library's kernel.
     """
     op = (Softmax if kind == "softmax" else LayerNorm)(rows=max(1, rows), cols=max(1, cols), dtype=dtype)
     moved = 2.0 * dtype_bytes(dtype) * rows * cols
-    return max(1.0, float(predict(op, hardware).predicted_time_s) / stream_time(hardware, moved))
+    return max(1.0, float(predict(op, hardware, library=library).predicted_time_s) / stream_time(hardware, moved))
 
 
 class Core(NamedTuple):
@@ -178,7 +179,9 @@ BACKWARD_RATE = 0.85
 
 
 @cached_per_machine
-def core_time(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int) -> CoreTime:
+def core_time(
+    hardware: Hardware, core: Core, dropout: bool, softmax_passes: int, row_library: str = "triton"
+) -> CoreTime:
     """Return the time of the core of attention.
 
     A flash kernel computes the scores below the diagonal; the unfused composition all of them. Its energy is that of
@@ -186,7 +189,7 @@ def core_time(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int
     times as long as NeMo's on H100, which fit nothing.
     """
     if core.kernel in ("unfused", "eager-unfused"):
-        return _unfused(hardware, core, dropout, softmax_passes)
+        return _unfused(hardware, core, dropout, softmax_passes, row_library)
     op = Attention(
         batch=max(1, round(core.batch)), heads=max(1, round(core.heads)), kv_heads=max(1, round(core.kv_heads)),
         seq_q=round(core.seq), seq_kv=round(core.seq_kv), head_dim=round(core.head_dim), causal=core.causal,
@@ -210,7 +213,7 @@ def core_time(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int
 FORWARD_OVER_BOTH = 1.1
 
 
-def _unfused(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int) -> CoreTime:
+def _unfused(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int, row_library: str) -> CoreTime:
     """Two batched products around the scores, whose softmax and dropout read and write all of them."""
     heads, seq, keys, width = math.ceil(core.batch * core.heads), core.seq, core.seq_kv, core.head_dim
     size: dict[str, Any] = {"dtype": core.dtype, "out_dtype": core.dtype, "batch": heads, "libraries": core.libraries}
@@ -220,7 +223,7 @@ def _unfused(hardware: Hardware, core: Core, dropout: bool, softmax_passes: int)
     element, numel = dtype_bytes(core.dtype), heads * seq * keys
     pass_bytes = 2.0 * element
     masked = (pass_bytes + 1.0) * dropout
-    slow = row_slowness(hardware, "softmax", round(heads * seq), round(keys), core.dtype)
+    slow = row_slowness(hardware, "softmax", round(heads * seq), round(keys), core.dtype, row_library)
     return CoreTime(
         forward_s=times[scores] + times[values],
         backward_s=sum(times[product] for product in backward),

@@ -223,11 +223,11 @@ def _passes(hardware: Hardware, matrices: dict[str, _Matrix], shard: Shard) -> d
 def _core_times(hardware: Hardware, config: ModelConfig, shard: Shard, windowed: bool) -> CoreTime:
     """Return the time of the core of attention of one layer, with that to the encoder's tokens in a decoder."""
     own = _core(config, shard, windowed)
-    time = core_time(hardware, own, shard.dropout, shard.softmax_passes)
+    time = core_time(hardware, own, shard.dropout, shard.softmax_passes, shard.row_library)
     if not shard.cross_seq:
         return time
     cross = own._replace(keys=float(shard.cross_seq), causal=False, window=0)
-    other = core_time(hardware, cross, shard.dropout, shard.softmax_passes)
+    other = core_time(hardware, cross, shard.dropout, shard.softmax_passes, shard.row_library)
     both = {item.name: getattr(time, item.name) + getattr(other, item.name) for item in fields(CoreTime)}
     return CoreTime(**{**both, "charted": time.charted})
 

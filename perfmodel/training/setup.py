@@ -104,6 +104,7 @@ class Setup:
             rotary_bytes=framework.rotary_bytes,
             gate_bytes=framework.gate_bytes,
             square_bytes=framework.square_bytes,
+            row_library=framework.row_library,
             split_bytes=framework.split_bytes,
             copies_queries=framework.copies_queries,
             ulysses=plan.cp_algorithm == ContextAlgorithm.ULYSSES,

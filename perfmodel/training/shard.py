@@ -23,6 +23,7 @@ class Shard(NamedTuple):
     dtype : of the products of layers.
     kernel : of attention.
     softmax_passes, dropout, bias, main_gradients, norm_bytes, rotary_bytes, gate_bytes, square_bytes, split_bytes,
+    row_library,
     copies_queries : of the framework.
     ulysses : whether attention has whole sequences and a share of the heads.
     imbalance : tokens of the busiest expert parallel rank over the mean.
@@ -48,6 +49,7 @@ class Shard(NamedTuple):
     rotary_bytes: tuple[float, float]
     gate_bytes: tuple[float, float]
     square_bytes: tuple[float, float] = (4.0, 6.0)
+    row_library: str = "triton"
     split_bytes: float = 0.0
     copies_queries: bool = False
     ulysses: bool = False

@@ -30,7 +30,7 @@ def stream_bytes(hardware: Hardware, config: ModelConfig, shard: Shard, moe: boo
     dtype = shard.sixteen if shard.sixteen != "tf32" else "fp32"
     slow = 1.0  # unfused norms are chains of elementwise kernels
     if shard.norm_bytes[0] <= 2 * FUSED_NORM_BYTES:
-        slow = row_slowness(hardware, "norm", round(shard.outer_tokens), config.hidden, dtype)
+        slow = row_slowness(hardware, "norm", round(shard.outer_tokens), config.hidden, dtype, shard.row_library)
     norms = slow * shard.norm_bytes[0], slow * shard.norm_bytes[1]
     blocks = 3 if shard.cross_seq else 2
     forward = [wide * norms[0] * hidden, 3 * e * hidden] * blocks
