@@ -66,6 +66,9 @@ _COLORS = {
     "realignment": "#96965A",
     "experts": "#0087FF",
     "residual surface": "#4B2D4B",
+    "gathering": "#00005A",
+    "epilogue": "#1E781E",
+    "sectors": "#00F0C3",
 }
 #: colours of the other terms, in the order of `known_terms`
 _MORE_COLORS = (
