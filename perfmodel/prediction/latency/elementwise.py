@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -53,9 +52,10 @@ LAYERED = (*Attention.WRITING, "vidur")
 #: bandwidth over that of whole vectors where an operand is a view with gaps: PyTorch's compositions of rope and chunked
 #: swiglu in Liger-Kernel's benchmarks (@ ead96b618e5c) reach half of it
 STRIDED = 0.5
-#: cycles of a lane for an operation of a kind, where they are several: the error function of gelu takes about 40 an
-#: element with its conversions, which shows where elements are narrow (H100, bf16: 8 % more than a copy)
-CYCLES = MappingProxyType({"gelu": 40.0 / KINDS["gelu"].flop})
+#: instructions that the error function of gelu takes an element with its conversions, which shows where elements are
+#: narrow (H100, bf16: 8 % more than a copy), and those of them that the lanes of fp32 run: the rest runs beside them.
+#: An SM issues one for 32 threads from each scheduler in a clock
+ERF_ISSUED, ERF_LANES = 40.0, 25.0
 #: kinds that frameworks call through a layer or a function of their own, in front of the operator
 LAYERS = ("relu", "gelu", "silu")
 
@@ -81,8 +81,10 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     held = left_share(traffic, machine, c, conditions) if layered else None
     # A fused multiply-add is 2 FLOP in one cycle of a lane.
     lanes = machine.vector_flop_per_s / 2.0 / machine.packed
-    cycles = c["pow"] if op.kind == "pow" else 1.0 if op.backward else CYCLES.get(op.kind, 1.0)
-    math = op.flop() * cycles / lanes
+    math = op.flop() * (c["pow"] if op.kind == "pow" else 1.0) / lanes
+    if op.kind == "gelu" and not op.backward:
+        issued = 32.0 * machine.schedulers_per_sm * machine.sm_count * machine.clock_hz
+        math = op.numel * max(ERF_ISSUED / max(issued, lanes), ERF_LANES / lanes)
     if serving:
         last = issue_s(ROW * machine.sm_count, machine, c)
         math = maximum(math, issue_s(op.numel, machine, c, 0.0 if held is None else held) + last)
