@@ -129,7 +129,7 @@ def test_a_library_that_nobody_measured_is_a_warning(perfmodel) -> None:
     words = ("analyze", "gemm", "m=512", "n=512", "k=512", "dtype=bf16", "--on", "h100-sxm5-80gb", "--format", "json")
     ran = perfmodel(*words, "--library", "nonsense")
     assert ran.code == 0
-    assert "no table of gemm_bf16 has rows of library 'nonsense' (measured: sglang, trtllm" in ran.err
+    assert "no table of gemm_bf16 has rows of library 'nonsense' (measured: sglang, torch, trtllm" in ran.err
     assert ran.json["rows"][0]["not_seen"] == ["library"]
     assert not perfmodel(*words, "--library", "trtllm").err
     assert perfmodel(*words, "--library", "VLLM").err.strip().endswith("Did you mean 'vllm'?")
