@@ -4,6 +4,8 @@ For each: points or plans a second of a core (processor time), the speed-up of t
 their processor seconds beside those of one process. ``--points 1e9`` and ``--plans 1e6`` make them long; memory stays
 the same. A speed-up means something on an idle machine only: elsewhere the processor seconds say what sharing costs.
 
+One process and several work in turns, and the speed-up is the median of the turns, since machines are noisy.
+
 Cores share caches, memory and clock, so that the machine has a ceiling of its own: the work that as many processes do
 side by side, which know nothing of each other, over that of one, and the processor seconds that each of them takes. It
 is measured in turns with a single one, and stands beside the speed-up to explain it; what is wanted stays the same.
@@ -28,9 +30,9 @@ import numpy as np
 import perfmodel as pm
 
 #: sizes of the two without options
-POINTS, PLANS = 60_000_000, 40_000
-#: points of each process for the machine's ceiling, and turns
-CEILING_POINTS, TURNS = 5_000_000, 5
+POINTS, PLANS = 40_000_000, 40_000
+#: points of each process for the machine's ceiling, its turns, and those of the two works
+CEILING_POINTS, CEILING_TURNS, TURNS = 5_000_000, 5, 3
 #: speed-up of two workers on an idle machine, and the processor seconds that they may take beside one process
 WANTED_SPEED_UP, WANTED_CPU = 1.7, 1.35
 #: load average below which a machine is idle
@@ -87,7 +89,7 @@ def ceiling(workers: int) -> tuple[float, float]:
     ratios, costs = [], []
     with get_context("spawn").Pool(workers) as pool:
         pool.map(alone, [1000] * workers, chunksize=1)
-        for _ in range(TURNS):
+        for _ in range(CEILING_TURNS):
             wall_s, cpu_s = pool.apply(alone, (CEILING_POINTS,))
             together = pool.map(alone, [CEILING_POINTS] * workers, chunksize=1)
             ratios.append(workers * wall_s / max(wall for wall, _ in together))
@@ -105,18 +107,21 @@ def compared(
     possible: tuple[float, float],
 ) -> bool:
     """Print what one process and several make of some work; return whether sharing it is worth it."""
-    single, shared = timed(lambda: work(1)), timed(lambda: work(workers))
-    speed_up, cost = single.wall_s / shared.wall_s, shared.cpu_s / single.cpu_s
+    turns = [(timed(lambda: work(1)), timed(lambda: work(workers))) for _ in range(TURNS)]
+    speed_ups = sorted(single.wall_s / shared.wall_s for single, shared in turns)
+    speed_up, cost = statistics.median(speed_ups), statistics.median(s.cpu_s / one.cpu_s for one, s in turns)
+    single, shared = (statistics.median(pair[place].wall_s for pair in turns) for place in (0, 1))
+    cpu_s = statistics.median(one.cpu_s for one, _ in turns)
     most, dearer = possible
-    print(f"{name} of {count:.3g} {unit}")
-    print(f"  one process: {count / single.cpu_s:,.0f} {unit} a second of a core, {single.wall_s:.1f} s")
+    print(f"{name} of {count:.3g} {unit}, medians of {TURNS} turns")
+    print(f"  one process: {count / cpu_s:,.0f} {unit} a second of a core, {single:.1f} s")
     load = "" if idle else " (machine not idle)"
-    print(f"  {workers} workers: {shared.wall_s:.1f} s, speed-up {speed_up:.2f} of {most:.2f} possible{load}")
     print(
-        f"  processor seconds: {single.cpu_s:.1f} alone, {shared.cpu_s:.1f} with workers ({cost:.2f} x, of which the "
-        f"machine {dearer:.2f} x)"
+        f"  {workers} workers: {shared:.1f} s, speed-up {speed_up:.2f} ({speed_ups[0]:.2f} to {speed_ups[-1]:.2f}) of "
+        f"{most:.2f} possible{load}"
     )
-    same = single.result == shared.result
+    print(f"  processor seconds: {cost:.2f} x those of one process, of which the machine {dearer:.2f} x")
+    same = all(one.result == several.result for one, several in turns)
     print(f"  results {'are the same' if same else 'DIFFER'}")
     return same and cost <= WANTED_CPU and (speed_up >= WANTED_SPEED_UP * workers / 2 or not idle)
 

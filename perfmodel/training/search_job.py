@@ -17,9 +17,9 @@ from perfmodel.training.step import train
 from perfmodel.workers import ahead, executor, streamed
 from perfmodel.workloads.model_config import ModelConfig
 
-#: set-ups of a task, which take some hundredths of a second, and how many tasks a worker has before it: few, since at
-#: the end the others wait for them
-_CHUNK, _EACH = 128, 2
+#: set-ups of a task, which take up to a tenth of a second, and many of them none; and tasks that the process that asks
+#: may be ahead of another one that has a long one
+_CHUNK, _OWN = 128, 256
 #: reasons for which a combination is left out
 INDIVISIBLE, TOO_LARGE, REPEATED = "sizes do not divide", "memory", "zero on a single rank"
 
@@ -120,7 +120,7 @@ def run(job: Job, tasks: Sequence[tuple[int, int, int]], workers: int, scheduler
         items = ((packed, task) for task in tasks)
         # The processes of a cluster are others; this one works beside those of its own machine.
         here = None if scheduler else lambda item: job.part(item[1])
-        yield from streamed(_work, items, pool, ahead(workers, scheduler, _EACH), here)
+        yield from streamed(_work, items, pool, ahead(workers, scheduler, _OWN), here, _OWN)
 
 
 def chunks(clusters: int, points: int) -> list[tuple[int, int, int]]:

@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 
 #: more processes than this per CPU only take memory
 _MOST_PER_CPU = 4
-#: items of a stream that are left for the process that asks
+#: items of a stream that are left for the process that asks, where nothing else is said
 OWN = 4
 #: items that each other worker has before it, so that it never waits; on a cluster, whose workers nobody counts, all
 _EACH, _ON_A_CLUSTER = 4, 256
@@ -129,15 +129,15 @@ def _version() -> str:
         return ""
 
 
-def ahead(workers: int, scheduler: str, each: int = _EACH) -> int:
+def ahead(workers: int, scheduler: str, own: int = OWN) -> int:
     """Return how many items of a stream are given out at a time, or wait with their results: see `streamed`.
 
     Parameters
     ----------
     workers, scheduler : as in `executor`, with this process as one of the workers.
-    each : items that each of the others has before it: when the last are given out, this process waits for so many.
+    own : items that are left for this process, of which that many results wait when another worker is slow.
     """
-    return _ON_A_CLUSTER if scheduler else OWN + each * (workers - 1)
+    return _ON_A_CLUSTER if scheduler else own + _EACH * (workers - 1)
 
 
 def mapped(
@@ -182,6 +182,7 @@ def streamed(
     pool: Executor | None,
     ahead: int,
     here: Callable[[_Item], _Result] | None = None,
+    own: int = OWN,
 ) -> Iterator[_Result]:
     """Yield ``function(item)`` for each item, in the order of the items, of which there may be more than fit in memory.
 
@@ -189,16 +190,18 @@ def streamed(
     ----------
     function, pool : as in `mapped`, which also says what is raised.
     items : are taken one by one as results are asked for.
-    ahead : items that are worked on, or wait with their results, at a time; with ``here`` more than `OWN`.
+    ahead : items that are worked on, or wait with their results, at a time; with ``here`` more than ``own``.
     here : does the same in this process, which then works on items until the others have started, and whenever it
         would wait for them; None where it has only to wait.
+    own : items that are left for this process. Where items take unequal times it is large, so that this process works
+        on while another has a long one; where results are large it is small, since so many of them wait.
     """
     if pool is None:
         yield from map(function, items)
         return
     done = 0
     try:
-        for result in _streamed(function, iter(items), pool, ahead, here):
+        for result in _streamed(function, iter(items), pool, ahead, here, own):
             yield result
             done += 1
     except BrokenProcessPool:
@@ -211,22 +214,23 @@ def _streamed(
     pool: Executor,
     ahead: int,
     here: Callable[[_Item], _Result] | None,
+    own: int,
 ) -> Iterator[_Result]:
     waiting: deque[Future[_Result]] = deque()
     others = ahead
     if here is not None:
-        others = ahead - OWN
+        others = ahead - own
         yield from map(here, _until(pool.submit(_start), items))
     while True:
         free = min(ahead - len(waiting), others - sum(not future.done() for future in waiting))
         waiting.extend(pool.submit(function, item) for item in itertools.islice(items, free))
         if not waiting:
             return
-        own = None
+        done = None
         if here is not None and len(waiting) < ahead and not waiting[0].done():
-            own = _finished(here, items)
-        if own is not None:
-            waiting.append(own)
+            done = _finished(here, items)
+        if done is not None:
+            waiting.append(done)
         else:
             yield waiting.popleft().result()
 
