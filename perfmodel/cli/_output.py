@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: exit code for a negative result that the user asked to detect
 BAD_FINDING = 1
+#: exit code of a run that Ctrl-C ended; what was done is reported all the same
+INTERRUPTED = 130
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 _STDOUT = "-"
 _PACKED = ".gz"

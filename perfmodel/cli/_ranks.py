@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from perfmodel import storage
 from perfmodel.cli._output import status
 from perfmodel.cli._profile import profiled_machine
-from perfmodel.cli._progress import counted
+from perfmodel.cli._sharing import Sharing, for_workers
 from perfmodel.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
@@ -20,24 +18,13 @@ if TYPE_CHECKING:
     from perfmodel.profile.profile import Profile
     from perfmodel.profile.timeline import Floats
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
 
 class Reading(NamedTuple):
-    """How the traces of a job are read: the grouping of entries, also outside of steps, processes, and scheduler."""
+    """How the traces of a job are read: the grouping of entries, also outside of steps, and by whom."""
 
     by: str
     whole_trace: bool
-    workers: int
-    scheduler: str
-
-    def mapped(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """Return the results of a function of a module, in the order of the items, worked out by the workers."""
-        from perfmodel.workers import executor, mapped
-
-        with executor(self.workers, self.scheduler) as pool, counted(len(items)) as advance:
-            return list(mapped(function, items, pool, advance))
+    sharing: Sharing
 
 
 def refuse_workers(workers: int, scheduler: str) -> None:
@@ -59,10 +46,10 @@ def read_job(paths: Sequence[str], reading: Reading) -> Job:
     """
     from perfmodel.diagnosis.ranks.job import join
 
-    results = reading.mapped(read_ranks, [(_for_workers(path), reading.whole_trace) for path in paths])
+    results = reading.sharing.mapped(read_ranks, [(for_workers(path), reading.whole_trace) for path in paths])
     summaries = [summary for result in results if not isinstance(result, str) for summary in result]
     failed = [result for result in results if isinstance(result, str)]
-    _check_visible(paths, results, reading.scheduler)
+    reading.sharing.check_seen(paths, [result if isinstance(result, str) else "" for result in results])
     if len(summaries) < 2:
         read = len(paths) - len(failed)
         found = f"{read} of {len(paths)} traces can be read" if failed else "holds one rank"
@@ -128,27 +115,6 @@ def job_machine(
     return profiled_machine(Profile((), device=device), on, option=option, assume=assume, needed=needed)[0]
 
 
-def _check_visible(paths: Sequence[str], results: Sequence[Any], scheduler: str) -> None:
-    """Raise an InputFileError where the workers of a cluster lack a file that this machine has."""
-    if not scheduler:
-        return
-    pairs = zip(paths, results, strict=True)
-    unseen = [
-        path for path, result in pairs if isinstance(result, str) and storage.NO_FILE in result and storage.exists(path)
-    ]
-    if unseen:
-        raise InputFileError(
-            f"{len(unseen)} of {len(paths)} traces are on this machine, but a worker of {scheduler} does not see them.",
-            place=unseen[0],
-            remedy="Put them into a folder that all machines share, or into s3:// or gs://.",
-        )
-
-
-def _for_workers(path: str) -> str:
-    """Return a path that holds in another process's folder; an address holds everywhere."""
-    return path if storage.is_remote(path) or not storage.exists(path) else os.path.abspath(storage.local(path))
-
-
 def project_ranks(
     job: Job, reading: Reading, machines: tuple[Hardware, Hardware], host: float | None
 ) -> list[ProjectedRank]:
@@ -157,7 +123,7 @@ def project_ranks(
         (rank, job.waits_of(index), reading.by, reading.whole_trace, machines, host)
         for index, rank in enumerate(job.ranks)
     ]
-    return reading.mapped(project_one, tasks)
+    return reading.sharing.mapped(project_one, tasks)
 
 
 def project_one(

@@ -19,7 +19,7 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot
+from perfmodel.cli._output import BAD_FINDING, INTERRUPTED, Destination, check_plot, context, save_plot
 from perfmodel.cli._serving_options import (
     EngineOption,
     EngineVersionOption,
@@ -153,6 +153,8 @@ def command(
         points = [row["point"] for row in rows]
         save_plot(drawn(every or points, chosen=tuple(points[:1])), plot)
     destination.write(_report(rows, outcomes, study, by, for_qps, top))
+    if any(outcome.interrupted for outcome in outcomes):
+        raise typer.Exit(INTERRUPTED)
     if not rows and study.slo is not None:
         raise typer.Exit(BAD_FINDING)
 
@@ -300,7 +302,10 @@ def _notes(rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome], study
     notes = [f"Impossible ({count}): {fault}" for fault, count in faults.most_common(3)]
     if len(faults) > len(notes):
         notes.append(f"{sum(faults.values())} of {len(outcomes)} deployments are impossible.")
-    missing = len(outcomes) - sum(faults.values()) - len(rows)
+    stopped = sum(outcome.stopped for outcome in outcomes)
+    if stopped:
+        notes.append(f"Interrupted: {stopped} of {len(outcomes)} deployments are not known, and may be better.")
+    missing = len(outcomes) - sum(faults.values()) - len(rows) - stopped
     if study.slo is not None and missing:
         notes.append(f"{missing} of {len(outcomes)} deployments miss the objectives even with one user.")
     notes.append("limiter: what the mean step waits for; stops at: what keeps the deployment from more users.")

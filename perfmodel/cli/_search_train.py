@@ -15,7 +15,8 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import Destination, check_plot, context, save_plot
+from perfmodel.cli._output import INTERRUPTED, Destination, check_plot, context, save_plot
+from perfmodel.cli._progress import counted
 from perfmodel.cli._training_options import (
     AttentionOption,
     BatchOption,
@@ -145,7 +146,8 @@ def command(
     sequences = {"seq": lengths[0]} if lengths else {}
     base = plan_of(default_sizes(model, clusters[0], framework, sequences), fixed)
     space = default_space(model, clusters[0], base, **ranges)
-    found = search(model, clusters, base, space, top=top, workers=workers, scheduler=scheduler)
+    with counted(space.points * len(clusters)) as advance:
+        found = search(model, clusters, base, space, top=top, workers=workers, scheduler=scheduler, progress=advance)
     prices = {"price_per_gpu_hour": price_per_gpu_hour,
               "tokens": None if tokens is None else count_of(tokens, "--tokens")}  # fmt: skip
     facts = context(model=config, parameters=model.parameters, workers=workers)
@@ -154,3 +156,5 @@ def command(
         from perfmodel.render.plots import plot as draw
 
         save_plot(draw(found), plot)
+    if found.untried:
+        raise typer.Exit(INTERRUPTED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -60,18 +60,24 @@ class Study:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a deployment: its points, the largest load that meets the objectives, or why it is impossible."""
+    """What came of a deployment: its points, the largest load that meets the objectives, or why it is impossible.
+
+    ``stopped`` is one that the user ended before it was known.
+    """
 
     spec: Spec
     points: tuple[Point, ...] = ()
     largest: Point | None = None
     beyond: tuple[str, ...] = ()
     fault: str = ""
+    stopped: bool = False
 
     @property
     def interrupted(self) -> bool:
         """Whether the user ended a simulation."""
-        return any(point.replay is not None and point.replay.interrupted for point in self.points)
+        known = (*self.points, self.largest)
+        replays = (point.replay for point in known if point is not None)
+        return self.stopped or any(replay is not None and replay.interrupted for replay in replays)
 
 
 def evaluate(spec: Spec, study: Study, progress: Callable[[int], None] | None = None) -> Outcome:
@@ -102,7 +108,10 @@ def _evaluated(spec: Spec, deployment: Deployment, study: Study, progress: Calla
                 return Outcome(spec, tuple(points))
     if study.slo is None or study.steady or study.load == REQUESTS:
         return Outcome(spec, tuple(points))
-    largest = _largest(deployment, study)
+    try:
+        largest = _largest(deployment, study)
+    except KeyboardInterrupt:
+        return Outcome(spec, tuple(points), stopped=True)
     if largest is None:
         return Outcome(spec, tuple(points))
     point = _figures(deployment, study, _with_interval(deployment, study, largest), largest.load)
@@ -130,10 +139,20 @@ def _with_interval(deployment: Deployment, study: Study, largest: Largest) -> Re
 
 
 def _largest(deployment: Deployment, study: Study) -> Largest | None:
+    """Return the largest load that meets the objectives.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When a simulation was interrupted: what it says of the objectives is not known.
+    """
     assert study.slo is not None
 
     def replay(value: float) -> Replay:
-        return simulate_fleet(deployment, study.requests(deployment, value), study.fleet, interval=False)
+        found = simulate_fleet(deployment, study.requests(deployment, value), study.fleet, interval=False)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        return found
 
     if study.load == QPS:
         return largest_rate(replay, study.slo, study.values[0] if study.values else 1.0)
@@ -163,7 +182,7 @@ def clients_that_fit(deployment: Deployment, workload: Workload) -> tuple[float,
 def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: str = "") -> list[Outcome]:
     """Return the outcomes of deployments in their order; several processes give the same results.
 
-    An interruption of this process keeps the outcomes so far.
+    An interruption keeps the outcomes so far; the other deployments are `Outcome.stopped`.
 
     Parameters
     ----------
@@ -174,32 +193,40 @@ def evaluate_all(specs: Sequence[Spec], study: Study, workers: int, scheduler: s
     ------
     UsageError
         When the number of processes is impossible, or no deployment is possible.
+    KeyboardInterrupt
+        When nothing was known before the interruption.
     """
-    with executor(workers, scheduler) as pool:
-        if pool is None or len(specs) == 1:
-            outcomes = _in_turn(specs, study)
-        else:
-            with counted(len(specs)) as advance:
-                outcomes = list(mapped(partial(evaluate, study=study), specs, pool, advance))
+    outcomes: list[Outcome] = []
+    try:
+        with executor(workers, scheduler) as pool:
+            if pool is None or len(specs) == 1:
+                outcomes.extend(_in_turn(specs, study))
+            else:
+                with counted(len(specs)) as advance:
+                    outcomes.extend(mapped(partial(evaluate, study=study), specs, pool, advance))
+    except KeyboardInterrupt:
+        pass
+    unknown = len(outcomes) < len(specs) or any(outcome.stopped for outcome in outcomes)
+    if unknown and not any(outcome.points or outcome.largest or outcome.fault for outcome in outcomes):
+        raise KeyboardInterrupt
     faults = [outcome for outcome in outcomes if outcome.fault]
-    if len(faults) == len(outcomes):
+    if len(faults) == len(specs):
         if len(faults) == 1:
             raise UsageError(faults[0].fault)
         raise UsageError(
             f"none of the {len(faults)} deployments is possible; the first: {faults[0].spec.name}: {faults[0].fault}"
         )
-    return outcomes
+    return outcomes + [Outcome(spec, stopped=True) for spec in specs[len(outcomes) :]]
 
 
-def _in_turn(specs: Sequence[Spec], study: Study) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+def _in_turn(specs: Sequence[Spec], study: Study) -> Iterator[Outcome]:
     loads = 1 if study.only_largest else max(1, len(study.values))
     single = len(specs) * loads == 1
     total = len(study.workload.requests(study.load, study.values[0] if study.values else 1)) if single else len(specs)
     with counted(total) as advance:
-        for spec in specs:
-            outcomes.append(evaluate(spec, study, advance if single else None))
-            if outcomes[-1].interrupted:
+        for done, spec in enumerate(specs, start=1):
+            outcome = evaluate(spec, study, advance if single else None)
+            yield outcome
+            if outcome.interrupted:
                 break
-            advance(total if single else len(outcomes))
-    return outcomes
+            advance(total if single else done)

@@ -21,12 +21,12 @@ from typing import Annotated
 import typer
 
 from perfmodel import __version__
+from perfmodel.cli._output import INTERRUPTED
 from perfmodel.cli._renamed import with_new_names
 from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
 
 EXIT_INTERNAL = 70
-EXIT_INTERRUPTED = 130
 _EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3, UnavailableError: 4}
 #: modules of this package that hold no command
 _NO_COMMANDS = ("app", "extension")
@@ -125,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
         app = build_app(named, helps=True) if asks else build_app(named)
         code = _exit_code(app, arguments)
         sys.stdout.flush()  # here, so that a full disk or a closed stdout is an error of this run
-        return _interrupted() if code == EXIT_INTERRUPTED else code
+        return _interrupted() if code == INTERRUPTED else code
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
     except (BrokenPipeError, SystemExit):
@@ -139,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _exit_code(app: typer.Typer, arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code; typer reports Ctrl-C as `EXIT_INTERRUPTED`."""
+    """Run a command and return its exit code; typer reports Ctrl-C as `INTERRUPTED`."""
     try:
         code = app(args=arguments, prog_name="perfmodel", standalone_mode=False)
     except typer.Exit as finished:
@@ -155,7 +155,7 @@ def _named_command(arguments: Sequence[str]) -> str:
 
 def _interrupted() -> int:
     _complain("interrupted.")
-    return EXIT_INTERRUPTED
+    return INTERRUPTED
 
 
 def _of_shape(message: str) -> str:

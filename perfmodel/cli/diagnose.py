@@ -34,6 +34,7 @@ from perfmodel.cli._output import (
 )
 from perfmodel.cli._profile import profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, read_job, refuse_workers
+from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def command(
                 "--by": by != "shape",
             }
         )
-        reading = Reading(by, whole_trace, workers, scheduler)
+        reading = Reading(by, whole_trace, Sharing(workers, scheduler))
         _diagnose_ranks(profiles, reading, (on, assume), plot, destination)
         return
     refuse_workers(workers, scheduler)

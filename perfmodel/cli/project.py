@@ -24,6 +24,7 @@ from perfmodel.cli._options import (
 from perfmodel.cli._output import Destination, context
 from perfmodel.cli._profile import profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, project_ranks, read_job, refuse_workers
+from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def command(
     there = hardware(target)
     profiles = storage.expand(profiles)
     if ranks or len(profiles) > 1:
-        _project_job(profiles, Reading(by, whole_trace, workers, scheduler), (source, assume), there, host, destination)
+        _project_job(
+            profiles, Reading(by, whole_trace, Sharing(workers, scheduler)), (source, assume), there, host, destination
+        )
         return
     refuse_workers(workers, scheduler)
     measured = read_profile(profiles[0], by=by, all_steps=whole_trace)

@@ -28,6 +28,7 @@ from perfmodel.cli._options import (
 from perfmodel.cli._output import Destination, context, status
 from perfmodel.cli._profile import check_names_machine, deployment_and_plan, profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_workers
+from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def command(
     _check_beside(ranks or len(profiles) > 1, to, host)
     job = None
     if ranks or len(profiles) > 1:
-        reading = Reading(by, whole_trace, workers, scheduler)
+        reading = Reading(by, whole_trace, Sharing(workers, scheduler))
         job = read_job(profiles, reading)
         planned, machine = read_plan(plan) if plan else None, job_machine(job, on, assume=assume)
         measured = pace_profile(job, reading)

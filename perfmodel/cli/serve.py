@@ -17,7 +17,7 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, status
+from perfmodel.cli._output import BAD_FINDING, INTERRUPTED, Destination, check_plot, status
 from perfmodel.cli._serving_options import (
     DraftOption,
     EagerOption,
@@ -45,7 +45,6 @@ from perfmodel.errors import UsageError, unknown_name
 if TYPE_CHECKING:
     from perfmodel.cli._serving import Outcome, Study
 
-_EXIT_INTERRUPTED = 130
 #: what `--plot` can draw
 _PLOTS = ("pareto", "load", "steps")
 
@@ -261,7 +260,7 @@ def finish(outcomes: Sequence[Outcome], study: Study) -> None:
         if outcome.fault:
             status(f"left out: {outcome.spec.name}: {outcome.fault}")
     if any(outcome.interrupted for outcome in outcomes):
-        raise typer.Exit(_EXIT_INTERRUPTED)
+        raise typer.Exit(INTERRUPTED)
     if study.slo is None:
         return
     if not any(outcome.largest or any(point.met for point in outcome.points) for outcome in outcomes):

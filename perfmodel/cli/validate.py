@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
@@ -10,15 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfmodel import storage
-from perfmodel.cli._options import FormatOption, MeasuredMachinesOption, OutputOption, PlotOption, WideOption
+from perfmodel.cli._options import (
+    FormatOption,
+    MeasuredMachinesOption,
+    OutputOption,
+    PlotOption,
+    SchedulerOption,
+    WideOption,
+    WorkersOption,
+)
 from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
-from perfmodel.errors import InputFileError, UsageError, unknown_name
+from perfmodel.cli._sharing import Sharing
+from perfmodel.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
-    from perfmodel.accuracy.measured import Measurements
     from perfmodel.accuracy.published import PublishedRuns
     from perfmodel.accuracy.validate import Accuracy
-    from perfmodel.core.hardware import Hardware
+    from perfmodel.cli._judging import Judging
     from perfmodel.core.report import Report
 
 #: modules that judge published runs: each has ``recognises(columns)`` and ``judge(table, find)``
@@ -62,6 +69,8 @@ def command(
             show_default=False,
         ),
     ] = None,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = "",
     plot: PlotOption = None,
     format_: FormatOption = None,
     output: OutputOption = None,
@@ -74,6 +83,8 @@ def command(
     Example: perfmodel validate measurements.csv.gz --by family,regime --worst 5 --fail-on "mape>8%"
     """
     from perfmodel.accuracy.gate import Gate
+    from perfmodel.cli._judging import Judging
+    from perfmodel.hardware_catalog import hardware
 
     destination = Destination.of("validate", format_, output, wide=wide)
     check_plot(plot)
@@ -83,11 +94,8 @@ def command(
     given = list(dict.fromkeys(storage.expand(tables)))
     keys = None if by is None else _keys(by)
     room = _room_of(given)
-    table = (
-        _judge_runs(room, given, on or [], keys, worst, plot)
-        if room
-        else _judge_calls(given, on or [], keys, worst, plot, flagged)
-    )
+    judging = Judging(tuple(given), tuple(map(hardware, on or [])), flagged, Sharing(workers, scheduler))
+    table = _runs_report(room, judging, keys, worst, plot) if room else _calls_report(judging, keys, worst, plot)
     destination.write(table)
     broken = [finding for gate in gates for finding in gate.findings(table)]
     for finding in broken:
@@ -95,46 +103,42 @@ def command(
     return BAD_FINDING if broken else 0
 
 
-def _judge_calls(
-    paths: list[str], on: list[str], keys: tuple[str, ...] | None, worst: int, plot: str | None, flagged: bool
-) -> Report:
+def _calls_report(judging: Judging, keys: tuple[str, ...] | None, worst: int, plot: str | None) -> Report:
     """Judge measured calls of single operators."""
-    from perfmodel.accuracy.validate import ALWAYS, judge
+    from perfmodel.accuracy.validate import ALWAYS
     from perfmodel.core.report import report
-    from perfmodel.records.calls import read_calls
 
     keys = ALWAYS if keys is None else keys
-    read = [read_calls(path) for path in paths]
-    accuracy = judge(read, _finder(on, read), flagged=flagged)
-    _check_rows(accuracy, [table.place for table in read])
+    files, accuracy = judging.calls()
+    places = [file.place for file in files]
+    _check_rows(accuracy, places)
     table = report(
         accuracy,
         by=keys,
         worst=worst,
-        context=context(tables=[table.place for table in read], by=list(keys), flagged=flagged),
-        notes=[note for table in read for note in table.notes],
+        context=context(tables=places, by=list(keys), flagged=judging.flagged),
+        notes=[note for file in files for note in file.notes],
     )
     if plot:
-        _draw(accuracy, plot)
+        from perfmodel.render.plots.accuracy import accuracy_plot
+
+        save_plot(accuracy_plot(accuracy), plot)
     return table
 
 
-def _judge_runs(
-    room: ModuleType, paths: list[str], on: list[str], keys: tuple[str, ...] | None, worst: int, plot: str | None
+def _runs_report(
+    room: ModuleType, judging: Judging, keys: tuple[str, ...] | None, worst: int, plot: str | None
 ) -> Report:
     """Judge published runs of whole models by the room that predicts them."""
-    from perfmodel.accuracy.published import PUBLISHED_BY, combined
-    from perfmodel.accuracy.run_table import read_run_table
+    from perfmodel.accuracy.published import PUBLISHED_BY
     from perfmodel.core.report import report
-    from perfmodel.hardware_catalog import hardware
 
     if plot:
         raise UsageError("published runs have no plot.", place="--plot", remedy="Leave it out, or use --worst 10.")
-    chosen = [hardware(name) for name in on]
     keys = PUBLISHED_BY if keys is None else keys
-    runs = combined([room.judge(read_run_table(path), _among(chosen)) for path in paths])
-    _check_rows(runs, paths)
-    return report(runs, by=keys, worst=worst, context=context(tables=paths, by=list(keys)))
+    runs = judging.runs(room)
+    _check_rows(runs, list(judging.paths))
+    return report(runs, by=keys, worst=worst, context=context(tables=list(judging.paths), by=list(keys)))
 
 
 def _check_rows(judged: Accuracy | PublishedRuns, places: list[str]) -> None:
@@ -177,41 +181,3 @@ def _keys(text: str) -> tuple[str, ...]:
     if not keys:
         raise UsageError("names no key.", place="--by", remedy="Write --by family,hardware, or --by none.")
     return tuple(key for key in keys if key != "none")
-
-
-def _finder(on: Sequence[str], read: Sequence[Measurements]) -> Callable[[str], Hardware]:
-    """Return a function from a name in the tables to its machine, in the catalog or among those of ``--on``.
-
-    Raises
-    ------
-    UsageError
-        When no row was measured on a machine of ``--on``.
-    """
-    from perfmodel.hardware_catalog import hardware, same_machine
-
-    if not on:
-        return hardware
-    chosen = [hardware(name) for name in on]
-    names = dict.fromkeys(calls.hardware for table in read for calls in table.calls)
-    if names and not any(same_machine(name, machine) for name in names for machine in chosen):
-        raise unknown_name("machine of the tables", chosen[0].name, names, place="--on")
-    return _among(chosen)
-
-
-def _among(chosen: list[Hardware]) -> Callable[[str], Hardware]:
-    """Return a function from a name to the machine: one of ``chosen``, or any of the catalog if that is empty."""
-    from perfmodel.hardware_catalog import hardware, same_machine
-
-    def find(name: str) -> Hardware:
-        for machine in chosen:
-            if same_machine(name, machine):
-                return machine
-        raise UsageError(f"hardware {name!r} is not among the machines of --on.")
-
-    return find if chosen else hardware
-
-
-def _draw(accuracy: Accuracy, plot: str) -> None:
-    from perfmodel.render.plots.accuracy import accuracy_plot
-
-    save_plot(accuracy_plot(accuracy), plot)

@@ -23,6 +23,7 @@ from perfmodel.cli._options import (
 from perfmodel.cli._output import BAD_FINDING, Destination, context
 from perfmodel.cli._profile import check_names_machine, deployment_path, profiled_machine
 from perfmodel.cli._ranks import Reading, job_machine, pace_profile, read_job, refuse_workers
+from perfmodel.cli._sharing import Sharing
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
@@ -76,7 +77,7 @@ def command(
             _write(deployment_path(profiles[0], scenario), profiles, scenario, destination)
             return
     steps = read_scenario(scenario)
-    reading = Reading(by, whole_trace, workers, scheduler)
+    reading = Reading(by, whole_trace, Sharing(workers, scheduler))
     job, measured, machine = (_of_job if several else _alone)(profiles, reading, on, assume)
     if measured.timeline is not None:
         from perfmodel.diagnosis.diagnose import diagnose

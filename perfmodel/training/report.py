@@ -189,8 +189,10 @@ def _(
         *_tight(found),
         *found.notes,
     ]
+    if found.untried:
+        notes.insert(0, f"Interrupted: {found.untried:,} combinations were not tried, and a better one may be there.")
     facts = {"considered": found.considered, "fit": found.fit, "left_out": dict(found.left_out),
-             "equal_to_best": found.equal_to_best, "tight": found.tight}  # fmt: skip
+             "equal_to_best": found.equal_to_best, "tight": found.tight, "untried": found.untried}  # fmt: skip
     where = found.clusters[0].name if not several else f"{len(found.clusters)} clusters"
     columns = columns_of(study.steps, plans=True, clusters=several, ranked=True)
     if study.priced:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,7 +48,8 @@ class Search(Reportable):
     Attributes
     ----------
     model, clusters, best : what was asked for, and the first set-ups.
-    considered : combinations of the space.
+    considered : combinations that were tried: those of the space, unless the search was interrupted.
+    untried : combinations of the space that were not, since the search was interrupted.
     left_out : reason -> combinations that were left out.
     fit : set-ups that fit.
     equal_to_best : set-ups that the interval cannot tell from the best one.
@@ -66,6 +67,7 @@ class Search(Reportable):
     tight: int = 0
     fastest_tight: SetUp | None = None
     notes: tuple[str, ...] = field(default=())
+    untried: int = 0
 
 
 def search(
@@ -77,12 +79,14 @@ def search(
     top: int = 10,
     workers: int = 1,
     scheduler: str = "",
+    progress: Callable[[int], None] | None = None,
 ) -> Search:
     """Return the fastest set-ups of a space that fit, by tokens per second.
 
     Combinations whose sizes do not divide, whose batch is too small or that do not fit in memory are left out by the
     same rules as for a single plan; every other one is timed. Those that fit only without fragmentation are not ranked
-    unless there are no others. The result does not depend on ``workers``.
+    unless there are no others. The result does not depend on ``workers``. An interruption (Ctrl-C) keeps what is done:
+    the result says how many combinations were not tried.
 
     Parameters
     ----------
@@ -92,24 +96,35 @@ def search(
     space : the sizes to combine.
     top : set-ups to return.
     workers, scheduler : processes that share the work, or the address of a Dask scheduler; see `perfmodel.workers`.
+    progress : is called with the number of combinations that were tried.
 
     Raises
     ------
     UsageError
         When no combination can run; the message has the reason of most. For an option that none of them uses.
+    KeyboardInterrupt
+        When the search is interrupted before it has found a set-up that fits.
     """
     check_idle(plan, {axis: max(getattr(space, axis)) for axis in ("tp", "cp", "pp", "vp", "ep", "zero")})
-    tasks = chunks(len(clusters), space.points)
+    job = Job(config, tuple(clusters), plan, space)
     found: list[Timed] = []
     left_out = {INDIVISIBLE: 0, TOO_LARGE: 0, REPEATED: 0}
     problems: dict[str, int] = {}
-    for part in run(Job(config, tuple(clusters), plan, space), tasks, workers, scheduler):
-        found.extend(part.timed)
-        left_out[TOO_LARGE] += part.too_large
-        left_out[REPEATED] += part.repeated
-        left_out[INDIVISIBLE] += sum(part.problems.values())
-        for problem, count in part.problems.items():
-            problems[problem] = problems.get(problem, 0) + count
+    tried, every = 0, space.points * len(clusters)
+    try:
+        for part in run(job, chunks(len(clusters), space.points), workers, scheduler):
+            found.extend(part.timed)
+            left_out[TOO_LARGE] += part.too_large
+            left_out[REPEATED] += part.repeated
+            left_out[INDIVISIBLE] += sum(part.problems.values())
+            for problem, count in part.problems.items():
+                problems[problem] = problems.get(problem, 0) + count
+            tried += part.tried
+            if progress is not None:
+                progress(tried)
+    except KeyboardInterrupt:
+        if not found:
+            raise
     if not found:
         raise _nothing(left_out, problems, _first_problem(config, clusters[0], plan, space))
     found.sort(key=lambda timed: (timed.s_per_token, timed.index))
@@ -123,7 +138,8 @@ def search(
         model=config.name or config.model_type,
         clusters=tuple(clusters),
         best=tuple(set_up(rank, timed) for rank, timed in zip(ranks[:top], ranked[:top], strict=True)),
-        considered=space.points * len(clusters),
+        considered=tried,
+        untried=every - tried,
         left_out={reason: count for reason, count in left_out.items() if count},
         fit=len(found),
         equal_to_best=sum(rank == 1 for rank in ranks),

@@ -50,6 +50,11 @@ class Part:
     too_large: int = 0
     repeated: int = 0
 
+    @property
+    def tried(self) -> int:
+        """Combinations of the chunk."""
+        return len(self.timed) + sum(self.problems.values()) + self.too_large + self.repeated
+
 
 @dataclass(frozen=True)
 class Job:

@@ -44,6 +44,34 @@ def test_objectives_choose_the_load_of_each_deployment(perfmodel):
     assert bad.json["rows"] == []
 
 
+def test_an_interruption_keeps_the_deployments_that_are_known(perfmodel, monkeypatch):
+    """What an interrupted simulation says of the objectives is not taken for an answer."""
+    from perfmodel.serving.load import TabledClock
+
+    decode_s = TabledClock.decode_s
+    calls, most = 0, 10**9
+
+    def counted(self, sequences, context):
+        nonlocal calls
+        calls += 1
+        if calls > most:
+            raise KeyboardInterrupt
+        return decode_s(self, sequences, context)
+
+    monkeypatch.setattr(TabledClock, "decode_s", counted)
+    command = (*SMALL, "--tp", "1/2", "--weights", "bf16", "--kv", "bf16", "--slo", "ttft=1s,tpot=1s", "-f", "json")
+    whole = perfmodel(*command)
+    calls, most = 0, 3 * calls // 4  # in the second deployment
+    half = perfmodel(*command)
+    assert (whole.code, half.code) == (0, 130)
+    (known,) = half.json["rows"]
+    assert {**known, "rank": 0} in [{**row, "rank": 0, "deployment": known["deployment"]} for row in whole.json["rows"]]
+    assert any("Interrupted: 1 of 2 deployments" in note for note in half.json["notes"])
+    calls, most = 0, 10
+    nothing = perfmodel(*command)
+    assert (nothing.code, nothing.out) == (130, "")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -54,6 +54,23 @@ def test_figures_are_fractions_in_data_and_percentages_for_people(perfmodel, tab
     assert "MAPE of the datasheet roofline" in perfmodel("validate", table, "-f", "markdown").out
 
 
+@pytest.mark.slow
+def test_several_workers_judge_the_same(perfmodel, table, tmp_path):
+    """The rows that are left out are counted over all files, and a machine is missed only where no file has it."""
+    other = tmp_path / "other.csv"
+    other.write_text(HEADER + NORM.format("odd"))
+    command = ("validate", table, other, "--by", "table", "--format", "json")
+    alone, together = perfmodel(*command), perfmodel(*command, "--workers", 2)
+    assert alone.json == together.json
+    assert together.json["context"]["skipped"] == [{"reason": "flagged odd", "rows": 2, "first": f"{table}:12"}]
+    assert perfmodel(*command, "--workers", 2, "--on", "v100-pcie-32gb").code == 0
+    for message in ("h100", tmp_path / "none.csv"):
+        words = ("--on", message) if message == "h100" else (message,)
+        alone, together = perfmodel(*command, *words), perfmodel(*command, *words, "--workers", 2)
+        assert (alone.code, alone.err) == (together.code, together.err)
+        assert str(message) in alone.err
+
+
 def test_the_table_fits_a_narrow_terminal(table):
     read = read_measurements(table)
     report = judge([read], hardware).report(by=("family", "hardware"), worst=2)

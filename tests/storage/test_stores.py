@@ -267,7 +267,7 @@ def test_files_that_a_worker_does_not_see_are_named(
     command = ("diagnose", tmp_path / "rank0.json", tmp_path / "rank1.json")
     ran = perfmodel(*command, "--scheduler", "tcp://head:8786")
     assert ran.code == 3
-    assert "1 of 2 traces are on this machine, but a worker of tcp://head:8786 does not see them. Put them" in ran.err
+    assert "1 of 2 files are on this machine, but a worker of tcp://head:8786 does not see them. Put them" in ran.err
     assert "a worker" not in perfmodel(*command).err
 
 

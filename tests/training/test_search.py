@@ -74,6 +74,29 @@ def test_every_best_set_up_fits_and_has_its_memory():
         assert each.step.fits
 
 
+def test_an_interruption_keeps_what_is_done():
+    space = small_space(micro_batch=(1, 2, 4, 8), tp=(1, 2, 4, 8), batch=(64, 128))
+    done: list[int] = []
+
+    def interrupt(tried: int) -> None:
+        done.append(tried)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    found = search(LLAMA, [CLUSTER], PLAN, space, progress=interrupt)
+    assert found.considered == done[-1] == found.fit + sum(found.left_out.values())
+    assert found.considered + found.untried == space.points
+    assert found.untried > 0
+    assert f"Interrupted: {found.untried:,} combinations" in report(found).notes[0]
+    with pytest.raises(KeyboardInterrupt):
+        search(LLAMA, [CLUSTER], PLAN, small_space(tp=(8,), vp=(3,), batch=(1,)), progress=interrupt_at_once)
+
+
+def interrupt_at_once(tried: int) -> None:
+    del tried
+    raise KeyboardInterrupt
+
+
 def test_several_workers_find_the_same():
     space = small_space(micro_batch=(1, 2, 4, 8), tp=(1, 2, 4, 8), batch=(64, 128))
     alone, together = (search(LLAMA, [CLUSTER], PLAN, space, workers=count) for count in (1, 2))
