@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from perfmodel.core.hardware import ENGINES
 from perfmodel.core.work import Number, Tensor, Work
-from perfmodel.errors import UsageError
-from perfmodel.operators.checks import CHECKS, is_unset
+from perfmodel.operators.checks import CHECKS, check_shapes, is_unset
+from perfmodel.operators.spans import span
 
 #: parameters that are not dimensions; nor is the engine, unless one is chosen
 _NOT_DIMENSIONS = frozenset({"dtype", "name", "count"})
@@ -103,16 +103,8 @@ class Operator(abc.ABC):
     def _check_shapes(self) -> None:
         """Check that the dimensions that are arrays can be broadcast together."""
         shapes = {name: value.shape for name, value in vars(self).items() if type(value) is np.ndarray and value.ndim}
-        try:
-            if len(shapes) > 1:
-                np.broadcast_shapes(*shapes.values())
-        except ValueError:
-            listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-            raise UsageError(
-                f"the arrays cannot be broadcast together: {listed}.",
-                place=self.op,
-                remedy="Give arrays of one shape, or of shapes that numpy can broadcast.",
-            ) from None
+        if len(shapes) > 1:
+            check_shapes(self.op, shapes)
 
     def check(self) -> None:  # noqa: B027 -- most operators have nothing to add
         """Derive defaults and check the dimensions against each other; for subclasses."""
@@ -158,7 +150,7 @@ class Operator(abc.ABC):
         stop = math.prod(shape) if stop is None else stop
         for first in range(start, stop, most):
             last = min(first + most, stop)
-            yield self._with({name: _span(column, first, last) for name, column in columns.items()})
+            yield self._with({name: span(column, first, last) for name, column in columns.items()})
 
     def described(self, start: int, stop: int) -> tuple[Self, int]:
         """Return an operator of few numbers that has some points of a sweep, and the place of the first of them.
@@ -302,28 +294,3 @@ def _checks(kind: type[Operator]) -> tuple[tuple[str, Callable[..., Any], Mappin
 def _declared(kind: type[Operator]) -> frozenset[str]:
     """Return the names of an operator's dimensions, label and count."""
     return frozenset(item.name for item in dataclasses.fields(kind))
-
-
-def _span(array: NDArray[np.float64], start: int, stop: int) -> NDArray[np.float64]:
-    """Return ``array.flat[start:stop]``, which takes numpy ten times as long for an array that was broadcast."""
-    if array.ndim == 1:
-        return np.ascontiguousarray(array[start:stop])  # numpy computes with others at half the speed
-    span = np.empty(stop - start, array.dtype)
-    _fill(span, array, start)
-    return span
-
-
-def _fill(span: NDArray[np.float64], array: NDArray[np.float64], start: int) -> None:
-    """Write the numbers of an array from a place on, in row-major order, into memory that they fill."""
-    if array.ndim == 1:
-        span[:] = array[start : start + span.size]
-        return
-    size, stop = math.prod(array.shape[1:]), start + span.size
-    first, last = start // size, (stop - 1) // size
-    if first == last:
-        _fill(span, array[first], start - first * size)
-        return
-    head, tail = (first + 1) * size - start, stop - last * size
-    _fill(span[:head], array[first], size - head)
-    span[head:-tail].reshape(-1, *array.shape[1:])[:] = array[first + 1 : last]
-    _fill(span[-tail:], array[last], 0)

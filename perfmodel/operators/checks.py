@@ -130,3 +130,16 @@ CHECKS = {
     "label": _check_label,
     "count": _check_count,
 }
+
+
+def check_shapes(op: str, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise a UsageError unless the arrays of an operator, given by name and shape, can be broadcast together."""
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise UsageError(
+            f"the arrays cannot be broadcast together: {listed}.",
+            place=op,
+            remedy="Give arrays of one shape, or of shapes that numpy can broadcast.",
+        ) from None

@@ -206,11 +206,12 @@ def test_a_machine_without_triton_says_so(monkeypatch):
     st.sampled_from(["bfloat16", "float32", "float8_e4m3fn"]),
 )
 def test_tiles_that_are_tried_fit_the_dtype_and_the_product(m, n, batch, dtype):
-    from perfmodel.kernels.triton import _gemm
+    from perfmodel.kernels.triton import _gemm_space
 
     element = torch.empty(1, dtype=getattr(torch, dtype))
-    with mock.patch.object(_gemm, "multiprocessors", return_value=132):
-        kept = _gemm._fits(list(_gemm.CONFIGS), {"M": m, "N": n, "K": 512, "BATCH": batch, "a_ptr": element})
+    with mock.patch.object(_gemm_space, "multiprocessors", return_value=132):
+        sizes = {"M": m, "N": n, "K": 512, "BATCH": batch}
+        kept = _gemm_space.fits(list(_gemm_space.CONFIGS), {**sizes, "a_ptr": element})
     assert 1 <= len(kept) <= 6
     for candidate in kept:
         rows, columns, depth = (candidate.kwargs[name] for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K"))
