@@ -8,12 +8,12 @@ floor is an addition for GPUs: no kernel finishes sooner than an empty one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.record import record
 from perfmodel.core.work import Number, plain
 
 
@@ -63,7 +63,7 @@ _PLAIN = {float, np.float64}
 Name = TypeVar("Name", bound=str)
 
 
-@dataclass(frozen=True)
+@record
 class Bound:
     """The least time that the ceilings allow, and which ceiling sets it.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.dtypes import DTYPE_BYTES, dtype_bytes
+from perfmodel.core.record import record
 
 #: a count or a size: a number, or a float64 array of numbers in a sweep
 Number = float | NDArray[np.float64]
@@ -28,6 +28,8 @@ Text = str | NDArray[np.str_]
 
 def plain(value: Number | np.float64) -> Number:
     """Return a float for a scalar or 0-d array, the array itself otherwise."""
+    if type(value) is float:
+        return value
     if isinstance(value, float):
         return float(value)
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
@@ -126,7 +128,7 @@ def product_of(values: Iterable[Number]) -> Number:
     product: Number = 1.0
     listed = tuple(values)
     if _NUMBERS.issuperset(map(type, listed)):
-        return math.prod(listed, start=product)
+        return math.prod(listed, start=1.0)
     for value in listed:
         wide = isinstance(value, np.ndarray) and value.dtype == np.float64
         product = value if wide and type(product) is float and product == 1.0 else product * value
@@ -136,6 +138,27 @@ def product_of(values: Iterable[Number]) -> Number:
 def anywhere(mask: bool | Number | NDArray[np.bool_]) -> bool:
     """Return whether a mask holds, or a number is not 0, for any point."""
     return bool(mask.any() if isinstance(mask, np.ndarray) else mask)
+
+
+def everywhere(mask: bool | NDArray[np.bool_]) -> bool:
+    """Return whether a mask holds for all points."""
+    return bool(mask.all() if isinstance(mask, np.ndarray) else mask)
+
+
+def largest(size: Number) -> Number:
+    """Return the largest number of all points."""
+    return float(size.max()) if isinstance(size, np.ndarray) else size
+
+
+def common_divisor(a: Number, b: Number) -> Number:
+    """Return the greatest common divisor of two whole numbers, element by element, as `numpy.gcd`.
+
+    >>> common_divisor(12.0, 18)
+    6.0
+    """
+    if type(a) in _SINGLE and type(b) in _SINGLE:
+        return float(math.gcd(int(a), int(b)))
+    return np.gcd(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.float64)
 
 
 #: how often most tensors are read, or written; this very number is known without a look at its value
@@ -166,17 +189,17 @@ class Tensor(NamedTuple):
     @classmethod
     def input(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
         """A tensor that is read once."""
-        return cls(name, tuple(shape), dtype, reads=1.0)
+        return cls(name, tuple(shape), dtype, 1.0)
 
     @classmethod
     def output(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
         """A tensor that is written once."""
-        return cls(name, tuple(shape), dtype, writes=1.0)
+        return cls(name, tuple(shape), dtype, NEVER, 1.0)
 
     @classmethod
     def intermediate(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
         """A tensor that is written to device memory by one kernel and read back by the next."""
-        return cls(name, tuple(shape), dtype, reads=1.0, writes=1.0)
+        return cls(name, tuple(shape), dtype, 1.0, 1.0)
 
     @property
     def numel(self) -> Number:
@@ -189,7 +212,7 @@ class Tensor(NamedTuple):
         return product_of(self.shape) * dtype_bytes(self.dtype)
 
 
-@dataclass(frozen=True)
+@record
 class Work:
     """The counted work of one call of an operator.
 
@@ -224,23 +247,29 @@ class Work:
         written: Number = 0.0
         total: Number = 0.0
         repeated: Number = 0.0
-        for tensor in tensors:
-            size, reads, writes, again = tensor.size_bytes, tensor.reads, tensor.writes, tensor.repeated
-            total = _added(total, 1.0, size)
+        for _, shape, dtype, reads, writes, again in tensors:
+            size = product_of(shape) * DTYPE_BYTES[dtype]
+            add = _with if type(size) is float else _added
+            total = add(total, 1.0, size)
             if reads is not NEVER:
-                read = _added(read, reads, size)
+                read = add(read, reads, size)
             if writes is not NEVER:
-                written = _added(written, writes, size)
+                written = add(written, writes, size)
             if again is not NEVER:
-                repeated = _added(repeated, again, size)
+                repeated = add(repeated, again, size)
         return cls(flop, read, written, total, repeated)
 
 
+def _with(moved: Number, passes: Number, size: Number) -> Number:
+    """Return bytes with those of some passes over a tensor."""
+    return moved + passes * size
+
+
 def _added(moved: Number, passes: Number, size: Number) -> Number:
-    """Return bytes with those of some passes over a tensor; the usual numbers, none and one, multiply no array."""
-    if type(size) is not float and type(passes) is float:
+    """Return what `_with` does for arrays; the usual numbers, none and one, multiply no array."""
+    if type(passes) is float:
         if passes == 0.0:
             return moved
         if passes == 1.0:
             return size if type(moved) is float and moved == 0.0 else moved + size
-    return moved + passes * size
+    return _with(moved, passes, size)

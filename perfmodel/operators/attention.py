@@ -93,6 +93,9 @@ class Attention(Operator):
 
     def pairs(self) -> Number:
         """Return the (query, key) pairs of one head."""
+        return self.once("_pairs", self._pairs_of_a_head)
+
+    def _pairs_of_a_head(self) -> Number:
         if not self.causal or self.algorithm == "unfused":
             return 1.0 * self.seq_q * self.seq_kv
         # The first query attends to `first` keys and each later one to one more, until the window or the sequence is
@@ -106,13 +109,13 @@ class Attention(Operator):
         """Return the most keys that a query attends to: the window, or without one the whole sequence."""
         if not anywhere(self.window):
             return self.seq_kv
-        return plain(where(np.greater(self.window, 0), minimum(self.window, self.seq_kv), self.seq_kv))
+        return plain(where(self.window > 0, minimum(self.window, self.seq_kv), self.seq_kv))
 
     def keys(self) -> Number:
         """Return the number of keys that any query attends to: less than seq_kv only with a window."""
         if self.algorithm == "unfused":
             return self.seq_kv
-        return plain(minimum(self.seq_kv, self._keys_of_a_query() + self.seq_q - 1.0))
+        return self.once("_keys", lambda: plain(minimum(self.seq_kv, self._keys_of_a_query() + self.seq_q - 1.0)))
 
     def flop(self) -> Number:
         """Return 4 batch heads pairs head_dim; backward 10 for flash, 8 unfused [FLOP]."""

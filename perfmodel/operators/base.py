@@ -222,11 +222,25 @@ class Operator(abc.ABC):
 
     def work(self) -> Work:
         """Return FLOP, traffic and working set; that of a single call is counted once."""
-        kept: Work | None = vars(self).get("_work")
+        return self.counted()[1]
+
+    def counted(self) -> tuple[tuple[Tensor, ...], Work]:
+        """Return the tensors, and what they and the FLOP make; those of a single call are listed and counted once."""
+        kept: tuple[tuple[Tensor, ...], Work] | None = self.__dict__.get("_counted")
         if kept is None:
-            kept = Work.from_tensors(self.flop(), self.tensors())
-            if type(kept.working_set_bytes) is float:  # arrays would stay for as long as the operator does
-                vars(self)["_work"] = kept
+            tensors = self.tensors()
+            kept = tensors, Work.from_tensors(self.flop(), tensors)
+            if type(kept[1].working_set_bytes) is float:  # arrays would stay for as long as the operator does
+                self.__dict__["_counted"] = kept
+        return kept
+
+    def once(self, name: str, find: Callable[[], Number]) -> Number:
+        """Return a number that takes some time to find; that of a single call is found once, and kept by its name."""
+        kept: Number | None = self.__dict__.get(name)
+        if kept is None:
+            kept = find()
+            if type(kept) is float:
+                self.__dict__[name] = kept
         return kept
 
     def params(self) -> dict[str, Any]:

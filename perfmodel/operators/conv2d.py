@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from perfmodel.core.work import Number, Tensor, maximum, minimum, plain
+from perfmodel.core.work import (
+    Number,
+    Tensor,
+    anywhere,
+    ceil,
+    common_divisor,
+    everywhere,
+    floor,
+    largest,
+    maximum,
+    minimum,
+    plain,
+    where,
+)
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, flag, size
 
@@ -78,14 +88,14 @@ class Conv2d(Operator):
         if self.gradient != "both" and not self.backward:
             raise UsageError(f"gradient={self.gradient} needs backward=true.", place=self.op)
         for name, value in (("c", self.c), ("k", self.k)):
-            if np.any(np.mod(value, self.groups)):
+            if anywhere(value % self.groups):
                 raise UsageError(
                     f"groups={self.groups} does not divide {name}={value}.",
                     place=self.op,
                     remedy="All groups have the same number of channels and filters.",
                 )
         for names, length, taps, out in (("h, r", self.h, self.r, self.p), ("w, s", self.w, self.s, self.q)):
-            if np.any(np.less(out, 1)):
+            if anywhere(out < 1):
                 raise UsageError(
                     f"the output is empty: a filter of {taps} taps at dilation {self.dilation} does not fit {length} "
                     f"with padding {self.padding} ({names}).",
@@ -96,16 +106,16 @@ class Conv2d(Operator):
     @property
     def p(self) -> Number:
         """Height of the output."""
-        return self._out(self.h, self.r)
+        return self.once("_p", lambda: self._out(self.h, self.r))
 
     @property
     def q(self) -> Number:
         """Width of the output."""
-        return self._out(self.w, self.s)
+        return self.once("_q", lambda: self._out(self.w, self.s))
 
     def _out(self, length: Number, taps: Number) -> Number:
         span = self.dilation * (taps - 1.0) + 1.0
-        return plain(np.floor((length + 2.0 * self.padding - span) / self.stride) + 1.0)
+        return plain(floor((length + 2.0 * self.padding - span) / self.stride) + 1.0)
 
     def _touched(self, length: Number, outputs: Number, taps: Number) -> Number:
         """Return how many of ``length`` rows some tap of some window meets.
@@ -116,30 +126,30 @@ class Conv2d(Operator):
         """
         step, apart, padding = self.stride, self.dilation, self.padding
         last = outputs - 1.0
-        if np.all(np.equal(apart, 1) & np.less_equal(step, taps)):  # the windows leave no gap
+        if everywhere((apart == 1) & (step <= taps)):  # the windows leave no gap
             return maximum(0.0, minimum(length, last * step + taps - padding))
-        common = np.gcd(np.asarray(step, np.int64), np.asarray(apart, np.int64))
+        common = common_divisor(step, apart)
         windows, back = apart / common, step / common
         met: Number = 0.0
-        for tap in range(int(min(np.max(taps), MOST_TAPS))):
-            first = maximum(0.0, np.ceil((padding - apart * tap) / step))
-            end = minimum(last, np.floor((length - 1.0 + padding - apart * tap) / step))
-            pairs = np.where(tap >= back, maximum(0.0, minimum(end, last - windows) - first + 1.0), 0.0)
-            met = met + np.where(tap < taps, maximum(0.0, end - first + 1.0) - pairs, 0.0)
-        return plain(np.where(np.greater(taps, MOST_TAPS), minimum(length, outputs * taps), met))
+        for tap in range(int(min(largest(taps), MOST_TAPS))):
+            first = maximum(0.0, ceil((padding - apart * tap) / step))
+            end = minimum(last, floor((length - 1.0 + padding - apart * tap) / step))
+            pairs = where(tap >= back, maximum(0.0, minimum(end, last - windows) - first + 1.0), 0.0)
+            met = met + where(tap < taps, maximum(0.0, end - first + 1.0) - pairs, 0.0)
+        return plain(where(taps > MOST_TAPS, minimum(length, outputs * taps), met))
 
     def flop(self) -> Number:
         """Return 2 n k p q (c / groups) r s for the result, and for each of the gradients [FLOP]."""
         each = 4.0 if self.backward and self.gradient == "both" else 2.0
         return each * self.n * self.k * self.p * self.q * (self.c / self.groups) * self.r * self.s
 
-    def winograd(self) -> NDArray[np.bool_]:
+    def winograd(self) -> Any:
         """Return whether Winograd's algorithm applies: 3 x 3 filters, stride and dilation 1, one group, fp32 or fp16.
 
         cuDNN has it in these dtypes (cuDNN API reference, supported algorithms for cudnnConvolutionForward, 2D).
         """
-        unit = np.equal(self.stride, 1) & np.equal(self.dilation, 1) & np.equal(self.groups, 1)
-        return np.asarray(unit & np.equal(self.r, 3) & np.equal(self.s, 3) & (self.dtype in WINOGRAD_DTYPES))
+        unit = (self.stride == 1) & (self.dilation == 1) & (self.groups == 1)
+        return unit & (self.r == 3) & (self.s == 3) & (self.dtype in WINOGRAD_DTYPES)
 
     def least_flop(self) -> Number:
         """Return the FLOP of the multiplications that every known algorithm needs [FLOP].
@@ -147,7 +157,7 @@ class Conv2d(Operator):
         A quarter of the direct count where Winograd's F(4x4, 3x3) applies: 6 x 6 products for 4 x 4 outputs instead of
         16 x 9. A limit that no correct measurement may beat has to use this count.
         """
-        return plain(np.where(self.winograd(), 0.25, 1.0) * self.flop())
+        return plain(where(self.winograd(), 0.25, 1.0) * self.flop())
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return x [n, c, touched rows and columns], the weights, y [n, k, p, q], and the unfolded matrix of im2col."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak
+from perfmodel.core.record import record
 from perfmodel.core.report import Reportable
 from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
 from perfmodel.core.work import Number, Text, Work, plain
@@ -26,7 +26,7 @@ from perfmodel.prediction.uncertainty import Uncertainty
 __all__ = ["ROW_KEYS", "Prediction"]
 
 
-@dataclass(frozen=True)
+@record
 class Prediction(Reportable):
     """Bound and expected time of one operator on one machine. Numbers are floats, or arrays in a sweep.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core import roofline
 from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, Text, maximum, plain
 from perfmodel.prediction.latency.terms import Term, Terms, starting_s
@@ -25,7 +26,7 @@ Ends = tuple[float, float]
 LARGE_S = 1e-4
 
 
-@dataclass(frozen=True)
+@record
 class Spread:
     """The interval of each point over its time: what it follows from, since the two ends take twice the time's memory.
 
@@ -59,7 +60,7 @@ class Spread:
         return Spread(code, self.ends + other.ends, self.floor_s)
 
 
-@dataclass(frozen=True)
+@record
 class Estimate:
     """The time to expect, and why.
 

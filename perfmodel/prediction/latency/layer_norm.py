@@ -11,10 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-import numpy as np
-
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, ceil, minimum, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.rms_norm import RmsNorm
@@ -74,7 +72,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     rows, cols = norm.rows, norm.cols
     work = op.work()
     row_bytes = cols * dtype_bytes(op.dtype)
-    missed = missed_share(np.minimum(rows, resident_blocks(machine, THREADS)) * row_bytes, machine, c)
+    missed = missed_share(minimum(rows, resident_blocks(machine, THREADS)) * row_bytes, machine, c)
     traffic = work.bytes + missed * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, conditions)
     # Loads are vectors of 16 B, so that narrow elements take fewer; MI210's build does not gain from that.
     narrow = 1.0 if machine.matrix_instruction == "mfma" else dtype_bytes(op.dtype) / COLUMN_BYTES
@@ -84,8 +82,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         row, column = RMS_ROW, column * RMS_COLUMN
         trip = trip * (RMS_TRIP if dtype_bytes(op.dtype) < COLUMN_BYTES else RMS_TRIP_FP32)
     whole = cols % VECTOR == 0
-    steps = np.where(whole, np.ceil(cols / STEP), (np.ceil(cols / MOMENTS) + np.ceil(cols / RESULTS)) / 2.0)
-    kernels = np.where(whole, 1.0, 2.0)
+    steps = where(whole, ceil(cols / STEP), (ceil(cols / MOMENTS) + ceil(cols / RESULTS)) / 2.0)
+    kernels = where(whole, 1.0, 2.0)
     math = smooth_max(OVERLAP, rows / machine.sm_count * (cols + row) * column, trip * (kernels * JOIN + steps))
     terms = beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
     return Terms({**terms.adds, LAUNCH: c["launch"] * kernels}, terms.alone)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.roofline import bound
 from perfmodel.core.work import Number, anywhere, where
@@ -47,7 +45,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     times = ceiling_times(op.work(), _ceilings(op, machine, links), links)
     slowest = bound(times)
     adds: dict[Term, Number] = {
-        ceiling_term(name): np.where(slowest.limiter_code == index, slowest.time_s, 0.0)
+        ceiling_term(name): where(slowest.limiter_code == index, slowest.time_s, 0.0)
         for index, name in enumerate(slowest.names)
     }
     alone = {ceiling_term(name): time for name, time in times.items()}

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor, Work, maximum, minimum
+from perfmodel.core.work import Number, Tensor, Work, anywhere, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Family, Values
@@ -66,10 +64,9 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     run at once fit there. math is the larger of the FLOP at the rate of the engine, the instructions of the elements,
     and the sums into one element, which follow one another, one in a clock.
     """
-    tensors = op.tensors()
-    work = Work.from_tensors(op.flop(), tensors)
+    tensors, work = op.counted()
     traffic = work.bytes
-    if np.any(work.repeated_bytes):
+    if anywhere(work.repeated_bytes):
         traffic = traffic - work.repeated_bytes * fitting_share(_between(op, tensors, machine), machine.l2_bytes)
     hbm, l2 = stream_times(traffic, work.working_set_bytes, machine, c, conditions)
     terms = beside_math(_math(op, work, tensors, machine, c), hbm, l2, c)
@@ -96,7 +93,7 @@ def _between(op: Operator, tensors: tuple[Tensor, ...], machine: Machine) -> Num
     """
     size: Number = 0.0
     for tensor in tensors:
-        if np.any(tensor.repeated):
+        if anywhere(tensor.repeated):
             size = size + tensor.size_bytes
     channels = getattr(op, "c", 1.0)
     return size * minimum(1.0, machine.sm_count / channels)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
+from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, maximum, where
 
@@ -81,7 +82,7 @@ def link_term(name: str) -> Term:
 CEILING_TERMS = (MATH, *_LEVELS.values(), *(link_term(name) for name in ("nvlink", "xgmi", "pcie", "nic", "processes")))
 
 
-@dataclass(frozen=True)
+@record
 class Terms:
     """The time of one kernel as a sum.
 

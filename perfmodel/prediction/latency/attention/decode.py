@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, ceil, floor, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
@@ -98,14 +98,14 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     sequences, and so does the shortest of them.
     """
     group = op.heads / op.kv_heads
-    blocks = 1.0 * op.batch * op.kv_heads * np.ceil(op.seq_q * group / ROWS)
+    blocks = 1.0 * op.batch * op.kv_heads * ceil(op.seq_q * group / ROWS)
     apart: Any = kernel.apart_in_windows and np.greater(op.window, 0)
     whole: Any = False
     if kernel.varlen:
         apart = apart | np.greater(op.seq_q, 1)
         whole = apart | np.equal(group, 1)
     if kernel.apart_in_windows:
-        blocks = np.where(apart, 1.0 * op.batch * op.heads * np.ceil(op.seq_q / ROWS), blocks)
+        blocks = where(apart, 1.0 * op.batch * op.heads * ceil(op.seq_q / ROWS), blocks)
     first = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
     # The kernels of tcgen05 narrow the queries of an 8-bit cache, and multiply at twice the rate.
     instruction = machine.matrix_instruction
@@ -114,24 +114,24 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     rows = kernel.rows if instruction == MMA else SPLIT_ROWS if kernel.step_by_head else ROWS
     a_key = rows * 4.0 * op.head_dim / rate
     start = c["block"] * (1.0 if instruction == MMA else FIXED_BLOCK + (1.0 - FIXED_BLOCK) * op.head_dim / 128.0)
-    over = np.maximum(op.seq_q * group / kernel.group_rows, 1.0)
+    over = maximum(op.seq_q * group / kernel.group_rows, 1.0)
     extra: Number = 0.0
     if instruction == TCGEN05:
-        over = np.minimum(over, ROWS / kernel.group_rows)
-        start = start * (1.0 + GROUP_DOUBLING * np.ceil(np.log2(over)))
+        over = minimum(over, ROWS / kernel.group_rows)
+        start = start * (1.0 + GROUP_DOUBLING * ceil(np.log2(over)))
         extra = GROUP_CYCLES * kernel.group_rows * (over - 1.0)
     elif kernel.group_rows < ROWS:
-        extra = np.where(over > 1.0, start, 0.0)
+        extra = where(over > 1.0, start, 0.0)
         start = start + extra
     # The first step is done in full however few the keys are.
     start = start + a_key * first
     parts = PARTS.reshape((-1,) + (1,) * np.ndim(keys + blocks + hbm))
-    further = a_key * np.maximum(keys / parts - first, 0.0)
+    further = a_key * maximum(keys / parts - first, 0.0)
     busy = blocks * parts * (start + further) / machine.sm_count
-    run = np.maximum(busy, further + SHOWN * start + extra) / machine.clock_hz
+    run: Any = maximum(busy, further + SHOWN * start + extra) / machine.clock_hz
     total: Any = smooth_max(4, run, hbm) + _join(c, parts)
     if kernel.varlen:
-        total = np.where((parts > 1) & whole, np.inf, total)
+        total = where((parts > 1) & whole, np.inf, total)
     best = np.argmin(total, axis=0)
     if not np.ndim(best):
         return _Run(run[best], PARTS[best])
@@ -144,7 +144,7 @@ def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Run:
     group = op.heads / op.kv_heads
     narrow = dtype_bytes(op.kv_dtype) == 1
     blocks = 1.0 * op.batch * op.kv_heads
-    most = np.maximum(np.floor(op.seq_kv / PART_KEYS), 1.0)
+    most = maximum(floor(op.seq_kv / PART_KEYS), 1.0)
     alone = (group == 1) | (group > GROUP_MOST)
     if machine.matrix_instruction == TCGEN05:
         alone = alone | True
@@ -153,9 +153,9 @@ def _trtllm(op: Attention, machine: Machine, c: Values, keys: Number) -> _Run:
         alone = alone | (blocks * most * FEWEST_WAVES < machine.sm_count)
     heads, together = _single_heads(op, machine, c, keys, narrow), _group(op, machine, c, keys, narrow, blocks, most)
     return _Run(
-        np.where(alone, heads.busy, together.busy),
-        np.where(alone, heads.parts, together.parts),
-        np.where(alone, heads.launches, together.launches),
+        where(alone, heads.busy, together.busy),
+        where(alone, heads.parts, together.parts),
+        where(alone, heads.launches, together.launches),
     )
 
 
@@ -165,19 +165,20 @@ def _group(
     """Return the time of a block for each group of heads, and part of the keys; waves of blocks are whole."""
     wgmma8, widens = narrow and machine.matrix_instruction == WGMMA, narrow and machine.kernels.widens_fp8_keys
     # computeMultiBlockCount in decoderXQAImplCommon.h: the whole sequence counts, whatever the window
-    parts: Number = np.minimum(most, np.round(np.sqrt(8.0 * most)))
-    parts = np.floor(parts / np.maximum(1.0, blocks * parts / (machine.sm_count * MOST_WAVES)))
-    parts = 1.0 if widens else np.maximum(np.minimum(parts, np.floor(MOST_PARTS / op.batch)), 1.0)
-    at_once = np.maximum(np.floor(384.0 / op.head_dim), 1.0) if wgmma8 else 1.0
+    balanced: Any = np.round(np.sqrt(8.0 * most))
+    parts: Number = minimum(most, balanced)
+    parts = floor(parts / maximum(1.0, blocks * parts / (machine.sm_count * MOST_WAVES)))
+    parts = 1.0 if widens else maximum(minimum(parts, floor(MOST_PARTS / op.batch)), 1.0)
+    at_once = maximum(floor(384.0 / op.head_dim), 1.0) if wgmma8 else 1.0
     a_part = op.seq_kv / parts
-    seen = np.minimum(parts, np.ceil(keys / a_part) + (keys < op.seq_kv))
+    seen = minimum(parts, ceil(keys / a_part) + (keys < op.seq_kv))
     waves = _waves(blocks * parts, machine.sm_count * at_once)
-    waves = np.maximum(waves * (seen + (0.0 if wgmma8 else EMPTY) * (parts - seen)) / parts, 1.0)
+    waves = maximum(waves * (seen + (0.0 if wgmma8 else EMPTY) * (parts - seen)) / parts, 1.0)
     slope = WIDENED_SLOPE if widens else BLOCK_SLOPE
     start = c["block"] * (1.0 + slope * (op.head_dim / 128.0 - 1.0)) * (WGMMA_8BIT_BLOCK if wgmma8 else 1.0)
     row = 4.0 * op.head_dim / (machine.flop_per_clock_per_sm * TILE_MATH)
     a_key = GROUP_ROWS * row + group_lanes(op)
-    further = a_key * np.maximum(np.minimum(keys, a_part) - KEYS, 0.0) * np.maximum(1.0, 0.4 * at_once)
+    further = a_key * maximum(minimum(keys, a_part) - KEYS, 0.0) * maximum(1.0, 0.4 * at_once)
     busy = waves * (start + further) / machine.clock_hz
     return _Run(busy, parts + 0.0 * busy, WGMMA_8BIT_LAUNCH if wgmma8 else 1.0)
 
@@ -197,24 +198,25 @@ def _single_heads(op: Attention, machine: Machine, c: Values, keys: Number, narr
     widens = narrow and machine.kernels.widens_fp8_keys
     blocks = 1.0 * op.batch * op.heads
     most = 3.0 if widens or (machine.matrix_instruction == TCGEN05 and not narrow) else 4.0
-    factor = np.minimum(np.ceil(machine.sm_count * most / blocks), most)
-    at_once = np.where(factor >= 4.0, 1.0, np.where(factor >= 2.0, np.floor(most / 2.0), most))
+    factor = minimum(ceil(machine.sm_count * most / blocks), most)
+    at_once = where(factor >= 4.0, 1.0, where(factor >= 2.0, floor(most / 2.0), most))
     one_pass = PASS_KEYS * 128.0 / op.head_dim
     newest = 0.0 if machine.kernels.widens_fp8_keys else 1.0
-    parts = np.minimum(np.ceil((keys + newest) / one_pass), np.ceil(machine.sm_count * at_once / blocks))
+    parts = minimum(ceil((keys + newest) / one_pass), ceil(machine.sm_count * at_once / blocks))
     waves = _waves(blocks * parts, machine.sm_count * at_once)
-    sharing = np.minimum(at_once, np.maximum(blocks * parts / machine.sm_count, 1.0))
+    sharing = minimum(at_once, maximum(blocks * parts / machine.sm_count, 1.0))
     prologue, widened = (WIDENED_BLOCK, WIDENED_KEYS) if widens else (1.0, 1.0)
     first = FIRST_KEYS_TCGEN05 if machine.matrix_instruction == TCGEN05 and not narrow else FIRST_KEYS
-    start = prologue * c["head"] * (1.0 + first * np.minimum(keys / 64.0, 1.0))
-    further = widened * c["key"] * op.head_dim / 128.0 * sharing * np.maximum(keys / parts - 256.0, 0.0)
+    start = prologue * c["head"] * (1.0 + first * minimum(keys / 64.0, 1.0))
+    further = widened * c["key"] * op.head_dim / 128.0 * sharing * maximum(keys / parts - 256.0, 0.0)
     return _Run(waves * (start + further) / machine.clock_hz, parts)
 
 
 def _waves(blocks: Number, at_once: Number) -> Number:
     """Return the waves of blocks: whole while they are few, since all blocks start and end together."""
     waves = blocks / at_once
-    return np.where(waves < WHOLE_WAVES, np.ceil(waves - 1e-9), waves + 0.5)
+    counted: Number = where(waves < WHOLE_WAVES, ceil(waves - 1e-9), waves + 0.5)
+    return counted
 
 
 def _longer(c: Values, queries: Number, one: _Run | None, several: _Run, hbm: Number) -> _Run:
@@ -223,12 +225,13 @@ def _longer(c: Values, queries: Number, one: _Run | None, several: _Run, hbm: Nu
         return several
     first, others = (smooth_max(4, run.busy, hbm) + _join(c, run.parts) for run in (one, several))
     alone = np.equal(queries, 1) | (first > others)
-    busy, parts = np.where(alone, one.busy, several.busy), np.where(alone, one.parts, several.parts)
+    busy, parts = where(alone, one.busy, several.busy), where(alone, one.parts, several.parts)
     return _Run(busy, parts, one.launches)
 
 
 def _join(c: Values, parts: Number) -> Number:
-    return np.where(parts > 1, c["join"] + c["split"] * np.log2(parts), 0.0)
+    joined: Number = where(parts > 1, c["join"] + c["split"] * np.log2(parts), 0.0)
+    return joined
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.vocabulary import Load
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, ceil, maximum, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
@@ -104,14 +104,16 @@ def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
         return rate * EIGHT_BIT
     if narrow and instruction == WGMMA:
         if kernel.two_level:
-            return TWO_LEVEL * rate / (1.0 + TWO_LEVEL_LOSS * np.maximum(op.head_dim - 64.0, 0.0) / 192.0)
+            return TWO_LEVEL * rate / (1.0 + TWO_LEVEL_LOSS * maximum(op.head_dim - 64.0, 0.0) / 192.0)
         return 2.0 * rate * EIGHT_BIT
     if narrow and instruction == TCGEN05 and kernel.name == "trtllm_gen":
         return 2.0 * rate * EIGHT_BIT_TCGEN05
     if kernel.name == "flashinfer":
-        return rate * np.where(op.head_dim > 128, LARGE_HEADS, 1.0)
+        large: Number = where(op.head_dim > 128, LARGE_HEADS, 1.0)
+        return rate * large
     if kernel.name == "trtllm" and instruction == MMA:
-        return rate * np.where((op.head_dim > 128) & (op.head_dim < 256), PADDED_HEADS, 1.0)
+        padded: Number = where((op.head_dim > 128) & (op.head_dim < 256), PADDED_HEADS, 1.0)
+        return rate * padded
     return rate
 
 
@@ -156,21 +158,21 @@ class _Blocks:
         other end of a window; never fewer than a step.
         """
         held = op.seq_q / kernel.rows
-        count = np.ceil(held)
+        count = ceil(held)
         if kernel.packed:
             group = op.heads / op.kv_heads
             held = held * group
-            count = np.minimum(count, np.ceil(held) / group)
-        filled = np.minimum(held, 1.0)
-        window = np.where(np.asarray(op.window) > 0, op.window, np.inf)
+            count = minimum(count, ceil(held) / group)
+        filled = minimum(held, 1.0)
+        window = where(np.asarray(op.window) > 0, op.window, np.inf)
         hidden = masked(op, kernel)
         windowed = (window < op.seq_kv) & np.logical_not(hidden)
         step = kernel.step_keys(op.head_dim)
-        edges = 0.5 * np.maximum(kernel.rows, step) * (float(op.causal) + windowed)
-        most = np.minimum(op.seq_kv, window + kernel.rows)
-        most = np.where(hidden, op.seq_kv, most)
-        keys = np.where(hidden, most, np.minimum(op.pairs() / op.seq_q + edges, most))
-        return cls(count, filled, np.maximum(keys, step), np.maximum(most, step), windowed)
+        edges = 0.5 * maximum(kernel.rows, step) * (float(op.causal) + windowed)
+        most = minimum(op.seq_kv, window + kernel.rows)
+        most = where(hidden, op.seq_kv, most)
+        keys = where(hidden, most, minimum(op.pairs() / op.seq_q + edges, most))
+        return cls(count, filled, maximum(keys, step), maximum(most, step), windowed)
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -201,13 +203,13 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     computes = blocks.run >= hbm
     first = first_pass(attention, machine, c, kernel, stream) if attention.kv_write else 0.0
     adds = {
-        MATH: np.where(computes, blocks.math, 0.0),
-        SOFTMAX: np.where(computes, blocks.softmax, 0.0),
-        TILE_WASTE: np.where(computes, np.maximum(blocks.waste, 0.0), 0.0),
-        BLOCK: np.where(computes, blocks.setup, 0.0),
-        WAVES: np.where(computes, blocks.tail, 0.0),
-        HBM: np.where(computes, 0.0, hbm),
-        CONTENTION: smooth_max(4, blocks.run, hbm) - np.maximum(blocks.run, hbm),
+        MATH: where(computes, blocks.math, 0.0),
+        SOFTMAX: where(computes, blocks.softmax, 0.0),
+        TILE_WASTE: where(computes, maximum(blocks.waste, 0.0), 0.0),
+        BLOCK: where(computes, blocks.setup, 0.0),
+        WAVES: where(computes, blocks.tail, 0.0),
+        HBM: where(computes, 0.0, hbm),
+        CONTENTION: smooth_max(4, blocks.run, hbm) - maximum(blocks.run, hbm),
         KV_WRITE: first,
         LAUNCH: c["launch"] * _launches(attention, machine, kernel) + narrowing_s(attention, kernel),
     }
@@ -218,7 +220,8 @@ def _launches(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     """Return the launches of a call over those of a usual one."""
     usual = 1.0 if op.kv_write else WITHOUT_WRITE
     if kernel.prepares_q:
-        return usual * np.where(prepared(op, machine, kernel), 1.0, UNPREPARED)
+        others: Number = where(prepared(op, machine, kernel), 1.0, UNPREPARED)
+        return usual * others
     return usual
 
 
@@ -244,7 +247,7 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     if kernel.tf32_products and dtype_bytes(op.dtype) > 2:
         shown = FP32_SCORE * shown
     if kernel.mask_cycles:
-        shown = shown + np.where(masked(op, kernel), kernel.mask_cycles, 0.0)
+        shown = shown + where(masked(op, kernel), kernel.mask_cycles, 0.0)
     exponential = shown / machine.exponentials_per_clock
     pair = product + exponential
     # Of a block, however many rows it has: fits give 3,300 to 4,300 cycles for blocks of 64 rows (TensorRT-LLM on A100
@@ -252,10 +255,10 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     block: Number = c["block"]
     if kernel.window_cost != 1.0:
         narrow = dtype_bytes(op.kv_dtype) == 1
-        block = block * np.where(blocks.windowed, kernel.window_cost if narrow else WINDOW_16BIT, 1.0)
+        block = block * where(blocks.windowed, kernel.window_cost if narrow else WINDOW_16BIT, 1.0)
     if _ada_8bit(op, machine, kernel):
         others = (op.head_dim != 128) & (op.head_dim != 192)
-        block = block * np.where(others & (op.seq_q < TILE), ADA_8BIT_FEW, 1.0)
+        block = block * where(others & (op.seq_q < TILE), ADA_8BIT_FEW, 1.0)
     visited = heads * blocks.a_head * kernel.rows * blocks.keys
     math, softmax = (heads * op.pairs() * share / cycles for share in (product, exponential))
     if kernel.filled:
@@ -281,13 +284,13 @@ def _split(op: Attention, machine: Machine, kernel: Kernel, blocks: _Blocks) -> 
     """
     count = 1.0 * op.batch * op.heads * blocks.a_head
     steps = blocks.most_keys / kernel.keys
-    most = np.minimum(op.seq_kv / op.seq_q, steps) if kernel.splits else 1.0
+    most = minimum(op.seq_kv / op.seq_q, steps) if kernel.splits else 1.0
     if not kernel.splits_whole:
-        return np.maximum(np.minimum(machine.sm_count / count, most), 1.0), 0.0
-    most = np.maximum(most, steps / SPLIT_STEPS)
-    split = np.maximum(np.minimum(machine.sm_count / count, most), 1.0)
+        return maximum(minimum(machine.sm_count / count, most), 1.0), 0.0
+    most = maximum(most, steps / SPLIT_STEPS)
+    split = maximum(minimum(machine.sm_count / count, most), 1.0)
     moved = PART_BYTES * op.batch * op.heads * op.seq_q * op.head_dim * (split - 1.0)
-    return split, JOIN_S * np.minimum(split - 1.0, 1.0) + moved / machine.bandwidth_bytes_per_s
+    return split, JOIN_S * minimum(split - 1.0, 1.0) + moved / machine.bandwidth_bytes_per_s
 
 
 def _held_down(
@@ -303,7 +306,7 @@ def _held_down(
     joule = c["energy"] * (0.5 * (1.0 if narrow else dtype_bytes(op.dtype)) + kernel.score_flop / flop)
     limited = flop * visited * s_per_flop(machine, joule, load)
     share = 1.0 if load == Load.SUSTAINED else limited / (limited + POWER_S)
-    return np.maximum(limited - run, 0.0) * share
+    return maximum(limited - run, 0.0) * share
 
 
 def applies(op: Attention, machine: Machine, library: str) -> Any:

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-import numpy as np
-
+from perfmodel.core.work import anywhere
 from perfmodel.operators.base import Operator
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
@@ -63,10 +62,10 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     algorithms = [algorithm_terms(conv, machine, c, conditions, of=("implicit_gemm",))["implicit_gemm"]]
     # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
     can = conv.winograd() & (conv.layout == "nchw") & _has_winograd(machine)
-    loading = np.greater(conv.groups, 1) | ((machine.engine == "vector") & np.logical_not(can))
-    if np.any(loading):
+    loading = (conv.groups > 1) | ((machine.engine == "vector") & (can ^ True))
+    if anywhere(loading):
         algorithms.append(only(loading, algorithm_terms(conv, machine, c, conditions, of=("direct",))["direct"]))
-    if np.any(can):
+    if anywhere(can):
         # The fused kernel has no form for the weights' gradient (cudnnConvolutionBwdFilterAlgo_t: "not implemented").
         fused_too = machine.engine == "vector" and not (conv.backward and conv.gradient == "weight")
         names = ("winograd_f43", "winograd_f23") if fused_too else ("winograd_f43",)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, maximum, where
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.latency.gemm import POWER
 from perfmodel.prediction.latency.terms import HBM, Term, Terms, smooth_max
@@ -22,7 +23,7 @@ LAYOUT = Term("layout", Limiter.HBM, "transposing images, filters and outputs fo
 IMPOSSIBLE = Term("impossible", Limiter.UNKNOWN, "an algorithm that cannot be used here")
 
 
-@dataclass(frozen=True)
+@record
 class Sizes:
     """The sizes of a convolution, and of its tensors in bytes; the gradient of the weights sums over the pixels."""
 
@@ -40,7 +41,7 @@ class Sizes:
     @classmethod
     def of(cls, op: Conv2d) -> Sizes:
         """Return the sizes of a convolution, or of that which a gradient is."""
-        tensors = {tensor.name.removeprefix("d"): tensor.size_bytes for tensor in op.tensors()}
+        tensors = {tensor.name.removeprefix("d"): tensor.size_bytes for tensor in op.counted()[0]}
         x, weight, y = (tensors[name] for name in ("x", "weight", "y"))
         over_pixels = op.backward and op.gradient == "weight"
         return cls(op.n, op.c, op.k, op.p, op.q, dtype_bytes(op.dtype), x, weight, y, over_pixels)
@@ -54,7 +55,7 @@ class Sizes:
 def with_memory(arithmetic: Terms, memory: Number) -> Terms:
     """Return arithmetic with what device memory, which works at the same time, adds to it."""
     total = arithmetic.time_s
-    adds = plus(arithmetic, HBM, np.maximum(smooth_max(POWER, total, memory) - total, 0.0)).adds
+    adds = plus(arithmetic, HBM, maximum(smooth_max(POWER, total, memory) - total, 0.0)).adds
     return Terms(adds, {**arithmetic.alone, HBM: memory})
 
 
@@ -63,9 +64,9 @@ def plus(terms: Terms, name: Term, time: Number) -> Terms:
     return Terms({**terms.adds, name: terms.adds.get(name, 0.0) + time}, terms.alone)
 
 
-def only(can: NDArray[np.bool_], terms: Terms) -> Terms:
+def only(can: Any, terms: Terms) -> Terms:
     """Return terms that never win where an algorithm cannot be used."""
-    return Terms({**terms.adds, IMPOSSIBLE: np.where(can, 0.0, np.inf)}, terms.alone)
+    return Terms({**terms.adds, IMPOSSIBLE: where(can, 0.0, math.inf)}, terms.alone)
 
 
 def fastest(algorithms: Sequence[Terms]) -> Terms:
@@ -73,8 +74,8 @@ def fastest(algorithms: Sequence[Terms]) -> Terms:
     names = dict.fromkeys(name for terms in algorithms for name in terms.adds if name != IMPOSSIBLE)
     alone = dict.fromkeys(name for terms in algorithms for name in terms.alone)
     times = [terms.time_s for terms in algorithms]
-    if all(np.ndim(time) == 0 for time in times):
-        one = algorithms[int(np.argmin(np.array(times)))]
+    if not any(isinstance(time, np.ndarray) and time.ndim for time in times):
+        one = algorithms[times.index(min(times))]
         return Terms({n: one.adds.get(n, 0.0) for n in names}, {n: one.alone.get(n, 0.0) for n in alone})
     totals = np.stack(np.broadcast_arrays(*times))
     best = np.argmin(totals, axis=0)

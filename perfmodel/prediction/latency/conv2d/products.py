@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfmodel.core.hardware import Kernels
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, ceil, maximum, where
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
@@ -85,7 +85,7 @@ def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions
     product = gemm.Product(*_product_sizes(conv, sizes, vector), conv.groups, sizes.size, sizes.size)
     speed = values["eta"] * machine.bandwidth_bytes_per_s
     if conv.algorithm == "im2col":
-        unfolded = conv.tensors()[3].size_bytes
+        unfolded = conv.counted()[0][3].size_bytes
         unfold = (sizes.x + unfolded) / speed + values["launch"]
         return plus(gemm.product_terms(product, machine, values, conditions), IM2COL, unfold)
     # The unfolded matrix is built from data in the caches, so that x crosses memory once, and its copies do not.
@@ -96,17 +96,17 @@ def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions
     if conv.layout == "nhwc":
         return terms
     # A filter of one tap multiplies the images as they are, if each of their channels starts at a vector of `PIXELS`.
-    as_it_is = np.equal(conv.r, 1) & np.equal(conv.s, 1) & np.equal(conv.stride, 1) & np.equal(conv.padding, 0)
-    as_it_is = as_it_is & np.equal(np.mod(conv.h * conv.w, PIXELS), 0.0)
-    return plus(terms, LAYOUT, np.where(as_it_is, 0.0, 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)))
+    as_it_is = (conv.r == 1) & (conv.s == 1) & (conv.stride == 1) & (conv.padding == 0)
+    as_it_is = as_it_is & (conv.h * conv.w % PIXELS == 0.0)
+    return plus(terms, LAYOUT, where(as_it_is, 0.0, 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)))
 
 
 def _gathered(conv: Conv2d, product: Terms) -> Terms:
     """Return the terms of a product on tensor cores with those of its addresses, `GATHER`; they draw little power."""
     limited = product.adds.get(gemm.POWER_LIMIT, 0.0)
-    slower = np.where(np.greater(conv.r * conv.s, 1), GATHER - 1.0, 0.0)
+    slower = where(conv.r * conv.s > 1, GATHER - 1.0, 0.0)
     more = slower * (product.time_s - product.adds.get(LAUNCH, 0.0) - limited)
-    return plus(product, GATHERING, np.maximum(0.0, more - limited))
+    return plus(product, GATHERING, maximum(0.0, more - limited))
 
 
 def _transposes_s(conv: Conv2d, sizes: Sizes, machine: Machine, speed: float) -> Number:
@@ -130,20 +130,20 @@ def _product_sizes(conv: Conv2d, sizes: Sizes, vector: float) -> tuple[Number, N
     pixels = 1.0 * sizes.images * sizes.p * sizes.q
     channels, filters = sizes.channels / conv.groups, sizes.filters / conv.groups
     if not conv.backward:
-        return pixels, filters, np.ceil(channels / vector) * vector * conv.r * conv.s
+        return pixels, filters, ceil(channels / vector) * vector * conv.r * conv.s
     if conv.gradient == "input":
-        return pixels, channels, np.ceil(filters / vector) * vector * conv.r * conv.s
+        return pixels, channels, ceil(filters / vector) * vector * conv.r * conv.s
     return filters, channels * conv.r * conv.s, pixels
 
 
 def direct(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values) -> Terms:
     """Return the terms of a kernel that loads both factors of each product; with groups, its instructions count too."""
     # The engine's own peak in fp64, which may be far below that of fp32.
-    rate = DIRECT * np.fmin(machine.vector_flop_per_s, machine.peak_flop_per_s)
+    rate = DIRECT * float(np.fmin(machine.vector_flop_per_s, machine.peak_flop_per_s))
     outputs = 1.0 * sizes.images * sizes.filters * sizes.p * sizes.q
     clocks = outputs * (DIRECT_OUTPUT + DIRECT_TAP * sizes.channels / conv.groups * conv.r * conv.s)
     # cuDNN has a kernel of its own for channels that lie beside each other.
-    native = np.greater(conv.groups, 1) & (conv.layout == "nchw")
-    math_s = np.maximum(conv.flop() / rate, np.where(native, clocks / _lanes(machine), 0.0))
+    native = (conv.groups > 1) & (conv.layout == "nchw")
+    math_s = maximum(conv.flop() / rate, where(native, clocks / _lanes(machine), 0.0))
     arithmetic = Terms({MATH: math_s, LAUNCH: c["launch"]}, {MATH: math_s})
     return with_memory(arithmetic, sizes.compulsory / (c["eta"] * machine.bandwidth_bytes_per_s))

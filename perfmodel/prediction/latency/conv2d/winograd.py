@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
+import functools
 
+from perfmodel.core.work import ceil, maximum, minimum
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.conv2d.parts import TRANSFORMS, Sizes, plus, with_memory
@@ -34,36 +35,36 @@ def fused(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> 
     What whole blocks compute draws power, the padding too; pauses between calls give it back as in products.
     """
     patches = machine.kernels.winograd_patches or FUSED_PATCHES
-    spatial = np.minimum.reduce(
-        [np.ceil(sizes.images / n) * np.ceil(sizes.p / p) * np.ceil(sizes.q / q) for n, p, q in patches]
+    spatial = functools.reduce(
+        minimum, [ceil(sizes.images / n) * ceil(sizes.p / p) * ceil(sizes.q / q) for n, p, q in patches]
     )
-    waves = spatial * np.ceil(sizes.filters / FUSED_FILTERS) / machine.sm_count
+    waves = spatial * ceil(sizes.filters / FUSED_FILTERS) / machine.sm_count
     # 16 products of 32 x 32 x c, a multiply-add counted as 2
     rate = c["fused"] * machine.peak_flop_per_s / machine.sm_count
-    wave = 2.0 * 16.0 * FUSED_TILES * FUSED_FILTERS * (np.ceil(sizes.channels / 8.0) * 8.0 + FUSED_FILL) / rate
+    wave = 2.0 * 16.0 * FUSED_TILES * FUSED_FILTERS * (ceil(sizes.channels / 8.0) * 8.0 + FUSED_FILL) / rate
     full = 32.0 * sizes.images * sizes.p * sizes.q / 4.0 * sizes.filters * sizes.channels
     ideal = full / (c["fused"] * machine.peak_flop_per_s)
-    busy = np.maximum(1.0, np.ceil(waves)) * wave
+    busy = maximum(1.0, ceil(waves)) * wave
     power = waves * wave * c["fused"] * machine.peak_flop_per_s * s_per_flop(machine, c["energy"], conditions.load)
-    power = np.maximum(0.0, power - gemm.pause_s(machine, conditions))
+    power = maximum(0.0, power - gemm.pause_s(machine, conditions))
     speed = c["eta"] * machine.bandwidth_bytes_per_s
     arithmetic = Terms(
         {
             MATH: ideal,
-            TILE_WASTE: np.maximum(waves * wave - ideal, 0.0),
+            TILE_WASTE: maximum(waves * wave - ideal, 0.0),
             WAVES: busy - waves * wave,
-            gemm.POWER_LIMIT: np.maximum(0.0, power - busy),
+            gemm.POWER_LIMIT: maximum(0.0, power - busy),
             LAUNCH: 2.0 * c["launch"],
         },
-        {MATH: np.maximum(busy, power)},
+        {MATH: maximum(busy, power)},
     )
     # 3 x 3 filters become 4 x 4. Blocks of the same pixels run side by side; the next pixels read all filters again.
-    columns = np.ceil(sizes.filters / FUSED_FILTERS)
+    columns = ceil(sizes.filters / FUSED_FILTERS)
     resident = FUSED_BLOCKS * machine.sm_count
     filters = sizes.weight * 16.0 / 9.0
-    passes = np.maximum(1.0, spatial * np.minimum(1.0, columns / resident))
-    missed = np.maximum(0.0, 1.0 - machine.l2_bytes / filters)
-    traffic = HALO * sizes.x * np.maximum(1.0, columns / resident) + filters * (1.0 + missed * (passes - 1.0)) + sizes.y
+    passes = maximum(1.0, spatial * minimum(1.0, columns / resident))
+    missed = maximum(0.0, 1.0 - machine.l2_bytes / filters)
+    traffic = HALO * sizes.x * maximum(1.0, columns / resident) + filters * (1.0 + missed * (passes - 1.0)) + sizes.y
     terms = with_memory(arithmetic, traffic / speed)
     return plus(terms, TRANSFORMS, sizes.weight * (1.0 + 16.0 / 9.0) / speed)
 
@@ -74,7 +75,7 @@ def separate(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) 
     The gradient of the weights, F(3x3, 4x4), sums over the tiles: few blocks where channels and filters are few.
     """
     machine, values = engine_of(machine, c, conditions, batched=True)
-    tiles = sizes.images * np.ceil(sizes.p / SIDE) * np.ceil(sizes.q / SIDE)
+    tiles = sizes.images * ceil(sizes.p / SIDE) * ceil(sizes.q / SIDE)
     filters, channels = sizes.filters, sizes.channels
     m, n, k = (filters, channels, tiles) if sizes.over_pixels else (tiles, filters, channels)
     product = gemm.Product(m, n, k, POINTS, sizes.size, sizes.size)

@@ -1,0 +1,38 @@
+"""Frozen dataclasses that are quick to make."""
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, field, replace
+
+import pytest
+
+from perfmodel.core.record import record
+
+
+@record
+class Pair:
+    first: float
+    second: float = 2.0
+    rest: list[float] = field(default_factory=list)
+
+
+def test_a_record_is_made_as_a_dataclass_is() -> None:
+    assert (Pair(1.0), Pair(1.0, second=3.0, rest=[4.0])) == (Pair(1.0, 2.0, []), Pair(1.0, 3.0, [4.0]))
+    assert Pair(1.0).rest is not Pair(1.0).rest
+
+
+@pytest.mark.parametrize("values", [{}, {"first": 1.0, "third": 2.0}])
+def test_a_missing_or_unknown_field_is_an_error(values: dict[str, float]) -> None:
+    with pytest.raises(TypeError):
+        Pair(**values)
+
+
+def test_a_record_does_not_change() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Pair(1.0).first = 2.0  # type: ignore[misc]
+
+
+def test_a_record_can_be_replaced_copied_and_sent() -> None:
+    one = Pair(1.0, rest=[5.0])
+    assert replace(one, second=7.0) == Pair(1.0, 7.0, [5.0])  # type: ignore[type-var]
+    assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one
