@@ -165,11 +165,41 @@ def test_fp16_has_no_winograd_from_hopper_on() -> None:
     assert fp16.predicted_time_s == pytest.approx(bf16.predicted_time_s)
 
 
-def test_few_channels_are_padded_to_a_vector() -> None:
+def test_channels_are_padded_to_a_vector() -> None:
     shape: dict[str, Any] = {"n": 32, "h": 64, "w": 64, "k": 64, "dtype": "bf16", "layout": "nhwc", **THREE}
-    three, eight, nine = (float(terms(Conv2d(c=c, **shape), TENSOR).alone["math"]) for c in (3, 8, 9))
-    assert three == eight
+    eight, nine, sixteen = (float(terms(Conv2d(c=c, **shape), TENSOR).alone["math"]) for c in (8, 9, 16))
+    assert nine == sixteen
     assert nine > 1.1 * eight  # 16 channels; filling the pipeline takes the same
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "tf32"])
+def test_few_channels_run_on_the_vector_engine(dtype: str) -> None:
+    shape: dict[str, Any] = {"n": 64, "c": 3, "h": 224, "w": 224, "k": 64, "r": 7, "s": 7, "stride": 2, "padding": 3}
+    for gpu in ("a100-sxm4-80gb", "h200-sxm-141gb"):
+        fast, slow = (pm.predict(Conv2d(**shape, dtype=name, layout="nhwc"), gpu) for name in (dtype, "fp32"))
+        assert fast.predicted_terms_s["math"] == pytest.approx(slow.predicted_terms_s["math"])
+        assert fast.predicted_time_s <= slow.predicted_time_s  # fewer bytes
+    both = Conv2d(**{**shape, "c": np.array([3, 64])}, dtype=dtype)
+    apart = [float(np.asarray(terms(Conv2d(**{**shape, "c": c}, dtype=dtype), TENSOR).time_s)) for c in (3, 64)]
+    assert np.asarray(terms(both, TENSOR).time_s) == pytest.approx(apart)
+
+
+def test_addresses_of_taps_take_issue_slots_where_fp32_fills_them() -> None:
+    # 128 lanes of an SM multiply and add in each slot of its 4 schedulers; two instructions in a clock before Volta
+    full = replace(ROUND, peak_flop_per_s=2.56e12, vector_flop_per_s=2.56e12)
+    shape: dict[str, Any] = {"n": 8, "h": 64, "w": 64, "c": 64, "k": 64, "stride": 2}
+    taps, plain = Conv2d(**shape, r=3, s=3, padding=1), Conv2d(**shape, r=1, s=1)
+    for machine, more in ((replace(full, copies_to_shared=True), 0.3), (full, 0.0), (ROUND, 0.0)):
+        adds = terms(taps, machine).adds
+        assert float(adds.get("gathering", 0.0)) == pytest.approx(more * float(adds["math"]), rel=0.2)
+        assert float(terms(plain, machine).adds.get("gathering", 0.0)) == 0.0
+
+
+def test_hopper_has_winograd_for_few_channels_only() -> None:
+    hopper = replace(ROUND, matrix_instruction="wgmma")
+    for channels, machine, less in ((256, hopper, True), (257, hopper, False), (257, ROUND, True)):
+        op = Conv2d(n=64, c=channels, h=32, w=32, k=512, **THREE)
+        assert (seconds(op, machine) < op.flop() / 0.5e12) == less
 
 
 @pytest.mark.parametrize("gpu", ["a100-sxm4-80gb", "h100-sxm5-80gb", "l40s", "mi300x"])

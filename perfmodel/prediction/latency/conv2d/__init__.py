@@ -6,13 +6,13 @@ multiplications, F(4x4, 3x3) in separate kernels 4 times fewer, and moves the tr
 
 On tensor engines the products are those of the machine's GEMMs, with the constants fitted there. Their kernels load
 vectors of 16 B of neighbouring channels: tensors in the order NCHW are transposed before and after, by kernels of their
-own, and fewer channels than fill such a vector are padded.
+own, and channels are padded to whole vectors. Where they do not fill one, as in a first layer, the vector engine runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from perfmodel.core.work import anywhere
 from perfmodel.operators.base import Operator
@@ -48,7 +48,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     """Return the terms of the fastest algorithm that can do the convolution.
 
     - implicit GEMM: ``groups`` products (n p q) x (k / groups) x (c / groups r s); each tensor crosses memory once.
-      "im2col" unfolds in a kernel before.
+      "im2col" unfolds in a kernel before. Addresses of filters with several taps take time of their own.
     - direct: every product from registers, at an eighth of the vector peak; fastest for depthwise filters. It is for
       groups, and on the vector engine for what Winograd cannot do: of 12,103 convolutions with filters of 3 x 3 cuDNN
       chose it for none (NeuSight @ 6945927d9afc).
@@ -61,7 +61,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         return implicit(conv, Sizes.of(conv), machine, c, conditions)
     algorithms = [algorithm_terms(conv, machine, c, conditions, of=("implicit_gemm",))["implicit_gemm"]]
     # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
-    can = conv.winograd() & (conv.layout == "nchw") & _has_winograd(machine)
+    can = conv.winograd() & (conv.layout == "nchw") & _has_winograd(conv, machine)
     loading = (conv.groups > 1) | ((machine.engine == "vector") & (can ^ True))
     if anywhere(loading):
         algorithms.append(only(loading, algorithm_terms(conv, machine, c, conditions, of=("direct",))["direct"]))
@@ -74,13 +74,20 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     return fastest(algorithms)
 
 
-def _has_winograd(machine: Machine) -> bool:
-    """Return whether libraries have Winograd's algorithm for a machine's engine.
+#: channels up to which cuDNN's heuristics choose Winograd's algorithm in fp32 from Hopper on. Its time follows the
+#: memory's bandwidth, as 128 channels do on an H100 and an H200; 512, 1280 and 1920 take as long on both, up to 4 times
+#: what it would (own measurements, torch 2.11.0, cuDNN 9.19, without its benchmark mode)
+WINOGRAD_CHANNELS = 256
+
+
+def _has_winograd(conv: Conv2d, machine: Machine) -> Any:
+    """Return whether libraries have Winograd's algorithm for a machine's engine, and choose it.
 
     cuDNN has it no more for tensor cores from Hopper on: convolutions in fp16 take as long as in bf16 on H100 and H200
     (own measurements, torch 2.11.0, cuDNN 9.19).
     """
-    return machine.engine == "vector" or machine.matrix_instruction not in ("wgmma", "tcgen05")
+    before_hopper = machine.matrix_instruction not in ("wgmma", "tcgen05")
+    return before_hopper | ((conv.c <= WINOGRAD_CHANNELS) & (machine.engine == "vector"))
 
 
 #: the algorithms that `algorithm_terms` knows

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Kernels
-from perfmodel.core.work import Number, ceil, maximum, where
+from perfmodel.core.work import Number, anywhere, ceil, everywhere, maximum, where
 from perfmodel.operators.conv2d import Conv2d
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
-from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, Sizes, plus, with_memory
+from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, Sizes, fastest, only, plus, with_memory
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import LAUNCH, MATH, Terms, smooth_max
@@ -31,11 +33,20 @@ LANES = 32.0
 #: taps lie apart, and of the images; and the power of the smooth maximum of the latter and their bytes. Convolutions of
 #: ResNet-50, MobileNet and a U-Net in 16 bits, by channels or not, are off by 10 % in the mean on an H100 and an H200
 #: with them, by 31 % without and with no clocks of depthwise kernels (own measurements, torch 2.11.0, 2026-11-23;
-#: chosen with both in view). Filters of 7 x 7 for 3 channels, 3 of 56 rows, take 3 to 4 times what is predicted
+#: chosen with both in view)
 GATHER, FILTER_CLOCKS, IMAGE_CLOCKS, TRANSPOSE_POWER = 1.2, 154.0, 35.0, 1.5
+#: the same on the vector engine where fp32 multiply-adds take every slot of the schedulers, so that addresses wait for
+#: them: 4 convolutions of 3 x 3 take 0.93, 1.26, 1.35 and 1.65 times what those of 1 x 1 say on an H100, whatever its
+#: memory (own measurements, torch 2.11.0, 2026-11-23)
+GATHER_FP32 = 1.3
 #: bytes of neighbouring channels that a kernel for tensor cores loads at once: 8 in fp16, others are padded (NVIDIA
 #: technical blog, "Tensor ops made easier in cuDNN")
 VECTOR_BYTES = 16.0
+#: dtypes whose convolutions run on the vector engine where the channels do not fill such a vector. For a first layer of
+#: 3 channels an A100 ran ampere_scudnn_128x64, a kernel of fp32, where all other layers ran in TF32 (open traces of
+#: ResNet and AlexNet, HolisticTraceAnalysis); in bf16 an H200 takes 454 us by channels and 634 in NCHW, an H100 649,
+#: and in fp32 they take 735 and 729 (own measurements, torch 2.11.0, 2026-11-23)
+FIRST_LAYER_DTYPES = ("fp16", "bf16", "tf32")
 #: pixels that a kernel for images in NCHW loads at once: assumed; with 7 x 7 pixels it transposes them (H100, H200)
 PIXELS = 4.0
 #: (pixels, filters) of a block, read off the kernels' names in NeuSight's rows: scudnn_128x32, 128x64 and 128x128 of
@@ -76,24 +87,53 @@ def engine_of(
 
 
 def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of implicit GEMM; with few channels, of that on the vector engine."""
+    few = _few_channels(conv, machine)
+    if not anywhere(few):
+        return product(conv, sizes, machine, c, conditions)
+    vector = product(conv, sizes, _vector_engine(machine), c, conditions)
+    if everywhere(few):
+        return vector
+    tensor = product(conv, sizes, machine, c, conditions)
+    return fastest([only(few, vector), only(few ^ True, tensor)])
+
+
+def _few_channels(conv: Conv2d, machine: Machine) -> Any:
+    """Return where channels fill less than a vector of the kernels for tensor cores, `FIRST_LAYER_DTYPES`."""
+    has = machine.engine == "tensor" and machine.matrix_instruction != "mfma" and conv.dtype in FIRST_LAYER_DTYPES
+    few = (conv.c * dtype_bytes(conv.dtype) < VECTOR_BYTES) & (conv.groups == 1)
+    return few & (has and not conv.backward and conv.algorithm != "im2col")
+
+
+def _vector_engine(machine: Machine) -> Machine:
+    """Return the same machine with the symbols of its vector engine in fp32."""
+    if "vector" not in machine.cache:
+        peak = machine.hardware and machine.hardware.find_peak("fp32", "vector")
+        known = Machine.of(machine.hardware, peak) if machine.hardware is not None and peak else machine
+        machine.cache["vector"] = replace(
+            known, engine="vector", dtype="fp32", peak_flop_per_s=machine.vector_flop_per_s
+        )
+    found: Machine = machine.cache["vector"]
+    return found
+
+
+def product(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of one matrix product a group: implicit GEMM, or after a kernel that unfolds the images."""
     machine, values = engine_of(machine, c, conditions, batched=False)
     if conv.backward and conv.gradient == "weight":  # few filters and many pixels: the sum over these is split
         usual = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
         values["split"] = min(values["split"], usual.get("split", gemm.VECTOR_SPLIT))
     vector = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
-    product = gemm.Product(*_product_sizes(conv, sizes, vector), conv.groups, sizes.size, sizes.size)
+    of_group = gemm.Product(*_product_sizes(conv, sizes, vector), conv.groups, sizes.size, sizes.size)
     speed = values["eta"] * machine.bandwidth_bytes_per_s
     if conv.algorithm == "im2col":
         unfolded = conv.counted()[0][3].size_bytes
         unfold = (sizes.x + unfolded) / speed + values["launch"]
-        return plus(gemm.product_terms(product, machine, values, conditions), IM2COL, unfold)
+        return plus(gemm.product_terms(of_group, machine, values, conditions), IM2COL, unfold)
     # The unfolded matrix is built from data in the caches, so that x crosses memory once, and its copies do not.
-    arithmetic = gemm.product_terms(product, machine, {**values, "eta": np.inf}, conditions)
-    if gemm.is_fp32(machine):
-        return with_memory(arithmetic, sizes.compulsory / speed)
-    terms = with_memory(_gathered(conv, arithmetic), sizes.compulsory / speed)
-    if conv.layout == "nhwc":
+    arithmetic = gemm.product_terms(of_group, machine, {**values, "eta": np.inf}, conditions)
+    terms = with_memory(_gathered(conv, arithmetic, machine), sizes.compulsory / speed)
+    if gemm.is_fp32(machine) or conv.layout == "nhwc":
         return terms
     # A filter of one tap multiplies the images as they are, if each of their channels starts at a vector of `PIXELS`.
     as_it_is = (conv.r == 1) & (conv.s == 1) & (conv.stride == 1) & (conv.padding == 0)
@@ -101,12 +141,27 @@ def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions
     return plus(terms, LAYOUT, where(as_it_is, 0.0, 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)))
 
 
-def _gathered(conv: Conv2d, product: Terms) -> Terms:
-    """Return the terms of a product on tensor cores with those of its addresses, `GATHER`; they draw little power."""
-    limited = product.adds.get(gemm.POWER_LIMIT, 0.0)
-    slower = where(conv.r * conv.s > 1, GATHER - 1.0, 0.0)
-    more = slower * (product.time_s - product.adds.get(LAUNCH, 0.0) - limited)
-    return plus(product, GATHERING, maximum(0.0, more - limited))
+def _gathered(conv: Conv2d, arithmetic: Terms, machine: Machine) -> Terms:
+    """Return the terms of a product with those of its addresses, `GATHER`; they draw little power."""
+    share = _gather_share(machine)
+    if not share:
+        return arithmetic
+    limited = arithmetic.adds.get(gemm.POWER_LIMIT, 0.0)
+    slower = where(conv.r * conv.s > 1, share, 0.0)
+    more = slower * (arithmetic.time_s - arithmetic.adds.get(LAUNCH, 0.0) - limited)
+    return plus(arithmetic, GATHERING, maximum(0.0, more - limited))
+
+
+def _gather_share(machine: Machine) -> float:
+    """Return what addresses add to a product whose filters have several taps, as a share of its time.
+
+    Fp32 multiply-adds leave issue slots free where an SM has fewer lanes than its schedulers issue to (64 on P100,
+    V100, T4, A100), or where a scheduler issues two instructions in a clock (before Volta).
+    """
+    if not gemm.is_fp32(machine):
+        return GATHER - 1.0
+    full = machine.flop_per_clock_per_sm / 2.0 > 0.9 * LANES * machine.schedulers_per_sm
+    return GATHER_FP32 - 1.0 if full and machine.copies_to_shared else 0.0
 
 
 def _transposes_s(conv: Conv2d, sizes: Sizes, machine: Machine, speed: float) -> Number:
