@@ -15,9 +15,11 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
+    CONVERT_CYCLES,
     ETA,
     FEED,
     FILL,
+    FRAMEWORKS,
     FUSED,
     ISSUE,
     LEFT,
@@ -56,6 +58,8 @@ STRIDED = 0.5
 #: narrow (H100, bf16: 8 % more than a copy), and those of them that the lanes of fp32 run: the rest runs beside them.
 #: An SM issues one for 32 threads from each scheduler in a clock
 ERF_ISSUED, ERF_LANES = 40.0, 25.0
+#: dtypes to which PyTorch converts fp32 by vectors
+NARROWED = ("fp16", "bf16")
 #: kinds that frameworks call through a layer or a function of their own, in front of the operator
 LAYERS = ("relu", "gelu", "silu")
 
@@ -79,16 +83,24 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     layered = serving or conditions.library.partition("/")[0] in LAYERED
     traffic = (work.bytes_read + c["write"] * work.bytes_written) / (STRIDED if op.strided else 1.0)
     held = left_share(traffic, machine, c, conditions) if layered else None
-    # A fused multiply-add is 2 FLOP in one cycle of a lane.
-    lanes = machine.vector_flop_per_s / 2.0 / machine.packed
-    math = op.flop() * (c["pow"] if op.kind == "pow" else 1.0) / lanes
-    if op.kind == "gelu" and not op.backward:
-        issued = 32.0 * machine.schedulers_per_sm * machine.sm_count * machine.clock_hz
-        math = op.numel * max(ERF_ISSUED / max(issued, lanes), ERF_LANES / lanes)
+    math = _math_s(op, machine, c, conditions)
     if serving:
         last = issue_s(ROW * machine.sm_count, machine, c)
         math = maximum(math, issue_s(op.numel, machine, c, 0.0 if held is None else held) + last)
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions, held), c)
+
+
+def _math_s(op: Elementwise, machine: Machine, c: Values, conditions: Conditions) -> Number:
+    """Return the time of the arithmetic, or of the conversions of PyTorch's casts [s]."""
+    # A fused multiply-add is 2 FLOP in one cycle of a lane.
+    lanes = machine.vector_flop_per_s / 2.0 / machine.packed
+    if op.kind == "gelu" and not op.backward:
+        issued = 32.0 * machine.schedulers_per_sm * machine.sm_count * machine.clock_hz
+        return op.numel * max(ERF_ISSUED / max(issued, lanes), ERF_LANES / lanes)
+    narrowed = op.dtype == "fp32" and op.out_dtype in NARROWED
+    if op.kind == "cast" and conditions.library in FRAMEWORKS and op.out_dtype != op.dtype and not narrowed:
+        return CONVERT_CYCLES * op.numel / (machine.sm_count * machine.clock_hz)
+    return op.flop() * (c["pow"] if op.kind == "pow" else 1.0) / lanes
 
 
 def call_cost(op: Operator, c: Values) -> Number:

@@ -62,6 +62,18 @@ def test_pow_has_no_packed_instruction() -> None:
     assert half.alone["math"] == pytest.approx(2.0 * float(plain.alone["math"]))
 
 
+def test_pytorch_widens_element_by_element() -> None:
+    def time_s(first: str, last: str, library: str) -> float:
+        op = Elementwise(numel=10**8, kind="cast", dtype=first, out_dtype=last)
+        return float(np.asarray(predict(op, hardware("h100"), library=library).predicted_time_s))
+
+    wide = time_s("bf16", "fp32", "torch")
+    least = 0.82 * 10**8 / (132 * 1.98e9)
+    assert least < wide < 1.2 * least
+    assert time_s("fp32", "bf16", "torch") < 0.8 * wide  # whole vectors, as many bytes
+    assert time_s("bf16", "fp32", "triton") < 0.8 * wide
+
+
 def test_data_that_stay_in_l2_by_hand() -> None:
     # 1e5 x 12 B = 1.2 MB of 10 MB all stay; traffic counts 1.4 MB, at 0.5 x 64 B x 100 SM x 1 GHz = 3.2 TB/s
     got = FAMILY.formula(Elementwise(numel=10**5), ROUND, VALUES, WARM)

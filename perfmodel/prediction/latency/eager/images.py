@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
-from perfmodel.operators.base import Operator
 from perfmodel.operators.batch_norm import BatchNorm
 from perfmodel.operators.group_norm import GroupNorm
 from perfmodel.operators.pool2d import Pool2d
-from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.eager.passes import TERMS, Pass, is_eager, time_of
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.eager.passes import Kernels, Pass, eager_family, is_eager
+from perfmodel.prediction.latency.family import Constant, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START
-from perfmodel.prediction.latency.terms import Terms
 
 #: threads of a block of a norm (Normalization.cuh, MAX_BLOCK_SIZE; block_reduce.h, kCUDABlockReduceNumThreads), and the
 #: sizes that those along the pixels of a channel have (getNumThreads)
@@ -120,38 +113,13 @@ def _norm_backward(op: Any, size: float, c: Values, machine: Machine) -> list[Pa
     ]
 
 
-_PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
-    "batch_norm": _batch_norm,
-    "group_norm": _group_norm,
-    "pool2d": _pool2d,
-    "layer_norm": _norm_backward,
-    "rms_norm": _norm_backward,
-    "add_rms_norm": _norm_backward,
-    "softmax": _norm_backward,
-    "reduction": _norm_backward,
-}
-
-
-def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of the passes of a norm, a pool, or a norm's gradient."""
-    passes = _PASSES[op.op](op, dtype_bytes(op.dtype), c, machine)
-    return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
+KERNELS: dict[str, Kernels] = {"batch_norm": _batch_norm, "group_norm": _group_norm, "pool2d": _pool2d}
+NORMS = ("layer_norm", "rms_norm", "add_rms_norm", "softmax", "reduction")
 
 
 def _backward(op: Any, machine: Machine, library: str) -> bool:
     return is_eager(op, machine, library) and bool(op.backward)
 
 
-_STREAM = (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL)
-FAMILY = Family(
-    "eager_image",
-    (*_STREAM, WAIT, SHORT, OPERAND, OUTPUT, INPUT, TAP),
-    formula,
-    TERMS,
-    is_eager,
-    streams=True,
-    by_dtype=False,
-)
-NORM_BACKWARD = Family(
-    "eager_norm_backward", (*_STREAM, ROW, PARTIAL), formula, TERMS, _backward, streams=True, by_dtype=False
-)
+FAMILY = eager_family("eager_image", (WAIT, SHORT, OPERAND, OUTPUT, INPUT, TAP), KERNELS)
+NORM_BACKWARD = eager_family("eager_norm_backward", (ROW, PARTIAL), dict.fromkeys(NORMS, _norm_backward), _backward)

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, plain
-from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
 from perfmodel.operators.gather import Gather
 from perfmodel.operators.index_select import IndexSelect
 from perfmodel.operators.lookup import SECTOR_BYTES, distinct, harmonic
 from perfmodel.operators.scatter_add import ScatterAdd
-from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.eager.passes import TERMS, Pass, among, is_eager, time_of
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.eager.passes import Kernels, Pass, among, eager_family, is_eager
+from perfmodel.prediction.latency.family import Constant, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START
-from perfmodel.prediction.latency.terms import Terms
 
 INDEX_BYTES = 8.0
 #: bytes that a miss of L2 fetches: two sectors (CUDA runtime, cudaLimitMaxL2FetchGranularity; its usual value)
@@ -149,7 +143,7 @@ def _embedding(op: Embedding, size: float, c: Values, machine: Machine) -> list[
     ]
 
 
-_PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
+KERNELS: dict[str, Kernels] = {
     "gather": _gather,
     "index_select": _index_select,
     "scatter_add": _scatter_add,
@@ -158,22 +152,8 @@ _PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
 }
 
 
-def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of the passes of a look-up, or of sums into a table."""
-    passes = _PASSES[op.op](op, dtype_bytes(op.dtype), c, machine)
-    return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
-
-
 def _applies(op: Any, machine: Machine, library: str) -> bool:
     return is_eager(op, machine, library) and (op.op != "embedding" or op.backward)
 
 
-FAMILY = Family(
-    "eager_lookup",
-    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, JUMP, ADD, ELEMENT, ROW, CLASH, SUMMED),
-    formula,
-    TERMS,
-    _applies,
-    streams=True,
-    by_dtype=False,
-)  # fmt: skip
+FAMILY = eager_family("eager_lookup", (JUMP, ADD, ELEMENT, ROW, CLASH, SUMMED), KERNELS, _applies)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
+from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.reduction import IDLE
-from perfmodel.prediction.latency.streams import stream_times
+from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START, stream_times
 from perfmodel.prediction.latency.terms import CONTENTION, HBM, L2, LAUNCH, MATH, Term, Terms, overlapped
 
 TERMS = (MATH, HBM, L2, IDLE, CONTENTION, LAUNCH)
+#: constants of what all of these kernels stream
+STREAM = (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL)
 #: exponent of the smooth maximum of a kernel's memory, cache, instructions and waiting: scattered reads, of which
 #: half hit L2, take a sixth longer than the slower of both (gather and index_select by Zipf's law, H100, torch 2.11)
 POWER = 4.0
@@ -74,3 +78,31 @@ def among(mask: Any, one: Pass) -> Pass:
 def is_eager(op: Any, machine: Machine, library: str) -> bool:
     """Whether PyTorch's kernels run."""
     return library == "torch"
+
+
+#: (operator, bytes of an element, constants, machine) -> the kernels of a call
+Kernels = Callable[[Any, float, Values, Machine], Sequence[Pass]]
+
+
+def eager_family(
+    name: str,
+    own: Sequence[Constant],
+    kernels: Mapping[str, Kernels],
+    applies: Callable[[Any, Machine, str], Any] = is_eager,
+) -> Family:
+    """Return a family of PyTorch's kernels.
+
+    Parameters
+    ----------
+    name : of the family.
+    own : its constants beside those of `STREAM`.
+    kernels : operator's name -> what lists the kernels of a call.
+    applies : as in `Family`.
+    """
+
+    def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+        """Return the terms of the passes of a call."""
+        passes = kernels[op.op](op, dtype_bytes(op.dtype), c, machine)
+        return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
+
+    return Family(name, (*STREAM, *own), formula, TERMS, applies, streams=True, by_dtype=False)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number
-from perfmodel.operators.base import Operator
 from perfmodel.operators.sampling import Sampling
 from perfmodel.operators.scan import Scan
 from perfmodel.operators.sort import Sort
 from perfmodel.operators.topk import Topk
-from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.eager.passes import TERMS, Pass, among, is_eager, time_of
-from perfmodel.prediction.latency.family import Constant, Family, Values
+from perfmodel.prediction.latency.eager.passes import Kernels, Pass, among, eager_family, is_eager
+from perfmodel.prediction.latency.family import Constant, Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.streams import ETA, FEED, FILL, START
-from perfmodel.prediction.latency.terms import Terms
 
 #: bytes of the index that moves with each key (int64)
 INDEX_BYTES = 8.0
@@ -43,6 +36,10 @@ SHARED_ROWS = ((20.0, 20000.0), (40.0, 10000.0), (80.0, 8000.0), (199.0, 5000.0)
 #: such blocks: threads, blocks of an SM, least and most elements of a thread (TensorTopK.cu, get_items_per_thread), and
 #: the cycles that the counts of one take when they are added up block by block; set on one row of the same record
 BLOCK_THREADS, BLOCKS_PER_SM, LEAST_ITEMS, MOST_ITEMS, COUNT_CYCLES = 256.0, 6.0, 4.0, 64.0, 42.0
+#: share of a digit's first step that each further step takes: elements, without the joining of the threads' counts.
+#: Some 40 instructions of 32 warps and a load from L2, 450 cycles (SortingRadixSelect.cuh, countRadixUsingMask); one
+#: block then takes as long as several in the geometric mean at the limits above, and 1.9 times as long without it
+STEP_SHARE = 0.3
 #: start of a short kernel of a sequence over that of a lone one: it waits for the one before to drain
 STARTS = 1.7
 #: SM cycles of an element of CUB's scan
@@ -56,7 +53,7 @@ SOFTMAX_THREADS, SOFTMAX_VECTOR, SOFTMAX_READS = 1024.0, 4.0, 3.0
 SWEEP = Constant("sweep", "", 3.3, 0.5, 20.0, 0.2, "SM cycles of a key with its index in one pass of a radix sort")
 PASS_START = Constant("pass_start", "s", 13e-6, 2e-6, 60e-6, 0.2, "reset, start, look-back and drain of a sort's pass")
 SELECT = Constant("select", "", 0.65, 0.1, 5.0, 0.2, "SM cycles of an element in one pass of a selection")
-STEP = Constant("step", "", 1300.0, 200.0, 10e3, 0.3, "cycles of a step of a block that selects from its row")
+STEP = Constant("step", "", 1300.0, 200.0, 10e3, 0.3, "cycles of a digit's first step of a block with a row")
 SCAN_STEP = Constant("scan_step", "", 3000.0, 300.0, 20e3, 0.3, "cycles of a step of a block that scans its row")
 SYNC = Constant("sync", "s", 12e-6, 3e-6, 200e-6, 0.3, "host that reads a check and dispatches what follows")
 
@@ -125,7 +122,7 @@ def _of_topk(
     several = Pass(STARTS * digits, elements * size * reads, 1.0, 0.0, elements * c["select"] * reads)
     threads = np.clip(np.ceil(cols / 32.0) * 32.0, 32.0, 1024.0)
     held = machine.sm_count * np.minimum(machine.threads_per_sm / threads, 32.0)
-    steps = (bits / ONE_DIGIT + 2.0) * np.ceil(cols / threads)
+    steps = (bits / ONE_DIGIT + 2.0) * (1.0 + STEP_SHARE * (np.ceil(cols / threads) - 1.0))
     waited = np.maximum(rows / held, 1.0) * steps * c["step"] / machine.clock_hz
     alone = Pass(1.0, elements * size, 1.0, 0.0, 0.0, waited)
     found = [among(shared, several), among(shared, counted), among(~shared, alone)]
@@ -193,7 +190,7 @@ def _of_sampling(op: Sampling, size: float, c: Values, machine: Machine) -> list
     ]  # fmt: skip
 
 
-_PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
+KERNELS: dict[str, Kernels] = {
     "sort": lambda op, size, c, machine: _of_sort(op.rows, op.cols, size, c, machine),
     "topk": lambda op, size, c, machine: (
         _of_sort(op.rows, op.cols, size, c, machine)
@@ -203,12 +200,6 @@ _PASSES: dict[str, Callable[[Any, float, Values, Machine], list[Pass]]] = {
     "scan": lambda op, size, c, machine: _of_scan(op.rows, op.cols, size, c, machine),
     "sampling": _of_sampling,
 }
-
-
-def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of the passes of a sort, a selection, a scan or a draw."""
-    passes = _PASSES[op.op](op, dtype_bytes(op.dtype), c, machine)
-    return time_of(passes, op.work().working_set_bytes, machine, c, conditions)
 
 
 #: algorithms that PyTorch has for each operator; others are no call of it
@@ -225,13 +216,4 @@ def _applies(op: Any, machine: Machine, library: str) -> bool:
     return is_eager(op, machine, library) and known.algorithm in ALGORITHMS[op.op]
 
 
-FAMILY = Family(
-    "eager_selection",
-    (replace(ETA, default=0.88), replace(START, default=2.0e-6), FEED, FILL, SWEEP, PASS_START, SELECT, STEP,
-     SCAN_STEP, SYNC),
-    formula,
-    TERMS,
-    _applies,
-    streams=True,
-    by_dtype=False,
-)  # fmt: skip
+FAMILY = eager_family("eager_selection", (SWEEP, PASS_START, SELECT, STEP, SCAN_STEP, SYNC), KERNELS, _applies)

@@ -110,6 +110,20 @@ def test_short_rows_are_padded() -> None:
     assert 0.6 < short / long <= 1.0
 
 
+def test_a_selection_joins_its_threads_once_a_digit() -> None:
+    # 18 steps of digits each; 1024 threads take a column each, and a second one for less than a first
+    one, two, three = (time_s("topk", rows=64, cols=cols, k=8) for cols in (1024, 2048, 3072))
+    assert two - one == pytest.approx(three - two)
+    assert two - one < 0.5 * one
+
+
+@pytest.mark.parametrize(("rows", "limit"), [(20, 20000), (40, 10000), (80, 8000), (199, 5000), (799, 3000)])
+def test_one_block_and_several_select_alike_where_pytorch_changes(rows: int, limit: int) -> None:
+    for on in ("a100", "h100"):
+        one, several = (time_s("topk", on, rows=rows, cols=cols, k=8) for cols in (limit - 1, limit))
+        assert 0.4 < one / several < 2.5
+
+
 def test_a_draw_waits_for_the_host() -> None:
     one, gumbel = (float(time_s("sampling", rows=1, vocab=100, algorithm=name)) for name in ("multinomial", "gumbel"))
     assert one > gumbel + 30e-6
