@@ -10,6 +10,7 @@ from typing import Any
 
 from perfmodel.core.report import Column, Report, report
 from perfmodel.core.units import format_si
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.prediction.algorithms.choice import Choice
 from perfmodel.prediction.algorithms.report import choice_report
 from perfmodel.prediction.columns import ERROR_COLUMNS, MODEL_COLUMNS, PREDICTION_COLUMNS, TERM_COLUMNS
@@ -17,7 +18,7 @@ from perfmodel.prediction.explain import Explained, IntervalShares, meaning
 from perfmodel.prediction.measured import Measured
 from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.uncertainty import MEANINGS, half_width
-from perfmodel.prediction.whole_model import Part, WholeModel
+from perfmodel.prediction.whole_model import RUN_DEVIATION, Part, WholeModel
 
 _NO_CONTEXT: Mapping[str, Any] = MappingProxyType({})
 #: share of the predicted time that a hidden resource must take alone to be listed
@@ -175,8 +176,20 @@ def _(model: WholeModel, *, context: Mapping[str, Any] = _NO_CONTEXT, title: str
         MODEL_COLUMNS,
         rows,
         {"hardware": [model.hardware], **figures, **context},
-        notes=(total,),
+        notes=(total, *_of_runs(model)),
         title=title or f"Predicted time of the operators on {model.hardware}",
+    )
+
+
+def _of_runs(model: WholeModel) -> tuple[str, ...]:
+    """Say where whole runs of a machine differ so much from its operators that this makes most of the interval."""
+    variance = model.variances.get(ErrorSource.RUN, 0.0)
+    if variance <= RUN_DEVIATION**2 or variance < 0.5 * sum(model.variances.values()):
+        return ()
+    return (
+        f"Whole runs on {model.hardware} differ from its operators measured alone by {math.sqrt(variance):.0%} "
+        f"(standard deviation): that makes most of the interval. Its clock depends on heat and on what ran before; its "
+        f"specification says what was measured.",
     )
 
 

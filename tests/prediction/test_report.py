@@ -76,6 +76,15 @@ def test_a_whole_model_shows_its_operators_and_its_total(simple_gpu) -> None:
     assert "<caption>" in model._repr_html_()
 
 
+def test_a_whole_model_says_where_runs_differ_from_their_operators() -> None:
+    operators = [pm.Gemm(m=2048, n=256 * n, k=1024, dtype="fp32", count=24) for n in range(2, 12)]
+    varying, usual = (
+        pm.predict_model(operators, name, library="torch-2.1").report() for name in ("p4", "v100-pcie-32gb")
+    )
+    assert len(usual.notes) == 1
+    assert "most of the interval" in varying.notes[1]
+
+
 def test_a_model_takes_a_machine_by_name_and_a_gap_of_ones_own() -> None:
     operators = [pm.Elementwise(numel=10**9, count=10)]
     usual, none = pm.predict_model(operators, "h100"), pm.predict_model(operators, "h100", gap_s=0.0)

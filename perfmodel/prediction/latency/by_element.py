@@ -11,6 +11,8 @@ from typing import cast
 
 import numpy as np
 
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.work import Number, ceil, clipped, floor, minimum, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.embedding import Embedding
 from perfmodel.operators.rope import Rope
@@ -52,8 +54,17 @@ _FEED = replace(FEED, default=0.24, spread=0.2)
 #: the release since which PyTorch gathers rows by vectors of 16 B (`vectorized_gather_kernel`, IndexKernelUtils.h);
 #: the tables of serving engines are older
 GATHER_SINCE = (2, 7)
+#: bytes that rows must be whole multiples of for that, and SM cycles of one element of others, each of which finds its
+#: own address (`_scatter_gather_elementwise_kernel`): those of elementwise kernels that do so (`ADDRESS_CLOCKS` of
+#: perfmodel.prediction.whole_model), since no row of a look-up tells them
+GATHER_BYTES, GATHER_ISSUE = 16.0, 0.85
+#: bytes that a block of it copies at most, 16 by each of up to 256 threads, blocks that an SM holds, and the latency of
+#: a block [s]: it reads its index, then the row (assumed: twice 0.6 us)
+BLOCK_BYTES, THREAD_BYTES, MOST_BLOCKS, BLOCK_S = 4096.0, 16.0, 32.0, 1.2e-6
 #: its start: 2.9 us for 256 rows of 2 KiB, of which the stream takes 0.4 (H100, torch 2.11)
 FRAMEWORK_START_S = 2.4e-6
+#: lanes of a warp
+LANES = 32.0
 INDEX = Constant(
     "index", "s", 0.2e-6, 0.01e-6, 2e-6, 0.3, "latency of each of up to 16 indices, looked up one after another"
 )
@@ -74,18 +85,31 @@ def rotation(op: Operator, machine: Machine, c: Values, conditions: Conditions) 
 
 
 def look_up(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of t = launch + ||issue tokens dim / (SM f) + index tokens, hbm + l2|| [s], of PyTorch hbm + l2.
+    """Return the terms of t = launch + ||issue tokens dim / (SM f) + index tokens, hbm + l2|| [s].
 
-    The latency of ``index`` counts up to `FEW` tokens, whose kernel walks through the indices.
+    The latency of ``index`` counts up to `FEW` tokens, whose kernel walks through the indices. PyTorch gathers more of
+    them by vectors, hbm + l2 alone, where rows are whole vectors, else with `GATHER_ISSUE`.
     """
     op = cast(Embedding, op)
     work = op.work()
+    walked = where(op.tokens <= FEW, c["index"] * op.tokens, 0.0)
     if conditions.library in FRAMEWORKS and not conditions.is_before(*GATHER_SINCE):
+        row_bytes = op.dim * dtype_bytes(op.dtype)
+        single = issue_s(op.tokens * op.dim, machine, {**c, "issue": GATHER_ISSUE})
+        vectors = rounds_of_blocks(op.tokens, row_bytes, machine) * BLOCK_S
+        issued = where(row_bytes % GATHER_BYTES == 0, vectors, single) + walked
         times = stream_times(work.bytes, work.working_set_bytes, machine, c, conditions)
-        return beside_math(0.0, *times, {**c, "launch": FRAMEWORK_START_S})
-    walked = np.where(np.asarray(op.tokens) <= FEW, c["index"] * op.tokens, 0.0)
+        return beside_math(issued, *times, {**c, "launch": FRAMEWORK_START_S})
     issued = issue_s(op.tokens * op.dim, machine, c) + walked
     return beside_math(issued, *stream_times(work.bytes, work.working_set_bytes, machine, c, conditions), c)
+
+
+def rounds_of_blocks(tokens: Number, row_bytes: Number, machine: Machine) -> Number:
+    """Return how often the SMs are filled with blocks, each of which copies up to `BLOCK_BYTES` of one row."""
+    threads = clipped(ceil(row_bytes / THREAD_BYTES / LANES) * LANES, LANES, BLOCK_BYTES / THREAD_BYTES)
+    resident = minimum(MOST_BLOCKS, floor(machine.threads_per_sm / threads))
+    rounds: Number = tokens * ceil(row_bytes / BLOCK_BYTES) / (machine.sm_count * resident)
+    return rounds
 
 
 FAMILIES = (

@@ -29,6 +29,7 @@ from perfmodel.prediction.latency.streams import (
     STREAM_TERMS,
     THRASH,
     beside_math,
+    fitting_share,
     missed_share,
     resident_blocks,
     stream_times,
@@ -53,6 +54,9 @@ ROW = 800.0
 #: the same of a sum of squares, which takes less to join than a mean and a variance (`cuWelfordCombine`), and its
 #: instructions over LayerNorm's; its steps over LayerNorm's, in 16 bits and in fp32
 RMS_ROW, RMS_COLUMN, RMS_TRIP, RMS_TRIP_FP32 = 450.0, 0.8, 0.8, 0.6
+#: fixed part of a row of single elements, over that of vectors of fp32: 16 warps join their statistics in place of 4
+#: (400 rows of 1030 columns in fp16, the only ones on record: 9.0 and 9.2 us on H100 and H200, torch 2.11; 9.3 with it)
+SINGLE_ROW = 1.4
 #: steps that take as long as the start and the join of a block
 JOIN = 1.0
 #: exponent of the smooth maximum of a block's own steps and of what all blocks of an SM issue
@@ -66,22 +70,26 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
 
     Traffic is rows cols size (2 + mu), with the `missed_share` mu, the weights and `thrash_bytes`; math =
     ||rows / SM (cols + row) column / f, (join + ceil(cols / 512)) trip||_2. Rows that are no whole vectors take two
-    kernels that load single elements (`RowwiseMomentsCUDAKernel`, `LayerNormForwardCUDAKernel`).
+    kernels that load single elements, so that narrow ones take no fewer instructions (`RowwiseMomentsCUDAKernel`,
+    `LayerNormForwardCUDAKernel`); the second reads again all that does not fit in L2.
     """
     norm = cast(LayerNorm | RmsNorm, op)
     rows, cols = norm.rows, norm.cols
     work = op.work()
     row_bytes = cols * dtype_bytes(op.dtype)
+    whole = cols % VECTOR == 0
     missed = missed_share(minimum(rows, resident_blocks(machine, THREADS)) * row_bytes, machine, c)
+    gone = 1.0 - fitting_share(rows * row_bytes, max(machine.l2_bytes, 1.0) / machine.l2_copies)
+    missed = where(whole, missed, gone)
     traffic = work.bytes + missed * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, conditions)
     # Loads are vectors of 16 B, so that narrow elements take fewer; MI210's build does not gain from that.
     narrow = 1.0 if machine.matrix_instruction == "mfma" else dtype_bytes(op.dtype) / COLUMN_BYTES
-    column, trip = c["column"] * narrow / machine.clock_hz, c["trip"]
+    column, trip = c["column"] * where(whole, narrow, 1.0) / machine.clock_hz, c["trip"]
     row = ROW
     if norm.op == RmsNorm.op:
         row, column = RMS_ROW, column * RMS_COLUMN
         trip = trip * (RMS_TRIP if dtype_bytes(op.dtype) < COLUMN_BYTES else RMS_TRIP_FP32)
-    whole = cols % VECTOR == 0
+    row = row * where(whole, 1.0, SINGLE_ROW)
     steps = where(whole, ceil(cols / STEP), (ceil(cols / MOMENTS) + ceil(cols / RESULTS)) / 2.0)
     kernels = where(whole, 1.0, 2.0)
     math = smooth_max(OVERLAP, rows / machine.sm_count * (cols + row) * column, trip * (kernels * JOIN + steps))

@@ -102,6 +102,19 @@ def test_rows_of_no_whole_vectors_take_two_kernels() -> None:
     assert odd.predicted_time_s > 1.5 * even.predicted_time_s
 
 
+def test_single_elements_take_as_many_instructions_in_16_bits_and_read_large_rows_again() -> None:
+    wide, narrow = (LayerNorm(rows=10**6, cols=1023, dtype=dtype) for dtype in ("fp32", "fp16"))
+    of_wide, of_narrow = (FAMILY.formula(op, ROUND, VALUES, COLD) for op in (wide, narrow))
+    assert of_narrow.alone["math"] == pytest.approx(of_wide.alone["math"])
+    # (1023 + 1.4 x 800) columns of 0.5 cycles, where whole vectors take (1024 + 800)
+    vectors = FAMILY.formula(LayerNorm(rows=10**6, cols=1024), ROUND, VALUES, COLD)
+    assert of_wide.alone["math"] / vectors.alone["math"] == pytest.approx(2143 / 1824, rel=1e-3)
+    # the second kernel reads the rows from memory, or from L2 where they fit
+    small, large = (LayerNorm(rows=rows, cols=1023) for rows in (1000, 10**6))
+    read = [FAMILY.formula(op, ROUND, VALUES, COLD).alone["hbm"] / float(op.work().bytes) for op in (small, large)]
+    assert read[1] / read[0] == pytest.approx(1.5, rel=1e-3)
+
+
 def test_frameworks_run_rms_norm_as_layer_norm_and_fused_kernels_only_stream() -> None:
     spec = hardware("h100-sxm5-80gb")
     op = RmsNorm(rows=256, cols=8192, dtype="bf16")

@@ -68,7 +68,7 @@ def engine_of(
     if gemm.is_fp32(machine):
         # The sum is never split, and the rows of the unfolded matrix are gathered anyway.
         values |= {"math": c["product" if batched else "math"], "linear": 1.0, "split": 1.0, "stride": 1.0}
-        values |= {"ragged": 1.0, "bounds": 1.0, "byte_energy": 0.0}
+        values |= {"ragged": 1.0, "bounds": 1.0, "byte_energy": 0.0, "batch_energy": 1.0}
         values |= {name: c[name] for name in ("eta", "launch", "energy", "fill")}
         tiles = PRODUCT_TILES if batched else IMPLICIT_TILES
         # The unfolded matrix does not lie in memory, so that its rows cost nothing there.
