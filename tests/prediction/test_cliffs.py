@@ -92,8 +92,9 @@ def allowed(case: Case, machine: pm.Hardware, name: str, sizes: Mapping[str, Flo
         # Up to 16 indices are looked up one after another: 11 tokens take an RTX 4090 5.0 us, and 36 take 2.7.
         least[(sizes["tokens"] <= FEW) & (larger > FEW)] = 0.3
     if case.kind is pm.LayerNorm and name == "cols":
-        # Rows of whole vectors of 4 take one kernel, others two: 1030 columns take twice as long as 1024 (H100).
-        least[np.mod(larger, 4.0) == 0.0] = 0.4
+        # Rows of whole vectors of 4 take one kernel, others two: 1030 columns take twice as long as 1024 (H100). In 16
+        # bits single elements take twice the instructions of vectors besides.
+        least[np.mod(larger, 4.0) == 0.0] = 0.33
     if case.kind is pm.Softmax and name == "cols":
         vector = int(ALIGNED / dtype_bytes(case.params["dtype"]))
         better = np.gcd(larger.astype(int), vector) > np.gcd(sizes["cols"].astype(int), vector)

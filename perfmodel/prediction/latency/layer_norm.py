@@ -29,7 +29,6 @@ from perfmodel.prediction.latency.streams import (
     STREAM_TERMS,
     THRASH,
     beside_math,
-    fitting_share,
     missed_share,
     resident_blocks,
     stream_times,
@@ -71,16 +70,16 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     Traffic is rows cols size (2 + mu), with the `missed_share` mu, the weights and `thrash_bytes`; math =
     ||rows / SM (cols + row) column / f, (join + ceil(cols / 512)) trip||_2. Rows that are no whole vectors take two
     kernels that load single elements, so that narrow ones take no fewer instructions (`RowwiseMomentsCUDAKernel`,
-    `LayerNormForwardCUDAKernel`); the second reads again all that does not fit in L2.
+    `LayerNormForwardCUDAKernel`), the second of which reads all rows again.
     """
     norm = cast(LayerNorm | RmsNorm, op)
     rows, cols = norm.rows, norm.cols
     work = op.work()
     row_bytes = cols * dtype_bytes(op.dtype)
     whole = cols % VECTOR == 0
-    missed = missed_share(minimum(rows, resident_blocks(machine, THREADS)) * row_bytes, machine, c)
-    gone = 1.0 - fitting_share(rows * row_bytes, max(machine.l2_bytes, 1.0) / machine.l2_copies)
-    missed = where(whole, missed, gone)
+    # All rows pass between the two reads of one where a second kernel reads them.
+    between = where(whole, minimum(rows, resident_blocks(machine, THREADS)), rows)
+    missed = missed_share(between * row_bytes, machine, c)
     traffic = work.bytes + missed * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, conditions)
     # Loads are vectors of 16 B, so that narrow elements take fewer; MI210's build does not gain from that.
     narrow = 1.0 if machine.matrix_instruction == "mfma" else dtype_bytes(op.dtype) / COLUMN_BYTES
