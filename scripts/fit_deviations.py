@@ -1,13 +1,8 @@
 """What machines and libraries that nobody measured differ by: deviations of `perfmodel.prediction.latency.constants`.
 
-Each machine, or library, is left out of a fit; the median of what is left of its rows is its offset u. Of n offsets
-from each other, each of a part that was left out as a whole, and of n0 that are usual elsewhere with deviation s0,
-
-    s^2 = (n0 s0^2 + (n - 1) s_n^2) / (n0 + n - 1),
-
-with s_n^2 the mean square of the n. So few offsets do not determine a deviation: the next one is distributed as
-Student's t with n0 + n - 1 degrees of freedom (a normal distribution whose variance has the conjugate prior; Gelman et
-al., "Bayesian data analysis", section 3.2). Tables state the normal deviation of the same 80 % interval, s t / z.
+Each machine, or library, is left out of a fit; the median of what is left of its rows is its offset u. Few offsets of a
+family do not determine its deviation: it is drawn to that of families like it (`fit_hierarchy`), and the next offset is
+distributed as Student's t. Tables state the normal deviation of the same 80 % interval, s t / z.
 """
 
 from __future__ import annotations
@@ -17,17 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from fit_hierarchy import ASSUMED_STRENGTH, Expected, Hierarchy, Variance, assumed, hierarchies, mean_square
 from numpy.typing import NDArray
 
 from perfmodel.accuracy.fit import Floats
 from perfmodel.core.latency_table import REGIMES
-from perfmodel.prediction.uncertainty import Z80
 
-#: offsets whose weight the usual ones have together, n0. With 4, 5 and 6 the interval score (width, and 10 times what
-#: lies outside, on a logarithmic scale) of the machines and libraries that are left out in scripts/nested.py is 0.875,
-#: 0.868 and 0.863 for machines and 1.155, 1.156 and 1.157 for libraries, in the mean over all tables: about the same;
-#: no table has more than half of its rows outside, and the lowest has 52, 51 and 50 % inside
-PRIOR = 5.0
 #: what machines differ between: vendors, in the widest table of families that several have; lines (kinds of memory) and
 #: generations of a vendor; siblings with the same chip
 VENDORS, LINES, GENERATIONS, SIBLINGS = BETWEEN = ("vendors", "lines", "generations", "siblings")
@@ -37,10 +27,10 @@ MAD = 1.4826
 FEWEST = 10
 #: of a machine, where no two were measured: assumed, the middle of all families
 ASSUMED_MACHINE = 0.15
-#: of a machine among others of its generation, beyond what their specifications say: assumed. Two of them differ by its
-#: 1.4-fold, 0.05: H100 and H200 (one laboratory) differ by 0.05, 0.03 and 0.03 in the three regimes (the
+#: of a machine among others of its generation, beyond what their specifications say, in each regime: assumed. Two of
+#: them differ by its 1.4-fold: H100 and H200 (one laboratory) differ by 0.05, 0.03 and 0.03 in the three regimes (the
 #: root mean square over families with more than 100 rows), and laboratories have libraries of their own
-ASSUMED_SIBLING = 0.035
+ASSUMED_SIBLING = (0.035, 0.030, 0.025)
 #: sources of error of libraries
 LIBRARY_KEYS = ("library", "library_here")
 #: of libraries in each regime, before any pair of them is known: assumed, rounded from all families of the kind. Two
@@ -54,9 +44,6 @@ OF_ATTENTION = {**OF_ENGINE, "library": (0.16, 0.18, 0.15)}
 #: of products with scales of blocks, most of whose libraries were timed around calls that the host dispatches, which
 #: takes 60, 90 and 181 us in three kernels of vLLM on H100: by a factor of two in the launch regime
 OF_DISPATCHED = {**OF_ENGINE, "library": (0.70, 0.16, 0.14)}
-#: of all other families, in which no machine was measured with two libraries: assumed, near the means of those three,
-#: with more for dispatch, which these families' rows include
-OF_OTHERS = {"library": (0.25, 0.14, 0.11), "library_here": (0.15, 0.12, 0.08)}
 
 
 @dataclass(frozen=True)
@@ -153,7 +140,7 @@ class LibraryOffsets:
 
 
 def library_deviations(
-    own: LibraryOffsets, alike: Sequence[LibraryOffsets], assumed: Mapping[str, Sequence[float]]
+    own: LibraryOffsets, alike: Sequence[LibraryOffsets], usual: Mapping[str, Sequence[Expected]]
 ) -> dict[str, tuple[float, ...]]:
     """Return what a library that was not measured differs by, and one that was measured elsewhere only.
 
@@ -165,50 +152,48 @@ def library_deviations(
     ----------
     own : the offsets of the family.
     alike : those of all other families whose libraries differ alike.
-    assumed : the deviation before any of these is known, which they are drawn to.
+    usual : source of error -> what is usual in these in each regime.
     """
     made = {}
-    for key, regimes in assumed.items():
+    for key, regimes in usual.items():
         deviations = []
         for regime, expected in enumerate(regimes):
-            squares = [one.squares(key, regime) for one in alike]
-            parts = {part for one in squares for part in one}
-            usual = math.sqrt(_drawn([u for one in squares for u in one.values()], len(parts), expected))
             grown = [g for g in [own.grown(key, regime)] if g is not None]
             grown = grown or [g for one in alike if (g := one.grown(key, regime)) is not None]
-            deviation = _next(usual, list(own.squares(key, regime).values()))
-            deviations.append(math.sqrt(deviation**2 + max(0.0, _mean(grown))))
+            deviation = expected.next(list(own.squares(key, regime).values()))
+            deviations.append(math.hypot(deviation, math.sqrt(max(0.0, _mean(grown)))))
         made[key] = tuple(deviations)
+    return made
+
+
+def usual_libraries(
+    alike: Mapping[str, Sequence[LibraryOffsets]], before: Mapping[str, Mapping[str, Sequence[float]]], key: str
+) -> list[Hierarchy]:
+    """Return what libraries usually differ by in each regime.
+
+    A kind of families of which nothing is assumed differs as the mean of all others, which are as many samples of it.
+
+    Parameters
+    ----------
+    alike : kind -> the offsets of its families.
+    before : kind -> source of error -> what is assumed before any two libraries of it are known.
+    key : the source of error.
+    """
+    made = []
+    for regime in range(len(REGIMES)):
+        kinds = {}
+        for kind, expected in before.items():
+            found = [one.squares(key, regime) for one in alike.get(kind, ())]
+            own = mean_square([u for one in found for u in one.values()], len(set().union(*found)))
+            variance = assumed(expected[key][regime]).variance.drawn(own, ASSUMED_STRENGTH)
+            kinds[kind] = assumed(math.sqrt(variance.value))
+        every = [one.variance.value for one in kinds.values()]
+        made.append(Hierarchy(kinds, Expected(Variance(_mean(every), len(every) - 1.0))))
     return made
 
 
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else 0.0
-
-
-def _next(usual: float, squares: Sequence[float]) -> float:
-    """Return the deviation of the next offset, given the squares of some from each other and what is usual."""
-    freedom = PRIOR + max(0, len(squares) - 1)
-    return math.sqrt(_drawn(squares, len(squares), usual)) * student_quantile(freedom) / Z80
-
-
-def _drawn(squares: Sequence[float], parts: int, usual: float) -> float:
-    """Return the variance of offsets that are those of so many parts, drawn to the usual one."""
-    # The offsets of two parts from each other are one number, so that they have a degree of freedom less.
-    own = max(0, parts - 1)
-    return (PRIOR * usual**2 + own * _mean(squares)) / (PRIOR + own)
-
-
-def student_quantile(freedom: float) -> float:
-    """Return the 90 % quantile of Student's t, to 1 % from 3 degrees of freedom on, 3 % from 2 on.
-
-    Abramowitz and Stegun, "Handbook of mathematical functions", 26.7.5.
-    """
-    z = Z80
-    first = (z**3 + z) / 4.0
-    second = (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
-    third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / 384.0
-    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def offsets_of(machines: Iterable[LeftOut], regime: int) -> list[float]:
@@ -224,29 +209,26 @@ def offsets_of(machines: Iterable[LeftOut], regime: int) -> list[float]:
     return [math.sqrt(share * _mean([offset**2 for offset in offsets])) for offsets in parts.values()]
 
 
-def machine_deviation(machines: Sequence[LeftOut], usual: Sequence[float]) -> tuple[float, ...]:
+def machine_deviation(machines: Sequence[LeftOut], usual: Sequence[Expected]) -> tuple[float, ...]:
     """Return the deviation of a machine of another part in each regime; ``usual`` is that among such families."""
-    made = []
-    for regime, expected in enumerate(usual):
-        made.append(_next(expected, [offset**2 for offset in offsets_of(machines, regime)]))
-    return tuple(made)
+    return tuple(
+        expected.next([offset**2 for offset in offsets_of(machines, regime)]) for regime, expected in enumerate(usual)
+    )
 
 
-def usual_deviation(alike: Sequence[Sequence[LeftOut]], every: Sequence[Sequence[LeftOut]]) -> tuple[float, ...]:
-    """Return the deviation of machines in each regime that is usual in families like one.
+def usual_machines(kinds: Mapping[str, Sequence[Sequence[LeftOut]]]) -> list[Hierarchy]:
+    """Return what machines usually differ by in each regime.
 
     Parameters
     ----------
-    alike, every : the machines that were left out of each family that differs between machines as the one does, and of
-        every family; all of these count as `PRIOR` offsets. What a machine differs by in families that are alike is
-        nearly one number (a left-out B200 is slower by 0.2 to 0.3 in all collectives), so that its parts are counted.
+    kinds : the machines that were left out of the tables of the families of each kind.
     """
-    made = []
+    found, parts = [], []
     for regime in range(len(REGIMES)):
-        near, far = ([u**2 for machines in found for u in offsets_of(machines, regime)] for found in (alike, every))
-        widely = math.sqrt(_mean(far)) if far else ASSUMED_MACHINE
-        made.append(math.sqrt(_drawn(near, _parts(alike, regime), widely)))
-    return tuple(made)
+        squares = {k: [[u**2 for u in offsets_of(one, regime)] for one in tables] for k, tables in kinds.items()}
+        found.append({kind: [mean_square(own) for own in tables] for kind, tables in squares.items()})
+        parts.append({kind: _parts(tables, regime) for kind, tables in kinds.items()})
+    return hierarchies(found, parts, (ASSUMED_MACHINE,) * len(REGIMES))
 
 
 def _parts(families: Sequence[Sequence[LeftOut]], regime: int) -> int:
@@ -256,7 +238,7 @@ def _parts(families: Sequence[Sequence[LeftOut]], regime: int) -> int:
 
 
 def link_deviation(
-    left_out: Sequence[LeftOut], machine: Sequence[float], assumed: Sequence[float]
+    left_out: Sequence[LeftOut], machine: Sequence[float], expected: Sequence[Expected]
 ) -> tuple[float, ...]:
     """Return the deviation of a kind of link that nobody measured, in each regime.
 
@@ -267,15 +249,14 @@ def link_deviation(
     ----------
     left_out : the machines of all families that exchange.
     machine : the usual deviation between machines, which their squares are less of.
-    assumed : the deviation before two kinds are known.
+    expected : what is assumed before two kinds are known.
     """
     made = []
-    for regime, (of_machine, expected) in enumerate(zip(machine, assumed, strict=True)):
+    for regime, (of_machine, before) in enumerate(zip(machine, expected, strict=True)):
         offsets = [(one.link, one.offset(regime)) for one in left_out if one.link]
         squares = [max(0.0, u**2 - of_machine**2) for _, u in offsets if u is not None]
         kinds = len({kind for kind, u in offsets if u is not None})
-        usual = math.sqrt(_drawn(squares, kinds, expected))
-        made.append(usual * student_quantile(PRIOR + max(0, kinds - 1)) / Z80)
+        made.append(before.next(squares, kinds))
     return tuple(made)
 
 

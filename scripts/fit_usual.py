@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fit_deviations import (
     ASSUMED_SIBLING,
     GENERATIONS,
+    LIBRARY_KEYS,
     LINES,
     OF_ATTENTION,
     OF_COLLECTIVES,
     OF_DISPATCHED,
     OF_ENGINE,
-    OF_OTHERS,
     OF_VENDOR,
     SIBLINGS,
     VENDORS,
@@ -25,8 +25,10 @@ from fit_deviations import (
     library_deviations,
     link_deviation,
     machine_deviation,
-    usual_deviation,
+    usual_libraries,
+    usual_machines,
 )
+from fit_hierarchy import Expected, assumed
 from fit_shared import ASSUMED_LINK, Shared
 
 from perfmodel.core.latency_table import REGIMES, LatencyTable
@@ -37,6 +39,7 @@ from perfmodel.prediction.latency.family import HOST_CONSTANTS
 HOST_SPREAD = next(constant.spread for constant in HOST_CONSTANTS if constant.name == "host")
 EXPERTS = ("moe_bf16", "moe_fp8", "moe_fp8_block", "moe_int4", "moe_fp4", "moe_mxfp4", "moe_mxfp4_fp8")
 ATTENTION = ("attention_prefill", "attention_decode")
+STREAMS = ("elementwise", "layer_norm", "softmax", "rms_norm", "rope", "embedding")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "collective_host")
 #: families that differ in the same way between machines: their offsets together are what is typical. The vendor's
 #: products and convolutions; engines' own products and experts, whose kernels are written for one generation, and tuned
@@ -46,9 +49,10 @@ ALIKE = (
     ("gemm_w4a16", "gemm_w8a16", "gemm_w8a8", "gemm_fp8_block", *EXPERTS),
     ATTENTION,
     COLLECTIVES,
-    ("elementwise", "layer_norm", "softmax", "rms_norm", "rope", "embedding"),
+    STREAMS,
 )
-#: families whose libraries differ alike, and what is assumed of them
+#: families whose libraries differ alike, and what is assumed of them. Those of all others differ as all of these do:
+#: almost no machine was measured with two libraries of a stream
 LIBRARIES_ALIKE = (
     (("gemm_fp32", "gemm_bf16"), OF_VENDOR),
     (("gemm_fp8",), OF_ENGINE),
@@ -65,13 +69,13 @@ class Usual:
 
     Attributes
     ----------
-    machines : the deviation in each regime between machines of each kind of parts.
+    machines : what is usual in each regime between machines of each kind of parts.
     grown : variance by which the shapes of another generation spread more than those of machines that were fitted.
     libraries : source of error -> what libraries of the family differ by, which it is drawn to that of others for.
     link : the deviation in each regime of a kind of link that nobody measured.
     """
 
-    machines: Mapping[str, Sequence[float]]
+    machines: Mapping[str, Sequence[Expected]]
     grown: Sequence[float]
     libraries: Mapping[str, tuple[float, ...]]
     link: tuple[float, ...] = ASSUMED_LINK
@@ -101,7 +105,7 @@ class FittedFamily:
             if not found.own_host:  # the host of a sibling is any other
                 expected[0] = usual.machines[GENERATIONS][0]
             if found.by_host:
-                expected[0] = max(expected[0], HOST_SPREAD)
+                expected[0] = expected[0].at_least(HOST_SPREAD)
             deviation = machine_deviation(found.machines, expected)
             machine = tuple(math.hypot(s * factor, math.sqrt(more)) for s, more in zip(deviation, grown, strict=True))
             libraries = usual.libraries if found.libraries else {}
@@ -114,26 +118,46 @@ class FittedFamily:
 
 def usual_in(name: str, found: Mapping[str, FittedFamily]) -> Usual:
     """Return what is usual in families like one, given all that were fitted."""
-    alike = next((group for group in ALIKE if name in group), (name,))
-    machines = {SIBLINGS: (ASSUMED_SIBLING,) * len(REGIMES)}
+    kind, kinds = _kind(name, ALIKE), _kinds(found, ALIKE)
+    machines = {SIBLINGS: [assumed(deviation) for deviation in ASSUMED_SIBLING]}
     for between in (GENERATIONS, LINES):
-        every = {other: fitted.apart(between) for other, fitted in found.items()}
-        machines[between] = usual_deviation([every[other] for other in alike if other in every], list(every.values()))
+        every = {key: [found[other].apart(between) for other in families] for key, families in kinds.items()}
+        machines[between] = [regime.kind(kind) for regime in usual_machines(every)]
     # Machines of another line, or of another vendor, are of another generation, too. What is a vendor's has its own
     # source of error.
-    machines[LINES] = tuple(map(max, machines[LINES], machines[GENERATIONS]))
-    machines[VENDORS] = machines[GENERATIONS]
-    shared = [table for other in alike if other in found for table in found[other].shared.values()]
+    near = machines[GENERATIONS]
+    machines[LINES] = [
+        far.at_least(math.sqrt(one.variance.value)) for far, one in zip(machines[LINES], near, strict=True)
+    ]
+    machines[VENDORS] = near
+    shared = [table for other in kinds[kind] for table in found[other].shared.values()]
     grown = growth((table.machines, table.known) for table in shared if table.between != SIBLINGS)
     exchanged = [one for table in shared if table.table.links for one in table.machines]
-    link = link_deviation(exchanged, machines[GENERATIONS], ASSUMED_LINK)
+    of_machines = [math.sqrt(one.variance.value) for one in near]
+    link = link_deviation(exchanged, of_machines, [assumed(before) for before in ASSUMED_LINK])
     return Usual(machines, grown, _of_libraries(name, found), link)
 
 
 def _of_libraries(name: str, found: Mapping[str, FittedFamily]) -> dict[str, tuple[float, ...]]:
     """Return what libraries differ by in a family."""
-    alike, assumed = next((kind for kind in LIBRARIES_ALIKE if name in kind[0]), ((name,), OF_OTHERS))
     offsets = {other: made.shared["generic"].libraries or LibraryOffsets() for other, made in found.items()}
-    return library_deviations(
-        offsets[name], [offsets[other] for other in alike if other in found.keys() - {name}], assumed
-    )
+    groups = [group for group, _ in LIBRARIES_ALIKE]
+    others = _kinds(found.keys() - {name}, groups)
+    kinds = {key: [offsets[other] for other in families] for key, families in others.items()}
+    before = {group[0]: expected for group, expected in LIBRARIES_ALIKE}
+    kind = _kind(name, groups)
+    usual = {key: [regime.kind(kind) for regime in usual_libraries(kinds, before, key)] for key in LIBRARY_KEYS}
+    return library_deviations(offsets[name], kinds.get(kind, ()), usual)
+
+
+def _kind(name: str, groups: Sequence[Sequence[str]]) -> str:
+    """Return the name of the kind of a family: the first of its group, or its own where it is in none."""
+    return next((group[0] for group in groups if name in group), name)
+
+
+def _kinds(found: Iterable[str], groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """Return the families of each kind."""
+    kinds: dict[str, list[str]] = {}
+    for name in found:
+        kinds.setdefault(_kind(name, groups), []).append(name)
+    return kinds

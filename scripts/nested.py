@@ -38,14 +38,15 @@ from perfmodel.prediction.latency.tables import default_tables
 
 @dataclass(frozen=True)
 class Without:
-    """A family, fitted without a machine or without a library.
+    """A family, fitted without a machine, without a library, or to all of its rows.
 
     Attributes
     ----------
     family : name of the family.
-    machine, library : what was left out; empty where it is the other.
+    machine, library : what was left out; both are empty where nothing was.
     fitted : the family's shared constants.
     own : the table of each machine, where a library was left out.
+    measured : the machines and libraries that have rows, where nothing was left out.
     """
 
     family: str
@@ -53,9 +54,10 @@ class Without:
     library: str
     fitted: FittedFamily
     own: Mapping[str, LatencyTable]
+    measured: frozenset[str] = frozenset()
 
     def tables(self, others: Sequence[Without]) -> Mapping[str, LatencyTable]:
-        """Return the tables by file; ``others`` are all fits without the same machine or library."""
+        """Return the tables by file; ``others`` are all families without the same machine or library."""
         usual = usual_in(self.family, {other.family: other.fitted for other in others})
         made = self.fitted.tables(usual)
         if self.machine:  # what libraries differ by remains that of all machines
@@ -67,29 +69,32 @@ class Without:
 
 
 @contextlib.contextmanager
-def without(fits: Sequence[Without], machines: Mapping[str, Hardware]) -> Iterator[dict[str, Hardware]]:
-    """Predict as if what some fits left out had not been measured; yield the machines as they are then.
+def without(left: str, fits: Sequence[Without], machines: Mapping[str, Hardware]) -> Iterator[dict[str, Hardware]]:
+    """Predict as if a machine, or a library, had not been measured; yield the machines as they are then.
 
     Parameters
     ----------
-    fits : of any families, all without the same machine or library.
+    left : its name.
+    fits : of any families, without any machine or library, or to all rows.
     machines : name -> machine as it ships.
     """
+    same = [fit for fit in fits if left in (fit.machine, fit.library)]
+    # What is usual is that of all families: those in which it was not measured are left as they are.
+    others = [fit for fit in fits if fit.measured and left not in fit.measured]
     tables: dict[str, dict[str, LatencyTable]] = defaultdict(dict)
-    for fit in fits:
-        for name, table in fit.tables(fits).items():
+    for fit in same:
+        for name, table in fit.tables([*same, *others]).items():
             tables[name][fit.family] = table
-    families = {fit.family for fit in fits}
+    families = {fit.family for fit in same}
 
     def altered(name: str, before: Mapping[str, LatencyTable]) -> Mapping[str, LatencyTable]:
         kept = {family: before[family] for family in before if family not in families}
         return MappingProxyType({**kept, **tables.get(name, {})})
 
-    left_out = {fit.machine for fit in fits}
     with unittest.mock.patch.object(constants, "default_tables", lambda name: altered(name, default_tables(name))):
         yield {
             name: dataclasses.replace(
-                unmeasured(machine) if name in left_out else machine, latency=altered(name, machine.latency)
+                unmeasured(machine) if name == left else machine, latency=altered(name, machine.latency)
             )
             for name, machine in machines.items()
         }
@@ -123,10 +128,6 @@ class Nested:
         parts = [accuracy for (which, _), accuracy in self.judged.items() if which == kind]
         return Accuracy(tuple(part for accuracy in parts for part in accuracy.judged), ())
 
-    def of_machine(self, name: str) -> list[Without]:
-        """Return the fits without a machine."""
-        return [fit for fit in self.fits if fit.machine == name]
-
 
 def _fits_without(name: str) -> list[Without]:
     """Return the fits of a family, in a process of its own."""
@@ -142,7 +143,7 @@ def _judged(
             same = [fit for fit in fits if getattr(fit, kind) == name]
             measured = {fit.family: set(fit.own) for fit in same}
             own = [call for call in calls if (call.hardware if kind == "machine" else call.library) == name]
-            with without(same, machines) as altered:
+            with without(name, fits, machines) as altered:
                 accuracy = judge([Measurements("left out", tuple(own))], altered.__getitem__)
             # What a library differs by can be told on machines that have rows of another one.
             yield (kind, name), accuracy.where(lambda part, measured=measured, kind=kind: [
@@ -152,17 +153,19 @@ def _judged(
 
 
 def without_each(name: str, opened: open_tables.OpenTables) -> Iterator[Without]:
-    """Yield a family's tables without each machine, then without each library that is not the only one on a machine."""
+    """Yield a family's tables, those without each machine, and without each library that is not alone on a machine."""
     fitted = open_tables.half(opened.calls, fitted=True)
     data, families, origins = open_tables.by_family(fitted, opened.machines)
     family, groups = families[name], data[name]
     near = shipped(family, groups, opened.machines)
 
+    of = {machine: {group.conditions.library for group in rows} for machine, rows in groups.items()}
+    whole = fit_family(family, groups, origins[name], opened.machines, near=near, surfaces=False)
+    yield Without(name, "", "", whole, {}, frozenset(groups).union(*of.values()))
     for machine in groups if len(groups) > 1 else ():
         rest = {key: rows for key, rows in groups.items() if key != machine}
         made = fit_family(family, rest, origins[name], opened.machines, near=near, anew=False)
         yield Without(name, machine, "", made, {})
-    of = {machine: {group.conditions.library for group in rows} for machine, rows in groups.items()}
     for library in sorted({library for libraries in of.values() if len(libraries) > 1 for library in libraries}):
         rest = {
             machine: kept
