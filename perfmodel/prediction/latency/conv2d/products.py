@@ -37,7 +37,7 @@ LANES = 32.0
 GATHER, FILTER_CLOCKS, IMAGE_CLOCKS, TRANSPOSE_POWER = 1.2, 154.0, 35.0, 1.5
 #: the same on the vector engine where fp32 multiply-adds take every slot of the schedulers, so that addresses wait for
 #: them: 4 convolutions of 3 x 3 take 0.93, 1.26, 1.35 and 1.65 times what those of 1 x 1 say on an H100, whatever its
-#: memory (own measurements, torch 2.11.0, 2026-11-23)
+#: memory (own measurements, torch 2.11.0, 2026-11-23). The fused Winograd kernel's transforms are said to wait as long
 GATHER_FP32 = 1.3
 #: bytes of neighbouring channels that a kernel for tensor cores loads at once: 8 in fp16, others are padded (NVIDIA
 #: technical blog, "Tensor ops made easier in cuDNN")
@@ -143,7 +143,7 @@ def product(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions:
 
 def _gathered(conv: Conv2d, arithmetic: Terms, machine: Machine) -> Terms:
     """Return the terms of a product with those of its addresses, `GATHER`; they draw little power."""
-    share = _gather_share(machine)
+    share = gather_share(machine)
     if not share:
         return arithmetic
     limited = arithmetic.adds.get(gemm.POWER_LIMIT, 0.0)
@@ -152,7 +152,7 @@ def _gathered(conv: Conv2d, arithmetic: Terms, machine: Machine) -> Terms:
     return plus(arithmetic, GATHERING, maximum(0.0, more - limited))
 
 
-def _gather_share(machine: Machine) -> float:
+def gather_share(machine: Machine) -> float:
     """Return what addresses add to a product whose filters have several taps, as a share of its time.
 
     Fp32 multiply-adds leave issue slots free where an SM has fewer lanes than its schedulers issue to (64 on P100,

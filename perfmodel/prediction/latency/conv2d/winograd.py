@@ -8,7 +8,7 @@ from perfmodel.core.work import ceil, maximum, minimum
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.conv2d.parts import TRANSFORMS, Sizes, plus, with_memory
-from perfmodel.prediction.latency.conv2d.products import engine_of
+from perfmodel.prediction.latency.conv2d.products import engine_of, gather_share
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import s_per_flop
@@ -40,12 +40,13 @@ def fused(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> 
     )
     waves = spatial * ceil(sizes.filters / FUSED_FILTERS) / machine.sm_count
     # 16 products of 32 x 32 x c, a multiply-add counted as 2
-    rate = c["fused"] * machine.peak_flop_per_s / machine.sm_count
+    reached = c["fused"] / (1.0 + gather_share(machine)) * machine.peak_flop_per_s
+    rate = reached / machine.sm_count
     wave = 2.0 * 16.0 * FUSED_TILES * FUSED_FILTERS * (ceil(sizes.channels / 8.0) * 8.0 + FUSED_FILL) / rate
     full = 32.0 * sizes.images * sizes.p * sizes.q / 4.0 * sizes.filters * sizes.channels
-    ideal = full / (c["fused"] * machine.peak_flop_per_s)
+    ideal = full / reached
     busy = maximum(1.0, ceil(waves)) * wave
-    power = waves * wave * c["fused"] * machine.peak_flop_per_s * s_per_flop(machine, c["energy"], conditions.load)
+    power = waves * wave * reached * s_per_flop(machine, c["energy"], conditions.load)
     power = maximum(0.0, power - gemm.pause_s(machine, conditions))
     speed = c["eta"] * machine.bandwidth_bytes_per_s
     arithmetic = Terms(
