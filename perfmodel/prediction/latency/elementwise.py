@@ -54,10 +54,11 @@ LAYERED = (*Attention.WRITING, "vidur")
 #: bandwidth over that of whole vectors where an operand is a view with gaps: PyTorch's compositions of rope and chunked
 #: swiglu in Liger-Kernel's benchmarks (@ ead96b618e5c) reach half of it
 STRIDED = 0.5
-#: instructions that the error function of gelu takes an element with its conversions, which shows where elements are
-#: narrow (H100, bf16: 8 % more than a copy), and those of them that the lanes of fp32 run: the rest runs beside them.
-#: An SM issues one for 32 threads from each scheduler in a clock
-ERF_ISSUED, ERF_LANES = 40.0, 25.0
+#: issue slots that the error function of gelu takes an element with its conversions, and lanes of fp32: nvcc 13 makes
+#: 27.5 instructions of an element in a vector of bf16 (sm_80, sm_90), of which 13 multiply or add in fp32, and 12.5 run
+#: on the lanes of integers beside them. With one instruction for 32 threads from each scheduler in a clock, an H100
+#: takes as long as 40 would (bf16: 8 % more than a copy), so that 0.69 of the slots are filled, and of the lanes
+ERF_ISSUED, ERF_LANES = 27.5 / 0.69, 13.0 / 0.69
 #: dtypes to which PyTorch converts fp32 by vectors
 NARROWED = ("fp16", "bf16")
 #: kinds that frameworks call through a layer or a function of their own, in front of the operator

@@ -74,6 +74,15 @@ def test_pytorch_widens_element_by_element() -> None:
     assert time_s("bf16", "fp32", "triton") < 0.8 * wide
 
 
+def test_gelu_issues_from_every_scheduler_whatever_the_lanes() -> None:
+    # 27.5 instructions at 0.69 of 128 slots in a clock; 13 of them need a lane of fp32, which 64 lanes do sooner
+    op = Elementwise(numel=10**6, kind="gelu", dtype="bf16")
+    for lanes in (64.0, 128.0):
+        machine = replace(ROUND, vector_flop_per_s=2.0 * lanes * ROUND.sm_count * ROUND.clock_hz)
+        got = FAMILY.formula(op, machine, VALUES, Conditions()).alone["math"]
+        assert float(got) == pytest.approx(10**6 * 27.5 / 0.69 / (128.0 * ROUND.sm_count * ROUND.clock_hz))
+
+
 def test_data_that_stay_in_l2_by_hand() -> None:
     # 1e5 x 12 B = 1.2 MB of 10 MB all stay; traffic counts 1.4 MB, at 0.5 x 64 B x 100 SM x 1 GHz = 3.2 TB/s
     got = FAMILY.formula(Elementwise(numel=10**5), ROUND, VALUES, WARM)
