@@ -115,6 +115,8 @@ class Elementwise(Operator):
     backward : the gradient.
     strided : an operand is a view with gaps, or broadcast along rows, as in compositions of rope and of a gated
         activation whose halves lie in one tensor. Counts do not depend on it; times do.
+    fresh : the kernel before has just written an operand, which may lie in a cache, as in a gated activation of two
+        calls. Counts do not depend on it; times do.
     """
 
     op: ClassVar[str] = "elementwise"
@@ -127,6 +129,7 @@ class Elementwise(Operator):
     out_dtype: str = dtype_of(doc="dtype of the output; default: dtype")
     backward: bool = flag(False, quiet=True, doc="the gradient")
     strided: bool = flag(False, quiet=True, doc="an operand is a view with gaps, or broadcast along rows")
+    fresh: bool = flag(False, quiet=True, doc="the kernel before has just written an operand")
 
     def check(self) -> None:
         """Derive the number of inputs and the output dtype."""

@@ -28,7 +28,8 @@ def gated_passes(op: Operator, numel: Number, kind: str, *, backward: bool) -> t
 
     Backward a product for each of its two gradients, then that of the activation: 9 N s bytes.
     """
-    product = Elementwise(numel=numel, kind="mul", num_inputs=2, dtype=op.dtype, count=2 if backward else 1)
+    times, fresh = (2, False) if backward else (1, True)
+    product = Elementwise(numel=numel, kind="mul", num_inputs=2, dtype=op.dtype, count=times, fresh=fresh)
     activation = Elementwise(numel=numel, kind=kind, dtype=op.dtype, backward=backward)
     return (product, activation) if backward else (activation, product)
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.work import Number, maximum
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
@@ -26,9 +27,11 @@ from perfmodel.prediction.latency.streams import (
     START,
     STREAM_TERMS,
     beside_math,
+    fitting_share,
     issue_s,
     left_share,
     stream_times,
+    surviving_share,
 )
 from perfmodel.prediction.latency.terms import Terms
 
@@ -84,11 +87,24 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     layered = serving or conditions.library.partition("/")[0] in LAYERED
     traffic = (work.bytes_read + c["write"] * work.bytes_written) / (STRIDED if op.strided else 1.0)
     held = left_share(traffic, machine, c, conditions) if layered else None
+    if op.fresh:
+        usual = surviving_share(work.working_set_bytes, machine, c, conditions) if held is None else held
+        held = maximum(usual, _fresh_share(op, traffic, machine))
     math = _math_s(op, machine, c, conditions)
     if serving:
         last = issue_s(ROW * machine.sm_count, machine, c)
         math = maximum(math, issue_s(op.numel, machine, c, 0.0 if held is None else held) + last)
     return beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions, held), c)
+
+
+def _fresh_share(op: Elementwise, traffic: Number, machine: Machine) -> Number:
+    """Return the share of the traffic that is an operand which the kernel before wrote, and L2 still has.
+
+    It has it as long as that kernel's input and output fit together: SwiGLU in two calls saves 0.8 to 1.2 of 5 tensors
+    up to 45 MB of those two on an H100, with 50 MB of L2, and nothing from 67 MB on (torch 2.11.0, 2026-11-23).
+    """
+    operand = op.numel * dtype_bytes(op.dtype)
+    return operand / traffic * fitting_share(2.0 * operand, machine.l2_bytes) if machine.l2_bytes else 0.0 * operand
 
 
 def _math_s(op: Elementwise, machine: Machine, c: Values, conditions: Conditions) -> Number:

@@ -95,6 +95,21 @@ def test_data_that_stay_in_l2_by_hand() -> None:
     assert surviving_share(1.0, replace(ROUND, l2_bytes=0.0), VALUES, WARM) == 0.0
 
 
+def test_an_operand_that_was_just_written_lies_in_l2() -> None:
+    # a gated activation in two calls: the product reads 2 tensors and writes 1; the activation before had 2
+    machine = replace(ROUND, l2_bytes=8e6)
+    for numel, share in ((10**6, 1 / (2 + VALUES["write"])), (10**8, 0.0)):
+        terms = [
+            FAMILY.formula(
+                Elementwise(numel=numel, kind="mul", dtype="bf16", fresh=fresh), machine, VALUES, Conditions()
+            )
+            for fresh in (False, True)
+        ]
+        plain, fresh = (float(one.alone["hbm"]) for one in terms)
+        assert fresh == pytest.approx((1.0 - share) * plain)
+        assert float(terms[1].time_s) <= float(terms[0].time_s)
+
+
 def test_l2_is_not_slower_than_device_memory() -> None:
     slow = {**VALUES, "feed": 0.03}
     op = Elementwise(numel=10**5)
