@@ -29,6 +29,8 @@ class MemoryLevel:
         must fit in one of them.
     copies : copies of a line that the level holds when all processors read it: 2 where each half of an L2 keeps its
         own (A100, H100).
+    delivered : share of the peak that streams reach, over what they reach by usual memory controllers, where the vendor
+        states it (P100); bounds do not use it.
     """
 
     name: str
@@ -38,6 +40,7 @@ class MemoryLevel:
     technology: str = ""
     partitions: int = 1
     copies: int = 1
+    delivered: float = 1.0
     source: str = ""
     note: str = ""
 

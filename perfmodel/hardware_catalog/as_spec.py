@@ -97,6 +97,7 @@ def _memory(hardware: Hardware) -> dict[str, MemorySpec]:
             technology=level.technology,
             partitions=level.partitions,
             copies=level.copies,
+            delivered=level.delivered,
             capacity=quantity(level.capacity_bytes, "B"),
             bandwidth=quantity(level.bandwidth_bytes_per_s, "B/s"),
             source=level.source,

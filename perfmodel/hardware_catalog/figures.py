@@ -99,6 +99,8 @@ def _level(level: MemoryLevel, machine: Hardware) -> Iterator[Figure]:
         yield Figure(table, "capacity", level.capacity_bytes, "B", source=level.source)
     if level.copies > 1:
         yield Figure(table, "copies", float(level.copies), "", source=level.source)
+    if level.delivered < 1.0:
+        yield Figure(table, "delivered", level.delivered, "", source=level.source)
     if level.bandwidth_bytes_per_s or level.sustained_bytes_per_s:
         yield Figure(
             table,

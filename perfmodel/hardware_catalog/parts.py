@@ -89,6 +89,7 @@ def _level(name: str, spec: HardwareSpec, read: Quantities) -> MemoryLevel:
         level.technology,
         level.partitions,
         level.copies,
+        level.delivered,
         level.source,
         level.note,
     )

@@ -14,6 +14,7 @@ from perfmodel.prediction.latency.tables import LatencySpec, Quantity
 
 Count = Annotated[int, msgspec.Meta(gt=0, le=10**9)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -24,6 +25,7 @@ class MemorySpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     ----------
     partitions : parts that do not share what they hold (default 1).
     copies : copies of a line that the level holds when all SMs read it; 2 for the split L2 of A100, H100 (default 1).
+    delivered : share of the peak that streams reach, over what they reach by usual memory controllers (default 1).
     """
 
     capacity: Quantity | None = None
@@ -32,6 +34,7 @@ class MemorySpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     technology: str = ""
     partitions: int = 1
     copies: int = 1
+    delivered: Share = 1.0
     bus_width_bits: Positive | None = None
     memory_clock: Quantity | None = None
     transfers_per_clock: Positive | None = None

@@ -333,7 +333,7 @@ def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
     That bandwidth is of whole streams, reads and writes together, so that a written byte costs as much as a read one.
     """
     rate = hardware.main_memory.sustained_bytes_per_s
-    peak = hardware.main_memory.bandwidth_bytes_per_s
+    peak = (hardware.main_memory.bandwidth_bytes_per_s or 0.0) * hardware.main_memory.delivered
     if not (family.streams and rate and peak):
         return {}
     known = {constant.name for constant in family.all_constants}  # not all streams tell a write from a read

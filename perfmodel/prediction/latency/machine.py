@@ -41,7 +41,7 @@ class Machine:
     peak_flop_per_s : dense datasheet peak of the engine and dtype that the operator uses [FLOP/s].
     engine, dtype : of that peak.
     vector_flop_per_s : fp32 peak of the vector engine [FLOP/s].
-    bandwidth_bytes_per_s : datasheet bandwidth of device memory [B/s].
+    bandwidth_bytes_per_s : datasheet bandwidth of device memory, as far as its controller delivers it [B/s].
     l2_bytes : capacity of the last-level cache that all SMs share [B]; 0 where there is none.
     tdp_w : board power limit [W]; infinite where unknown.
     links : links off the device by name.
@@ -105,6 +105,7 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
     fp32 = vector.flop_per_s if vector else np.nan
     chosen = peak or vector
     cache = hardware.caches[-1] if hardware.caches else None
+    memory = hardware.main_memory
     return Machine(
         sm_count=float(hardware.sm_count or max(1.0, fp32 / USUAL_SM_FLOP_PER_S)),
         clock_hz=float(clock),
@@ -112,7 +113,7 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         engine=chosen.engine if chosen else "",
         dtype=chosen.dtype if chosen else "",
         vector_flop_per_s=fp32,
-        bandwidth_bytes_per_s=hardware.main_memory.bandwidth_bytes_per_s or np.nan,
+        bandwidth_bytes_per_s=(memory.bandwidth_bytes_per_s or np.nan) * memory.delivered,
         l2_bytes=(cache.capacity_bytes or 0.0) if cache else 0.0,
         tdp_w=hardware.tdp_w or np.inf,
         links={link.name: link for link in hardware.links},
