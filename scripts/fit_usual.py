@@ -16,6 +16,8 @@ from fit_deviations import (
     OF_COLLECTIVES,
     OF_DISPATCHED,
     OF_ENGINE,
+    OF_LOOK_UPS,
+    OF_STREAMS,
     OF_VENDOR,
     SIBLINGS,
     VENDORS,
@@ -51,8 +53,7 @@ ALIKE = (
     COLLECTIVES,
     STREAMS,
 )
-#: families whose libraries differ alike, and what is assumed of them. Those of all others differ as all of these do:
-#: almost no machine was measured with two libraries of a stream
+#: families whose libraries differ alike, and what is assumed of them. Those of all others differ as these usually do
 LIBRARIES_ALIKE = (
     (("gemm_fp32", "gemm_bf16"), OF_VENDOR),
     (("gemm_fp8",), OF_ENGINE),
@@ -60,6 +61,8 @@ LIBRARIES_ALIKE = (
     (EXPERTS, OF_ENGINE),
     (ATTENTION, OF_ATTENTION),
     (COLLECTIVES, OF_COLLECTIVES),
+    (("embedding",), OF_LOOK_UPS),
+    (("elementwise", "layer_norm", "softmax", "rms_norm", "rope"), OF_STREAMS),
 )
 
 
@@ -147,7 +150,7 @@ def _of_libraries(name: str, found: Mapping[str, FittedFamily]) -> dict[str, tup
     before = {group[0]: expected for group, expected in LIBRARIES_ALIKE}
     kind = _kind(name, groups)
     usual = {key: [regime.kind(kind) for regime in usual_libraries(kinds, before, key)] for key in LIBRARY_KEYS}
-    return library_deviations(offsets[name], kinds.get(kind, ()), usual)
+    return library_deviations(offsets[name], kinds.get(kind, ()), list(offsets.values()), usual)
 
 
 def _kind(name: str, groups: Sequence[Sequence[str]]) -> str:
