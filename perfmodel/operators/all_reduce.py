@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from perfmodel.core.work import Number, plain
+from perfmodel.core.work import Number, minimum, plain
 from perfmodel.operators.collective import Collective
 
 #: the dtypes that a switch can add: those of multimem.ld_reduce, floating point and integers of 32 bits and more
@@ -35,7 +33,7 @@ class AllReduce(Collective):
         ring = 2.0 * self.bytes * self.share()
         if not in_switch or self.dtype not in SWITCH_DTYPES:
             return ring
-        return plain(np.minimum(ring, self.bytes * (self.num_gpus + 1.0) / self.num_gpus))
+        return plain(minimum(ring, self.bytes * (self.num_gpus + 1.0) / self.num_gpus))
 
     def steps(self) -> Number:
         """Return 2 (n - 1): a reduce-scatter and an all-gather around the ring."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.core.work import Number, Tensor, ceil, log2, plain, where
 from perfmodel.operators.collective import Collective
 
 
@@ -23,11 +21,11 @@ class Broadcast(Collective):
 
     def peer_bytes(self, *, in_switch: bool = False) -> Number:
         """Return S, or 0 for a single GPU [B]."""
-        return plain(np.where(np.greater(self.num_gpus, 1), 1.0, 0.0) * self.bytes)
+        return plain(where(self.num_gpus > 1, 1.0, 0.0) * self.bytes)
 
     def steps(self) -> Number:
         """Return log2 n: a tree reaches twice as many GPUs with each step."""
-        return plain(np.ceil(np.log2(self.num_gpus)))
+        return plain(ceil(log2(self.num_gpus)))
 
     def own_bytes(self) -> Number:
         """Return 0: nothing stays where it was [B]."""

@@ -7,6 +7,7 @@ the datasheet's ceilings, for the prediction with the sustained ones.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -80,12 +81,12 @@ def peer_links(links: Iterable[Link], num_gpus: Number) -> list[tuple[Link, bool
     left: Any = True
     for link in candidates:
         last = link is candidates[-1] or link.domain is None
-        here = left if last else left & (np.asarray(num_gpus) <= (link.domain or np.inf))
+        here = left if last else left & (num_gpus <= (link.domain or math.inf))
         if anywhere(here):
-            found.append((link, here if np.ndim(here) else True))
+            found.append((link, here if isinstance(here, np.ndarray) else True))
         if last:
             break
-        left = left & np.logical_not(here)
+        left = left & (here ^ True)
     return found
 
 
@@ -146,7 +147,7 @@ def _check_reach(op: Collective, hardware: Hardware) -> None:
         return
     host = hardware.fabric.gpus_per_node if hardware.fabric else MOST_IN_A_HOST
     most = max([host, *(link.domain or 0 for link in hardware.links)])
-    if anywhere(np.greater(op.num_gpus, most)):
+    if anywhere(op.num_gpus > most):
         asked = int(np.max(op.num_gpus))
         raise UsageError(
             f"{asked} GPUs are more than the {most} that links inside a node of {hardware.name} join.",
@@ -253,7 +254,7 @@ def smallest_fit(work: Work, hardware: Hardware) -> tuple[int | NDArray[np.int8]
     index: int | NDArray[np.int8] = np.full(np.shape(size), -1, np.int8) if whole is np.int8 else -1
     levels = _levels(hardware)
     for position, level in enumerate(levels):
-        fits = size <= (np.inf if level.capacity_bytes is None else level.capacity_bytes / level.partitions)
+        fits = size <= (math.inf if level.capacity_bytes is None else level.capacity_bytes / level.partitions)
         index = where(fits, whole(position), index)
     return index, levels
 

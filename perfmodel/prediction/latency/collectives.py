@@ -109,8 +109,8 @@ def through_host(op: Operator, machine: Machine) -> Any:
     mask: Any = False
     for link, here in peer_links(machine.links.values(), op.num_gpus):
         if link.name in HOST_LINKS:
-            mask = mask | (here & np.greater(op.num_gpus, PAIR))
-    return mask if np.ndim(mask) else bool(mask)
+            mask = mask | (here & (op.num_gpus > PAIR))
+    return mask if isinstance(mask, np.ndarray) else bool(mask)
 
 
 def _hosted(op: Operator, machine: Machine, library: str) -> Any:
@@ -119,7 +119,7 @@ def _hosted(op: Operator, machine: Machine, library: str) -> Any:
 
 def _direct(op: Operator, machine: Machine, library: str) -> Any:
     mask = through_host(op, machine)
-    return ~mask if np.ndim(mask) else not mask
+    return ~mask if isinstance(mask, np.ndarray) else not mask
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ See `perfmodel.prediction.latency.collectives`, whose constants ``c`` these are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import functools
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Limiter
 from perfmodel.core.work import Number, anywhere, maximum, minimum, where
 from perfmodel.operators.collective import Collective
@@ -52,17 +52,16 @@ CUSTOM_BYTES = 8.0 * 2.0**20
 TRTLLM_BYTES = (16e6, 8e6)
 
 
-@dataclass(frozen=True)
-class Protocol:
+class Protocol(NamedTuple):
     """One protocol: the parts of its time [s], and whether a GPU copies its own part beside them."""
 
     start: Number
     steps: Number
     link: Number
-    copies: bool = True
+    copies: Any = True
 
 
-@dataclass(frozen=True)
+@record
 class Path:
     """What the bytes of a collective cross, a value for each point.
 
@@ -83,11 +82,11 @@ class Path:
 def path_of(op: Collective, machine: Machine) -> Path:
     """Return what the bytes of a collective cross on a machine."""
     parts = peer_links(machine.links.values(), op.num_gpus)
-    bandwidth, in_switch = np.nan, False
+    bandwidth, in_switch = math.nan, False
     for link, here in parts:
         rate: Number = link.bandwidth_bytes_per_s
         if link.per_peer_bytes_per_s is not None:
-            rate = minimum(rate, np.maximum(op.num_gpus - 1.0, 1.0) * link.per_peer_bytes_per_s)
+            rate = minimum(rate, maximum(op.num_gpus - 1.0, 1.0) * link.per_peer_bytes_per_s)
         bandwidth = where(here, rate, bandwidth)
         in_switch = where(here, link.reduces_in_switch, in_switch)
     names = [(link.name, here) for link, here in parts] or [(PEER_LINKS[0], True)]
@@ -116,12 +115,12 @@ def nccl_protocols(op: Collective, path: Path, c: Values) -> list[Protocol]:
         Protocol(start, steps, link),
     ]
     if "mid_share" in c:
-        between = TREE_MID * waits if tree else path.scale * np.sqrt(c["ll_step"] * c["step"]) * further
+        between = TREE_MID * waits if tree else path.scale * math.sqrt(c["ll_step"] * c["step"]) * further
         middle = ring / (c["mid_share"] * path.bandwidth)
         lines.append(Protocol((TREE_MID if tree else MID_START) * flags, between, middle))
     less = where(path.in_switch, op.peer_bytes(in_switch=True), ring) if anywhere(path.in_switch) else ring
-    if np.any(np.less(less, ring)):
-        switched = np.where(less < ring, less / (c.get("in_switch", 1.0) * path.bandwidth), link)
+    if anywhere(less < ring):
+        switched = where(less < ring, less / (c.get("in_switch", 1.0) * path.bandwidth), link)
         lines.append(Protocol(SWITCH_START * start, steps, switched))
     return lines
 
@@ -145,8 +144,8 @@ def custom_protocols(op: Collective, library: str, c: Values, path: Path) -> lis
     """
     trtllm = library.startswith("trtllm")
     scale, rate = custom_scale(path, c), c["custom_share"] * path.bandwidth
-    most = where(np.less_equal(op.num_gpus, PAIR), *TRTLLM_BYTES) if trtllm else CUSTOM_BYTES
-    start = where(np.less_equal(op.bytes, most), custom_start(op, path, c), np.inf)
+    most = where(op.num_gpus <= PAIR, *TRTLLM_BYTES) if trtllm else CUSTOM_BYTES
+    start = where(op.bytes <= most, custom_start(op, path, c), math.inf)
     lines = [Protocol(start, 0.0, (op.num_gpus - 1.0) * op.bytes / rate, copies=False)]
     if not trtllm:
         lines.append(Protocol(start, scale * c["custom_step"], op.peer_bytes() / rate, copies=False))
@@ -155,8 +154,7 @@ def custom_protocols(op: Collective, library: str, c: Values, path: Path) -> lis
 
 def crowd_of(op: Collective, c: Values) -> Number:
     """Return by how much GPUs that share the host's bridges take longer: ``crowding`` for each doubling beyond two."""
-    crowd: Number = np.maximum(1.0, (op.num_gpus / PAIR) ** np.log2(c["crowding"]))
-    return crowd
+    return maximum(1.0, (op.num_gpus / PAIR) ** float(np.log2(c["crowding"])))
 
 
 def fastest(
@@ -172,22 +170,19 @@ def fastest(
     The copy of the own part is no slower than the link, since more GPUs, each with a smaller part of its own, would be
     faster otherwise.
     """
-    shape = np.broadcast_shapes(np.shape(op.bytes), np.shape(op.num_gpus))
-    best = np.argmin(_stack(lines, lambda line: line.start + line.steps + line.link * crowd, shape), axis=0)
-    start, steps, transfer = (
-        np.take_along_axis(_stack(lines, part, shape), best[np.newaxis], axis=0)[0]
-        for part in (lambda line: line.start, lambda line: line.steps, lambda line: line.link)
-    )
-    copied = c.get("own", OWN_BYTES_PER_CLOCK) * machine.sm_count * machine.clock_hz
-    copies = np.array([line.copies for line in lines])[best]
-    own = copies * op.own_bytes() / maximum(copied, c["share"] * path.bandwidth)
+    best = functools.reduce(functools.partial(_sooner, crowd=crowd), lines)
+    transfer, copied = best.link, c.get("own", OWN_BYTES_PER_CLOCK) * machine.sm_count * machine.clock_hz
+    own = best.copies * op.own_bytes() / maximum(copied, c["share"] * path.bandwidth)
     over = {link_term(name): transfer if here is True else where(here, transfer, 0.0) for name, here in path.links}
     return Terms(
-        {**over, SHARING: transfer * (crowd - 1.0), HBM: own, LAUNCH: start, SYNCHRONISATION: steps},
+        {**over, SHARING: transfer * (crowd - 1.0), HBM: own, LAUNCH: best.start, SYNCHRONISATION: best.steps},
         {name: time * crowd for name, time in over.items()},
     )
 
 
-def _stack(lines: list[Protocol], part: Callable[[Protocol], Number], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return one part of all lines as an array, the lines along the first axis and the points along the others."""
-    return np.stack([np.broadcast_to(part(line), shape) for line in lines])
+def _sooner(one: Protocol, other: Protocol, crowd: Number) -> Protocol:
+    """Return the protocol that ends sooner at each point, the first of two that end together."""
+    later = other.start + other.steps + other.link * crowd < one.start + one.steps + one.link * crowd
+    if later is True or later is False:
+        return other if later else one
+    return Protocol(*(where(later, b, a) for a, b in zip(one, other, strict=True)))
