@@ -50,11 +50,11 @@ class SurfaceAxis:
         place: Any = octave - self.first
         if self.step != 1.0:
             place /= self.step
-        if not isinstance(place, np.ndarray):
-            index = int(place)
+        if type(place) is float:
             if place <= 0.0:
                 return 0, 0.0
-            return (index, place - index) if index < self.count - 1 else (self.count - 2, 1.0)
+            index, last = int(place), self.count - 1
+            return (index, place - index) if index < last else (last - 1, 1.0)
         np.maximum(place, 0.0, out=place)
         np.minimum(place, self.count - 1.0, out=place)
         if self.count == 2:
@@ -146,7 +146,7 @@ class Surface:
         index: Any = 0
         inside: Any = True
         shares: list[Any] = []
-        many = any(isinstance(size, np.ndarray) for size in sizes)
+        many = np.ndarray in map(type, sizes)
         for axis, size in zip(self.axes, sizes, strict=True):
             octave = log2(size)
             least, most = axis.data
@@ -179,8 +179,7 @@ def _cut(sheet: Sheet, axis: int, below: int, share: float) -> Sheet:
 def _between(values: list[float], shares: Sequence[Any]) -> float:
     """Return the value at one point of a cell, as `_along` yields it for many."""
     for share in shares:
-        each = iter(values)
-        values = [low + more * share for low, more in zip(each, each, strict=True)]
+        values = [low + more * share for low, more in zip(values[::2], values[1::2], strict=True)]
     return values[0]
 
 

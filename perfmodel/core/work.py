@@ -113,10 +113,6 @@ def number(mask: Any) -> Any:
 OF_ONE, OF_MANY = Functions(math.ceil, max, float), Functions(np.ceil, raised, number)
 
 
-#: types of numbers that Python multiplies by itself
-_NUMBERS = frozenset({int, float})
-
-
 def product_of(values: Iterable[Number]) -> Number:
     """Return the product of some numbers in float64, since int64 overflows silently; no array is multiplied by 1.
 
@@ -127,7 +123,7 @@ def product_of(values: Iterable[Number]) -> Number:
     """
     product: Number = 1.0
     listed = tuple(values)
-    if _NUMBERS.issuperset(map(type, listed)):
+    if np.ndarray not in map(type, listed):
         return math.prod(listed, start=1.0)
     for value in listed:
         wide = isinstance(value, np.ndarray) and value.dtype == np.float64
@@ -189,17 +185,17 @@ class Tensor(NamedTuple):
     @classmethod
     def input(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
         """A tensor that is read once."""
-        return cls(name, tuple(shape), dtype, 1.0)
+        return tuple.__new__(cls, (name, tuple(shape), dtype, 1.0, NEVER, NEVER))  # half the time of `__new__`
 
     @classmethod
     def output(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
         """A tensor that is written once."""
-        return cls(name, tuple(shape), dtype, NEVER, 1.0)
+        return tuple.__new__(cls, (name, tuple(shape), dtype, NEVER, 1.0, NEVER))
 
     @classmethod
     def intermediate(cls, name: str, shape: Sequence[Any], dtype: str) -> Tensor:
         """A tensor that is written to device memory by one kernel and read back by the next."""
-        return cls(name, tuple(shape), dtype, 1.0, 1.0)
+        return tuple.__new__(cls, (name, tuple(shape), dtype, 1.0, 1.0, NEVER))
 
     @property
     def numel(self) -> Number:

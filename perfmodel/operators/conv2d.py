@@ -157,7 +157,8 @@ class Conv2d(Operator):
         A quarter of the direct count where Winograd's F(4x4, 3x3) applies: 6 x 6 products for 4 x 4 outputs instead of
         16 x 9. A limit that no correct measurement may beat has to use this count.
         """
-        return plain(where(self.winograd(), 0.25, 1.0) * self.flop())
+        can, flop = self.winograd(), self.flop()
+        return plain(where(can, 0.25, 1.0) * flop) if anywhere(can) else flop
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return x [n, c, touched rows and columns], the weights, y [n, k, p, q], and the unfolded matrix of im2col."""

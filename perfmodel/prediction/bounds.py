@@ -20,6 +20,9 @@ from perfmodel.prediction.ceilings import (
     smallest_fit,
 )
 
+#: a member of an enumeration takes longer to find than all else that is done with it
+_LAUNCH = Limiter.LAUNCH
+
 
 def slowest_s(times: Mapping[Limiter, Number]) -> Number:
     """Return the longest of the times that each datasheet rate alone would take [s]; starting a kernel is no rate."""
@@ -43,7 +46,7 @@ def bounding_times(op: Operator, hardware: Hardware, work: Work, peak: Peak | No
         limiter = ceiling_limiter(name)
         times[limiter] = maximum(times[limiter], time) if limiter in times else time
     if ceilings.launch_s is not None:
-        times[Limiter.LAUNCH] = ceilings.launch_s
+        times[_LAUNCH] = ceilings.launch_s
     return times
 
 

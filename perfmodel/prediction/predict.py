@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from perfmodel.core import roofline
 from perfmodel.core.hardware import Hardware, Peak
-from perfmodel.core.vocabulary import CacheState, Load, Timing
-from perfmodel.core.work import Number
+from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
+from perfmodel.core.work import Number, Work
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.bounds import bounding_times, floor_of, peak_of
 from perfmodel.prediction.conditions import Conditions
@@ -49,9 +49,18 @@ def floor_time(op: Operator, hardware: Hardware, cache: str = CacheState.COLD) -
     With warm caches, when the same buffers are used again and again, at least the bytes that the caches cannot hold
     still cross device memory; compute, links and the launch floor stay.
     """
-    work = replace(op.work(), flop=op.least_flop())
+    work = op.work()
     times = bounding_times(op, hardware, work, peak_of(op, hardware, work))
-    return floor_of(work, hardware, times, CacheState.parse(cache))
+    return _floor(op, hardware, work, times, CacheState.parse(cache))
+
+
+def _floor(op: Operator, hardware: Hardware, work: Work, times: Mapping[Limiter, Number], cache: CacheState) -> Number:
+    """Return the time that no call is below [s], given what all of the counted FLOP take."""
+    least = op.least_flop()
+    if isinstance(least, np.ndarray) or least != work.flop:
+        work = replace(work, flop=least)
+        times = bounding_times(op, hardware, work, peak_of(op, hardware, work))
+    return floor_of(work, hardware, times, cache)
 
 
 def predict(
@@ -126,7 +135,7 @@ def predict_piece(op: Operator, hardware: Hardware, conditions: Conditions) -> P
     if _bound_is_floor(op, conditions):
         floor = bound.time_s
     elif type(op).least_flop is not Operator.least_flop:
-        floor = floor_time(op, hardware, conditions.cache)
+        floor = _floor(op, hardware, work, times, conditions.cache)
     else:
         floor = floor_of(work, hardware, times, conditions.cache)
     return Prediction(op, hardware, conditions, peak, bound, estimate(op, hardware, peak, conditions, floor))

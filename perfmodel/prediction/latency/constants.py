@@ -34,6 +34,11 @@ from perfmodel.prediction.uncertainty import Z80, Uncertainty, Variances
 
 #: the interval where no table states one: a factor of two, the usual error of the sustained roofline
 WIDEST = (0.5, 2.0)
+_ORIGINS = {
+    Calibration.CALIBRATED: "constants of this machine",
+    Calibration.SAME_GENERATION: "defaults of its generation",
+    Calibration.NEVER_SEEN: "defaults from other generations",
+}
 _OF_HOST = {constant.name for constant in HOST_CONSTANTS}
 
 
@@ -67,6 +72,12 @@ class Constants:
     def ends(self) -> tuple[tuple[float, float], ...]:
         """The interval of each regime."""
         return tuple(self.intervals[regime] for regime in REGIMES)
+
+    @functools.cached_property
+    def origin(self) -> str:
+        """Whose constants they are, and their source."""
+        whose = "defaults from other vendors" if ErrorSource.VENDOR in self.variances else _ORIGINS[self.nearest]
+        return f"{whose}: {self.source}"
 
     @functools.cached_property
     def uncertainty(self) -> Uncertainty:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,9 @@ USUAL_SCHEDULERS = 4.0
 ASYNCHRONOUS_COPIES = 8
 #: rates on datasheets are rounded, so that the ratio of two of them is off by a little
 ROUNDING = 1.05
+#: what is kept on one machine; a fit tries many constants
+_MOST_KEPT = 64
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,19 @@ class Machine:
     def cache(self) -> dict[Any, Any]:
         """What formulas derive from this machine once and use in every call."""
         return {}
+
+    def kept(self, key: tuple[Any, ...], c: Mapping[str, float], find: Callable[[], Found]) -> Found:
+        """Return what follows from this machine, some constants and a key; it is found once and kept.
+
+        Constants that cannot change are known by their place in memory, which is theirs for as long as they are kept.
+        """
+        whole = (*key, id(c) if isinstance(c, MappingProxyType) else (tuple(c), tuple(c.values())))
+        kept: tuple[Any, Found] | None = self.cache.get(whole)
+        if kept is None:
+            if len(self.cache) >= _MOST_KEPT:
+                self.cache.clear()
+            kept = self.cache[whole] = c, find()
+        return kept[1]
 
     @classmethod
     def of(cls, hardware: Hardware, peak: Peak | None) -> Machine:

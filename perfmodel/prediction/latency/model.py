@@ -26,13 +26,6 @@ from perfmodel.prediction.latency.surfaces import gain
 from perfmodel.prediction.latency.terms import BOUND, Term, Terms, total_of
 from perfmodel.prediction.uncertainty import Uncertainty, Variances
 
-_ORIGINS = {
-    Calibration.CALIBRATED: "constants of this machine",
-    Calibration.SAME_GENERATION: "defaults of its generation",
-    Calibration.NEVER_SEEN: "defaults from other generations",
-}
-
-
 #: what the basis says of the load
 _LOADS = {Load.BURST: "", Load.SUSTAINED: "; after minutes of load, as fitted to training steps"}
 
@@ -160,8 +153,7 @@ def _with_bound(terms: Terms, short_s: Number) -> Terms:
 def _basis(family: Family, op: Operator, machine: Machine, known: Constants, terms: Terms | None) -> str:
     if family.basis and terms is not None:
         return f"{family.name}: {family.basis(op, machine, terms)}"
-    origin = "defaults from other vendors" if ErrorSource.VENDOR in known.variances else _ORIGINS[known.nearest]
-    return f"{family.name}, {origin}: {known.source}"
+    return f"{family.name}, {known.origin}"
 
 
 def _spread(known: Constants, code: Codes, inside: Any, floor_s: Number) -> tuple[Spread, Uncertainty]:

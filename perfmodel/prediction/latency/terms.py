@@ -150,7 +150,9 @@ def smooth_max(power: float, *times: Number) -> Number:
     for time in times[1:]:
         largest = maximum(largest, time)
     scale = maximum(largest, 1e-300)
-    total = sum((time / scale) ** power for time in times)
+    total: Number = (times[0] / scale) ** power
+    for time in times[1:]:
+        total = total + (time / scale) ** power
     return scale * total ** (1.0 / power)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from perfmodel.core.work import Number, minimum, where
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.family import Axis
@@ -16,7 +14,7 @@ def _heads(op: Attention, machine: Machine) -> Number:
 
 def _out_of_window(op: Attention, machine: Machine) -> Number:
     """Return the keys over those that a query attends to: 1 without a window."""
-    return op.seq_kv / minimum(where(np.asarray(op.window) > 0, op.window, op.seq_kv), op.seq_kv)
+    return op.seq_kv / minimum(where(op.window > 0, op.window, op.seq_kv), op.seq_kv)
 
 
 #: residuals of prompts vary with what fills the SMs, and with what the libraries' kernels are built for

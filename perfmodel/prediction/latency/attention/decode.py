@@ -7,13 +7,14 @@ serves each query head by itself on the vector units; the group, the number of b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Any, cast
 
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, ceil, floor, maximum, minimum, where
+from perfmodel.core.record import record
+from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum, plain, where
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
@@ -82,7 +83,7 @@ WIDENED_KEYS, WIDENED_BLOCK = 5.4, 3.0
 WHOLE_WAVES = 12.0
 
 
-@dataclass(frozen=True)
+@record
 class _Run:
     """A decode on the SMs: busy time without the traffic, parts of the keys, and launches over a usual call's."""
 
@@ -99,11 +100,11 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     """
     group = op.heads / op.kv_heads
     blocks = 1.0 * op.batch * op.kv_heads * ceil(op.seq_q * group / ROWS)
-    apart: Any = kernel.apart_in_windows and np.greater(op.window, 0)
+    apart: Any = kernel.apart_in_windows and (op.window > 0)
     whole: Any = False
     if kernel.varlen:
-        apart = apart | np.greater(op.seq_q, 1)
-        whole = apart | np.equal(group, 1)
+        apart = apart | (op.seq_q > 1)
+        whole = apart | (group == 1)
     if kernel.apart_in_windows:
         blocks = where(apart, 1.0 * op.batch * op.heads * ceil(op.seq_q / ROWS), blocks)
     first = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
@@ -118,7 +119,7 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     extra: Number = 0.0
     if instruction == TCGEN05:
         over = minimum(over, ROWS / kernel.group_rows)
-        start = start * (1.0 + GROUP_DOUBLING * ceil(np.log2(over)))
+        start = start * (1.0 + GROUP_DOUBLING * ceil(plain(np.log2(over))))
         extra = GROUP_CYCLES * kernel.group_rows * (over - 1.0)
     elif kernel.group_rows < ROWS:
         extra = where(over > 1.0, start, 0.0)
@@ -131,10 +132,10 @@ def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: K
     run: Any = maximum(busy, further + SHOWN * start + extra) / machine.clock_hz
     total: Any = smooth_max(4, run, hbm) + _join(c, parts)
     if kernel.varlen:
-        total = where((parts > 1) & whole, np.inf, total)
+        total = where((parts > 1) & whole, math.inf, total)
     best = np.argmin(total, axis=0)
     if not np.ndim(best):
-        return _Run(run[best], PARTS[best])
+        return _Run(float(run[best]), float(PARTS[best]))
     run = np.take_along_axis(np.broadcast_to(run, total.shape), best[np.newaxis], axis=0)[0]
     return _Run(run, PARTS[best])
 
@@ -165,7 +166,7 @@ def _group(
     """Return the time of a block for each group of heads, and part of the keys; waves of blocks are whole."""
     wgmma8, widens = narrow and machine.matrix_instruction == WGMMA, narrow and machine.kernels.widens_fp8_keys
     # computeMultiBlockCount in decoderXQAImplCommon.h: the whole sequence counts, whatever the window
-    balanced: Any = np.round(np.sqrt(8.0 * most))
+    balanced = plain(np.round(np.sqrt(8.0 * most)))
     parts: Number = minimum(most, balanced)
     parts = floor(parts / maximum(1.0, blocks * parts / (machine.sm_count * MOST_WAVES)))
     parts = 1.0 if widens else maximum(minimum(parts, floor(MOST_PARTS / op.batch)), 1.0)
@@ -224,13 +225,13 @@ def _longer(c: Values, queries: Number, one: _Run | None, several: _Run, hbm: Nu
     if one is None:
         return several
     first, others = (smooth_max(4, run.busy, hbm) + _join(c, run.parts) for run in (one, several))
-    alone = np.equal(queries, 1) | (first > others)
+    alone = (queries == 1) | (first > others)
     busy, parts = where(alone, one.busy, several.busy), where(alone, one.parts, several.parts)
     return _Run(busy, parts, one.launches)
 
 
 def _join(c: Values, parts: Number) -> Number:
-    joined: Number = where(parts > 1, c["join"] + c["split"] * np.log2(parts), 0.0)
+    joined: Number = where(parts > 1, c["join"] + c["split"] * plain(np.log2(parts)), 0.0)
     return joined
 
 
@@ -255,7 +256,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     stream = warm_bandwidth(c["eta"] * machine.bandwidth_bytes_per_s, c["l2"], traffic, machine, conditions)
     hbm = traffic / stream
     run = _trtllm(attention, machine, c, keys) if kernel.heads_alone else None
-    if run is None or np.any(np.greater(attention.seq_q, 1)):
+    if run is None or anywhere(attention.seq_q > 1):
         run = _longer(c, attention.seq_q, run, _grouped(attention, machine, c, keys, kernel, hbm), hbm)
     body = overlapped(4, {HBM: hbm, MATH: run.busy})
     queries = 1.0 * attention.batch * attention.seq_q * attention.heads

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number
+from perfmodel.core.work import Number, where
 from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.attention.kernels import TCGEN05, WGMMA, Kernel
 from perfmodel.prediction.latency.family import Values
@@ -49,7 +47,7 @@ def inputs(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     read = _read_bytes(op, kernel)
     columns: Number = 2.0 * op.kv_heads
     if read > dtype_bytes(op.dtype) or (narrow_keys(op) and machine.matrix_instruction in (WGMMA, TCGEN05)):
-        columns = columns + np.where(prepared(op, machine, kernel), op.heads, 0.0)
+        columns = columns + where(prepared(op, machine, kernel), op.heads, 0.0)
     return columns * op.head_dim * read * op.batch * op.seq_q
 
 
@@ -64,7 +62,7 @@ def first_pass(op: Attention, machine: Machine, c: Values, kernel: Kernel, strea
     read = _read_bytes(op, kernel)
     moved = 2.0 * tokens * op.kv_heads * op.head_dim * (read + dtype_bytes(op.kv_dtype))
     queries = tokens * op.heads * op.head_dim * (read + dtype_bytes(op.dtype))
-    queries = np.where(prepared(op, machine, kernel), queries, 0.0)
+    queries = where(prepared(op, machine, kernel), queries, 0.0)
     cycles = machine.sm_count * machine.clock_hz
     rotated = c["token"] * kernel.token * tokens * op.heads / cycles
     if not kernel.write_token:

@@ -7,13 +7,13 @@ two products of TILE x TILE x head_dim, and the exponential unit TILE^2 results,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Load
 from perfmodel.core.work import Number, ceil, maximum, minimum, where
 from perfmodel.operators.attention import Attention
@@ -129,7 +129,7 @@ def masked(op: Attention, kernel: Kernel) -> Any:
     """Return where a tensor masks the keys that a query may not see."""
     if not (kernel.masks and op.causal):
         return False
-    return (np.greater(op.seq_kv, op.seq_q) & np.greater(op.seq_q, 1)) | np.greater(op.window, 0)
+    return ((op.seq_kv > op.seq_q) & (op.seq_q > 1)) | (op.window > 0)
 
 
 def _ada_8bit(op: Attention, machine: Machine, kernel: Kernel) -> bool:
@@ -137,7 +137,7 @@ def _ada_8bit(op: Attention, machine: Machine, kernel: Kernel) -> bool:
     return dtype_bytes(op.dtype) == 1 and machine.kernels.widens_fp8_keys and kernel.name == "trtllm"
 
 
-@dataclass(frozen=True)
+@record
 class _Blocks:
     """Blocks of query rows: how many a head has, their share of rows with queries, the keys that one visits.
 
@@ -148,7 +148,7 @@ class _Blocks:
     filled: Number
     keys: Number
     most_keys: Number
-    windowed: NDArray[np.bool_]
+    windowed: Any
 
     @classmethod
     def of(cls, op: Attention, kernel: Kernel) -> _Blocks:
@@ -164,9 +164,9 @@ class _Blocks:
             held = held * group
             count = minimum(count, ceil(held) / group)
         filled = minimum(held, 1.0)
-        window = where(np.asarray(op.window) > 0, op.window, np.inf)
+        window = where(op.window > 0, op.window, math.inf)
         hidden = masked(op, kernel)
-        windowed = (window < op.seq_kv) & np.logical_not(hidden)
+        windowed = (window < op.seq_kv) & (hidden ^ True)
         step = kernel.step_keys(op.head_dim)
         edges = 0.5 * maximum(kernel.rows, step) * (float(op.causal) + windowed)
         most = minimum(op.seq_kv, window + kernel.rows)
@@ -225,7 +225,7 @@ def _launches(op: Attention, machine: Machine, kernel: Kernel) -> Number:
     return usual
 
 
-@dataclass(frozen=True)
+@record
 class _BlockTimes:
     """What all blocks take together [s]: the parts of ``run`` that are arithmetic, softmax, waste, setup and tail."""
 

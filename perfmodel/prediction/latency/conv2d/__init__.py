@@ -57,20 +57,19 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
       once more for the transforms.
     """
     conv = cast(Conv2d, op)
+    sizes = Sizes.of(conv)
+    algorithms = [implicit(conv, sizes, machine, c, conditions)]
     if conv.algorithm == "im2col":
-        return implicit(conv, Sizes.of(conv), machine, c, conditions)
-    algorithms = [algorithm_terms(conv, machine, c, conditions, of=("implicit_gemm",))["implicit_gemm"]]
+        return algorithms[0]
     # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
     can = conv.winograd() & (conv.layout == "nchw") & _has_winograd(conv, machine)
     loading = (conv.groups > 1) | ((machine.engine == "vector") & (can ^ True))
     if anywhere(loading):
-        algorithms.append(only(loading, algorithm_terms(conv, machine, c, conditions, of=("direct",))["direct"]))
+        algorithms.append(only(loading, direct(conv, sizes, machine, c)))
     if anywhere(can):
         # The fused kernel has no form for the weights' gradient (cudnnConvolutionBwdFilterAlgo_t: "not implemented").
         fused_too = machine.engine == "vector" and not (conv.backward and conv.gradient == "weight")
-        names = ("winograd_f43", "winograd_f23") if fused_too else ("winograd_f43",)
-        by_name = algorithm_terms(conv, machine, c, conditions, of=names)
-        algorithms += [only(can, by_name[name]) for name in names]
+        algorithms += [only(can, one(sizes, machine, c, conditions)) for one in (separate, fused)[: 1 + fused_too]]
     return fastest(algorithms)
 
 

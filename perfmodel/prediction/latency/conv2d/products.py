@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -119,10 +120,9 @@ def _vector_engine(machine: Machine) -> Machine:
 
 def product(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of one matrix product a group: implicit GEMM, or after a kernel that unfolds the images."""
-    machine, values = engine_of(machine, c, conditions, batched=False)
-    if conv.backward and conv.gradient == "weight":  # few filters and many pixels: the sum over these is split
-        usual = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
-        values["split"] = min(values["split"], usual.get("split", gemm.VECTOR_SPLIT))
+    weight = conv.backward and conv.gradient == "weight"
+    key = (product, weight, conditions.library)
+    machine, values, in_caches = machine.kept(key, c, lambda: _implicit_engine(machine, c, conditions, weight))
     vector = 1.0 if gemm.is_fp32(machine) else VECTOR_BYTES / sizes.size
     of_group = gemm.Product(*_product_sizes(conv, sizes, vector), conv.groups, sizes.size, sizes.size)
     speed = values["eta"] * machine.bandwidth_bytes_per_s
@@ -131,7 +131,7 @@ def product(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions:
         unfold = (sizes.x + unfolded) / speed + values["launch"]
         return plus(gemm.product_terms(of_group, machine, values, conditions), IM2COL, unfold)
     # The unfolded matrix is built from data in the caches, so that x crosses memory once, and its copies do not.
-    arithmetic = gemm.product_terms(of_group, machine, {**values, "eta": np.inf}, conditions)
+    arithmetic = gemm.product_terms(of_group, machine, in_caches, conditions)
     terms = with_memory(_gathered(conv, arithmetic, machine), sizes.compulsory / speed)
     if gemm.is_fp32(machine) or conv.layout == "nhwc":
         return terms
@@ -139,6 +139,20 @@ def product(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions:
     as_it_is = (conv.r == 1) & (conv.s == 1) & (conv.stride == 1) & (conv.padding == 0)
     as_it_is = as_it_is & (conv.h * conv.w % PIXELS == 0.0)
     return plus(terms, LAYOUT, where(as_it_is, 0.0, 3.0 * c["launch"] + _transposes_s(conv, sizes, machine, speed)))
+
+
+def _implicit_engine(
+    machine: Machine, c: Values, conditions: Conditions, weight: bool
+) -> tuple[Machine, Values, Values]:
+    """Return the machine and the constants of an implicit GEMM, and these without traffic to device memory.
+
+    The gradient of the weights has few filters and many pixels, over which its sum is split.
+    """
+    machine, values = engine_of(machine, c, conditions, batched=False)
+    if weight:
+        usual = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
+        values["split"] = min(values["split"], usual.get("split", gemm.VECTOR_SPLIT))
+    return machine, MappingProxyType(values), MappingProxyType({**values, "eta": np.inf})
 
 
 def _gathered(conv: Conv2d, arithmetic: Terms, machine: Machine) -> Terms:

@@ -75,7 +75,8 @@ def separate(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) 
 
     The gradient of the weights, F(3x3, 4x4), sums over the tiles: few blocks where channels and filters are few.
     """
-    machine, values = engine_of(machine, c, conditions, batched=True)
+    key = (separate, conditions.library)
+    machine, values = machine.kept(key, c, lambda: engine_of(machine, c, conditions, batched=True))
     tiles = sizes.images * ceil(sizes.p / SIDE) * ceil(sizes.q / SIDE)
     filters, channels = sizes.filters, sizes.channels
     m, n, k = (filters, channels, tiles) if sizes.over_pixels else (tiles, filters, channels)

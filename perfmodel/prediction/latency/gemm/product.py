@@ -257,8 +257,10 @@ def _shortest(times: Iterator[tuple[Any, Any]]) -> Any:
     """Return the least time that `_cheapest` finds, without its tile."""
     least: Any = math.inf
     for _, other in times:
-        if isinstance(other, np.ndarray) and isinstance(least, np.ndarray):
+        if type(other) is float:
+            least = other if other < least else least
+        elif isinstance(least, np.ndarray):
             np.minimum(least, other, out=least)
-        elif isinstance(other, np.ndarray) or other < least:
+        else:
             least = other
     return least

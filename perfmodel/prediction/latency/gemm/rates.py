@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +34,6 @@ FED_LANES, FEED = 64.0, 0.88
 #: Chosen on the fitted half of T4's rows (NeuSight @ 6945927d9afc): 0.1, 0.3 and 0.6 ms leave 16.8, 16.6 and 16.8 %,
 #: none 17.5 %; on P4 0.3 ms leave 11.1 %, none 11.2. On MI100 linear layers get worse by it (11.6 to 12.1 %)
 PAUSE_S = 0.2e-3
-#: rates kept for one machine; a fit tries many constants
-_MOST_RATES = 64
 
 #: start of the reduction of the parts of k on fp32 lanes [s]: assumed; all machines but two keep it in a fit
 VECTOR_SPLIT = 4e-6
@@ -159,15 +156,8 @@ def rates_of(product: Product, machine: Machine, c: Values, conditions: Conditio
     """
     element = (product.input_bytes, product.output_bytes, product.weight_bytes, product.tiles)
     state = (conditions.timing, conditions.cache, conditions.library, conditions.load)
-    # Constants that cannot change are known by their place in memory, which is theirs for as long as they are kept.
-    values = id(c) if isinstance(c, MappingProxyType) else (tuple(c), tuple(c.values()))
-    key = (Rates, element, values, state, batched)
-    kept: tuple[Values, Rates] | None = machine.cache.get(key)
-    if kept is None:
-        if len(machine.cache) >= _MOST_RATES:
-            machine.cache.clear()
-        kept = machine.cache[key] = c, Rates(product, machine, c, conditions, batched)
-    return kept[1]
+    key = (Rates, element, state, batched)
+    return machine.kept(key, c, lambda: Rates(product, machine, c, conditions, batched))
 
 
 class Rates:
