@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from perfmodel.core.work import Number, Tensor, anywhere, clipped, minimum, plain, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, size
@@ -74,19 +72,19 @@ class Attention(Operator):
     def check(self) -> None:
         """Derive the defaults; check the groups of heads and the mask."""
         self.derive(kv_heads=self.heads, seq_kv=self.seq_q, kv_dtype=self.dtype)
-        if np.any(np.mod(self.heads, self.kv_heads)):
+        if anywhere(self.heads % self.kv_heads):
             raise UsageError(
                 f"heads={self.heads} is not a multiple of kv_heads={self.kv_heads}.",
                 place=self.op,
                 remedy="Each key head belongs to a group of query heads; the groups have one size.",
             )
-        if self.causal and np.any(np.less(self.seq_kv, self.seq_q)):
+        if self.causal and anywhere(self.seq_kv < self.seq_q):
             raise UsageError(
                 f"seq_kv={self.seq_kv} is below seq_q={self.seq_q} in causal attention.",
                 place=self.op,
                 remedy="The queries are the last positions of the sequence, so seq_kv is at least seq_q.",
             )
-        if np.any(self.window) and not self.causal:
+        if anywhere(self.window) and not self.causal:
             raise UsageError("a window needs causal=true.", place=self.op)
         if self.backward and self.kv_write:
             raise UsageError("kv_write is of serving, backward of training: no call is both.", place=self.op)

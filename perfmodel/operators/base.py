@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import functools
 import math
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.hardware import ENGINES
 from perfmodel.core.work import Number, Tensor, Work
+from perfmodel.errors import UsageError
 from perfmodel.operators.checks import CHECKS, check_shapes, is_unset
 from perfmodel.operators.spans import span
 
@@ -92,18 +94,19 @@ class Operator(abc.ABC):
     count: int = _declare("count", 1, minimum=1, doc="number of such calls")
 
     def __post_init__(self) -> None:
-        for name, check, rules in _checks(type(self)):
-            given = getattr(self, name)
-            value = check(self.op, name, given, rules)
-            if value is not given:
-                object.__setattr__(self, name, value)
+        kept = self.__dict__
+        for name, check, rules, default in _checks(type(self)):
+            given = kept[name]
+            if given is not default:
+                kept[name] = check(self.op, name, given, rules)
         self._check_shapes()
         self.check()
 
     def _check_shapes(self) -> None:
         """Check that the dimensions that are arrays can be broadcast together."""
-        shapes = {name: value.shape for name, value in vars(self).items() if type(value) is np.ndarray and value.ndim}
-        if len(shapes) > 1:
+        if np.ndarray in map(type, self.__dict__.values()):
+            arrays = vars(self).items()
+            shapes = {name: value.shape for name, value in arrays if type(value) is np.ndarray and value.ndim}
             check_shapes(self.op, shapes)
 
     def check(self) -> None:  # noqa: B027 -- most operators have nothing to add
@@ -117,10 +120,7 @@ class Operator(abc.ABC):
     @property
     def points(self) -> int:
         """Number of points of a sweep; 1 for a single call."""
-        for value in vars(self).values():
-            if type(value) is np.ndarray and value.ndim:
-                return math.prod(self.shape)
-        return 1
+        return math.prod(self.shape) if np.ndarray in map(type, self.__dict__.values()) else 1
 
     @property
     def numbers(self) -> int:
@@ -299,9 +299,16 @@ class Operator(abc.ABC):
 
 
 @functools.cache
-def _checks(kind: type[Operator]) -> tuple[tuple[str, Callable[..., Any], Mapping[str, Any]], ...]:
-    """Return the name, the check and the rules of each of an operator's parameters."""
-    return tuple((item.name, CHECKS[item.metadata["kind"]], item.metadata) for item in dataclasses.fields(kind))
+def _checks(kind: type[Operator]) -> tuple[tuple[str, Callable[..., Any], Mapping[str, Any], Any], ...]:
+    """Return name, check and rules of each of an operator's parameters, and its default where that needs no check."""
+    found = []
+    for item in dataclasses.fields(kind):
+        check, rules, default = CHECKS[item.metadata["kind"]], item.metadata, item.default
+        if default is not dataclasses.MISSING:
+            with contextlib.suppress(UsageError):  # a wrong default gets its message where it is used
+                default = default if check(kind.op, item.name, default, rules) is default else dataclasses.MISSING
+        found.append((item.name, check, rules, default))
+    return tuple(found)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, flag, size
 from perfmodel.operators.lookup import distinct
@@ -44,7 +44,7 @@ class Embedding(Operator):
         """Derive the number of different rows, which is at most tokens and at most vocab."""
         most = np.minimum(self.tokens, self.vocab)
         self.derive(unique=distinct(self.tokens, self.vocab))
-        if np.any(np.greater(self.unique, most)):
+        if anywhere(self.unique > most):
             raise UsageError(
                 f"unique={self.unique} is more than min(tokens, vocab) = {most}.", place=self.op, remedy="Leave it out."
             )

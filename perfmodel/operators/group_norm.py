@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, flag, size
 
@@ -36,7 +34,7 @@ class GroupNorm(Operator):
 
     def check(self) -> None:
         """Check that the groups divide the channels."""
-        if np.any(np.mod(self.c, self.groups)):
+        if anywhere(self.c % self.groups):
             raise UsageError(
                 f"groups={self.groups} does not divide c={self.c}.",
                 place=self.op,

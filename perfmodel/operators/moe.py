@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor, minimum, plain, where
+from perfmodel.core.work import Number, Tensor, anywhere, minimum, plain, where
 from perfmodel.errors import UsageError
 from perfmodel.operators.alltoall import Alltoall
 from perfmodel.operators.base import Operator, choice, dtype_of, flag, number, scale_of, size
@@ -105,13 +105,13 @@ class Moe(Operator):
             )
 
     def _at_most(self, name: str, other: str, reason: str) -> None:
-        if np.any(np.greater(getattr(self, name), getattr(self, other))):
+        if anywhere(getattr(self, name) > getattr(self, other)):
             raise UsageError(
                 f"{name}={_shown(self, name)} is above {other}={_shown(self, other)}.", place=self.op, remedy=reason
             )
 
     def _divides(self, name: str, other: str, reason: str) -> None:
-        if np.any(np.mod(getattr(self, other), getattr(self, name))):
+        if anywhere(getattr(self, other) % getattr(self, name)):
             raise UsageError(
                 f"{other}={_shown(self, other)} is not a multiple of {name}={_shown(self, name)}.",
                 place=self.op,

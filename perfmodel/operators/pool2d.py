@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.core.work import Number, Tensor, anywhere, plain
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, flag, size
 
@@ -50,10 +50,10 @@ class Pool2d(Operator):
     def check(self) -> None:
         """Derive the stride; check that windows fit the image and are not all padding."""
         self.derive(stride=self.k)
-        if np.any(np.greater(2.0 * self.padding, self.k)):
+        if anywhere(2.0 * self.padding > self.k):
             raise UsageError(f"padding={self.padding} is above half of the window, k={self.k}.", place=self.op)
         for name, out in (("h", self.p), ("w", self.q)):
-            if np.any(np.less(out, 1)):
+            if anywhere(out < 1):
                 raise UsageError(
                     f"the output is empty: a window of k={self.k} does not fit {name}={getattr(self, name)} with "
                     f"padding={self.padding}.",

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.operators.base import Operator, choice, dtype_of, size
 
@@ -30,7 +28,7 @@ def _group(scale: str) -> int:
 
 def check_group(op: Any) -> None:
     """Check that groups divide the columns, where scales are of groups."""
-    if np.any(np.mod(op.cols, _group(op.scale))):
+    if anywhere(op.cols % _group(op.scale)):
         raise UsageError(
             f"scale={op.scale} does not divide cols={op.cols}.",
             place=op.op,

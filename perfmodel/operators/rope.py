@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, flag, size
 
@@ -48,16 +46,16 @@ class Rope(Operator):
         if self.heads is not None:
             total = (self.heads + (self.heads if self.kv_heads is None else self.kv_heads)) * self.head_dim
             self.derive(kv_heads=self.heads, dim=total)
-            if np.any(np.not_equal(self.dim, total)):
+            if anywhere(self.dim != total):
                 raise UsageError(
                     f"dim={self.dim} is not (heads + kv_heads) head_dim = {total}.",
                     place=self.op,
                     remedy="Leave out dim.",
                 )
-        if self.rotary is not None and np.any(np.greater(self.rotary, self.head_dim)):
+        if self.rotary is not None and anywhere(self.rotary > self.head_dim):
             raise UsageError(f"rotary={self.rotary} is above head_dim={self.head_dim}.", place=self.op)
         name = "head_dim" if self.rotary is None else "rotary"
-        if np.any(np.mod(getattr(self, name), 2)):
+        if anywhere(getattr(self, name) % 2):
             raise UsageError(
                 f"{name}={getattr(self, name)} is odd.", place=self.op, remedy="The elements of a head turn in pairs."
             )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, size
 from perfmodel.operators.sort import Sort
@@ -52,7 +50,7 @@ class Sampling(Operator):
 
     def check(self) -> None:
         """Refuse a top k of more tokens than there are."""
-        if self.algorithm == "top_k" and np.any(np.greater(self.k, self.vocab)):
+        if self.algorithm == "top_k" and anywhere(self.k > self.vocab):
             raise UsageError(f"k={self.k} is above vocab={self.vocab}.", place=self.op, remedy="Keep at most vocab.")
 
     def selection(self) -> Topk | Sort | None:

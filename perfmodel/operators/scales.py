@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.core.dtypes import DTYPE_BYTES, dtype_bytes
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 
 #: the largest side of a group or a block of numbers that share a scale
@@ -125,7 +125,7 @@ def check_divides(op: str, scale: str, **sizes: Number) -> None:
     """
     sides = sides_of(scale)
     for name, size in sizes.items():
-        if len(sides) == 1 and np.any(np.mod(size, sides[0])):
+        if len(sides) == 1 and anywhere(size % sides[0]):
             shown = size if np.ndim(size) == 0 else np.asarray(size)[np.mod(size, sides[0]) > 0].flat[0]
             raise UsageError(
                 f"{name}={shown:g} is not a multiple of the {sides[0]} numbers of scale={scale}.",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from perfmodel.core.work import Number, Tensor
+from perfmodel.core.work import Number, Tensor, anywhere
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, flag, size
 from perfmodel.operators.lookup import distinct, distribution, most_repeated, sector_columns
@@ -46,7 +46,7 @@ class ScatterAdd(Operator):
         """Derive the number of different rows, which is at most rows and at most table."""
         self.derive(unique=distinct(self.rows, self.table, self.distribution))
         most = np.minimum(self.rows, self.table)
-        if np.any(np.greater(self.unique, most)):
+        if anywhere(self.unique > most):
             raise UsageError(
                 f"unique={self.unique} is more than min(rows, table) = {most}.", place=self.op, remedy="Leave it out."
             )

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, Tensor, plain
+from perfmodel.core.work import Number, Tensor, anywhere, plain
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator, choice, size
 from perfmodel.operators.sort import DIGIT_BITS, Sort
@@ -48,7 +48,7 @@ class Topk(Operator):
 
     def check(self) -> None:
         """Refuse more elements than a row has."""
-        if np.any(np.greater(self.k, self.cols)):
+        if anywhere(self.k > self.cols):
             raise UsageError(f"k={self.k} is above cols={self.cols}.", place=self.op, remedy="Keep at most cols.")
 
     def reads(self) -> float:
