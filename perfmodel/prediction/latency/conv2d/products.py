@@ -56,9 +56,7 @@ IMPLICIT_TILES = ((128, 32), (128, 64), (128, 128))
 PRODUCT_TILES = ((64, 64), (32, 128))
 
 
-def engine_of(
-    machine: Machine, c: Values, conditions: Conditions, *, batched: bool
-) -> tuple[Machine, dict[str, float]]:
+def engine_of(machine: Machine, c: Values, conditions: Conditions, *, batched: bool) -> tuple[Machine, Values]:
     """Return the machine with the tiles of convolutions, and the constants of their matrix products.
 
     On tensor engines they are those of the machine's GEMMs. The kernel starts as one in 16 bits, without what scales
@@ -77,14 +75,14 @@ def engine_of(
         key = ("conv2d", batched)
         if key not in machine.cache:
             machine.cache[key] = replace(machine, kernels=kernels)
-        return machine.cache[key], values
+        return machine.cache[key], MappingProxyType(values)
     if machine.hardware is not None:
         values |= constants(family, machine.hardware, conditions.library).values
         start = constants(gemm.GEMM_BF16, machine.hardware, conditions.library).values["start"]
     else:
         start = next(constant.default for constant in gemm.GEMM_BF16.constants if constant.name == "start")
     split = values["split"] + (2.0 * c["launch"] if machine.matrix_instruction == "mfma" else 0.0)
-    return machine, {**values, "launch": start / machine.clock_hz, "split": split}
+    return machine, MappingProxyType({**values, "launch": start / machine.clock_hz, "split": split})
 
 
 def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
@@ -151,8 +149,8 @@ def _implicit_engine(
     machine, values = engine_of(machine, c, conditions, batched=False)
     if weight:
         usual = {constant.name: constant.default for constant in gemm.family_of(machine).constants}
-        values["split"] = min(values["split"], usual.get("split", gemm.VECTOR_SPLIT))
-    return machine, MappingProxyType(values), MappingProxyType({**values, "eta": np.inf})
+        values = MappingProxyType({**values, "split": min(values["split"], usual.get("split", gemm.VECTOR_SPLIT))})
+    return machine, values, MappingProxyType({**values, "eta": np.inf})
 
 
 def _gathered(conv: Conv2d, arithmetic: Terms, machine: Machine) -> Terms:
