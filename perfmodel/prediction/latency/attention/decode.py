@@ -166,8 +166,8 @@ def _group(
     """Return the time of a block for each group of heads, and part of the keys; waves of blocks are whole."""
     wgmma8, widens = narrow and machine.matrix_instruction == WGMMA, narrow and machine.kernels.widens_fp8_keys
     # computeMultiBlockCount in decoderXQAImplCommon.h: the whole sequence counts, whatever the window
-    balanced = plain(np.round(np.sqrt(8.0 * most)))
-    parts: Number = minimum(most, balanced)
+    root: Any = np.round(np.sqrt(8.0 * most))
+    parts: Number = minimum(most, plain(root))
     parts = floor(parts / maximum(1.0, blocks * parts / (machine.sm_count * MOST_WAVES)))
     parts = 1.0 if widens else maximum(minimum(parts, floor(MOST_PARTS / op.batch)), 1.0)
     at_once = maximum(floor(384.0 / op.head_dim), 1.0) if wgmma8 else 1.0

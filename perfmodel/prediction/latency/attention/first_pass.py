@@ -61,7 +61,7 @@ def first_pass(op: Attention, machine: Machine, c: Values, kernel: Kernel, strea
     # K and V are written in the dtype of the cache, and Q in that of the products.
     read = _read_bytes(op, kernel)
     moved = 2.0 * tokens * op.kv_heads * op.head_dim * (read + dtype_bytes(op.kv_dtype))
-    queries = tokens * op.heads * op.head_dim * (read + dtype_bytes(op.dtype))
+    queries: Number = tokens * op.heads * op.head_dim * (read + dtype_bytes(op.dtype))
     queries = where(prepared(op, machine, kernel), queries, 0.0)
     cycles = machine.sm_count * machine.clock_hz
     rotated = c["token"] * kernel.token * tokens * op.heads / cycles
