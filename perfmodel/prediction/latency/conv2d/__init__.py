@@ -6,7 +6,7 @@ multiplications, F(4x4, 3x3) in separate kernels 4 times fewer, and moves the tr
 
 On tensor engines the products are those of the machine's GEMMs, with the constants fitted there. Their kernels load
 vectors of 16 B of neighbouring channels: tensors in the order NCHW are transposed before and after, by kernels of their
-own, and channels are padded to whole vectors. Where they do not fill one, as in a first layer, the vector engine runs.
+own, and channels are padded to whole vectors. Where those of images do not fill one, the vector engine runs.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     return fastest(algorithms)
 
 
-#: channels up to which cuDNN's heuristics choose Winograd's algorithm in fp32 from Hopper on. Its time follows the
-#: memory's bandwidth, as 128 channels do on an H100 and an H200; 512, 1280 and 1920 take as long on both, up to 4 times
-#: what it would (own measurements, torch 2.11.0, cuDNN 9.19, without its benchmark mode)
-WINOGRAD_CHANNELS = 256
+#: channels up to which cuDNN's heuristics are known to choose Winograd's algorithm in fp32 from Hopper on. Its time
+#: follows the memory's bandwidth, as 128 channels do on an H100 and an H200; 320, 512, 1280 and 1920 take as long on
+#: both, up to 4 times what it would (own measurements, torch 2.11.0, cuDNN 9.19, without its benchmark mode)
+WINOGRAD_CHANNELS = 128
 
 
 def _has_winograd(conv: Conv2d, machine: Machine) -> Any:

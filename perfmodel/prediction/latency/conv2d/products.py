@@ -43,11 +43,11 @@ GATHER_FP32 = 1.3
 #: bytes of neighbouring channels that a kernel for tensor cores loads at once: 8 in fp16, others are padded (NVIDIA
 #: technical blog, "Tensor ops made easier in cuDNN")
 VECTOR_BYTES = 16.0
-#: dtypes whose convolutions run on the vector engine where the channels do not fill such a vector. For a first layer of
-#: 3 channels an A100 ran ampere_scudnn_128x64, a kernel of fp32, where all other layers ran in TF32 (open traces of
-#: ResNet and AlexNet, HolisticTraceAnalysis); in bf16 an H200 takes 454 us by channels and 634 in NCHW, an H100 649,
-#: and in fp32 they take 735 and 729 (own measurements, torch 2.11.0, 2026-11-23)
-FIRST_LAYER_DTYPES = ("fp16", "bf16", "tf32")
+#: dtypes and channels of images whose convolutions run on the vector engine where they do not fill such a vector. For a
+#: first layer of 3 channels an A100 ran ampere_scudnn_128x64, a kernel of fp32, where all other layers ran in TF32
+#: (open traces of ResNet and AlexNet, HolisticTraceAnalysis); in bf16 an H200 takes 454 us by channels and 634 in NCHW,
+#: an H100 649, and in fp32 they take 735 and 729 (own measurements, torch 2.11.0, 2026-11-23)
+IMAGE_DTYPES, IMAGE_CHANNELS = ("fp16", "bf16", "tf32"), 4
 #: pixels that a kernel for images in NCHW loads at once: assumed; with 7 x 7 pixels it transposes them (H100, H200)
 PIXELS = 4.0
 #: (pixels, filters) of a block, read off the kernels' names in NeuSight's rows: scudnn_128x32, 128x64 and 128x128 of
@@ -98,9 +98,9 @@ def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions
 
 
 def _few_channels(conv: Conv2d, machine: Machine) -> Any:
-    """Return where channels fill less than a vector of the kernels for tensor cores, `FIRST_LAYER_DTYPES`."""
-    has = machine.engine == "tensor" and machine.matrix_instruction != "mfma" and conv.dtype in FIRST_LAYER_DTYPES
-    few = (conv.c * dtype_bytes(conv.dtype) < VECTOR_BYTES) & (conv.groups == 1)
+    """Return where channels of images fill less than a vector of the kernels for tensor cores, `IMAGE_CHANNELS`."""
+    has = machine.engine == "tensor" and machine.matrix_instruction != "mfma" and conv.dtype in IMAGE_DTYPES
+    few = (conv.c * dtype_bytes(conv.dtype) < VECTOR_BYTES) & (conv.c <= IMAGE_CHANNELS) & (conv.groups == 1)
     return few & (has and not conv.backward and conv.algorithm != "im2col")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from perfmodel.core.work import ceil, maximum, minimum
+from perfmodel.core.work import Number, ceil, maximum, minimum
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.conv2d.parts import TRANSFORMS, Sizes, plus, with_memory
@@ -59,15 +59,22 @@ def fused(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> 
         },
         {MATH: maximum(busy, power)},
     )
-    # 3 x 3 filters become 4 x 4. Blocks of the same pixels run side by side; the next pixels read all filters again.
+    traffic = _fused_traffic_bytes(sizes, spatial, machine)
+    terms = with_memory(arithmetic, traffic / speed)
+    return plus(terms, TRANSFORMS, sizes.weight * (1.0 + 16.0 / 9.0) / speed)
+
+
+def _fused_traffic_bytes(sizes: Sizes, spatial: Number, machine: Machine) -> Number:
+    """Return what the fused kernel moves with ``spatial`` blocks of pixels [B].
+
+    3 x 3 filters become 4 x 4. Blocks of the same pixels run side by side; the next pixels read all filters again.
+    """
     columns = ceil(sizes.filters / FUSED_FILTERS)
     resident = FUSED_BLOCKS * machine.sm_count
     filters = sizes.weight * 16.0 / 9.0
     passes = maximum(1.0, spatial * minimum(1.0, columns / resident))
     missed = maximum(0.0, 1.0 - machine.l2_bytes / filters)
-    traffic = HALO * sizes.x * maximum(1.0, columns / resident) + filters * (1.0 + missed * (passes - 1.0)) + sizes.y
-    terms = with_memory(arithmetic, traffic / speed)
-    return plus(terms, TRANSFORMS, sizes.weight * (1.0 + 16.0 / 9.0) / speed)
+    return HALO * sizes.x * maximum(1.0, columns / resident) + filters * (1.0 + missed * (passes - 1.0)) + sizes.y
 
 
 def separate(sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
