@@ -11,13 +11,15 @@ With S slots, E_r experts of the rank and tiles of tm x tn, each of the two prod
   that L2 holds from call to call are read at its speed;
 - l2 = blocks K (tm a + tn w) / B2.
 
-The time is start + expert E_s + both products + glue x (bytes between the kernels) / (eta W); slots are sorted by
-expert, in TensorRT-LLM, Triton and Marlin by those of all ranks (E_s = E), else by the rank's (E_r). Narrow weights are
-widened as in `mixed_gemm`. Triton's kernels are compiled for sizes that are multiples of 16, or for any: then a
-weight of the second product takes some clocks more, which makes fp8 on Hopper 20 times as slow; their tiles are not
-the best ones, but those of `_Layer._set_aside`. They skip the slots of other ranks: such a block takes the fill alone
-and writes zeros, which the kernels between the products read. Constants are those of one library's kernels on one
-machine (aiconfigurator @ 095f58a51c4c).
+The time is start + expert E_s + both products + g, with g = ((glue B / (eta W))^4 + (issue B / (SMs f))^4)^(1/4) for
+the B bytes between the kernels: passes over memory where it is slow (L40S), and instructions where it is not (A100,
+H100, B200: TensorRT-LLM's take 0.09 to 0.14 clocks a byte on each, Triton's 0.04). Slots are sorted by expert, in
+TensorRT-LLM, Triton and Marlin by those of all ranks (E_s = E), else by the rank's (E_r). Narrow weights are widened as
+in `mixed_gemm`. Triton's kernels are compiled for sizes that are multiples of 16, or for any: then a weight of the
+second product takes some clocks more, which makes fp8 on Hopper 20 times as slow; their tiles are not the best ones,
+but those of `set_aside`. They skip the slots of other ranks: such a block takes the fill alone and writes
+zeros, which the kernels between the products read. Constants are those of one library's kernels on one machine
+(aiconfigurator @ 095f58a51c4c).
 """
 
 from __future__ import annotations
@@ -36,12 +38,26 @@ from perfmodel.operators.moe import Moe
 from perfmodel.operators.routing import TILE_ROWS
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values
-from perfmodel.prediction.latency.gemm.rates import INTEGER_LANES, is_fp32, resident_speed
+from perfmodel.prediction.latency.gemm.rates import INTEGER_LANES, is_fp32
 from perfmodel.prediction.latency.gemm.times import POWER_LIMIT
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.mixed_gemm import DEQUANT
+from perfmodel.prediction.latency.moe_tiles import (
+    ALIGNED,
+    AREA,
+    COLUMNS,
+    EDGE,
+    ROWS,
+    TILE_COLUMNS,
+    TRITON,
+    engine_rate,
+    is_triton,
+    set_aside,
+    slowed,
+    widens,
+)
 from perfmodel.prediction.latency.power import s_per_flop
-from perfmodel.prediction.latency.streams import fitting_share
+from perfmodel.prediction.latency.streams import L2_BYTES_PER_CLOCK, fitting_share
 from perfmodel.prediction.latency.terms import CONTENTION, HBM, L2, LAUNCH, MATH, TILE_WASTE, Term, Terms
 
 SERVES = {
@@ -55,17 +71,6 @@ EXPERTS = Term("experts", Limiter.LAUNCH, "sorting the slots by expert, which ta
 GLUE = Term("permutation", Limiter.HBM, "rows sorted by expert, the activation and the weighted sum")
 MOE_TERMS = (MATH, TILE_WASTE, POWER_LIMIT, HBM, L2, CONTENTION, GLUE, EXPERTS, LAUNCH)
 
-#: columns of the tiles, each with every number of rows of `TILE_ROWS`
-TILE_COLUMNS = (64.0, 128.0, 256.0)
-_ROWS, _COLUMNS = (side.reshape(-1, 1) for side in np.meshgrid(TILE_ROWS, TILE_COLUMNS, indexing="ij"))
-_AREA = _ROWS * _COLUMNS
-#: what the formula calls an edge: 64 (1 / tm + 1 / tn)
-_EDGE = 64.0 / _ROWS + 64.0 / _COLUMNS
-#: libraries whose kernels are Triton's: compiled for sizes that are multiples of 16, or for any
-TRITON, ALIGNED = ("sglang",), 16.0
-#: tiles of Triton's kernels for sizes that were not tuned: rows for up to as many tokens as the rank has experts, and
-#: beyond; columns in 16 bits (chosen on the fitted rows: 64 x 64 was best of those with up to 256)
-FEW_ROWS, USUAL_ROWS, USUAL_COLUMNS = 16.0, 64.0, 64.0
 #: libraries that sort slots by the experts of all ranks, as Triton's and Marlin's kernels do: chosen on the fitted
 #: rows. Those of sglang in fp4 (cutedsl) sort them by the rank's
 SORT_ALL = ("trtllm", "trtllm_min_latency")
@@ -76,15 +81,9 @@ SORT_ALL = ("trtllm", "trtllm_min_latency")
 EAGER, EAGER_CALLS, EAGER_LAUNCH_S = ("torch",), 22.0, 2.4e-6
 #: energy of a 16-bit FLOP at the lowest voltage, in TSMC 4N [J], as for plain products
 ENERGY = 0.58e-12
-#: engines that multiply fp8 by fp4 as they are, so that nothing is widened (PTX ISA, tcgen05.mma, .kind::mxf8f6f4)
-MIXED = ("tcgen05",)
-#: most rows of a tile of kernels that widen weights: Marlin's blocks of sorted slots have 8 to 64
-WIDENING_ROWS = 64.0
-#: FLOP of an SM in a clock by mma.sync on chips whose tensor engine has an instruction of its own: 62.9 % of wgmma's
-#: 4096 on H100, assumed after microbenchmarks of mma.sync on Hopper; the rows say about the same, as follows. Kernels
-#: that widen int4 reach 0.40 of 4096 on H100 and H200, 0.20 of 8192 on B200 and 0.63 of A100's 2048 (aiconfigurator @
-#: 095f58a51c4c, 1,400 rows): if they reach one share of mma.sync everywhere, that is 0.40 / 0.63 = 63.5 % of wgmma.
-MMA_SYNC, OTHER_INSTRUCTIONS = 0.629 * 4096.0, ("wgmma", "tcgen05")
+#: share of L2's 64 B a clock and SM at which kernels read data in it: geometric mean of the four fits of libraries and
+#: dtypes on L40S, 0.08 to 0.19 (aiconfigurator), which alone tell it. The memory of A100, H100 and B200 is faster
+RESIDENT = 0.13
 #: step of k, and share of the last wave's idle SMs that is lost: those of plain products
 STEP, QUANTUM = 64.0, 0.4
 
@@ -97,10 +96,9 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     down = layer.product(1.0 * moe.hidden, 1.0 * moe.inter_of_rank)
     adds = {name: plain(up[name] + down[name]) for name in up}
     eager = conditions.library in EAGER
-    between = _eager_bytes(moe) if eager else c["glue"] * moe.glue_bytes(layer.skipped)
-    adds[GLUE] = plain(between * layer.row_cost / layer.bandwidth)
+    adds[GLUE] = plain(_eager_bytes(moe) * layer.row_cost / layer.bandwidth if eager else layer.glue_s(moe))
     marlin = conditions.library in TRITON and moe.weight_dtype == "int4"
-    sort_all = conditions.library in SORT_ALL or _is_triton(moe, conditions.library) or marlin
+    sort_all = conditions.library in SORT_ALL or is_triton(moe, conditions.library) or marlin
     sorted_by = moe.experts if sort_all else moe.experts_of_rank
     adds[EXPERTS] = plain(c["expert"] * sorted_by)
     adds[LAUNCH] = _eager_start_s(c, conditions) if eager else c["start"] / machine.clock_hz
@@ -124,17 +122,6 @@ def _eager_start_s(c: Values, conditions: Conditions) -> float:
     return EAGER_CALLS * (c["host"] if conditions.timing == Timing.EVENT else EAGER_LAUNCH_S)
 
 
-def _is_triton(moe: Moe, library: str) -> bool:
-    """Whether a library's kernels for these dtypes are Triton's; sglang's for weights of 4 bits are others."""
-    return library in TRITON and moe.dtype == moe.weight_dtype != "fp4"
-
-
-def _widens(moe: Moe, machine: Machine) -> bool:
-    """Whether weights are widened to the activations' dtype before they are multiplied."""
-    mixed = machine.matrix_instruction in MIXED and (moe.dtype, moe.weight_dtype) == ("fp8", "fp4")
-    return moe.weight_dtype != moe.dtype and not mixed
-
-
 class _Layer:
     """What both products of a layer share: the machine's rates, the rows of the experts, the weights in L2."""
 
@@ -142,7 +129,7 @@ class _Layer:
         self.c, self.machine = c, machine
         self.slots, self.touched = moe.computed_slots, moe.touched
         # slots of other ranks, which Triton's kernels pass on as zeros
-        skips = _is_triton(moe, conditions.library)
+        skips = is_triton(moe, conditions.library)
         self.skipped = np.maximum(0.0, moe.visiting_slots - self.slots) if skips else 0.0
         self.shape = np.broadcast_shapes(moe.shape, np.shape(self.slots + 0.0 * moe.touched))
         # along the rows for each tile: candidates x points
@@ -150,18 +137,14 @@ class _Layer:
         self.blocks = np.repeat(blocks, len(TILE_COLUMNS), axis=0)
         self.activation_bytes, self.weight_bytes = dtype_bytes(moe.dtype), moe.weight_bytes
         self.bandwidth = c["eta"] * machine.bandwidth_bytes_per_s
-        loss = (1.0 + c["tile"] * _EDGE) / (1.0 + c["tile"] * _EDGE.min())
-        peak = machine.peak_flop_per_s / machine.sm_count
-        if moe.weight_dtype == "int4" and machine.matrix_instruction in OTHER_INSTRUCTIONS:
-            peak = min(peak, MMA_SYNC * machine.clock_hz)
-        speed = np.minimum(1.0, machine.slack * c["math"] / loss) * peak
-        self.block_s = 2.0 * _AREA / speed
+        loss = (1.0 + c["tile"] * EDGE) / (1.0 + c["tile"] * EDGE.min())
+        speed = np.minimum(1.0, machine.slack * c["math"] / loss) * engine_rate(moe, machine)
+        self.block_s = 2.0 * AREA / speed * slowed(moe, machine, conditions.library)
         self.ideal_s = machine.sm_count * speed.max()
         self.unaligned_s = self._unaligned_s(conditions.library)
-        self.widens = _widens(moe, machine)
-        if self.widens:
-            self.block_s = self.block_s + DEQUANT * _COLUMNS / (INTEGER_LANES * machine.clock_hz)
-        self.set_aside = self._set_aside(moe, conditions.library)
+        if widens(moe, machine):
+            self.block_s = self.block_s + DEQUANT * COLUMNS / (INTEGER_LANES * machine.clock_hz)
+        self.set_aside = set_aside(moe, machine, conditions.library, self.shape)
         self.l2_bandwidth = c["l2"] * machine.slack * machine.peak_flop_per_s * self.activation_bytes / 64.0
         self.s_per_flop = s_per_flop(machine, ENERGY * 0.5 * self.activation_bytes, conditions.load)
         weights = self.touched * moe.hidden * moe.inter_of_rank * (2.0 + moe.gated) * self.weight_bytes
@@ -171,29 +154,28 @@ class _Layer:
         # What one kernel writes and the next one reads; the caches are cold only when the layer begins.
         self.row_cost = self._cost(rows)
 
+    def glue_s(self, moe: Moe) -> Number:
+        """Return the time of the kernels between the products [s]: that of their traffic, or of their instructions."""
+        between = moe.glue_bytes(self.skipped)
+        moved = self.c["glue"] * between * self.row_cost / self.bandwidth
+        issued = self.c["issue"] * between / (self.machine.sm_count * self.machine.clock_hz)
+        together: Number = (moved**4.0 + issued**4.0) ** 0.25
+        return together
+
     def _cost(self, used_bytes: Number) -> Number:
-        """Return the time of a byte of data of which so much is used, over that of a byte from device memory."""
+        """Return the time of a byte of data of which so much is used, over that of a byte from device memory.
+
+        Data that L2 holds come at the share `RESIDENT` of its bandwidth, where that is more than device memory's.
+        """
         if not self.machine.l2_bytes:
             return 1.0
         share = fitting_share(used_bytes, self.machine.l2_bytes)
-        return 1.0 - share * (1.0 - 1.0 / resident_speed(self.machine, self.c))
-
-    def _set_aside(self, moe: Moe, library: str) -> NDArray[np.bool_]:
-        """Return which tiles the library's kernels do not have or do not take, as candidates x points."""
-        points = np.less_equal(moe.tokens, moe.experts_of_rank)
-        few = np.broadcast_to(points, self.shape).reshape(1, -1)
-        out: NDArray[np.bool_] = np.zeros_like(few)
-        if self.widens:
-            out = _ROWS > WIDENING_ROWS
-        elif _is_triton(moe, library):
-            block = moe.scale.startswith("block")
-            rows = np.where(few & (not block), FEW_ROWS, USUAL_ROWS)
-            out = (rows != _ROWS) | ((_COLUMNS != USUAL_COLUMNS) & (not block))
-        return out
+        l2 = RESIDENT * L2_BYTES_PER_CLOCK * self.machine.sm_count * self.machine.clock_hz
+        return 1.0 - share * (1.0 - min(1.0, self.bandwidth / l2))
 
     def _unaligned_s(self, library: str) -> Floats | float:
         """Return what a step of k takes more in a block whose rows of weights have no aligned addresses [s]."""
-        return self.c["unaligned"] * _COLUMNS / self.machine.clock_hz if library in TRITON else 0.0
+        return self.c["unaligned"] * COLUMNS / self.machine.clock_hz if library in TRITON else 0.0
 
     def product(self, n: Number, k: Number) -> Mapping[Term, Number]:
         """Return the terms of one grouped product, with its fastest tile."""
@@ -201,19 +183,19 @@ class _Layer:
         n_, k_, touched, weight_cost, row_cost, slots, skipped = (
             np.ravel(np.broadcast_to(value, self.shape)) for value in columns
         )
-        blocks = self.blocks * np.ceil(n_ / _COLUMNS)
+        blocks = self.blocks * np.ceil(n_ / COLUMNS)
         waves = blocks / self.machine.sm_count
         busy = np.maximum(1.0, (1.0 - QUANTUM) * waves + QUANTUM * np.ceil(waves))
         odd = np.mod(k_, ALIGNED) > 0
         math = busy * (self.block_s + self.unaligned_s * odd) * (np.ceil(k_ / STEP) * STEP + self.c["fill"])
-        empty = np.ceil(skipped / _ROWS) * np.ceil(n_ / _COLUMNS)
+        empty = np.ceil(skipped / ROWS) * np.ceil(n_ / COLUMNS)
         math = math + empty / self.machine.sm_count * self.block_s * self.c["fill"]
         flop = 2.0 * slots * n_ * k_
         limited = np.maximum(math, self.s_per_flop * flop)
         weights = touched * n_ * k_ * self.weight_bytes * weight_cost
         rows = slots * (k_ * self.activation_bytes + 2.0 * n_) + skipped * 2.0 * n_
         hbm = (weights + rows * row_cost) / self.bandwidth
-        l2 = blocks * k_ * (_ROWS * self.activation_bytes + _COLUMNS * self.weight_bytes) / self.l2_bandwidth
+        l2 = blocks * k_ * (ROWS * self.activation_bytes + COLUMNS * self.weight_bytes) / self.l2_bandwidth
         total = (limited**4 + hbm**4 + l2**4) ** 0.25
         total[np.broadcast_to(self.set_aside, total.shape)] = np.inf
         best = total.argmin(axis=0), np.arange(total.shape[1])
@@ -242,18 +224,12 @@ _MEANINGS: Mapping[str, tuple[str, float, float, float, str]] = {
     "eta": ("", 0.2, 1.0, 0.1, "share of the datasheet bandwidth"),
     "start": ("", 1000.0, 300e3, 0.4, "clocks to start and drain all kernels of the layer"),
     "expert": ("s", 1e-10, 1e-6, 1.0, "time for each expert that slots are sorted by"),
-    "glue": ("", 0.01, 20.0, 0.5, "passes between the kernels, over the count"),
+    "glue": ("", 0.01, 20.0, 0.4, "passes between the kernels, over the count"),
     "fill": ("", 1.0, 3000.0, 0.5, "length of k that filling and draining a block takes"),
     "l2": ("", 0.02, 10.0, 0.5, "L2 bandwidth, over what tiles of 64 x 64 need at the peak"),
     "tile": ("", 0.01, 10.0, 0.6, "loss of small tiles: 64 tile (1/tm + 1/tn) of the arithmetic's time"),
     "unaligned": ("", 1e-3, 100.0, 1.0, "SM clocks of a weight where Triton's kernels know no alignment of its row"),
-    "resident": (
-        "",
-        1e-3,
-        1.0,
-        0.7,
-        "share of L2's 64 B a clock and SM that data in it have beside device memory's",
-    ),
+    "issue": ("", 0.003, 10.0, 0.5, "SM clocks that a byte between the kernels takes, however fast memory is"),
 }
 
 
@@ -277,10 +253,11 @@ def _family(
         return scaled is None or op.scale.startswith("block") == scaled
 
     defaults = {
-        "math": 0.6, "eta": 0.75, "start": 25e3, "expert": 2e-8, "glue": 1.0, "fill": 200.0, "l2": 0.5, "tile": 0.25,
+        "math": 0.6, "eta": 0.75, "start": 25e3, "expert": 2e-8, "glue": 1.0, "issue": 0.13, "fill": 500.0, "l2": 0.5,
+        "tile": 0.6,
         # geometric means of Triton's kernels on five machines in 16 bits, and on three in fp8 blocks: only their
         # library has rows that tell it, so that where it is left out, this constant still comes from it
-        "unaligned": 0.14, "resident": 0.03,
+        "unaligned": 0.14,
     }  # fmt: skip
     return Family(name, _constants(wider, **(defaults | changed)), formula, MOE_TERMS, applies)
 

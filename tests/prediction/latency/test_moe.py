@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from perfmodel.prediction.latency.moe import FAMILIES, _Layer
 
 H100, L40S, A100 = (hardware(name) for name in ("h100-sxm5-80gb", "l40s", "a100-sxm4-80gb"))
 QWEN: dict[str, Any] = {"hidden": 4096, "inter": 1536, "experts": 128, "top_k": 8}
+VALUES = {constant.name: constant.default for constant in FAMILIES[0].all_constants}
 FORMATS = [("bf16", "moe_bf16"), ("fp8", "moe_fp8"), ("fp8_block", "moe_fp8_block"), ("int4_wo", "moe_int4")]
 
 
@@ -90,6 +92,7 @@ def test_slots_of_other_ranks_that_are_skipped_pass_through_the_kernels_as_zeros
         ("sglang", "nvfp4", "b200-sxm-180gb", 1, set(itertools.product(TILE_ROWS, (64, 128, 256)))),
         ("trtllm", "bf16", "h100-sxm5-80gb", 1, set(itertools.product(TILE_ROWS, (64, 128, 256)))),
         ("sglang", "int4_wo", "h100-sxm5-80gb", 1, set(itertools.product((8, 16, 32, 64), (64, 128, 256)))),
+        ("trtllm", "fp8", "l40s", 1, set(itertools.product((8, 16, 32, 64, 128), (64, 128)))),
     ],
 )
 def test_kernels_take_the_tiles_that_they_have(
@@ -150,3 +153,39 @@ def test_pytorch_runs_a_layer_call_by_call_by_hand() -> None:
     fused = pm.predict(op, H100, library="sglang")
     assert alone.predicted_time_s > fused.predicted_time_s
     assert alone.calibration == Calibration.NEVER_SEEN
+
+
+def test_what_lies_between_the_kernels_takes_their_instructions_where_memory_is_fast() -> None:
+    """Twice the bandwidth halves the time of passes over memory, but not that of instructions, which goes by clocks."""
+    op = pm.Moe(tokens=16_384, **QWEN, dtype="bf16")
+    slow, fast, clocked = (
+        _Layer(op, replace(Machine.of(L40S, None), **changed), VALUES, Conditions(library="trtllm")).glue_s(op)
+        for changed in (
+            {"bandwidth_bytes_per_s": 1e11},
+            {"bandwidth_bytes_per_s": 2e11},
+            {"bandwidth_bytes_per_s": 1e16},
+        )
+    )
+    assert slow == pytest.approx(2.0 * fast, rel=1e-3)
+    machine = Machine.of(L40S, None)
+    by_hand = VALUES["issue"] * op.glue_bytes() / (machine.sm_count * machine.clock_hz)
+    assert clocked == pytest.approx(by_hand, rel=1e-3)
+
+
+def test_tiles_of_few_rows_halve_the_rate_of_tcgen05_in_tritons_kernels_alone() -> None:
+    op = pm.Moe(tokens=16_384, **QWEN, dtype="bf16")
+    tcgen05, wgmma = (replace(Machine.of(H100, None), matrix_instruction=name) for name in ("tcgen05", "wgmma"))
+    triton, vendor = (
+        [_Layer(op, machine, VALUES, Conditions(library=library)).block_s for machine in (tcgen05, wgmma)]
+        for library in ("sglang", "trtllm")
+    )
+    rows = np.repeat(TILE_ROWS, 3)
+    np.testing.assert_allclose(np.ravel(triton[0] / triton[1]), np.where(rows < 128, 2.0, 1.0))
+    np.testing.assert_allclose(vendor[0], vendor[1])
+
+
+def test_data_in_l2_are_never_slower_than_device_memory() -> None:
+    op = pm.Moe(tokens=64, hidden=512, inter=256, experts=8, top_k=2, dtype="bf16")
+    for machine, cost in ((L40S, (0.1, 0.5)), (hardware("b200-sxm-180gb"), (1.0, 1.0))):
+        layer = _Layer(op, Machine.of(machine, None), VALUES, Conditions(cache="warm"))
+        assert cost[0] <= float(np.min(layer.weight_cost)) <= cost[1]
