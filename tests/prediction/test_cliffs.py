@@ -88,6 +88,11 @@ def allowed(case: Case, machine: pm.Hardware, name: str, sizes: Mapping[str, Flo
         # Rows that start at cache lines, in whole tiles, are computed faster: the median rate of linear layers whose
         # sizes are all multiples of 32 is 1.25 times the others' on T4, 1.14 on V100 and 1.17 on P100 (NeuSight).
         least[np.gcd(larger.astype(int), 32) == 32] = 0.75
+    if case.kind is pm.Gemm and case.params["dtype"] == "bf16" and name in ("n", "k"):
+        # Rows off 16 bytes are loaded in pieces, whatever the engine's rate: 2047 x 8192 x 3073 takes an H100 0.90 ms
+        # (PyTorch float8_experimental, pull request 145), and 0.15 with k of 3072; the SMs of a B200 multiply faster.
+        vectors = [np.gcd(one.astype(int), int(ALIGNED / 2.0)) for one in (sizes[name], larger)]
+        most[vectors[1] < vectors[0]], least[vectors[1] > vectors[0]] = 15.0, 1.0 / 15.0
     if case.kind is pm.Embedding and name == "tokens":
         # Up to 16 indices are looked up one after another: 11 tokens take an RTX 4090 5.0 us, and 36 take 2.7.
         least[(sizes["tokens"] <= FEW) & (larger > FEW)] = 0.3

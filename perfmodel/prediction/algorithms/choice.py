@@ -118,18 +118,18 @@ class Choice(Reportable):
         low, current = first
         while current != last[1] and len(found) < len(self.rows):
             left = current
-            size = bisect(lambda s, left=left: self._best_at(s) != left, low, last[0])  # type: ignore[misc]
+            size = whole(bisect(lambda s, left=left: self._best_at(s) != left, low, last[0]))  # type: ignore[misc]
             after = self._best_at(size) or last[1]
             found.append(Crossover(size, current, after, self._time(after, size)))
             low, current = size, after
         return found
 
     def _best_at(self, size: float) -> str | None:
-        able = [cost for cost in self._costs(size) if cost.applies]
+        able = [cost for cost in self._costs(whole(size)) if cost.applies]
         return min(able, key=lambda cost: cost.time_s).algorithm if able else None
 
     def _time(self, algorithm: str, size: float) -> float:
-        return next((cost.time_s for cost in self._costs(size) if cost.algorithm == algorithm), math.nan)
+        return next((cost.time_s for cost in self._costs(whole(size)) if cost.algorithm == algorithm), math.nan)
 
     def crossover(self, first: str, second: str) -> float | None:
         """Return the first size at which the faster of two algorithms changes; None where it never does.
@@ -137,7 +137,22 @@ class Choice(Reportable):
         An algorithm that does not apply but has a time takes part: attention whose result differs, for example.
         """
         _ = self[first], self[second]
-        return crossing(lambda size: self._time(first, size) - self._time(second, size), self.sizes)
+        size = crossing(lambda size: self._time(first, size) - self._time(second, size), self.sizes)
+        return None if size is None else whole(size)
+
+
+#: from the first size on, those of a search are multiples of the second: products whose rows are no whole vectors have
+#: kernels of their own, several times as slow, which would hide where algorithms overtake one another
+WHOLE_FROM, WHOLE = 32.0, 16.0
+
+
+def whole(size: float) -> float:
+    """Return the size that a search takes for another: of whole vectors, where that is little less.
+
+    >>> whole(10.0), whole(1000.0)
+    (10.0, 992.0)
+    """
+    return size if size < WHOLE_FROM else math.floor(size / WHOLE) * WHOLE
 
 
 #: a change that is undone within this share of a size is a step of tiles or waves, not a crossover

@@ -13,7 +13,7 @@ import perfmodel as pm
 from perfmodel.errors import UsageError
 from perfmodel.operators.parse import parse_operators
 from perfmodel.prediction.algorithms import find_problem, problem_names, problem_of, problems
-from perfmodel.prediction.algorithms.choice import Choice
+from perfmodel.prediction.algorithms.choice import WHOLE, WHOLE_FROM, Choice, whole
 from perfmodel.prediction.algorithms.crossover import bisect, crossing, grid
 from perfmodel.prediction.algorithms.parse import parse_problems
 
@@ -60,8 +60,10 @@ def test_the_fastest_changes_at_each_crossover(name: str) -> None:
     for item in found.crossovers:
         here = {row.algorithm: row.time_s for row in found.at(item.size) if row.applies}
         assert min(here, key=here.__getitem__) == item.after
-        # sizes are found to 0.1 %, and a size is rounded to what the problem has: an even one, a whole number
-        below = {row.algorithm: row.time_s for row in found.at(item.size - max(2.0, 2e-3 * item.size)) if row.applies}
+        # sizes are found to 0.1 % of whole vectors, and rounded to what the problem has: an even one, a whole number
+        step = 2.0 if item.size < WHOLE_FROM else WHOLE
+        before = whole(item.size - max(step, 2e-3 * item.size))
+        below = {row.algorithm: row.time_s for row in found.at(before) if row.applies}
         assert min(below, key=below.__getitem__) != item.after
 
 

@@ -19,6 +19,7 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
+from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, beside, narrow_s
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
@@ -110,7 +111,12 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     product = _product(op)
     terms = product_terms(product, machine, c, conditions)
     if not is_fp32(machine) and anywhere(share := off_sectors(product)):
-        terms = terms.plus(SECTORS, share * (terms.time_s - terms.adds[LAUNCH]))
+        body = terms.time_s - terms.adds[LAUNCH]
+        terms = terms.plus(SECTORS, share * body)
+        body = body * (1.0 + share)
+        narrow = narrow_s(product, machine, conditions.library, c["split"])
+        if anywhere(narrow):
+            terms = terms.plus(ALIGNMENT, beside(body, narrow) - body)
     if op.activation != "none":
         terms = terms.plus(EPILOGUE, epilogue_s(op, machine, c, conditions))
     if "quantisation_bytes" not in c:
@@ -127,8 +133,8 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
         return total_of(formula(op, machine, c, conditions))
     product, launch = _product(op), _launch_s(op, machine, c, conditions)
     time = product_s(product, machine, c, conditions)
-    if not is_fp32(machine):
-        time = time * (1.0 + off_sectors(product))
+    if not is_fp32(machine) and anywhere(share := off_sectors(product)):
+        time = beside(time * (1.0 + share), narrow_s(product, machine, conditions.library, c["split"]))
     time = time + launch
     if "quantisation_bytes" in c and op.is_quantised_by(conditions.library):
         time = time + quantisation_s(product, machine, c, conditions)
@@ -265,7 +271,7 @@ GEMM_BF16 = Family(
         math=0.93, eta=0.79, start=PRODUCT_START, fill=200.0, split=2.7e-6, l2=0.6, energy=0.58e-12, resident=0.03,
     ),
     formula,
-    (*PRODUCT_TERMS, SECTORS, EPILOGUE),
+    (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
     total=total,
     axes=PRODUCT_AXES,
@@ -281,7 +287,7 @@ GEMM_FP8 = Family(
         quantisation_bytes=5.0, quantisation_row=150.0,
     ),
     formula,
-    (*PRODUCT_TERMS, SECTORS, QUANTISATION, EPILOGUE),
+    (*PRODUCT_TERMS, SECTORS, ALIGNMENT, QUANTISATION, EPILOGUE),
     _is_fp8,
     total=total,
 )  # fmt: skip
