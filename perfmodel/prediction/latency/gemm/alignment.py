@@ -11,7 +11,7 @@ and works through whole steps of k and the fill of its pipeline; k is split as f
 from __future__ import annotations
 
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum, where
+from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum, number, where
 from perfmodel.prediction.latency.gemm.rates import MOST_PARTS, SPLIT_WAVES, Product
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Term
@@ -78,7 +78,7 @@ def _loads(product: Product, library: str) -> Number:
             loads = size / bytes_
             off = maximum(off, maximum(*(loads * (pitch % (2.0 * bytes_) != 0) for pitch in pitches)))
             bytes_ /= 2.0
-    several: Number = minimum(1.0 * (product.m > 1.0), 1.0 * (product.n > 1.0))
+    several: Number = number(product.m > 1.0) * number(product.n > 1.0)
     return off * several
 
 
