@@ -181,15 +181,15 @@ def own(end: str) -> Accuracy:
 
 
 def blind_sentence(found: Accuracy) -> str:
-    """Return what the README says of the rows that were measured after the last change."""
+    """Return what the README says of the rows whose shapes were drawn at random."""
     score = found.by([])[-1]
     mean, median, inside, roofline = (
         _percent(score[key]) for key in ("mape", "median_ape", "coverage_80", "bound_mape")
     )
     return (
-        f"{score['rows']} calls of PyTorch 2.11 on an H200, which no constant was fitted on, in shapes drawn at random "
-        f"after the last change, come out {mean} off in the mean and {median} in the median; {inside} of them lie in "
-        f"the 80 % interval, and the datasheet roofline is {roofline} off (`examples/records`)."
+        f"{score['rows']} calls of PyTorch 2.11 on an H200, which no constant was fitted on, in shapes drawn at "
+        f"random, come out {mean} off in the mean and {median} in the median; {inside} of them lie in the "
+        f"80 % interval, and the datasheet roofline is {roofline} off (`examples/records`)."
     )
 
 

