@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from perfmodel.errors import InputFileError
@@ -814,6 +814,7 @@ JUNK = [
     hits=st.lists(st.tuples(st.integers(0, 200), st.sampled_from([*JUNK, None])), min_size=1, max_size=4),
     suffix=st.sampled_from(["toml", "json", "yaml"]),
 )
+@example(name="a10", hits=[(0, "{}")], suffix="toml")
 def test_no_file_brings_the_linter_or_the_reader_down(
     tmp_path: Path, name: str, hits: list[tuple[int, str | None]], suffix: str
 ) -> None:

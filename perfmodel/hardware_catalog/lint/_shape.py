@@ -196,7 +196,9 @@ class _Mending:
         if not isinstance(self.document, dict) or key not in stand_ins or key in self.shape.doubtful:
             return False
         given, stand_in = self.document.get(key), copy.deepcopy(stand_ins[key])
-        self.document[key] = {**given, **stand_in} if isinstance(given, dict) else stand_in
+        if isinstance(given, dict) and isinstance(stand_in, dict):
+            stand_in = {**given, **stand_in}
+        self.document[key] = stand_in
         self.shape.doubtful.add(key)
         return True
 

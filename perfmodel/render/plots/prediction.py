@@ -69,6 +69,7 @@ _COLORS = {
     "gathering": "#00005A",
     "epilogue": "#1E781E",
     "sectors": "#00F0C3",
+    "alignment": "#FFE100",
 }
 #: colours of the other terms, in the order of `known_terms`
 _MORE_COLORS = (
