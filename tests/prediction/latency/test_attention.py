@@ -29,7 +29,8 @@ from perfmodel.prediction.latency.attention.decode import (
     TILE_MATH,
 )
 from perfmodel.prediction.latency.attention.kernels import KERNELS, ROWS_OF, RUNS, kernel_of, lenders
-from perfmodel.prediction.latency.attention.prefill import EIGHT_BIT, PREFILL, TWO_LEVEL, TWO_LEVEL_LOSS
+from perfmodel.prediction.latency.attention.prefill import PREFILL
+from perfmodel.prediction.latency.attention.rates import EIGHT_BIT, TWO_LEVEL, TWO_LEVEL_LOSS
 from perfmodel.prediction.latency.attention.terms import WITHOUT_WRITE
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.family import Family, Values

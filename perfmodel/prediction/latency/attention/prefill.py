@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
-import numpy as np
-
 from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.record import record
 from perfmodel.core.vocabulary import Load
@@ -23,13 +21,12 @@ from perfmodel.prediction.latency.attention import decode
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
 from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, narrowing_s, prepared
 from perfmodel.prediction.latency.attention.kernels import (
-    MMA,
-    TCGEN05,
     WGMMA,
     Kernel,
     kernel_of,
     lenders,
 )
+from perfmodel.prediction.latency.attention.rates import ada_8bit, flop_per_clock
 from perfmodel.prediction.latency.attention.terms import BLOCK, KV_WRITE, SOFTMAX, WITHOUT_WRITE
 from perfmodel.prediction.latency.family import Constant, Family, Values
 from perfmodel.prediction.latency.machine import Machine
@@ -50,21 +47,8 @@ CONSTANTS = (
 
 #: rows of queries of a usual block
 TILE = 128.0
-#: an 8-bit product reaches less of its peak than a 16-bit one: probabilities are narrowed, values transposed; with
-#: tcgen05, whose exponentials and corrections take longer than its products
-EIGHT_BIT, EIGHT_BIT_TCGEN05 = 0.75, 0.6
-#: rate of TensorRT-LLM's 8-bit kernels on Ada, over that of 8-bit products: heads of 64, 128, 192 and 256 columns. Only
-#: those of 128 and 192 gain from 8 bits.
-ADA_8BIT = {64.0: 0.36, 128.0: 0.88, 192.0: 0.70}
-ADA_8BIT_LARGE = 0.24
 #: cost of their blocks of fewer than 128 queries where heads are not of 128 or 192 columns
 ADA_8BIT_FEW = 3.0
-#: rate of products with 8-bit keys in two levels, over that of 16 bits, for heads of 64; its loss up to heads of 256
-TWO_LEVEL, TWO_LEVEL_LOSS = 1.12, 0.87
-#: rate of FlashInfer's kernels for heads above 128, whose accumulators leave the registers
-LARGE_HEADS = 0.55
-#: rate of TensorRT-LLM's mma.sync kernels for heads between 128 and 256, which they pad
-PADDED_HEADS = 0.65
 #: fewest steps of keys of a part of a whole prompt: num_splits_heuristic in hopper/heuristics.h of
 #: github.com/Dao-AILab/flash-attention splits none of so few. 1, 2 and 4 steps leave 5.4, 5.3 and 5.2 % of sglang's
 #: rows on A100
@@ -86,55 +70,11 @@ FP32_SCORE = 2.0
 UNPREPARED = 0.78
 
 
-def flop_per_clock(op: Attention, machine: Machine, kernel: Kernel) -> Number:
-    """Return the FLOP of an SM in a clock at the precision of the products, before the share ``math``.
-
-    Kernels of wgmma multiply 8-bit keys by queries narrowed to 8 bits, at the 8-bit rate (twice that of 16 bits);
-    vLLM's add up in two levels, which costs the more the larger the heads are. Rates that depend on the size of a head
-    are read off the rows of the kernel.
-    """
-    if dtype_bytes(op.dtype) > 2:
-        return _fp32_flop_per_clock(machine, kernel)
-    rate = machine.flop_per_clock_per_sm * kernel.rate
-    instruction, narrow = machine.matrix_instruction, narrow_keys(op)
-    if dtype_bytes(op.dtype) == 1:
-        if _ada_8bit(op, machine, kernel):
-            sizes = list(ADA_8BIT)
-            return rate * np.select([op.head_dim <= size for size in sizes], list(ADA_8BIT.values()), ADA_8BIT_LARGE)
-        return rate * EIGHT_BIT
-    if narrow and instruction == WGMMA:
-        if kernel.two_level:
-            return TWO_LEVEL * rate / (1.0 + TWO_LEVEL_LOSS * maximum(op.head_dim - 64.0, 0.0) / 192.0)
-        return 2.0 * rate * EIGHT_BIT
-    if narrow and instruction == TCGEN05 and kernel.name == "trtllm_gen":
-        return 2.0 * rate * EIGHT_BIT_TCGEN05
-    if kernel.name == "flashinfer":
-        large: Number = where(op.head_dim > 128, LARGE_HEADS, 1.0)
-        return rate * large
-    if kernel.name == "trtllm" and instruction == MMA:
-        padded: Number = where((op.head_dim > 128) & (op.head_dim < 256), PADDED_HEADS, 1.0)
-        return rate * padded
-    return rate
-
-
-def _fp32_flop_per_clock(machine: Machine, kernel: Kernel) -> float:
-    """Return the FLOP of an SM in a clock in fp32: of some products in TF32 for one, or of the vector lanes."""
-    tf32 = machine.hardware.find_peak("tf32", "tensor") if machine.hardware and kernel.tf32_products else None
-    if tf32 is None:
-        return machine.flop_per_clock_per_sm * kernel.fp32_rate
-    return tf32.flop_per_s * kernel.rate / kernel.tf32_products / (machine.sm_count * machine.clock_hz)
-
-
 def masked(op: Attention, kernel: Kernel) -> Any:
     """Return where a tensor masks the keys that a query may not see."""
     if not (kernel.masks and op.causal):
         return False
     return ((op.seq_kv > op.seq_q) & (op.seq_q > 1)) | (op.window > 0)
-
-
-def _ada_8bit(op: Attention, machine: Machine, kernel: Kernel) -> bool:
-    """Return whether TensorRT-LLM's 8-bit kernels for Ada run."""
-    return dtype_bytes(op.dtype) == 1 and machine.kernels.widens_fp8_keys and kernel.name == "trtllm"
 
 
 @record
@@ -256,7 +196,7 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     if kernel.window_cost != 1.0:
         narrow = dtype_bytes(op.kv_dtype) == 1
         block = block * where(blocks.windowed, kernel.window_cost if narrow else WINDOW_16BIT, 1.0)
-    if _ada_8bit(op, machine, kernel):
+    if ada_8bit(op, machine, kernel):
         others = (op.head_dim != 128) & (op.head_dim != 192)
         block = block * where(others & (op.seq_q < TILE), ADA_8BIT_FEW, 1.0)
     visited = heads * blocks.a_head * kernel.rows * blocks.keys
