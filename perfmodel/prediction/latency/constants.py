@@ -17,17 +17,16 @@ from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.latency_table import REGIMES, LatencyTable, same_speed
 from perfmodel.core.surface import Sheet, Surface
 from perfmodel.core.vocabulary import Calibration, ErrorSource
-from perfmodel.operators.attention import Attention
 from perfmodel.prediction.latency.effects import (
     Stated,
     applied,
-    deviation_of,
     effects_of,
     is_of_siblings,
     state_of,
     with_effects,
 )
-from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
+from perfmodel.prediction.latency.family import Family, Values
+from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
 from perfmodel.prediction.uncertainty import Z80, Uncertainty, Variances
@@ -39,7 +38,6 @@ _ORIGINS = {
     Calibration.SAME_GENERATION: "defaults of its generation",
     Calibration.NEVER_SEEN: "defaults from other generations",
 }
-_OF_HOST = {constant.name for constant in HOST_CONSTANTS}
 
 
 @dataclass(frozen=True)
@@ -201,14 +199,14 @@ def combined(
     tables = [table for _, table in found]
     for place in reversed(range(len(tables))):
         values.update(tables[place].without_library)
-        values.update(_carried(family, tables, place, lender))
+        values.update(carried(family, tables, place, lender))
         values.update(tables[place].libraries.get(lender, {}))
         shape.update(tables[place].intervals)
         apart.update({**tables[place].intervals, **tables[place].apart})
     spread = next((table.spread[lender] for table in tables if lender in table.spread), 1.0)
     shape, apart = _spread(shape, spread), _spread(apart, spread)
-    unmeasured = _unmeasured(family, tables, library, lender)
-    values.update(unmeasured)
+    typical = unmeasured(family, tables, library, lender)
+    values.update(typical)
     values.update(measured)
     fixed = MappingProxyType(values)
     if not found:
@@ -217,7 +215,7 @@ def combined(
     state = found[0][0]
     effects = effects_of(tables, state, library, dtype if family.by_dtype else "", link, own_vendor)
     deviation = applied(tables, ErrorSource.LIBRARY)
-    if unmeasured and family.by_library and deviation is not None:
+    if typical and family.by_library and deviation is not None:
         effects.setdefault(ErrorSource.LIBRARY, deviation)
     surface = _surface(tables, dtype) if family.axes else None
     if "/" in lender and any(lender in table.libraries for table in tables):
@@ -227,7 +225,7 @@ def combined(
         "; bandwidth of this machine's [sustained]" if measured else ""
     )
     source += f"; residual surface {surface.source}, {surface.date}" if surface else ""
-    source += _of_library(library, tables) + (f"; no row in {dtype}" if ErrorSource.DTYPE in effects else "")
+    source += of_library(library, tables) + (f"; no row in {dtype}" if ErrorSource.DTYPE in effects else "")
     intervals, variances = with_effects(shape, effects)
     correction = None
     if surface is not None:
@@ -250,92 +248,6 @@ def _surface(tables: Sequence[LatencyTable], dtype: str) -> Surface | None:
 def _spread(intervals: Mapping[str, tuple[float, float]], spread: float) -> dict[str, tuple[float, float]]:
     """Return intervals with so many times their half widths."""
     return {regime: (low**spread, high**spread) for regime, (low, high) in intervals.items()}
-
-
-def _unmeasured(family: Family, tables: Sequence[LatencyTable], library: str, lender: str) -> dict[str, float]:
-    """Return the constants that hold for the kernels of a library that no table has rows of, an unnamed one too.
-
-    Serving engines have kernels of one kind, so that what was measured of one says more about another.
-    """
-    known = known_libraries(tables)
-    engine = not family.of_framework and library.partition("/")[0] in Attention.WRITING
-    if lender in known or library in known or engine:
-        return {}
-    return {constant.name: constant.unmeasured for constant in family.constants if constant.unmeasured is not None}
-
-
-def _carried(family: Family, tables: Sequence[LatencyTable], place: int, library: str) -> dict[str, float]:
-    """Return the constants of a library that a table lacks, from what a wider table says about it (`_elsewhere`).
-
-    The ratio of its constant to those of the libraries that both tables have carries over, to the power
-    s^2 / (s^2 + s_here^2), with the deviation s of a library and what is left of it on another machine, s_here; as a
-    whole where the kernel alone sets the constant.
-    """
-    table = tables[place]
-    if not library or library in table.known_libraries:
-        return {}
-    found = _elsewhere(tables, place, library)
-    whole, left = deviation_of(tables, "library"), deviation_of(tables, "library_here")
-    if found is None or whole is None or left is None:
-        return {}
-    wider, of_library = found
-    weight = sum(s**2 for s in whole) / sum(s**2 for s in (*whole, *left))
-    limits = {constant.name: constant for constant in family.all_constants}
-    carried = {}
-    for name, value in of_library.items():
-        keys = [key for key, own in wider.libraries.items() if key in table.known_libraries and name in own]
-        here = [table.libraries.get(key, {}).get(name, table.without_library.get(name)) for key in keys]
-        around = [own for own in here if own is not None]
-        if around:
-            ratio = value / _mean([wider.libraries[key][name] for key in keys])
-            limit = limits[name]
-            estimate = _mean(around) * ratio ** (1.0 if limit.of_kernel else weight)
-            carried[name] = min(limit.high, max(limit.low, estimate))
-    return carried
-
-
-def _elsewhere(tables: Sequence[LatencyTable], place: int, library: str) -> tuple[LatencyTable, Values] | None:
-    """Return a wider table that says more about a library, and the library's constants there.
-
-    A library that no table knows is expected to be like the mean of all libraries, not like the few that one machine
-    ran: those left out are off by 24.1 % in place of 25.9 in the mean over 37 tables. Dispatch is the host's, too.
-    """
-    own = set(tables[place].known_libraries)
-    nowhere = not any(library in table.known_libraries for table in tables)
-    for wider in tables[place + 1 :]:
-        if library in wider.libraries:
-            # What its rows do not tell from the constant of all is that one, and not what others have here.
-            shared = {name: wider.constants[name] for name in _of_libraries(wider) if name in wider.constants}
-            return wider, {**shared, **wider.libraries[library]}
-        if nowhere and wider.libraries.keys() - own and wider.libraries.keys() & own:
-            means = LatencyTable({}, wider.libraries).without_library
-            return wider, {name: value for name, value in means.items() if name not in _OF_HOST}
-    return None
-
-
-def _of_libraries(table: LatencyTable) -> set[str]:
-    """Return the constants that some library of a table has of its own, dispatch apart."""
-    return {name for own in table.libraries.values() for name in own} - _OF_HOST
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Return the geometric mean."""
-    return math.exp(sum(map(math.log, values)) / len(values))
-
-
-def _of_library(library: str, tables: Sequence[LatencyTable]) -> str:
-    """Say whether the chosen library was measured."""
-    known = known_libraries(tables)
-    if not library:
-        return ""
-    if library in known:
-        return f", those of {library}"
-    return f", none of {library}'s own" + (f" (known: {', '.join(known)})" if known else "")
-
-
-def known_libraries(tables: Sequence[LatencyTable]) -> list[str]:
-    """Return the libraries that some tables were fitted on, in alphabetical order."""
-    return sorted({name for table in tables for name in table.known_libraries})
 
 
 def measured_constants(family: Family, hardware: Hardware) -> dict[str, float]:
