@@ -15,6 +15,9 @@ import numpy as np
 from perfmodel.core.work import Number, plain
 from perfmodel.errors import UsageError
 
+#: a local speedup this near to 1 is that of sums that were rounded: it is none
+ROUNDING = 1e-12
+
 
 def amdahl_speedup(fraction: Number, local_speedup: Number) -> Number:
     """Return the overall speedup if a fraction of the time is made faster.
@@ -44,7 +47,9 @@ def amdahl_speedup(fraction: Number, local_speedup: Number) -> Number:
 def _amdahl(rest: Number | np.ndarray, local_speedup: Number | np.ndarray) -> Number:
     """Return 1 / (f + (1 - f) / s), where f is the unchanged share; a fit may give f below 0 or above 1."""
     with np.errstate(divide="ignore", over="ignore"):
-        return plain(1.0 / (rest + np.divide(np.subtract(1.0, rest), local_speedup)))
+        speedup = 1.0 / (rest + np.divide(np.subtract(1.0, rest), local_speedup))
+        none = np.abs(np.subtract(local_speedup, 1.0)) < ROUNDING
+    return plain(np.where(none, 1.0, speedup))
 
 
 def amdahl_limit(fraction: Number) -> Number:
