@@ -73,8 +73,11 @@ def _supports_widening(op: Gemm, device: Device) -> str:
 
 
 def _integers(op: Gemm, inputs: Mapping[str, torch.Tensor]) -> Call:
-    """torch._int_mm, then the scale of each column."""
-    a, b, scale, out = inputs["a"][0], inputs["b"][0], inputs["b_scale"], TORCH_DTYPES[op.out_dtype]
+    """torch._int_mm, then the scale of each column; weights are stored by columns, as for `_bandwidth.special_product`.
+
+    wgmma reads 8-bit factors only along k.
+    """
+    a, b, scale, out = inputs["a"][0], inputs["b"][0].mT.contiguous().mT, inputs["b_scale"], TORCH_DTYPES[op.out_dtype]
     multiply = _function("_int_mm")
     assert multiply is not None
     return lambda: (multiply(a, b) * scale).to(out)[None]
