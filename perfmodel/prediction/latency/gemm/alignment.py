@@ -10,15 +10,25 @@ and works through whole steps of k and the fill of its pipeline; k is split as f
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum, number, where
+from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum
 from perfmodel.prediction.latency.gemm.rates import MOST_PARTS, SPLIT_WAVES, Product
+from perfmodel.prediction.latency.gemm.sectors import joined, pitches_bits
+from perfmodel.prediction.latency.gemm.sizes import fourth_power
+from perfmodel.prediction.latency.gemm.times import fourth_root
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Term
 
 ALIGNMENT = Term("alignment", Limiter.COMPUTE, "loads narrower than 16 bytes, since rows begin off such addresses")
 #: bytes of a vector load, and of the alignment that a tensor map asks of rows (CUDA driver API, cuTensorMapEncodeTiled)
-VECTOR_BYTES = 16.0
+VECTOR_BYTES = 16
+#: pitch of rows, modulo a vector [B] -> loads of a byte: one of the narrowest alignment, the lowest bit of the pitch
+_LOADED = np.array([0.0, *(1.0 / (pitch & -pitch) for pitch in range(1, VECTOR_BYTES))])
 #: SM clocks of a narrow load in cuBLAS's kernels (CUTLASS's align1 and align2), chosen by hand on two rows: 115 TFLOP/s
 #: of 2047 x 8192 x 3073 in bf16 on an H100 (float8_experimental, pull request 145), and our own 16.4 us of 67 x 907 x
 #: 1913; they come out 11 % too slow and 14 % too fast. Six more products with odd k of that pull request are within 22
@@ -29,7 +39,7 @@ LOAD_CLOCKS = 0.29
 #: the same of Triton's kernels, which know of sizes only whether 16 divides them, and else load element by element:
 #: that of its layers of experts in 16 bits on five machines (`perfmodel.prediction.latency.moe`). Two products by
 #: perfmodel's own kernel on an H100 whose k 16 does not divide come out 7 and 20 % too fast; neither was fitted
-TRITON, TRITON_ELEMENTS, TRITON_CLOCKS = "triton", 16.0, 0.14
+TRITON, TRITON_ELEMENTS, TRITON_CLOCKS = "triton", 16, 0.14
 #: engines whose kernels these are, and the sides of their square tiles
 INSTRUCTIONS, SIDES = ("mma.sync", "wgmma", "tcgen05"), (64.0, 128.0)
 #: length of k that a block's pipeline takes to fill, its step, and share of the last wave's idle SMs that is lost:
@@ -49,55 +59,79 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
     library : whose kernels run.
     split_s : start of the reduction of the parts of k [s].
     """
-    if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
+    off = off_vectors(product, machine, library)
+    if not anywhere(off):
         return 0.0
-    loads = _loads(product, library)
-    if not anywhere(loads):
-        return 0.0
-    clocks = TRITON_CLOCKS if library == TRITON else LOAD_CLOCKS
-    most, sides = (1.0, SIDES[-1:]) if library == TRITON else (MOST_PARTS, SIDES)
-    time: Number = where(loads > 0.0, _body_s(product, machine, clocks * loads, split_s, sides, most), 0.0)
+    if not isinstance(off, np.ndarray):
+        return _body_s(product, _loads(product, library), machine, library, split_s)
+    time = np.zeros(off.shape)
+    some = replace(product, **{name: _at(getattr(product, name), off) for name in ("m", "n", "k", "batch")})
+    time[off] = _body_s(some, _loads(some, library), machine, library, split_s)
     return time
+
+
+def _at(size: Any, mask: Any) -> Any:
+    return np.broadcast_to(size, mask.shape)[mask] if isinstance(size, np.ndarray) else size
+
+
+def off_vectors(product: Product, machine: Machine, library: str) -> Any:
+    """Return which products have rows that begin off 16 bytes, on engines whose kernels then load less at a time."""
+    if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
+        return False
+    if library == TRITON:
+        off = joined(product.k, product.n) & (TRITON_ELEMENTS - 1) != 0
+    else:
+        off = pitches_bits(product) & (8 * VECTOR_BYTES - 1) != 0
+    if not anywhere(off):
+        return False
+    return off & (product.m > 1.0) & (product.n > 1.0)
 
 
 def beside(body_s: Number, loading_s: Number) -> Number:
     """Return the time of products that narrow loads hold up, as other resources overlap [s]."""
-    time: Number = where(loading_s > 0.0, (body_s**4.0 + loading_s**4.0) ** 0.25, body_s)
+    if not isinstance(loading_s, np.ndarray):
+        return fourth_root(fourth_power(body_s) + fourth_power(loading_s)) if loading_s > 0.0 else body_s
+    both = fourth_power(loading_s)
+    both += fourth_power(body_s)
+    time: Number = np.where(loading_s > 0.0, fourth_root(both), body_s)
     return time
 
 
 def _loads(product: Product, library: str) -> Number:
-    """Return the loads of an element, 1 or a part of it; 0 where they are whole vectors."""
-    off: Number = 0.0
+    """Return the loads of an element of products whose rows begin off 16 bytes: 1, or a part of it."""
     if library == TRITON:
-        off = maximum(1.0 * (product.k % TRITON_ELEMENTS != 0), 1.0 * (product.n % TRITON_ELEMENTS != 0))
-    else:
-        size, pitches = product.input_bytes, (product.k * product.input_bytes, product.n * product.output_bytes)
-        bytes_ = VECTOR_BYTES / 2.0
-        while bytes_ >= size:  # the narrowest that some row asks for
-            loads = size / bytes_
-            off = maximum(off, maximum(*(loads * (pitch % (2.0 * bytes_) != 0) for pitch in pitches)))
-            bytes_ /= 2.0
-    several: Number = number(product.m > 1.0) * number(product.n > 1.0)
-    return off * several
+        return 1.0
+    low_bytes = (pitches_bits(product) >> 3) & (VECTOR_BYTES - 1)
+    loads: Number = _LOADED.take(low_bytes) * product.input_bytes
+    return minimum(loads, 1.0)
 
 
-def _body_s(
-    product: Product, machine: Machine, load_clocks: Number, split_s: float, sides: tuple[float, ...], most: float
-) -> Number:
+def _body_s(product: Product, loads: Number, machine: Machine, library: str, split_s: float) -> Number:
     """Return the least time of tiles and splits without the launch [s]."""
+    triton = library == TRITON
+    sides, most = (SIDES[-1:], 1.0) if triton else (SIDES, MOST_PARTS)
+    load_s = (TRITON_CLOCKS if triton else LOAD_CLOCKS) / machine.clock_hz * loads
     least: Number = float("inf")
-    peak = machine.peak_flop_per_s / machine.sm_count
     for side in sides:
         # A load beyond the last row is masked, and takes none.
         rows = minimum(product.m, side) + minimum(product.n, side)
-        blocks = product.batch * ceil(product.m / side) * ceil(product.n / side)
-        parts = minimum(maximum(floor(SPLIT_WAVES * machine.sm_count / blocks), 1.0), most)
-        loading = rows * load_clocks / machine.clock_hz
-        step_s: Number = ((2.0 * side * side / peak) ** 4.0 + loading**4.0) ** 0.25
-        for split in (1.0, parts):
-            waves = blocks * split / machine.sm_count
-            busy = maximum(1.0, (1.0 - QUANTUM) * waves + QUANTUM * ceil(waves))
-            k = ceil(product.k / split / STEP) * STEP + FILL
-            least = minimum(least, busy * k * step_s + split_s * (1.0 * (split > 1.0)))
+        waves = ceil(product.m / side) * ceil(product.n / side) * (product.batch / machine.sm_count)
+        arithmetic_s = 2.0 * side * side * machine.sm_count / machine.peak_flop_per_s
+        step_s = fourth_root(fourth_power(rows * load_s) + arithmetic_s**4)
+        least = minimum(least, _rounds(waves) * _depth(product.k) * step_s)
+        parts = minimum(floor(SPLIT_WAVES / waves), most)
+        if anywhere(parts > 1.0):
+            parts = maximum(parts, 1.0)
+            in_parts = _rounds(waves * parts) * _depth(product.k / parts) * step_s + split_s
+            least = minimum(least, in_parts)
     return least
+
+
+def _rounds(waves: Number) -> Any:
+    """Return the blocks that an SM has time for, with idle SMs in the last wave."""
+    return maximum(1.0, (1.0 - QUANTUM) * waves + QUANTUM * ceil(waves))
+
+
+def _depth(k: Number) -> Any:
+    """Return the length of k that a block has time for: whole steps, and the fill of its pipeline."""
+    return ceil(k * (1.0 / STEP)) * STEP + FILL

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from perfmodel.core.vocabulary import Limiter
-from perfmodel.core.work import Number, maximum
+from perfmodel.core.work import Number
 from perfmodel.prediction.latency.gemm.rates import Product
 from perfmodel.prediction.latency.terms import Term
 
@@ -11,16 +15,33 @@ SECTORS = Term("sectors", Limiter.L2, "rows that begin inside a sector of L2, wh
 #: bytes of a sector of L2 (CUDA C++ programming guide, device memory accesses), and share of its time that a product
 #: takes longer whose rows begin inside one: geometric mean of the 14 fitted products of PyTorch on H100 (own
 #: measurement, 2026-11-23). Others of that record, which were not fitted, are off by 7.9 % with it and 10.1 % without
-SECTOR_BYTES, OFF_SECTORS = 32.0, 0.08
+SECTOR_BYTES, OFF_SECTORS = 32, 0.08
 
 
-def off_sectors(product: Product) -> Number:
+def pitches_bits(product: Product) -> Any:
+    """Return the pitches of the rows of A and of the outputs, joined [bits]: elements of 4 bits are not whole bytes."""
+    return joined(product.k, product.n, int(8.0 * product.input_bytes), int(8.0 * product.output_bytes))
+
+
+def joined(a: Number, b: Number, of_a: int = 1, of_b: int = 1) -> Any:
+    """Return whole multiples of two whole sizes, one *or* the other bit by bit.
+
+    A power of two divides both where it divides this.
+
+    >>> joined(6.0, 8.0)
+    14
+    """
+    return _whole(a) * of_a | _whole(b) * of_b
+
+
+def _whole(size: Number) -> Any:
+    return size.astype(np.int64) if isinstance(size, np.ndarray) else int(size)
+
+
+def off_sectors(pitches: Any) -> Number:
     """Return what a product takes longer, as a share, where rows of A or of the outputs begin inside a sector of L2.
 
     Sizes of all tables are multiples of 32, so that none of their products is among them.
     """
-    off: Number = maximum(
-        1.0 * (product.k * product.input_bytes % SECTOR_BYTES != 0),
-        1.0 * (product.n * product.output_bytes % SECTOR_BYTES != 0),
-    )
-    return OFF_SECTORS * off
+    off: Number = OFF_SECTORS * (pitches & (8 * SECTOR_BYTES - 1) != 0)
+    return off
