@@ -15,6 +15,7 @@ from perfmodel.accuracy.libraries import (
     USUAL_ROWS,
     FittedConstants,
     dtypes,
+    extrapolated,
     fit_libraries,
     intervals,
     libraries_of,
@@ -244,13 +245,21 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
         origin = f"fitted on {source}, {rows} rows"
         start = constants(family, hardware)
         found = calibrate_family(family, groups, start, origin, date, own)
-        if ErrorSource.HOST in start.variances:  # the rows are of this host
-            found = replace(found, table=replace(found.table, deviations={ErrorSource.HOST: (0.0,) * len(REGIMES)}))
-        calibrations.append(found)
+        calibrations.append(_knowing(found, start, groups))
     unused = {reason: count for reason, count in reasons.items() if count}
     rows_of = {one.family.name: by_family[one.family.name][1] for one in calibrations}
     told = calibrate_siblings(rows_of, hardware, source, date)
     return MachineCalibration(hardware, tuple(calibrations), unused, tuple(told))
+
+
+def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]) -> FamilyCalibration:
+    """Return a calibration whose table knows the rows' host, and calls that the shipped constants extrapolate to."""
+    known = [ErrorSource.HOST] if ErrorSource.HOST in start.variances else []
+    if extrapolated(found.family, groups) >= FEWEST_ROWS:
+        known.append(ErrorSource.EXTRAPOLATION)
+    if not known:
+        return found
+    return replace(found, table=replace(found.table, deviations=dict.fromkeys(known, (0.0,) * len(REGIMES))))
 
 
 def _cross_validated(

@@ -137,6 +137,12 @@ def told_apart(family: Family, groups: Sequence[Group]) -> NDArray[np.bool_]:
     return np.concatenate([np.broadcast_to(family.apart(group.op), (len(group),)) for group in groups])
 
 
+def extrapolated(family: Family, groups: Sequence[Group]) -> int:
+    """Return how many rows are of calls unlike those that the shipped constants were fitted on."""
+    masks = (family.extrapolates(group.op, group.machine, group.conditions.library) for group in groups)
+    return sum(int(np.broadcast_to(mask, (len(group),)).sum()) for mask, group in zip(masks, groups, strict=True))
+
+
 def stated_apart(
     log_ratio: Floats, regime: NDArray[np.intp], apart: NDArray[np.bool_], default: Mapping[str, tuple[float, float]]
 ) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:

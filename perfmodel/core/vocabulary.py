@@ -132,6 +132,7 @@ class ErrorSource(Vocabulary):
     VENDOR = "vendor"
     LINK = "link"  # a kind of it
     HOST = "host"  # through which devices exchange
+    EXTRAPOLATION = "extrapolation"  # calls unlike those that the constants were fitted on
     RUN = "run"  # of a whole model
 
 

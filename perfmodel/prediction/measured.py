@@ -12,20 +12,19 @@ import numpy as np
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import Reportable
 from perfmodel.core.units import format_si, try_quantity
-from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter, Load, Timing
+from perfmodel.core.vocabulary import CacheState, Limiter, Load, Timing
 from perfmodel.errors import UsageError
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
+from perfmodel.prediction.uncertainty import UNMEASURED
 
 TOO_FAST = "faster than its bound"
 FAST, AS_EXPECTED, SLOW = "faster than expected", "as expected", "slower than expected"
 #: causes that are listed
 _MOST_CAUSES = 4
-#: what makes an expectation doubtful where nobody measured it
-_UNMEASURED = (ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.LIBRARY, ErrorSource.DTYPE)
 #: another way of computing explains a time if it predicts it within this factor
 _CLOSE = 1.35
 #: an expectation that nobody measured may itself be wrong by this factor beyond its interval: assumed
@@ -221,5 +220,5 @@ def _expected_s(op: Operator, hardware: Hardware, p: Prediction, **changes: Any)
 
 def _unknown(p: Prediction) -> str:
     """Return what nobody measured of an operator's machine, library and dtype, in words; empty if all were."""
-    words = [str(source).removesuffix("_here") for source in p.uncertainty if source in _UNMEASURED]
+    words = [str(source).removesuffix("_here") for source in p.uncertainty if source in UNMEASURED]
     return " and ".join(dict.fromkeys(words))

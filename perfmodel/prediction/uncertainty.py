@@ -31,8 +31,15 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.VENDOR: "nobody measured a machine of this vendor",
     ErrorSource.LINK: "nobody measured exchanges over this kind of link there",
     ErrorSource.HOST: "hosts differ in the paths between their devices",
+    ErrorSource.EXTRAPOLATION: "the call is unlike those that were measured: its sizes take other kernels",
     ErrorSource.RUN: "the run of a whole model differs from its operators measured alone: clock, temperature, memory",
 }
+
+#: those that make a prediction no standard for good kernels: nobody measured what it is about
+UNMEASURED = frozenset((
+    ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.LIBRARY, ErrorSource.DTYPE,
+    ErrorSource.EXTRAPOLATION,
+))  # fmt: skip
 
 
 @dataclass(frozen=True)

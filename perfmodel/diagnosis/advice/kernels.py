@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.report import short_name
 from perfmodel.core.units import format_si
-from perfmodel.core.vocabulary import Dimension, ErrorSource, EventKind
+from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.advice.attention import attention_advice
 from perfmodel.diagnosis.advice.padding import padding_advice
 from perfmodel.diagnosis.advice.predicted import Span, predicted_span
@@ -19,16 +19,13 @@ from perfmodel.diagnosis.limits import Basis, Limit, library_of
 from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
 from perfmodel.operators import Operator
+from perfmodel.prediction.uncertainty import UNMEASURED
 from perfmodel.profile import effort
 
 #: data types for products of fp32 tensors, the least intrusive first: tf32 rounds only inside the tensor cores
 _FASTER = ("tf32", "bf16", "fp16")
 #: a kernel is worth tuning if it is this many times slower than its prediction; so many are listed
 _SLOWER, _TUNED = 1.5, 3
-#: sources of error that make a prediction no standard for good kernels: nobody measured the machine, the library
-_UNKNOWN = frozenset(
-    (ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.LIBRARY, ErrorSource.DTYPE)
-)
 
 
 def kernel_advice(run: MeasuredRun) -> Iterator[Advice | None]:
@@ -121,7 +118,7 @@ def _slow(run: MeasuredRun) -> list[_Slow]:
 
 def _has_seen(limit: Limit) -> bool:
     """Whether the constants of a prediction have seen the machine, the library and the dtype."""
-    return not _UNKNOWN & set(limit.not_seen)
+    return not UNMEASURED & set(limit.not_seen)
 
 
 def _tune(run: MeasuredRun) -> Iterator[Advice | None]:
@@ -160,7 +157,7 @@ def not_tuned(run: MeasuredRun) -> list[str]:
         return []
     listed = ", ".join(
         f"{short_name(limit.entry.name)} ({limit.entry.time_s / span.time_s:.2g} times; no table of its "
-        f"{' and '.join(str(source).replace('_here', '') for source in limit.not_seen if source in _UNKNOWN)})"
+        f"{' and '.join(str(source).replace('_here', '') for source in limit.not_seen if source in UNMEASURED)})"
         for limit, span, _ in doubtful[:_TUNED]
     )
     more = f" and {len(doubtful) - _TUNED} more" if len(doubtful) > _TUNED else ""

@@ -59,8 +59,9 @@ GATHER_SINCE = (2, 7)
 #: perfmodel.prediction.whole_model), since no row of a look-up tells them
 GATHER_BYTES, GATHER_ISSUE = 16.0, 0.85
 #: bytes that a block of it copies at most, 16 by each of up to 256 threads, blocks that an SM holds, and the latency of
-#: a block [s]: it reads its index, then the row (assumed: twice 0.6 us)
-BLOCK_BYTES, THREAD_BYTES, MOST_BLOCKS, BLOCK_S = 4096.0, 16.0, 32.0, 1.2e-6
+#: a block [s]: it reads its index, then the row, beside as many others as an SM holds. It is set on four look-ups of
+#: rows of 528 to 3280 B on an H200 (torch 2.11.0, 2026-11-23), which come out within 10 % (2.2 to 2.6 us by themselves)
+BLOCK_BYTES, THREAD_BYTES, MOST_BLOCKS, BLOCK_S = 4096.0, 16.0, 32.0, 2.3e-6
 #: its start: 2.9 us for 256 rows of 2 KiB, of which the stream takes 0.4 (H100, torch 2.11)
 FRAMEWORK_START_S = 2.4e-6
 #: lanes of a warp

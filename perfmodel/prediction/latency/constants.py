@@ -19,7 +19,9 @@ from perfmodel.core.surface import Sheet, Surface
 from perfmodel.core.vocabulary import Calibration, ErrorSource
 from perfmodel.prediction.latency.effects import (
     Stated,
+    Stating,
     applied,
+    deviation_of,
     effects_of,
     is_of_siblings,
     state_of,
@@ -29,7 +31,7 @@ from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
-from perfmodel.prediction.uncertainty import Z80, Uncertainty, Variances
+from perfmodel.prediction.uncertainty import Z80, Variances
 
 #: the interval where no table states one: a factor of two, the usual error of the sustained roofline
 WIDEST = (0.5, 2.0)
@@ -41,7 +43,7 @@ _ORIGINS = {
 
 
 @dataclass(frozen=True)
-class Constants:
+class Constants(Stating):
     """The constants that hold for one family, machine and library, where they come from, and how sure they are.
 
     Attributes
@@ -55,6 +57,7 @@ class Constants:
     nearest : how near to the machine the nearest of the tables is.
     surface : the correction over the sizes, where the nearest table has one.
     apart : how sure they are of the calls that the family tells apart, where a table does.
+    beyond : how sure they are of the calls that the family extrapolates to.
     """
 
     values: Values
@@ -65,22 +68,13 @@ class Constants:
     nearest: Calibration = Calibration.NEVER_SEEN
     surface: Correction | None = None
     apart: Stated | None = None
-
-    @functools.cached_property
-    def ends(self) -> tuple[tuple[float, float], ...]:
-        """The interval of each regime."""
-        return tuple(self.intervals[regime] for regime in REGIMES)
+    beyond: Stated | None = None
 
     @functools.cached_property
     def origin(self) -> str:
         """Whose constants they are, and their source."""
         whose = "defaults from other vendors" if ErrorSource.VENDOR in self.variances else _ORIGINS[self.nearest]
         return f"{whose}: {self.source}"
-
-    @functools.cached_property
-    def uncertainty(self) -> Uncertainty:
-        """What the interval is made of, where all points have these constants."""
-        return Uncertainty(((True, self.variances),))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,9 +203,12 @@ def combined(
     values.update(typical)
     values.update(measured)
     fixed = MappingProxyType(values)
+    extrapolation = deviation_of(tables, ErrorSource.EXTRAPOLATION) or (family.extrapolation,) * len(REGIMES)
+    further = {ErrorSource.EXTRAPOLATION: extrapolation} if any(extrapolation) else {}
     if not found:
         intervals, variances = with_effects(shape, {})
-        return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances)
+        beyond = Stated(*with_effects(shape, further)) if further else None
+        return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances, beyond=beyond)
     state = found[0][0]
     effects = effects_of(tables, state, library, dtype if family.by_dtype else "", link, own_vendor)
     deviation = applied(tables, ErrorSource.LIBRARY)
@@ -234,8 +231,9 @@ def combined(
         sheet = surface.sheet(f"{lender} {same_speed(dtype)}", lender)
         correction = Correction(*with_effects({**shape, **near}, effects), surface, sheet)
     other = Stated(*with_effects(apart, effects)) if apart != shape else None
+    beyond = Stated(*with_effects(shape, {**effects, **further})) if further else None
     state_now = state_of(state, effects, library)
-    return Constants(fixed, intervals, state_now, source, variances, state, correction, other)
+    return Constants(fixed, intervals, state_now, source, variances, state, correction, other, beyond)
 
 
 def _surface(tables: Sequence[LatencyTable], dtype: str) -> Surface | None:

@@ -2,7 +2,7 @@
 
 The error of a prediction is taken as a sum of random effects,
 
-    ln(measured / predicted) = shape + machine + library + dtype + vendor + link,
+    ln(measured / predicted) = shape + machine + library + dtype + vendor + link + extrapolation,
 
 of which those vanish that the constants have seen. The table states the 10 % and 90 % quantiles of the first, and the
 standard deviation s of the others (`perfmodel.core.vocabulary.ErrorSource`). The half widths of the 80 % interval add
@@ -75,9 +75,8 @@ def deviation_of(tables: Sequence[LatencyTable], name: str) -> tuple[float, ...]
     return next((table.deviations[name] for table in tables if name in table.deviations), None)
 
 
-@dataclass(frozen=True, eq=False)
-class Stated:
-    """The 80 % interval of some calls in each regime, and the variance of each source of error that it is made of."""
+class Stating:
+    """What states the 80 % interval of some calls in each regime, and the variance of each source of error in it."""
 
     intervals: Mapping[str, tuple[float, float]]
     variances: Variances
@@ -91,6 +90,14 @@ class Stated:
     def uncertainty(self) -> Uncertainty:
         """What the interval is made of, where it is that of all points."""
         return Uncertainty(((True, self.variances),))
+
+
+@dataclass(frozen=True, eq=False)
+class Stated(Stating):
+    """The intervals and variances of the calls that a family tells apart from others."""
+
+    intervals: Mapping[str, tuple[float, float]]
+    variances: Variances
 
 
 def with_effects(

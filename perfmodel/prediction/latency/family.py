@@ -70,6 +70,10 @@ def _never(op: Operator) -> bool:
     return False
 
 
+def _nothing(op: Operator, machine: Machine, library: str) -> bool:
+    return False
+
+
 def _no_link(links: Iterable[Link]) -> str:
     return ""
 
@@ -139,6 +143,9 @@ class Family:
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     on_cpu : whether it is for CPUs, which the others are not.
     apart : operator -> the calls whose shapes differ by more or less than the others', which have their own intervals.
+    extrapolates : (operator, machine, library) -> the calls unlike those that the constants were fitted on, whose sizes
+        take other kernels, so that few rows or none tell of them.
+    extrapolation : standard deviation that these add to ln(measured / predicted).
     link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
     like : the family whose constants it uses, and whose interval is its own where no table has rows of it, widened by a
         further deviation ``unlike`` of ln(measured / predicted).
@@ -165,6 +172,8 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
     borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
     apart: Callable[[Any], Any] = _never
+    extrapolates: Callable[[Any, Machine, str], Any] = _nothing
+    extrapolation: float = 0.0
     link: Callable[[Iterable[Link]], str] = _no_link
     like: Family | None = None
     unlike: float = 0.0

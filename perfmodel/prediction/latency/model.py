@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.core.hardware import Hardware, Peak
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.core.vocabulary import Calibration, ErrorSource, Load, Timing
-from perfmodel.core.work import Number, Text, anywhere, maximum, plain
+from perfmodel.core.work import Number, Text, anywhere, everywhere, maximum, plain
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.constants import Constants, constants
-from perfmodel.prediction.latency.effects import widest_interval
+from perfmodel.prediction.latency.effects import Stating, widest_interval
 from perfmodel.prediction.latency.estimate import Codes, Estimate, Spread, regime_of
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import Family
@@ -116,10 +117,12 @@ def _estimate(
     basis: str = "",
 ) -> Estimate:
     """Return what a family expects; ``later`` finds the terms where the family finds the time without them."""
-    correction = known.surface
-    growth, inside = gain(family, correction.surface, correction.sheet, op, machine) if correction else (0.0, False)
-    if known.apart is not None:
-        inside = family.apart(op)
+    correction, kinds = known.surface, _kinds(family, op, machine, known, conditions.library)
+    growth: Number = 0.0
+    if correction is not None:
+        growth, inside = gain(family, correction.surface, correction.sheet, op, machine)
+        if known.apart is None:
+            kinds = [*kinds, (inside, correction)]
     asked = (op, machine, known.values, conditions, growth)
     brief = later is not None and family.total is not None
     terms: Terms | None = None if brief else family.timed_terms(*asked)
@@ -129,7 +132,7 @@ def _estimate(
         short = maximum(floor_s - time, 0.0)
         time = time + short
     code = regime_of(starting_s, time)
-    spread, uncertainty = _spread(known, code, inside, floor_s)
+    spread, uncertainty = _spread(known, kinds, code, floor_s)
     return Estimate(
         time_s=plain(time),
         spread=spread,
@@ -156,19 +159,35 @@ def _basis(family: Family, op: Operator, machine: Machine, known: Constants, ter
     return f"{family.name}, {known.origin}"
 
 
-def _spread(known: Constants, code: Codes, inside: Any, floor_s: Number) -> tuple[Spread, Uncertainty]:
-    """Return the interval of each point, and what it is made of.
+def _kinds(family: Family, op: Operator, machine: Machine, known: Constants, library: str) -> list[tuple[Any, Stating]]:
+    """Return the calls that the family extrapolates to, or tells apart, as masks with how sure the constants are."""
+    kinds: list[tuple[Any, Stating]] = []
+    if known.beyond is not None:
+        kinds.append((family.extrapolates(op, machine, library), known.beyond))
+    if known.apart is not None:
+        kinds.append((family.apart(op), known.apart))
+    return kinds
 
-    It is another one inside the data of a residual surface, and for the calls that the family tells apart.
-    """
-    other = known.apart or known.surface
-    if other is None or not anywhere(inside):
+
+def _spread(
+    known: Stating, kinds: Sequence[tuple[Any, Stating]], code: Codes, floor_s: Number
+) -> tuple[Spread, Uncertainty]:
+    """Return the interval of each point, and what it is made of: that of the first of the ``kinds`` which it is of."""
+    some: list[tuple[NDArray[np.bool_], Stating]] = []
+    for mask, stated in kinds:
+        if everywhere(mask):
+            known = stated  # of all points that are of none before it
+            break
+        if anywhere(mask):
+            some.append((mask, stated))
+    if not some:
         return Spread(code, known.ends, floor_s), known.uncertainty
-    if not isinstance(inside, np.ndarray) or inside.all():
-        return Spread(code, other.ends, floor_s), other.uncertainty
-    of_inside = np.int8(len(REGIMES)) * inside.view(np.int8)
-    both = Uncertainty(((inside, other.variances), *known.uncertainty.parts))
-    return Spread(of_inside + np.asarray(code, np.int8), known.ends + other.ends, floor_s), both
+    offset: Any = np.int8(0)
+    ends, parts = known.ends, known.uncertainty.parts
+    for mask, stated in reversed(some):
+        offset = np.where(mask, np.int8(len(ends)), offset)
+        ends, parts = ends + stated.ends, ((mask, stated.variances), *parts)
+    return Spread(offset + np.asarray(code, np.int8), ends, floor_s), Uncertainty(parts)
 
 
 def _masked(mask: np.ndarray, uncertainty: Uncertainty) -> Iterator[tuple[np.ndarray, Variances]]:

@@ -59,10 +59,10 @@ def test_pytorch_gathers_whole_vectors_by_blocks_and_other_rows_by_element() -> 
     def took(dim: int, conditions: Conditions = now, tokens: int = 320_000) -> float:
         return _us(LOOK_UP, pm.Embedding(tokens=tokens, vocab=32000, dim=dim, dtype="fp16"), conditions)
 
-    # 100 SMs hold 32 blocks of a warp each: 100 rounds of 1.2 us after a start of 2.4 us
-    assert took(64) == pytest.approx(122.4)
+    # 100 SMs hold 32 blocks of a warp each: 100 rounds of 2.3 us after a start of 2.4 us
+    assert took(64) == pytest.approx(232.4)
     # rows of 2 KB take 128 threads, of which an SM of 2048 holds 16 blocks
-    assert took(1024) == pytest.approx(242.4)
+    assert took(1024) == pytest.approx(462.4)
     # rows of 2002 B are no whole vectors: 0.85 cycles for each of 1001 elements
     assert took(1001) == pytest.approx(2.4 + 0.85e-5 * 1001 * 320_000, rel=1e-3)
     # an older release takes the 2 cycles of serving libraries' tables for both

@@ -19,7 +19,7 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
-from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, beside, narrow_s
+from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, DOUBT, beside, narrow_s, off_vectors
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
@@ -242,6 +242,11 @@ def _alone(op: Gemm) -> Number:
     return maximum(0.0, 1.0 - log2(op.batch) / FADE)
 
 
+def _off_vectors(op: Operator, machine: Machine, library: str) -> Any:
+    """Whether the rows of a product begin off 16 bytes: no table has such, and few rows of Hopper tell of them."""
+    return off_vectors(_product(op), library) if isinstance(op, Gemm) else False
+
+
 def _is_single(op: Operator) -> Any:
     """Whether a product is the only one of its call: libraries have more kernels for it than for a batch."""
     return op.batch == 1 if isinstance(op, Gemm) else False
@@ -274,6 +279,8 @@ GEMM_BF16 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
     total=total,
+    extrapolates=_off_vectors,
+    extrapolation=DOUBT,
     axes=PRODUCT_AXES,
     surfaced=_alone,
 )  # fmt: skip
@@ -290,6 +297,8 @@ GEMM_FP8 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, QUANTISATION, EPILOGUE),
     _is_fp8,
     total=total,
+    extrapolates=_off_vectors,
+    extrapolation=DOUBT,
 )  # fmt: skip
 FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)
 

@@ -36,9 +36,12 @@ _LOADED = np.array([0.0, *(1.0 / (pitch & -pitch) for pitch in range(1, VECTOR_B
 #: times as slow); those of an RTX 4090 at 2055 to 2073 (PyTorch, issue 181718) 19 to 29 % too slow, as the aligned one
 #: there is by 11 %; a bf16 layer of 141 x 30522 x 512 in a trace of another H100, with align2, 14 % too slow
 LOAD_CLOCKS = 0.29
-#: the same of Triton's kernels, which know of sizes only whether 16 divides them, and else load element by element:
-#: that of its layers of experts in 16 bits on five machines (`perfmodel.prediction.latency.moe`). Two products by
-#: perfmodel's own kernel on an H100 whose k 16 does not divide come out 7 and 20 % too fast; neither was fitted
+#: standard deviation that this adds to ln(measured / predicted), assumed between those of these rows with the one that
+#: contradicts (0.5) and without it (0.15): they are of one generation, and nothing tells how others' kernels load
+DOUBT = 0.35
+#: SM clocks of a load of Triton's kernels, which know of sizes only whether 16 divides them, and else load element by
+#: element: that of its layers of experts in 16 bits on five machines (`perfmodel.prediction.latency.moe`). Two products
+#: by perfmodel's own kernel on an H100 whose k 16 does not divide come out 7 and 20 % too fast; neither was fitted
 TRITON, TRITON_ELEMENTS, TRITON_CLOCKS = "triton", 16, 0.14
 #: engines whose kernels these are, and the sides of their square tiles
 INSTRUCTIONS, SIDES = ("mma.sync", "wgmma", "tcgen05"), (64.0, 128.0)
@@ -59,7 +62,9 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
     library : whose kernels run.
     split_s : start of the reduction of the parts of k [s].
     """
-    off = off_vectors(product, machine, library)
+    if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
+        return 0.0
+    off = off_vectors(product, library)
     if not anywhere(off):
         return 0.0
     if not isinstance(off, np.ndarray):
@@ -74,10 +79,8 @@ def _at(size: Any, mask: Any) -> Any:
     return np.broadcast_to(size, mask.shape)[mask] if isinstance(size, np.ndarray) else size
 
 
-def off_vectors(product: Product, machine: Machine, library: str) -> Any:
-    """Return which products have rows that begin off 16 bytes, on engines whose kernels then load less at a time."""
-    if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
-        return False
+def off_vectors(product: Product, library: str) -> Any:
+    """Return which products have rows that begin off 16 bytes, so that tensor cores' usual kernels do not take them."""
     if library == TRITON:
         off = joined(product.k, product.n) & (TRITON_ELEMENTS - 1) != 0
     else:

@@ -1,0 +1,128 @@
+"""Calls unlike those that the constants were fitted on have a wider interval, and say why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import perfmodel as pm
+from perfmodel.accuracy.calibration import calibrate_calls
+from perfmodel.accuracy.measured import MeasuredCalls
+from perfmodel.core.latency_table import REGIMES
+from perfmodel.core.vocabulary import CacheState, ErrorSource, Timing
+from perfmodel.prediction.latency.families import family, family_names
+from perfmodel.prediction.uncertainty import Z80
+
+H100 = "h100-sxm5-80gb"
+
+
+def product(m: int, n: int, k: int) -> pm.Gemm:
+    return pm.Gemm(m=m, n=n, k=k, dtype="bf16")
+
+
+def attention(queries: int, keys: int, head_dim: int) -> pm.Attention:
+    return pm.Attention(
+        batch=1, heads=32, seq_q=queries, seq_kv=keys, head_dim=head_dim, causal=True, dtype="bf16"
+    )  # fmt: skip
+
+
+def half_widths(op: pm.Operator, hardware: str = H100, library: str = "torch") -> tuple[float, float]:
+    """Return ln(time / low) and ln(high / time)."""
+    found = pm.predict(op, hardware, library=library)
+    time = found.predicted_time_s
+    return math.log(time / found.predicted_time_low_s), math.log(found.predicted_time_high_s / time)
+
+
+def not_seen(op: pm.Operator, hardware: str = H100, library: str = "torch") -> set[ErrorSource]:
+    return set(pm.predict(op, hardware, library=library).uncertainty)
+
+
+@pytest.mark.parametrize(
+    ("known", "beyond", "library", "hardware"),
+    [
+        (product(4096, 4096, 4096), product(4096, 4096, 4097), "torch", H100),
+        (product(4096, 50304, 768), product(4096, 50257, 768), "torch", "b200-sxm-180gb"),
+        (product(4096, 4096, 4096), product(4096, 4100, 4096), "torch", "mi300x"),
+        (pm.Gemm(m=64, n=64, k=64, dtype="fp8"), pm.Gemm(m=64, n=64, k=72, dtype="fp8"), "vllm", H100),
+        (attention(512, 512, 128), attention(512, 512, 80), "torch", H100),
+        (attention(512, 4096, 128), attention(512, 4095, 128), "torch", H100),
+    ],
+)  # fmt: skip
+def test_sizes_that_nobody_measured_are_named(
+    known: pm.Operator, beyond: pm.Operator, library: str, hardware: str
+) -> None:
+    assert ErrorSource.EXTRAPOLATION not in not_seen(known, hardware, library)
+    assert ErrorSource.EXTRAPOLATION in not_seen(beyond, hardware, library)
+    of_known, of_beyond = half_widths(known, hardware, library), half_widths(beyond, hardware, library)
+    assert of_beyond[1] > of_known[1]
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        product(1, 4096, 4097),  # a product of one row has a kernel of its own
+        pm.Gemm(m=255, n=255, k=1001, dtype="fp32"),  # as NeuSight's tables, which hold such sizes
+        attention(511, 511, 128),  # no mask tensor
+    ],
+)
+def test_odd_sizes_that_take_usual_kernels_are_no_extrapolation(op: pm.Operator) -> None:
+    assert ErrorSource.EXTRAPOLATION not in not_seen(op)
+
+
+def test_the_variance_adds_to_that_of_the_shape_by_hand() -> None:
+    found = pm.predict(product(4096, 4096, 4097), H100, library="torch")
+    variances = found.uncertainty.variances("large")
+    assert math.sqrt(variances[ErrorSource.EXTRAPOLATION]) == family("gemm_bf16").extrapolation
+    middle = (sum(half_widths(product(4096, 4096, 4097))) / 2.0 / Z80) ** 2
+    assert middle == pytest.approx(sum(variances.values()), rel=0.02)
+
+
+@given(k=st.lists(st.integers(2, 5000), min_size=2, max_size=6), batch=st.sampled_from([1, 3]))
+def test_each_point_of_a_sweep_has_its_own_interval(k: list[int], batch: int) -> None:
+    many = pm.predict(pm.Gemm(m=640, n=512, k=np.array(k, float), batch=batch, dtype="bf16"), H100, library="torch")
+    sources = many.uncertainty.variances(np.asarray(many.regime))
+    for place, one in enumerate(k):
+        alone = pm.predict(pm.Gemm(m=640, n=512, k=one, batch=batch, dtype="bf16"), H100, library="torch")
+        assert np.asarray(many.predicted_time_high_s)[place] == pytest.approx(alone.predicted_time_high_s)
+        assert np.asarray(many.predicted_time_low_s)[place] == pytest.approx(alone.predicted_time_low_s)
+        for source, variance in alone.uncertainty.variances(alone.regime).items():
+            assert np.asarray(sources[source])[place] == pytest.approx(variance)
+
+
+def test_every_family_that_extrapolates_says_by_how_much() -> None:
+    for name in family_names():
+        found = family(name)
+        assert (found.extrapolation > 0.0) == (found.extrapolates is not type(found).extrapolates), name
+
+
+def test_a_machine_whose_table_knows_such_calls_has_the_usual_interval() -> None:
+    machine = pm.hardware(H100)
+    table = machine.latency["gemm_bf16"]
+    known = replace(table, deviations={**table.deviations, ErrorSource.EXTRAPOLATION: (0.0,) * len(REGIMES)})
+    machine = replace(machine, latency={**machine.latency, "gemm_bf16": known})
+    found = pm.predict(product(4096, 4096, 4097), machine, library="torch")
+    assert ErrorSource.EXTRAPOLATION not in set(found.uncertainty)
+
+
+def test_ten_rows_of_ones_own_tell_of_such_calls() -> None:
+    machine = pm.hardware(H100)
+
+    def calibrated(k: np.ndarray) -> set[ErrorSource]:
+        sizes = np.linspace(300.0, 5000.0, k.size).round()
+        op = pm.Gemm(m=sizes, n=512 + 8 * np.arange(k.size), k=k, dtype="bf16")
+        time = pm.predict(op, machine, timing="kernel", library="torch").predicted_time_s
+        calls = MeasuredCalls(
+            H100, op, np.asarray(time), Timing.KERNEL, CacheState.WARM, "torch-2.11/cublas",
+            np.full(k.size, ""), "mine.csv", np.arange(k.size),
+        )  # fmt: skip
+        table = calibrate_calls([calls], machine, "mine", "2026-01-01").families[0].table
+        own = replace(machine, latency={**machine.latency, "gemm_bf16": table})
+        return set(pm.predict(product(4096, 4096, 4097), own, library="torch").uncertainty)
+
+    assert ErrorSource.EXTRAPOLATION not in calibrated(np.arange(701.0, 719.0))  # nine odd, the others off vectors too
+    assert ErrorSource.EXTRAPOLATION in calibrated(8.0 * np.arange(90.0, 108.0))
