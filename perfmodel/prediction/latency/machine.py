@@ -27,6 +27,11 @@ USUAL_MATRIX_INSTRUCTION = "mma.sync"
 USUAL_SCHEDULERS = 4.0
 #: compute capability from which on copies from global to shared memory are asynchronous
 ASYNCHRONOUS_COPIES = 8
+#: FLOP of an SM in a clock by mma.sync on chips whose tensor engine has an instruction of its own: 62.9 % of wgmma's
+#: 4096 on H100, assumed after microbenchmarks of mma.sync on Hopper; the rows say about the same, as follows. Kernels
+#: that widen int4 reach 0.40 of 4096 on H100 and H200, 0.20 of 8192 on B200 and 0.63 of A100's 2048 (aiconfigurator @
+#: 095f58a51c4c, 1,400 rows): if they reach one share of mma.sync everywhere, that is 0.40 / 0.63 = 63.5 % of wgmma.
+MMA_SYNC, OTHER_INSTRUCTIONS = 0.629 * 4096.0, ("wgmma", "tcgen05")
 #: rates on datasheets are rounded, so that the ratio of two of them is off by a little
 ROUNDING = 1.05
 #: what is kept on one machine; a fit tries many constants
@@ -90,6 +95,13 @@ class Machine:
     def flop_per_clock_per_sm(self) -> float:
         """Dense FLOP of one SM in one clock, on the engine of the operator."""
         return self.peak_flop_per_s / (self.sm_count * self.clock_hz)
+
+    @property
+    def mma_sync_flop_per_s(self) -> float:
+        """Peak of kernels that use mma.sync, also where the tensor engine has an instruction of its own [FLOP/s]."""
+        if self.matrix_instruction not in OTHER_INSTRUCTIONS:
+            return self.peak_flop_per_s
+        return min(self.peak_flop_per_s, MMA_SYNC * self.sm_count * self.clock_hz)
 
     @functools.cached_property
     def cache(self) -> dict[Any, Any]:

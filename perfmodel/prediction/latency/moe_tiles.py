@@ -36,11 +36,6 @@ MMA_SYNC_SIDE = 128.0
 MIXED = ("tcgen05",)
 #: most rows of a tile of kernels that widen weights: Marlin's blocks of sorted slots have 8 to 64
 WIDENING_ROWS = 64.0
-#: FLOP of an SM in a clock by mma.sync on chips whose tensor engine has an instruction of its own: 62.9 % of wgmma's
-#: 4096 on H100, assumed after microbenchmarks of mma.sync on Hopper; the rows say about the same, as follows. Kernels
-#: that widen int4 reach 0.40 of 4096 on H100 and H200, 0.20 of 8192 on B200 and 0.63 of A100's 2048 (aiconfigurator @
-#: 095f58a51c4c, 1,400 rows): if they reach one share of mma.sync everywhere, that is 0.40 / 0.63 = 63.5 % of wgmma.
-MMA_SYNC, OTHER_INSTRUCTIONS = 0.629 * 4096.0, ("wgmma", "tcgen05")
 
 
 def is_triton(moe: Moe, library: str) -> bool:
@@ -56,9 +51,8 @@ def widens(moe: Moe, machine: Machine) -> bool:
 
 def engine_rate(moe: Moe, machine: Machine) -> float:
     """Return the peak of an SM with the instruction that the kernels have [FLOP/s]."""
-    peak = machine.peak_flop_per_s / machine.sm_count
-    slower = moe.weight_dtype == "int4" and machine.matrix_instruction in OTHER_INSTRUCTIONS
-    return min(peak, MMA_SYNC * machine.clock_hz) if slower else peak
+    peak = machine.mma_sync_flop_per_s if moe.weight_dtype == "int4" else machine.peak_flop_per_s
+    return peak / machine.sm_count
 
 
 def slowed(moe: Moe, machine: Machine, library: str) -> Any:
