@@ -50,8 +50,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     - implicit GEMM: ``groups`` products (n p q) x (k / groups) x (c / groups r s); each tensor crosses memory once.
       "im2col" unfolds in a kernel before. Addresses of filters with several taps take time of their own.
     - direct: every product from registers, at an eighth of the vector peak; fastest for depthwise filters. It is for
-      groups, and on the vector engine for what Winograd cannot do: of 12,103 convolutions with filters of 3 x 3 cuDNN
-      chose it for none (NeuSight @ 6945927d9afc).
+      groups: of 12,103 convolutions of 3 x 3 without them cuDNN chose it for none (NeuSight @ 6945927d9afc), and three
+      small ones on an H200 take 1.4 to 3.2 times as long as it would (own measurements, torch 2.11.0, 2026-11-23).
     - Winograd, where `Conv2d.winograd` says so, in NCHW: fused, on the vector engine only, blocks of 32 tiles x 32
       filters of 16 products; or 36 separate products (n p q / 16) x k x c, whose inputs and outputs pass through memory
       once more for the transforms.
@@ -63,9 +63,8 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         return algorithms[0]
     # cuDNN's Winograd kernels want NCHW (API reference, supported algorithms for cudnnConvolutionForward, 2D).
     can = conv.winograd() & (conv.layout == "nchw") & _has_winograd(conv, machine)
-    loading = (conv.groups > 1) | ((machine.engine == "vector") & (can ^ True))
-    if anywhere(loading):
-        algorithms.append(only(loading, direct(conv, sizes, machine, c)))
+    if anywhere(conv.groups > 1):
+        algorithms.append(only(conv.groups > 1, direct(conv, sizes, machine, c)))
     if anywhere(can):
         # The fused kernel has no form for the weights' gradient (cudnnConvolutionBwdFilterAlgo_t: "not implemented").
         fused_too = machine.engine == "vector" and not (conv.backward and conv.gradient == "weight")

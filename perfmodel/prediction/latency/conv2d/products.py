@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -40,6 +41,11 @@ GATHER, FILTER_CLOCKS, IMAGE_CLOCKS, TRANSPOSE_POWER = 1.2, 154.0, 35.0, 1.5
 #: them: 4 convolutions of 3 x 3 take 0.93, 1.26, 1.35 and 1.65 times what those of 1 x 1 say on an H100, whatever its
 #: memory (own measurements, torch 2.11.0, 2026-11-23). The fused Winograd kernel's transforms are said to wait as long
 GATHER_FP32 = 1.3
+#: outputs in flight that keep an SM busy in fp32 where copies to shared memory bypass the registers: any block does.
+#: Six convolutions of 3 x 3 that are 12 to 99 blocks of 128 x 32 on 132 SMs reach 0.38 to 0.47 of the peak of as many
+#: SMs, eight with 180 blocks and more 0.34 to 0.45 of all (own measurements on H100 and H200, torch 2.11.0, 2026-11-23;
+#: all were in view). Without such copies the depth of fp32 products holds, which NeuSight's rows ask for
+COPIED_DEPTH = 0.0
 #: bytes of neighbouring channels that a kernel for tensor cores loads at once: 8 in fp16, others are padded (NVIDIA
 #: technical blog, "Tensor ops made easier in cuDNN")
 VECTOR_BYTES = 16.0
@@ -48,6 +54,15 @@ VECTOR_BYTES = 16.0
 #: (open traces of ResNet and AlexNet, HolisticTraceAnalysis); in bf16 an H200 takes 454 us by channels and 634 in NCHW,
 #: an H100 649, and in fp32 they take 735 and 729 (own measurements, torch 2.11.0, 2026-11-23)
 IMAGE_DTYPES, IMAGE_CHANNELS = ("fp16", "bf16", "tf32"), 4
+#: engine whose kernels work through 64 channels of 2 B of a tap in a step, as cuDNN's names of them say
+#: (sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64), and the bytes of a step.
+#: Images by channels whose channels are no whole steps seem to run by mma.sync, after a kernel that computes addresses
+#: (cuDNN's computeOffsetsKernel): seven of random sizes on an H200 took 1.36 to 2.2 times as long as wgmma would, and
+#: are 16 % off in the mean with this rule, which has no constant of its own (own measurements, torch 2.11.0,
+#: 2026-11-23; chosen with all seven in view). In NCHW the kernels that transpose pad: beside them 31,360 x 248 x (752 x
+#: 9) runs at 670 TFLOP/s, more than mma.sync reaches. Filters of one tap at every pixel are plain products, and were
+#: not measured
+STEP_ENGINE, STEP_BYTES, STEP_DTYPES = "wgmma", 128.0, ("fp16", "bf16")
 #: pixels that a kernel for images in NCHW loads at once: assumed; with 7 x 7 pixels it transposes them (H100, H200)
 PIXELS = 4.0
 #: (pixels, filters) of a block, read off the kernels' names in NeuSight's rows: scudnn_128x32, 128x64 and 128x128 of
@@ -69,6 +84,8 @@ def engine_of(machine: Machine, c: Values, conditions: Conditions, *, batched: b
         values |= {"math": c["product" if batched else "math"], "linear": 1.0, "split": 1.0, "stride": 1.0}
         values |= {"ragged": 1.0, "bounds": 1.0, "byte_energy": 0.0, "batch_energy": 1.0}
         values |= {name: c[name] for name in ("eta", "launch", "energy", "fill")}
+        if machine.copies_to_shared and not batched:
+            values["depth"] = COPIED_DEPTH
         tiles = PRODUCT_TILES if batched else IMPLICIT_TILES
         # The unfolded matrix does not lie in memory, so that its rows cost nothing there.
         kernels = Kernels(gemm_tiles=tiles, gemm_batched_tiles=tiles)
@@ -86,15 +103,33 @@ def engine_of(machine: Machine, c: Values, conditions: Conditions, *, batched: b
 
 
 def implicit(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
-    """Return the terms of implicit GEMM; with few channels, of that on the vector engine."""
-    few = _few_channels(conv, machine)
-    if not anywhere(few):
-        return product(conv, sizes, machine, c, conditions)
-    vector = product(conv, sizes, _vector_engine(machine), c, conditions)
-    if everywhere(few):
-        return vector
-    tensor = product(conv, sizes, machine, c, conditions)
-    return fastest([only(few, vector), only(few ^ True, tensor)])
+    """Return the terms of implicit GEMM: with few channels on the vector engine, with ragged ones by mma.sync."""
+    few, ragged = _few_channels(conv, machine), _ragged_channels(conv, machine)
+    kinds: list[tuple[Any, Callable[[], Terms]]] = [
+        (few, lambda: product(conv, sizes, _vector_engine(machine), c, conditions)),
+        (ragged & (few ^ True), lambda: _by_mma_sync(conv, sizes, machine, c, conditions)),
+        ((few | ragged) ^ True, lambda: product(conv, sizes, machine, c, conditions)),
+    ]
+    for where_so, find in kinds:
+        if everywhere(where_so):
+            return find()
+    return fastest([only(where_so, find()) for where_so, find in kinds if anywhere(where_so)])
+
+
+def _ragged_channels(conv: Conv2d, machine: Machine) -> Any:
+    """Return where channels of images leave a step of the engine's kernels unfilled, so that others run."""
+    has = machine.engine == "tensor" and machine.matrix_instruction == STEP_ENGINE and conv.dtype in STEP_DTYPES
+    plain = (conv.r == 1) & (conv.s == 1) & (conv.stride == 1) & (conv.padding == 0)
+    ragged = (conv.c * dtype_bytes(conv.dtype) % STEP_BYTES != 0.0) & (conv.groups == 1) & (plain ^ True)
+    return ragged & (has and conv.layout == "nhwc" and not conv.backward and conv.algorithm != "im2col")
+
+
+def _by_mma_sync(conv: Conv2d, sizes: Sizes, machine: Machine, c: Values, conditions: Conditions) -> Terms:
+    """Return the terms of a product by mma.sync, and of the kernel that computes its addresses before."""
+    if "mma.sync" not in machine.cache:
+        slower = machine.mma_sync_flop_per_s
+        machine.cache["mma.sync"] = replace(machine, matrix_instruction="mma.sync", peak_flop_per_s=slower)
+    return plus(product(conv, sizes, machine.cache["mma.sync"], c, conditions), LAUNCH, c["launch"])
 
 
 def _few_channels(conv: Conv2d, machine: Machine) -> Any:
