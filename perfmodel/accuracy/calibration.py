@@ -14,8 +14,8 @@ from perfmodel.accuracy.fit import Fit, Floats, Group
 from perfmodel.accuracy.libraries import (
     USUAL_ROWS,
     FittedConstants,
+    doubted,
     dtypes,
-    extrapolated,
     fit_libraries,
     intervals,
     libraries_of,
@@ -253,10 +253,9 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
 
 
 def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]) -> FamilyCalibration:
-    """Return a calibration whose table knows the rows' host, and calls that the shipped constants extrapolate to."""
+    """Return a calibration whose table knows the rows' host, and the doubted calls of which there are enough."""
     known = [ErrorSource.HOST] if ErrorSource.HOST in start.variances else []
-    if extrapolated(found.family, groups) >= FEWEST_ROWS:
-        known.append(ErrorSource.EXTRAPOLATION)
+    known += [doubt.source for doubt in found.family.doubts if doubted(doubt, groups) >= FEWEST_ROWS]
     if not known:
         return found
     return replace(found, table=replace(found.table, deviations=dict.fromkeys(known, (0.0,) * len(REGIMES))))

@@ -15,7 +15,7 @@ from perfmodel.accuracy.measured import shape_hash
 from perfmodel.core.latency_table import REGIMES
 from perfmodel.prediction.latency.constants import WIDEST
 from perfmodel.prediction.latency.estimate import regime_code
-from perfmodel.prediction.latency.family import HOST_CONSTANTS, Family, Values
+from perfmodel.prediction.latency.family import HOST_CONSTANTS, Doubt, Family, Values
 from perfmodel.prediction.uncertainty import Z80
 
 #: a library has constants of its own, and a regime an interval of its own, from this many rows on
@@ -137,9 +137,9 @@ def told_apart(family: Family, groups: Sequence[Group]) -> NDArray[np.bool_]:
     return np.concatenate([np.broadcast_to(family.apart(group.op), (len(group),)) for group in groups])
 
 
-def extrapolated(family: Family, groups: Sequence[Group]) -> int:
-    """Return how many rows are of calls unlike those that the shipped constants were fitted on."""
-    masks = (family.extrapolates(group.op, group.machine, group.conditions.library) for group in groups)
+def doubted(doubt: Doubt, groups: Sequence[Group]) -> int:
+    """Return how many rows a doubt is about."""
+    masks = (doubt.about(group.op, group.machine, group.conditions) for group in groups)
     return sum(int(np.broadcast_to(mask, (len(group),)).sum()) for mask, group in zip(masks, groups, strict=True))
 
 

@@ -32,14 +32,14 @@ class Conditions:
     load: Load = Load.BURST
     version: str = ""
 
-    def is_before(self, major: int, minor: int) -> bool:
+    def is_before(self, *release: int) -> bool:
         """Whether the library is older than a release; one without a version is not.
 
         >>> Conditions(version="2.1").is_before(2, 7), Conditions(version="2.11.0").is_before(2, 7)
         (True, False)
         """
-        numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
-        return bool(numbers) and numbers < [major, minor]
+        numbers = tuple(int(number) for number in re.findall(r"\d+", self.version)[: len(release)])
+        return bool(numbers) and numbers < release
 
     @classmethod
     def parse(

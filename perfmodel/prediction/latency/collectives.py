@@ -5,9 +5,9 @@ flags with the data starts soon and wastes bandwidth; one that synchronises firs
 and Simple of NCCL: Hu et al. 2025, "Demystifying NCCL", arXiv 2507.04786). The library chooses by size, so that the
 time is the smallest of the lines.
 
-Rows of one size differ: where SGLang's own all-reduce was measured in several versions, they take 2.3 to 4.6 us for
-the same 512 B on two H200. The best time for each size would leave 11.3 % of its rows on H100 and H200, the lines leave
-13.4 %. Over all all-reduces these are 4.9 and 8.2 % (718 rows that were not fitted, aiconfigurator @ 095f58a51c4c).
+Releases differ: SGLang's own all-reduce takes 2.3 to 4.6 us for the same 512 B on two H200. With a factor for each
+(`protocols.SGLANG_RELEASES`) the lines leave 6.0 % of its rows on H100 and H200, 12 % without, and 6.1 % of all
+all-reduces (718 rows that were not fitted, aiconfigurator @ 095f58a51c4c).
 
 Which link the bytes cross depends on how many GPUs exchange (`perfmodel.prediction.ceilings.peer_links`). More than two
 GPUs without a link of their own exchange through the host (`COLLECTIVE_HOST`), whose bridges they share.
@@ -31,6 +31,7 @@ from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.protocols import (
     PAIR,
     SHARING,
+    SOME_RELEASE,
     Protocol,
     crowd_of,
     custom_protocols,
@@ -39,6 +40,7 @@ from perfmodel.prediction.latency.protocols import (
     fastest,
     nccl_protocols,
     path_of,
+    release_factor,
     rise_of,
 )
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, SYNCHRONISATION, Terms, link_term
@@ -181,7 +183,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     lines = nccl_protocols(op, path, c)
     library = KERNELS.get(conditions.library, conditions.library)
     if op.op == "all_reduce" and "custom" in library:
-        lines += custom_protocols(op, library, c, path)
+        lines += custom_protocols(op, library, c, path, release_factor(library, conditions))
     return fastest(op, machine, path, lines, c)
 
 
@@ -223,7 +225,7 @@ def _family(name: str, constants: tuple[Constant, ...]) -> Family:
     aliases = KERNELS if name == "all_reduce" else NCCL_ALONE
     return Family(
         name, constants, formula, TERMS, applies=_direct, dispatched=False, by_dtype=False, aliases=aliases,
-        link=direct_link,
+        link=direct_link, doubts=(SOME_RELEASE,) if name == "all_reduce" else (),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfmodel.core.hardware import Hardware, Link
-from perfmodel.core.vocabulary import Timing
+from perfmodel.core.vocabulary import ErrorSource, Timing
 from perfmodel.core.work import Number, anywhere, maximum
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
@@ -70,10 +70,6 @@ def _never(op: Operator) -> bool:
     return False
 
 
-def _nothing(op: Operator, machine: Machine, library: str) -> bool:
-    return False
-
-
 def _no_link(links: Iterable[Link]) -> str:
     return ""
 
@@ -103,6 +99,23 @@ class Axis:
     length: float = 4.0
     last: float | None = None
     rising: float = 0.0
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Calls that are less sure than others of their family, and by how much.
+
+    Attributes
+    ----------
+    source : why: sizes that take other kernels, so that few rows or none tell of them (``EXTRAPOLATION``), or a library
+        whose releases differ (``RELEASE``).
+    about : (operator, machine, conditions) -> the calls, a mask.
+    deviation : standard deviation that they add to ln(measured / predicted).
+    """
+
+    source: ErrorSource
+    about: Callable[[Any, Machine, Conditions], Any]
+    deviation: float
 
 
 def forward_only(op: Any, machine: Machine, library: str) -> bool:
@@ -143,9 +156,7 @@ class Family:
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
     on_cpu : whether it is for CPUs, which the others are not.
     apart : operator -> the calls whose shapes differ by more or less than the others', which have their own intervals.
-    extrapolates : (operator, machine, library) -> the calls unlike those that the constants were fitted on, whose sizes
-        take other kernels, so that few rows or none tell of them.
-    extrapolation : standard deviation that these add to ln(measured / predicted).
+    doubts : calls that are less sure than others; one that several are about has the first.
     link : links of a machine -> the kind of link that its calls cross, "" where they cross none.
     like : the family whose constants it uses, and whose interval is its own where no table has rows of it, widened by a
         further deviation ``unlike`` of ln(measured / predicted).
@@ -172,8 +183,7 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
     borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
     apart: Callable[[Any], Any] = _never
-    extrapolates: Callable[[Any, Machine, str], Any] = _nothing
-    extrapolation: float = 0.0
+    doubts: tuple[Doubt, ...] = ()
     link: Callable[[Iterable[Link]], str] = _no_link
     like: Family | None = None
     unlike: float = 0.0

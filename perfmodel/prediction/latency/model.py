@@ -117,7 +117,7 @@ def _estimate(
     basis: str = "",
 ) -> Estimate:
     """Return what a family expects; ``later`` finds the terms where the family finds the time without them."""
-    correction, kinds = known.surface, _kinds(family, op, machine, known, conditions.library)
+    correction, kinds = known.surface, _kinds(family, op, machine, known, conditions)
     growth: Number = 0.0
     if correction is not None:
         growth, inside = gain(family, correction.surface, correction.sheet, op, machine)
@@ -159,11 +159,15 @@ def _basis(family: Family, op: Operator, machine: Machine, known: Constants, ter
     return f"{family.name}, {known.origin}"
 
 
-def _kinds(family: Family, op: Operator, machine: Machine, known: Constants, library: str) -> list[tuple[Any, Stating]]:
-    """Return the calls that the family extrapolates to, or tells apart, as masks with how sure the constants are."""
-    kinds: list[tuple[Any, Stating]] = []
-    if known.beyond is not None:
-        kinds.append((family.extrapolates(op, machine, library), known.beyond))
+def _kinds(
+    family: Family, op: Operator, machine: Machine, known: Constants, conditions: Conditions
+) -> list[tuple[Any, Stating]]:
+    """Return the calls that the family doubts, or tells apart, as masks with how sure the constants are."""
+    kinds: list[tuple[Any, Stating]] = [
+        (doubt.about(op, machine, conditions), stated)
+        for doubt, stated in zip(family.doubts, known.doubted, strict=False)  # kernels one after another have none
+        if stated is not None
+    ]
     if known.apart is not None:
         kinds.append((family.apart(op), known.apart))
     return kinds

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perfmodel.core.record import record
-from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.vocabulary import ErrorSource, Limiter
 from perfmodel.core.work import Number, anywhere, maximum, minimum, where
 from perfmodel.operators.collective import Collective
 from perfmodel.prediction.ceilings import PEER_LINKS, peer_links
-from perfmodel.prediction.latency.family import Values
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Doubt, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import HBM, LAUNCH, SYNCHRONISATION, Term, Terms, link_term
 
@@ -50,6 +51,14 @@ FLAG_S = 0.1e-6
 CUSTOM_BYTES = 8.0 * 2.0**20
 #: the same of TensorRT-LLM between two GPUs, and more (getMaxRequiredWorkspaceSize, customAllReduceUtils.h) [B]
 TRTLLM_BYTES = (16e6, 8e6)
+SGLANG, VLLM = "sglang", "vllm"
+#: releases of SGLang before which its kernel's synchronisation takes so many times the mean of all releases, on H100
+#: and H200 alike: 0.5.6 (before 0.5.9), 0.5.9 and 0.5.10 (before 0.5.14), and 0.5.14. They are geometric means of the
+#: fitted rows of up to 1 MiB on H100 (aiconfigurator @ 095f58a51c4c)
+SGLANG_RELEASES = (((0, 5, 9), 0.86), ((0, 5, 14), 1.19))
+SGLANG_SINCE = 0.67
+#: the largest message to which they matter, and the standard deviation of the logarithm over the four releases: 1 MiB
+RELEASE_BYTES, RELEASES = 2.0**20, 0.24
 
 
 class Protocol(NamedTuple):
@@ -135,20 +144,36 @@ def custom_start(op: Collective, path: Path, c: Values) -> Number:
     return custom_scale(path, c) * (c["custom_start"] + FLAG_S * (op.num_gpus - PAIR))
 
 
-def custom_protocols(op: Collective, library: str, c: Values, path: Path) -> list[Protocol]:
+def release_factor(library: str, conditions: Conditions) -> float:
+    """Return by how much the flags of a release of a library take longer than those of its mean release."""
+    if not library.startswith(SGLANG) or not conditions.version:
+        return 1.0
+    return next((factor for release, factor in SGLANG_RELEASES if conditions.is_before(*release)), SGLANG_SINCE)
+
+
+def _of_some_release(op: Collective, machine: Machine, conditions: Conditions) -> Any:
+    """Whether synchronisation counts in SGLang's kernel of no release in particular, or in vLLM's, its origin."""
+    unknown = conditions.library.startswith(VLLM) or (conditions.library.startswith(SGLANG) and not conditions.version)
+    return unknown and op.bytes <= RELEASE_BYTES
+
+
+SOME_RELEASE = Doubt(ErrorSource.RELEASE, _of_some_release, RELEASES)
+
+
+def custom_protocols(op: Collective, library: str, c: Values, path: Path, factor: float = 1.0) -> list[Protocol]:
     """Return a library's own all-reduce: each GPU reads all messages; or a part of each, and then all sums.
 
     Every GPU waits for the flags of all others at once. These flags take as much longer than on H100 as those of NCCL
-    do. A GPU reads its own part along with those of the others. TensorRT-LLM's rows have no second kind: above the
-    first they are NCCL's.
+    do, times the ``factor`` of the release. A GPU reads its own part along with those of the others. TensorRT-LLM's
+    rows have no second kind: above the first they are NCCL's.
     """
     trtllm = library.startswith("trtllm")
     scale, rate = custom_scale(path, c), c["custom_share"] * path.bandwidth
     most = where(op.num_gpus <= PAIR, *TRTLLM_BYTES) if trtllm else CUSTOM_BYTES
-    start = where(op.bytes <= most, custom_start(op, path, c), math.inf)
+    start = where(op.bytes <= most, factor * custom_start(op, path, c), math.inf)
     lines = [Protocol(start, 0.0, (op.num_gpus - 1.0) * op.bytes / rate, copies=False)]
     if not trtllm:
-        lines.append(Protocol(start, scale * c["custom_step"], op.peer_bytes() / rate, copies=False))
+        lines.append(Protocol(start, factor * scale * c["custom_step"], op.peer_bytes() / rate, copies=False))
     return lines
 
 

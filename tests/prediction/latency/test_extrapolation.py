@@ -31,6 +31,10 @@ def attention(queries: int, keys: int, head_dim: int) -> pm.Attention:
     )  # fmt: skip
 
 
+def convolution(**sizes: int) -> pm.Conv2d:
+    return pm.Conv2d(**{"n": 16, "h": 28, "w": 28, "k": 136, "r": 3, "s": 3, "padding": 1, "dtype": "bf16", **sizes})
+
+
 def half_widths(op: pm.Operator, hardware: str = H100, library: str = "torch") -> tuple[float, float]:
     """Return ln(time / low) and ln(high / time)."""
     found = pm.predict(op, hardware, library=library)
@@ -51,6 +55,8 @@ def not_seen(op: pm.Operator, hardware: str = H100, library: str = "torch") -> s
         (pm.Gemm(m=64, n=64, k=64, dtype="fp8"), pm.Gemm(m=64, n=64, k=72, dtype="fp8"), "vllm", H100),
         (attention(512, 512, 128), attention(512, 512, 80), "torch", H100),
         (attention(512, 4096, 128), attention(512, 4095, 128), "torch", H100),
+        (convolution(c=128, stride=2), convolution(c=136, stride=2), "torch", H100),
+        (convolution(c=136), convolution(c=136, groups=17), "torch", H100),
     ],
 )  # fmt: skip
 def test_sizes_that_nobody_measured_are_named(
@@ -77,7 +83,7 @@ def test_odd_sizes_that_take_usual_kernels_are_no_extrapolation(op: pm.Operator)
 def test_the_variance_adds_to_that_of_the_shape_by_hand() -> None:
     found = pm.predict(product(4096, 4096, 4097), H100, library="torch")
     variances = found.uncertainty.variances("large")
-    assert math.sqrt(variances[ErrorSource.EXTRAPOLATION]) == family("gemm_bf16").extrapolation
+    assert math.sqrt(variances[ErrorSource.EXTRAPOLATION]) == family("gemm_bf16").doubts[0].deviation
     middle = (sum(half_widths(product(4096, 4096, 4097))) / 2.0 / Z80) ** 2
     assert middle == pytest.approx(sum(variances.values()), rel=0.02)
 
@@ -94,10 +100,23 @@ def test_each_point_of_a_sweep_has_its_own_interval(k: list[int], batch: int) ->
             assert np.asarray(sources[source])[place] == pytest.approx(variance)
 
 
-def test_every_family_that_extrapolates_says_by_how_much() -> None:
-    for name in family_names():
-        found = family(name)
-        assert (found.extrapolation > 0.0) == (found.extrapolates is not type(found).extrapolates), name
+def test_every_doubt_says_by_how_much() -> None:
+    doubts = [doubt for name in family_names() for doubt in family(name).doubts]
+    assert doubts
+    assert all(0.0 < doubt.deviation < 1.0 for doubt in doubts)
+
+
+def test_releases_of_sglang_that_differ_widen_the_interval_of_none_that_is_named() -> None:
+    def reduced(library: str, message: float = 65536.0) -> pm.Prediction:
+        return pm.predict(pm.AllReduce(bytes=message, num_gpus=8, dtype="bf16"), H100, library=library)
+
+    slow, fast, any_of_them = (reduced(f"sglang{release}") for release in ("-0.5.9", "-0.5.14", ""))
+    assert fast.predicted_time_s < any_of_them.predicted_time_s < slow.predicted_time_s
+    assert ErrorSource.RELEASE in any_of_them.uncertainty
+    assert ErrorSource.RELEASE not in {*slow.uncertainty, *fast.uncertainty, *reduced("nccl").uncertainty}
+    assert ErrorSource.RELEASE not in reduced("sglang", 2.0**26).uncertainty
+    assert any_of_them.predicted_time_low_s < fast.predicted_time_s
+    assert any_of_them.predicted_time_high_s > slow.predicted_time_s
 
 
 def test_a_machine_whose_table_knows_such_calls_has_the_usual_interval() -> None:

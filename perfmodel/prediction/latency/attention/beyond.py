@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.operators.attention import Attention
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Doubt
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import FRAMEWORKS
 
@@ -19,9 +22,12 @@ MASK_ROW = 8.0
 DEVIATION = 0.4
 
 
-def extrapolates(op: Attention, machine: Machine, library: str) -> Any:
+def _beyond(op: Attention, machine: Machine, conditions: Conditions) -> Any:
     """Whether the size of the heads is between those measured, or a framework pads the mask of a later part."""
     between = op.head_dim % HEAD != 0
-    if library not in FRAMEWORKS or not op.causal:
+    if conditions.library not in FRAMEWORKS or not op.causal:
         return between
     return between | ((op.seq_q > 1) & (op.seq_q < op.seq_kv) & (op.seq_kv % MASK_ROW != 0))
+
+
+BEYOND = Doubt(ErrorSource.EXTRAPOLATION, _beyond, DEVIATION)

@@ -19,7 +19,7 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.attention import decode
 from perfmodel.prediction.latency.attention.axes import PREFILL_AXES
-from perfmodel.prediction.latency.attention.beyond import DEVIATION, extrapolates
+from perfmodel.prediction.latency.attention.beyond import BEYOND
 from perfmodel.prediction.latency.attention.first_pass import first_pass, inputs, narrow_keys, narrowing_s, prepared
 from perfmodel.prediction.latency.attention.kernels import (
     WGMMA,
@@ -265,8 +265,7 @@ PREFILL = Family(
     (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, HBM, CONTENTION, KV_WRITE, LAUNCH),
     applies,
     borrows=lenders,
-    extrapolates=extrapolates,
-    extrapolation=DEVIATION,
+    doubts=(BEYOND,),
     axes=PREFILL_AXES,
     surfaced=lambda op: float(op.causal),  # all that was measured is
 )

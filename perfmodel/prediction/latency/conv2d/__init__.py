@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.core.work import anywhere
 from perfmodel.operators.base import Operator
 from perfmodel.operators.conv2d import Conv2d
@@ -21,9 +22,9 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency import gemm
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, TRANSFORMS, Sizes, fastest, only
-from perfmodel.prediction.latency.conv2d.products import direct, implicit
+from perfmodel.prediction.latency.conv2d.products import IMAGE_CHANNELS, direct, implicit
 from perfmodel.prediction.latency.conv2d.winograd import POINTS, SIDE, fused, separate
-from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
+from perfmodel.prediction.latency.family import Constant, Doubt, Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Terms
 
@@ -132,7 +133,25 @@ def _backward(op: Conv2d, machine: Machine, library: str) -> bool:
 #: process over n, c, h and k for each machine takes 0.4 points, and boosted trees that also see remainders and all
 #: terms, fitted without the excess, 0.9 points.
 TERMS = (*gemm.PRODUCT_TERMS, IM2COL, TRANSFORMS, LAYOUT, GATHERING)
-FAMILY = Family("conv2d", CONSTANTS, formula, TERMS, forward_only, dispatch_varies=True)
+#: channels of all 16-bit convolutions that were designed are multiples of this, or images'; of others, drawn at random,
+#: five in NCHW with a stride are 0.8 to 1.7 times as slow as predicted, ln with a root mean square of 0.34 (H200, torch
+#: 2.11.0, 2026-11-23), where others are 0.2 off; nobody measured groups of more than one channel
+USUAL_CHANNELS, DEVIATION = 64.0, 0.3
+
+
+def _unusual(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a 16-bit convolution on tensor cores has channels, strides or groups that were hardly measured."""
+    if machine.engine != "tensor" or conv.dtype not in ("fp16", "bf16"):
+        return False
+    grouped = (conv.groups > 1) & (conv.groups < conv.c)
+    ragged = (conv.groups == 1) & (conv.c > IMAGE_CHANNELS) & (conv.c % USUAL_CHANNELS != 0)
+    return grouped | (ragged & (conv.stride > 1) & (conv.layout == "nchw"))
+
+
+FAMILY = Family(
+    "conv2d", CONSTANTS, formula, TERMS, forward_only, dispatch_varies=True,
+    doubts=(Doubt(ErrorSource.EXTRAPOLATION, _unusual, DEVIATION),),
+)  # fmt: skip
 #: nothing is fitted; in an open trace of a V100 that trains ResNet-50 (pytorch/kineto @ 624ae15193b7) convolutions take
 #: 1.23 times, their gradients 1.2 times what is predicted
 BACKWARD = Family(

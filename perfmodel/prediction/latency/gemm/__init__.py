@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.vocabulary import CacheState, Limiter
+from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter
 from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
+from perfmodel.prediction.latency.family import Axis, Constant, Doubt, Family, Values
 from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, DOUBT, beside, narrow_s, off_vectors
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
@@ -242,9 +242,12 @@ def _alone(op: Gemm) -> Number:
     return maximum(0.0, 1.0 - log2(op.batch) / FADE)
 
 
-def _off_vectors(op: Operator, machine: Machine, library: str) -> Any:
+def _off_vectors(op: Operator, machine: Machine, conditions: Conditions) -> Any:
     """Whether the rows of a product begin off 16 bytes: no table has such, and few rows of Hopper tell of them."""
-    return off_vectors(_product(op), library) if isinstance(op, Gemm) else False
+    return off_vectors(_product(op), conditions.library) if isinstance(op, Gemm) else False
+
+
+OFF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _off_vectors, DOUBT)
 
 
 def _is_single(op: Operator) -> Any:
@@ -279,8 +282,7 @@ GEMM_BF16 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, EPILOGUE),
     _is_bf16,
     total=total,
-    extrapolates=_off_vectors,
-    extrapolation=DOUBT,
+    doubts=(OFF_VECTORS,),
     axes=PRODUCT_AXES,
     surfaced=_alone,
 )  # fmt: skip
@@ -297,8 +299,7 @@ GEMM_FP8 = Family(
     (*PRODUCT_TERMS, SECTORS, ALIGNMENT, QUANTISATION, EPILOGUE),
     _is_fp8,
     total=total,
-    extrapolates=_off_vectors,
-    extrapolation=DOUBT,
+    doubts=(OFF_VECTORS,),
 )  # fmt: skip
 FAMILIES = (GEMM_FP32, GEMM_BF16, GEMM_FP8)
 
