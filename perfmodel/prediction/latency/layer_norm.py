@@ -4,6 +4,11 @@ The vectorised kernel of layer_norm_kernel.cu (`vectorized_layer_norm_kernel`; s
 too): each of 128 threads loads 4 elements at a time, 512 columns a step, first for the statistics and then for the
 result. The steps of a block follow one another, so that few long rows take as long as their steps, however few bytes
 they have.
+
+Rows that are no whole vectors take two kernels that load single elements (`RowwiseMomentsCUDAKernel`,
+`LayerNormForwardCUDAKernel`). Both have one element of a thread under way, so that many rows take their steps once for
+each round of blocks. Numbers of instructions are those of nvcc 13.0's code for compute capability 9.0. On the rows of
+our records that have such columns, which were in view, the formula is off by 6 % (H100 and H200, torch 2.11, 13 rows).
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.work import Number, ceil, minimum, where
+from perfmodel.core.work import Number, ceil, maximum, minimum, where
 from perfmodel.operators.base import Operator
 from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.rms_norm import RmsNorm
@@ -46,16 +51,27 @@ CONSTANTS = (replace(ETA, default=0.8), START, FEED, replace(FILL, default=0.55)
 CALL_COST = 1.75
 #: threads of a block, and columns that they take in a step
 THREADS, STEP = 128.0, 512.0
-#: columns of a vector; threads of the two kernels of rows that are not whole vectors, a column each in a step
-VECTOR, MOMENTS, RESULTS = 4.0, 512.0, 256.0
+#: columns of a vector
+VECTOR = 4.0
 #: columns whose arithmetic takes as long as the fixed part of a row: joining the statistics of its threads
 ROW = 800.0
 #: the same of a sum of squares, which takes less to join than a mean and a variance (`cuWelfordCombine`), and its
 #: instructions over LayerNorm's; its steps over LayerNorm's, in 16 bits and in fp32
 RMS_ROW, RMS_COLUMN, RMS_TRIP, RMS_TRIP_FP32 = 450.0, 0.8, 0.8, 0.6
-#: fixed part of a row of single elements, over that of vectors of fp32: 16 warps join their statistics in place of 4
-#: (400 rows of 1030 columns in fp16, the only ones on record: 9.0 and 9.2 us on H100 and H200, torch 2.11; 9.3 with it)
-SINGLE_ROW = 1.4
+#: threads of the two kernels of single elements, one column each in a step (`kCUDABlockReduceNumThreads`,
+#: `kCUDANumThreads`)
+MOMENTS, RESULTS = 512.0, 256.0
+#: share of a single element's instructions that each of them has: 28 and 31 for 32 columns; together they take the time
+#: of one column of fp32 vectors, twice the instructions of 16-bit vectors (114 for 128 columns), of half the time
+OF_EACH = 0.5
+#: `ROW` of single elements, for RMSNorm too, which computes the mean as well: 16 warps of 205 instructions, in 5 rounds
+#: of shuffles, and 170 of the warp that joins them, over 59 / 32 a column
+SINGLE_ROW = 1900.0
+#: rounds of shuffles over those of vectors: 5 in a warp and 5 among 16 warps, in place of 5 and 2 among 4
+SINGLE_JOIN = 10.0 / 7.0
+#: a step of single elements over one of vectors, as of a sum of squares: it waits for its load, and no 4 divisions
+#: follow one another
+SINGLE_TRIP = RMS_TRIP
 #: steps that take as long as the start and the join of a block
 JOIN = 1.0
 #: exponent of the smooth maximum of a block's own steps and of what all blocks of an SM issue
@@ -67,10 +83,8 @@ COLUMN_BYTES = 4.0
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
     """Return the terms of t = launch + ||math, hbm + l2|| [s].
 
-    Traffic is rows cols size (2 + mu), with the `missed_share` mu, the weights and `thrash_bytes`; math =
-    ||rows / SM (cols + row) column / f, (join + ceil(cols / 512)) trip||_2. Rows that are no whole vectors take two
-    kernels that load single elements, so that narrow ones take no fewer instructions (`RowwiseMomentsCUDAKernel`,
-    `LayerNormForwardCUDAKernel`), the second of which reads all rows again.
+    Traffic is rows cols size (2 + mu), with the `missed_share` mu, the weights and `thrash_bytes`. Rows that are no
+    whole vectors take two kernels, the second of which reads all rows again.
     """
     norm = cast(LayerNorm | RmsNorm, op)
     rows, cols = norm.rows, norm.cols
@@ -81,19 +95,38 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
     between = where(whole, minimum(rows, resident_blocks(machine, THREADS)), rows)
     missed = missed_share(between * row_bytes, machine, c)
     traffic = work.bytes + missed * rows * row_bytes + thrash_bytes(rows * row_bytes, machine, c, conditions)
-    # Loads are vectors of 16 B, so that narrow elements take fewer; MI210's build does not gain from that.
-    narrow = 1.0 if machine.matrix_instruction == "mfma" else dtype_bytes(op.dtype) / COLUMN_BYTES
-    column, trip = c["column"] * where(whole, narrow, 1.0) / machine.clock_hz, c["trip"]
-    row = ROW
-    if norm.op == RmsNorm.op:
-        row, column = RMS_ROW, column * RMS_COLUMN
-        trip = trip * (RMS_TRIP if dtype_bytes(op.dtype) < COLUMN_BYTES else RMS_TRIP_FP32)
-    row = row * where(whole, 1.0, SINGLE_ROW)
-    steps = where(whole, ceil(cols / STEP), (ceil(cols / MOMENTS) + ceil(cols / RESULTS)) / 2.0)
-    kernels = where(whole, 1.0, 2.0)
-    math = smooth_max(OVERLAP, rows / machine.sm_count * (cols + row) * column, trip * (kernels * JOIN + steps))
+    math = where(whole, _vectors_s(norm, machine, c), _single_s(rows, cols, machine, c))
     terms = beside_math(math, *stream_times(traffic, work.working_set_bytes, machine, c, conditions), c)
-    return Terms({**terms.adds, LAUNCH: c["launch"] * kernels}, terms.alone)
+    return Terms({**terms.adds, LAUNCH: c["launch"] * where(whole, 1.0, 2.0)}, terms.alone)
+
+
+def _vectors_s(norm: LayerNorm | RmsNorm, machine: Machine, c: Values) -> Number:
+    """Return the math of whole vectors, ||rows / SM (cols + row) column / f, (join + ceil(cols / 512)) trip||_2 [s]."""
+    size = dtype_bytes(norm.dtype)
+    # Loads are vectors of 16 B, so that narrow elements take fewer; MI210's build does not gain from that.
+    narrow = 1.0 if machine.matrix_instruction == "mfma" else size / COLUMN_BYTES
+    column, trip, row, join = c["column"] * narrow / machine.clock_hz, c["trip"], ROW, JOIN
+    if norm.op == RmsNorm.op:
+        # Both the instructions and the steps of a join are those of a sum.
+        row, join, column = RMS_ROW, JOIN * RMS_ROW / ROW, column * RMS_COLUMN
+        trip = trip * (RMS_TRIP if size < COLUMN_BYTES else RMS_TRIP_FP32)
+    issued = norm.rows / machine.sm_count * (norm.cols + row) * column
+    return smooth_max(OVERLAP, issued, trip * (join + ceil(norm.cols / STEP)))
+
+
+def _single_s(rows: Number, cols: Number, machine: Machine, c: Values) -> Number:
+    """Return the math of single elements, of moments and results in sequence [s].
+
+    ||rows / SM (cols / 2 + row) column / f, rounds (join trip + ceil(cols / 512) wait)||_2
+    + ||rows / SM cols / 2 column / f, rounds ceil(cols / 256) wait||_2, with the rounds of resident blocks of each, at
+    least 1, and wait = 0.8 trip / 2, since ``trip`` is a step in both passes.
+    """
+    column, wait = rows / machine.sm_count * c["column"] / machine.clock_hz, SINGLE_TRIP * c["trip"] / 2.0
+    of_each = OF_EACH * cols * column
+    moments, results = (maximum(1.0, rows / resident_blocks(machine, threads)) for threads in (MOMENTS, RESULTS))
+    joined = SINGLE_JOIN * JOIN * c["trip"] + ceil(cols / MOMENTS) * wait
+    first = smooth_max(OVERLAP, of_each + SINGLE_ROW * column, moments * joined)
+    return first + smooth_max(OVERLAP, of_each, results * ceil(cols / RESULTS) * wait)
 
 
 def applies(op: Any, machine: Machine, library: str) -> bool:
