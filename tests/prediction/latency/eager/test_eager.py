@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 import perfmodel as pm
 from perfmodel.accuracy.measured import library_of, shape_hash
 from perfmodel.operators import load_operator
+from perfmodel.operators.scan import Scan
 from perfmodel.prediction.latency.eager.lookups import missed
+from perfmodel.prediction.latency.eager.selections import KERNELS
+from perfmodel.prediction.latency.machine import Machine
 from perfmodel.records.calls import read_calls
 
 RECORDS = Path(__file__).parents[4] / "examples" / "records"
@@ -102,6 +105,24 @@ def test_a_scan_of_many_short_rows_wraps() -> None:
     """Unsigned numbers wrap where rows exceed 512 times the columns (ScanUtils.cuh): 1119 us on an H200."""
     before, after = (float(time_s("scan", "h200", rows=rows, cols=64)) for rows in (30000, 200000))
     assert after > 10.0 * before
+
+
+def test_a_scan_waits_on_an_empty_sm_and_issues_on_a_full_one() -> None:
+    # 64 rows of 2^17 columns are 64 blocks: one on an SM, which waits in each of 128 steps of 1024 columns
+    machine = Machine(100.0, 1e9, 1e13, "vector", "fp32", 1e13, 1e12, 1e7, np.inf)
+    _, walked = KERNELS["scan"](Scan(rows=64, cols=2**17), 4.0, {"scan_step": 3000.0}, machine)
+    assert walked.waited_s == pytest.approx(128 * 3e-6)
+    # 16 warps of 60 instructions and 10 rounds of 21, of which 0.65 x 4 go out in a clock
+    assert walked.cycles == pytest.approx(64 * 128 * 16 * 270 / 2.6)
+    # 800 rows are 400 blocks of two rows and 256 threads each, in 9 rounds: the four of an SM issue 4 x 16 x 249 / 2.6
+    # cycles a step, while each of them waits for 3000
+    _, full = KERNELS["scan"](Scan(rows=800, cols=2**17), 4.0, {"scan_step": 3000.0}, machine)
+    assert full.waited_s == pytest.approx(256 * 3e-6)
+    assert full.cycles / machine.sm_count == pytest.approx(256 * 4 * 16 * 249 / 2.6)
+    # a single row has no such blocks
+    single, none = KERNELS["scan"](Scan(rows=1, cols=2**17), 4.0, {"scan_step": 3000.0}, machine)
+    assert single.kernels == 2.0
+    assert none.cycles == none.waited_s == 0.0
 
 
 def test_short_rows_are_padded() -> None:
