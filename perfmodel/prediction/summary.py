@@ -10,20 +10,34 @@ from perfmodel.core.hardware import MAIN_MEMORY, NOWHERE, Hardware
 from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.errors import nearest
+from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.constants import measured_libraries
+from perfmodel.prediction.padding import LOADED_BYTES, padded
+from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
+from perfmodel.prediction.uncertainty import DOUBTS, MEANINGS
 
 #: operators named in one line of advice before the rest is counted
 MOST_NAMES = 6
+#: a padded product is worth a sentence if it takes less than this share of the time
+WORTH_PADDING = 0.9
 
 
 def summarize(predictions: Sequence[Prediction]) -> list[str]:
     """Return sentences for people about some predictions.
 
     They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
-    the predictions, working sets that fit a cache or exceed the memory, and the advice.
+    the predictions, calls that are less sure than others, working sets that fit a cache or exceed the memory, products
+    that are faster when padded, and the advice.
     """
-    return [*_totals(predictions), *_bases(predictions), *_capacity(predictions), *_advice(predictions)]
+    return [
+        *_totals(predictions),
+        *_bases(predictions),
+        *_doubts(predictions),
+        *_capacity(predictions),
+        *_odd_rows(predictions),
+        *_advice(predictions),
+    ]
 
 
 def unmeasured_library(predictions: Iterable[Prediction], machines: Mapping[str, Hardware]) -> list[str]:
@@ -70,6 +84,31 @@ def _bases(predictions: Sequence[Prediction]) -> list[str]:
     if len(bases) == 1:
         return [f"Predicted from {next(iter(bases))}."]
     return [f"Predicted from {basis}: {names}." for basis, names in bases.items()]
+
+
+def _doubts(predictions: Sequence[Prediction]) -> list[str]:
+    """Say which calls are less sure than others of their family, and why."""
+    doubts = _by_text((MEANINGS[source], p) for p in predictions for source in DOUBTS if source in p.uncertainty)
+    return [f"Less sure, since {meaning}: {names}." for meaning, names in doubts.items()]
+
+
+def _odd_rows(predictions: Sequence[Prediction]) -> list[str]:
+    """Say which single products on tensor cores would be faster if their rows were padded."""
+    sentences = []
+    for p in predictions:
+        if not isinstance(p.operator, Gemm) or not p.engine.startswith("tensor") or np.ndim(p.predicted_time_s):
+            continue
+        other, sizes = padded(p.operator)
+        if not sizes:
+            continue
+        conditions = {"timing": p.timing, "cache": p.cache, "library": p.library, "load": p.load}
+        time, least = predict(other, p.machine, **conditions).predicted_time_s, p.predicted_time_s
+        if time < WORTH_PADDING * least:
+            sentences.append(
+                f"Rows of {p.label} begin off {LOADED_BYTES} B on {p.hardware}: padded ({sizes}) it is expected to "
+                f"take {format_si(float(time), 's')} in place of {format_si(float(least), 's')}."
+            )
+    return sentences
 
 
 def _capacity(predictions: Sequence[Prediction]) -> list[str]:

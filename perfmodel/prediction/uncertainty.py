@@ -36,6 +36,8 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.RUN: "the run of a whole model differs from its operators measured alone: clock, temperature, memory",
 }
 
+#: those of single calls of a family (`perfmodel.prediction.latency.family.Doubt`)
+DOUBTS = (ErrorSource.EXTRAPOLATION, ErrorSource.RELEASE)
 #: those that make a prediction no standard for good kernels: nobody measured what it is about
 UNMEASURED = frozenset((
     ErrorSource.MACHINE, ErrorSource.VENDOR, ErrorSource.LINK, ErrorSource.LIBRARY, ErrorSource.DTYPE,

@@ -50,3 +50,21 @@ def test_caches_and_capacity(simple_gpu: Hardware) -> None:
 def test_long_lists_are_counted(simple_gpu: Hardware) -> None:
     ops = [pm.Elementwise(numel=10_000_000, name=f"op{index}") for index in range(9)]
     assert "op5 and 3 more" in said(*ops, machine=simple_gpu)
+
+
+def test_odd_rows_are_less_sure_and_faster_when_padded() -> None:
+    machine = pm.hardware("h100-sxm5-80gb")
+    text = said(pm.Gemm(m=4096, n=50257, k=768, dtype="bf16", name="logits"), machine=machine)
+    assert "Less sure, since the call is unlike those that were measured: its sizes take other kernels: logits." in text
+    assert "Rows of logits begin off 16 B on h100-sxm5-80gb: padded (n 50257 to 50264) it is expected to take" in text
+    text = said(pm.Gemm(m=4096, n=50304, k=768, dtype="bf16"), pm.Gemm(m=63, n=63, k=63), machine=machine)
+    assert "Less sure" not in text
+    assert "padded" not in text
+
+
+def test_a_kernel_whose_releases_differ_says_so() -> None:
+    machine = pm.hardware("h100-sxm5-80gb")
+    op = pm.AllReduce(bytes=65536, num_gpus=8, dtype="bf16")
+    for library, unsure in (("sglang", True), ("sglang-0.5.9", False), ("nccl", False)):
+        text = "\n".join(summarize([pm.predict(op, machine, library=library)]))
+        assert ("releases of this library differ, and none is named: all_reduce" in text) is unsure
