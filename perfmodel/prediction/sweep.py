@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import pickle
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,7 +21,8 @@ from perfmodel.prediction.latency.estimate import Estimate
 from perfmodel.prediction.predict import CHUNK, estimates, gathered, keep_freed_memory, pieces, predict_piece
 from perfmodel.prediction.result import Prediction
 from perfmodel.workers import ahead, executor, streamed
-from perfmodel.workers.slots import Letter, Slot, content, read, slots, written
+from perfmodel.workers.common import common, opened
+from perfmodel.workers.slots import Letter, Slot, read, slots, written
 
 #: points that a worker gets at a time, at most: some tens of milliseconds of work, and 2 MB of results
 _TASK = 2**16
@@ -111,14 +111,13 @@ def _shared(
     """Yield the predictions of the pieces of a sweep, in order, as workers find them."""
     keep_freed_memory()
     whole = op.numbers <= _FEW_NUMBERS
-    packed = pickle.dumps((hardware, conditions, op if whole else None))
     size = chunk * max(1, min(_TASK // chunk, math.ceil(op.points / chunk) // most))
     spans = [(start, min(start + size, op.points)) for start in range(0, op.points, size)]
-    with slots(pool, most, _SLOT_BYTES * size, packed) as places:
-        shared = places.shared or packed
+    known = (hardware, conditions, op if whole else None)
+    with common(pool, known) as shared, slots(pool, most, _SLOT_BYTES * size) as places:
         tasks = (
             _Task(shared, *_described(op, start, stop, whole), stop - start, chunk, place)
-            for (start, stop), place in zip(spans, places.each, strict=False)
+            for (start, stop), place in zip(spans, places, strict=False)
         )
         # The processes of a cluster are others; this one works beside those of its own machine.
         here = functools.partial(_own, op, hardware, conditions) if isinstance(pool, ProcessPoolExecutor) else None
@@ -142,7 +141,7 @@ class _Task(NamedTuple):
 
     Attributes
     ----------
-    shared : machine, conditions, and the whole operator if it has few numbers, pickled; or where they stand.
+    shared : machine, conditions, and the whole operator if it has few numbers: see `perfmodel.workers.common`.
     op, start, points : the points that ``op``, or else the whole operator, has from ``start`` on.
     chunk : points of a piece.
     place : where the arrays of the result go.
@@ -167,15 +166,6 @@ def _described(op: Operator, start: int, stop: int, whole: bool) -> tuple[Operat
     return (None, start) if whole else op.described(start, stop)
 
 
-@functools.lru_cache(maxsize=1)
-def _unpacked(shared: bytes | Slot) -> tuple[Hardware, Conditions, Operator | None]:
-    """Return what all pieces share; a worker keeps the machine, with what it has computed from its figures."""
-    keep_freed_memory()
-    packed = content(shared) if isinstance(shared, Slot) else shared
-    found: tuple[Hardware, Conditions, Operator | None] = pickle.loads(packed)  # noqa: S301 -- of the process that asks
-    return found
-
-
 @dataclass(frozen=True)
 class _Own:
     """The pieces of a task that this process has worked on."""
@@ -193,7 +183,9 @@ def _work(task: _Task) -> list[_Found | Letter]:
     Each piece is sent off before the next, whose arrays take its memory, and its place in the cache. Their terms are
     left out: to send them takes as long as to compute them again.
     """
-    hardware, conditions, whole = _unpacked(task.shared)
+    keep_freed_memory()
+    known: tuple[Hardware, Conditions, Operator | None] = opened(task.shared)
+    hardware, conditions, whole = known
     sent: list[_Found | Letter] = []
     for index, part in enumerate(task.parts(whole)):
         piece = predict_piece(part, hardware, conditions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,8 @@ from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.space import Space, divides, repeats
 from perfmodel.training.step import train
 from perfmodel.workers import ahead, executor, streamed
+from perfmodel.workers.common import common, opened
+from perfmodel.workers.slots import Slot
 from perfmodel.workloads.model_config import ModelConfig
 
 #: set-ups of a task, which take up to a tenth of a second, and many of them none; and tasks that the process that asks
@@ -103,15 +104,10 @@ class Job:
         part.timed.append(Timed(index, point, time, low, high, memory.tight))
 
 
-@functools.lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> Job:
-    job: Job = pickle.loads(packed)  # noqa: S301 -- made by the process that asks for the work
-    return job
-
-
-def _work(item: tuple[bytes, tuple[int, int, int]]) -> Part:
-    packed, task = item
-    return _unpacked(packed).part(task)
+def _work(item: tuple[bytes | Slot, tuple[int, int, int]]) -> Part:
+    shared, task = item
+    job: Job = opened(shared)
+    return job.part(task)
 
 
 def run(job: Job, tasks: Sequence[tuple[int, int, int]], workers: int, scheduler: str) -> Iterator[Part]:
@@ -121,11 +117,11 @@ def run(job: Job, tasks: Sequence[tuple[int, int, int]], workers: int, scheduler
         if pool is None:
             yield from map(job.part, tasks)
             return
-        packed = pickle.dumps(job)
-        items = ((packed, task) for task in tasks)
         # The processes of a cluster are others; this one works beside those of its own machine.
         here = None if scheduler else lambda item: job.part(item[1])
-        yield from streamed(_work, items, pool, ahead(workers, scheduler, _OWN), here, _OWN)
+        with common(pool, job) as shared:
+            items = ((shared, task) for task in tasks)
+            yield from streamed(_work, items, pool, ahead(workers, scheduler, _OWN), here, _OWN)
 
 
 def chunks(clusters: int, points: int) -> list[tuple[int, int, int]]:

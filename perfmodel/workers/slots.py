@@ -45,22 +45,12 @@ class Letter(NamedTuple):
     sizes: tuple[int, ...]
 
 
-class Places(NamedTuple):
-    """Shared memory: slots for one task after the other, over and over again, and the one of what all tasks share.
-
-    They are None where there is no shared memory: then all of it is sent.
-    """
-
-    each: Iterator[Slot | None]
-    shared: Slot | None
-
-
 @contextlib.contextmanager
-def slots(pool: Executor | None, count: int, size_bytes: int, shared: bytes = b"") -> Iterator[Places]:
-    """Yield the places of results, and of what all tasks share.
+def slots(pool: Executor | None, count: int, size_bytes: int) -> Iterator[Iterator[Slot | None]]:
+    """Yield slots for the result of one task after the other, over and over again.
 
     They are None for the workers of a cluster, which share no memory with this process, for threads, which share all of
-    it, and where the machine has no room.
+    it, and where the machine has no room: then results are sent.
 
     Parameters
     ----------
@@ -68,17 +58,24 @@ def slots(pool: Executor | None, count: int, size_bytes: int, shared: bytes = b"
     count : tasks that are under way at a time. A result has been read before the task after so many others is given
         out, as `perfmodel.workers.streamed` does.
     size_bytes : size of a slot [B].
-    shared : what every worker reads once (`content`), in place of once with each task.
     """
-    most = count * size_bytes
-    memory = _memory(most + len(shared)) if isinstance(pool, ProcessPoolExecutor) else None
+    with block(pool, count * size_bytes) as whole:
+        yield (
+            itertools.repeat(None)
+            if whole is None
+            else itertools.cycle([whole.part(index, size_bytes) for index in range(count)])
+        )
+
+
+@contextlib.contextmanager
+def block(pool: Executor | None, size_bytes: int) -> Iterator[Slot | None]:
+    """Yield a place that this process shares with the workers of a pool; None as in `slots`."""
+    memory = _memory(size_bytes) if isinstance(pool, ProcessPoolExecutor) else None
     if memory is None:
-        yield Places(itertools.repeat(None), None)
+        yield None
         return
     try:
-        each = [Slot(memory.name, start, start + size_bytes) for start in range(0, most, size_bytes)]
-        cast(memoryview, memory.buf)[most : most + len(shared)] = shared
-        yield Places(itertools.cycle(each), Slot(memory.name, most, most + len(shared)))
+        yield Slot(memory.name, 0, size_bytes)
     finally:
         memory.close()
         memory.unlink()

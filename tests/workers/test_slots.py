@@ -29,9 +29,8 @@ def made(task: tuple[int, Any]) -> Any:
 
 @pytest.mark.slow
 def test_arrays_by_shared_memory_are_those_that_were_sent() -> None:
-    with executor(2) as pool, slots.slots(pool, 3, 1000, b"shared") as places:
-        tasks = list(itertools.islice(places.each, 7))
-        assert bytes(slots.content(places.shared)) == b"shared"
+    with executor(2) as pool, slots.slots(pool, 3, 1000) as places:
+        tasks = list(itertools.islice(places, 7))
         assert len(set(tasks)) == 3
         sent = streamed(made, enumerate(tasks), pool, ahead=3)
         letters = []
@@ -43,19 +42,19 @@ def test_arrays_by_shared_memory_are_those_that_were_sent() -> None:
             assert np.array_equal(found["same"], np.full(9, value))
             found["root"] += 1.0  # a copy, not the memory of the next result
         assert letters == [value != 3 for value in range(7)]
+        assert tasks[0] is not None
         block = tasks[0].block
     assert not (FOLDER / block).exists()
 
 
 def test_other_executors_and_a_full_machine_send_results_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    with slots.slots(None, 3, 1000, b"shared") as places:
-        assert list(itertools.islice(places.each, 5)) == [None] * 5
-        assert places.shared is None
+    with slots.slots(None, 3, 1000) as places:
+        assert list(itertools.islice(places, 5)) == [None] * 5
     with executor(2) as pool, monkeypatch.context() as patch:
         patch.setattr(slots, "_LEFT_FREE", 1e30)
         if FOLDER.exists():
             with slots.slots(pool, 3, 1000) as places:
-                assert next(places.each) is None
+                assert next(places) is None
     assert slots.read(made((2, None)))["value"] == 2
 
 
@@ -73,9 +72,9 @@ def work(task):
     return slots.written(value, slot)
 if __name__ == "__main__":
     with executor(2) as pool, slots.slots(pool, 2, 1000) as places:
-        for sent in streamed(work, enumerate(places.each), pool, 2):
+        for sent in streamed(work, enumerate(places), pool, 2):
             if slots.read(sent) == 2:
-                print(next(places.each).block, flush=True)
+                print(next(places).block, flush=True)
 """
 
 
