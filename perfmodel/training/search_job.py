@@ -18,9 +18,9 @@ from perfmodel.workers.common import common, opened
 from perfmodel.workers.slots import Slot
 from perfmodel.workloads.model_config import ModelConfig
 
-#: set-ups of a task, which take up to a tenth of a second, and many of them none; and tasks that the process that asks
-#: may be ahead of another one that has a long one
-_CHUNK, _OWN = 128, 256
+#: set-ups of a task, which take up to a tenth of a second, and many of them none; tasks that the process that asks may
+#: be ahead of another one that has a long one; and tasks that each other process has before it meanwhile
+_CHUNK, _OWN, _EACH = 128, 256, 32
 #: reasons for which a combination is left out
 INDIVISIBLE, TOO_LARGE, REPEATED = "sizes do not divide", "memory", "zero on a single rank"
 
@@ -121,7 +121,7 @@ def run(job: Job, tasks: Sequence[tuple[int, int, int]], workers: int, scheduler
         here = None if scheduler else lambda item: job.part(item[1])
         with common(pool, job) as shared:
             items = ((shared, task) for task in tasks)
-            yield from streamed(_work, items, pool, ahead(workers, scheduler, _OWN), here, _OWN)
+            yield from streamed(_work, items, pool, ahead(workers, scheduler, _OWN, _EACH), here, _OWN)
 
 
 def chunks(clusters: int, points: int) -> list[tuple[int, int, int]]:

@@ -24,10 +24,9 @@ _Result = TypeVar("_Result")
 
 #: more processes than this per CPU only take memory
 _MOST_PER_CPU = 4
-#: items of a stream that are left for the process that asks, where nothing else is said
-OWN = 4
-#: items that each other worker has before it, so that it never waits; on a cluster, whose workers nobody counts, all
-_EACH, _ON_A_CLUSTER = 4, 256
+#: items of a stream that are left for the process that asks, and those that each other worker has before it, so that it
+#: never waits, where nothing else is said; those of all workers of a cluster, which nobody counts
+OWN, EACH, _ON_A_CLUSTER = 4, 4, 256
 #: how long a scheduler may take to answer [s]
 _CONNECT_S = 10.0
 
@@ -129,15 +128,17 @@ def _version() -> str:
         return ""
 
 
-def ahead(workers: int, scheduler: str, own: int = OWN) -> int:
+def ahead(workers: int, scheduler: str, own: int = OWN, each: int = EACH) -> int:
     """Return how many items of a stream are given out at a time, or wait with their results: see `streamed`.
 
     Parameters
     ----------
     workers, scheduler : as in `executor`, with this process as one of the workers.
     own : items that are left for this process, of which that many results wait when another worker is slow.
+    each : items that each other worker has before it. Many, where items take unequal times: a worker has done with
+        those that take none before this process, at a long one, can give it more.
     """
-    return _ON_A_CLUSTER if scheduler else own + _EACH * (workers - 1)
+    return _ON_A_CLUSTER if scheduler else own + each * (workers - 1)
 
 
 def mapped(
@@ -192,7 +193,7 @@ def streamed(
     items : are taken one by one as results are asked for.
     ahead : items that are worked on, or wait with their results, at a time; with ``here`` more than ``own``.
     here : does the same in this process, which then works on items until the others have started, and whenever it
-        would wait for them; None where it has only to wait.
+        would wait for them, in the end on those that they have not begun; None where it has only to wait.
     own : items that are left for this process. Where items take unequal times it is large, so that this process works
         on while another has a long one; where results are large it is small, since so many of them wait.
     """
@@ -216,23 +217,22 @@ def _streamed(
     here: Callable[[_Item], _Result] | None,
     own: int,
 ) -> Iterator[_Result]:
-    waiting: deque[Future[_Result]] = deque()
+    waiting: deque[tuple[_Item, Future[_Result]]] = deque()
     others = ahead
     if here is not None:
         others = ahead - own
         yield from map(here, _until(pool.submit(_start), items))
     while True:
-        free = min(ahead - len(waiting), others - sum(not future.done() for future in waiting))
-        waiting.extend(pool.submit(function, item) for item in itertools.islice(items, free))
+        free = min(ahead - len(waiting), others - sum(not future.done() for _, future in waiting))
+        waiting.extend((item, pool.submit(function, item)) for item in itertools.islice(items, free))
         if not waiting:
             return
-        done = None
-        if here is not None and len(waiting) < ahead and not waiting[0].done():
-            done = _finished(here, items)
-        if done is not None:
-            waiting.append(done)
-        else:
-            yield waiting.popleft().result()
+        if here is not None and len(waiting) < ahead and not waiting[0][1].done():
+            own_items = [(item, _finished(here, item)) for item in itertools.islice(items, 1)]
+            waiting.extend(own_items)
+            if own_items or _taken_back(waiting, here):
+                continue
+        yield waiting.popleft()[1].result()
 
 
 def _until(started: Future[None], items: Iterator[_Item]) -> Iterator[_Item]:
@@ -244,13 +244,21 @@ def _until(started: Future[None], items: Iterator[_Item]) -> Iterator[_Item]:
         yield from item
 
 
-def _finished(function: Callable[[_Item], _Result], items: Iterator[_Item]) -> Future[_Result] | None:
-    """Return what this process makes of the next item; None where there is none."""
-    for item in itertools.islice(items, 1):
-        future: Future[_Result] = Future()
-        future.set_result(function(item))
-        return future
-    return None
+def _finished(function: Callable[[_Item], _Result], item: _Item) -> Future[_Result]:
+    """Return what this process makes of an item."""
+    future: Future[_Result] = Future()
+    future.set_result(function(item))
+    return future
+
+
+def _taken_back(waiting: deque[tuple[_Item, Future[_Result]]], function: Callable[[_Item], _Result]) -> bool:
+    """Do the last item that no other process has begun in this one; return False where there is none."""
+    for place in range(len(waiting) - 1, -1, -1):
+        item, future = waiting[place]
+        if future.cancel():
+            waiting[place] = item, _finished(function, item)
+            return True
+    return False
 
 
 def _start() -> None:

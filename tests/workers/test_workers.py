@@ -85,6 +85,23 @@ def test_the_process_that_asks_works_while_others_start_and_while_it_would_wait(
             list(streamed(die, [16] * 99, pool, ahead=8, here=slow_root))
 
 
+def slowly(value: int) -> tuple[int, int]:
+    """Do what `whose` does, in twenty times its time."""
+    time.sleep(0.1)
+    return whose(value)
+
+
+@pytest.mark.slow
+def test_the_process_that_asks_takes_back_what_a_slow_one_has_not_begun() -> None:
+    with executor(2, here=True) as pool:
+        assert pool is not None
+        pool.submit(os.getpid).result()
+        found = list(streamed(slowly, range(40), pool, ahead=44, here=whose))
+        assert [value for value, _ in found] == list(range(40))
+        others = sum(process != os.getpid() for _, process in found)
+        assert 1 <= others <= 12  # 20 times slower; two or three are on their way to it at any time
+
+
 @pytest.mark.slow
 def test_a_worker_that_dies_and_an_error_of_the_work_are_one_message() -> None:
     with pytest.raises(UnavailableError, match="a worker died"), executor(2) as pool:

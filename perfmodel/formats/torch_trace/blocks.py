@@ -15,9 +15,6 @@ from perfmodel.formats.torch_trace.events import NOT_JSON, Event, decode_events,
 
 #: unpacked bytes that are decoded at a time; of 0.5 to 16 MB, 2 and 4 MB took the least time (traces of 50 MB and 1 GB)
 BLOCK_BYTES = 4_000_000
-#: the first block, where nobody knows how much text there is; each further one is twice as large, so that a small trace
-#: does not fill memory that it does not need
-FIRST_BYTES = 250_000
 _BETWEEN = re.compile(rb"\}\s*(,)\s*\{")
 #: how far from the end of a block a boundary between two events is searched, and how many commas are tried
 _TAIL_BYTES, _ATTEMPTS = 65536, 64
@@ -31,18 +28,15 @@ class Blocks:
     stream : what is left of the file, unpacked.
     begun : text of the list, without its bracket, that was read from the stream already.
     skipped : reason -> number of skipped events.
-    first_bytes : how much to read first: all of a small trace, since each block takes some tenths of a millisecond.
 
     Attributes
     ----------
     read_bytes : what came from the stream so far, with what was begun [B].
     """
 
-    def __init__(
-        self, stream: BufferedIOBase, begun: bytes, skipped: Counter[str], first_bytes: int = FIRST_BYTES
-    ) -> None:
+    def __init__(self, stream: BufferedIOBase, begun: bytes, skipped: Counter[str]) -> None:
         self._stream, self._skipped = stream, skipped
-        self._buffer, self._block_bytes = bytearray(b"[" + begun), min(first_bytes, BLOCK_BYTES)
+        self._buffer = bytearray(b"[" + begun)
         # the text that is not decoded yet begins after a bracket, or after the comma that was one for the last block
         self._begin, self._end = 1, 1 + len(begun)
         self.read_bytes = len(begun)
@@ -61,8 +55,7 @@ class Blocks:
         self._buffer[1 : 1 + len(self)] = self._buffer[self._begin : self._end]
         self._begin, self._end = 1, 1 + len(self)
         # twice as much where no event ended in what there is
-        wanted = max(self._block_bytes, 2 * len(self)) + 1
-        self._block_bytes = min(2 * self._block_bytes, BLOCK_BYTES)
+        wanted = max(BLOCK_BYTES, 2 * len(self)) + 1
         if len(self._buffer) < wanted:
             self._buffer = self._buffer + bytes(wanted - len(self._buffer))
         view = memoryview(self._buffer)

@@ -17,7 +17,7 @@ from pathlib import Path
 from perfmodel import storage
 from perfmodel.errors import InputFileError
 from perfmodel.files import read_text
-from perfmodel.formats.torch_trace.blocks import BLOCK_BYTES, FIRST_BYTES, Blocks
+from perfmodel.formats.torch_trace.blocks import BLOCK_BYTES, Blocks
 from perfmodel.formats.torch_trace.events import Event, Header, decode_document, no_events
 from perfmodel.storage.gzipped import unpacked
 
@@ -51,17 +51,20 @@ class Source:
         self.header = Header()
         # most bytes that the file may unpack to, or infinity if it is not packed
         self._most_bytes = math.inf
-        self._first_bytes = FIRST_BYTES
         self.skipped: Counter[str] = Counter()
 
     def blocks(self) -> Iterator[list[Event]]:
-        """Yield the events a block at a time; those of a block are valid until the next one.
+        """Yield the events a block at a time, all at once where there is one; they are valid until the next one.
 
         Raises
         ------
         InputFileError
             As `whole`, and when what is around the events is not as the profiler writes it.
         """
+        events = self._at_once(min(BLOCK_BYTES, self.limit))
+        if events is not None:
+            yield events
+            return
         with _file_errors(self.place), self._open() as stream:
             yield from self._pieces(stream)
 
@@ -73,8 +76,12 @@ class Source:
         InputFileError
             When the file cannot be read, is an incomplete gzip file, is not JSON, or has no events.
         """
+        return self._at_once(self.limit)
+
+    def _at_once(self, limit: int) -> list[Event] | None:
+        """Return all events, or None if the file, unpacked, is larger than a limit [B]."""
         with _file_errors(self.place):
-            data = self._whole()
+            data = self._whole(limit)
         if data is None:
             return None
         if not data.strip(b"\0 \t\r\n"):
@@ -82,34 +89,33 @@ class Source:
         self.header, events = decode_document(data, self.skipped, self.place)
         return events
 
-    def _whole(self) -> bytes | None:
-        """Return all bytes, unpacked, or None if they are more than the limit."""
+    def _whole(self, limit: int) -> bytes | None:
+        """Return all bytes, unpacked, or None if they are more than a limit."""
         size = self.path.stat().st_size
+        if size > limit:
+            return None
         with self.path.open("rb") as stream:
             packed = stream.read(2) == _GZIP
-            if not packed and size > self.limit:
-                return None
             if packed and size >= 8:
                 # RFC 1952: the last four bytes are the unpacked size modulo 2^32 of the last member
                 stream.seek(-4, os.SEEK_END)
-                if struct.unpack("<I", stream.read(4))[0] > self.limit:
+                if struct.unpack("<I", stream.read(4))[0] > limit:
                     return None
             stream.seek(0)
             data = stream.read()
-        return unpacked(data, self.limit) if packed else data
+        return unpacked(data, limit) if packed else data
 
     def _open(self) -> BufferedIOBase:
         with self.path.open("rb") as stream:
             packed = stream.read(2) == _GZIP
         if not packed:
-            self._first_bytes = self.path.stat().st_size + 1
             return self.path.open("rb")
         self._most_bytes = max(self.limit, _LARGEST_RATIO * self.path.stat().st_size)
         return gzip.open(self.path, "rb")
 
     def _pieces(self, stream: BufferedIOBase) -> Iterator[list[Event]]:
         """Yield the events, decoded a block at a time."""
-        blocks = Blocks(stream, self._to_first_event(stream), self.skipped, self._first_bytes)
+        blocks = Blocks(stream, self._to_first_event(stream), self.skipped)
         while blocks.fill():
             if blocks.read_bytes > self._most_bytes:
                 raise InputFileError(
