@@ -107,7 +107,8 @@ class Entries:
         launched_by = launching.pop() if len(launching) == 1 and not in_graph else ""
         reason = "the kernel's name does not tell the shapes" if ops.max() >= 0 else _NO_OPERATOR
         reason = _IN_GRAPH if in_graph else reason
-        return self._sum(events, self.names[group.name], None, reason, launched_by=launched_by, each=True)
+        name = self.names[group.name]
+        return self._sum(events, name, None, reason, launched_by=launched_by, each=True, kernels=(name,))
 
     def _copy(self, group: CopyGroup, events: Ints) -> ProfileEntry:
         operator, reason = None, "the trace does not say what is copied where"
@@ -116,8 +117,9 @@ class Entries:
             operator, reason = Memcpy(bytes=group.bytes, direction=direction, pinned=group.pinned != 0), ""
         size = f" {format_si(group.bytes, 'B')}" if group.bytes >= 0 else ""
         launched_by = self._name(group.op_name)
-        name = f"{self.names[group.name]}{size}" + (f" by {launched_by}" if launched_by else "")
-        return self._sum(events, name, operator, reason, launched_by=launched_by, each=True)
+        kernel = self.names[group.name]
+        name = f"{kernel}{size}" + (f" by {launched_by}" if launched_by else "")
+        return self._sum(events, name, operator, reason, launched_by=launched_by, each=True, kernels=(kernel,))
 
     def _collective(self, group: CollectiveGroup, events: Ints) -> ProfileEntry:
         message = self.recorded.collectives[group.message]

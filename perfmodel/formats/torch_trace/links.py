@@ -145,10 +145,10 @@ def _exchanges(columns: ExchangeColumns, zero_us: float) -> Exchanges:
 
 def _whole_calls(call: Ints, ops: HostRanges, names: tuple[str, ...]) -> Ints:
     """Return `Traced.call`."""
+    if not any(part in names for part in _PARTS):
+        return call
     is_part = np.array([name in _PARTS for name in names], dtype=bool)
     is_whole = np.array([name == _WHOLE for name in names], dtype=bool)
-    if not is_part.any():
-        return call
     around = np.maximum(ops.parent, 0)
     return np.where(is_part[ops.name] & (ops.parent >= 0) & is_whole[ops.name[around]], call[around], call)
 
