@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -175,7 +175,7 @@ def _arguments(events: list[Event]) -> list[Arguments]:
     return [event.args or _NO_ARGUMENTS for event in events]
 
 
-def _ints(values: list[int]) -> Ints:
+def _ints(values: Sequence[int | tuple[int, ...]]) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
@@ -210,21 +210,23 @@ def _ranges(gathered: Gathered, events: list[Event], common: _Common) -> RangeCo
     return RangeColumns(*common, thread=gathered.thread_numbers(events))
 
 
+def _gpu_facts(category: str, name: str) -> tuple[int, int, int]:
+    """Return the kind of GPU work, and of a copy its direction and whether host memory is pinned, else -1."""
+    kind = event_kind(name, category.lower())
+    return (kind.code, copy_direction(name), copy_pinned(name)) if kind is EventKind.MEMCPY else (kind.code, -1, -1)
+
+
 def _gpu(gathered: Gathered, events: list[Event], common: _Common) -> GpuColumns:
     arguments = _arguments(events)
     kinds = Interned[tuple[str, str]]()
     kind_of = kinds.numbers([(event.cat or "", event.name or "") for event in events])
     # a trace has few names, so each is looked at once
-    facts = np.array(
-        [(event_kind(name, cat.lower()).code, copy_direction(name), copy_pinned(name)) for cat, name in kinds],
-        dtype=np.int64,
-    ).reshape(-1, 3)[kind_of]
-    is_copy = facts[:, 0] == EventKind.MEMCPY.code
+    facts = _ints([_gpu_facts(cat, name) for cat, name in kinds]).reshape(-1, 3)[kind_of]
     return GpuColumns(
         *common,
         category=facts[:, 0],
-        direction=np.where(is_copy, facts[:, 1], -1),
-        pinned=np.where(is_copy, facts[:, 2], -1),
+        direction=facts[:, 1],
+        pinned=facts[:, 2],
         stream=_ints([a.stream if type(a.stream) is int else -1 for a in arguments]),
         device=_ints([a.device if type(a.device) is int else -1 for a in arguments]),
         correlation=_ids(arguments, _CORRELATION),
