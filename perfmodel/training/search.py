@@ -15,7 +15,7 @@ from perfmodel.training.checks import check_idle, check_plan
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.result import TrainingStep
-from perfmodel.training.search_job import INDIVISIBLE, REPEATED, TOO_LARGE, Job, Timed, chunks, run
+from perfmodel.training.search_job import INDIVISIBLE, REPEATED, TOO_LARGE, Job, Timed, run
 from perfmodel.training.space import Space, lacking_stages
 from perfmodel.training.step import train
 from perfmodel.workloads.model_config import ModelConfig
@@ -112,7 +112,7 @@ def search(
     problems: dict[str, int] = {}
     tried, every = 0, space.points * len(clusters)
     try:
-        for part in run(job, chunks(len(clusters), space.points), workers, scheduler):
+        for part in run(job, workers, scheduler):
             found.extend(part.timed)
             left_out[TOO_LARGE] += part.too_large
             left_out[REPEATED] += part.repeated

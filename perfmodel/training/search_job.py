@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import PerfModelError
 from perfmodel.training.checks import check_sizes
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
-from perfmodel.training.space import Space, divides, repeats
+from perfmodel.training.space import Space, worth_trying
 from perfmodel.training.step import train
 from perfmodel.workers import ahead, executor, streamed
 from perfmodel.workers.common import common, opened
 from perfmodel.workers.slots import Slot
 from perfmodel.workloads.model_config import ModelConfig
 
-#: set-ups of a task, which take up to a tenth of a second, and many of them none; tasks that the process that asks may
-#: be ahead of another one that has a long one; and tasks that each other process has before it meanwhile
-_CHUNK, _OWN, _EACH = 128, 256, 32
+#: set-ups of a task, which take some hundredths of a second; tasks that the process that asks may be ahead of another
+#: one that has a long one; tasks that each other process has before it meanwhile
+_CHUNK, _OWN, _EACH = 64, 256, 32
+#: combinations that are looked at together, at most
+_BLOCK = 2**16
 #: reasons for which a combination is left out
 INDIVISIBLE, TOO_LARGE, REPEATED = "sizes do not divide", "memory", "zero on a single rank"
 
@@ -71,20 +77,36 @@ class Job:
         """Whether all clusters have the same machine, whose error all set-ups share."""
         return len({cluster.hardware.name for cluster in self.clusters}) == 1
 
-    def part(self, task: tuple[int, int, int]) -> Part:
-        """Try the combinations from ``start`` to ``stop`` on one cluster."""
+    def worth_trying(self, task: tuple[int, int, int]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return what `perfmodel.training.space.worth_trying` does of the combinations of a task."""
         index, start, stop = task
+        return worth_trying(self.config, self.clusters[index].gpus, self.space.between(start, stop), self.space)
+
+    def tasks(self) -> list[tuple[int, int, int]]:
+        """Return the tasks of a search: cluster, first combination and the one after the last.
+
+        Each has as many combinations that are worth trying as others, since those that are not take no time.
+        """
+        tasks = []
+        for index, start in itertools.product(range(len(self.clusters)), range(0, self.space.points, _BLOCK)):
+            stop = min(start + _BLOCK, self.space.points)
+            even, again = self.worth_trying((index, start, stop))
+            ends = (start + 1 + np.flatnonzero(even & ~again)[_CHUNK - 1 :: _CHUNK]).tolist()
+            bounds = list(dict.fromkeys([start, *ends, stop]))
+            tasks += [(index, *pair) for pair in itertools.pairwise(bounds)]
+        return tasks
+
+    def part(self, task: tuple[int, int, int]) -> Part:
+        """Try the combinations of a task."""
+        index, start, _ = task
         cluster, part = self.clusters[index], Part([], {})
-        for point in range(start, stop):
-            sizes = self.space.at(point)
-            if not divides(self.config, cluster.gpus, sizes):
-                part.problems[INDIVISIBLE] = part.problems.get(INDIVISIBLE, 0) + 1
-                continue
-            if repeats(self.config, cluster.gpus, sizes, self.space):
-                part.repeated += 1
-                continue
+        even, again = self.worth_trying(task)
+        if not even.all():
+            part.problems[INDIVISIBLE] = int(np.count_nonzero(~even))
+        part.repeated = int(np.count_nonzero(again))
+        for point in (start + np.flatnonzero(even & ~again)).tolist():
             try:
-                plan = self.plan.changed(**sizes)
+                plan = self.plan.changed(**self.space.at(point))
                 check_sizes(self.config, cluster, plan)
             except PerfModelError as error:
                 part.problems[str(error)] = part.problems.get(str(error), 0) + 1
@@ -110,8 +132,9 @@ def _work(item: tuple[bytes | Slot, tuple[int, int, int]]) -> Part:
     return job.part(task)
 
 
-def run(job: Job, tasks: Sequence[tuple[int, int, int]], workers: int, scheduler: str) -> Iterator[Part]:
-    """Yield what each task gave, in the order of the tasks."""
+def run(job: Job, workers: int, scheduler: str) -> Iterator[Part]:
+    """Yield what each task of a search gave, in the order of the tasks."""
+    tasks = job.tasks()
     workers = min(workers, len(tasks)) if workers > 1 else workers
     with executor(workers, scheduler, here=True) as pool:
         if pool is None:
@@ -122,9 +145,3 @@ def run(job: Job, tasks: Sequence[tuple[int, int, int]], workers: int, scheduler
         with common(pool, job) as shared:
             items = ((shared, task) for task in tasks)
             yield from streamed(_work, items, pool, ahead(workers, scheduler, _OWN, _EACH), here, _OWN)
-
-
-def chunks(clusters: int, points: int) -> list[tuple[int, int, int]]:
-    """Return the tasks of a search: cluster, first combination and the one after the last."""
-    starts = range(0, points, _CHUNK)
-    return [(cluster, start, min(start + _CHUNK, points)) for cluster in range(clusters) for start in starts]

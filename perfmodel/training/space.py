@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from perfmodel.cluster.cluster import Cluster
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.training.activations import UNFUSED
@@ -18,6 +21,9 @@ from perfmodel.workloads.model_config import ModelConfig
 AXES = ("batch", "micro_batch", "tp", "cp", "pp", "vp", "ep", "zero", "recompute")
 #: most combinations of a search
 MOST_POINTS = 10_000_000
+#: sizes above it, which no plan has, count as it, since float64 does not hold all of them
+_LARGEST = 2**53
+_Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,16 @@ class Space:
             values = getattr(self, name)
             point, place = divmod(point, len(values))
             sizes[name] = values[place]
+        return sizes
+
+    def between(self, start: int, stop: int) -> dict[str, NDArray[np.float64]]:
+        """Return the sizes of the combinations of a range of numbers, an array each; `recompute` is none."""
+        points, sizes = np.arange(start, stop), {}
+        for name in reversed(AXES):
+            values = getattr(self, name)
+            points, place = np.divmod(points, len(values))
+            if name != "recompute":
+                sizes[name] = np.array([min(value, _LARGEST) for value in values], dtype=np.float64)[place]
         return sizes
 
 
@@ -115,28 +131,33 @@ def _powers(most: int) -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
-def repeats(config: ModelConfig, gpus: int, sizes: Mapping[str, object], space: Space) -> bool:
-    """Return whether a combination is another one by a second name: one rank shares out nothing, whatever ``zero`` is.
+def worth_trying(
+    config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]], space: Space
+) -> tuple[_Bools, _Bools]:
+    """Return which combinations divide (`divides`), and which of these are others by a second name (`repeats`)."""
+    even = divides(config, gpus, sizes)
+    return even, even & repeats(config, gpus, sizes, space)
+
+
+def repeats(config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]], space: Space) -> _Bools:
+    """Return which combinations are others by a second name: one rank shares out nothing, whatever ``zero`` is.
 
     Ranks of experts are fewer than those of the rest; combinations of a mixture of experts all count.
     """
-    if config.experts or sizes["zero"] == min(space.zero):
-        return False
-    return gpus == int(str(sizes["tp"])) * int(str(sizes["pp"]))
+    single: _Bools = (sizes["zero"] != min(space.zero)) & (sizes["tp"] * sizes["pp"] == gpus)
+    return np.zeros_like(single) if config.experts else single
 
 
-def divides(config: ModelConfig, gpus: int, sizes: Mapping[str, object]) -> bool:
-    """Return whether the sizes of a combination divide GPUs, heads, layers and batch: before the plan is built.
+def divides(config: ModelConfig, gpus: int, sizes: Mapping[str, NDArray[np.float64]]) -> _Bools:
+    """Return which combinations have sizes that divide GPUs, heads, layers and batch: before a plan is built.
 
     Virtual stages are equal ones, if need be with the embedding and the head as a layer each: Megatron-LM refuses other
     interleaved pipelines (megatron/training/arguments.py, ``account_for_embedding_in_pipeline_split``).
     """
-    tp, cp, pp, vp = (int(str(sizes[name])) for name in ("tp", "cp", "pp", "vp"))
-    batch, micro = int(str(sizes["batch"])), int(str(sizes["micro_batch"]))
-    model = tp * cp * pp
-    if gpus % model or config.heads % tp or pp * vp > config.layers + 2 or (vp > 1 and pp == 1):
-        return False
-    if vp > 1 and config.layers % (pp * vp) and (config.layers + 2) % (pp * vp):
-        return False
-    ranks = gpus // model
-    return batch % (ranks * micro) == 0
+    tp, cp, pp, vp = (sizes[name] for name in ("tp", "cp", "pp", "vp"))
+    model, stages = tp * cp * pp, pp * vp
+    ranks = np.maximum(gpus // model, 1.0)
+    deep = (vp == 1) | ((pp > 1) & ((config.layers % stages == 0) | ((config.layers + 2) % stages == 0)))
+    fits = (gpus % model == 0) & (config.heads % tp == 0) & (stages <= config.layers + 2)
+    found: _Bools = fits & deep & (sizes["batch"] % (ranks * sizes["micro_batch"]) == 0)
+    return found

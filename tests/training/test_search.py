@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import time
 
+import numpy as np
 import pytest
 
 import perfmodel as pm
@@ -18,6 +19,7 @@ from perfmodel.training.framework import find_framework
 from perfmodel.training.memory import training_memory
 from perfmodel.training.plan import TrainingPlan
 from perfmodel.training.search import search
+from perfmodel.training.search_job import Job
 from perfmodel.training.space import AXES, Space, default_space, divides
 from perfmodel.training.step import train
 from perfmodel.workloads.catalog import named_model
@@ -128,8 +130,30 @@ def test_points_are_numbered_in_order():
 
 @pytest.mark.parametrize("size", [{"tp": 3}, {"pp": 5}, {"vp": 2}, {"micro_batch": 7}])
 def test_what_does_not_divide_is_seen_without_a_plan(size):
-    sizes = {"tp": 1, "cp": 1, "pp": 1, "vp": 1, "micro_batch": 1, "batch": 64} | size
-    assert not divides(LLAMA, 16, sizes)
+    one = {"tp": 1, "cp": 1, "pp": 1, "vp": 1, "micro_batch": 1, "batch": 64}
+    sizes = {name: np.array([float(one[name]), float((one | size)[name])]) for name in one}
+    assert divides(LLAMA, 16, sizes).tolist() == [True, False]
+
+
+def test_tasks_have_equally_many_combinations_that_are_worth_trying():
+    space = small_space(micro_batch=tuple(range(1, 9)), batch=tuple(range(16, 400, 16)), vp=(1, 2, 3, 4))
+    job = Job(LLAMA, (CLUSTER, CLUSTER), PLAN, space)
+    tasks = job.tasks()
+    ends = [stop for cluster, _, stop in tasks if cluster == 0]
+    assert [start for cluster, start, _ in tasks if cluster == 0] == [0, *ends[:-1]]
+    assert ends[-1] == space.points
+    assert [task[1:] for task in tasks[: len(ends)]] == [task[1:] for task in tasks[len(ends) :]]
+    tried = [int(np.count_nonzero(even & ~again)) for even, again in map(job.worth_trying, tasks)]
+    assert set(tried[: len(ends) - 1]) == {64}
+    assert tried[len(ends) - 1] <= 64
+
+
+def test_the_sizes_of_a_range_are_those_of_its_combinations():
+    space = small_space(zero=(1, 3), vp=(1, 2))
+    between = space.between(3, 20)
+    assert set(between) == set(AXES) - {"recompute"}
+    for place, point in enumerate(range(3, 20)):
+        assert {name: values[place] for name, values in between.items()}.items() <= space.at(point).items()
 
 
 def test_nothing_that_fits_is_one_message():
