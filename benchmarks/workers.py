@@ -34,7 +34,7 @@ POINTS, PLANS = 40_000_000, 40_000
 #: points of each process for the machine's ceiling, its turns, and those of the two works
 CEILING_POINTS, CEILING_TURNS, TURNS = 5_000_000, 5, 3
 #: speed-up of two workers on an idle machine, and the processor seconds that they may take beside one process
-WANTED_SPEED_UP, WANTED_CPU = 1.7, 1.35
+WANTED_SPEED_UP, WANTED_CPU = 1.7, 1.2
 #: load average below which a machine is idle
 IDLE = 0.3
 
