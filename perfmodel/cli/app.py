@@ -32,6 +32,14 @@ _EXIT_CODES: dict[type[PerfModelError], int] = {UsageError: 2, InputFileError: 3
 _NO_COMMANDS = ("app", "extension")
 #: options that print help
 _HELP = ("-h", "--help")
+#: options as other tools name them -> what to say of ours
+_OTHER_WORDS = (
+    (
+        ("--hardware", "--hw", "--gpu", "--machine", "--device"),
+        "A machine is named by --on, as --on h100. ",
+    ),
+    (("--json", "--csv", "--html", "--markdown"), "The format is named by --format, as --format json. "),
+)
 #: options of the program itself, allowed anywhere on the command line
 _ANYWHERE = ("--debug", "--no-color")
 
@@ -158,10 +166,12 @@ def _interrupted() -> int:
     return INTERRUPTED
 
 
-def _of_shape(message: str) -> str:
-    """Return a remedy for the shape of a model that is written without quotes, "" for other messages."""
-    extra = message.startswith("Got unexpected extra") and re.search(r"\b(layers|hidden|heads|vocab)=", message)
-    return "A model's shape is one argument: 'layers=32 hidden=4096 heads=32', in quotes. " if extra else ""
+def _remedy(message: str) -> str:
+    """Return a remedy for the shape of a model that is written without quotes, and for options of other tools."""
+    if message.startswith("Got unexpected extra") and re.search(r"\b(layers|hidden|heads|vocab)=", message):
+        return "A model's shape is one argument: 'layers=32 hidden=4096 heads=32', in quotes. "
+    option = message.removeprefix("No such option: ").partition(" ")[0]
+    return next((remedy for words, remedy in _OTHER_WORDS if option in words), "")
 
 
 def _explain(error: Exception, arguments: Sequence[str]) -> int:
@@ -172,7 +182,8 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
             message = " ".join(error.format_message().replace("Value error, ", "").split())
             unknown = message.startswith("No such command")
             command = "" if unknown else next((f" {word}" for word in arguments if not word.startswith("-")), "")
-            _complain(f"{message} {_of_shape(message)}See: perfmodel{command} --help")
+            end = "" if message.endswith((".", "?", "!")) else "."
+            _complain(f"{message}{end} {_remedy(message)}See: perfmodel{command} --help")
         return 2
     if isinstance(error, PerfModelError):
         _complain(str(error))

@@ -180,3 +180,14 @@ def test_shell_completion_is_offered():
     # the shell is otherwise that of a parent process, which may be one that has no completion
     ran = program("--show-completion", "bash", env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
     assert "perfmodel" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "remedy"), [("--hardware", "named by --on"), ("--gpu", "named by --on"), ("--json", "--format json")]
+)
+def test_an_option_of_other_tools_is_told_ours(perfmodel, option, remedy):
+    ran = perfmodel("analyze", "gemm", "m=1", option, "h100")
+    assert ran.code == 2
+    assert ran.err.startswith(f"perfmodel: No such option: {option}")
+    assert remedy in ran.err
+    assert len(ran.err.splitlines()) == 1
