@@ -45,7 +45,7 @@ contracts: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 fuzz: $(STAMP)
-	$(BIN)/python scripts/fuzz.py --count 6000 --seconds 120 --patience 60 --save $(OUT)/fuzz
+	$(BIN)/python scripts/fuzz.py --count 4000 --seconds 80 --patience 60 --save $(OUT)/fuzz
 
 check: COVERAGE = --cov --cov-report=term
 check: lint types contracts test docs fuzz
@@ -55,6 +55,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
 
 accuracy: $(STAMP)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet]'
 	$(BIN)/python scripts/accuracy.py
 
 docs: $(DOCS_STAMP)
