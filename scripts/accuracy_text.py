@@ -67,9 +67,9 @@ poolings, norms of images, conversions and gradients.
 
 The shapes of these rows were drawn at random, and measured after the last constant and formula of that day had changed
 (commit 505329b): then they came out 15.0 % off, with 77.9 % inside the interval. That is what a user of PyTorch may
-expect on a machine next to one that was measured. Since then formulas of look-ups, convolutions, selections and
-products were changed with the totals below in view, and those of norms and scans with single rows in view, which
-flatters them: their rows are blind no longer.
+expect on a machine next to one that was measured. Since then formulas of selections and products were changed with the
+totals below in view, and those of norms, scans, convolutions and look-ups with single rows in view, which flatters
+them: none of these is blind any longer. Calls of masked attention among them are doubted since (`extrapolation`).
 
 {blind}
 
