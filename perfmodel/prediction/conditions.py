@@ -32,14 +32,18 @@ class Conditions:
     load: Load = Load.BURST
     version: str = ""
 
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The numbers of the version, the first three: (0, 5, 6) of "0.5.6.post2"; () without one."""
+        return tuple(int(number) for number in re.findall(r"\d+", self.version)[:3])
+
     def is_before(self, *release: int) -> bool:
         """Whether the library is older than a release; one without a version is not.
 
         >>> Conditions(version="2.1").is_before(2, 7), Conditions(version="2.11.0").is_before(2, 7)
         (True, False)
         """
-        numbers = tuple(int(number) for number in re.findall(r"\d+", self.version)[: len(release)])
-        return bool(numbers) and numbers < release
+        return bool(self.release) and self.release[: len(release)] < release
 
     @classmethod
     def parse(

@@ -12,6 +12,7 @@ from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.errors import nearest
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.constants import measured_libraries
+from perfmodel.prediction.latency.families import family as latency_family
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
@@ -53,7 +54,7 @@ def unmeasured_library(predictions: Iterable[Prediction], machines: Mapping[str,
         if p.library and ErrorSource.LIBRARY in p.uncertainty:
             for family in dict.fromkeys(np.ravel(np.asarray(p.family)).tolist()):
                 known = measured_libraries(family, machines[p.hardware])
-                hint = nearest(p.library, known)
+                hint = nearest(p.library, [*known, *latency_family(family).aliases])
                 warnings[family] = (
                     f"no table of {family} has rows of library {p.library!r} (measured: "
                     f"{', '.join(known) or 'none'}); the interval is wider for it.{' ' if hint else ''}{hint}"

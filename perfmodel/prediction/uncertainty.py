@@ -32,7 +32,7 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.LINK: "nobody measured exchanges over this kind of link there",
     ErrorSource.HOST: "hosts differ in the paths between their devices",
     ErrorSource.EXTRAPOLATION: "the call is unlike those that were measured: its sizes take other kernels",
-    ErrorSource.RELEASE: "releases of this library differ, and none is named",
+    ErrorSource.RELEASE: "releases of this library differ, and none that was measured is named",
     ErrorSource.RUN: "the run of a whole model differs from its operators measured alone: clock, temperature, memory",
 }
 

@@ -52,11 +52,9 @@ CUSTOM_BYTES = 8.0 * 2.0**20
 #: the same of TensorRT-LLM between two GPUs, and more (getMaxRequiredWorkspaceSize, customAllReduceUtils.h) [B]
 TRTLLM_BYTES = (16e6, 8e6)
 SGLANG, VLLM = "sglang", "vllm"
-#: releases of SGLang before which its kernel's synchronisation takes so many times the mean of all releases, on H100
-#: and H200 alike: 0.5.6 (before 0.5.9), 0.5.9 and 0.5.10 (before 0.5.14), and 0.5.14. They are geometric means of the
-#: fitted rows of up to 1 MiB on H100 (aiconfigurator @ 095f58a51c4c)
-SGLANG_RELEASES = (((0, 5, 9), 0.86), ((0, 5, 14), 1.19))
-SGLANG_SINCE = 0.67
+#: releases of SGLang from which on its kernel's synchronisation takes so many times the mean of all releases, on H100
+#: and H200 alike: geometric means of the fitted rows of up to 1 MiB on H100 (aiconfigurator @ 095f58a51c4c)
+SGLANG_RELEASES = {(0, 5, 14): 0.67, (0, 5, 10): 1.19, (0, 5, 9): 1.19, (0, 5, 6): 0.86}
 #: the largest message to which they matter, and the standard deviation of the logarithm over the four releases: 1 MiB
 RELEASE_BYTES, RELEASES = 2.0**20, 0.24
 
@@ -146,14 +144,16 @@ def custom_start(op: Collective, path: Path, c: Values) -> Number:
 
 def release_factor(library: str, conditions: Conditions) -> float:
     """Return by how much the flags of a release of a library take longer than those of its mean release."""
-    if not library.startswith(SGLANG) or not conditions.version:
+    if not library.startswith(SGLANG) or not conditions.release:
         return 1.0
-    return next((factor for release, factor in SGLANG_RELEASES if conditions.is_before(*release)), SGLANG_SINCE)
+    since = (factor for release, factor in SGLANG_RELEASES.items() if not conditions.is_before(*release))
+    return next(since, SGLANG_RELEASES[0, 5, 6])
 
 
 def _of_some_release(op: Collective, machine: Machine, conditions: Conditions) -> Any:
-    """Whether synchronisation counts in SGLang's kernel of no release in particular, or in vLLM's, its origin."""
-    unknown = conditions.library.startswith(VLLM) or (conditions.library.startswith(SGLANG) and not conditions.version)
+    """Whether synchronisation counts in SGLang's kernel of a release that nobody measured, or in vLLM's, its origin."""
+    measured = conditions.release in SGLANG_RELEASES
+    unknown = conditions.library.startswith(VLLM) or (conditions.library.startswith(SGLANG) and not measured)
     return unknown and op.bytes <= RELEASE_BYTES
 
 
