@@ -23,7 +23,7 @@ from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, DOUBT, beside
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
-from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors, pitches_bits
+from perfmodel.prediction.latency.gemm.sectors import SECTORS, off_sectors
 from perfmodel.prediction.latency.gemm.times import POWER, POWER_LIMIT, PRODUCT_TERMS
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import fitting_share
@@ -110,7 +110,7 @@ def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -
         return _quantise(cast(Quantize, op), machine, c, conditions)
     product = _product(op)
     terms = product_terms(product, machine, c, conditions)
-    if not is_fp32(machine) and anywhere(share := off_sectors(pitches_bits(product))):
+    if not is_fp32(machine) and anywhere(share := off_sectors(product)):
         body = terms.time_s - terms.adds[LAUNCH]
         terms = terms.plus(SECTORS, share * body)
         body = body * (1.0 + share)
@@ -133,7 +133,7 @@ def total(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> 
         return total_of(formula(op, machine, c, conditions))
     product, launch = _product(op), _launch_s(op, machine, c, conditions)
     time = product_s(product, machine, c, conditions)
-    if not is_fp32(machine) and anywhere(share := off_sectors(pitches_bits(product))):
+    if not is_fp32(machine) and anywhere(share := off_sectors(product)):
         time = beside(time * (1.0 + share), narrow_s(product, machine, conditions.library, c["split"]))
     time = time + launch
     if "quantisation_bytes" in c and op.is_quantised_by(conditions.library):
@@ -244,7 +244,9 @@ def _alone(op: Gemm) -> Number:
 
 def _off_vectors(op: Operator, machine: Machine, conditions: Conditions) -> Any:
     """Whether the rows of a product begin off 16 bytes: no table has such, and few rows of Hopper tell of them."""
-    return off_vectors(_product(op), conditions.library) if isinstance(op, Gemm) else False
+    if not isinstance(op, Gemm):
+        return False
+    return off_vectors(op.m, op.n, op.k, dtype_bytes(op.dtype), dtype_bytes(op.out_dtype), conditions.library)
 
 
 OFF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _off_vectors, DOUBT)

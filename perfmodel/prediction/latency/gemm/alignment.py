@@ -64,7 +64,7 @@ def narrow_s(product: Product, machine: Machine, library: str, split_s: float) -
     """
     if machine.matrix_instruction not in INSTRUCTIONS or product.input_bytes < 2.0:
         return 0.0
-    off = off_vectors(product, library)
+    off = off_vectors(product.m, product.n, product.k, product.input_bytes, product.output_bytes, library)
     if not anywhere(off):
         return 0.0
     if not isinstance(off, np.ndarray):
@@ -79,15 +79,13 @@ def _at(size: Any, mask: Any) -> Any:
     return np.broadcast_to(size, mask.shape)[mask] if isinstance(size, np.ndarray) else size
 
 
-def off_vectors(product: Product, library: str) -> Any:
+def off_vectors(m: Number, n: Number, k: Number, input_bytes: float, output_bytes: float, library: str) -> Any:
     """Return which products have rows that begin off 16 bytes, so that tensor cores' usual kernels do not take them."""
     if library == TRITON:
-        off = joined(product.k, product.n) & (TRITON_ELEMENTS - 1) != 0
+        off = joined(k, n) & (TRITON_ELEMENTS - 1) != 0
     else:
-        off = pitches_bits(product) & (8 * VECTOR_BYTES - 1) != 0
-    if not anywhere(off):
-        return False
-    return off & (product.m > 1.0) & (product.n > 1.0)
+        off = pitches_bits(k, n, input_bytes, output_bytes) & (8 * VECTOR_BYTES - 1) != 0
+    return off & (m > 1.0) & (n > 1.0) if anywhere(off) else False
 
 
 def beside(body_s: Number, loading_s: Number) -> Number:
@@ -104,7 +102,8 @@ def _loads(product: Product, library: str) -> Number:
     """Return the loads of an element of products whose rows begin off 16 bytes: 1, or a part of it."""
     if library == TRITON:
         return 1.0
-    low_bytes = (pitches_bits(product) >> 3) & (VECTOR_BYTES - 1)
+    pitches = pitches_bits(product.k, product.n, product.input_bytes, product.output_bytes)
+    low_bytes = (pitches >> 3) & (VECTOR_BYTES - 1)
     loads: Number = _LOADED.take(low_bytes) * product.input_bytes
     return minimum(loads, 1.0)
 

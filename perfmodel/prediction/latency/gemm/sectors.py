@@ -18,9 +18,9 @@ SECTORS = Term("sectors", Limiter.L2, "rows that begin inside a sector of L2, wh
 SECTOR_BYTES, OFF_SECTORS = 32, 0.08
 
 
-def pitches_bits(product: Product) -> Any:
+def pitches_bits(k: Number, n: Number, input_bytes: float, output_bytes: float) -> Any:
     """Return the pitches of the rows of A and of the outputs, joined [bits]: elements of 4 bits are not whole bytes."""
-    return joined(product.k, product.n, int(8.0 * product.input_bytes), int(8.0 * product.output_bytes))
+    return joined(k, n, int(8.0 * input_bytes), int(8.0 * output_bytes))
 
 
 def joined(a: Number, b: Number, of_a: int = 1, of_b: int = 1) -> Any:
@@ -31,17 +31,20 @@ def joined(a: Number, b: Number, of_a: int = 1, of_b: int = 1) -> Any:
     >>> joined(6.0, 8.0)
     14
     """
-    return _whole(a) * of_a | _whole(b) * of_b
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return _whole(a) * of_a | _whole(b) * of_b
+    return int(a) * of_a | int(b) * of_b
 
 
 def _whole(size: Number) -> Any:
     return size.astype(np.int64) if isinstance(size, np.ndarray) else int(size)
 
 
-def off_sectors(pitches: Any) -> Number:
+def off_sectors(product: Product) -> Number:
     """Return what a product takes longer, as a share, where rows of A or of the outputs begin inside a sector of L2.
 
     Sizes of all tables are multiples of 32, so that none of their products is among them.
     """
+    pitches = pitches_bits(product.k, product.n, product.input_bytes, product.output_bytes)
     off: Number = OFF_SECTORS * (pitches & (8 * SECTOR_BYTES - 1) != 0)
     return off
