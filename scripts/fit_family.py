@@ -122,8 +122,10 @@ def fit_family(
             anew=anew,
         )
     }
-    # From the widest to the narrowest, each from the one around it.
-    around = {name: under(tables["generic"].table, first) for name in groups}
+    # From the widest to the narrowest, each from the one around it. The rows of one machine tell no two of them apart,
+    # and would count once for each: then all start from what is known before any fit.
+    several = len(groups) > 1
+    around = {name: under(tables["generic"].table, first) if several else first for name in groups}
     wider = dict.fromkeys(groups, tables["generic"].table)
     for level in (vendor, product_line, generation):
         for name, members in _parted(groups, machines, level).items():
@@ -142,7 +144,8 @@ def fit_family(
                 between=between,
                 near=known.get(name),
             )
-            around |= dict.fromkeys(members, under(tables[name].table, base))
+            if several:
+                around |= dict.fromkeys(members, under(tables[name].table, base))
             wider |= dict.fromkeys(members, tables[name].table)
     made = {}
     for name, rows in groups.items() if near is None else ():

@@ -257,6 +257,7 @@ def stored_deviations() -> dict[tuple[str, str], Deviations]:
 
 def renew(chosen: Sequence[str]) -> None:
     """Write the tables of some families anew; of some only, their deviations stay."""
+    open_tables.tables()  # before anything is taken away
     stored = {} if set(family_names()) <= set(chosen) else stored_deviations()
     order = {path: list(tables_in(path)) for path in files().values()}
     for name, path in files().items():

@@ -165,13 +165,24 @@ def folder() -> Path:
     return Path(os.environ.get("PERFMODEL_DATA", default)) / "measurements"
 
 
-def _tables(excluded: list[tuple[str, str, str, int]]) -> Iterator[tuple[str, Measurements]]:
-    """Yield the name and the content of each table; those that a library is missing for are ``excluded``."""
+def tables() -> list[Path]:
+    """Return the files of the measurement tables.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there are none.
+    """
     paths = sorted(folder().glob("*.csv.gz"))
     if not paths:
         raise FileNotFoundError(f"no tables in {folder()}: set PERFMODEL_DATA")
+    return paths
+
+
+def _tables(excluded: list[tuple[str, str, str, int]]) -> Iterator[tuple[str, Measurements]]:
+    """Yield the name and the content of each table; those that a library is missing for are ``excluded``."""
     own = sorted(RECORDS.glob(FITTED_RECORDS))
-    for path in (*paths, *(folder().parent / "other_latency").glob("aic_moe.parquet"), *own):
+    for path in (*tables(), *(folder().parent / "other_latency").glob("aic_moe.parquet"), *own):
         name = path.name.partition(".")[0]
         try:
             yield name, read_calls(path)
