@@ -54,21 +54,23 @@ class Judging(NamedTuple):
             skips.update(file.skipped)
         return files, Accuracy(tuple(part for file in files for part in file.judged), skips.all())
 
-    def runs(self, room: ModuleType) -> PublishedRuns:
-        """Return the published runs of all files, judged by the room that predicts them.
+    def runs(self, room: ModuleType) -> tuple[tuple[str, ...], PublishedRuns]:
+        """Return the files that were read, and their published runs, judged by the room that predicts them.
 
         Raises
         ------
         InputFileError
             When a file cannot be read.
         """
-        return combined(self._each(_judge_runs, room.__name__))
+        runs = self._each(_judge_runs, room.__name__)
+        return self.paths[: len(runs)], combined(runs)
 
     def _each(self, function: Callable[[_Task], _Judged], room: str) -> list[_Judged]:
         remote = bool(self.sharing.scheduler)
         paths = [for_workers(path) if remote else path for path in self.paths]
         try:
-            return self.sharing.mapped(function, [_Task(path, self.machines, self.flagged, room) for path in paths])
+            tasks = [_Task(path, self.machines, self.flagged, room) for path in paths]
+            return self.sharing.mapped(function, tasks, keep=True)
         except InputFileError as error:
             self.sharing.check_seen(paths, [str(error) if path == error.place else "" for path in paths])
             raise

@@ -36,8 +36,10 @@ def refuse_workers(workers: int, scheduler: str) -> None:
         )
 
 
-def read_job(paths: Sequence[str], reading: Reading) -> Job:
+def read_job(paths: Sequence[str], reading: Reading, *, keep: bool = False) -> Job:
     """Return the ranks of the job of which some files are the traces; files that cannot be read are named and left out.
+
+    With ``keep``, so are those that Ctrl-C left unread.
 
     Raises
     ------
@@ -46,11 +48,15 @@ def read_job(paths: Sequence[str], reading: Reading) -> Job:
     """
     from perfmodel.diagnosis.ranks.job import join
 
-    results = reading.sharing.mapped(read_ranks, [(for_workers(path), reading.whole_trace) for path in paths])
+    tasks = [(for_workers(path), reading.whole_trace) for path in paths]
+    results = reading.sharing.mapped(read_ranks, tasks, keep=keep)
+    unread, paths = len(paths) - len(results), paths[: len(results)]
     summaries = [summary for result in results if not isinstance(result, str) for summary in result]
     failed = [result for result in results if isinstance(result, str)]
     reading.sharing.check_seen(paths, [result if isinstance(result, str) else "" for result in results])
     if len(summaries) < 2:
+        if unread:
+            raise KeyboardInterrupt
         read = len(paths) - len(failed)
         found = f"{read} of {len(paths)} traces can be read" if failed else "holds one rank"
         raise InputFileError(
@@ -60,7 +66,7 @@ def read_job(paths: Sequence[str], reading: Reading) -> Job:
         )
     for reason in failed:
         status(f"warning: left out: {reason}")
-    return join(summaries, failed)
+    return join(summaries, [*failed, *([f"{unread} traces, since the run was interrupted"] if unread else [])])
 
 
 def read_ranks(task: tuple[str, bool]) -> tuple[RankSummary, ...] | str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from perfmodel import storage
+from perfmodel.cli._output import status
 from perfmodel.cli._progress import counted
 from perfmodel.errors import InputFileError
 
@@ -14,18 +16,37 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class Sharing(NamedTuple):
-    """Who shares the work: processes of this machine, or the workers of a Dask scheduler."""
+@dataclass
+class Sharing:
+    """Who shares the work: processes of this machine, or the workers of a Dask scheduler.
+
+    ``stopped`` says whether Ctrl-C ended it before all of it was done.
+    """
 
     workers: int = 1
     scheduler: str = ""
+    stopped: bool = False
 
-    def mapped(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """Return the results of a function of a module, in the order of the items, with a bar of progress."""
+    def mapped(
+        self, function: Callable[[_Item], _Result], items: Sequence[_Item], *, keep: bool = False
+    ) -> list[_Result]:
+        """Return the results of a function of a module, in the order of the items, with a bar of progress.
+
+        With ``keep``, Ctrl-C ends the work and not the program: the results of the first items are returned.
+        """
         from perfmodel.workers import executor, mapped
 
-        with executor(self.workers, self.scheduler) as pool, counted(len(items)) as advance:
-            return list(mapped(function, items, pool, advance))
+        results: list[_Result] = []
+        try:
+            with executor(self.workers, self.scheduler) as pool, counted(len(items)) as advance:
+                for result in mapped(function, items, pool, advance):
+                    results.append(result)  # noqa: PERF402 -- what came before Ctrl-C stays
+        except KeyboardInterrupt:
+            if not keep or not results:
+                raise
+            self.stopped = True
+            status(f"interrupted: {len(results)} of {len(items)} files were read; the others are left out.")
+        return results
 
     def check_seen(self, paths: Sequence[str], problems: Sequence[str]) -> None:
         """Raise an InputFileError where the workers of a cluster lack a file that this machine has.

@@ -24,6 +24,7 @@ from perfmodel.cli._options import (
 )
 from perfmodel.cli._output import (
     BAD_FINDING,
+    INTERRUPTED,
     Destination,
     check_plot,
     check_writable,
@@ -160,7 +161,7 @@ def _diagnose_ranks(
     """Report where the time of a job's ranks goes and who waits for whom; ``machine`` is --on and --assume."""
     from perfmodel.core.report import report
 
-    job = read_job(paths, reading)
+    job = read_job(paths, reading, keep=True)
     hardware = job_machine(job, machine[0], assume=machine[1])
     if plot is not None:
         from perfmodel.render.plots.diagnosis.ranks import ranks_plot
@@ -168,6 +169,8 @@ def _diagnose_ranks(
         save_plot(ranks_plot(job), plot)
     facts = context(profiles=paths, hardware=[hardware.name] if hardware else [])
     destination.write(report(job, hardware=hardware, context=facts))
+    if reading.sharing.stopped:
+        raise typer.Exit(INTERRUPTED)
 
 
 def _read(path: str, by: str, all_steps: bool) -> Profile:

@@ -18,7 +18,7 @@ from perfmodel.cli._options import (
     WideOption,
     WorkersOption,
 )
-from perfmodel.cli._output import BAD_FINDING, Destination, check_plot, context, save_plot, status
+from perfmodel.cli._output import BAD_FINDING, INTERRUPTED, Destination, check_plot, context, save_plot, status
 from perfmodel.cli._sharing import Sharing
 from perfmodel.errors import InputFileError, UsageError
 
@@ -100,6 +100,8 @@ def command(
     broken = [finding for gate in gates for finding in gate.findings(table)]
     for finding in broken:
         status(finding)
+    if judging.sharing.stopped:
+        return INTERRUPTED
     return BAD_FINDING if broken else 0
 
 
@@ -136,9 +138,9 @@ def _runs_report(
     if plot:
         raise UsageError("published runs have no plot.", place="--plot", remedy="Leave it out, or use --worst 10.")
     keys = PUBLISHED_BY if keys is None else keys
-    runs = judging.runs(room)
-    _check_rows(runs, list(judging.paths))
-    return report(runs, by=keys, worst=worst, context=context(tables=list(judging.paths), by=list(keys)))
+    places, runs = judging.runs(room)
+    _check_rows(runs, list(places))
+    return report(runs, by=keys, worst=worst, context=context(tables=list(places), by=list(keys)))
 
 
 def _check_rows(judged: Accuracy | PublishedRuns, places: list[str]) -> None:

@@ -9,6 +9,7 @@ import io
 import pytest
 
 from perfmodel.accuracy.validate import judge
+from perfmodel.cli import _judging
 from perfmodel.hardware_catalog import hardware
 from perfmodel.records.measurements import read_measurements
 from perfmodel.render import table as table_format
@@ -69,6 +70,27 @@ def test_several_workers_judge_the_same(perfmodel, table, tmp_path):
         alone, together = perfmodel(*command, *words), perfmodel(*command, *words, "--workers", 2)
         assert (alone.code, alone.err) == (together.code, together.err)
         assert str(message) in alone.err
+
+
+def test_ctrl_c_keeps_the_tables_that_were_judged(perfmodel, table, tmp_path, monkeypatch):
+    more = [tmp_path / f"{name}.csv" for name in "abc"]
+    for path in more:
+        path.write_text(HEADER + NORM.format(""))
+    whole = _judging._judge_file
+
+    def interrupted(task):
+        if task.path.endswith("b.csv"):
+            raise KeyboardInterrupt
+        return whole(task)
+
+    monkeypatch.setattr(_judging, "_judge_file", interrupted)
+    ran = perfmodel("validate", table, *more, "--format", "json", "--fail-on", "mape>0%")
+    assert ran.code == 130
+    assert "2 of 4 files were read" in ran.err
+    assert ran.json["rows"][-1]["rows"] == 11
+    assert [path.rpartition("/")[2] for path in ran.json["context"]["tables"]] == ["t.csv", "a.csv"]
+    ran = perfmodel("validate", more[1], "--format", "json")
+    assert (ran.code, ran.out) == (130, "")
 
 
 def test_the_table_fits_a_narrow_terminal(table):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perfmodel.cli import _ranks
 from perfmodel.diagnosis.ranks.job import Job, join
 from perfmodel.diagnosis.ranks.summary import COMPUTE, DIMENSIONS, EXPOSED, summarise
 from perfmodel.formats import read_profile
@@ -101,6 +102,29 @@ def test_a_damaged_rank_is_left_out_and_named(perfmodel, tmp_path) -> None:
     ran = perfmodel("diagnose", alone, cut)
     assert (ran.code, ran.out) == (3, "")
     assert "0 of 2 traces can be read" in ran.err
+
+
+@pytest.mark.parametrize(("read", "code"), [(3, 130), (2, 130), (1, 130), (0, 130)])
+def test_ctrl_c_keeps_the_ranks_that_were_read(perfmodel, monkeypatch, read: int, code: int) -> None:
+    paths, done = sorted((TRACES / "ddp_4_slow_rank").glob("*.gz")), []
+    whole = _ranks.read_ranks
+
+    def interrupted(task: tuple[str, bool]) -> object:
+        if len(done) == read:
+            raise KeyboardInterrupt
+        done.append(task)
+        return whole(task)
+
+    monkeypatch.setattr(_ranks, "read_ranks", interrupted)
+    ran = perfmodel("diagnose", *paths, "--format", "json")
+    assert ran.code == code
+    assert "interrupted." in ran.err
+    if read < 2:  # one rank is no job
+        assert ran.out == ""
+        return
+    assert f"{read} of 4 files were read" in ran.err
+    assert ran.json["context"]["missing_ranks"] == list(range(read, 4))
+    assert ran.json["context"]["left_out"] == [f"{4 - read} traces, since the run was interrupted"]
 
 
 def test_options_of_one_profile_are_refused(perfmodel, tmp_path) -> None:
