@@ -27,7 +27,7 @@ from perfmodel.prediction.latency.effects import (
     state_of,
     with_effects,
 )
-from perfmodel.prediction.latency.family import Doubt, Family, Values
+from perfmodel.prediction.latency.family import About, Family, Values
 from perfmodel.prediction.latency.libraries import carried, known_libraries, of_library, unmeasured
 from perfmodel.prediction.latency.machine import generation, product_line, vendor
 from perfmodel.prediction.latency.tables import default_tables
@@ -57,7 +57,8 @@ class Constants(Stating):
     nearest : how near to the machine the nearest of the tables is.
     surface : the correction over the sizes, where the nearest table has one.
     apart : how sure they are of the calls that the family tells apart, where a table does.
-    doubted : how sure they are of the calls of each of the family's doubts; None where a table knows these, too.
+    doubted : the calls that the family doubts, as `Doubt.about`, and how sure the constants are of them; without those
+        that a table knows.
     """
 
     values: Values
@@ -68,7 +69,7 @@ class Constants(Stating):
     nearest: Calibration = Calibration.NEVER_SEEN
     surface: Correction | None = None
     apart: Stated | None = None
-    doubted: tuple[Stated | None, ...] = ()
+    doubted: tuple[tuple[About, Stated], ...] = ()
 
     @functools.cached_property
     def origin(self) -> str:
@@ -205,7 +206,7 @@ def combined(
     fixed = MappingProxyType(values)
     if not found:
         intervals, variances = with_effects(shape, {})
-        doubted = tuple(_doubted(doubt, tables, shape, {}) for doubt in family.doubts)
+        doubted = _doubted(family, tables, shape, {})
         return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances, doubted=doubted)
     state = found[0][0]
     effects = effects_of(tables, state, library, dtype if family.by_dtype else "", link, own_vendor)
@@ -229,20 +230,24 @@ def combined(
         sheet = surface.sheet(f"{lender} {same_speed(dtype)}", lender)
         correction = Correction(*with_effects({**shape, **near}, effects), surface, sheet)
     other = Stated(*with_effects(apart, effects)) if apart != shape else None
-    doubted = tuple(_doubted(doubt, tables, shape, effects) for doubt in family.doubts)
+    doubted = _doubted(family, tables, shape, effects)
     state_now = state_of(state, effects, library)
     return Constants(fixed, intervals, state_now, source, variances, state, correction, other, doubted)
 
 
 def _doubted(
-    doubt: Doubt,
+    family: Family,
     tables: Sequence[LatencyTable],
     shape: Mapping[str, tuple[float, float]],
     effects: Mapping[ErrorSource, tuple[float, ...]],
-) -> Stated | None:
-    """Return how sure the constants are of the calls of a doubt, where no table says that it knows them."""
-    deviation = deviation_of(tables, doubt.source) or (doubt.deviation,) * len(REGIMES)
-    return Stated(*with_effects(shape, {**effects, doubt.source: deviation})) if any(deviation) else None
+) -> tuple[tuple[About, Stated], ...]:
+    """Return how sure the constants are of the calls of each doubt, but of those that a table says it knows."""
+    found = []
+    for doubt in family.doubts:
+        deviation = deviation_of(tables, doubt.source) or (doubt.deviation,) * len(REGIMES)
+        if any(deviation):
+            found.append((doubt.about, Stated(*with_effects(shape, {**effects, doubt.source: deviation}))))
+    return tuple(found)
 
 
 def _surface(tables: Sequence[LatencyTable], dtype: str) -> Surface | None:

@@ -101,6 +101,10 @@ class Axis:
     rising: float = 0.0
 
 
+#: (operator, machine, conditions) -> the calls that something holds for, a mask
+About = Callable[[Any, Machine, Conditions], Any]
+
+
 @dataclass(frozen=True)
 class Doubt:
     """Calls that are less sure than others of their family, and by how much.
@@ -109,12 +113,12 @@ class Doubt:
     ----------
     source : why: sizes that take other kernels, so that few rows or none tell of them (``EXTRAPOLATION``), or a library
         whose releases differ (``RELEASE``).
-    about : (operator, machine, conditions) -> the calls, a mask.
+    about : the calls.
     deviation : standard deviation that they add to ln(measured / predicted).
     """
 
     source: ErrorSource
-    about: Callable[[Any, Machine, Conditions], Any]
+    about: About
     deviation: float
 
 
