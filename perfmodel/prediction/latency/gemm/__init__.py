@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from perfmodel.core.dtypes import dtype_bytes
-from perfmodel.core.vocabulary import CacheState, ErrorSource, Limiter
+from perfmodel.core.vocabulary import CacheState, Limiter
 from perfmodel.core.work import Number, anywhere, ceil, log2, maximum, minimum
 from perfmodel.operators.base import Operator
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.quantize import Quantize
 from perfmodel.prediction.conditions import Conditions
-from perfmodel.prediction.latency.family import Axis, Constant, Doubt, Family, Values
-from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, DOUBT, beside, narrow_s, off_vectors
+from perfmodel.prediction.latency.family import Axis, Constant, Family, Values
+from perfmodel.prediction.latency.gemm.alignment import ALIGNMENT, OFF_VECTORS, beside, narrow_s
 from perfmodel.prediction.latency.gemm.epilogue import EPILOGUE, epilogue_s
 from perfmodel.prediction.latency.gemm.product import product_s, product_terms
 from perfmodel.prediction.latency.gemm.rates import VECTOR_SPLIT, Product, is_fp32, launch_s, pause_s, resident_speed
@@ -240,16 +240,6 @@ PRODUCT_AXES = (
 def _alone(op: Gemm) -> Number:
     """Return how much of what single products say holds for a batch: no table of tensor engines has batches."""
     return maximum(0.0, 1.0 - log2(op.batch) / FADE)
-
-
-def _off_vectors(op: Operator, machine: Machine, conditions: Conditions) -> Any:
-    """Whether the rows of a product begin off 16 bytes: no table has such, and few rows of Hopper tell of them."""
-    if not isinstance(op, Gemm):
-        return False
-    return off_vectors(op.m, op.n, op.k, dtype_bytes(op.dtype), dtype_bytes(op.out_dtype), conditions.library)
-
-
-OFF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _off_vectors, DOUBT)
 
 
 def _is_single(op: Operator) -> Any:

@@ -15,8 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.core.vocabulary import Limiter
+from perfmodel.core.dtypes import dtype_bytes
+from perfmodel.core.vocabulary import ErrorSource, Limiter
 from perfmodel.core.work import Number, anywhere, ceil, floor, maximum, minimum
+from perfmodel.operators.base import Operator
+from perfmodel.operators.gemm import Gemm
+from perfmodel.prediction.conditions import Conditions
+from perfmodel.prediction.latency.family import Doubt
 from perfmodel.prediction.latency.gemm.rates import MOST_PARTS, SPLIT_WAVES, Product
 from perfmodel.prediction.latency.gemm.sectors import joined, pitches_bits
 from perfmodel.prediction.latency.gemm.sizes import fourth_power
@@ -137,3 +142,13 @@ def _rounds(waves: Number) -> Any:
 def _depth(k: Number) -> Any:
     """Return the length of k that a block has time for: whole steps, and the fill of its pipeline."""
     return ceil(k * (1.0 / STEP)) * STEP + FILL
+
+
+def _off_vectors(op: Operator, machine: Machine, conditions: Conditions) -> Any:
+    """Whether the rows of a product begin off 16 bytes: no table has such, and few rows of Hopper tell of them."""
+    if not isinstance(op, Gemm):
+        return False
+    return off_vectors(op.m, op.n, op.k, dtype_bytes(op.dtype), dtype_bytes(op.out_dtype), conditions.library)
+
+
+OFF_VECTORS = Doubt(ErrorSource.EXTRAPOLATION, _off_vectors, DOUBT)
