@@ -19,7 +19,7 @@ from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
-from perfmodel.prediction.uncertainty import UNMEASURED
+from perfmodel.prediction.uncertainty import unmeasured
 
 TOO_FAST = "faster than its bound"
 FAST, AS_EXPECTED, SLOW = "faster than expected", "as expected", "slower than expected"
@@ -164,7 +164,7 @@ def _fast(op: Operator, hardware: Hardware, p: Prediction, time_s: float) -> Ite
     """Yield why a time may be below the interval of the expectation."""
     if _expected_s(op, hardware, p, cache=CacheState.WARM) <= time_s * _CLOSE:
         yield from _cached(op, hardware, p, time_s)
-    if unknown := _unknown(p):
+    if unknown := unmeasured(p.uncertainty):
         yield f"nobody measured this {unknown}: the expectation is the uncertain side"
     yield "a better kernel than those that were measured: another library or version, or a fused one"
     if p.load == Load.SUSTAINED:
@@ -194,7 +194,7 @@ def _slow(op: Operator, hardware: Hardware, p: Prediction, time_s: float) -> Ite
 
 def _usual(p: Prediction, time_s: float) -> Iterator[str]:
     """Yield the causes of slow kernels that no prediction tells apart."""
-    unknown = _unknown(p)
+    unknown = unmeasured(p.uncertainty)
     if unknown and time_s < _WRONG * float(p.predicted_time_high_s):
         yield f"nobody measured this {unknown}: the expectation may be wrong"
     if p.limiter not in (Limiter.COMPUTE, Limiter.LAUNCH, Limiter.LINK):
@@ -216,9 +216,3 @@ def _expected_s(op: Operator, hardware: Hardware, p: Prediction, **changes: Any)
         return float(predict(other, hardware, **{**conditions, **changes}).predicted_time_s)
     except UsageError:
         return math.inf
-
-
-def _unknown(p: Prediction) -> str:
-    """Return what nobody measured of an operator's machine, library and dtype, in words; empty if all were."""
-    words = [str(source).removesuffix("_here") for source in p.uncertainty if source in UNMEASURED]
-    return " and ".join(dict.fromkeys(words))

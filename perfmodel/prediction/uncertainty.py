@@ -114,3 +114,13 @@ def of_sum(parts: Iterable[tuple[float, Hashable, Mapping[ErrorSource, float]]])
 def half_width(variances: Iterable[float]) -> float:
     """Return half of the 80 % interval of ln(measured / predicted), of independent sources of error."""
     return Z80 * math.sqrt(sum(variances))
+
+
+def unmeasured(sources: Iterable[ErrorSource]) -> str:
+    """Return in words what nobody measured of an operator's machine, library, dtype and sizes; "" if all were.
+
+    >>> unmeasured([ErrorSource.SHAPE, ErrorSource.MACHINE, ErrorSource.EXTRAPOLATION])
+    'machine and kind of call'
+    """
+    words = ["kind of call" if one is ErrorSource.EXTRAPOLATION else str(one) for one in sources if one in UNMEASURED]
+    return " and ".join(words)

@@ -19,7 +19,7 @@ from perfmodel.diagnosis.limits import Basis, Limit, library_of
 from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
 from perfmodel.operators import Operator
-from perfmodel.prediction.uncertainty import UNMEASURED
+from perfmodel.prediction.uncertainty import UNMEASURED, unmeasured
 from perfmodel.profile import effort
 
 #: data types for products of fp32 tensors, the least intrusive first: tf32 rounds only inside the tensor cores
@@ -157,7 +157,7 @@ def not_tuned(run: MeasuredRun) -> list[str]:
         return []
     listed = ", ".join(
         f"{short_name(limit.entry.name)} ({limit.entry.time_s / span.time_s:.2g} times; no table of its "
-        f"{' and '.join(str(source).replace('_here', '') for source in limit.not_seen if source in UNMEASURED)})"
+        f"{unmeasured(limit.not_seen)})"
         for limit, span, _ in doubtful[:_TUNED]
     )
     more = f" and {len(doubtful) - _TUNED} more" if len(doubtful) > _TUNED else ""

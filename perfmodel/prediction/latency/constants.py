@@ -244,7 +244,7 @@ def _doubted(
     """Return how sure the constants are of the calls of each doubt, but of those that a table says it knows."""
     found = []
     for doubt in family.doubts:
-        deviation = deviation_of(tables, doubt.source) or (doubt.deviation,) * len(REGIMES)
+        deviation = deviation_of(tables, doubt.source) or doubt.deviation
         if any(deviation):
             found.append((doubt.about, Stated(*with_effects(shape, {**effects, doubt.source: deviation}))))
     return tuple(found)

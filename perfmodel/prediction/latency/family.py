@@ -114,12 +114,13 @@ class Doubt:
     source : why: sizes that take other kernels, so that few rows or none tell of them (``EXTRAPOLATION``), or a library
         whose releases differ (``RELEASE``).
     about : the calls.
-    deviation : standard deviation that they add to ln(measured / predicted).
+    deviation : standard deviation that they add to ln(measured / predicted), in each regime: less at launch, where the
+        doubt is about less than half of the time.
     """
 
     source: ErrorSource
     about: About
-    deviation: float
+    deviation: tuple[float, float, float]
 
 
 def forward_only(op: Any, machine: Machine, library: str) -> bool:

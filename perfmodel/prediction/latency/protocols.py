@@ -56,7 +56,7 @@ SGLANG, VLLM = "sglang", "vllm"
 #: and H200 alike: geometric means of the fitted rows of up to 1 MiB on H100 (aiconfigurator @ 095f58a51c4c)
 SGLANG_RELEASES = {(0, 5, 14): 0.67, (0, 5, 10): 1.19, (0, 5, 9): 1.19, (0, 5, 6): 0.86}
 #: the largest message to which they matter, and the standard deviation of the logarithm over the four releases: 1 MiB
-RELEASE_BYTES, RELEASES = 2.0**20, 0.24
+RELEASE_BYTES, RELEASES = 2.0**20, (0.24, 0.24, 0.24)
 
 
 class Protocol(NamedTuple):

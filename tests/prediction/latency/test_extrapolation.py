@@ -83,7 +83,7 @@ def test_odd_sizes_that_take_usual_kernels_are_no_extrapolation(op: pm.Operator)
 def test_the_variance_adds_to_that_of_the_shape_by_hand() -> None:
     found = pm.predict(product(4096, 4096, 4097), H100, library="torch")
     variances = found.uncertainty.variances("large")
-    assert math.sqrt(variances[ErrorSource.EXTRAPOLATION]) == family("gemm_bf16").doubts[0].deviation
+    assert math.sqrt(variances[ErrorSource.EXTRAPOLATION]) == family("gemm_bf16").doubts[0].deviation[2]
     middle = (sum(half_widths(product(4096, 4096, 4097))) / 2.0 / Z80) ** 2
     assert middle == pytest.approx(sum(variances.values()), rel=0.02)
 
@@ -103,7 +103,8 @@ def test_each_point_of_a_sweep_has_its_own_interval(k: list[int], batch: int) ->
 def test_every_doubt_says_by_how_much() -> None:
     doubts = [doubt for name in family_names() for doubt in family(name).doubts]
     assert doubts
-    assert all(0.0 < doubt.deviation < 1.0 for doubt in doubts)
+    assert all(0.0 < one < 1.0 for doubt in doubts for one in doubt.deviation)
+    assert all(len(doubt.deviation) == len(REGIMES) for doubt in doubts)
 
 
 def test_releases_of_sglang_that_differ_widen_the_interval_of_none_that_is_named() -> None:

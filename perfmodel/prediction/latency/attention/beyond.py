@@ -19,7 +19,7 @@ MASK_ROW = 8.0
 #: standard deviation of ln(measured / predicted) that such calls add: that of five causal calls of PyTorch's with fewer
 #: queries than keys, which 8 does not divide, on an H200 (torch 2.11.0, 2026-11-23), is 0.50, all measured slower; for
 #: heads it is assumed, about half of what padding to the next size costs
-DEVIATION = 0.4
+DEVIATION = (0.2, 0.4, 0.4)
 
 
 def _beyond(op: Attention, machine: Machine, conditions: Conditions) -> Any:
