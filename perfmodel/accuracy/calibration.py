@@ -253,9 +253,10 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
 
 
 def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]) -> FamilyCalibration:
-    """Return a calibration whose table knows the rows' host, and the doubted calls of which there are enough."""
+    """Return a calibration whose table knows the rows' host, and sources of doubt if enough rows are of each doubt."""
     known = [ErrorSource.HOST] if ErrorSource.HOST in start.variances else []
-    known += [doubt.source for doubt in found.family.doubts if doubted(doubt, groups) >= FEWEST_ROWS]
+    told = [(doubt.source, doubted(doubt, groups) >= FEWEST_ROWS) for doubt in found.family.doubts]
+    known += [source for source in dict(told) if all(enough for of, enough in told if of is source)]
     if not known:
         return found
     return replace(found, table=replace(found.table, deviations=dict.fromkeys(known, (0.0,) * len(REGIMES))))

@@ -90,7 +90,7 @@ def _bases(predictions: Sequence[Prediction]) -> list[str]:
 def _doubts(predictions: Sequence[Prediction]) -> list[str]:
     """Say which calls are less sure than others of their family, and why."""
     doubts = _by_text((MEANINGS[source], p) for p in predictions for source in DOUBTS if source in p.uncertainty)
-    return [f"Less sure, since {meaning}: {names}." for meaning, names in doubts.items()]
+    return [f"Less sure: {names}, since {meaning}." for meaning, names in doubts.items()]
 
 
 def _odd_rows(predictions: Sequence[Prediction]) -> list[str]:

@@ -31,7 +31,7 @@ MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.VENDOR: "nobody measured a machine of this vendor",
     ErrorSource.LINK: "nobody measured exchanges over this kind of link there",
     ErrorSource.HOST: "hosts differ in the paths between their devices",
-    ErrorSource.EXTRAPOLATION: "the call is unlike those that were measured: its sizes take other kernels",
+    ErrorSource.EXTRAPOLATION: "the sizes of the call take other kernels than those that were measured",
     ErrorSource.RELEASE: "releases of this library differ, and none that was measured is named",
     ErrorSource.RUN: "the run of a whole model differs from its operators measured alone: clock, temperature, memory",
 }

@@ -47,8 +47,8 @@ LEAST_VALUES, MOST_VALUES = 16.0, 256.0
 #: steps that take as long as joining the threads of a block, and the blocks of a row
 JOIN, JOIN_BLOCKS = 2.0, 12.0
 #: exponent of the smooth maximum of a thread's own steps and of the traffic, which overlap less than in whole streams:
-#: a thread has one load under way. 2, 1.5 and 1.25 leave 9, 7 and 7 % of the H100's rows that were not fitted, and 20,
-#: 14 and 11 % of an H200's in shapes drawn at random (own records, 2026-11-23)
+#: a thread has one load under way. 2, 1.5 and 1.25 leave 9, 7 and 7 % of 13 rows of an H100, half of them fitted, and
+#: 20, 14 and 11 % of 12 of an H200 in shapes drawn at random (own records, 2026-11-23)
 OVERLAP = 1.25
 
 

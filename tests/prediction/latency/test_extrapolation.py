@@ -146,3 +146,22 @@ def test_ten_rows_of_ones_own_tell_of_such_calls() -> None:
 
     assert ErrorSource.EXTRAPOLATION not in calibrated(np.arange(701.0, 719.0))  # nine odd, the others off vectors too
     assert ErrorSource.EXTRAPOLATION in calibrated(8.0 * np.arange(90.0, 108.0))
+
+
+def test_rows_of_one_doubt_do_not_take_away_another_of_the_same_source() -> None:
+    machine = pm.hardware(H100)
+    queries = np.linspace(128.0, 4096.0, 18).round()
+
+    def calibrated(heads: float, keys: np.ndarray) -> set[ErrorSource]:
+        op = pm.Attention(
+            batch=1, heads=32, seq_q=queries, seq_kv=keys, head_dim=heads + 0.0 * queries, causal=True, dtype="bf16"
+        )
+        time = pm.predict(op, machine, library="torch").predicted_time_s
+        calls = MeasuredCalls(
+            H100, op, np.asarray(time), Timing.KERNEL, CacheState.WARM, "torch-2.11/sdpa",
+            np.full(18, ""), "mine.csv", np.arange(18),
+        )  # fmt: skip
+        return set(calibrate_calls([calls], machine, "mine", "2026-01-01").families[0].table.deviations)
+
+    assert ErrorSource.EXTRAPOLATION not in calibrated(80.0, queries)  # of padded masks nothing is known
+    assert ErrorSource.EXTRAPOLATION in calibrated(80.0, 2.0 * queries + 1.0)

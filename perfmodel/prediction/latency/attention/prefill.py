@@ -265,7 +265,7 @@ PREFILL = Family(
     (MATH, SOFTMAX, TILE_WASTE, BLOCK, WAVES, HBM, CONTENTION, KV_WRITE, LAUNCH),
     applies,
     borrows=lenders,
-    doubts=(BEYOND,),
+    doubts=BEYOND,
     axes=PREFILL_AXES,
     surfaced=lambda op: float(op.causal),  # all that was measured is
 )

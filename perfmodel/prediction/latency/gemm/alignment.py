@@ -42,7 +42,7 @@ _LOADED = np.array([0.0, *(1.0 / (pitch & -pitch) for pitch in range(1, VECTOR_B
 #: there is by 11 %; a bf16 layer of 141 x 30522 x 512 in a trace of another H100, with align2, 14 % too slow
 LOAD_CLOCKS = 0.29
 #: standard deviation that this adds to ln(measured / predicted): the root mean square of these rows, 0.15 without the
-#: one that contradicts. They are of one generation, and nothing tells how the kernels of others load. At launch it is
+#: one that contradicts. All are of Hopper and Ada, and nothing tells how the kernels of others load. At launch it is
 #: assumed to hold for two fifths of the time
 DOUBT = (0.2, 0.5, 0.5)
 #: SM clocks of a load of Triton's kernels, which know of sizes only whether 16 divides them, and else load element by
