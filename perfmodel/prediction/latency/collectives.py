@@ -6,8 +6,8 @@ and Simple of NCCL: Hu et al. 2025, "Demystifying NCCL", arXiv 2507.04786). The 
 time is the smallest of the lines.
 
 Releases differ: SGLang's own all-reduce takes 2.3 to 4.6 us for the same 512 B on two H200. With a factor for each
-(`protocols.SGLANG_RELEASES`) the lines leave 6.0 % of its rows on H100 and H200, 12 % without, and 6.1 % of all
-all-reduces (718 rows that were not fitted, aiconfigurator @ 095f58a51c4c).
+(`protocols.SGLANG_RELEASES`) the lines leave 5.9 % of its rows on H100 and H200, 13.4 % without, and 6.0 % of
+all all-reduces (718 rows that were not fitted, aiconfigurator @ 095f58a51c4c).
 
 Which link the bytes cross depends on how many GPUs exchange (`perfmodel.prediction.ceilings.peer_links`). More than two
 GPUs without a link of their own exchange through the host (`COLLECTIVE_HOST`), whose bridges they share.
