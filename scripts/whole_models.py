@@ -25,7 +25,7 @@ from perfmodel.workloads.config import read_model_config
 from perfmodel.workloads.transformer import forward_pass
 
 TABLE = "e2e/neusight_e2e_fp32.csv"
-#: whose kernels ran: those of softmax before PyTorch 2.7 and of embedding before 2.9 are others than today's
+#: whose kernels ran: those of softmax and of embedding before PyTorch 2.7 are others than today's
 LIBRARY = "torch-2.1"
 #: the table's name of a machine -> the catalog's, and of a model -> its configuration
 MACHINES = {

@@ -255,7 +255,7 @@ def calibrate_calls(calls: Sequence[MeasuredCalls], hardware: Hardware, source: 
 def _knowing(found: FamilyCalibration, start: Constants, groups: Sequence[Group]) -> FamilyCalibration:
     """Return a calibration whose table knows the rows' host, and sources of doubt if enough rows are of each doubt."""
     known = [ErrorSource.HOST] if ErrorSource.HOST in start.variances else []
-    told = [(doubt.source, doubted(doubt, groups) >= FEWEST_ROWS) for doubt in found.family.doubts]
+    told = [(doubt.source, doubted(doubt, groups) >= FEWEST_ROWS) for doubt in found.family.all_doubts]
     known += [source for source in dict(told) if all(enough for of, enough in told if of is source)]
     if not known:
         return found

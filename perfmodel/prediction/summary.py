@@ -89,7 +89,12 @@ def _bases(predictions: Sequence[Prediction]) -> list[str]:
 
 def _doubts(predictions: Sequence[Prediction]) -> list[str]:
     """Say which calls are less sure than others of their family, and why."""
-    doubts = _by_text((MEANINGS[source], p) for p in predictions for source in DOUBTS if source in p.uncertainty)
+    doubts = _by_text(
+        (MEANINGS[source], p)
+        for p in predictions
+        for source, variance in p.uncertainty.variances(p.regime).items()
+        if source in DOUBTS and np.any(variance)
+    )
     return [f"Less sure: {names}, since {meaning}." for meaning, names in doubts.items()]
 
 

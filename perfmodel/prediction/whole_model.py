@@ -16,12 +16,13 @@ from perfmodel.operators.base import Operator
 from perfmodel.prediction.ceilings import resolve_peak
 from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.families import families_of
+from perfmodel.prediction.latency.family import HOST_DEVIATION
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import Term, smooth_max
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
-from perfmodel.prediction.uncertainty import half_width, of_sum
+from perfmodel.prediction.uncertainty import Z80, half_width, of_sum
 from perfmodel.workloads.operator_list import computes_addresses
 
 #: clocks of one SM for finding one element by its own address, and the power of the smooth maximum of these and the
@@ -85,7 +86,7 @@ class WholeModel(Reportable):
     hardware : the machine.
     time_s : expected time [s], the larger of the device's and the host's.
     low_s, high_s : 80 % interval [s]: what a machine or a library differs by adds up over the operators, the errors of
-        their shapes average out, and the run differs from that of single operators.
+        their shapes average out, and the run differs from that of single operators; hosts differ in their dispatch.
     kernels_s : sum of the kernels [s].
     gaps_s : sum of the idle times between them [s].
     host_s : sum of the dispatches [s].
@@ -144,8 +145,9 @@ def predict_model(
     """Return the time of a list of operators, each run ``count`` times, one after the other.
 
     t = max(sum count (t_kernel + gap), sum count t_dispatch): kernels queue on the device while the host runs ahead,
-    unless the host is the slower of the two. The sum of times between events around every call would count each
-    dispatch, although most of them overlap with kernels.
+    unless the host is the slower of the two. Each has an interval of its own, that of the host `HOST_DEVIATION`: which
+    host it is, no specification knows. The ends are the larger of their low ends and of their high ends. The sum of
+    times between events around every call would count each dispatch, although most of them overlap with kernels.
 
     Parameters
     ----------
@@ -169,12 +171,12 @@ def predict_model(
     host = sum(op.count * dispatch_time(op, hardware, library) for op in listed)
     variances = of_sum((part.time_s, part.shape, part.variances) for part in parts)
     variances[ErrorSource.RUN] = run_deviation(hardware) ** 2
-    factor = math.exp(half_width(variances.values()))
+    factor, of_host = math.exp(half_width(variances.values())), math.exp(Z80 * HOST_DEVIATION)
     return WholeModel(
         hardware=hardware.name,
         time_s=max(kernels + gaps, host),
-        low_s=max(kernels / factor + gaps, host),
-        high_s=max(kernels * factor + gaps, host),
+        low_s=max(kernels / factor + gaps, host / of_host),
+        high_s=max(kernels * factor + gaps, host * of_host),
         kernels_s=kernels,
         gaps_s=gaps,
         host_s=host,

@@ -243,9 +243,9 @@ def _doubted(
 ) -> tuple[tuple[About, Stated], ...]:
     """Return how sure the constants are of the calls of each doubt, but of those that a table says it knows."""
     found = []
-    for doubt in family.doubts:
+    for doubt in family.all_doubts:
         deviation = deviation_of(tables, doubt.source) or doubt.deviation
-        if any(deviation):
+        if any(deviation) and doubt.part_of not in effects:
             found.append((doubt.about, Stated(*with_effects(shape, {**effects, doubt.source: deviation}))))
     return tuple(found)
 

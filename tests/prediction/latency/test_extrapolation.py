@@ -165,3 +165,31 @@ def test_rows_of_one_doubt_do_not_take_away_another_of_the_same_source() -> None
 
     assert ErrorSource.EXTRAPOLATION not in calibrated(80.0, queries)  # of padded masks nothing is known
     assert ErrorSource.EXTRAPOLATION in calibrated(80.0, 2.0 * queries + 1.0)
+
+
+V100 = "v100-pcie-32gb"  # its dispatch was measured with torch 2.1
+
+
+def width(machine: str, numel: float, library: str, timing: str = "event") -> float:
+    op = pm.Elementwise(numel=numel, dtype="fp32")
+    found = pm.predict(op, machine, library=library, timing=timing)
+    return float(found.predicted_time_high_s) / float(found.predicted_time_low_s)
+
+
+def test_a_call_dispatched_by_another_host_is_less_sure_the_shorter_its_kernel() -> None:
+    measured, own = (width(V100, 4096, library) for library in ("torch-2.1", "torch-2.11"))
+    assert measured < 1.1
+    # eight hosts differ by 0.23 to 0.42: 80 % of them lie within a factor of 2.8 from end to end
+    assert own == pytest.approx(math.exp(2.0 * Z80 * 0.4), rel=0.05)
+    assert width(V100, 4096, "") == width(V100, 4096, "torch-2.11")
+    for numel in (4e6, 4e8):
+        wider = width(V100, numel, "torch-2.11") / width(V100, numel, "torch-2.1")
+        assert (wider == pytest.approx(1.0)) == (numel == 4e8)
+        assert wider < own
+
+
+def test_no_host_is_in_the_time_of_a_kernel_and_what_machines_differ_by_holds_their_hosts() -> None:
+    assert width(V100, 4096, "torch-2.1", "kernel") == pytest.approx(width(V100, 4096, "torch", "kernel"), rel=0.01)
+    found = pm.predict(pm.Elementwise(numel=4096, dtype="fp32"), "a10", library="torch", timing="event").uncertainty
+    assert ErrorSource.MACHINE in found
+    assert ErrorSource.DISPATCH not in found
