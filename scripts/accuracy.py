@@ -20,6 +20,7 @@ from typing import Any
 import fit_training
 import numpy as np
 import open_tables
+import other_laboratories
 import serving_accuracy
 import whole_models
 from accuracy_lines import QUOTED, QUOTED_HEAD, SUMMARY, SUMMARY_HEAD, Keep
@@ -254,6 +255,7 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
     never, foreign = nested.left_out("machine"), nested.left_out("library")
     rows = summary(known, nested)
     blind = own("_unseen")
+    laboratory = list(other_laboratories.judged(other_laboratories.TABLE))
     excluded = [[name, machine or "any", reason, f"{rows}"] for name, machine, reason, rows in opened.excluded]
     text = TEXT.format(
         date=datetime.date.today().isoformat(),
@@ -270,12 +272,14 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
         noise=table(("family", "machine", "dtype", "libraries", "shapes", "mean", "median", "bias"),
                     noise_floor(opened.calls)),
         models=models(nested, opened.machines),
+        laboratory=table(other_laboratories.HEAD, other_laboratories.lines(laboratory)),
         blind=breakdown(blind, ("hardware", "family")),
         own=breakdown(own("-11-23"), ("hardware", "family")),
         tables=exclusions(opened),
         excluded=table(("table", "machine", "reason", "rows"), excluded),
     )  # fmt: skip
-    return text, f"{headline(rows)}\n\n{textwrap.fill(blind_sentence(blind), 120)}"
+    said = (blind_sentence(blind), other_laboratories.sentence(laboratory))
+    return text, "\n\n".join((headline(rows), *(textwrap.fill(one, 120) for one in said)))
 
 
 def main() -> None:

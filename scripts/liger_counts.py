@@ -36,20 +36,22 @@ LEAST_S = {"forward": 10e-6, "backward": 150e-6}
 Row = Mapping[str, str]
 
 
-def _config(row: Row) -> dict[str, Any]:
+def config(row: Row) -> dict[str, Any]:
+    """Return the sizes of a row, and what else it names."""
     return {row["x_name"]: int(float(row["x_value"])), **json.loads(row["extra_benchmark_config_str"])}
 
 
-def _dtype(config: Mapping[str, Any]) -> str:
+def dtype(config: Mapping[str, Any]) -> str:
+    """Return the dtype that the sizes of a row name."""
     return str(config.get("dtype", "torch.float32"))
 
 
 def _add_rms_norm(c: dict[str, Any], backward: bool) -> pm.Operator:
-    return pm.AddRmsNorm(rows=c["M"], cols=c["H"], dtype=_dtype(c), backward=backward)
+    return pm.AddRmsNorm(rows=c["M"], cols=c["H"], dtype=dtype(c), backward=backward)
 
 
 def _rms_norm(c: dict[str, Any], backward: bool) -> pm.Operator:
-    return pm.RmsNorm(rows=c["M"], cols=c["H"], dtype=_dtype(c), backward=backward)
+    return pm.RmsNorm(rows=c["M"], cols=c["H"], dtype=dtype(c), backward=backward)
 
 
 def _megatron_rms_norm(c: dict[str, Any], backward: bool) -> pm.Operator:
@@ -57,13 +59,13 @@ def _megatron_rms_norm(c: dict[str, Any], backward: bool) -> pm.Operator:
 
 
 def _layer_norm(c: dict[str, Any], backward: bool) -> pm.Operator:
-    return pm.LayerNorm(rows=c["M"], cols=c["N"], dtype=_dtype(c), backward=backward)
+    return pm.LayerNorm(rows=c["M"], cols=c["N"], dtype=dtype(c), backward=backward)
 
 
 def _rope(c: dict[str, Any], backward: bool) -> pm.Operator:
     heads = c["num_q_heads"]
     return pm.Rope(tokens=c["T"], heads=heads, kv_heads=c["num_kv_heads"], head_dim=c["hidden_size"] // heads,
-                   dtype=_dtype(c), backward=backward)  # fmt: skip
+                   dtype=dtype(c), backward=backward)  # fmt: skip
 
 
 def _swiglu(c: dict[str, Any], backward: bool) -> pm.Operator:
@@ -71,7 +73,7 @@ def _swiglu(c: dict[str, Any], backward: bool) -> pm.Operator:
 
 
 def _relu_squared(c: dict[str, Any], backward: bool) -> pm.Operator:
-    return pm.Elementwise(numel=c["M"] * c["N"], kind="relu", dtype=_dtype(c), backward=backward)
+    return pm.Elementwise(numel=c["M"] * c["N"], kind="relu", dtype=dtype(c), backward=backward)
 
 
 def _cross_entropy(c: dict[str, Any], backward: bool) -> pm.Operator:
@@ -80,11 +82,11 @@ def _cross_entropy(c: dict[str, Any], backward: bool) -> pm.Operator:
 
 
 def _softmax(c: dict[str, Any], backward: bool) -> pm.Operator:
-    return pm.Softmax(rows=c["M"], cols=c["N"], dtype=_dtype(c), backward=backward)
+    return pm.Softmax(rows=c["M"], cols=c["N"], dtype=dtype(c), backward=backward)
 
 
 def _embedding(c: dict[str, Any], backward: bool) -> pm.Operator:
-    return pm.Embedding(tokens=c["B"] * c["T"], vocab=c["V"], dim=c["D"], dtype=_dtype(c), backward=backward)
+    return pm.Embedding(tokens=c["B"] * c["T"], vocab=c["V"], dim=c["D"], dtype=dtype(c), backward=backward)
 
 
 #: kernel, provider -> operator
@@ -143,7 +145,7 @@ def checked(path: Path) -> Iterator[Checked]:
             part = next((part for part in SHARE if part in row["gpu_name"]), "")
             if build is None or not part or measured < LEAST_S.get(row["mode"], np.inf):
                 continue
-            op = build(_config(row), row["mode"] == "backward")
+            op = build(config(row), row["mode"] == "backward")
             machine = pm.hardware(MACHINES[part])
             counted = START_S + op.work().bytes / (SHARE[part] * machine.main_memory.bandwidth_bytes_per_s)
             predicted = float(pm.predict(op, machine).predicted_time_s)

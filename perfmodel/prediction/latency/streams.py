@@ -38,8 +38,9 @@ THRASH = Constant("thrash", "", 0.4, 0.01, 3.0, 1.0, "bytes read again for each 
 #: terms of `beside_math`
 STREAM_TERMS = (MATH, HBM, L2, CONTENTION, LAUNCH)
 
-#: libraries with PyTorch's kernels of rows, and those whose kernels of rows read and write each element once
-FRAMEWORKS, FUSED = ("torch",), ("triton",)
+#: libraries with PyTorch's kernels of rows, and those whose kernels of rows read and write each element once: ours in
+#: Triton, those that TorchInductor writes in it, and Liger-Kernel's
+FRAMEWORKS, FUSED = ("torch",), ("triton", "inductor", "liger")
 
 #: SM cycles of an element whose dtype PyTorch's kernels convert one by one (MemoryAccess.cuh, LoadWithCast): 2^26
 #: elements from bf16 to fp32 take 207 us on an H100, 0.81 cycles each, and quantisation says 0.82 (torch 2.11.0).
