@@ -203,7 +203,7 @@ def models(nested: Nested, machines: Mapping[str, Hardware]) -> str:
     known = whole_models.comparison(folder, whole_models.MACHINES.values())
     lines, errors = [], defaultdict(list)
     for name in dict.fromkeys(row.hardware for row in known):
-        with without(name, nested.fits, machines) as altered:
+        with without(name, nested.fits, {**machines, name: hardware_catalog.hardware(name)}) as altered:
             never = whole_models.comparison(folder, [name], altered.__getitem__)
         for row, other in zip([row for row in known if row.hardware == name], never, strict=True):
             lines.append([

@@ -54,7 +54,8 @@ logarithmic scale, times the ratio of the normal distribution's quantiles.
 Inference in fp32, eager PyTorch, TF32 off. The prediction is the sum of the predicted kernels and a gap of 2 us after
 each of them; the measurement is the forward pass (`scripts/whole_models.py`). No row of these was fitted, but the
 deviation of a whole run from its operators comes from them (`RUN_DEVIATION`; for P4,
-whose clock differed between sessions, `run_deviation` in its specification).
+whose clock differed between sessions, `run_deviation` in its specification). No constant at all is fitted on MI250, of
+which one of the two devices ran.
 
 {models}
 

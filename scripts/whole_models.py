@@ -37,6 +37,7 @@ MACHINES = {
     "P4": "p4",
     "MI100": "mi100",
     "MI210": "mi210",
+    "MI250": "mi250",
 }
 CONFIGS = {
     "BERT-Large": "neusight__bert-large.json",

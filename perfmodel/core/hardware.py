@@ -67,6 +67,7 @@ class Hardware(Reportable):
     process : the chip's manufacturing process as its foundry names it ("TSMC 4N").
     matrix_instruction : the tensor engine's instruction: "mma.sync", "wgmma", "tcgen05", "mfma", "dpas"; "" where
         unknown.
+    tdp_w, tdp_alone_w : power limit [W]; of a device that shares it with others of its module, while they idle.
     clocks_hz : the clocks of the peaks by engine [Hz].
     chip : other figures of the ``[chip]`` table by their keys, as ``max_threads_per_sm``.
     run_deviation : standard deviation of ln(measured / predicted) of whole runs; None for that of all machines.
@@ -93,6 +94,7 @@ class Hardware(Reportable):
     process: str = ""
     matrix_instruction: str = ""
     tdp_w: float | None = None
+    tdp_alone_w: float | None = None
     links: tuple[Link, ...] = ()
     launch: Launch = field(default_factory=Launch)
     sustained_links: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -70,6 +70,7 @@ def to_spec(hardware: Hardware) -> HardwareSpec:
             vector_clock=quantity(hardware.clocks_hz.get("vector"), "Hz"),
             tensor_clock=quantity(hardware.clocks_hz.get("tensor"), "Hz"),
             tdp=quantity(hardware.tdp_w, "W"),
+            tdp_alone=quantity(hardware.tdp_alone_w, "W"),
             source=hardware.sources.get("chip", ""),
             note=hardware.notes.get("chip", ""),
             process=hardware.process,

@@ -87,6 +87,8 @@ def _chip(machine: Hardware) -> Iterator[Figure]:
         yield Figure("chip", name, number, "", source=source)
     if machine.tdp_w:
         yield Figure("chip", "tdp", machine.tdp_w, "W", source=source)
+    if machine.tdp_alone_w:
+        yield Figure("chip", "tdp_alone", machine.tdp_alone_w, "W", source=source)
 
 
 def _measured(sustained: float | None, machine: Hardware) -> str:

@@ -158,6 +158,7 @@ def to_hardware(spec: HardwareSpec, place: str, *, units_required: bool = True, 
         process=spec.chip.process,
         matrix_instruction=spec.chip.matrix_instruction,
         tdp_w=read.optional(spec.chip.tdp, "W", "chip.tdp"),
+        tdp_alone_w=read.optional(spec.chip.tdp_alone, "W", "chip.tdp_alone"),
         links=tuple(to_link(name, link, read) for name, link in spec.link.items()),
         launch=Launch(
             read.optional(spec.launch.floor, "s", "launch.floor"),

@@ -110,6 +110,7 @@ class ChipSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     warp_size: Count | None = None
     simd_bits: Count | None = None
     tdp: Quantity | None = None
+    tdp_alone: Quantity | None = None
     source: str = ""
     note: str = ""
 

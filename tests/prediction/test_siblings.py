@@ -43,7 +43,7 @@ def figures(machine: pm.Hardware) -> dict[str, float]:
     found = {
         "SMs": float(machine.sm_count or 0),
         "bandwidth": machine.main_memory.bandwidth_bytes_per_s or 0.0,
-        "tdp": machine.tdp_w or 0.0,
+        "tdp": machine.tdp_alone_w or machine.tdp_w or 0.0,
         "l2": float(cache or 0.0),
     }
     for peak in machine.peaks:

@@ -53,6 +53,7 @@ class Machine:
     bandwidth_bytes_per_s : datasheet bandwidth of device memory, as far as its controller delivers it [B/s].
     l2_bytes : capacity of the last-level cache that all SMs share [B]; 0 where there is none.
     tdp_w : board power limit [W]; infinite where unknown.
+    alone_w : power limit while the other devices of its module idle [W]; 0 where it is the same.
     links : links off the device by name.
     threads_per_sm : threads that kernels of rows keep on one SM at once.
     schedulers_per_sm : warps that an SM issues from in one clock.
@@ -77,6 +78,7 @@ class Machine:
     bandwidth_bytes_per_s: float
     l2_bytes: float
     tdp_w: float
+    alone_w: float = 0.0
     links: Mapping[str, Link] = field(default_factory=dict)
     threads_per_sm: float = USUAL_THREADS_PER_SM
     schedulers_per_sm: float = USUAL_SCHEDULERS
@@ -145,6 +147,7 @@ def _machine(hardware: Hardware, peak: Peak | None) -> Machine:
         bandwidth_bytes_per_s=(memory.bandwidth_bytes_per_s or np.nan) * memory.delivered,
         l2_bytes=(cache.capacity_bytes or 0.0) if cache else 0.0,
         tdp_w=hardware.tdp_w or np.inf,
+        alone_w=hardware.tdp_alone_w or 0.0,
         links={link.name: link for link in hardware.links},
         threads_per_sm=min(hardware.chip.get("max_threads_per_sm", USUAL_THREADS_PER_SM), MOST_THREADS_PER_SM),
         schedulers_per_sm=hardware.chip.get("warp_schedulers_per_sm", USUAL_SCHEDULERS),

@@ -66,25 +66,30 @@ def process_energy(machine: Machine) -> float:
     return factor if machine.engine == "vector" else factor**TENSOR_POWER
 
 
-def available_w(machine: Machine) -> float:
-    """Return the power that the limit leaves to arithmetic and traffic, TDP - base [W]."""
-    return machine.tdp_w * (1.0 - BASE_SHARE) - BASE_W
+def available_w(machine: Machine, load: Load = Load.BURST) -> float:
+    """Return the power that the limit leaves to arithmetic and traffic, TDP - base [W].
+
+    A benchmark has a device of a module alone, and with it what the others leave; minutes of real work use them all.
+    """
+    limit = machine.alone_w if machine.alone_w and load is Load.BURST else machine.tdp_w
+    return limit * (1.0 - BASE_SHARE) - BASE_W
 
 
-def limited_share(machine: Machine, joule_per_flop: Number) -> Number:
+def limited_share(machine: Machine, joule_per_flop: Number, load: Load = Load.BURST) -> Number:
     """Return the share x of the peak that the power limit leaves; 1 or more where it does not bind.
 
     Parameters
     ----------
     machine : the machine, with the peak of the engine.
     joule_per_flop : energy of a FLOP at the lowest voltage in TSMC 4N [J].
+    load : whether the device has a limit that it shares to itself.
 
     With linear = (TDP - base) / (e P): x = linear below the knee, (linear (knee / f_peak)^2)^(1/3) above it.
     """
     if not math.isfinite(machine.tdp_w):
         return math.inf
     joule = joule_per_flop * process_energy(machine)
-    linear = available_w(machine) / (joule * machine.peak_flop_per_s)
+    linear = available_w(machine, load) / (joule * machine.peak_flop_per_s)
     knee = KNEE_HZ / machine.clock_hz
     return minimum(linear, (linear * knee**2) ** (1.0 / 3.0))
 
@@ -97,9 +102,9 @@ def s_per_flop(machine: Machine, joule_per_flop: Number, load: Load = Load.BURST
     """
     heated = load == Load.SUSTAINED and machine.engine != "vector"
     joule = joule_per_flop * (SUSTAINED_ENERGY if heated else 1.0)
-    return 1.0 / (limited_share(machine, joule) * machine.peak_flop_per_s)
+    return 1.0 / (limited_share(machine, joule, load) * machine.peak_flop_per_s)
 
 
-def s_per_byte(machine: Machine, joule_per_byte: float) -> float:
+def s_per_byte(machine: Machine, joule_per_byte: float, load: Load = Load.BURST) -> float:
     """Return the time that the energy of a byte of device memory takes of the power limit [s]."""
-    return joule_per_byte / available_w(machine)
+    return joule_per_byte / available_w(machine, load)

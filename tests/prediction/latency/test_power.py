@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfmodel.core.vocabulary import Load
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import limited_share, process_energy, s_per_flop
 
 #: 100 TFLOP/s at 1 GHz, below the knee of 1.2 GHz; of 100 W, 10 % and 20 W more are not the engine's: 70 W are left
 SLOW = Machine(100.0, 1e9, 100e12, "tensor", "bf16", 10e12, 1e12, 0.0, 100.0, process="TSMC 4N")
+
+
+def test_a_device_of_a_module_has_the_limit_to_itself_in_a_benchmark_and_shares_it_in_real_work() -> None:
+    half = replace(SLOW, tdp_w=0.5 * SLOW.tdp_w, alone_w=SLOW.tdp_w)
+    assert s_per_flop(half, 1e-12) == s_per_flop(SLOW, 1e-12)
+    alone, shared = (replace(half, alone_w=0.0), half)
+    assert s_per_flop(shared, 1e-12, Load.SUSTAINED) == s_per_flop(alone, 1e-12, Load.SUSTAINED)
+    assert s_per_flop(alone, 1e-12) > s_per_flop(shared, 1e-12)
 
 
 def test_below_the_knee_the_rate_is_power_over_energy() -> None:

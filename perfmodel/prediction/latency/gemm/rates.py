@@ -276,7 +276,7 @@ class Rates:
         self.resident_speed = self.c["resident_speed"]
         self.l2_bandwidth = self.c["l2"] * machine.sm_count * L2_BYTES_PER_CLOCK * machine.clock_hz
         self.s_per_flop = s_per_flop(machine, self.c["energy"], load)
-        self.s_per_byte = s_per_byte(machine, self.c["byte_energy"])
+        self.s_per_byte = s_per_byte(machine, self.c["byte_energy"], load)
 
     def _set_tensor(self, machine: Machine, load: Load) -> None:
         """Set what L2 and power allow on the tensor engine, in units that machines of all generations share.
