@@ -13,6 +13,7 @@ from perfmodel.errors import nearest
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.latency.constants import measured_libraries
 from perfmodel.prediction.latency.families import family as latency_family
+from perfmodel.prediction.latency.families import has_family
 from perfmodel.prediction.padding import LOADED_BYTES, padded
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.result import Prediction
@@ -28,12 +29,13 @@ def summarize(predictions: Sequence[Prediction]) -> list[str]:
     """Return sentences for people about some predictions.
 
     They are totals where operators are counted or listed (calls one after another, nothing overlapped), the basis of
-    the predictions, calls that are less sure than others, working sets that fit a cache or exceed the memory, products
-    that are faster when padded, and the advice.
+    the predictions, the release whose kernels they are of, calls that are less sure than others, working sets that fit
+    a cache or exceed the memory, products that are faster when padded, and the advice.
     """
     return [
         *_totals(predictions),
         *_bases(predictions),
+        *_releases(predictions),
         *_doubts(predictions),
         *_capacity(predictions),
         *_odd_rows(predictions),
@@ -85,6 +87,19 @@ def _bases(predictions: Sequence[Prediction]) -> list[str]:
     if len(bases) == 1:
         return [f"Predicted from {next(iter(bases))}."]
     return [f"Predicted from {basis}: {names}." for basis, names in bases.items()]
+
+
+def _releases(predictions: Sequence[Prediction]) -> list[str]:
+    """Say which release of a library a call that names none is taken to run, where its kernels changed."""
+    found = []
+    for p in predictions:
+        names = {name for text in np.ravel(np.asarray(p.family)).tolist() for name in text.split(" + ")}
+        for name in names if p.library and not p.conditions.version else ():
+            if has_family(name) and (release := latency_family(name).since.get(p.library)):
+                major, minor = release
+                kernels = f"Kernels of {p.library} {major}.{minor} and later"
+                found.append((f"{kernels} (--library {p.library}-{major}.{minor - 1} has those before)", p))
+    return [f"{text}: {calls}." for text, calls in _by_text(found).items()]
 
 
 def _doubts(predictions: Sequence[Prediction]) -> list[str]:

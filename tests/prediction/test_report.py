@@ -11,6 +11,7 @@ from perfmodel.core.vocabulary import Limiter
 from perfmodel.prediction.explain import explain
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.result import ROW_KEYS
+from perfmodel.prediction.summary import summarize
 
 
 def test_one_prediction_and_several_are_one_report(simple_gpu) -> None:
@@ -97,3 +98,14 @@ def test_a_result_without_a_report_is_a_type_error() -> None:
         report({})
     with pytest.raises(TypeError, match="list has no report"):
         report([])
+
+
+def test_the_release_whose_kernels_are_taken_is_said_where_they_changed() -> None:
+    look_up, product = pm.Embedding(tokens=4096, vocab=32000, dim=1024), pm.Gemm(m=256, n=256, k=256, dtype="bf16")
+
+    def said(library: str) -> list[str]:
+        found = summarize([pm.predict(op, "a100-sxm4-80gb", library=library) for op in (look_up, product)])
+        return [line for line in found if line.startswith("Kernels of")]
+
+    assert said("torch") == ["Kernels of torch 2.7 and later (--library torch-2.6 has those before): embedding."]
+    assert said("torch-2.6") == said("torch-2.11") == said("vllm") == said("") == []

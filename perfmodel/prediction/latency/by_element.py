@@ -122,6 +122,7 @@ FAMILIES = (
         forward_only,
         by_library=True,
         of_framework=True,
+        since=dict.fromkeys(FRAMEWORKS, GATHER_SINCE),
     ),
     Family(
         "rope",

@@ -184,6 +184,7 @@ class Family:
         of the framework, or with a scalar that it turns into a tensor. None means 1.
     slower_calls : (machine, library) -> dispatch of a library's calls over that of kernels compiled beforehand, where
         the host does more before each of them. None means 1.
+    since : library -> the release since which the kernels are those of calls that name none; older ones had others.
     aliases : other names of libraries -> the names that tables have for their kernels of this family.
     borrows : (machine, library, dtype) -> the library's name, and the libraries whose constants may hold for it, the
         best first: those that run the same kernel, where ``library`` names a kernel. None means itself.
@@ -213,6 +214,7 @@ class Family:
     streams: bool = False
     call_cost: Callable[[Operator, Values], Number] | None = None
     slower_calls: Callable[[Machine, str], float] | None = None
+    since: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     borrows: Callable[[Hardware, str, str], tuple[str, tuple[str, ...]]] | None = None
     apart: Callable[[Any], Any] = _never

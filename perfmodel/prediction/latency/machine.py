@@ -78,7 +78,6 @@ class Machine:
     bandwidth_bytes_per_s: float
     l2_bytes: float
     tdp_w: float
-    alone_w: float = 0.0
     links: Mapping[str, Link] = field(default_factory=dict)
     threads_per_sm: float = USUAL_THREADS_PER_SM
     schedulers_per_sm: float = USUAL_SCHEDULERS
@@ -88,6 +87,7 @@ class Machine:
     matrix_instruction: str = USUAL_MATRIX_INSTRUCTION
     slack: float = 1.0
     process: str = ""
+    alone_w: float = 0.0
     copies_to_shared: bool = False
     kernels: Kernels = field(default_factory=Kernels)
     hardware: Hardware | None = field(default=None, repr=False, compare=False)

@@ -25,6 +25,7 @@ from perfmodel.prediction.latency.streams import (
     ETA,
     FEED,
     FILL,
+    FRAMEWORKS,
     FUSED,
     START,
     STREAM_TERMS,
@@ -230,5 +231,13 @@ def call_cost(op: Operator, c: Values) -> Number:
     return CALL_COST
 
 
-FAMILY = Family("softmax", CONSTANTS, formula, STREAM_TERMS, applies, call_cost=call_cost)
+FAMILY = Family(
+    "softmax",
+    CONSTANTS,
+    formula,
+    STREAM_TERMS,
+    applies,
+    call_cost=call_cost,
+    since=dict.fromkeys(FRAMEWORKS, REGISTERS_SINCE),
+)
 FAMILIES = (FAMILY,)
