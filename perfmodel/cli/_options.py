@@ -235,9 +235,9 @@ LibraryOption = Annotated[
     typer.Option(
         "--library",
         metavar="NAME",
-        help="Library whose kernels run, as in measurement tables: torch, sglang, trtllm, vllm, nccl, or with "
-        "a release, torch-2.4; for attention also a kernel: fa2, fa3, flashinfer, triton, cudnn, efficient, or torch/fa2. "
-        "Default: any.",
+        help="Library whose kernels run, as in measurement tables: torch, sglang, trtllm, vllm, nccl, or with a "
+        "release, torch-2.4; for attention also a kernel: fa2, fa3, flashinfer, triton, cudnn, efficient, or "
+        "torch/fa2. Default: any.",
         show_default=False,
     ),
 ]
