@@ -123,6 +123,7 @@ class ErrorSource(Vocabulary):
     """Why a prediction is off: what its constants have not seen; see `perfmodel.prediction.latency.constants`."""
 
     SHAPE = "shape"
+    KERNEL = "kernel"  # of a kind that nobody measured on any machine
     MACHINE = "machine"
     MACHINE_HERE = "machine_here"  # measured with sibling operators
     LIBRARY = "library"

@@ -22,6 +22,7 @@ Z80 = 1.2816
 #: what a source of error means, for people
 MEANINGS: Mapping[ErrorSource, str] = {
     ErrorSource.SHAPE: "shapes differ among themselves",
+    ErrorSource.KERNEL: "nobody measured kernels of this kind, and typical values stand for them",
     ErrorSource.MACHINE: "nobody measured this machine",
     ErrorSource.MACHINE_HERE: "this machine was measured with other collectives only",
     ErrorSource.LIBRARY: "nobody measured this library, or none was named and several differ",

@@ -29,6 +29,17 @@ def test_errors_of_shapes_average_out_and_those_of_a_machine_add_up() -> None:
     assert of_sum(parts) == pytest.approx({SHAPE: 0.1**2, MACHINE: 0.1**2})
 
 
+def test_a_kind_of_kernel_that_nobody_measured_has_one_error_for_all_its_shapes() -> None:
+    swiglus = [pm.Swiglu(rows=rows, cols=4096, dtype="bf16") for rows in (2048, 4096, 8192, 16384)]
+    one = pm.predict(swiglus[-1], "h100", library="triton")
+    assert one.uncertainty.variances("large")[ErrorSource.KERNEL] > 10 * one.uncertainty.variances("large")[SHAPE]
+    assert width(one) <= 4.0
+    whole = predict_model(swiglus, pm.hardware("h100"), library="triton")
+    alone = one.uncertainty.variances("large")[ErrorSource.KERNEL]
+    assert whole.variances[ErrorSource.KERNEL] == pytest.approx(alone, rel=0.05)
+    assert whole.variances[SHAPE] < 0.7 * one.uncertainty.variances("large")[SHAPE]
+
+
 def test_calls_of_one_shape_have_the_same_error() -> None:
     parts = [(1.0, "same", {SHAPE: 0.04})] * 4
     assert of_sum(parts) == pytest.approx({SHAPE: 0.04})

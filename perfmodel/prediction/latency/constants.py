@@ -35,6 +35,11 @@ from perfmodel.prediction.uncertainty import Z80, Variances
 
 #: the interval where no table states one: a factor of two, the usual error of the sustained roofline
 WIDEST = (0.5, 2.0)
+#: standard deviation of ln(measured / predicted) between shapes in each regime: medians of the tables of all machines
+_SHAPE = (0.11, 0.13, 0.09)
+#: the interval of a kind of kernel that no table has, divided into what shapes differ by and one error of all of them
+USUAL_SHAPE = {regime: (math.exp(-Z80 * s), math.exp(Z80 * s)) for regime, s in zip(REGIMES, _SHAPE, strict=True)}
+NEW_KERNEL = {ErrorSource.KERNEL: tuple(math.sqrt((math.log(WIDEST[1]) / Z80) ** 2 - s**2) for s in _SHAPE)}
 _ORIGINS = {
     Calibration.CALIBRATED: "constants of this machine",
     Calibration.SAME_GENERATION: "defaults of its generation",
@@ -122,12 +127,12 @@ def _like(family: Family, near: Constants) -> Constants:
         regime: (math.exp(-math.hypot(math.log(low), wider)), math.exp(math.hypot(math.log(high), wider)))
         for regime, (low, high) in near.intervals.items()
     }
-    shape = tuple(variance + family.unlike**2 for variance in near.variances[ErrorSource.SHAPE])
+    unlike = (family.unlike**2,) * len(REGIMES)
     return replace(
         near,
         values={constant.name: constant.default for constant in family.all_constants},
         intervals=ends,
-        variances={**near.variances, ErrorSource.SHAPE: shape},
+        variances={**near.variances, ErrorSource.KERNEL: unlike},
         surface=None,
     )
 
@@ -205,8 +210,8 @@ def combined(
     values.update(measured)
     fixed = MappingProxyType(values)
     if not found:
-        intervals, variances = with_effects(shape, {})
-        doubted = _doubted(family, tables, shape, {})
+        intervals, variances = with_effects(USUAL_SHAPE, NEW_KERNEL)
+        doubted = _doubted(family, tables, USUAL_SHAPE, NEW_KERNEL)
         return Constants(fixed, intervals, Calibration.NEVER_SEEN, "typical values", variances, doubted=doubted)
     state = found[0][0]
     effects = effects_of(tables, state, library, dtype if family.by_dtype else "", link, own_vendor)
