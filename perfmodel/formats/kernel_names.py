@@ -34,6 +34,12 @@ _COPY = re.compile(r"mem(?:cpy|set)", re.IGNORECASE)
 #: kernels that round fp32 inputs to TF32 for the tensor cores: cuBLAS and cuDNN write tf32, CUTLASS the shape of its
 #: matrix instruction, m16n8k8 with fp32 accumulation ("s1688gemm"); AMD calls the format xf32
 _TF32 = re.compile(r"tf32|xf32|(?<![a-z\d])s1688(?!.*(?:f16|bf16|half))", re.IGNORECASE)
+#: PyTorch's kernels that compute the address of each element: CUDALoops.cuh takes them where an operand has gaps or is
+#: broadcast (on AMD, with other names, also to convert dtypes), Shape.cu where tensors that are joined have gaps
+_ADDRESSES = re.compile(
+    r"::elementwise_kernel<|elementwise_kernel_manual_unroll<[\d, ]*at::native::gpu_kernel_impl_nocast|"
+    r"CatArrayBatchedCopy(?:_contig)?<"
+)
 #: template arguments and name parts of libraries -> PyTorch's name of the dtype
 _DTYPES = (
     (re.compile(r"\bc10::BFloat16\b|__nv_bfloat16|__hip_bfloat16"), "c10::BFloat16"),
@@ -112,6 +118,17 @@ def uses_tf32(name: str) -> bool:
     (False, True)
     """
     return _TF32.search(name) is not None
+
+
+def computes_addresses(name: str) -> bool:
+    """Whether a kernel of PyTorch computes the address of each element, in place of loading whole vectors.
+
+    >>> computes_addresses("void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<f> >(int)")
+    True
+    >>> computes_addresses("void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >(int)")
+    False
+    """
+    return _ADDRESSES.search(name) is not None
 
 
 def kernel_dtype(name: str) -> str:

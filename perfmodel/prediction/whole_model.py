@@ -18,6 +18,7 @@ from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.families import families_of
 from perfmodel.prediction.latency.family import HOST_DEVIATION
 from perfmodel.prediction.latency.machine import Machine
+from perfmodel.prediction.latency.streams import ADDRESS_CYCLES
 from perfmodel.prediction.latency.terms import Term, smooth_max
 from perfmodel.prediction.launching import KERNEL_GAP_S
 from perfmodel.prediction.predict import predict
@@ -25,12 +26,7 @@ from perfmodel.prediction.result import Prediction
 from perfmodel.prediction.uncertainty import Z80, half_width, of_sum
 from perfmodel.workloads.operator_list import computes_addresses
 
-#: clocks of one SM for finding one element by its own address, and the power of the smooth maximum of these and the
-#: traffic. From 15 kernels of public profiles: 5 in fp32 on an A100 and 1 on an H100 (op graphs of sitar-lab/NeuSight @
-#: 6945927d9afc), 1 in fp32 and 8 in bf16 on an H100 (trace of Qwen1.5 in AMD-AGI/TraceLens). Predictions are off by
-#: 11 % in the mean with it, 43 % without. The A100's clock is taken as 1 / 1.5 of its nominal one there: its matrix
-#: products take 1.5 times as long in that graph as in the same authors' table of operators.
-ADDRESS_CLOCKS = 0.85
+#: power of the smooth maximum of the traffic, and of the time for finding each element by its own address
 ADDRESS_POWER = 4.0
 #: standard deviation of ln(measured / predicted) of a whole model whose operators are known, where the machine's
 #: specification states none: about the largest of the medians on the machines of scripts/whole_models.py (fp32
@@ -196,14 +192,14 @@ def _part(op: Operator, hardware: Hardware, cache: str, library: str, load: str)
 def address_time(op: Operator, hardware: Hardware, traffic_s: float) -> float:
     """Return the additional time of a kernel that finds each element by its own address [s].
 
-    t = ||traffic, addresses|| - traffic with addresses = `ADDRESS_CLOCKS` numel / (SMs clock) and the smooth maximum of
+    t = ||traffic, addresses|| - traffic with addresses = `ADDRESS_CYCLES` numel / (SMs clock) and the smooth maximum of
     the power `ADDRESS_POWER`, for the operators that `computes_addresses` names; 0 for others.
     """
     if not computes_addresses(op):
         return 0.0
     machine = Machine.of(hardware, None)
     written = sum(tensor.numel for tensor in op.tensors() if tensor.writes)
-    addresses = ADDRESS_CLOCKS * written / (machine.sm_count * machine.clock_hz)
+    addresses = ADDRESS_CYCLES * written / (machine.sm_count * machine.clock_hz)
     return float(smooth_max(ADDRESS_POWER, traffic_s, addresses)) - traffic_s
 
 

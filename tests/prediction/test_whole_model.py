@@ -12,8 +12,9 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.errors import UsageError
+from perfmodel.prediction.latency.streams import ADDRESS_CYCLES
 from perfmodel.prediction.launching import KERNEL_GAP_S
-from perfmodel.prediction.whole_model import ADDRESS_CLOCKS, address_time, dispatch_time, predict_model
+from perfmodel.prediction.whole_model import address_time, dispatch_time, predict_model
 from perfmodel.workloads.config import ModelConfig
 from perfmodel.workloads.transformer import forward_pass
 
@@ -96,7 +97,7 @@ def test_finding_addresses_adds_to_the_traffic(simple_gpu):
     # 1e9 elements x 0.85 clocks on 52.6 SMs (10 TFLOP/s at 0.19 each) of 1.5 GHz take 10.77 ms. With a traffic of as
     # much the smooth maximum is 2^(1/4) = 1.1892 times it; with little traffic, nearly the addresses alone.
     copy = pm.Transpose(rows=10**5, cols=10**4, dtype="fp32")
-    addresses = ADDRESS_CLOCKS * 1e9 / (10e12 / 0.19e12 * 1.5e9)
+    addresses = ADDRESS_CYCLES * 1e9 / (10e12 / 0.19e12 * 1.5e9)
     assert addresses == pytest.approx(10.77e-3, rel=1e-3)
     assert address_time(copy, simple_gpu, addresses) == pytest.approx(0.1892 * addresses, rel=1e-3)
     assert address_time(copy, simple_gpu, 0.1 * addresses) == pytest.approx(0.9 * addresses, rel=1e-3)

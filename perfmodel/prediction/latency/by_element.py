@@ -20,6 +20,7 @@ from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.family import Constant, Family, Values, forward_only
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.streams import (
+    ADDRESS_CYCLES,
     ETA,
     FEED,
     FILL,
@@ -55,9 +56,9 @@ _FEED = replace(FEED, default=0.24, spread=0.2)
 #: the tables of serving engines are older
 GATHER_SINCE = (2, 7)
 #: bytes that rows must be whole multiples of for that, and SM cycles of one element of others, each of which finds its
-#: own address (`_scatter_gather_elementwise_kernel`): those of elementwise kernels that do so (`ADDRESS_CLOCKS` of
-#: perfmodel.prediction.whole_model), since no row of a look-up tells them
-GATHER_BYTES, GATHER_ISSUE = 16.0, 0.85
+#: own address (`_scatter_gather_elementwise_kernel`): those of elementwise kernels that do so, since no row of a
+#: look-up tells them
+GATHER_BYTES, GATHER_ISSUE = 16.0, ADDRESS_CYCLES
 #: bytes that a block of it copies at most, 16 by each of up to 256 threads, blocks that an SM holds, and the latency of
 #: a block [s]: it reads its index, then the row, beside as many others as an SM holds. It is set on four look-ups of
 #: rows of 528 to 3280 B on an H200 (torch 2.11.0, 2026-11-23), which come out within 10 % (2.2 to 2.6 us by themselves)

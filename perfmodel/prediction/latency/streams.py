@@ -47,6 +47,14 @@ FRAMEWORKS, FUSED = ("torch",), ("triton", "inductor", "liger")
 #: From fp32 to 16 bits it has kernels of whole vectors (Copy.cu), and takes as long as its bytes
 CONVERT_CYCLES = 0.82
 
+#: SM cycles of an element whose address PyTorch's kernels compute by itself, since an operand has gaps or is broadcast
+#: (CUDALoops.cuh, legacy elementwise kernels with an offset calculator). From 15 kernels of public profiles: 5 in fp32
+#: on an A100 and 1 on an H100 (op graphs of sitar-lab/NeuSight @ 6945927d9afc), 1 in fp32 and 8 in bf16 on an H100
+#: (trace of Qwen1.5 in AMD-AGI/TraceLens). Predictions are off by 11 % in the mean with it, 43 % without. The A100's
+#: clock is taken as 1 / 1.5 of its nominal one there: its matrix products take 1.5 times as long in that graph as in
+#: the same authors' table of operators
+ADDRESS_CYCLES = 0.85
+
 #: bytes that one SM reads from L2 in a clock at most
 L2_BYTES_PER_CLOCK = 64.0
 #: share of L2 up to which some part of a stream survives, at least: a cyclic scan of more than the capacity evicts what

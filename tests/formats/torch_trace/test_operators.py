@@ -36,6 +36,23 @@ def refused(name, dims, types=(), values=(), **more):
 
 
 @pytest.mark.parametrize(
+    ("kernel", "strided"),
+    [
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >(int)", False),
+        ("void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>(int)", False),
+        ("void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<f> >(int, f)", True),
+        # AMD's of the same name converts dtypes, too
+        ("void at::native::elementwise_kernel_manual_unroll<128, 8, at::native::gpu_kernel_impl_nocast<f> >(f)", True),
+        ("void at::native::elementwise_kernel_manual_unroll<128, 4, at::native::gpu_kernel_impl<f> >(f)", False),
+        ("void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u>, 4>(x)", True),
+        ("void at::native::(anonymous namespace)::CatArrayBatchedCopy_aligned16_contig<unsigned, 4>(x)", False),
+    ],
+)
+def test_the_kernels_name_says_whether_it_computes_the_address_of_each_element(kernel, strided):
+    assert mapped("aten::add", [[64, 32], [64, 1]], kernels=[kernel, "Memset (Device)"]).strided is strided
+
+
+@pytest.mark.parametrize(
     ("name", "dims", "flop"),
     [
         # 2 m n k, and m n for what is added

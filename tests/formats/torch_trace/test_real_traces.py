@@ -200,6 +200,14 @@ def test_nearly_all_of_the_reference_traces_is_modelled(trace, name, reference):
     assert lost <= 1e-4 * profile.total_time_s
 
 
+def test_kernels_that_compute_addresses_take_two_fifths_of_a_transformer_in_pytorch(trace):
+    # rope on views of heads, and norms with their weights broadcast; counted in the file by the kernels' names
+    entries = [entry for entry in trace(QWEN[0]).entries if getattr(entry.op, "strided", False)]
+    assert sum(entry.calls for entry in entries) == 435
+    assert sum(entry.time_s for entry in entries) == pytest.approx(12.565e-3, rel=1e-3)
+    assert not any("vectorized" in kernel for entry in entries for kernel in entry.kernels)
+
+
 def test_the_gap_of_ten_seconds_is_there(trace):
     gpu = trace("hta_alexnet_a100_big_gaps").timeline.gpu
     kernels = gpu.category == EventKind.KERNEL.code

@@ -55,6 +55,17 @@ def test_pow_is_bound_by_arithmetic_by_hand() -> None:
     assert slow.adds["hbm"] == 0.0
 
 
+def test_addresses_take_as_long_in_every_dtype_by_hand() -> None:
+    # 0.85 cycles x 1e8 on 100 SMs of 1 GHz: 0.85 ms; in 16 bits 200 MB + 1.5 x 200 MB at 0.8 TB/s are 0.625 ms, in fp32
+    # twice as much, so that these are limited by their traffic again
+    for dtype, traffic_ms in (("bf16", 0.625), ("fp32", 1.25)):
+        op = Elementwise(numel=10**8, kind="neg", dtype=dtype, strided=True)
+        got = FAMILY.formula(op, ROUND, VALUES, COLD).time_s - 2e-6
+        assert got == pytest.approx((0.85**6 + traffic_ms**6) ** (1 / 6) * 1e-3)
+        plain = FAMILY.formula(replace(op, strided=False), ROUND, VALUES, COLD).time_s - 2e-6
+        assert plain == pytest.approx(traffic_ms * 1e-3, rel=1e-3)
+
+
 def test_pow_has_no_packed_instruction() -> None:
     # the peak of CDNA 2 counts two results an instruction: half of the lanes, twice the time of arithmetic
     packed = replace(ROUND, packed=2.0)

@@ -57,6 +57,7 @@ def not_seen(op: pm.Operator, hardware: str = H100, library: str = "torch") -> s
         (attention(512, 4096, 128), attention(512, 4095, 128), "torch", H100),
         (convolution(c=128, stride=2), convolution(c=136, stride=2), "torch", H100),
         (convolution(c=136), convolution(c=136, groups=17), "torch", H100),
+        (pm.Elementwise(numel=10**7), pm.Elementwise(numel=10**7, strided=True), "torch", H100),
     ],
 )  # fmt: skip
 def test_sizes_that_nobody_measured_are_named(

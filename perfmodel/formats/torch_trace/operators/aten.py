@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from types import MappingProxyType
 
 from perfmodel.errors import UsageError
+from perfmodel.formats.kernel_names import computes_addresses
 from perfmodel.formats.torch_trace.call import Call, NotModelledError
 from perfmodel.formats.torch_trace.operators import attention, convolution, lookups, matrix, memory, network, norms
 from perfmodel.operators import Operator
+from perfmodel.operators.elementwise import Elementwise
 
 Mapping = Callable[[Call], Operator]
 
@@ -179,12 +182,19 @@ def operator_of(call: Call) -> tuple[Operator | None, str]:
     if not call.has_shapes:
         return None, "the trace has no shapes (record_shapes=True records them)"
     try:
-        return mapping(call), ""
+        return _as_run(mapping(call), call), ""
     except NotModelledError as reason:
         return None, str(reason)
     except UsageError as error:
         # the operator refuses the sizes, as padding without an output or heads that do not form groups
         return None, f"the shapes fit no {error.place or 'operator'}: {error.message.rstrip('.')}"
+
+
+def _as_run(operator: Operator, call: Call) -> Operator:
+    """Return an operator with what the names of its kernels, the longest first, say of how they load."""
+    if isinstance(operator, Elementwise) and call.kernels and computes_addresses(call.kernels[0]):
+        return dataclasses.replace(operator, strided=True)
+    return operator
 
 
 def _generated(name: str) -> Mapping | None:
