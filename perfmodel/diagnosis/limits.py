@@ -57,12 +57,10 @@ _MEMORY_NAME = re.compile(
     r"maximum|minimum|eq|ne|lt|le|gt|ge|bitwise_\w+|logical_\w+|masked_fill|zero|lerp|addcmul|addcdiv)(_|\.\w+)?(\(|$)",
     re.IGNORECASE,
 )
-#: operators that have a bound from their counts, but no prediction: libraries usually make two passes over the inputs
-#: of a batch norm, whose statistics need every image before the first result; and the constants for convolutions were
-#: fitted on forward convolutions, whose algorithms (Winograd) not all gradients have
-_NOT_PREDICTED = re.compile(r"batch_norm|convolution_backward")
 #: part of the name of PyTorch's calls of attention -> the kernel within the library
 _ATTENTION = {"flash_attention": "fa2", "efficient_attention": "efficient", "cudnn_attention": "cudnn"}
+#: PyTorch's calls of norms of images that are kernels of the vendor's library, not of PyTorch -> that library
+_VENDORS_NORMS = {"aten::cudnn_batch_norm": "cudnn", "aten::miopen_batch_norm": "miopen"}
 #: a measurement is faster than its bound from this share on: clocks differ, and boards exceed the datasheet's
 FASTER_TOLERANCE = 0.02
 #: why a measurement can be faster than its bound
@@ -85,7 +83,7 @@ class Limit:
         never clamped to the measurement: see ``flag``.
     floor_time_s : the shortest possible time of all calls [s], with the data already in the caches; or None.
     predicted_time_s, predicted_low_s, predicted_high_s : expected time of all calls with its 80 % interval [s]; None
-        without an operator, and for operators that only have a bound (batch norms, gradients of convolutions).
+        without an operator.
     why_unknown : the reason why there is no bound, or empty.
     not_seen : what the constants of the prediction have not seen, see `perfmodel.core.vocabulary.ErrorSource`.
     """
@@ -168,15 +166,12 @@ def library_of(entry: ProfileEntry) -> str:
     Attention has the kernel too, which the operator names.
     """
     call = entry.launched_by
+    if own := _VENDORS_NORMS.get(call.removesuffix("_backward")):
+        return own
     kernel = next((kernel for part, kernel in _ATTENTION.items() if part in call), "")
     if call.startswith("aten::"):
         return f"torch/{kernel}" if kernel else "torch"
     return "fa2" if call.startswith("flash_attn::") else ""
-
-
-def is_predicted(entry: ProfileEntry) -> bool:
-    """Whether the prediction for an entry's operator is one for the entry, and not only a bound from its counts."""
-    return not _NOT_PREDICTED.search(entry.launched_by)
 
 
 def _why_unknown(entry: ProfileEntry, hardware: Hardware | None) -> str:
@@ -225,7 +220,7 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
         floor_s = min(floor_s, entry.time_s / calls)
     bound_s = float(prediction.bound_time_s) * calls
     expected = (prediction.predicted_time_s, prediction.predicted_time_low_s, prediction.predicted_time_high_s)
-    predicted_s, low_s, high_s = (float(time_s) * calls if is_predicted(entry) else None for time_s in expected)
+    predicted_s, low_s, high_s = (float(time_s) * calls for time_s in expected)
     return Limit(
         entry,
         _roofline_limiter(entry, prediction, hardware),

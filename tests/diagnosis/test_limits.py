@@ -8,10 +8,12 @@ import math
 import pytest
 
 from perfmodel.core.hardware import Peak
-from perfmodel.diagnosis.limits import limit, profile_limits
+from perfmodel.diagnosis.limits import library_of, limit, profile_limits
+from perfmodel.operators.batch_norm import BatchNorm
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.memcpy import Memcpy
+from perfmodel.prediction.predict import predict
 from perfmodel.profile.profile import Profile, ProfileEntry
 
 
@@ -34,14 +36,24 @@ def test_an_operator_that_a_call_computes_twice_has_twice_the_bound(simple_gpu):
     assert twice.predicted_time_s == pytest.approx(2 * once.predicted_time_s)
 
 
-@pytest.mark.parametrize("name", ["aten::native_batch_norm", "aten::convolution_backward"])
-def test_what_is_only_counted_has_a_bound_and_no_prediction(simple_gpu, name):
-    # 2 x 4 B x 10^8 at 1 TB/s
-    op = Elementwise(numel=10**8, kind="fma", num_inputs=1)
-    entry = ProfileEntry("bn", 4e-3, 1, "kernel", op=op, launched_by=name)
-    found = limit(entry, simple_gpu)
-    assert found.attainable_time_s == pytest.approx(0.8e-3)
-    assert found.predicted_time_s is None
+@pytest.mark.parametrize(
+    ("call", "library"),
+    [
+        ("aten::addmm", "torch"),
+        ("aten::native_batch_norm", "torch"),
+        ("aten::cudnn_batch_norm", "cudnn"),
+        ("aten::cudnn_batch_norm_backward", "cudnn"),
+        ("aten::miopen_batch_norm", "miopen"),
+        ("aten::_scaled_dot_product_flash_attention", "torch/fa2"),
+        ("flash_attn::_flash_attn_forward", "fa2"),
+        ("", ""),
+    ],
+)
+def test_the_call_says_whose_kernels_ran(simple_gpu, call, library):
+    entry = ProfileEntry("call", 4e-3, 1, "kernel", op=BatchNorm(n=8, c=64, hw=3136), launched_by=call)
+    assert library_of(entry) == library
+    ours = predict(entry.op, simple_gpu, library=library)
+    assert limit(entry, simple_gpu).predicted_time_s == pytest.approx(ours.predicted_time_s)
 
 
 def test_a_large_product_is_compute_bound(simple_gpu):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.vocabulary import EventKind, Limiter
-from perfmodel.diagnosis.limits import Basis, Limit, is_predicted, library_of, limit
+from perfmodel.diagnosis.limits import Basis, Limit, library_of, limit
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
@@ -98,7 +98,7 @@ def _by_model(entry: ProfileEntry, op: Operator, here: Limit, source: Hardware, 
     ratio = float(there.predicted_time_s) / float(first.predicted_time_s)
     limiter = limit(dataclasses.replace(entry, op=_with_dtype(op, instead) if instead else op), target).limiter
     note = f", in {instead}: no {op.dtype} there" if instead else ""
-    if not is_predicted(entry) or here.predicted_time_s is None or not entry.time_s:
+    if here.predicted_time_s is None or not entry.time_s:
         return Scaled(ratio, OF_BOUNDS, limiter, f"ratio of the bounds and predictions{note}")
     r = math.log(entry.time_s / here.predicted_time_s)
     s, s_there = _deviation(first), _deviation(there)

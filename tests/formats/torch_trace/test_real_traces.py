@@ -227,6 +227,14 @@ def test_loader_workers_fill_the_gaps(trace):
     assert shares[1] == pytest.approx(0.87, abs=0.02)
 
 
+def test_a_training_without_values_tells_its_batch_norms_by_their_kernels(trace):
+    norms = [
+        e for e in trace("kineto_resnet50_train_nw0_2021.pt.trace").entries if getattr(e.op, "op", "") == "batch_norm"
+    ]
+    assert len(norms) == 24  # 12 shapes of ResNet-50, forward and backward
+    assert all(entry.op.training for entry in norms)
+
+
 def test_overlapping_streams_graph_launches_and_rocm(trace):
     resnet = trace("tracelens_mi300_resnet_act_checkpoint_ddp")
     gpu = resnet.timeline.gpu

@@ -8,6 +8,7 @@ moves, the least possible is counted, so that a bound stays a bound.
 from __future__ import annotations
 
 import math
+import re
 
 from perfmodel.formats.torch_trace.call import Call, NotModelledError, Shape
 from perfmodel.formats.torch_trace.operators.memory import rows_of
@@ -21,16 +22,20 @@ from perfmodel.operators.layer_norm import LayerNorm
 from perfmodel.operators.rms_norm import RmsNorm
 from perfmodel.operators.softmax import Softmax
 
+#: kernels of cuDNN, MIOpen and PyTorch (Normalization.cuh) that compute the statistics of a batch
+_STATISTICS = re.compile(r"bn_fw_tr|batchnormfwdtrain|batch_norm_collect_statistics", re.IGNORECASE)
+
 # --- norms
 
 
 def batch_norm(call: Call) -> Operator:
     """aten::native_batch_norm(input, weight, bias, running_mean, running_var, training, ...), cudnn, miopen.
 
-    Without values, statistics of earlier batches are assumed, which is the least.
+    Without values, the names of the kernels say whether statistics of this batch are computed; where they do not, those
+    of earlier batches are assumed, which is the least.
     """
     n, c, hw, dtype = _channels(call.tensor(0))
-    training = call.has_values and call.true(5)
+    training = call.true(5) if call.has_values else any(_STATISTICS.search(kernel) for kernel in call.kernels)
     return BatchNorm(n=n, c=c, hw=hw, training=training, dtype=dtype)
 
 
