@@ -57,6 +57,8 @@ def not_seen(op: pm.Operator, hardware: str = H100, library: str = "torch") -> s
         (attention(512, 4096, 128), attention(512, 4095, 128), "torch", H100),
         (convolution(c=128, stride=2), convolution(c=136, stride=2), "torch", H100),
         (convolution(c=136), convolution(c=136, groups=17), "torch", H100),
+        (convolution(c=64, dtype="fp32"), convolution(c=64, dtype="fp32", stride=2), "torch", "v100-pcie-32gb"),
+        (convolution(c=64, dtype="fp32"), convolution(c=64, dtype="fp32", r=1, s=1), "torch", "t4"),
         (pm.Elementwise(numel=10**7), pm.Elementwise(numel=10**7, strided=True), "torch", H100),
     ],
 )  # fmt: skip
@@ -75,6 +77,7 @@ def test_sizes_that_nobody_measured_are_named(
         product(1, 4096, 4097),  # a product of one row has a kernel of its own
         pm.Gemm(m=255, n=255, k=1001, dtype="fp32"),  # as NeuSight's tables, which hold such sizes
         attention(511, 511, 128),  # no mask tensor
+        convolution(c=64, dtype="fp32", r=1, s=1, padding=0),  # in fp32 an H100 has rows of such filters
     ],
 )
 def test_odd_sizes_that_take_usual_kernels_are_no_extrapolation(op: pm.Operator) -> None:

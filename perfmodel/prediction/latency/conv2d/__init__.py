@@ -85,8 +85,12 @@ def _has_winograd(conv: Conv2d, machine: Machine) -> Any:
     cuDNN has it no more for tensor cores from Hopper on: convolutions in fp16 take as long as in bf16 on H100 and H200
     (own measurements, torch 2.11.0, cuDNN 9.19).
     """
-    before_hopper = machine.matrix_instruction not in ("wgmma", "tcgen05")
-    return before_hopper | ((conv.c <= WINOGRAD_CHANNELS) & (machine.engine == "vector"))
+    few = (conv.c <= WINOGRAD_CHANNELS) & (machine.engine == "vector")
+    return few if _from_hopper(machine) else few | True
+
+
+def _from_hopper(machine: Machine) -> bool:
+    return machine.matrix_instruction in ("wgmma", "tcgen05")
 
 
 #: the algorithms that `algorithm_terms` knows
@@ -148,9 +152,25 @@ def _unusual(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
     return grouped | (ragged & (conv.stride > 1) & (conv.layout == "nchw"))
 
 
+#: all rows in fp32 of machines before Hopper, 12,103, are filters of 3 x 3 at every pixel, half of them by Winograd
+#: (NeuSight @ 6945927d9afc): what others deviate by on the vector engine is assumed, as for sizes in 16 bits
+FITTED_TAPS, TAPS_DEVIATION = 3.0, (0.15, 0.3, 0.3)
+
+
+def _other_taps(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a convolution on a vector engine before Hopper has other filters than the fitted ones."""
+    if machine.engine != "vector" or _from_hopper(machine):
+        return False
+    fitted = (conv.r == FITTED_TAPS) & (conv.s == FITTED_TAPS) & (conv.stride == 1) & (conv.dilation == 1)
+    return (fitted & (conv.groups == 1)) ^ True
+
+
 FAMILY = Family(
     "conv2d", CONSTANTS, formula, TERMS, forward_only, dispatch_varies=True,
-    doubts=(Doubt(ErrorSource.EXTRAPOLATION, _unusual, DEVIATION),),
+    doubts=(
+        Doubt(ErrorSource.EXTRAPOLATION, _unusual, DEVIATION),
+        Doubt(ErrorSource.EXTRAPOLATION, _other_taps, TAPS_DEVIATION),
+    ),
 )  # fmt: skip
 #: nothing is fitted; in an open trace of a V100 that trains ResNet-50 (pytorch/kineto @ 624ae15193b7) convolutions take
 #: 1.23 times, their gradients 1.2 times what is predicted
