@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware
 from perfmodel.core.vocabulary import CacheState, ErrorSource, EventKind, Limiter
+from perfmodel.diagnosis.untold import reading_once, spread_at_random
+from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
-from perfmodel.operators.elementwise import Elementwise
 from perfmodel.prediction.predict import floor_time, predict
 from perfmodel.prediction.result import Prediction
 from perfmodel.profile.profile import Profile, ProfileEntry
@@ -57,10 +58,6 @@ _MEMORY_NAME = re.compile(
     r"maximum|minimum|eq|ne|lt|le|gt|ge|bitwise_\w+|logical_\w+|masked_fill|zero|lerp|addcmul|addcdiv)(_|\.\w+)?(\(|$)",
     re.IGNORECASE,
 )
-#: part of the name of PyTorch's calls of attention -> the kernel within the library
-_ATTENTION = {"flash_attention": "fa2", "efficient_attention": "efficient", "cudnn_attention": "cudnn"}
-#: PyTorch's calls of norms of images that are kernels of the vendor's library, not of PyTorch -> that library
-_VENDORS_NORMS = {"aten::cudnn_batch_norm": "cudnn", "aten::miopen_batch_norm": "miopen"}
 #: a measurement is faster than its bound from this share on: clocks differ, and boards exceed the datasheet's
 FASTER_TOLERANCE = 0.02
 #: why a measurement can be faster than its bound
@@ -160,20 +157,6 @@ def limit(entry: ProfileEntry, hardware: Hardware | None) -> Limit:
     return Limit(entry, limiter, Basis.NONE if limiter == Limiter.UNKNOWN else Basis.NAME, why_unknown=reason)
 
 
-def library_of(entry: ProfileEntry) -> str:
-    """Return the library that runs an entry, as measurement tables name it: "torch" for PyTorch's operators.
-
-    Attention has the kernel too, which the operator names.
-    """
-    call = entry.launched_by
-    if own := _VENDORS_NORMS.get(call.removesuffix("_backward")):
-        return own
-    kernel = next((kernel for part, kernel in _ATTENTION.items() if part in call), "")
-    if call.startswith("aten::"):
-        return f"torch/{kernel}" if kernel else "torch"
-    return "fa2" if call.startswith("flash_attn::") else ""
-
-
 def _why_unknown(entry: ProfileEntry, hardware: Hardware | None) -> str:
     if hardware is None:
         return "no machine is given to compare with"
@@ -202,24 +185,26 @@ def _by_name(entry: ProfileEntry, hardware: Hardware | None) -> Limiter:
 def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
     assert entry.op is not None
     assert entry.calls
-    op = dataclasses.replace(entry.op, count=1)
+    op, library = dataclasses.replace(entry.op, count=1), library_of(entry)
     try:
-        prediction = predict(op, hardware, library=library_of(entry))
+        prediction = predict(op, hardware, library=library)
         floor_s = _warm_floor(op, hardware)
     except UsageError as error:
         without_op = limit(dataclasses.replace(entry, op=None), hardware)
         return dataclasses.replace(without_op, entry=entry, why_unknown=str(error))
     # One call may compute its operator several times, as both gradients of a convolution.
     calls = entry.calls * entry.op.count
-    once = _reading_once(op)
+    once = reading_once(op)
     if once is not None and entry.time_s < floor_s * calls:
         # A trace does not tell x * x from x * y; only x * x can be as fast as this.
-        prediction, floor_s = predict(once, hardware, library=library_of(entry)), _warm_floor(once, hardware)
+        prediction, floor_s = predict(once, hardware, library=library), _warm_floor(once, hardware)
     if floor_s <= (hardware.launch.floor_s or 0.0):
         # The launch floor is a share of a replayed graph, gap included; a profiler's kernel has no gap.
         floor_s = min(floor_s, entry.time_s / calls)
     bound_s = float(prediction.bound_time_s) * calls
-    expected = (prediction.predicted_time_s, prediction.predicted_time_low_s, prediction.predicted_time_high_s)
+    spread = spread_at_random(op)
+    likely = prediction if spread is None else predict(spread, hardware, library=library)
+    expected = (likely.predicted_time_s, likely.predicted_time_low_s, likely.predicted_time_high_s)
     predicted_s, low_s, high_s = (float(time_s) * calls for time_s in expected)
     return Limit(
         entry,
@@ -230,19 +215,12 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
         predicted_time_s=predicted_s,
         predicted_low_s=low_s,
         predicted_high_s=high_s,
-        not_seen=tuple(source for source in prediction.uncertainty if source is not ErrorSource.SHAPE),
+        not_seen=tuple(source for source in likely.uncertainty if source is not ErrorSource.SHAPE),
     )
 
 
 def _warm_floor(op: Operator, hardware: Hardware) -> float:
     return float(floor_time(op, hardware, CacheState.WARM))
-
-
-def _reading_once(op: Operator) -> Operator | None:
-    """Return an elementwise operator of two tensors as one that reads a single tensor twice, None for others."""
-    if isinstance(op, Elementwise) and float(op.num_inputs) == 2.0:
-        return dataclasses.replace(op, num_inputs=1)
-    return None
 
 
 def _roofline_limiter(entry: ProfileEntry, prediction: Prediction, hardware: Hardware) -> Limiter:

@@ -8,9 +8,12 @@ import math
 import pytest
 
 from perfmodel.core.hardware import Peak
-from perfmodel.diagnosis.limits import library_of, limit, profile_limits
+from perfmodel.diagnosis.limits import limit, profile_limits
+from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.operators.batch_norm import BatchNorm
 from perfmodel.operators.elementwise import Elementwise
+from perfmodel.operators.embedding import Embedding
+from perfmodel.operators.gather import Gather
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.predict import predict
@@ -54,6 +57,29 @@ def test_the_call_says_whose_kernels_ran(simple_gpu, call, library):
     assert library_of(entry) == library
     ours = predict(entry.op, simple_gpu, library=library)
     assert limit(entry, simple_gpu).predicted_time_s == pytest.approx(ours.predicted_time_s)
+
+
+def test_kernels_tell_an_older_release():
+    op = Embedding(tokens=4096, vocab=50000, dim=1024, unique=1, dtype="bf16")
+    entry = ProfileEntry("look-up", 50e-6, 1, "kernel", op=op, launched_by="aten::index_select")
+    assert library_of(dataclasses.replace(entry, kernels=("void at::native::vectorized_gather_kernel<16>",))) == "torch"
+    older = dataclasses.replace(entry, kernels=("void at::native::indexSelectLargeIndex<c10::BFloat16, long>",))
+    assert library_of(older) == "torch-2.6"
+
+
+@pytest.mark.parametrize(
+    ("least", "spread"),
+    [
+        (Embedding(tokens=4096, vocab=50000, dim=1024, unique=1), Embedding(tokens=4096, vocab=50000, dim=1024)),
+        (Gather(numel=4096, table=50000, distribution="same"), Gather(numel=4096, table=50000)),
+    ],
+)
+def test_a_look_up_is_bound_by_its_fewest_rows_and_expected_to_read_many(simple_gpu, least, spread):
+    found = limit(ProfileEntry("look-up", 1e-3, 1, "kernel", op=least, launched_by="aten::gather"), simple_gpu)
+    assert found.attainable_time_s == pytest.approx(predict(least, simple_gpu, library="torch").bound_time_s)
+    likely = predict(spread, simple_gpu, library="torch").predicted_time_s
+    assert found.predicted_time_s == pytest.approx(likely)
+    assert likely > predict(least, simple_gpu, library="torch").predicted_time_s
 
 
 def test_a_large_product_is_compute_bound(simple_gpu):

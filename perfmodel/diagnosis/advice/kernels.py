@@ -15,9 +15,10 @@ from perfmodel.diagnosis.advice.padding import padding_advice
 from perfmodel.diagnosis.advice.predicted import Span, predicted_span
 from perfmodel.diagnosis.advice.suggest import LEAST_SAVING, suggest
 from perfmodel.diagnosis.decompose import dimension_of
-from perfmodel.diagnosis.limits import Basis, Limit, library_of
+from perfmodel.diagnosis.limits import Basis, Limit
 from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
+from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.operators import Operator
 from perfmodel.prediction.uncertainty import UNMEASURED, unmeasured
 from perfmodel.profile import effort

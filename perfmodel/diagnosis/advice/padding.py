@@ -10,9 +10,10 @@ from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import Dimension, EventKind
 from perfmodel.diagnosis.advice.predicted import Span, predicted_span
 from perfmodel.diagnosis.advice.suggest import suggest
-from perfmodel.diagnosis.limits import Basis, Limit, library_of
+from perfmodel.diagnosis.limits import Basis, Limit
 from perfmodel.diagnosis.measured_run import MeasuredRun
 from perfmodel.diagnosis.result import Advice
+from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.padding import multiple_of, padded
 from perfmodel.profile import effort

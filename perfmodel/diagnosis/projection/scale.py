@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from perfmodel.core.hardware import Hardware, cached_per_machine
 from perfmodel.core.vocabulary import EventKind, Limiter
-from perfmodel.diagnosis.limits import Basis, Limit, library_of, limit
+from perfmodel.diagnosis.limits import Basis, Limit, limit
+from perfmodel.diagnosis.whose_kernels import library_of
 from perfmodel.errors import UsageError
 from perfmodel.operators import Operator
 from perfmodel.operators.elementwise import Elementwise
