@@ -26,8 +26,8 @@ from perfmodel.prediction.latency.family import Family, Values
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.terms import CEILING_TERMS, LAUNCH, MATH, SYNCHRONISATION, Term, Terms, ceiling_term
 
-#: copies within the device; other operators that no family serves go to it in `families_of`
-SERVES: dict[str, tuple[str, ...]] = {"roofline": ("memcpy",)}
+#: operators that no family serves go to it in `families_of`, as do copies on machines without PCIe
+SERVES: dict[str, tuple[str, ...]] = {"roofline": ()}
 
 
 def formula(op: Operator, machine: Machine, c: Values, conditions: Conditions) -> Terms:
