@@ -1,0 +1,200 @@
+"""Kernels of other people's traces and op graphs beside their predictions, with nothing fitted on any of them.
+
+    python scripts/other_laboratories_traces.py
+
+Reads ``$PERFMODEL_DATA/traces``, ``nsys`` and ``profile_tables`` (default: ``../shared/data`` beside the checkout).
+Each operator with its shapes is a row. Its time in a trace is the mean of its calls in the profiler's steps, predicted
+as `perfmodel diagnose` does: on cold caches, by the library that the call and the kernels' names tell. Those of an op
+graph (sitar-lab/NeuSight @ 6945927d9afc; fp32, PyTorch 2.1) stand between events, whose cost is that of its views; its
+products take 1.5 times as long as the same ones in these authors' tables, at one clock or another.
+
+Left out are collectives, whose kernels wait for other ranks, and what has no shapes; `left_out` lists it. The traces of
+2021 name no GPU: 80 SMs (their warps over "warps per SM") and cuDNN's kernels for Volta are a V100, its board is
+assumed. `ADDRESS_CYCLES` rests on 9 of these operators in the trace of Qwen1.5 and 6 in the op graphs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import os
+import sys
+from ast import literal_eval
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from other_laboratories import Judged
+
+import perfmodel as pm
+from perfmodel.core.vocabulary import EventKind
+from perfmodel.diagnosis.limits import profile_limits
+from perfmodel.formats import read_profile
+
+DATA = Path(os.environ.get("PERFMODEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+#: file -> what the table calls it, and the machine
+TRACES = {
+    "traces/hta_a100_2rank_nccl_resnet.json.gz": ("ResNet, DDP", "a100-sxm4-40gb"),
+    "traces/hta_alexnet_a100_big_gaps.json.gz": ("AlexNet", "a100-sxm4-40gb"),
+    "traces/kineto_resnet50_train_nw0_2021.pt.trace.json.gz": ("ResNet-50, 0 loaders", "v100-sxm2-32gb"),
+    "traces/kineto_resnet50_train_nw4_2021.pt.trace.json.gz": ("ResNet-50, 4 loaders", "v100-sxm2-32gb"),
+    "traces/tracelens_h100_bert-small.json.gz": ("BERT-small", "h100-sxm5-80gb"),
+    "traces/tracelens_h100_qwen1.5-0.5b_prefill.json.gz": ("Qwen1.5-0.5B, prefill", "h100-sxm5-80gb"),
+    "traces/tracelens_mi300_resnet_act_checkpoint_ddp.json.gz": ("ResNet, DDP", "mi300x"),
+    "traces/tracelens_sglang_qwen3-8b_decode_cudagraph_mi300.json.gz": ("Qwen3-8B, decode", "mi300x"),
+    "traces/tracelens_torch_compile_triton_mi300.json.gz": ("layer, torch.compile", "mi300x"),
+    "nsys/ginda_h100_2gpu_megatron_before.sqlite": ("Megatron", "h100-sxm5-80gb"),
+}
+GRAPHS = {
+    "profile_tables/neusight_opgraph_A100-PCIE-40GB_bert_large-inf-512-16.csv": ("BERT-large", "a100-pcie-40gb"),
+    "profile_tables/neusight_opgraph_A100-PCIE-40GB_gpt2_large-inf-1024-4.csv": ("GPT2-large", "a100-pcie-40gb"),
+    "profile_tables/neusight_opgraph_H100_80GB_HBM3_bert_large-train-512-2.csv": ("BERT-large", "h100-sxm5-80gb"),
+}
+HEAD = ("run", "machine", "operator", "kernels", "error", "bias", "in the interval", "width")
+#: parts of a run's time below this are not listed by `left_out`
+LEAST_SHARE = 0.01
+#: calls of the graphs that run no kernel, and the least time over that of these that is a kernel's, not the dispatch's
+VIEWS, LEAST_RATIO = ("view", "permute", "transpose"), 5.0
+
+Shapes = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Called(Judged):
+    """One operator (``what``) of a run (``library``) with its shapes (``size``): times of a call, and the calls."""
+
+    kernels: int = 1
+
+
+def judged(data: Path = DATA) -> Iterator[Called]:
+    """Yield the operators of all runs that have a prediction."""
+    for file, (run, machine) in TRACES.items():
+        for limit in profile_limits(read_profile(data / file), pm.hardware(machine)):
+            entry, calls = limit.entry, limit.entry.calls or 0
+            if limit.predicted_time_s is None or entry.op is None or entry.category is EventKind.COMMUNICATION:
+                continue
+            of_all = (entry.time_s, limit.predicted_time_s, limit.predicted_low_s, limit.predicted_high_s)
+            times = [float(time_s or 0.0) / calls for time_s in of_all]
+            yield Called(_kind(entry.op), run, machine, entry.name, *times, limit.not_seen, kernels=calls)
+    for file, (run, machine) in GRAPHS.items():
+        for op, measured in graph(data / file):
+            found = pm.predict(op, machine, library="torch-2.1")
+            times = map(float, (found.predicted_time_s, found.predicted_time_low_s, found.predicted_time_high_s))
+            yield Called(_kind(op), run, machine, op.name, measured, *times, tuple(found.uncertainty))
+
+
+def _kind(op: pm.Operator) -> str:
+    return f"{op.op} backward" if getattr(op, "backward", False) else op.op
+
+
+def lines(rows: Sequence[Called]) -> list[list[str]]:
+    """Return a line for each run, machine and operator, those with most time first, and one for all of a run."""
+    runs: dict[tuple[str, str], dict[str, list[Called]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        runs[row.library, row.machine][row.what].append(row)
+    made = []
+    for run, operators in runs.items():
+        longest = sorted(operators.items(), key=lambda item: -sum(row.kernels * row.measured_s for row in item[1]))
+        made += [[*run, name, *_figures(group)] for name, group in longest]
+        made.append([*run, "all", *_figures([row for group in operators.values() for row in group])])
+    return [*made, ["all", "all", "all", *_figures(rows)]]
+
+
+def _figures(rows: Sequence[Called]) -> list[str]:
+    """Return kernels, mean error, bias, coverage and median width; each operator with its shapes counts once."""
+    errors = np.array([row.error for row in rows])
+    width = float(np.median([row.high_s / row.low_s for row in rows]))
+    inside, kernels = np.mean([row.inside for row in rows]), sum(row.kernels for row in rows)
+    return [f"{kernels}", f"{np.mean(abs(errors)):.1%}", f"{np.mean(errors):+.1%}", f"{inside:.0%}", f"{width:.2f}"]
+
+
+def left_out(data: Path = DATA) -> Iterator[list[str]]:
+    """Yield run, machine, call or kernel, share of the run's time and reason of what is not judged."""
+    for file, (run, machine) in TRACES.items():
+        profile = read_profile(data / file)
+        parts: dict[tuple[str, str], float] = defaultdict(float)
+        for limit in profile_limits(profile, pm.hardware(machine)):
+            waits = limit.entry.category is EventKind.COMMUNICATION
+            if limit.predicted_time_s is None or waits:
+                name = limit.entry.name.partition("(")[0] if waits else limit.entry.launched_by or limit.entry.name
+                reason = "waits for other ranks" if waits else limit.why_unknown
+                parts[name, reason] += limit.entry.time_s / profile.total_time_s
+        for (name, reason), share in sorted(parts.items(), key=lambda item: -item[1]):
+            if share >= LEAST_SHARE:
+                yield [run, machine, name, f"{share:.1%}", reason]
+
+
+# --- op graphs
+
+
+def graph(path: Path) -> Iterator[tuple[pm.Operator, float]]:
+    """Yield the forward operators of an op graph that run a kernel, with their times beyond those of views [s]."""
+    csv.field_size_limit(10**8)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["op"].startswith("call_") and "float32" in row["dtype"]]
+    empty_s = 1e-3 * float(np.median([float(row["fw_latency"]) for row in rows if row["target"] in VIEWS]))
+    for row in rows:
+        measured, name = 1e-3 * float(row["fw_latency"]), row["Name"].rstrip("0123456789").rstrip("_")
+        build = _module if row["op"] == "call_module" else _FUNCTIONS.get(name)
+        inputs, out = literal_eval(row["input_shapes"]), list(literal_eval(row["output_shape"]))
+        op = build(row["target"], inputs, out) if build else None
+        if op is not None and measured >= LEAST_RATIO * empty_s:
+            yield op, measured - empty_s
+
+
+def _module(target: str, inputs: Shapes, out: list[int]) -> pm.Operator | None:
+    """Return the operator of a module by its name in transformers."""
+    x, name = inputs[0], target.rpartition(".")[2]
+    rows, cols = math.prod(x[:-1]), x[-1]
+    if "dropout" in name or name == "drop":
+        return pm.Dropout(numel=math.prod(x), dtype="fp32")
+    if name.startswith("ln_") or name == "LayerNorm":
+        return pm.LayerNorm(rows=rows, cols=cols, dtype="fp32")
+    if "embeddings" in name or name in ("wte", "wpe"):
+        return None  # the graph has no size of its table
+    if name == "activation":
+        return pm.Elementwise(numel=math.prod(x), kind="tanh", dtype="fp32")
+    return pm.Gemm(m=rows, n=out[-1], k=cols, bias=name != "lm_head", dtype="fp32")
+
+
+def _elementwise(kind: str) -> Callable[[str, Shapes, list[int]], pm.Operator]:
+    def build(target: str, inputs: Shapes, out: list[int]) -> pm.Operator:
+        numel, sizes = math.prod(out), [math.prod(shape) for shape in inputs]
+        full = max(1, sum(size == numel for size in sizes))
+        spread = any(size < numel for size in sizes) or kind == "copy"
+        return pm.Elementwise(numel=numel, kind=kind, num_inputs=full, strided=spread, dtype="fp32")
+
+    return build
+
+
+def _product(target: str, inputs: Shapes, out: list[int]) -> pm.Operator:
+    *bias, a, b = inputs
+    return pm.Gemm(m=a[-2], n=b[-1], k=a[-1], batch=math.prod(a[:-2]), bias=bool(bias), dtype="fp32")
+
+
+_FUNCTIONS: dict[str, Callable[[str, Shapes, list[int]], pm.Operator | None]] = {
+    **{name: _elementwise(name) for name in ("add", "sub", "mul", "pow", "tanh", "gelu", "where")},
+    "truediv": _elementwise("div"),
+    "contiguous": _elementwise("copy"),
+    "matmul": _product,
+    "addmm": _product,
+    "softmax": lambda _, inputs, out: pm.Softmax(rows=math.prod(out[:-1]), cols=out[-1], dtype="fp32"),
+}
+
+
+def main() -> int:
+    """Print the table, and what is left out."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    if not (DATA / "traces").is_dir():
+        sys.stderr.write(f"{DATA / 'traces'}: no such folder. Set PERFMODEL_DATA.\n")
+        return 3
+    for cells in [list(HEAD), *lines(list(judged())), [], ["left out"], *left_out()]:
+        print("  ".join(cells))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
