@@ -321,6 +321,12 @@ def test_generated_kernels():
     assert pointwise.work().bytes_read + pointwise.work().bytes_written == 3 * 256 * 2
     norm = mapped("triton_red_fused_mean_0", [[8, 32], [32], [8, 32], [], []], [BF16] * 3, ["", "", "", "8", "32"])
     assert norm.work().bytes_read + norm.work().bytes_written == 2 * 256 * 2
+    # the last tensor is a product that is viewed as the first, so that the first is read and written
+    product = [[2, 4, 32], [8, 32], []]
+    gated = mapped("triton_poi_fused__unsafe_view_mul_silu_2", product, [BF16] * 2, ["", "", "256"])
+    assert gated.work().bytes == (2 + 1) * 256 * 2
+    apart = mapped("triton_poi_fused__unsafe_view_silu_2", [[8, 32], [2, 4, 32], []], [BF16] * 2, ["", "", "256"])
+    assert apart.work().bytes == (1 + 1) * 256 * 2
     summed = mapped("triton_per_fused_sum_1", [[8, 32], [8], [], []], [BF16] * 2, ["", "", "8", "32"])
     assert sizes(summed) == ("reduction", {"rows": 8, "cols": 32})
 

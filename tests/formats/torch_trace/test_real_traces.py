@@ -235,6 +235,18 @@ def test_a_training_without_values_tells_its_batch_norms_by_their_kernels(trace)
     assert all(entry.op.training for entry in norms)
 
 
+def test_generated_kernels_that_write_in_place_move_one_more_tensor(trace):
+    # 8 x 4096 rows: silu(x) y of 8192 columns reads both and writes x; the residual of 2048 reads three and writes one;
+    # the norm of the sum of two tensors has its output behind them
+    numel, moved = 8 * 4096 * 2048, {}
+    for entry in trace("tracelens_torch_compile_triton_mi300").entries:
+        if entry.name.startswith("triton"):
+            moved[entry.name.partition("(")[0]] = entry.op.work().bytes / (2 * numel)
+    assert moved["triton_poi_fused__unsafe_view_mul_silu_2"] == 3 * 4
+    assert moved["triton_poi_fused__unsafe_view_add_3"] == 4
+    assert moved["triton_red_fused__unsafe_view_add_mean_mul_pow_rsqrt_1"] == 3
+
+
 def test_overlapping_streams_graph_launches_and_rocm(trace):
     resnet = trace("tracelens_mi300_resnet_act_checkpoint_ddp")
     gpu = resnet.timeline.gpu

@@ -28,6 +28,8 @@ from perfmodel.operators.transpose import Transpose
 #: a copy between two orders of axes transposes matrices if both sides are at least this long: shorter rows stay within
 #: the cache lines that a warp reads
 _TRANSPOSED = 32
+#: how Inductor names the view of a matrix product in a fused kernel
+_VIEWED = "_unsafe_view"
 #: elements and ranks above this, 1e15, are damage
 _LARGEST = 2**50
 
@@ -250,13 +252,19 @@ def _last(call: Call) -> int:
 
 
 def _triton(call: Call, sizes: tuple[int, ...]) -> Operator:
-    """Return a copy that moves each tensor of the kernel's size once; one that is read and written counts once."""
+    """Return a copy that moves each tensor of the kernel's size once, and again the one that it writes in place.
+
+    Inductor lists buffers that are read and written first, then inputs, then outputs (codegen/common.py, KernelArgs).
+    Where the last one is a matrix product that the kernel views in the shape of the first, it is an input: the first is
+    written in place. Where nothing tells, the last one is the output, which is the least.
+    """
     numel = math.prod(sizes)
     full = [modelled(shape) for shape in call.all_tensors() if shape.distinct >= numel]
     if not sizes or numel < 1 or len(full) < 2:
         raise NotModelledError("the trace does not say the sizes of the generated kernel")
     dtypes = sorted((shape.dtype for shape in full), key=dtype_bytes)
-    return Elementwise(numel=numel, kind="copy", num_inputs=len(full) - 1, dtype=dtypes[0])
+    in_place = _VIEWED in call.name and len(full[-1].dims) == 2 < len(full[0].dims)
+    return Elementwise(numel=numel, kind="copy", num_inputs=len(full) - (not in_place), dtype=dtypes[0])
 
 
 def collective(name: str, elements: tuple[float, float], group_size: float, dtype: str) -> Operator:
