@@ -23,6 +23,7 @@ import open_tables
 import other_laboratories
 import serving_accuracy
 import whole_models
+import whole_steps
 from accuracy_lines import QUOTED, QUOTED_HEAD, SUMMARY, SUMMARY_HEAD, Keep
 from accuracy_text import TEXT
 from nested import Nested, without
@@ -272,6 +273,7 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
         noise=table(("family", "machine", "dtype", "libraries", "shapes", "mean", "median", "bias"),
                     noise_floor(opened.calls)),
         models=models(nested, opened.machines),
+        steps=table(whole_steps.HEAD, whole_steps.lines(whole_steps.steps(open_tables.folder().parent))),
         laboratory=table(other_laboratories.HEAD, other_laboratories.lines(laboratory)),
         blind=breakdown(blind, ("hardware", "family")),
         own=breakdown(own("-11-23"), ("hardware", "family")),

@@ -59,6 +59,12 @@ which one of the two devices ran.
 
 {models}
 
+Training steps in fp32 on AMD's machines, of which no published table of steps has a run (`scripts/whole_steps.py`).
+Both runs of GPT2-Large are slow in their forward pass, which took three times as long as the same pass in inference,
+for a reason that the table does not tell.
+
+{steps}
+
 ## Another laboratory
 
 Liger-Kernel (linkedin/Liger-Kernel @ ead96b618e5c) publishes the times of its fused kernels, and of the modules of

@@ -1,7 +1,8 @@
 """How far a step may lie beyond what published runs show, on a machine or over links that nobody has measured.
 
 The interval of a step comes from published runs, on few machines. On another one every kernel may differ by what
-machines differ by, and exchanges through a host by what hosts do; the predictions of single operators know how much.
+machines differ by, a run from its kernels, and exchanges through a host by what hosts do; the predictions of single
+operators and of whole models know how much.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.prediction.predict import predict
 from perfmodel.prediction.uncertainty import Z80
+from perfmodel.prediction.whole_model import run_deviation
 from perfmodel.training.framework import Interval
 from perfmodel.training.kernels import arithmetic
 from perfmodel.training.setup import Setup
@@ -102,7 +104,10 @@ def _deviations(setup: Setup, term: str) -> tuple[tuple[ErrorSource, float], ...
         dtype = arithmetic(setup.plan.dtype)
         dtype = dtype if _KERNELS[term] == "product" or dtype_bytes(dtype) > 1 else "bf16"
         narrow = setup.framework.libraries.get("fp8", ()) if dtype_bytes(dtype) < 2 else ()
-        return () if known else _of_kernel(hardware, _KERNELS[term], dtype, next(iter(narrow), ""))
+        if known:
+            return ()
+        of_run = (ErrorSource.RUN, run_deviation(hardware))
+        return (*_of_kernel(hardware, _KERNELS[term], dtype, next(iter(narrow), "")), of_run)
     if term not in _EXCHANGES:
         return ()
     group = getattr(setup.groups, term)

@@ -97,10 +97,10 @@ def limited_share(machine: Machine, joule_per_flop: Number, load: Load = Load.BU
 def s_per_flop(machine: Machine, joule_per_flop: Number, load: Load = Load.BURST) -> Number:
     """Return the least time of a FLOP under the power limit [s]; see `limited_share`.
 
-    The measurements of vector engines are calls of up to seconds, one after another, so that their energies are already
-    those of a sustained load.
+    The measurements of vector engines, and of matrix cores in fp32, are calls of up to seconds, one after another, so
+    that their energies are already those of a sustained load.
     """
-    heated = load == Load.SUSTAINED and machine.engine != "vector"
+    heated = load == Load.SUSTAINED and machine.engine != "vector" and machine.dtype != "fp32"
     joule = joule_per_flop * (SUSTAINED_ENERGY if heated else 1.0)
     return 1.0 / (limited_share(machine, joule, load) * machine.peak_flop_per_s)
 
