@@ -198,7 +198,8 @@ def sentence(rows: Sequence[Judged]) -> str:
     error, inside = np.mean([abs(row.error) for row in of]), np.mean([row.inside for row in of])
     return (
         f"Another laboratory: {len(of)} kernels and layers of PyTorch on A100, H100 and RTX 3090 that Liger-Kernel's "
-        f"contributors measured come out {error:.1%} off with nothing fitted on them, {inside:.0%} in the interval."
+        f"contributors measured come out {100.0 * error:.1f} % off with nothing fitted on them, "
+        f"{100.0 * inside:.0f} % in the interval."
     )
 
 
@@ -206,7 +207,8 @@ def _figures(rows: Sequence[Judged]) -> list[str]:
     errors = np.array([row.error for row in rows])
     width = float(np.median([row.high_s / row.low_s for row in rows]))
     inside = np.mean([row.inside for row in rows])
-    return [f"{len(rows)}", f"{np.mean(abs(errors)):.1%}", f"{np.mean(errors):+.1%}", f"{inside:.0%}", f"{width:.2f}"]
+    mean, bias = 100.0 * np.mean(abs(errors)), 100.0 * np.mean(errors)
+    return [f"{len(rows)}", f"{mean:.1f} %", f"{bias:+.1f} %", f"{100.0 * inside:.0f} %", f"{width:.2f}"]
 
 
 def main() -> int:

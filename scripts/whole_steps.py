@@ -79,7 +79,7 @@ def lines(rows: Iterable[Step]) -> list[list[str]]:
     return [
         [
             row.hardware, row.model, f"{row.batch}", f"{row.seq}", format_si(row.measured_s, "s"),
-            format_si(row.predicted_s, "s"), f"{row.error:+.1%}",
+            format_si(row.predicted_s, "s"), f"{100.0 * row.error:+.1f} %",
             f"{format_si(row.low_s, 's', 3)} to {format_si(row.high_s, 's', 3)}",
         ]
         for row in sorted(rows, key=lambda row: (row.hardware, row.model, row.batch))

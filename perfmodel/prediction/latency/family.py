@@ -138,7 +138,8 @@ def _on_another_host(op: Any, machine: Machine, conditions: Conditions) -> bool:
     """Whether the time holds a dispatch, by a host that is not known to be one of those measured."""
     if not conditions.timing.includes_host:
         return False
-    return MEASURED_DISPATCH.get(conditions.library) != conditions.release[:2]
+    caller = conditions.library.partition("_")[0]  # "vllm_triton" is Triton's kernel, as vLLM calls it
+    return MEASURED_DISPATCH.get(caller) != conditions.release[:2]
 
 
 #: in "mid" up to half of the time is the part of the dispatch that no kernel hides, a quarter in the middle; in "large"
