@@ -46,11 +46,14 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
 
     >>> nearest("gem", ["gemm", "softmax"])
     "Did you mean 'gemm'?"
+    >>> nearest("Lineaar", ["Bilinear", "Linear"])
+    "Did you mean 'Linear'?"
     >>> nearest("zzz", ["gemm"])
     ''
     """
-    matches = difflib.get_close_matches(name.lower(), list(allowed), n=1, cutoff=0.5)
-    return f"Did you mean {matches[0]!r}?" if matches else ""
+    spelt = {allowed_name.lower(): allowed_name for allowed_name in allowed}
+    matches = difflib.get_close_matches(name.lower(), spelt, n=1, cutoff=0.5)
+    return f"Did you mean {spelt[matches[0]]!r}?" if matches else ""
 
 
 def unknown_name(

@@ -34,8 +34,8 @@ def sizes_of(text: str, place: str) -> tuple[int, ...]:
 
     sizes = parse_sizes(text, place=place, key=place.removeprefix("--"))
     for size in sizes:
-        if size != int(size):
-            raise UsageError(f"{size:g} is not a whole number.", place=place)
+        if not float(size).is_integer():  # nor infinite, nor NaN
+            raise UsageError(f"{size:g} is not a whole number.", place=place, remedy="Write 8, 1/2/4 or 1..8.")
     return tuple(int(size) for size in sizes)
 
 

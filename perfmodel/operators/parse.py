@@ -56,13 +56,13 @@ def parse_operators(tokens: Sequence[str]) -> list[Operator]:
                 raise UsageError(f"{key} is given twice.", place=name)
             values[key] = value
             continue
+        # the word first: after `m= 4096` the mistake is 4096, and not that n and k are missing
+        following = "" if _is_file(token) else _operator_name(token, after=name)
         if name:
             operators.append(build_operator(name, values))
-        name, values = "", {}
-        if _is_file(token):
+        name, values = following, {}
+        if not name:
             operators.extend(read_operators(token))
-        else:
-            name = _operator_name(token)
     if name:
         operators.append(build_operator(name, values))
     if not operators:
@@ -264,12 +264,25 @@ def _limit_points(op: str, points: float) -> None:
         )
 
 
-def _operator_name(word: str) -> str:
+def _operator_name(word: str, after: str = "") -> str:
+    """Return the operator that a word names; ``after`` is the operator that the words before it describe, if any."""
     name = word.replace("-", "_").lower()
-    if name not in operator_names():
-        raise unknown_name("operator", word, operator_names())
-    return name
+    if name in operator_names():
+        return name
+    dimensions = load_operator(after).dimensions() if after else {}
+    if dimensions and (word in dimensions or not word.isidentifier()):
+        required = [key for key, rules in dimensions.items() if rules["default"] is MISSING]
+        keys = [word] if word in dimensions else required
+        raise UsageError(
+            f"{word!r} is no dimension with its value.",
+            place=after,
+            remedy=f"Write {' '.join(f'{key}=VALUE' for key in keys)}, without spaces around '='.",
+        )
+    raise unknown_name("operator", word, operator_names())
 
 
 def _is_file(token: str) -> bool:
-    return storage.suffix_of(token) in DOCUMENT_SUFFIXES or os.sep in token
+    """Return whether a word is a file: by its suffix, its folders, or because it exists and names no operator."""
+    if storage.suffix_of(token) in DOCUMENT_SUFFIXES or os.sep in token:
+        return True
+    return os.path.exists(token) and token.replace("-", "_").lower() not in operator_names()

@@ -135,6 +135,8 @@ def test_plots(perfmodel, tmp_path, more):
         (("--seq", 0), "seq = 0"),
         (("--tp", 0), "--tp: tp = 0 is below 1"),
         (("--gpus", 0), "gpus = 0"),
+        (("--gpus", "nan"), "--gpus: nan is not a whole number"),
+        (("--batch", "1e400"), "--batch: inf is not a whole number"),
         (("--recompute", "half"), "unknown recompute 'half'"),
         (("--framework", "megatrn"), "Did you mean 'megatron-te'?"),
         (("--optimizer", "adamw"), "Did you mean 'adam'?"),

@@ -88,11 +88,24 @@ def test_flags_are_true_or_false_in_several_words(words: tuple[str, ...], meant:
         ("gemm m=1 n=1 k=1 bias=maybe", "neither true nor false"),
         ("gemm m=1 n=1 k=1 dtype=bf61", "Did you mean 'bf16'"),
         ("", "no operator is given"),
+        # the word itself is wrong, and not the dimensions that stand behind it
+        ("gemm m n=1 k=1", "'m' is no dimension with its value. Write m=VALUE"),
+        ("gemm m= 4096 n=1 k=1", "'4096' is no dimension with its value. Write m=VALUE n=VALUE k=VALUE"),
+        ("gemm m=1 n=1 k=1 sofmax", "Did you mean 'softmax'"),
     ],
 )
 def test_wrong_words_are_named(words: str, part: str) -> None:
     with pytest.raises(UsageError, match=part):
         parse_operators(words.split())
+
+
+def test_an_existing_file_is_no_misspelt_operator(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sizes.csv").write_text("m,n,k\n1,1,1\n")
+    (tmp_path / "gemm").mkdir()
+    with pytest.raises(InputFileError, match=r"sizes.csv.*unknown suffix '.csv'"):
+        parse_operators(["sizes.csv"])
+    assert parse_operators(["gemm", "m=1", "n=1", "k=1"])[0].op == "gemm"
 
 
 FILES = {
