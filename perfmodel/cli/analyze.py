@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,8 +29,10 @@ from perfmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from perfmodel.core.hardware import Hardware
+    from perfmodel.core.report import Report
     from perfmodel.operators import Operator
     from perfmodel.prediction.result import Prediction
+    from perfmodel.render.plots.roofline.points import Point
 
 
 def command(
@@ -77,7 +80,7 @@ def command(
     from perfmodel.hardware_catalog import hardware
     from perfmodel.operators.parse import parse_operators
     from perfmodel.prediction.conditions import Conditions
-    from perfmodel.prediction.summary import summarize, unmeasured_library
+    from perfmodel.prediction.summary import summarize
     from perfmodel.prediction.sweep import predict_shared
     from perfmodel.workers import ahead, executor
 
@@ -103,7 +106,8 @@ def command(
     if measured is not None:
         if workers != 1 or scheduler:
             raise UsageError("--workers and --scheduler share sweeps; a measured value belongs to one call.")
-        _judge(operators, machines, measured, destination, timing=timing, cache=cache, library=library, load=load)
+        given = {"timing": timing, "cache": cache, "library": library, "load": load}
+        _judge(operators, machines, measured, destination, explain, plot, **given)
         return
     conditions = Conditions.parse(timing, cache, library, load)
     with executor(workers, scheduler, here=True) as pool:
@@ -119,16 +123,11 @@ def command(
         title=title,
         notes=tuple(summarize(predictions)),
     )
-    if explain:
-        from perfmodel.prediction import explain as explanation
-
-        parts = {"terms": explanation.explain(predictions), "interval": explanation.explain_intervals(predictions)}
-        table = replace(table, more={name: report(part) for name, part in parts.items()})
-    for warning in unmeasured_library(predictions, {machine.name: machine for machine in machines}):
-        status(f"warning: {warning}")
-    destination.write(table)
-    if plot:
-        _draw(list(zip(machines, results, strict=True)), explain, plot)
+    _write(table, predictions, machines, destination, explain)
+    if plot and explain:
+        _draw_terms(predictions, plot)
+    elif plot:
+        _draw(list(zip(machines, results, strict=True)), plot)
 
 
 def epilog() -> str:
@@ -140,10 +139,32 @@ def epilog() -> str:
     return "\n".join(["Operators and their dimensions (`perfmodel operators NAME` explains them):\n", *lines])
 
 
-def _judge(
-    operators: list[Operator], machines: list[Hardware], measured: str, destination: Destination, **conditions: Any
+def _write(
+    table: Report, predictions: list[Prediction], machines: list[Hardware], destination: Destination, explain: bool
 ) -> None:
-    """Report the verdict on what the user measured for one call of the only operator."""
+    """Write a table of predictions, explained if asked for, after warnings of what nobody measured."""
+    from perfmodel.core.report import report
+    from perfmodel.prediction import explain as explanation
+    from perfmodel.prediction.summary import unmeasured_library
+
+    if explain:
+        parts = {"terms": explanation.explain(predictions), "interval": explanation.explain_intervals(predictions)}
+        table = replace(table, more={name: report(part) for name, part in parts.items()})
+    for warning in unmeasured_library(predictions, {machine.name: machine for machine in machines}):
+        status(f"warning: {warning}")
+    destination.write(table)
+
+
+def _judge(
+    operators: list[Operator],
+    machines: list[Hardware],
+    measured: str,
+    destination: Destination,
+    explain: bool,
+    plot: str | None,
+    **conditions: Any,
+) -> None:
+    """Report the verdict on what the user measured for one call of the only operator, and draw it."""
     from perfmodel.core.report import report
     from perfmodel.prediction.measured import judge_measured, measured_time
 
@@ -152,17 +173,24 @@ def _judge(
     time_s = measured_time(measured, operators[0])
     judged = [judge_measured(operators[0], machine, time_s, **conditions) for machine in machines]
     title = f"{measured} measured, against {', '.join(machine.title for machine in machines)}"
-    destination.write(report(judged, context=context(measured=measured, **conditions), title=title))
+    predictions = [item.prediction for item in judged]
+    table = report(judged, context=context(measured=measured, **conditions), title=title)
+    _write(table, predictions, machines, destination, explain)
+    if plot and explain:
+        _draw_terms(predictions, plot)
+    elif plot:
+        _draw([(machine, item.rows()) for machine, item in zip(machines, judged, strict=True)], plot)
 
 
-def _draw(results: list[tuple[Hardware, list[Prediction]]], explain: bool, plot: str) -> None:
-    """Draw the terms of the predictions, or the predictions under the machines' rooflines."""
-    if explain:
-        from perfmodel.render.plots.prediction import terms_plot
+def _draw_terms(predictions: list[Prediction], plot: str) -> None:
+    """Draw the terms of the predictions as stacked bars."""
+    from perfmodel.render.plots.prediction import terms_plot
 
-        figure = terms_plot([prediction for _, of_machine in results for prediction in of_machine])
-    else:
-        from perfmodel.render.plots.roofline import roofline_figure
+    save_plot(terms_plot(predictions), plot)
 
-        figure = roofline_figure(results)
-    save_plot(figure, plot)
+
+def _draw(points: Sequence[tuple[Hardware, Sequence[Point]]], plot: str) -> None:
+    """Draw predictions, or the rows of measured times, under the rooflines of their machines."""
+    from perfmodel.render.plots.roofline import roofline_figure
+
+    save_plot(roofline_figure(points), plot)

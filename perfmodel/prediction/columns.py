@@ -39,6 +39,11 @@ def _rate(row: Mapping[str, Any], kind: str = "predicted") -> str:
     return "-" if bytes_per_s is None else format_si(bytes_per_s, "B/s", 3)
 
 
+def achieved(row: Mapping[str, Any]) -> str:
+    """Return the rate at a measured time: in FLOP/s for a compute-bound row, else in B/s."""
+    return _rate(row, "achieved")
+
+
 def _rate_of_peak(row: Mapping[str, Any]) -> str:
     """Return the expected rate and the share of the peak of what is used most."""
     share, rate = row.get("predicted_utilization"), _rate(row)

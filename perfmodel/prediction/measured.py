@@ -59,25 +59,29 @@ class Measured(Reportable):
         p = self.prediction
         low, high = (format_si(float(end), "s", 3) for end in (p.predicted_time_low_s, p.predicted_time_high_s))
         share = (
-            f"the bound is {self.efficiency:.2g} times as long"
+            f"the bound is {format_si(self.efficiency, '', 2)} times as long"
             if self.verdict == TOO_FAST
             else f"{100 * self.efficiency:.3g} % of what the bound allows"
         )
         return (
             f"{p.label} on {p.hardware}: {format_si(self.measured_time_s, 's')} is {self.verdict}: "
-            f"{self.measured_time_s / float(p.predicted_time_s):.2f} times the expected "
+            f"{format_si(self.measured_time_s / float(p.predicted_time_s), '', 3)} times the expected "
             f"{format_si(float(p.predicted_time_s), 's')} ({low} to {high}), "
             f"{share}."
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the row of the prediction with the measured time, the efficiency and the verdict."""
+        """Return the row of the prediction with the measured time, its rates, the efficiency and the verdict."""
         (row,) = self.prediction.rows()
+        moved = row["bytes_read"] + row["bytes_written"]
         return [
             {
                 **row,
                 "measured_time_s": self.measured_time_s,
+                "achieved_flop_per_s": row["flop"] / self.measured_time_s,
+                "achieved_bytes_per_s": moved / self.measured_time_s,
                 "efficiency": self.efficiency,
+                "faster_than_bound": self.verdict == TOO_FAST,
                 "verdict": self.verdict,
                 "causes": list(self.causes),
             }
@@ -149,8 +153,9 @@ def _too_fast(op: Operator, hardware: Hardware, p: Prediction, time_s: float) ->
         yield "the products are rounded to TF32: analyze with dtype=tf32"
     if time_s < float(p.bound_time_s) / 2:
         yield "the timer did not wait for the GPU: launches are asynchronous, so synchronise before reading the clock"
-    causal = ", and causal attention computes half of the scores" if getattr(op, "causal", False) else ""
-    yield f"another count of the work: a fused multiply-add is 2 FLOP{causal}"
+    flop, moved = format_si(float(p.flop), "FLOP"), format_si(float(p.work.bytes), "B")
+    causal = "; a rate that counts what the mask hides is up to twice as high" if getattr(op, "causal", False) else ""
+    yield f"less work than {flop} and {moved} a call: other sizes, or sparse data{causal}"
     yield f"another machine than {hardware.name}, or a figure of its specification that is too low"
 
 

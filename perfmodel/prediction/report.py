@@ -13,7 +13,13 @@ from perfmodel.core.units import format_si
 from perfmodel.core.vocabulary import ErrorSource
 from perfmodel.prediction.algorithms.choice import Choice
 from perfmodel.prediction.algorithms.report import choice_report
-from perfmodel.prediction.columns import ERROR_COLUMNS, MODEL_COLUMNS, PREDICTION_COLUMNS, TERM_COLUMNS
+from perfmodel.prediction.columns import (
+    ERROR_COLUMNS,
+    MODEL_COLUMNS,
+    PREDICTION_COLUMNS,
+    TERM_COLUMNS,
+    achieved,
+)
 from perfmodel.prediction.explain import Explained, IntervalShares, meaning
 from perfmodel.prediction.measured import Measured
 from perfmodel.prediction.result import Prediction
@@ -75,14 +81,17 @@ def _verdict_lines(judged: Measured) -> list[str]:
 
 
 def _with_verdict(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns of a prediction with those of a measured time; the expected rate makes room for them."""
-    kept = [replace(column, drop=1) if column.key == "predicted_flop_per_s" else column for column in columns]
+    """Return the columns of a prediction with those of a measured time, whose rate stands in place of the expected."""
+    kept = [replace(column, shown=False) if column.key == "predicted_flop_per_s" else column for column in columns]
     place = next(index for index, column in enumerate(kept) if column.key == "predicted_flop_per_s")
     measured = (
         Column("measured_time_s", "measured", "s"),
+        Column("achieved_flop_per_s", "achieved", "FLOP/s", show_row=achieved, drop=1),
+        Column("achieved_bytes_per_s", unit="B/s", shown=False),
         Column(
-            "efficiency", "of bound", "fraction", show=lambda share: "faster" if share > 1 else f"{100 * share:.0f} %"
+            "efficiency", "of bound", "fraction", show=lambda share: "faster" if share > 1 else f"{100 * share:.2g} %"
         ),
+        Column("faster_than_bound", shown=False),
         Column("verdict", shown=False),
         Column("causes", shown=False),
     )

@@ -140,3 +140,15 @@ def test_explain_says_what_the_interval_is_made_of(perfmodel) -> None:
     rows = perfmodel(*words, "--library", "trtllm").json["interval"]
     assert [row["source"] for row in rows] == ["shape", "machine"]
     assert sum(row["share"] for row in rows) == pytest.approx(1.0)
+
+
+def test_a_measured_value_is_explained_drawn_and_warned_about_as_a_prediction_is(perfmodel, tmp_path):
+    plots = tmp_path / "roofline.png", tmp_path / "terms.png"
+    words = ("analyze", *GEMM, *ON, "--measured", "700us", "--library", "torh")
+    drawn = perfmodel(*words, "--plot", plots[0])
+    explained = perfmodel(*words, "--explain", "--plot", plots[1], "--format", "json")
+    assert (drawn.code, explained.code) == (0, 0)
+    assert all(plot.stat().st_size > 10_000 for plot in plots)
+    assert "Did you mean 'torch'?" in drawn.err
+    assert [part["term"] for part in explained.json["terms"]][0] == "math"
+    assert explained.json["rows"][0]["achieved_flop_per_s"] == pytest.approx(2 * 4096**3 / 700e-6)

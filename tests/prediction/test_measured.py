@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from perfmodel.core.report import report
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
+from perfmodel.operators.attention import Attention
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.memcpy import Memcpy
@@ -67,6 +68,24 @@ def test_verdicts_follow_bound_and_interval(time_s):
     assert bool(judged.causes) is (expected != AS_EXPECTED)
 
 
+def test_ratios_far_from_one_have_digits_and_no_exponent():
+    fast = judge_measured(GEMM, A100, 1e-6).sentence  # bound 440.5 us, expected 550 us
+    assert "0.00182 times the expected" in fast
+    assert "the bound is 441 times as long" in fast
+    slow = judge_measured(GEMM, A100, 1.0).sentence
+    assert "e+" not in slow
+    assert "0.00 " not in slow
+
+
+def test_less_work_explains_what_is_faster_than_the_bound():
+    # A multiply-add that is counted as 1 FLOP makes a rate look lower, and a time is no rate at all.
+    causes = " ".join(judge_measured(GEMM, A100, 300e-6).causes)
+    assert "less work than 137.4 GFLOP and 100.7 MB" in causes
+    assert "multiply-add" not in causes
+    masked = Attention(heads=32, seq_q=2048, head_dim=64, dtype="fp16", causal=True)
+    assert "what the mask hides" in " ".join(judge_measured(masked, A100, 1e-6).causes)
+
+
 def test_a_product_as_slow_as_the_vector_units_did_not_use_the_tensor_cores():
     # 137 GFLOP at 78 TFLOP/s of the vector units
     assert "tensor cores are not used" in judge_measured(GEMM, A100, FLOP / 60e12).causes[0]
@@ -82,8 +101,11 @@ def test_odd_sizes_and_cached_data_are_causes():
     assert "TF32" in judge_measured(fp32, A100, tf32_s).causes[0]
 
 
-def test_the_row_is_that_of_analyze_with_three_keys():
+def test_the_row_is_that_of_analyze_with_what_was_measured():
     row = report(judge_measured(GEMM, A100, 1e-3)).rows[0]
+    assert row["achieved_flop_per_s"] == pytest.approx(FLOP / 1e-3)
+    assert row["achieved_bytes_per_s"] == pytest.approx(BYTES / 1e-3)
+    assert row["faster_than_bound"] is False
     assert {"predicted_time_s", "bound_time_s", "measured_time_s", "efficiency", "verdict"} <= set(row)
     assert row["verdict"] == SLOW
 
