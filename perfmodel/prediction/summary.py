@@ -135,18 +135,24 @@ def _odd_rows(predictions: Sequence[Prediction]) -> list[str]:
 def _capacity(predictions: Sequence[Prediction]) -> list[str]:
     """Say which operators fit a cache, where warm data beats the bound for a cold call, and which fit nothing."""
     cached: dict[str, list[str]] = {}
+    unknown: dict[str, list[str]] = {}
     too_large = []
     for p in predictions:
         if np.any(np.asarray(p.fits_in) == NOWHERE):
             size = format_si(float(np.max(p.working_set_bytes)), "B")
             too_large.append(f"{p.label} ({size}) on {p.hardware}")
         elif np.ndim(p.bound_time_s) == 0 and p.fits_in not in MAIN_MEMORY:
+            if not p.resident_limiter:
+                unknown.setdefault(p.hardware, []).append(f"{p.label} ({p.fits_in})")
+                continue
             warm = f"{format_si(float(p.resident_bound_time_s), 's')} by {p.resident_limiter}"
-            cached.setdefault(p.hardware, []).append(
-                f"{p.label} ({p.fits_in}{': ' + warm if p.resident_limiter else ''})"
-            )
+            cached.setdefault(p.hardware, []).append(f"{p.label} ({p.fits_in}: {warm})")
     return [
         *(f"{machine}: bound with the data already in a cache: {_join(names)}." for machine, names in cached.items()),
+        *(
+            f"{machine}: the data may already be in a cache, whose bandwidth is unknown: {_join(names)}."
+            for machine, names in unknown.items()
+        ),
         *([f"Larger than the device's memory, so that it cannot run: {_join(too_large)}."] if too_large else []),
     ]
 

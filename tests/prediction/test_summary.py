@@ -47,6 +47,21 @@ def test_caches_and_capacity(simple_gpu: Hardware) -> None:
     assert "Larger than the device's memory, so that it cannot run: huge (12 TB) on simple." in text
 
 
+def test_a_cache_of_unknown_bandwidth_has_no_bound() -> None:
+    l40s = pm.hardware("l40s")
+    assert next(level for level in l40s.caches if level.name == "l2").bandwidth_bytes_per_s is None
+    text = said(pm.Embedding(tokens=4096, vocab=128256, dim=4096, dtype="bf16"), machine=l40s)
+    assert "bound with the data already in a cache" not in text
+    assert "the data may already be in a cache, whose bandwidth is unknown: embedding (l2)." in text
+
+
+def test_launch_bound_does_not_mean_that_starting_takes_most_of_the_time() -> None:
+    # 12 MB in L2 take less than a launch, and the model expects 85 % of the time for the memory (case 3).
+    add = pm.predict(pm.Elementwise(numel=10**6, dtype="fp32"), "a100-sxm4-40gb")
+    assert add.predicted_terms_s["launch"] < 0.5 * float(add.predicted_time_s)
+    assert add.advice.startswith("launch-bound: a launch costs as much time as the work, or as the work would")
+
+
 def test_long_lists_are_counted(simple_gpu: Hardware) -> None:
     ops = [pm.Elementwise(numel=10_000_000, name=f"op{index}") for index in range(9)]
     assert "op5 and 3 more" in said(*ops, machine=simple_gpu)
