@@ -31,9 +31,18 @@ def _attainable(row: Mapping[str, Any]) -> str:
     return "-" if row.get("limiter") in (Limiter.LAUNCH, None) else _rate(row, "attainable")
 
 
+#: the time that a kind of rate refers to
+_TIMES = {"predicted": "predicted_time_s", "attainable": "bound_time_s", "achieved": "measured_time_s"}
+
+
 def _rate(row: Mapping[str, Any], kind: str = "predicted") -> str:
-    """Return a rate of a row: in FLOP/s where the arithmetic bounds it or it moves nothing, else in B/s."""
+    """Return a rate of a row: in FLOP/s where the arithmetic bounds it or it moves nothing, else in B/s.
+
+    Where a link bounds it, the bytes are those that cross the link, whose share of the peak stands beside the rate.
+    """
     flop_per_s, bytes_per_s = row.get(f"{kind}_flop_per_s"), row.get(f"{kind}_bytes_per_s")
+    if row.get("limiter") == Limiter.LINK and row.get("link_bytes") and row.get(_TIMES[kind]):
+        bytes_per_s = row["link_bytes"] / row[_TIMES[kind]]
     if flop_per_s is not None and (row.get("limiter") == Limiter.COMPUTE or not bytes_per_s):
         return format_si(flop_per_s, "FLOP/s", 3)
     return "-" if bytes_per_s is None else format_si(bytes_per_s, "B/s", 3)
@@ -62,6 +71,7 @@ PREDICTION_COLUMNS = (
     Column("flop", "work", "FLOP", drop=6),
     Column("bytes_read", unit="B", shown=False),
     Column("bytes_written", unit="B", shown=False),
+    Column("link_bytes", unit="B", shown=False),
     Column("working_set_bytes", unit="B", shown=False),
     Column("arithmetic_intensity_flop_per_byte", "intensity", "FLOP/B", drop=4),
     Column("ridge_point_flop_per_byte", "ridge", "FLOP/B", drop=6),
@@ -130,6 +140,7 @@ MODEL_COLUMNS = (
     Column("predicted_flop_per_s", "rate, % of peak", "FLOP/s", show_row=_rate_of_peak, drop=1),
     Column("predicted_bytes_per_s", unit="B/s", shown=False),
     Column("predicted_utilization", unit="fraction", shown=False),
+    Column("link_bytes", unit="B", shown=False),
     Column("limiter", shown=False),
     Column("family", drop=4),
     Column("largest_term", "largest term", drop=3),

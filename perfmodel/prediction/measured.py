@@ -91,6 +91,8 @@ class Measured(Reportable):
 def measured_time(text: str, op: Operator, place: str = "--measured") -> float:
     """Return the time of one call [s] from a time or a rate: "14.5ms", "38TFLOP/s", "1.2TB/s".
 
+    B/s of a copy or a collective are those over the link: for a collective the bus bandwidth of nccl-tests.
+
     Raises
     ------
     UsageError
@@ -100,7 +102,8 @@ def measured_time(text: str, op: Operator, place: str = "--measured") -> float:
     if text.strip()[-1:].isdigit():
         raise UsageError(f"{text!r} has no unit.", place=place, remedy=remedy)
     work = op.work()
-    for unit, amount in (("s", None), ("FLOP/s", work.flop), ("B/s", work.bytes)):
+    moved = sum(op.link_traffic().values(), 0.0) or work.bytes
+    for unit, amount in (("s", None), ("FLOP/s", work.flop), ("B/s", moved)):
         value = try_quantity(text, unit)
         if value is None:
             continue

@@ -215,7 +215,7 @@ def _part_row(part: Part, model: WholeModel) -> dict[str, Any]:
         "predicted_limiter",
         "limiter",
     )
-    rates = ("predicted_flop_per_s", "predicted_bytes_per_s", "predicted_utilization")
+    rates = ("predicted_flop_per_s", "predicted_bytes_per_s", "predicted_utilization", "link_bytes")
     return {
         **{key: row[key] for key in (*keys, *rates)},
         "name": row["name"] or row["op"],

@@ -17,7 +17,7 @@ from perfmodel.core.work import Number, Text, Work, plain
 from perfmodel.operators.base import Operator
 from perfmodel.prediction.advice import advise
 from perfmodel.prediction.bounds import bounding_times, resident, ridge_point, slowest_s, times_beyond_caches
-from perfmodel.prediction.ceilings import launch_time
+from perfmodel.prediction.ceilings import launch_time, link_traffic
 from perfmodel.prediction.conditions import Conditions
 from perfmodel.prediction.latency.estimate import Estimate
 from perfmodel.prediction.point_rows import PLAIN_KEYS, ROW_KEYS, point_rows
@@ -116,6 +116,11 @@ class Prediction(Reportable):
     def bytes_written(self) -> Number:
         """Bytes written to device memory [B]."""
         return self.work.bytes_written
+
+    @property
+    def link_bytes(self) -> Number:
+        """Bytes that one GPU sends over its links; 0 for an operator that stays on the device."""
+        return plain(sum(link_traffic(self.operator, self.machine).values(), 0.0))
 
     @property
     def working_set_bytes(self) -> Number:

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from perfmodel.core.report import report
 from perfmodel.errors import UsageError
 from perfmodel.hardware_catalog import hardware
+from perfmodel.operators.all_reduce import AllReduce
 from perfmodel.operators.attention import Attention
 from perfmodel.operators.elementwise import Elementwise
 from perfmodel.operators.gemm import Gemm
 from perfmodel.operators.memcpy import Memcpy
 from perfmodel.prediction.measured import AS_EXPECTED, FAST, SLOW, TOO_FAST, judge_measured, measured_time
 from perfmodel.prediction.predict import predict
+from perfmodel.render.table import render
 
 A100 = hardware("a100-sxm4-80gb")
 GEMM = Gemm(m=4096, n=4096, k=4096, dtype="fp16")
@@ -29,6 +31,24 @@ BYTES = 3 * 4096**2 * 2
 )
 def test_a_time_or_a_rate_is_a_time(text, time_s):
     assert measured_time(text, GEMM) == pytest.approx(time_s)
+
+
+def test_a_rate_of_a_link_is_the_one_over_the_link():
+    # 8 GPUs send 2 x 7/8 of 1 GB each in a ring: at a bus bandwidth of 250 GB/s that takes 7 ms
+    assert measured_time("250GB/s", AllReduce(bytes=1e9, num_gpus=8)) == pytest.approx(7e-3)
+    assert measured_time("25GB/s", Memcpy(bytes=1e9)) == pytest.approx(40e-3)
+    assert measured_time("1TB/s", Memcpy(bytes=1e9, direction="d2d")) == pytest.approx(2e-3)  # read and written
+
+
+def test_rates_of_a_link_are_shares_of_its_peak():
+    judged = judge_measured(AllReduce(bytes=1e9, num_gpus=8), A100, 7e-3)
+    table = "\n".join(render(report(judged), width=200).splitlines()[:3])
+    assert "250 GB/s" in table  # achieved: 1.75 GB in 7 ms
+    assert "300 GB/s" in table  # attainable: NVLink in one direction
+    p = predict(AllReduce(bytes=1e9, num_gpus=8), hardware("h100-sxm5-80gb"))
+    assert p.link_bytes == pytest.approx(1e9 * 9 / 8)  # the switch adds
+    assert p.link_bytes / p.bound_time_s == pytest.approx(450e9)
+    assert predict(GEMM, A100).link_bytes == 0
 
 
 @pytest.mark.parametrize(
