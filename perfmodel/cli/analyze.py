@@ -55,7 +55,8 @@ def command(
             "--measured",
             metavar="VALUE",
             help="What you measured for one call of the one operator: a time (14.5ms) or a rate (38TFLOP/s, 1.2TB/s; "
-            "of a collective the bus bandwidth of nccl-tests). Adds a verdict against bound and expectation, with the likely causes.",
+            "of a collective the bus bandwidth of nccl-tests). Adds a verdict against bound and expectation, with the "
+            "likely causes.",
             show_default=False,
         ),
     ] = None,

@@ -32,8 +32,8 @@ ADVICE = {
 #: the same rules for an operator that nobody ran
 EXPECTED = {
     "launch": (
-        "launch-bound: a launch costs as much time as the work, or as the work would with its data in a cache; batching "
-        "calls, fusing kernels or a CUDA graph changes that"
+        "launch-bound: a launch costs as much time as the work, or as the work would with its data in a cache; "
+        "batching calls, fusing kernels or a CUDA graph changes that"
     ),
     "memory, well used": (
         "memory-bound: bytes over bandwidth set the time; fusion with neighbours, a narrower dtype or data that stays "

@@ -58,7 +58,7 @@ def test_a_plot_has_a_curve_for_each_algorithm_and_marks_the_crossovers(tmp_path
     [
         (["softmax", "rows=2", "cols=2"], "no choice of algorithms for softmax"),
         (["srt"], "unknown problem 'srt'"),
-        (["sort", "cols=64..256"], "cols is an array"),
+        (["sort", "cols=64..256"], "cols has several values"),
         (["topk", "cols=4", "k=9"], "k=9 is above cols=4"),
         (["product"], "m, n, k are missing"),
     ],

@@ -150,5 +150,5 @@ def test_a_measured_value_is_explained_drawn_and_warned_about_as_a_prediction_is
     assert (drawn.code, explained.code) == (0, 0)
     assert all(plot.stat().st_size > 10_000 for plot in plots)
     assert "Did you mean 'torch'?" in drawn.err
-    assert [part["term"] for part in explained.json["terms"]][0] == "math"
+    assert explained.json["terms"][0]["term"] == "math"
     assert explained.json["rows"][0]["achieved_flop_per_s"] == pytest.approx(2 * 4096**3 / 700e-6)

@@ -7,6 +7,10 @@ import json
 
 import pytest
 
+import perfmodel as pm
+from perfmodel.render.plots.training import training_plot
+from perfmodel.training.study import Study
+
 LLAMA = ("train", "llama-3.1-8b", "--on", "h100", "--gpus", 8)
 #: keys of the contract
 KEYS = {
@@ -111,6 +115,15 @@ def test_the_terms_are_listed_on_request(perfmodel):
     both = perfmodel(*LLAMA, "--tp", "1/2", "--explain").out
     terms = both.partition("Terms of each step")[2].splitlines()
     assert {line.split()[0] for line in terms[2:] if line} == {"dp8", "tp2"}
+
+
+def test_a_bar_names_its_cluster_and_its_whole_plan():
+    clusters = [pm.Cluster(name, gpus=1024) for name in ("h100-sxm5-80gb", "h200-sxm-141gb")]
+    plan = pm.TrainingPlan(tp=8, pp=8, batch=1536, seq=2048)
+    figure = training_plot(Study(tuple(pm.train("gpt3-175b", cluster, plan) for cluster in clusters)))
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels[0] == "1024 x h100-sxm5-80gb\ntp8 pp8 dp16 mbs1"
+    assert labels[1].startswith("1024 x h200-sxm-141gb\ntp8")
 
 
 def test_a_line_fits_80_columns(perfmodel):

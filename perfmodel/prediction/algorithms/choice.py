@@ -204,9 +204,9 @@ def choose_for(problem: Problem, op: Operator, hardware: Hardware) -> Choice:
     arrays = [name for name, value in op.params().items() if hasattr(value, "shape") and value.shape]
     if arrays:
         raise UsageError(
-            f"{arrays[0]} is an array, and a choice is made for one size.",
+            f"{arrays[0]} has several values, and a choice is made for one.",
             place=problem.name,
-            remedy="Choose for each size, or read `crossovers` and `curves`, which run over sizes.",
+            remedy=f"Give {arrays[0]} one value: --plot and the table below the choice run over {problem.size}.",
         )
     costs = problem.costs(op, hardware)
     ranked = sorted(costs, key=lambda cost: (not cost.applies, cost.time_s if math.isfinite(cost.time_s) else math.inf))

@@ -132,10 +132,11 @@ def _draw_errors(axes: Axes, error: Floats, codes: NDArray[np.intp]) -> None:
     axes.axvline(min(max(median, -reach), reach), color="0.1", lw=1.1, ls=(0, (5, 3)), zorder=4, label="median")
     axes.legend(loc="upper right", fontsize=8, framealpha=0.9)
     outside = float((np.abs(error) > reach).mean())
-    beyond = f"\n{100 * outside:.1f} % of the rows lie outside this range" if outside else ""
+    beyond = f"\n{100 * outside:.1f} % of the rows lie outside the plot" if outside else ""
+    # 0.0 is added, since a small negative number would round to -0.0
+    first, middle, last = (round(100 * value, 1) + 0.0 for value in (low, median, high))
     axes.set_title(
-        f"error: median {100 * median:+.1f} %, 80 % of the rows from {100 * low:+.1f} to {100 * high:+.1f} %{beyond}",
-        fontsize=10,
+        f"error: median {middle:+.1f} %, 80 % of the rows from {first:+.1f} to {last:+.1f} %{beyond}", fontsize=10
     )
     axes.set_xlim(-reach, reach)
     axes.set_ylim(0, None)

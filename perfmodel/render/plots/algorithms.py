@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from perfmodel.core.units import format_si
@@ -17,6 +18,7 @@ from perfmodel.render.plots.figure import LabelPlacer, new_figure, printable
 
 #: colours that people who see colours differently tell apart (Okabe and Ito 2008), then greys
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000", "0.5")
+_DASHES = (0, (4, 3))
 _WIDTH, _HEIGHT = 7.2, 4.4
 #: most panels of a figure
 _MOST_PANELS = 12
@@ -31,7 +33,7 @@ def algorithms_plot(choices: Sequence[Choice], *, measured: Measured = MappingPr
 
     Curves of algorithms that do not apply at the chosen size are dashed. A dot marks a size at which the fastest
     changes, with the size and what is fastest from there on. With ``measured`` times, which are crosses, only their
-    algorithms are drawn, over their sizes.
+    algorithms are drawn, over their sizes. An algorithm has one colour in all panels.
     """
     shown = list(choices)[:_MOST_PANELS]
     figure = new_figure(_WIDTH, _HEIGHT * len(shown))
@@ -39,8 +41,10 @@ def algorithms_plot(choices: Sequence[Choice], *, measured: Measured = MappingPr
     figure.subplots_adjust(
         left=0.11, right=0.75, top=1 - 0.4 / (_HEIGHT * len(shown)), bottom=0.5 / (_HEIGHT * len(shown)), hspace=0.3
     )
+    names = list(dict.fromkeys(name for choice in shown for name in choice.curves))
+    shades = {name: _COLORS[number % len(_COLORS)] for number, name in enumerate(names)}
     for axes, choice in zip(panels, shown, strict=True):
-        _draw(axes, choice, measured.get(choice.problem.name, {}))
+        _draw(axes, choice, measured.get(choice.problem.name, {}), shades)
     return figure
 
 
@@ -49,17 +53,21 @@ def _(result: Choice | Sequence[Choice]) -> Figure:
     return algorithms_plot([result] if isinstance(result, Choice) else result)
 
 
-def _draw(axes: Axes, choice: Choice, measured: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+def _draw(
+    axes: Axes, choice: Choice, measured: Mapping[str, Sequence[tuple[float, float]]], shades: Mapping[str, str]
+) -> None:
     sizes, handles = np.asarray(choice.sizes), []
     applies = {row.algorithm: row.applies for row in choice.rows}
-    for (name, times), shade in zip(choice.curves.items(), _COLORS, strict=False):
-        column = np.asarray(times)
+    for name, times in choice.curves.items():
+        column, shade = np.asarray(times), shades[name]
         if not np.isfinite(column).any() or (measured and name not in measured):
             continue
         if points := measured.get(name):
             axes.plot(*zip(*points, strict=True), "x", color=shade, ms=6, mew=1.6, gid=f"measured {name}")
-        style = "-" if applies[name] else (0, (4, 3))
+        style = "-" if applies[name] else _DASHES
         handles += axes.plot(sizes, column, color=shade, ls=style, lw=1.7, label=name, gid=name)
+    if not all(applies[str(handle.get_label())] for handle in handles):
+        handles.append(Line2D([], [], color="0.5", ls=_DASHES, lw=1.7, label="does not apply"))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(LogLocator(base=2, numticks=9))

@@ -6,6 +6,7 @@ pyplot is not used: a `matplotlib.figure.Figure` has no global state, needs no d
 from __future__ import annotations
 
 import io
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from perfmodel import storage
@@ -38,6 +40,14 @@ _FAR = 12.0
 #: padding around a label [pt]; the width of text varies a little with the resolution
 _PADDING = np.array([5.0, 2.0])
 Boxes = NDArray[np.float64]
+#: values within a decade that an axis labels, the fewest first, and labels that tell its scale
+_LOG_STEPS = (
+    (1.0,),
+    (1.0, 2.0, 5.0),
+    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+    (1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0),
+)
+_LEAST_LABELS = 4
 
 
 def figure_format(path: str | os.PathLike[str]) -> str:
@@ -84,6 +94,21 @@ class ShownFigure(Figure):
 
     def _repr_png_(self) -> bytes:
         return _encoded(self, "png")
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return the values to label on a logarithmic axis: as few as give it four labels; round ones on a short axis.
+
+    >>> log_ticks(100.0, 7000.0), log_ticks(2.0, 8.0), log_ticks(52.9, 53.5)
+    ([100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0], [2.0, 3.0, 5.0, 7.0], [53.0, 53.2, 53.4])
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in _LOG_STEPS:
+        ticks = [round(step * 10.0**decade, 9) for decade in decades for step in steps]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) >= _LEAST_LABELS:
+            return inside
+    return [round(float(tick), 9) for tick in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= tick <= high]
 
 
 def new_figure(width_inches: float, height_inches: float) -> Figure:

@@ -87,8 +87,8 @@ _AXES_INCHES = 6.6
 def terms_plot(predictions: Iterable[Prediction]) -> Figure:
     """Return a horizontal stacked bar for each point, with its total, its 80 % interval and its bound.
 
-    Negligible terms share a grey segment, "rest", and terms below 0 shorten the others, so that the length of a bar is
-    the predicted time.
+    Negligible terms share a grey segment, "rest". Terms below 0 shorten the others, so that the length of a bar is the
+    predicted time; they stand beside it. The share in a segment is that of its term, as tables have it.
 
     Raises
     ------
@@ -165,6 +165,11 @@ def _rest_s(point: Explained) -> float:
     return rest_s if rest_s > NEGLIGIBLE * point.time_s else 0.0
 
 
+def _share(point: Explained, name: str) -> float:
+    """Return the share of a term in the predicted time, before terms below 0 shorten its segment."""
+    return (_rest_s(point) if name == _REST else point.adds.get(name, 0.0)) / point.time_s
+
+
 def _labels(points: Sequence[Explained]) -> list[str]:
     """Return two lines for each bar: operator, dtype, and the machine if there are several; then the dimensions."""
     machines = {point.row["hardware"] for point in points}
@@ -189,7 +194,7 @@ def _draw(axes: Axes, points: Sequence[Explained], names: Sequence[str]) -> None
     places = np.arange(len(points))
     texts = [_total(point) for point in points]
     longest = float(np.nanmax(np.fmax(np.fmax(totals, high), bound) / scale))
-    room = _LETTER * max(map(len, texts)) + 0.15
+    room = _LETTER * max(len(line) for text in texts for line in text.splitlines()) + 0.15
     axes.set_xlim(0.0, longest * _AXES_INCHES / (_AXES_INCHES - room))
     axes.set_ylim(len(points) - 0.35, -0.55)
     start = np.zeros(len(points))
@@ -198,7 +203,8 @@ def _draw(axes: Axes, points: Sequence[Explained], names: Sequence[str]) -> None
         widths = np.array(times) / scale
         shade = color(name, names)
         axes.barh(places, widths, 0.62, left=start, color=shade, edgecolor="white", linewidth=0.5, gid=name)
-        _write_shares(axes, places, start, widths, totals / scale, shade)
+        shares = [_share(point, name) for point in points]
+        _write_shares(axes, places, start, widths, shares, shade)
         start = start + widths
     stated = np.isfinite(low) & np.isfinite(high)
     for place in places[stated]:
@@ -219,23 +225,24 @@ def _draw(axes: Axes, points: Sequence[Explained], names: Sequence[str]) -> None
 def _total(point: Explained) -> str:
     low, high = point.row["predicted_time_low_s"], point.row["predicted_time_high_s"]
     total = format_si(point.time_s, "s", 3)
+    below = "".join(f"\n{name} {100 * time / point.time_s:.0f} %" for name, time in point.adds.items() if time < 0)
     has_interval = low is not None and high is not None and np.isfinite([low, high]).all()
-    return f"{total} ({format_si(low, 's', 3)} to {format_si(high, 's', 3)})" if has_interval else total
+    interval = f" ({format_si(low, 's', 3)} to {format_si(high, 's', 3)})" if has_interval else ""
+    return f"{total}{interval}{below}"
 
 
 def _write_shares(
-    axes: Axes, places: np.ndarray, start: np.ndarray, widths: np.ndarray, totals: np.ndarray, shade: str
+    axes: Axes, places: np.ndarray, start: np.ndarray, widths: np.ndarray, shares: Sequence[float], shade: str
 ) -> None:
     """Write the share into each segment that is long enough, in black on bright colours, else in white."""
     across = axes.get_xlim()[1]
     bright = float(np.dot(to_rgb(shade), (0.299, 0.587, 0.114)))
-    for place, begin, width, total in zip(places, start, widths, totals, strict=True):
+    for place, begin, width, share in zip(places, start, widths, shares, strict=True):
         if width / across * _AXES_INCHES > 0.42:
-            share = 100 * width / total
             axes.text(
                 begin + width / 2,
                 place,
-                f"{share:.0f} %",
+                f"{100 * share:.0f} %",
                 ha="center",
                 va="center",
                 fontsize=7.5,

@@ -43,6 +43,8 @@ _OTHER = "#000000"
 _FORWARD, _BACKWARD = "#7FB8DA", "#E8A15B"
 _WEIGHTS = "#8CC9A1"
 _MOST_BARS = 30
+#: most letters of a line beside a bar
+_LONGEST = 42
 #: widths and heights [inches]
 _WIDTH, _BAR, _LANE, _MEMORY, _TOP, _LEGEND = 10.0, 0.42, 0.3, 2.2, 0.5, 0.75
 _GIB = 2.0**30
@@ -125,7 +127,7 @@ def _bars(axes: Axes, steps: Sequence[TrainingStep]) -> None:
         axes.annotate(label, (step.high_s, row), (5, 0), textcoords="offset points", va="center", fontsize=8)
     several = len(steps) > 1
     axes.set_yticks(range(len(steps)))
-    axes.set_yticklabels([printable(_bar_name(step, steps), 42) for step in steps] if several else [""], fontsize=8)
+    axes.set_yticklabels([_bar_name(step, steps) for step in steps] if several else [""], fontsize=8)
     axes.set_ylim(len(steps) - 0.4, -0.6)
     axes.set_xlim(0.0, 1.28 * max(step.high_s for step in steps))
     axes.set_xlabel("time of a step [s]", fontsize=8)
@@ -140,14 +142,14 @@ def _bars(axes: Axes, steps: Sequence[TrainingStep]) -> None:
 
 
 def _bar_name(step: TrainingStep, steps: Sequence[TrainingStep]) -> str:
-    """Return the plan of a step, with what differs between the steps."""
+    """Return the plan of a step, with what differs between the steps; below its cluster, where there are several."""
     name = plan_text(step.plan, step.dp)
     for key in ("batch", "seq"):
         if len({getattr(other.plan, key) for other in steps}) > 1:
             name += f" {key}{getattr(step.plan, key)}"
     if len({other.cluster.name for other in steps}) > 1:
-        name = f"{step.cluster.name} {name}"
-    return name
+        return f"{printable(step.cluster.name, _LONGEST)}\n{printable(name, _LONGEST)}"
+    return printable(name, _LONGEST)
 
 
 def _names(steps: Sequence[TrainingStep]) -> list[str]:

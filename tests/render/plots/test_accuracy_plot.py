@@ -80,7 +80,7 @@ def test_the_histogram_counts_each_family_whole(made):
     for stairs in families:
         assert 0.95 < stairs.get_data().values.sum() <= 1.0
     assert "median" in right.get_title()
-    assert "outside this range" in right.get_title()
+    assert "lie outside the plot" in right.get_title()
 
 
 def test_of_many_rows_a_share_is_drawn_and_every_family_has_some(made):
@@ -165,3 +165,11 @@ def test_lines_beside_the_identity_mark_errors_of_ten_and_twenty_per_cent(made):
 )
 def test_the_histogram_reaches_the_error_that_ninety_eight_per_cent_stay_below(largest, reach):
     assert _reach(np.linspace(0.0, largest, 1001)) == pytest.approx(reach)
+
+
+def test_families_have_a_colour_of_their_own_and_no_error_is_minus_zero(made):
+    figure = accuracy_plot(made(**{f"family_{index:02d}": (20, 1e-6) for index in range(18)}))
+    (legend,) = figure.legends
+    colors = [line.get_color() for line in legend.get_lines()]
+    assert len(set(colors)) == len(colors) == 18
+    assert "-0.0" not in figure.axes[1].get_title()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from perfmodel.errors import UsageError
-from perfmodel.render.plots.figure import LabelPlacer, drawable, new_figure, printable
+from perfmodel.render.plots.figure import LabelPlacer, drawable, log_ticks, new_figure, printable
 from perfmodel.render.plots.palette import PALETTE, SHAPES
 from perfmodel.serving.load_report import deployment_name, load_name
 from perfmodel.serving.points import Point
@@ -24,6 +24,8 @@ _LONGEST = 44
 _MOST_LABELS = 14
 #: most deployments with a colour of their own
 _MOST_COLORS = 8
+#: a deployment without a colour; of a single load there is no line, but a point
+_OTHERS: Mapping[str, Any] = {"color": "0.7", "lw": 0.8, "marker": ".", "ms": 5, "zorder": 1}
 
 
 def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure:
@@ -51,7 +53,7 @@ def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure
         own = [point for point, of in zip(shown, names, strict=True) if of == name and point not in chosen]
         own.sort(key=_per_user)
         number = colored.index(name) if name in colored else -1
-        style: dict[str, Any] = {"color": "0.8", "lw": 0.8, "zorder": 1}
+        style = dict(_OTHERS)
         if number >= 0:
             style = {"color": PALETTE[number], "marker": SHAPES[number], "ms": 5, "lw": 1.0, "alpha": 0.85,
                      "label": printable(name, _LONGEST), "zorder": 3}  # fmt: skip
@@ -59,7 +61,7 @@ def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure
         axes.plot(x, y, gid="deployment", **style)
     others = len(set(names)) - len(colored)
     if others:
-        axes.plot([], [], color="0.8", lw=0.8, label=f"{others} other deployments")
+        axes.plot([], [], label=f"{others} other deployments", **_OTHERS)
     _front(axes, shown)
     best = max(chosen, key=lambda point: point.tokens_per_s_per_gpu, default=None)
     if best is not None:
@@ -70,10 +72,10 @@ def pareto_plot(points: Sequence[Point], chosen: Sequence[Point] = ()) -> Figure
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_locator(FixedLocator(log_ticks(*axis.get_view_interval())))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-    axes.grid(which="both", color="0.92", zorder=0)
+        axis.set_minor_locator(NullLocator())
+    axes.grid(color="0.92", zorder=0)
     axes.set_title("Throughput of a GPU against speed for a user", fontsize=10)
     axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
     _label_loads(axes, shown, best)

@@ -1,0 +1,48 @@
+"""The plot of throughput against speed for a user: every deployment is seen, and both axes have labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from perfmodel.core.vocabulary import Limiter
+from perfmodel.render.plots.serving.pareto import pareto_plot
+from perfmodel.serving.points import CONCURRENCY, Point
+
+
+def _point(tp: int, per_user: float, throughput: float) -> Point:
+    """Return a point of one deployment, made by hand."""
+    return Point(
+        facts={"hardware": "h100-sxm5-80gb", "tp": tp, "gpus": 1},
+        load=CONCURRENCY,
+        value=8.0,
+        isl=1024.0,
+        osl=256.0,
+        figures={"tpot_s": {"mean": 1.0 / per_user}},
+        rates={"output_tokens_per_s": throughput},
+        state={},
+        terms_s={},
+        step_s=(1e-3, 1e-3, 1e-3),
+        limiter=Limiter.HBM,
+    )
+
+
+def test_deployments_of_a_single_point_without_a_colour_are_seen() -> None:
+    points = [_point(tp, 50.0 + tp, 1000.0 + 10 * tp) for tp in range(1, 12)]
+    axes = pareto_plot(points).axes[0]
+    alone = [line for line in axes.lines if line.get_gid() == "deployment" and len(line.get_xdata()) == 1]
+    assert len(alone) == len(points)
+    assert all(line.get_marker() not in ("None", "", None) for line in alone)
+
+
+@pytest.mark.parametrize("speeds", [(63.0, 140.0), (52.9, 53.4), (2.0, 900.0)])
+def test_an_axis_of_any_length_has_labels(speeds: tuple[float, float]) -> None:
+    figure = pareto_plot([_point(1, speed, throughput) for speed, throughput in zip(speeds, (900, 150), strict=True)])
+    FigureCanvasAgg(figure).draw()
+    axes = figure.axes[0]
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = axis.get_view_interval()
+        shown = [tick for tick in axis.get_ticklocs() if low <= tick <= high]
+        assert len(shown) >= 3
+        assert np.all(np.diff(shown) > 0)
