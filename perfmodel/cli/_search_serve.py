@@ -273,7 +273,12 @@ def _report(
     title = f"Deployments of {outcomes[0].spec.model}, ranked by {by}: {study.workload.isl:g} + {study.workload.osl:g}"
     return Report(
         "search serve", columns, shown,
-        context(model=outcomes[0].spec.model, slo=None if study.slo is None else str(study.slo), ranked_by=by),
+        context(
+            hardware=list(dict.fromkeys(str(row["hardware"]) for row in shown)),
+            model=outcomes[0].spec.model,
+            slo=None if study.slo is None else str(study.slo),
+            ranked_by=by,
+        ),
         _notes(rows, outcomes, study), f"{title} tokens", people_rows=shown[:top],
         unlisted=f"{len(shown) - top} more deployments: --top {len(shown)} lists them." if len(shown) > top else "",
         decision=_decision(rows, study),

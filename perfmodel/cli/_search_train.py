@@ -150,7 +150,8 @@ def command(
         found = search(model, clusters, base, space, top=top, workers=workers, scheduler=scheduler, progress=advance)
     prices = {"price_per_gpu_hour": price_per_gpu_hour,
               "tokens": None if tokens is None else count_of(tokens, "--tokens")}  # fmt: skip
-    facts = context(model=config, parameters=model.parameters, workers=workers)
+    machines = list(dict.fromkeys(cluster.hardware.name for cluster in clusters))
+    facts = context(hardware=machines, model=config, parameters=model.parameters, workers=workers)
     destination.write(report(found, context=facts, **prices))
     if plot:
         from perfmodel.render.plots import plot as draw

@@ -10,10 +10,13 @@ from perfmodel.cli._output import context
 from perfmodel.core.report import Report, report
 from perfmodel.core.units import format_count, format_si
 from perfmodel.serving.load_report import deployment_name, load_name, terms_report
-from perfmodel.serving.points import Point
+from perfmodel.serving.points import CONCURRENCY, Point
 
 if TYPE_CHECKING:
     from perfmodel.cli._serving import Outcome, Study
+
+#: from so many users on, their start together is worth a sentence
+_FEW_USERS = 4
 
 
 def largest_report(outcomes: Sequence[Outcome]) -> Report:
@@ -45,6 +48,17 @@ def load_notes(points: Sequence[Point], for_qps: float | None) -> tuple[str, ...
         f"{for_qps:g} requests/s need {format_count(fewest.gpus_for(for_qps), 'GPU')}: "
         f"{fewest.gpus_for(for_qps) // fewest.gpus} x {deployment_name(fewest.facts, facts)} at {load_name(fewest)} "
         "each.",
+    )
+
+
+def _start_notes(points: Sequence[Point], study: Study) -> tuple[str, ...]:
+    """Say that the first prompts of a closed loop wait for each other, which its means and percentiles contain."""
+    together = study.load == CONCURRENCY and not study.spread_start and not study.steady
+    if not together or all(point.value < _FEW_USERS for point in points):
+        return ()
+    return (
+        "All users start at once, as in a benchmark, so that their first prompts queue: --spread-start leaves this out "
+        "of TTFT and of the largest load.",
     )
 
 
@@ -96,9 +110,12 @@ def points_report(
     return report(
         points,
         context=context(
-            model=outcomes[0].spec.model, seed=study.workload.seed, slo=None if study.slo is None else str(study.slo)
+            hardware=list(dict.fromkeys(str(point.facts["hardware"]) for point in points)),
+            model=outcomes[0].spec.model,
+            seed=study.workload.seed,
+            slo=None if study.slo is None else str(study.slo),
         ),
-        notes=(*notes, *load_notes(best, for_qps)),
+        notes=(*notes, *_start_notes(points, study), *load_notes(best, for_qps)),
         more=more,
         decision=decision(outcomes, study),
     )

@@ -183,7 +183,8 @@ def command(
         mixed=_mixed(model, clusters, changed, refused) if mixed else None,
         refused=tuple(map(str, refused)),
     )
-    destination.write(report(study, context=context(model=config, parameters=model.parameters)))
+    machines = list(dict.fromkeys(cluster.hardware.name for cluster in clusters))
+    destination.write(report(study, context=context(hardware=machines, model=config, parameters=model.parameters)))
     if plot:
         from perfmodel.render.plots.training import training_plot
 

@@ -150,7 +150,7 @@ def _load_notes(points: Sequence[Point], facts: Sequence[Mapping[str, Any]]) -> 
             )
         if point.replay is not None and point.replay.interrupted:
             notes.append(f"{name}: interrupted; {point.replay.count} of {len(point.replay.requests)} requests ended.")
-    notes.append("TTFT and TPOT are means with the 80 % interval of the steps; JSON has every percentile.")
+    notes.append("TTFT and TPOT are means with 80 % intervals; JSON has them, and every percentile.")
     return tuple(notes)
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from perfmodel.core.report import Reportable
 from perfmodel.errors import unknown_name
+from perfmodel.prediction.uncertainty import Z80
 from perfmodel.serving.journal import Journal
 from perfmodel.serving.requests import Requests
 from perfmodel.serving.tally import Gaps, Tally
@@ -26,6 +27,7 @@ PERCENTILES = (50.0, 95.0, 99.0)
 _EVEN = 400
 #: quantities of a request: time to first token, time per later token, from first token to last, in the queue
 QUANTITIES = ("ttft_s", "tpot_s", "latency_s", "queued_s")
+TTFT = QUANTITIES[0]
 ITL = "itl_s"
 
 
@@ -78,6 +80,8 @@ class Replay(Reportable):
     growth : how the requests pile up where the load is above the capacity, else None.
     ends : the first requests simulated with all steps at the low end of their interval, as expected, and at the high
         end.
+    first_deviation : standard deviation of ln(measured / predicted) of the time to the first token that steps do not
+        explain, as the engine's file states it.
     """
 
     requests: Requests
@@ -103,6 +107,7 @@ class Replay(Reportable):
     interrupted: bool = False
     growth: Growth | None = None
     ends: tuple[Replay, Replay, Replay] | None = field(default=None, repr=False)
+    first_deviation: float = 0.0
 
     @cached_property
     def ended(self) -> NDArray[np.bool_]:
@@ -178,9 +183,10 @@ class Replay(Reportable):
         if self.ends is None:
             return figures
         fast, expected, slow = (_figures(end, quantity, percentiles) for end in self.ends)
+        more = Z80 * self.first_deviation if quantity == TTFT else 0.0
         for name, value, low, middle, high in zip(names, own, fast, expected, slow, strict=True):
-            figures[f"{name}_low"] = value * low / middle if middle > 0 else value
-            figures[f"{name}_high"] = value * high / middle if middle > 0 else value
+            figures[f"{name}_low"] = value / _wider(middle / low, more) if low > 0 else value
+            figures[f"{name}_high"] = value * _wider(high / middle, more) if middle > 0 else value
         return figures
 
     def interval(self, figure: str) -> tuple[float, float]:
@@ -190,6 +196,11 @@ class Replay(Reportable):
         fast, expected, slow = (float(getattr(end, figure)) for end in self.ends)
         value = float(getattr(self, figure))
         return value * slow / expected, value * fast / expected
+
+
+def _wider(ratio: float, more: float) -> float:
+    """Return the ratio of an end of an interval, with a further doubt of the logarithm beside that of the steps."""
+    return math.exp(math.hypot(math.log(ratio), more)) if more else ratio
 
 
 def _figures(replay: Replay, quantity: str, percentiles: Sequence[float]) -> list[float]:

@@ -54,6 +54,23 @@ def test_objectives_set_the_exit_code_and_find_the_largest_load(perfmodel):
     assert "No deployment meets p95 tpot <= 1 ns" in bad.out
 
 
+def test_a_first_token_is_as_doubtful_in_a_simulation_as_in_the_steady_state(perfmodel):
+    # One user waits for nobody: both views have the same time, and the engine's file states the same doubt of it.
+    words = ("serve", "llama-3.1-8b", "--on", "h100", "--concurrency", 1, "--format", "json")
+    simulated, steady = (perfmodel(*words, *more).json["rows"][0]["ttft_s"] for more in ((), ("--steady",)))
+    for key in ("mean", "mean_low", "mean_high"):
+        assert simulated[key] == pytest.approx(steady[key], rel=0.02)
+    assert simulated["p99_high"] / simulated["p99"] == pytest.approx(simulated["mean_high"] / simulated["mean"])
+
+
+def test_users_that_start_together_are_said_to(perfmodel):
+    words = ("serve", "llama-3.1-8b", "--on", "h100", "--concurrency", "1/16", "--num-requests", 64)
+    assert "--spread-start leaves this out" in perfmodel(*words).out.replace("\n", " ")
+    for more in (("--spread-start",), ("--concurrency", "1/2")):
+        assert "All users start at once" not in perfmodel(*words, *more).out
+    assert "All users start at once" not in perfmodel(*words[:4], "--steady").out
+
+
 def test_a_draft_that_is_often_right_makes_tokens_faster(perfmodel):
     arguments = (*SMALL, "--concurrency", "1", "--format", "json")
     plain, wrong, right = (

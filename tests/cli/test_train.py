@@ -22,6 +22,7 @@ KEYS = {
 def test_a_step_has_the_keys_of_the_contract(perfmodel):
     ran = perfmodel(*LLAMA, "--format", "json")
     assert ran.code == 0
+    assert ran.json["context"]["hardware"] == ["h100-sxm5-80gb"]
     (row,) = ran.json["rows"]
     assert set(row) >= KEYS
     assert sum(row["terms_s"].values()) == pytest.approx(row["time_s"])

@@ -108,7 +108,8 @@ def log_ticks(low: float, high: float) -> list[float]:
         inside = [tick for tick in ticks if low <= tick <= high]
         if len(inside) >= _LEAST_LABELS:
             return inside
-    return [round(float(tick), 9) for tick in MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high) if low <= tick <= high]
+    even = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return [round(float(tick), 9) for tick in even if low <= tick <= high]
 
 
 def new_figure(width_inches: float, height_inches: float) -> Figure:
