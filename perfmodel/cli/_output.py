@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ INTERRUPTED = 130
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 _STDOUT = "-"
 _PACKED = ".gz"
+#: the words of the command line, see `remember_words`
+_words: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,7 @@ class Destination:
         """
         if output is None or output == _STDOUT:
             return cls(renderer(format_ or DEFAULT, command), None, wide)
-        check_writable(output)
-        if command != "bench":  # which has --resume and --overwrite
-            _check_no_measurements(output)
+        check_writable(output, replaces=command == "bench")  # which has --resume and --overwrite
         of_suffix = format_of_suffix(output, command)
         chosen = renderer(format_ or of_suffix or _no_format(output, command), command)
         if of_suffix not in (None, chosen.name) and storage.suffix_of(output):
@@ -93,6 +94,36 @@ class Destination:
         return self.renderer.render(
             report, width=_width(), color=color, wide=self.wide, find=known_machines, result=result
         )
+
+
+def remember_words(words: Sequence[str]) -> None:
+    """Keep the words of the command line: a file that they name twice is read, and must not be written."""
+    _words[:] = words
+
+
+def _check_no_input(output: str) -> None:
+    """Refuse to replace a file that the command line names once more, as what the command reads."""
+    target = storage.place_of(output)
+    if storage.is_remote(output) or not os.path.isfile(target):
+        return
+    attached = any(word.startswith("-") and word.endswith(output) for word in _words)  # --output=FILE, -oFILE
+    named = sum(any(_is_same(name, target) for name in _files_of(word)) for word in _words)
+    if named + attached > 1:
+        raise UsageError("is also read by this command.", place=output, remedy="Write to another file.")
+
+
+def _files_of(word: str) -> Iterable[str]:
+    """Return the existing files that a word may name: itself, or what its pattern matches."""
+    with contextlib.suppress(OSError, ValueError):
+        place = storage.place_of(word)
+        return [place] if os.path.isfile(place) else glob.glob(place) if glob.has_magic(place) else []
+    return []
+
+
+def _is_same(name: str, target: str) -> bool:
+    with contextlib.suppress(OSError):
+        return os.path.samefile(name, target)
+    return False
 
 
 def _check_no_measurements(output: str) -> None:
@@ -159,20 +190,24 @@ def check_plot(path: str | None) -> None:
         check_writable(path, *PLOT_SUFFIXES)
 
 
-def check_writable(path: str, *suffixes: str) -> None:
-    """Check before the work starts that a file can be written.
+def check_writable(path: str, *suffixes: str, replaces: bool = False) -> None:
+    """Check before the work starts that a file can be written, and that nothing is lost by it.
 
     Raises
     ------
     UsageError
         When ``suffixes`` are not empty and lack the file's suffix, the folder does not exist, the path is a folder, or
-        a remote store cannot be written.
+        a remote store cannot be written; when the command line names the file as an input too, or it holds measurements
+        and the command does not say itself when it ``replaces`` them.
     """
     if not path:
         raise UsageError("the name of the file is empty.", place="output", remedy="Name a file.")
     suffix = storage.suffix_of(path)
     if suffixes and suffix not in suffixes and path != _STDOUT:
         raise UsageError(f"the suffix {suffix!r} is not supported.", place=path, remedy=f"Use {', '.join(suffixes)}.")
+    if not replaces:
+        _check_no_measurements(path)
+    _check_no_input(path)
     if storage.is_remote(path):
         storage.check_writable(path)
         return

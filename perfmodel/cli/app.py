@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 
 from perfmodel import __version__
-from perfmodel.cli._output import INTERRUPTED
+from perfmodel.cli._output import INTERRUPTED, remember_words
 from perfmodel.cli._renamed import with_new_names
 from perfmodel.errors import InputFileError, PerfModelError, UnavailableError, UsageError
 from perfmodel.plugins import load_module, module_names, warn_of_plugin
@@ -128,6 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         os.environ["NO_COLOR"] = "1"
     try:
         arguments = with_new_names(arguments)
+        remember_words(arguments)
         named = _named_command(arguments)
         asks = named and any(word in _HELP for word in arguments)
         app = build_app(named, helps=True) if asks else build_app(named)
@@ -143,7 +144,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 -- users see tracebacks only with --debug
         if debug:
             traceback.print_exception(error)
-        return _explain(error, arguments)
+        return _explain(error)
 
 
 def _exit_code(app: typer.Typer, arguments: Sequence[str]) -> int:
@@ -174,16 +175,16 @@ def _remedy(message: str) -> str:
     return next((remedy for words, remedy in _OTHER_WORDS if option in words), "")
 
 
-def _explain(error: Exception, arguments: Sequence[str]) -> int:
+def _explain(error: Exception) -> int:
     """Print one message for an error and return the exit code."""
     if isinstance(error, typer.TyperException):
         # Without a message typer has printed the help instead.
         if error.format_message():
             message = " ".join(error.format_message().replace("Value error, ", "").split())
-            unknown = message.startswith("No such command")
-            command = "" if unknown else next((f" {word}" for word in arguments if not word.startswith("-")), "")
+            where = getattr(error, "ctx", None)
+            command = where.command_path if where else "perfmodel"
             end = "" if message.endswith((".", "?", "!")) else "."
-            _complain(f"{message}{end} {_remedy(message)}See: perfmodel{command} --help")
+            _complain(f"{message}{end} {_remedy(message)}See: {command} --help")
         return 2
     if isinstance(error, PerfModelError):
         _complain(str(error))

@@ -8,7 +8,7 @@ import typer
 
 from perfmodel import storage
 from perfmodel.cli._options import FormatOption, OutputOption, WideOption
-from perfmodel.cli._output import BAD_FINDING, Destination, context, status
+from perfmodel.cli._output import BAD_FINDING, Destination, check_writable, context, status, wrote
 from perfmodel.errors import UsageError, unknown_name
 from perfmodel.render import format_names
 
@@ -79,6 +79,7 @@ def show(
     """Show every figure of a machine with its source, datasheet beside sustained.
 
     Example: perfmodel hardware show a100-sxm4-80gb
+
     Example: perfmodel hardware show l40s --format toml -o my_gpu.toml
     """
     from perfmodel.core.report import report
@@ -87,13 +88,26 @@ def show(
 
     by_suffix = format_ is None and output is not None and storage.suffix_of(output) == f".{_TEMPLATE}"
     if by_suffix or format_ == _TEMPLATE:
-        from perfmodel.files import write_atomic
-        from perfmodel.hardware_catalog.write import template_text
-
-        write_atomic(output or "-", template_text(hardware(machine).path))
+        _write_template(machine, output)
         return
     destination = Destination.of("hardware show", format_, output, wide=wide)
     destination.write(report(machine_figures(hardware(machine)), context=context()))
+
+
+def _write_template(machine: str, output: str | None) -> None:
+    """Write a machine's specification, as a template for another one, to a file or stdout."""
+    from perfmodel.files import write_atomic
+    from perfmodel.hardware_catalog import hardware
+    from perfmodel.hardware_catalog.write import template_text
+
+    if output is None or output == "-":
+        write_atomic("-", template_text(hardware(machine).path))
+        return
+    check_writable(output)
+    if storage.suffix_of(output) != f".{_TEMPLATE}":
+        status(f"warning: {output} is written as {_TEMPLATE} because of --format; specifications end in .{_TEMPLATE}.")
+    write_atomic(output, template_text(hardware(machine).path))
+    wrote(output)
 
 
 @app.command()

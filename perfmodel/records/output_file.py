@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from perfmodel.errors import UsageError
 #: bytes of a file that show whether it holds measurements
 _HEAD_BYTES = 4096
 _RECORD = re.compile(rb'^\s*\{.*?"command"\s*:\s*"bench"', re.DOTALL)
+#: columns of tables of `bench`: those of a measurement table, and one of rows as CSV
+_TABLE, _ROWS = {b"hardware", b"op", b"dtype", b"time_s"}, {b"op", b"kernel", b"time_s.median"}
+_GZIP = b"\x1f\x8b"
 
 
 @contextlib.contextmanager
@@ -83,12 +88,17 @@ def _check_new(path: str | os.PathLike[str], target: Path) -> None:
 
 
 def holds_measurements(path: str | os.PathLike[str]) -> bool:
-    """Whether an existing file is a record of ``perfmodel bench``, told from its beginning."""
+    """Whether an existing file is a record or a table of ``perfmodel bench``, told from its beginning; also packed."""
     try:
         with open(storage.local(path), "rb") as stream:
-            return bool(_RECORD.match(stream.read(_HEAD_BYTES)))
-    except (OSError, ValueError):
+            packed = stream.read(len(_GZIP)) == _GZIP
+            stream.seek(0)
+            source = gzip.GzipFile(fileobj=stream) if packed else stream
+            head = source.read(_HEAD_BYTES)
+    except (OSError, EOFError, ValueError, zlib.error):
         return False
+    columns = set(head.partition(b"\n")[0].rstrip(b"\r").split(b","))
+    return bool(_RECORD.match(head)) or columns >= _TABLE or columns >= _ROWS
 
 
 def _owner(lock_path: Path) -> str:

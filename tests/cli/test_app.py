@@ -191,3 +191,26 @@ def test_an_option_of_other_tools_is_told_ours(perfmodel, option, remedy):
     assert ran.err.startswith(f"perfmodel: No such option: {option}")
     assert remedy in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "help_of"),
+    [
+        (("search", "train", "gpt2", "--top", "0"), "perfmodel search train"),
+        (("hardware", "shw"), "perfmodel hardware"),
+        (("analyse",), "perfmodel"),
+        (("analyze",), "perfmodel analyze"),
+    ],
+)
+def test_wrong_usage_names_the_help_of_its_command(perfmodel, words, help_of):
+    ran = perfmodel(*words)
+    assert ran.code == 2
+    assert ran.err.rstrip().endswith(f"See: {help_of} --help")
+
+
+def test_every_example_of_a_help_stands_alone(perfmodel, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for words in (("hardware", "show"), ("bench",), ("diagnose",)):
+        lines = [line for line in perfmodel(*words, "--help").out.splitlines() if "Example:" in line]
+        assert len(lines) > 1
+        assert all(line.count("Example:") == 1 for line in lines)

@@ -1,0 +1,80 @@
+"""Files that a command writes: it replaces neither what it reads nor what somebody measured."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECORD = b'{"schema_version": 2, "command": "bench", "context": {}, "rows": []}\n'
+TABLE = b"hardware,op,dtype,m,n,k,time_s,timing\nh100,gemm,fp16,8,8,8,1e-5,kernel\n"
+ROWS = b"op,name,kernel,status,time_s.median,time_s.mean\ngemm,gemm,torch.matmul,ok,1e-5,1e-5\n"
+GEMM = ("analyze", "gemm", "m=64", "n=64", "k=64", "--on", "h100", "-o")
+Program = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("record.json", RECORD),
+        ("record.json.gz", gzip.compress(RECORD)),
+        ("table.csv", TABLE),
+        ("table.csv.gz", gzip.compress(TABLE)),
+        ("rows.csv", ROWS),
+    ],
+)
+def test_measurements_are_not_replaced(perfmodel: Program, tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    ran = perfmodel(*GEMM, path)
+    assert (ran.code, "holds measurements of perfmodel bench" in ran.err) == (2, True)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("hardware", "show", "t4", "--format", "toml", "-o"),
+        ("capture", "torch.nn:ReLU", "--input", "4x4", "--operators"),
+        ("diagnose", ROOT / "examples" / "profile_abc.csv", "--annotate"),
+    ],
+)
+def test_no_other_file_of_a_command_replaces_them_either(perfmodel: Program, tmp_path: Path, words: Any) -> None:
+    path = tmp_path / "record.json"
+    path.write_bytes(RECORD)
+    ran = perfmodel(*words, path)
+    assert (ran.code, "holds measurements of perfmodel bench" in ran.err) == (2, True)
+    assert path.read_bytes() == RECORD
+
+
+@pytest.mark.parametrize("written", ["-o {}", "--output={}", "-o{}", "-o {}/../p.csv"])
+@pytest.mark.parametrize("read", ["p.csv", "p.*"])
+def test_what_a_command_reads_is_not_replaced(
+    perfmodel: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str, written: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    profile = tmp_path / "p.csv"
+    profile.write_text("name,time_ms\na,1\nb,2\n")
+    ran = perfmodel("roi", read, *written.format("folder" if "/" in written else "p.csv").split())
+    assert (ran.code, "is also read by this command" in ran.err) == (2, True)
+    assert profile.read_text() == "name,time_ms\na,1\nb,2\n"
+
+
+def test_another_result_is_replaced(perfmodel: Program, tmp_path: Path) -> None:
+    path = tmp_path / "result.csv"
+    for _ in range(2):
+        assert perfmodel(*GEMM, path).code == 0
+    assert path.read_text().startswith("op,name")
+
+
+def test_a_specification_says_where_it_was_written(perfmodel: Program, tmp_path: Path) -> None:
+    good = perfmodel("hardware", "show", "t4", "-o", tmp_path / "t4.toml")
+    assert (good.code, good.err) == (0, f"wrote {tmp_path / 't4.toml'}\n")
+    odd = perfmodel("hardware", "show", "t4", "--format", "toml", "-o", tmp_path / "t4.json")
+    assert "is written as toml because of --format" in odd.err
+    assert "its folder does not exist" in perfmodel("hardware", "show", "t4", "-o", tmp_path / "no" / "t4.toml").err
