@@ -23,7 +23,7 @@ COLUMNS = (
     Column("op", shown=False),
     Column("name", shown=False),
     Column("count", shown=False),
-    Column("parameters", show=lambda value: format_si(float(value), "", 3)),
+    Column("parameters", show=lambda count: _parameters(int(count))),
     Column("trainable", shown=False),
     Column("flop", "FLOP", "FLOP"),
     Column("bytes", "traffic", "B", drop=2),
@@ -154,6 +154,15 @@ def _facts(captured: Captured, whole: WholeModel | None) -> dict[str, Any]:
             "host_s": whole.host_s,
         }
     return facts
+
+
+def _parameters(count: int) -> str:
+    """Return a number of parameters with a prefix from a million on.
+
+    >>> _parameters(44_138_496), _parameters(8_030_261_248), _parameters(1024)
+    ('44.1 M', '8.03 G', '1024')
+    """
+    return format_si(float(count), "FLOP", 3).removesuffix("FLOP") if count >= 10**6 else str(count)
 
 
 def _left_out(captured: Captured) -> float:

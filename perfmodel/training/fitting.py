@@ -28,13 +28,15 @@ class Change:
     text : the option that makes it: "--recompute full".
     plan : the changed plan.
     time_s : its expected time of a step [s].
-    total_bytes : what it reserves on the fullest GPU [B].
+    total_bytes : what lives on the fullest GPU [B].
+    tight : whether it fits only if memory does not fragment.
     """
 
     text: str
     plan: TrainingPlan
     time_s: float
     total_bytes: float
+    tight: bool = False
 
 
 def changes_that_fit(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> tuple[Change, ...]:
@@ -66,7 +68,7 @@ def _tried(text: str, config: ModelConfig, cluster: Cluster, plan: TrainingPlan 
         memory = training_memory(config, cluster, plan)
         if not memory.fits:
             return None
-        return Change(text, plan, train(config, cluster, plan, checked=False).time_s, memory.total_bytes)
+        return Change(text, plan, train(config, cluster, plan, checked=False).time_s, memory.total_bytes, memory.tight)
     except PerfModelError:
         return None
 
@@ -111,7 +113,7 @@ def _other_plans(config: ModelConfig, cluster: Cluster, plan: TrainingPlan) -> l
         assert best.memory is not None
         text = _difference(plan, best.plan)
         words = f"--gpus {larger.gpus} {text}" if power else text
-        return [Change(words.strip(), best.plan, best.time_s, best.memory.total_bytes)]
+        return [Change(words.strip(), best.plan, best.time_s, best.memory.total_bytes, best.memory.tight)]
     return []
 
 

@@ -128,11 +128,26 @@ def _notes(study: Study) -> list[str]:
 def _changes(study: Study) -> Report:
     """Return the changes after which a step fits."""
     rows = [
-        {"change": change.text, "time_s": change.time_s, "memory_total_bytes": change.total_bytes}
+        {
+            "change": change.text,
+            "time_s": change.time_s,
+            "memory_total_bytes": change.total_bytes,
+            "tight": change.tight,
+        }
         for change in study.changes
     ]
-    columns = (Column("change"), Column("time_s", "step", "s"), Column("memory_total_bytes", "memory", "iB"))
-    return Report("train", columns, rows, title="Changes after which it fits, the fastest first")
+    columns = (
+        Column("change"),
+        Column("time_s", "step", "s"),
+        Column("memory_total_bytes", "memory", "iB", show_row=_changed_memory),
+        Column("tight", shown=False),
+    )
+    notes = ("(~) fits only if memory does not fragment.",) if any(change.tight for change in study.changes) else ()
+    return Report("train", columns, rows, notes=notes, title="Changes after which it fits, the fastest first")
+
+
+def _changed_memory(row: Mapping[str, Any]) -> str:
+    return f"{format_binary(row['memory_total_bytes'])}{' (~)' if row['tight'] else ''}"
 
 
 @report.register
@@ -206,8 +221,9 @@ def _tight(found: Search) -> list[str]:
     """Return which set-ups of a search fragmentation of memory may stop."""
     if not found.tight:
         return []
-    text = f"{found.tight:,} fit only if memory does not fragment" + (
-        "." if found.tight == found.fit else ", and are not ranked."
+    fit, are = ("fits", "is") if found.tight == 1 else ("fit", "are")
+    text = f"{found.tight:,} {fit} only if memory does not fragment" + (
+        "." if found.tight == found.fit else f", and {are} not ranked."
     )
     if found.fastest_tight is None:
         return [text]
@@ -248,7 +264,7 @@ def _(run: Goodput, *, context: Mapping[str, Any] | None = None) -> Report:
         Column("write_s", "safe after", "s", show=format_long, drop=2),
         Column("checkpoint_bytes", "checkpoint", "B", drop=1),
         Column("mtbf_s", "time between failures", "s", show=format_long),
-        Column("failures_per_day", "a day", drop=3),
+        Column("failures_per_day", "failures a day", digits=2, drop=3),
     )
     title = f"A long run on {run.gpus} GPUs with failures"
     return Report("train", columns, [dataclasses.asdict(run)], context or {}, (), title)

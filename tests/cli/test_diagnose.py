@@ -79,7 +79,7 @@ def test_only_traces_are_written_back_and_never_over_themselves(perfmodel, tmp_p
     before = trace.read_bytes()
     ran = perfmodel("diagnose", trace, "--annotate", trace)
     assert (ran.code, trace.read_bytes()) == (2, before)
-    assert "is the trace itself" in ran.err
+    assert "is also read by this command" in ran.err
 
 
 @pytest.mark.parametrize("format_", ["table", "markdown"])

@@ -203,7 +203,7 @@ def test_set_ups_that_fit_only_without_fragmentation_are_not_ranked():
     assert found.fastest_tight is not None
     assert found.fastest_tight.step.memory.tight
     assert found.fastest_tight.step.time_s < found.best[0].step.time_s
-    assert any("fit only if memory does not fragment" in note for note in report(found).notes)
+    assert any("1 fits only if memory does not fragment, and is not ranked" in note for note in report(found).notes)
     only = search(llama, [cluster], plan, dataclasses.replace(space, pp=(4,)))
     assert (only.fit, only.tight, only.fastest_tight) == (1, 1, None)
 

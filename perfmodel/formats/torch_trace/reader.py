@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from perfmodel.core.units import format_si
+from perfmodel.core.units import format_count, format_si
 from perfmodel.errors import InputFileError
 from perfmodel.formats.detect import DEFAULTS, ReadOptions
 from perfmodel.formats.torch_trace.columns import Recorded
@@ -124,8 +124,8 @@ def _notes(traced: Traced, recorded: Recorded, entries: list[ProfileEntry], sour
     if traced.steps:
         steps = sum(name.startswith(STEP_NAME) for name in _annotated(traced))
         rows = f"{counted} of {total} pieces of GPU work, those that start" if total else "operators that start"
-        length = format_si(end - begin, "s")
-        notes.append(f"Counted: {rows} within {traced.steps} ({steps} steps, {length}); --whole-trace counts the rest.")
+        length = f"{format_count(steps, 'step')}, {format_si(end - begin, 's')}"
+        notes.append(f"Counted: {rows} within {traced.steps} ({length}); --whole-trace counts the rest.")
     if total == 0:
         notes.append("The trace has no GPU work: times are those of operators on the CPU, without inner operators.")
     in_graph = int((traced.in_graph & traced.counted).sum())
