@@ -60,6 +60,8 @@ _MEMORY_NAME = re.compile(
 )
 #: a measurement is faster than its bound from this share on: clocks differ, and boards exceed the datasheet's
 FASTER_TOLERANCE = 0.02
+#: share of the launch floor, the shortest share of a replayed graph, that is its gap: assumed, since no table has both
+GAP_OF_FLOOR = 0.5
 #: why a measurement can be faster than its bound
 TOO_FAST = "faster than its bound: wrong machine, cached data, or another FLOP count"
 #: metrics that hold the counted FLOP of one data type and engine
@@ -80,7 +82,7 @@ class Limit:
         never clamped to the measurement: see ``flag``.
     floor_time_s : the shortest possible time of all calls [s], with the data already in the caches; or None.
     predicted_time_s, predicted_low_s, predicted_high_s : expected time of all calls with its 80 % interval [s]: cold
-        caches, and for the low end warm ones; None without an operator.
+        caches, and for the low end warm ones, and no gap behind a kernel; None without an operator.
     why_unknown : the reason why there is no bound, or empty.
     not_seen : what the constants of the prediction have not seen, see `perfmodel.core.vocabulary.ErrorSource`.
     """
@@ -207,6 +209,8 @@ def _by_model(entry: ProfileEntry, hardware: Hardware) -> Limit:
     # Nor does a trace tell what the caches hold: the kernel before may just have written what this one reads.
     warm = predict(likely.operator, hardware, library=library, cache=CacheState.WARM)
     low_s = min(float(likely.predicted_time_low_s), float(warm.predicted_time_low_s))
+    # A time between events, or of a replayed graph, holds the gap to the next kernel; a profiler's kernel does not.
+    low_s -= GAP_OF_FLOOR * (hardware.launch.floor_s or 0.0)
     expected = (likely.predicted_time_s, low_s, likely.predicted_time_high_s)
     predicted_s, low_s, high_s = (float(time_s) * calls for time_s in expected)
     return Limit(
