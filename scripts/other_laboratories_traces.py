@@ -34,6 +34,7 @@ from perfmodel.core.vocabulary import EventKind
 from perfmodel.diagnosis.limits import profile_limits
 from perfmodel.formats import read_profile
 
+Shapes = list[list[int]]
 DATA = Path(os.environ.get("PERFMODEL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 #: file -> what the table calls it, and the machine
 TRACES = {
@@ -54,12 +55,10 @@ GRAPHS = {
     "profile_tables/neusight_opgraph_H100_80GB_HBM3_bert_large-train-512-2.csv": ("BERT-large", "h100-sxm5-80gb"),
 }
 HEAD = ("run", "machine", "operator", "kernels", "error", "bias", "in the interval", "width")
-#: parts of a run's time below this are not listed by `left_out`
-LEAST_SHARE = 0.01
+#: least time of a call in traces that round to whole microseconds [s]; least share of a run's time in `left_out`
+LEAST_WHOLE_S, LEAST_SHARE = 5e-6, 0.01
 #: calls of the graphs that run no kernel, and the least time over that of these that is a kernel's, not the dispatch's
 VIEWS, LEAST_RATIO = ("view", "permute", "transpose"), 5.0
-
-Shapes = list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -72,13 +71,17 @@ class Called(Judged):
 def judged(data: Path = DATA) -> Iterator[Called]:
     """Yield the operators of all runs that have a prediction."""
     for file, (run, machine) in TRACES.items():
-        for limit in profile_limits(read_profile(data / file), pm.hardware(machine)):
+        profile = read_profile(data / file)
+        times_us = 1e6 * profile.timeline.gpu.duration_s if profile.timeline else np.zeros(1)
+        least_s = LEAST_WHOLE_S if np.allclose(times_us, np.rint(times_us), rtol=0.0, atol=1e-3) else 0.0
+        for limit in profile_limits(profile, pm.hardware(machine)):
             entry, calls = limit.entry, limit.entry.calls or 0
             if limit.predicted_time_s is None or entry.op is None or entry.category is EventKind.COMMUNICATION:
                 continue
             of_all = (entry.time_s, limit.predicted_time_s, limit.predicted_low_s, limit.predicted_high_s)
             times = [float(time_s or 0.0) / calls for time_s in of_all]
-            yield Called(_kind(entry.op), run, machine, entry.name, *times, limit.not_seen, kernels=calls)
+            if times[0] >= least_s:
+                yield Called(_kind(entry.op), run, machine, entry.name, *times, limit.not_seen, kernels=calls)
     for file, (run, machine) in GRAPHS.items():
         for op, measured in graph(data / file):
             found = pm.predict(op, machine, library="torch-2.1")
@@ -125,9 +128,6 @@ def left_out(data: Path = DATA) -> Iterator[list[str]]:
         for (name, reason), share in sorted(parts.items(), key=lambda item: -item[1]):
             if share >= LEAST_SHARE:
                 yield [run, machine, name, f"{share:.1%}", reason]
-
-
-# --- op graphs
 
 
 def graph(path: Path) -> Iterator[tuple[pm.Operator, float]]:

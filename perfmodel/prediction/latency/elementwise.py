@@ -64,6 +64,8 @@ ERF_ISSUED, ERF_LANES = 27.5 / 0.69, 13.0 / 0.69
 #: of kernels that compute the address of each element, at launch, below and above 0.1 ms: the 15 of `ADDRESS_CYCLES`
 #: are 11 % off in the mean, which is 0.8 deviations of a normal distribution
 ADDRESS_DEVIATION = (0.1, 0.14, 0.14)
+#: of kernels that only write, which no row tells of: assumed
+WRITE_DEVIATION = (0.1, 0.2, 0.2)
 #: dtypes to which PyTorch converts fp32 by vectors
 NARROWED = ("fp16", "bf16")
 #: kinds that frameworks call through a layer or a function of their own, in front of the operator
@@ -141,8 +143,16 @@ def _by_address(op: Elementwise, machine: Machine, conditions: Conditions) -> An
     return op.strided
 
 
+def _only_writing(op: Elementwise, machine: Machine, conditions: Conditions) -> Any:
+    """Whether a kernel reads nothing, as no row of a table does: ``write`` is told by kernels that also read."""
+    return op.kind == "fill"
+
+
 FAMILY = Family(
     "elementwise", CONSTANTS, formula, STREAM_TERMS, streams=True, call_cost=call_cost,
-    doubts=(Doubt(ErrorSource.EXTRAPOLATION, _by_address, ADDRESS_DEVIATION),),
+    doubts=(
+        Doubt(ErrorSource.EXTRAPOLATION, _by_address, ADDRESS_DEVIATION),
+        Doubt(ErrorSource.EXTRAPOLATION, _only_writing, WRITE_DEVIATION),
+    ),
 )  # fmt: skip
 FAMILIES = (FAMILY,)

@@ -60,6 +60,7 @@ def not_seen(op: pm.Operator, hardware: str = H100, library: str = "torch") -> s
         (convolution(c=64, dtype="fp32"), convolution(c=64, dtype="fp32", stride=2), "torch", "v100-pcie-32gb"),
         (convolution(c=64, dtype="fp32"), convolution(c=64, dtype="fp32", r=1, s=1), "torch", "t4"),
         (pm.Elementwise(numel=10**7), pm.Elementwise(numel=10**7, strided=True), "torch", H100),
+        (pm.Elementwise(numel=10**7), pm.Elementwise(numel=10**7, kind="fill"), "torch", H100),
     ],
 )  # fmt: skip
 def test_sizes_that_nobody_measured_are_named(
