@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perfmodel.diagnosis.advice.padding import multiple_of, padded
 from perfmodel.diagnosis.diagnose import diagnose
+from perfmodel.diagnosis.limits import limit
 from perfmodel.formats import read_profile
 from perfmodel.hardware_catalog import hardware
 from perfmodel.operators.attention import Attention
@@ -113,10 +115,10 @@ def _norm():
 
 
 def test_kernels_below_their_interval_are_reported():
-    op = Gemm(m=4096, n=4096, k=4096, dtype="fp32")
-    p = predict(op, H100)
-    time_s = (float(p.predicted_time_low_s) + float(p.bound_time_s)) / 2
-    entry = ProfileEntry("fast", time_s, 1, "kernel", op, "aten::mm")
+    op = Gemm(m=512, n=512, k=512, dtype="fp32")
+    entry = ProfileEntry("fast", 1.0, 1, "kernel", op, "aten::mm")
+    expected = limit(entry, H100)
+    entry = replace(entry, time_s=(expected.predicted_low_s + expected.floor_time_s) / 2)
     diagnosis = diagnose(Profile((entry,)), H100)
     assert any(text.startswith("Faster than their expectation's interval") for text in diagnosis.not_advised)
     assert not diagnosis.advice or all(item.kind != "tune-kernel" for item in diagnosis.advice)
