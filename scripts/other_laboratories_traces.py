@@ -1,4 +1,4 @@
-"""Kernels of other people's traces and op graphs beside their predictions, with nothing fitted on any of them.
+"""Kernels of other people's traces and op graphs beside their predictions, with next to nothing fitted on them.
 
     python scripts/other_laboratories_traces.py
 

@@ -153,8 +153,8 @@ def _unusual(conv: Conv2d, machine: Machine, conditions: Conditions) -> Any:
 
 
 #: all rows in fp32 of machines before Hopper, 12,103, are filters of 3 x 3 at every pixel (NeuSight @ 6945927d9afc):
-#: what others deviate by on the vector engine is assumed, as for sizes in 16 bits, with an open trace of a V100 in view,
-#: where filters of 1 x 1 take up to 1.7 times what is predicted (pytorch/kineto @ 624ae15193b7)
+#: what others deviate by on the vector engine is assumed, as for sizes in 16 bits, with an open trace of a V100 in
+#: view, where filters of 1 x 1 take up to 1.7 times what is predicted (pytorch/kineto @ 624ae15193b7)
 FITTED_TAPS, TAPS_DEVIATION = 3.0, (0.15, 0.3, 0.3)
 
 
