@@ -138,7 +138,9 @@ def to_link(name: str, link: LinkSpec, read: Quantities) -> Link:
         raise InputFileError(f"{link.domain} is fewer than 2 devices.", place=f"{read.place}: link.{name}.domain")
     per_peer = read.optional(link.per_peer, "B/s", f"link.{name}.per_peer")
     latency = read.optional(link.latency, "s", f"link.{name}.latency")
-    return Link(name, rate, reduces, link.source, link.note, link.domain, per_peer, latency)
+    # As many peers have links of their own as make up the whole: 7 of 64 GB/s are those of 8 devices.
+    domain = link.domain if per_peer is None or link.domain else max(2, 1 + round(rate / per_peer))
+    return Link(name, rate, reduces, link.source, link.note, domain, per_peer, latency)
 
 
 def to_fabric(cluster: ClusterSpec, read: Quantities) -> Fabric:

@@ -122,6 +122,8 @@ def test_a_machine_that_states_no_registers_has_those_of_most(spec) -> None:
 def test_a_link_may_join_some_devices_only_and_have_links_of_its_own_to_each(spec) -> None:
     (link,) = spec('[link.xgmi]\nper_direction = "150 GB/s"\ndomain = 4\nper_peer = "50 GB/s"\n').links
     assert (link.domain, link.per_peer_bytes_per_s) == (4, 50e9)
+    (all_of_them,) = spec('[link.xgmi]\nper_direction = "448 GB/s"\nper_peer = "64 GB/s"\n').links
+    assert all_of_them.domain == 8  # 7 peers
     (whole,) = spec('[link.xgmi]\nper_direction = "150 GB/s"\n').links
     assert (whole.domain, whole.per_peer_bytes_per_s) == (None, None)
 

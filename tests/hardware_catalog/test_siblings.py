@@ -97,7 +97,7 @@ def test_the_gpus_of_a_rack_share_its_nvlink_domain() -> None:
         nvlink = next(link for link in hardware(name).links if link.name == "nvlink")
         assert (nvlink.domain, nvlink.reduces_in_switch, nvlink.bandwidth_bytes_per_s) == (72, True, 900e9)
     others = [link.domain for machine in load_all() for link in machine.links if "nvl72" not in machine.name]
-    assert set(others) == {None, 2, 4}  # a whole node, a bridge, a hive
+    assert set(others) == {None, 2, 4, 8}  # a whole node, a bridge, a hive, a mesh of 7 links each
 
 
 @pytest.mark.parametrize(

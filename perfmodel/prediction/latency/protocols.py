@@ -51,6 +51,9 @@ FLAG_S = 0.1e-6
 CUSTOM_BYTES = 8.0 * 2.0**20
 #: the same of TensorRT-LLM between two GPUs, and more (getMaxRequiredWorkspaceSize, customAllReduceUtils.h) [B]
 TRTLLM_BYTES = (16e6, 8e6)
+#: the numbers of GPUs that these kernels are compiled for: ``_SUPPORTED_WORLD_SIZES`` of custom_all_reduce.py, and
+#: dispatchARKernels in customAllReduceKernels.cu of github.com/NVIDIA/TensorRT-LLM. Others call NCCL
+CUSTOM_GPUS, TRTLLM_GPUS = (2, 4, 6, 8), (2, 4, 6, 8, 16)
 SGLANG, VLLM = "sglang", "vllm"
 #: releases of SGLang from which on its kernel's synchronisation takes so many times the mean of all releases, on H100
 #: and H200 alike: with these, the median of measured over predicted is 1 for the fitted rows of each release of up to
@@ -166,12 +169,13 @@ def custom_protocols(op: Collective, library: str, c: Values, path: Path, factor
 
     Every GPU waits for the flags of all others at once. These flags take as much longer than on H100 as those of NCCL
     do, times the ``factor`` of the release. A GPU reads its own part along with those of the others. TensorRT-LLM's
-    rows have no second kind: above the first they are NCCL's.
+    rows have no second kind: above the first they are NCCL's, and so are those of as many GPUs as no kernel is for.
     """
     trtllm = library.startswith("trtllm")
     scale, rate = custom_scale(path, c), c["custom_share"] * path.bandwidth
     most = where(op.num_gpus <= PAIR, *TRTLLM_BYTES) if trtllm else CUSTOM_BYTES
-    start = where(op.bytes <= most, factor * custom_start(op, path, c), math.inf)
+    has = (op.bytes <= most) & np.isin(op.num_gpus, TRTLLM_GPUS if trtllm else CUSTOM_GPUS)
+    start = where(has, factor * custom_start(op, path, c), math.inf)
     lines = [Protocol(start, 0.0, (op.num_gpus - 1.0) * op.bytes / rate, copies=False)]
     if not trtllm:
         lines.append(Protocol(start, factor * scale * c["custom_step"], op.peer_bytes() / rate, copies=False))

@@ -163,6 +163,24 @@ def test_a_librarys_kernel_ends_where_its_buffer_does(library: str, num_gpus: in
         assert mine < nccl
 
 
+@pytest.mark.parametrize(("library", "most"), [("sglang", 8), ("vllm", 8), ("trtllm", 16)])
+def test_gpus_that_a_librarys_kernel_is_not_compiled_for_call_nccl(library: str, most: int) -> None:
+    own = Conditions(library=f"{library}_custom_allreduce")
+    for num_gpus, has in ((most, True), (most - 1, False), (most + 1, False), (72, False)):
+        op = pm.AllReduce(bytes=2**14, num_gpus=num_gpus, dtype="bf16")
+        assert (adds(op, NVLINK, own) != adds(op, NVLINK, NCCL)) is has, num_gpus
+
+
+@pytest.mark.parametrize("machine", ["gb200-nvl72", "gb300-nvl72"])
+def test_a_larger_message_makes_no_jump_however_many_gpus_a_rack_joins(machine: str) -> None:
+    size = np.exp2(np.arange(3.0, 32.0, 0.25)).round()
+    for num_gpus in (3, 8, 9, 16, 36, 72):
+        for library in ("sglang", "vllm", "trtllm", "nccl"):
+            op = pm.AllReduce(bytes=size, num_gpus=num_gpus, dtype="bf16")
+            time = np.asarray(pm.predict(op, machine, library=library).predicted_time_s)
+            assert np.all(time[1:] < 3.0 * time[:-1]), (num_gpus, library)
+
+
 def test_tensorrt_llm_has_one_kernel_of_its_own_and_nccl_above() -> None:
     small, large = (pm.AllReduce(bytes=n, num_gpus=4, dtype="bf16") for n in (60_000, 9_000_000))
     trtllm = Conditions(library="trtllm_custom_allreduce")

@@ -124,6 +124,14 @@ def test_two_mi300x_have_one_of_seven_links() -> None:
     assert ratio == pytest.approx((1 / 2 / 64) / (7 / 8 / 448), rel=0.1)
 
 
+def test_more_gpus_than_have_links_to_each_other_exchange_through_the_host() -> None:
+    op = pm.AllReduce(bytes=2**30, num_gpus=np.array([8.0, 16.0]), dtype="bf16")
+    adds = pm.predict(op, "mi300x").predicted_terms_s
+    assert [over.tolist() for over in (np.asarray(adds["xgmi"]) > 0, np.asarray(adds["pcie"]) > 0)] == [
+        [True, False], [False, True],
+    ]  # fmt: skip
+
+
 def test_rows_of_a_serving_library_calibrate_its_own_kernel() -> None:
     machine = pm.hardware("h100")
     none = np.full(SIZES.shape, "")
