@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -452,6 +453,28 @@ def test_a_sequence_or_key_more_makes_no_jump(machine: str, library: str) -> Non
         ratio = predicted(machine, library, {**sizes, name: sizes[name] + 1}) / here
         assert np.all(ratio > 1 / 3), name
         assert np.all(ratio[sizes[name] >= NEIGHBOURS] < 3), name
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("library", ["", "sglang", "trtllm", "torch"])
+def test_a_prompt_of_a_few_tokens_takes_no_less_than_one_of_a_single_token(machine: str, library: str) -> None:
+    sizes = random_decodes(300, 4)
+    times = [
+        predicted(machine, library, {**sizes, "seq_kv": n + 0.0 * sizes["seq_kv"]}, n) for n in (1.0, 2, 4, 8, 9, 16)
+    ]
+    for fewer, more in itertools.pairwise(times):
+        assert np.all(more >= 0.9 * fewer)
+        assert np.all(more < 4.0 * fewer)  # heads of a group share blocks until those are full
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("library", [*SMOOTH, "vllm", "trtllm"])
+def test_a_block_of_queries_multiplies_no_faster_than_the_peak(machine: str, library: str) -> None:
+    sizes = {**random_decodes(300, 5), "window": 0.0}
+    sizes["seq_kv"] = sizes["seq_kv"] + 512.0
+    op = Attention(dtype="bf16", causal=True, seq_q=128.0, **sizes)  # type: ignore[arg-type]
+    found = pm.predict(op, machine, library=library)
+    assert "bound" not in found.predicted_terms_s
 
 
 # ---- kernels by name

@@ -93,26 +93,26 @@ class _Run:
 
 
 def _grouped(op: Attention, machine: Machine, c: Values, keys: Number, kernel: Kernel, hbm: Number) -> _Run:
-    """FlashAttention's kernels: a block of up to 128 query heads and queries that share a key head.
+    """FlashAttention's kernels: a block of the kernel's rows, query heads and queries that share a key head.
 
     The parts of the keys are those that end first. Each number of parts takes longer with more keys, heads or
     sequences, and so does the shortest of them.
     """
     group = op.heads / op.kv_heads
-    blocks = 1.0 * op.batch * op.kv_heads * ceil(op.seq_q * group / ROWS)
+    instruction = machine.matrix_instruction
+    rows = kernel.rows if instruction == MMA else SPLIT_ROWS if kernel.step_by_head else ROWS
+    blocks = 1.0 * op.batch * op.kv_heads * ceil(op.seq_q * group / rows)
     apart: Any = kernel.apart_in_windows and (op.window > 0)
     whole: Any = False
     if kernel.varlen:
         apart = apart | (op.seq_q > 1)
         whole = apart | (group == 1)
     if kernel.apart_in_windows:
-        blocks = where(apart, 1.0 * op.batch * op.heads * ceil(op.seq_q / ROWS), blocks)
+        blocks = where(apart, 1.0 * op.batch * op.heads * ceil(op.seq_q / rows), blocks)
     first = head_step_keys(op.head_dim) if kernel.step_by_head else KEYS
     # The kernels of tcgen05 narrow the queries of an 8-bit cache, and multiply at twice the rate.
-    instruction = machine.matrix_instruction
     narrow = instruction == TCGEN05 and dtype_bytes(op.kv_dtype) < dtype_bytes(op.dtype)
     rate = machine.flop_per_clock_per_sm * (2.0 if narrow else 1.0) * TILE_MATH * kernel.rate
-    rows = kernel.rows if instruction == MMA else SPLIT_ROWS if kernel.step_by_head else ROWS
     a_key = rows * 4.0 * op.head_dim / rate
     start = c["block"] * (1.0 if instruction == MMA else FIXED_BLOCK + (1.0 - FIXED_BLOCK) * op.head_dim / 128.0)
     over = maximum(op.seq_q * group / kernel.group_rows, 1.0)
@@ -278,9 +278,11 @@ FEW_QUERIES, BLOCK_QUERIES, LONGER = 8, 128, 4
 
 
 def applies(op: Attention, machine: Machine, library: str) -> Any:
-    """Whether each point has few queries of a longer sequence; a sequence of one token is a (short) prompt.
+    """Whether each point has few queries of a longer sequence; what holds no earlier keys is a (short) prompt.
 
-    Kernels that have no form for few queries serve them as a prefill.
+    A prompt has its own kernels, however short: 64 sequences of 32 heads take a B200 60 us with a prompt of one token,
+    and 16 us with one query of 16 keys; 256 of 64 heads take an H100 412 us, and 29 (aiconfigurator @ 095f58a51c4c,
+    SGLang and TensorRT-LLM). Kernels that have no form for few queries serve them as a prefill.
     """
     kernel = kernel_of(op, machine, library)
     if op.backward or not kernel.decodes:
@@ -288,7 +290,7 @@ def applies(op: Attention, machine: Machine, library: str) -> Any:
     if kernel.one_query:
         return (op.seq_q == 1) & (op.seq_kv > 1)
     few = (op.seq_q <= FEW_QUERIES) | ((op.seq_q <= BLOCK_QUERIES) & (op.seq_kv >= LONGER * op.seq_q))
-    return (few & (op.seq_kv > 1)) | ((op.seq_q == 1) & (library.partition("/")[0] in PROMPTS_OF_ONE))
+    return (few & (op.seq_kv > op.seq_q)) | ((op.seq_q == 1) & (library.partition("/")[0] in PROMPTS_OF_ONE))
 
 
 DECODE = Family(
