@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.core.dtypes import dtype_bytes
 from perfmodel.core.hardware import Tiles
 from perfmodel.core.vocabulary import CacheState, Load, Timing
 from perfmodel.core.work import Number
@@ -275,7 +276,9 @@ class Rates:
         """Set what L2 and power allow on the vector engine."""
         self.resident_speed = self.c["resident_speed"]
         self.l2_bandwidth = self.c["l2"] * machine.sm_count * L2_BYTES_PER_CLOCK * machine.clock_hz
-        self.s_per_flop = s_per_flop(machine, self.c["energy"], load)
+        # Lanes that pack narrower numbers take less energy for each, in proportion to the bytes, as tensor engines do.
+        narrow = min(1.0, dtype_bytes(machine.dtype) / dtype_bytes("fp32")) if machine.dtype else 1.0
+        self.s_per_flop = s_per_flop(machine, self.c["energy"] * narrow, load)
         self.s_per_byte = s_per_byte(machine, self.c["byte_energy"], load)
 
     def _set_tensor(self, machine: Machine, load: Load) -> None:
