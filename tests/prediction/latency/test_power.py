@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import perfmodel as pm
 from perfmodel.core.vocabulary import Load
 from perfmodel.prediction.latency.machine import Machine
 from perfmodel.prediction.latency.power import limited_share, process_energy, s_per_flop
@@ -62,3 +63,15 @@ def test_more_power_is_never_slower(first: float, second: float, clock: float) -
 def test_without_a_power_limit_nothing_is_limited() -> None:
     assert limited_share(replace(SLOW, tdp_w=np.inf), 1e-12) == np.inf
     assert s_per_flop(replace(SLOW, tdp_w=np.inf), 1e-12) == 0.0
+
+
+def test_numbers_that_lanes_pack_take_less_energy_each_and_wider_ones_no_more() -> None:
+    op = {dtype: pm.Gemm(m=4096, n=4096, k=4096, dtype=dtype) for dtype in ("int8", "fp16", "fp32", "fp64")}
+    time = {dtype: float(pm.predict(one, "p4").predicted_time_s) for dtype, one in op.items()}
+    assert time["int8"] < time["fp32"] / 3.0  # dp4a: four multiply-adds in place of one
+    assert time["fp16"] == pytest.approx(time["fp32"], rel=0.05)  # its lanes do not pack them
+    vector = [
+        float(pm.predict(pm.Gemm(m=4096, n=4096, k=4096, dtype=dtype, engine="vector"), "t4").predicted_time_s)
+        for dtype in ("fp16", "fp32")
+    ]
+    assert vector[0] < 0.6 * vector[1]
