@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -465,6 +466,31 @@ def test_a_prompt_of_a_few_tokens_takes_no_less_than_one_of_a_single_token(machi
     for fewer, more in itertools.pairwise(times):
         assert np.all(more >= 0.9 * fewer)
         assert np.all(more < 4.0 * fewer)  # heads of a group share blocks until those are full
+
+
+def random_prompts(rows: int, seed: int) -> dict[str, np.ndarray]:
+    """Return sizes of prompts of 128 to 16,384 tokens."""
+    rng = np.random.default_rng(seed)
+    tokens = np.floor(np.exp2(rng.uniform(7, 14, rows)))
+    heads = 8.0 * np.exp2(rng.integers(0, 4, rows))
+    batch = np.floor(np.exp2(rng.uniform(0, 6, rows)))
+    return {"batch": batch, "heads": heads, "seq_q": tokens, "head_dim": rng.choice([64.0, 128], rows)}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("library", ["", "sglang", "fa2", "fa3", "triton", "cudnn", "vllm"])
+def test_keys_that_no_query_sees_make_no_call_slower(machine: str, library: str) -> None:
+    sizes = random_prompts(400, 6)
+
+    def time(**options: Any) -> np.ndarray:
+        op = Attention(dtype="bf16", **sizes, **options)
+        return np.asarray(pm.predict(op, machine, library=library).predicted_time_s)
+
+    # The residual surfaces are of causal calls alone, and the widest step of one is 20 %.
+    causal = time(causal=True)
+    assert np.all(causal <= 1.25 * time())
+    for window in (0.98 * sizes["seq_q"], 0.5 * sizes["seq_q"], 128.0):
+        assert np.all(time(causal=True, window=np.floor(window)) <= 1.08 * causal), window
 
 
 @pytest.mark.parametrize("machine", MACHINES)

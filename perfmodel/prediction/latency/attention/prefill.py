@@ -96,7 +96,7 @@ class _Blocks:
         """Count the blocks.
 
         A causal block of r rows visits (r - 1) / 2 keys more than its average row, and as many again at the
-        other end of a window; never fewer than a step.
+        other end of a window, where its rows are past the first window of keys; never fewer than a step.
         """
         held = op.seq_q / kernel.rows
         count = ceil(held)
@@ -109,7 +109,8 @@ class _Blocks:
         hidden = masked(op, kernel)
         windowed = (window < op.seq_kv) & (hidden ^ True)
         step = kernel.step_keys(op.head_dim)
-        edges = 0.5 * maximum(kernel.rows, step) * (float(op.causal) + windowed)
+        past = where(windowed, minimum((op.seq_kv - window) / op.seq_q, 1.0), 0.0)
+        edges = 0.5 * maximum(kernel.rows, step) * (float(op.causal) + past)
         most = minimum(op.seq_kv, window + kernel.rows)
         most = where(hidden, op.seq_kv, most)
         keys = where(hidden, most, minimum(op.pairs() / op.seq_q + edges, most))
@@ -208,10 +209,12 @@ def _block_times(op: Attention, machine: Machine, c: Values, kernel: Kernel, loa
     split, joining = _split(op, machine, kernel, blocks)
     longest = (kernel.rows * blocks.most_keys * pair / split + block) / machine.clock_hz
     busy = visited * pair / cycles + setup
-    tail: Number = kernel.tail
+    tail: Number = kernel.tail * longest
     if kernel.ascending:
-        tail = tail + kernel.ascending * (1.0 - blocks.keys / blocks.most_keys)
-    run = smooth_max(4, busy + tail * longest, kernel.sharing * longest) + joining
+        # No more than would be busy if all blocks were as long as the longest: a mask makes no call slower.
+        later = kernel.ascending * (1.0 - blocks.keys / blocks.most_keys) * longest
+        tail = tail + minimum(later, (blocks.most_keys / blocks.keys - 1.0) * visited * pair / cycles)
+    run = smooth_max(4, busy + tail, kernel.sharing * longest) + joining
     run = run + _held_down(op, machine, c, kernel, load, visited, run)
     return _BlockTimes(math, softmax, visited * pair / cycles - math - softmax, setup, run - busy, run)
 
