@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import pytest
 
 from perfmodel.serving.experts import WIDENED_SHARE, experts_time
 from perfmodel.serving.shard import Parallel, shard
@@ -34,3 +37,16 @@ def test_more_tokens_never_take_less() -> None:
     times = [layer(float(n), widened=widened) for widened in (False, True) for n in (1, 8, 64, 512, 4096)]
     assert times[:5] == sorted(times[:5])
     assert times[5:] == sorted(times[5:])
+
+
+@pytest.mark.parametrize("widened", [True, False])
+def test_a_few_more_tokens_make_no_cliff(widened: bool) -> None:
+    tokens = np.unique(np.floor(np.exp2(np.arange(6.0, 17.0, 0.02))))
+    times = [layer(float(n), widened=widened) for n in tokens]
+    assert times == sorted(times)
+    assert all(more < 1.5 * fewer for fewer, more in itertools.pairwise(times))
+
+
+@pytest.mark.parametrize("tokens", [600.0, 2100.0, 4200.0])
+def test_unequal_loads_leave_no_step_on_which_more_tokens_are_free(tokens: float) -> None:
+    assert layer(1.9 * tokens, widened=True) > 1.2 * layer(tokens, widened=True)
