@@ -123,7 +123,8 @@ def row_slowness(hardware: Hardware, kind: str, rows: int, cols: int, dtype: str
     training frameworks read a row once, as Triton's do. RMSNorm counts as LayerNorm: the rows that its own family was
     fitted on are those of one serving library's kernel.
     """
-    op = (Softmax if kind == "softmax" else LayerNorm)(rows=max(1, rows), cols=max(1, cols), dtype=dtype)
+    rows, cols = max(1, rows), max(1, cols)  # tensor parallel ranks may have less than a token each
+    op = (Softmax if kind == "softmax" else LayerNorm)(rows=rows, cols=cols, dtype=dtype)
     moved = 2.0 * dtype_bytes(dtype) * rows * cols
     return max(1.0, float(predict(op, hardware, library=library).predicted_time_s) / stream_time(hardware, moved))
 

@@ -16,7 +16,7 @@ from perfmodel.training.result import TrainingStep
 from perfmodel.training.setup import Setup
 from perfmodel.training.stages import Kind, gpu_layers
 from perfmodel.training.unmeasured import stretches, wide_because
-from perfmodel.training.update import StageGpu, gradients_time, stage_gpu, update_time
+from perfmodel.training.update import StageGpu, gathers_once, gradients_time, stage_gpu, update_time
 from perfmodel.workloads.model_config import ModelConfig
 
 
@@ -92,7 +92,7 @@ def _assemble(setup: Setup, layers: dict[Kind, Passes], head: Passes, known: boo
         flop=flop,
         flop_full_attention=full,
         hardware_flop=executed,
-        peak_flop_per_s=setup.hardware.native_peak(arithmetic(plan.dtype)).flop_per_s,
+        peak_flop_per_s=setup.hardware.best_peak(arithmetic(plan.dtype)).flop_per_s,
         parameters=config.parameters,
         notes=(*_notes(setup, known), *wide_because(setup, terms)),
         encoder_seq=setup.encoder_seq,
@@ -148,13 +148,15 @@ def _bubble(setup: Setup, gpus: list[StageGpu], head: Passes) -> float:
     """Return the time that a GPU waits for the pipeline to fill and to empty [s].
 
     (p - 1) / v of a micro batch through one GPU, embedding and head aside; a zero-bubble schedule fills it with the
-    products of the weights' gradients: (p - 1) (F + B - 2 W) (Qi et al. 2023, ZB-H1).
+    products of the weights' gradients: (p - 1) (F + B - 2 W) (Qi et al. 2023, ZB-H1). What all GPUs exchange once a
+    step at the same time, weights that stay gathered, delays none of them more than the others.
     """
     plan = setup.plan
     if plan.pp == 1:
         return 0.0
     outside = float(head.forward.sum() + head.backward.sum())
-    mean = (sum(gpu.time_s for gpu in gpus) - outside) / plan.pp
+    once = sum(gpu.sharding_s for gpu in gpus) if gathers_once(setup) else 0.0
+    mean = (sum(gpu.time_s for gpu in gpus) - outside - once) / plan.pp
     if plan.schedule == Schedule.ZERO_BUBBLE:
         weights = sum(gpu.weights_s for gpu in gpus) / plan.pp
         return max(0.0, (plan.pp - 1) * (mean - 2.0 * weights))

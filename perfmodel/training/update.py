@@ -70,6 +70,11 @@ def _gather_scatter(setup: Setup, parameters: float) -> tuple[float, float]:
     return gather, exchange_time(group, "reduce_scatter", parameters * setup.trained * setup.gradient_bytes)
 
 
+def gathers_once(setup: Setup) -> bool:
+    """Return whether weights that are shared out stay gathered over the micro batches of a pipeline."""
+    return setup.framework.gathers_once and setup.plan.pp > 1
+
+
 def _sharded_layer(setup: Setup, passes: Passes) -> float:
     """Return what gathering a layer's weights and reducing its gradients adds to one micro batch [s].
 
@@ -82,15 +87,13 @@ def _sharded_layer(setup: Setup, passes: Passes) -> float:
     cost = exposed(gather, forward, setup.contention) + exposed(again + scatter, backward, setup.contention)
     copies = stream_time(setup.hardware, setup.framework.shard_bytes * (passes.parameters + passes.expert_parameters))
     cost += setup.constants.memory_bound[setup.framework.streams] * copies
-    once = setup.framework.gathers_once and setup.plan.pp > 1
-    return cost / setup.micro_batches if once else cost
+    return cost / setup.micro_batches if gathers_once(setup) else cost
 
 
 def _sharded_outer(setup: Setup, passes: Passes) -> float:
     """Return what nothing hides in one micro batch: the first gather and the last reduction, embedding and head [s]."""
     gather, scatter = _gather_scatter(setup, passes.parameters + passes.expert_parameters)
-    once = setup.framework.gathers_once and setup.plan.pp > 1
-    return (gather + scatter) / (setup.micro_batches if once else 1.0)
+    return (gather + scatter) / (setup.micro_batches if gathers_once(setup) else 1.0)
 
 
 def gradients_time(setup: Setup, gpu: StageGpu) -> float:
