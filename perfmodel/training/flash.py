@@ -42,7 +42,7 @@ def flash_rate(hardware: Hardware, kernel: str, seq: float, head_dim: float) -> 
 
     Between sequences the rate is linear in log2; a head between 64 and 128 lies between the two. A machine without a
     chart of its own takes that of its architecture, times the ratio of the 16-bit peaks; on Blackwell, times the ratio
-    of SMs times clock, since its kernels of that age use the older instruction.
+    of SMs times clock where that is less, since its kernels of that age use the older instruction.
     """
     seqs, kernels = _charts()
     if kernel not in kernels:
@@ -76,7 +76,8 @@ def _narrow(
 
 def _scale(hardware: Hardware, architecture: str, nearest: str) -> float:
     peak, speed = _CHARTED[nearest]
+    of_peaks = hardware.best_peak("fp16").flop_per_s / peak
     if architecture == "blackwell":
         clock = hardware.clocks_hz.get("tensor") or hardware.clocks_hz.get("vector", speed / 132)
-        return (hardware.sm_count or 132) * clock / speed
-    return hardware.native_peak("fp16").flop_per_s / peak
+        return min(of_peaks, (hardware.sm_count or 132) * clock / speed)
+    return of_peaks
