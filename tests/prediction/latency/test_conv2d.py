@@ -433,3 +433,15 @@ def test_bf16_convolutions_of_a_trace_are_within_a_factor_of_three(data_dir: Pat
     assert len(ratio) >= 20
     assert 1.0 < np.median(ratio) < 3.0
     assert ratio.max() < 4.0
+
+
+@pytest.mark.parametrize("machine", ["b200", "h100", "mi300x", "l4"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_minutes_of_load_make_no_convolution_faster(machine: str, layout: str) -> None:
+    rng = np.random.default_rng(8)
+    n, c, k, side = (np.floor(np.exp2(rng.uniform(low, high, 400))) for low, high in ((0, 8), (4, 11), (4, 9), (4, 8)))
+    op = pm.Conv2d(n=n, c=c, k=k, h=side, w=side, r=3, s=3, padding=1, layout=layout, dtype="bf16")
+    burst, sustained = (
+        np.asarray(pm.predict(op, machine, load=one).predicted_time_s) for one in ("burst", "sustained")
+    )
+    assert np.all(sustained >= 0.96 * burst)

@@ -19,7 +19,7 @@ from perfmodel.prediction.latency.constants import constants
 from perfmodel.prediction.latency.conv2d.parts import GATHERING, IM2COL, LAYOUT, Sizes, fastest, only, plus, with_memory
 from perfmodel.prediction.latency.family import Values
 from perfmodel.prediction.latency.machine import Machine
-from perfmodel.prediction.latency.terms import LAUNCH, MATH, Terms, smooth_max
+from perfmodel.prediction.latency.terms import HBM, L2, LAUNCH, MATH, Terms, smooth_max
 
 #: a direct kernel loads both factors of each product: this share of the vector peak
 DIRECT = 0.125
@@ -193,10 +193,21 @@ def _gathered(conv: Conv2d, arithmetic: Terms, machine: Machine) -> Terms:
     share = gather_share(machine)
     if not share:
         return arithmetic
-    limited = arithmetic.adds.get(gemm.POWER_LIMIT, 0.0)
+    limited = _by_power(arithmetic)
     slower = where(conv.r * conv.s > 1, share, 0.0)
     more = slower * (arithmetic.time_s - arithmetic.adds.get(LAUNCH, 0.0) - limited)
     return plus(arithmetic, GATHERING, maximum(0.0, more - limited))
+
+
+def _by_power(arithmetic: Terms) -> Number:
+    """Return what the power limit adds to a product's time [s]: less than to its arithmetic, which others overlap."""
+    limited = arithmetic.adds.get(gemm.POWER_LIMIT, 0.0)
+    loads = [arithmetic.alone[name] for name in (HBM, L2) if name in arithmetic.alone]
+    if not anywhere(limited) or not loads:
+        return limited
+    busy = arithmetic.alone[MATH]
+    slow, fast = (smooth_max(gemm.POWER, math, *loads) for math in (busy, maximum(busy - limited, 0.0)))
+    return slow - fast
 
 
 def gather_share(machine: Machine) -> float:
