@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import fit_training
+import laboratories
 import numpy as np
 import open_tables
-import other_laboratories
 import serving_accuracy
 import whole_models
-import whole_steps
-from accuracy_lines import QUOTED, QUOTED_HEAD, SUMMARY, SUMMARY_HEAD, Keep
+from accuracy_lines import QUOTED, QUOTED_HEAD, SUMMARY, SUMMARY_HEAD, Keep, table
 from accuracy_text import TEXT
 from nested import Nested, without
 
@@ -168,11 +167,6 @@ def _percent(value: float) -> str:
     return "-" if np.isnan(value) else f"{100 * value:.1f} %"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
-
-
 def breakdown(found: Accuracy, keys: Sequence[str]) -> str:
     """Return the Markdown table of `Accuracy.by`, as `perfmodel validate` prints it."""
     rows = [[str(row[key]) for key in keys] + [c.text(row[c.key]) for c in FIGURES] for row in found.by(keys)]
@@ -256,7 +250,7 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
     never, foreign = nested.left_out("machine"), nested.left_out("library")
     rows = summary(known, nested)
     blind = own("_unseen")
-    laboratory = list(other_laboratories.judged(other_laboratories.TABLE))
+    others, of_torch = laboratories.parts()
     excluded = [[name, machine or "any", reason, f"{rows}"] for name, machine, reason, rows in opened.excluded]
     text = TEXT.format(
         date=datetime.date.today().isoformat(),
@@ -273,15 +267,14 @@ def page(opened: open_tables.OpenTables) -> tuple[str, str]:
         noise=table(("family", "machine", "dtype", "libraries", "shapes", "mean", "median", "bias"),
                     noise_floor(opened.calls)),
         models=models(nested, opened.machines),
-        steps=table(whole_steps.HEAD, whole_steps.lines(whole_steps.steps(open_tables.folder().parent))),
-        laboratory=table(other_laboratories.HEAD, other_laboratories.lines(laboratory)),
+        **others,
         blind=breakdown(blind, ("hardware", "family")),
         own=breakdown(own("-11-23"), ("hardware", "family")),
         tables=exclusions(opened),
         excluded=table(("table", "machine", "reason", "rows"), excluded),
     )  # fmt: skip
-    said = (blind_sentence(blind), other_laboratories.sentence(laboratory))
-    return text, "\n\n".join((headline(rows), *(textwrap.fill(one, 120) for one in said)))
+    said = (textwrap.fill(one, 120) for one in (blind_sentence(blind), of_torch))
+    return text, "\n\n".join((headline(rows), *said))
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""The lines of the summary in docs/accuracy.md, those that the README quotes, and the headings of both tables."""
+"""The lines of the summary in docs/accuracy.md, those that the README quotes, their headings, and Markdown tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from perfmodel.accuracy.measured import MeasuredCalls
@@ -95,3 +95,8 @@ QUOTED_HEAD = (
     "mean absolute error", "rows", "datasheet roofline", "machine never measured", "in the 80 % interval", "width",
     "machine measured", "in the 80 % interval", "width",
 )  # fmt: skip
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))

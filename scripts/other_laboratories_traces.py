@@ -112,7 +112,8 @@ def _figures(rows: Sequence[Called]) -> list[str]:
     errors = np.array([row.error for row in rows])
     width = float(np.median([row.high_s / row.low_s for row in rows]))
     inside, kernels = np.mean([row.inside for row in rows]), sum(row.kernels for row in rows)
-    return [f"{kernels}", f"{np.mean(abs(errors)):.1%}", f"{np.mean(errors):+.1%}", f"{inside:.0%}", f"{width:.2f}"]
+    mean, bias = 100.0 * np.mean(abs(errors)), 100.0 * np.mean(errors)
+    return [f"{kernels}", f"{mean:.1f} %", f"{bias:+.1f} %", f"{100.0 * inside:.0f} %", f"{width:.2f}"]
 
 
 def left_out(data: Path = DATA) -> Iterator[list[str]]:
