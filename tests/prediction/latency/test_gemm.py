@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import perfmodel as pm
 from perfmodel.core.hardware import Kernels, Tiles
 from perfmodel.core.vocabulary import Timing
 from perfmodel.hardware_catalog import hardware
@@ -585,3 +586,12 @@ def test_rows_that_begin_inside_a_sector_take_longer_by_hand(
     assert inside.adds["sectors"] == pytest.approx(0.08 * body)
     assert family.total is not None
     assert family.total(Gemm(n=4088.0, **sizes), machine, values, COLD).time_s == pytest.approx(inside.time_s)
+
+
+@pytest.mark.parametrize("machine", ["p100", "p4", "t4", "mi100", "h100"])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_twice_the_rows_of_a_wide_product_take_no_less_time(machine: str, dtype: str) -> None:
+    # An output layer of few tokens: rows of a block that hold none widen no wave, so that no more weights are in reach.
+    op = pm.Gemm(m=2.0 ** np.arange(12), n=262144.0, k=1152.0, dtype=dtype)
+    time = np.asarray(pm.predict(op, machine).predicted_time_s)
+    assert np.all(time[1:] >= 0.95 * time[:-1])

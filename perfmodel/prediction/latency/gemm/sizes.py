@@ -12,8 +12,8 @@ from perfmodel.prediction.latency.gemm.rates import Rates
 from perfmodel.prediction.latency.gemm.tiles import Tile
 from perfmodel.prediction.latency.streams import fitting_share
 
-#: outputs of a block of 128 x 128, of which every SM has one in a wave
-WAVE_OUTPUTS = 128.0 * 128.0
+#: rows and outputs of a block of 128 x 128, of which every SM has one in a wave
+BLOCK_ROWS, WAVE_OUTPUTS = 128.0, 128.0 * 128.0
 #: elements of a cache line of 128 B in fp32: where two of the three sizes are multiples of it, rows start at cache
 #: lines, or no tile has to check its bounds
 WHOLE_LINES = 32.0
@@ -161,7 +161,7 @@ class Sizes:
         the more rows a product has, the farther a wave spreads.
         """
         rows = minimum(self.m, 128.0 * r.sm_count)
-        columns = minimum(self.n, r.sm_count * WAVE_OUTPUTS / rows)
+        columns = minimum(self.n, r.sm_count * WAVE_OUTPUTS / maximum(rows, BLOCK_ROWS))
         spread = r.product.input_bytes * self.k * (rows + columns)
         return 1.0 + r.walk * maximum(0.0, 1.0 - REACH_BYTES / spread)
 
